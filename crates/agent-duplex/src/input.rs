@@ -1,0 +1,46 @@
+use std::time::SystemTime;
+
+use uuid::Uuid;
+
+/// A message for the agent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Input {
+    /// The caller's own id for it; need not be unique.
+    pub id: String,
+    /// What it says.
+    pub text: String,
+}
+
+impl Input {
+    /// Makes an input with a random id.
+    #[must_use]
+    pub fn new(text: impl Into<String>) -> Self {
+        Self {
+            id: Uuid::new_v4().to_string(),
+            text: text.into(),
+        }
+    }
+}
+
+/// What [`send`](crate::Connection::send) returns at once: proof that an input was taken, not that it was read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Receipt {
+    /// Unique for every acceptance, even when the input's id repeats.
+    pub id: Uuid,
+    /// The id of the input.
+    pub input_id: String,
+    /// When it was taken.
+    pub at: SystemTime,
+}
+
+impl Receipt {
+    /// Makes the receipt of an input that was taken now.
+    #[must_use]
+    pub fn now(input: &Input) -> Self {
+        Self {
+            id: Uuid::new_v4(),
+            input_id: input.id.clone(),
+            at: SystemTime::now(),
+        }
+    }
+}

@@ -1,0 +1,73 @@
+use std::fmt;
+
+/// A process as people know it: by number and command name, never by command line, which may hold secrets.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct ProcessName {
+    /// The process id.
+    pub pid: u32,
+    /// The command name, as the kernel has it (15 bytes on Linux).
+    pub name: String,
+}
+
+impl fmt::Display for ProcessName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({})", self.pid, self.name)
+    }
+}
+
+/// The stage of a stop that ended the agent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum StopStage {
+    /// It was over before anything was done.
+    AlreadyEnded,
+    /// It obeyed the interrupt.
+    Interrupt,
+    /// It ended when its input was closed.
+    CloseInput,
+    /// It ended by SIGTERM.
+    Terminate,
+    /// It had to be killed.
+    Kill,
+}
+
+impl fmt::Display for StopStage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::AlreadyEnded => "it had ended before",
+            Self::Interrupt => "ended by interrupt",
+            Self::CloseInput => "ended by closing its input",
+            Self::Terminate => "ended by SIGTERM",
+            Self::Kill => "ended by SIGKILL",
+        })
+    }
+}
+
+/// What came of a stop.
+///
+/// Its text is the end line that people read: `0 of 3 left`, or the survivors by name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StopReport {
+    /// Which stage ended the agent itself.
+    pub stage: StopStage,
+    /// The processes that were signalled or reaped, the agent's own among them.
+    pub ended: Vec<ProcessName>,
+    /// What is still alive, for example because it belongs to another user.
+    pub survivors: Vec<ProcessName>,
+    /// Whether the tree is *known* to be empty, rather than no process being found.
+    pub proven: bool,
+}
+
+impl fmt::Display for StopReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let left = self.survivors.len();
+        write!(f, "{left} of {} left", left + self.ended.len())?;
+        for (i, survivor) in self.survivors.iter().enumerate() {
+            write!(f, "{} {survivor}", if i == 0 { ":" } else { "," })?;
+        }
+        if !self.proven {
+            f.write_str(" (as far as could be seen)")?;
+        }
+        Ok(())
+    }
+}

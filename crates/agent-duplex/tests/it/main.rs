@@ -1,0 +1,101 @@
+//! What the crate promises, seen from outside.
+
+use agent_duplex::{
+    Capabilities, Capability, EndReason, Error, Event, Input, ProcessName, Receipt, StopReport,
+    StopStage, Turn, TurnEnd,
+};
+use proptest::prelude::*;
+
+fn end(reason: EndReason) -> Event {
+    Event::TurnCompleted(TurnEnd {
+        reason,
+        exit: None,
+        stderr_tail: String::new(),
+    })
+}
+
+fn any_event() -> impl Strategy<Value = Event> {
+    prop_oneof![
+        (1u32..9).prop_map(|pid| Event::Started { pid }),
+        Just(end(EndReason::Completed)),
+        Just(end(EndReason::Interrupted)),
+    ]
+}
+
+proptest! {
+    /// Whatever a driver reports, a reader sees exactly one completion, and sees it last.
+    #[test]
+    fn l81_a_turn_has_exactly_one_completion(events in proptest::collection::vec(any_event(), 0..12)) {
+        let mut turn = Turn::default();
+        let mut seen: Vec<Event> = events.into_iter().filter_map(|e| turn.observe(e)).collect();
+        seen.extend(turn.finish());
+        seen.extend(turn.finish());
+        let completions = seen.iter().filter(|e| matches!(e, Event::TurnCompleted(_))).count();
+        prop_assert_eq!(completions, 1);
+        prop_assert!(matches!(seen.last(), Some(Event::TurnCompleted(_))));
+    }
+
+    #[test]
+    fn a_set_holds_what_was_put_in(bits in proptest::collection::vec(0usize..6, 0..8)) {
+        use Capability::{Interrupt, Permissions, Resume, Steer, Tools, Usage};
+        let all = [Interrupt, Steer, Resume, Tools, Usage, Permissions];
+        let set = bits.iter().fold(Capabilities::none(), |set, i| set.with(all[*i]));
+        for (i, capability) in all.into_iter().enumerate() {
+            prop_assert_eq!(set.has(capability), bits.contains(&i));
+        }
+    }
+}
+
+#[test]
+fn l80_receipts_are_unique_even_when_the_input_repeats() {
+    let input = Input::new("go on");
+    let (first, second) = (Receipt::now(&input), Receipt::now(&input));
+    assert_eq!(first.input_id, second.input_id);
+    assert_ne!(first.id, second.id);
+}
+
+#[test]
+fn texts_tell_what_happened_and_what_to_do() {
+    let process = |pid, name: &str| ProcessName {
+        pid,
+        name: name.into(),
+    };
+    let report = |survivors: Vec<ProcessName>, proven| StopReport {
+        stage: StopStage::Kill,
+        ended: vec![process(10, "sh"), process(11, "sleep")],
+        survivors,
+        proven,
+    };
+    let texts = [
+        report(vec![], true).to_string(),
+        report(vec![], false).to_string(),
+        report(vec![process(12, "sudo"), process(13, "su")], true).to_string(),
+        Error::unsupported(
+            "command",
+            "take a second input",
+            "start it again with the new prompt",
+        )
+        .to_string(),
+        format!(
+            "{:?}",
+            Capabilities::none()
+                .with(Capability::Usage)
+                .with(Capability::Interrupt)
+        ),
+    ];
+    insta::assert_snapshot!(texts.join("\n"), @r"
+    0 of 2 left
+    0 of 2 left (as far as could be seen)
+    2 of 4 left: 12 (sudo), 13 (su)
+    the command agent can't take a second input; start it again with the new prompt
+    {Interrupt, Usage}
+    ");
+}
+
+#[test]
+fn types_cross_threads() {
+    fn check<T: Send + Sync>() {}
+    check::<Error>();
+    check::<Event>();
+    check::<StopReport>();
+}
