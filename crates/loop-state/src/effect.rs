@@ -1,0 +1,80 @@
+use crate::{Cut, Feedback, Steer, StopReason, Timestamp, Tree};
+
+/// Something that must be done now.
+///
+/// Effects are done in the order in which they are returned, each one finished before the next one is begun.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Effect {
+    /// Make the head durable, and the events since the last save. If that fails, do none of the effects behind it.
+    Save,
+    /// Make the head durable as the end of the named phase.
+    SavePhase(String),
+    /// Start the agent; report [`Happening::TurnEnded`](crate::Happening::TurnEnded).
+    StartAttempt(Brief),
+    /// End the turn and the whole tree of the attempt; the turn's end is still to be reported.
+    StopAttempt,
+    /// Run the gate with this index; report [`Happening::GateEnded`](crate::Happening::GateEnded).
+    RunGate(u32),
+    /// Run the check; report [`Happening::CheckEnded`](crate::Happening::CheckEnded).
+    RunCheck,
+    /// End the gate or check that runs; its end is still to be reported.
+    StopCheck,
+    /// End what the attempt left running; report [`Happening::Settled`](crate::Happening::Settled).
+    EndLeftovers,
+    /// Tell whoever watches. What is told is durable.
+    Announce(Notice),
+    /// The run is over for this process; [`Head::end`](crate::Head::end) says why.
+    Finish,
+}
+
+/// What an attempt is about: everything that its prompt needs beside the phase's own text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Brief {
+    /// The index of the phase.
+    pub phase: u32,
+    /// The number of the iteration within its phase, from 1.
+    pub iteration: u32,
+    /// The number of the attempt.
+    pub attempt: u32,
+    /// The attempt before it, if that was cut.
+    pub cut: Option<Cut>,
+    /// What a failed gate or check printed.
+    pub feedback: Option<Feedback>,
+    /// What people said since the last turn.
+    pub steers: Vec<Steer>,
+}
+
+/// News of the run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Notice {
+    /// An attempt begins; nothing was started yet.
+    AttemptStarted {
+        /// The number of the iteration within its phase, from 1.
+        iteration: u32,
+        /// The number of the attempt.
+        attempt: u32,
+    },
+    /// An iteration is complete.
+    IterationEnded {
+        /// Its number.
+        iteration: u32,
+        /// How it ended; `None` if nothing went wrong.
+        failure: Option<String>,
+        /// What its agent had left running.
+        leftovers: Tree,
+    },
+    /// A phase is done and another one begins.
+    PhaseEnded {
+        /// Its name.
+        name: String,
+    },
+    /// The next iteration begins later.
+    Sleeping {
+        /// When it begins.
+        until: Timestamp,
+    },
+    /// The run is over for this process.
+    Ended(StopReason),
+}

@@ -1,0 +1,100 @@
+use serde::{Deserialize, Serialize};
+
+use crate::{Rules, StopRequest, Timestamp};
+
+/// Something that happened, and when.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Event {
+    /// When it happened.
+    pub at: Timestamp,
+    /// What happened.
+    pub what: Happening,
+}
+
+/// What can happen to a run.
+///
+/// A happening that makes no sense in the present state changes nothing and has no effects: presses race with exits, and both are true.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub enum Happening {
+    /// A new run begins. The first event of every run.
+    Started,
+    /// A new process took the run over.
+    Resumed(Resume),
+    /// The agent's turn is over and its tree was ended if the machine had asked for that.
+    TurnEnded(TurnOutcome),
+    /// A gate ended.
+    GateEnded(CheckResult),
+    /// The check ended.
+    CheckEnded(CheckResult),
+    /// What the attempt left running is ended.
+    Settled(Tree),
+    /// A timer ran out; comes from [`Machine::due`](crate::Machine::due).
+    TimeUp(Timer),
+    /// Somebody wants the run to stop.
+    StopRequested(StopRequest),
+    /// A person has something to say to the agent.
+    SteerAdded(String),
+}
+
+/// How a run is taken over.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Resume {
+    /// Rules that replace the saved ones.
+    #[serde(default)]
+    pub rules: Option<Rules>,
+    /// The iteration to start at, instead of the saved one. What was recorded from there on is discarded.
+    #[serde(default)]
+    pub from: Option<u32>,
+}
+
+/// How a turn ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub enum TurnOutcome {
+    /// The agent finished it.
+    Completed,
+    /// The agent failed, died or ran out of time; the text says how.
+    Failed(String),
+    /// It was ended because the machine had asked for a stop.
+    Stopped,
+    /// The agent could not be started; starting it again would be pointless.
+    NotStarted(String),
+}
+
+/// How a gate or the check ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub enum CheckResult {
+    /// It exited with 0.
+    Passed,
+    /// It didn't; the text is the tail of what it printed.
+    Failed(String),
+    /// It was ended because the machine had asked for a stop.
+    Stopped,
+    /// It could not be run; the text says why.
+    NotRun(String),
+}
+
+/// What became of the processes that an attempt had started.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tree {
+    /// How many were ended by the loop after the attempt was over.
+    pub ended: u32,
+    /// How many could not be ended.
+    pub survivors: u32,
+}
+
+/// A timer of the machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[non_exhaustive]
+pub enum Timer {
+    /// The turn took too long.
+    Iteration,
+    /// The agent gave no sign of life for too long.
+    Idle,
+    /// The pause between two iterations is over.
+    Sleep,
+    /// The run was active for as long as it may be.
+    Run,
+}

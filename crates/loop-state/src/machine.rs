@@ -1,0 +1,302 @@
+use std::time::Duration;
+
+use crate::text::{MAX_STEERS, tail};
+use crate::{
+    Brief, Effect, End, Event, Happening, Head, Notice, Rules, RulesError, Steer, Step, StopReason,
+    StopRequest, Timer, Timestamp, When,
+};
+
+mod iteration;
+mod resume;
+
+type Effects = Vec<Effect>;
+
+/// The machine: a [`Head`] and what is true only of the live process.
+///
+/// # Examples
+///
+/// ```
+/// use loop_state::{Effect, Event, Happening, Limits, Machine, PhaseRules, Rules, Timestamp};
+///
+/// let phase = PhaseRules { name: "main".into(), gates: 0, until: true, limits: Limits::default() };
+/// let rules = Rules { phases: vec![phase], max_duration: None, max_failures: 3, sleep: Default::default() };
+/// let mut machine = Machine::new(rules)?;
+/// let effects = machine.step(Event { at: Timestamp(0), what: Happening::Started });
+/// // Nothing is started before it is known to be on disk.
+/// assert_eq!(effects[0], Effect::Save);
+/// assert!(matches!(effects[2], Effect::StartAttempt(_)));
+/// # Ok::<(), loop_state::RulesError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Machine {
+    head: Head,
+    /// When the agent last gave a sign of life.
+    alive_at: Timestamp,
+}
+
+impl Machine {
+    /// Makes the machine of a new run; its first event is [`Happening::Started`].
+    ///
+    /// # Errors
+    ///
+    /// When no run can be made by these rules.
+    pub fn new(rules: Rules) -> Result<Self, RulesError> {
+        Head::new(rules).map(Self::from)
+    }
+
+    /// Returns the present state.
+    #[must_use]
+    pub fn head(&self) -> &Head {
+        &self.head
+    }
+
+    /// Notes that the agent gave a sign of life. Postpones the idle timer and changes nothing else.
+    pub fn alive(&mut self, at: Timestamp) {
+        self.alive_at = self.alive_at.max(at);
+    }
+
+    /// Returns what the passing of time alone brings about at `now`; feed it back as an event.
+    #[must_use]
+    pub fn due(&self, now: Timestamp) -> Option<Happening> {
+        let (at, timer) = self.next_timer()?;
+        (at <= now).then_some(Happening::TimeUp(timer))
+    }
+
+    /// Returns when [`due`](Self::due) will next have an answer, if nothing else happens before.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<Timestamp> {
+        self.next_timer().map(|(at, _)| at)
+    }
+
+    fn next_timer(&self) -> Option<(Timestamp, Timer)> {
+        let head = &self.head;
+        if head.end.is_some() || head.halting || head.counts.processes == 0 {
+            return None;
+        }
+        let limits = &head.phase_rules().limits;
+        let run = head.rules.max_duration.map(|max| {
+            let left = max.saturating_sub(Duration::from_millis(head.active_ms));
+            (head.taken_at + left, Timer::Run)
+        });
+        let (first, second) = match head.step {
+            Step::Ready | Step::Settling { .. } => return None,
+            Step::Turn { since } => (
+                limits
+                    .iteration_timeout
+                    .map(|t| (since + t, Timer::Iteration)),
+                limits
+                    .idle_timeout
+                    .map(|t| (self.alive_at.max(since) + t, Timer::Idle)),
+            ),
+            Step::Sleeping { until } => (Some((until, Timer::Sleep)), None),
+            _ => (None, None),
+        };
+        [run, first, second]
+            .into_iter()
+            .flatten()
+            .min_by_key(|(at, _)| *at)
+    }
+
+    /// Takes what happened and returns what must be done now, in order.
+    ///
+    /// Total: whatever comes in whatever state, it never panics, and what makes no sense changes nothing.
+    pub fn step(&mut self, event: Event) -> Vec<Effect> {
+        let Event { at, what } = event;
+        let live = self.head.counts.processes > 0 && self.head.end.is_none();
+        match (what, self.head.step.clone()) {
+            (Happening::Started, _) if self.head.counts.processes == 0 => self.started(at),
+            (Happening::Resumed(resume), _) if self.head.counts.processes > 0 => {
+                self.resumed(resume, at)
+            }
+            _ if !live => Effects::new(),
+            (what, step) => {
+                self.head.last_at = self.head.last_at.max(at);
+                match (what, step) {
+                    (Happening::TurnEnded(outcome), Step::Turn { .. }) => {
+                        self.turn_ended(outcome, at)
+                    }
+                    (Happening::GateEnded(result), Step::Gate { index }) => {
+                        self.gate_ended(index, result)
+                    }
+                    (Happening::CheckEnded(result), Step::Check | Step::Recheck) => {
+                        self.check_ended(result, at)
+                    }
+                    (Happening::Settled(tree), Step::Settling { then }) => {
+                        self.settled(then, tree, at)
+                    }
+                    (Happening::TimeUp(timer), step) => self.time_up(timer, step, at),
+                    (Happening::StopRequested(request), step) => {
+                        self.stop_requested(request, step, at)
+                    }
+                    (Happening::SteerAdded(text), _) => self.steer_added(text, at),
+                    _ => Effects::new(),
+                }
+            }
+        }
+    }
+
+    fn started(&mut self, at: Timestamp) -> Effects {
+        self.head.started_at = at;
+        self.head.taken_at = at;
+        self.head.last_at = at;
+        self.head.counts.processes = 1;
+        self.begin_iteration(1, at)
+    }
+
+    fn begin_iteration(&mut self, iteration: u32, at: Timestamp) -> Effects {
+        self.head.iteration = iteration;
+        self.head.attempt = 0;
+        self.head.cut = None;
+        self.begin_attempt(at)
+    }
+
+    fn begin_attempt(&mut self, at: Timestamp) -> Effects {
+        let head = &mut self.head;
+        head.attempt = (head.attempt + 1).max(head.first_attempt);
+        head.highest_attempt = head.highest_attempt.max(head.attempt);
+        head.counts.attempts += 1;
+        head.step = Step::Turn { since: at };
+        self.alive_at = at;
+        for steer in &mut head.steers {
+            steer.delivered = true;
+        }
+        let brief = Brief {
+            phase: head.phase,
+            iteration: head.iteration,
+            attempt: head.attempt,
+            cut: head.cut,
+            feedback: head.feedback.clone(),
+            steers: head.steers.clone(),
+        };
+        let news = Notice::AttemptStarted {
+            iteration: brief.iteration,
+            attempt: brief.attempt,
+        };
+        vec![
+            Effect::Save,
+            Effect::Announce(news),
+            Effect::StartAttempt(brief),
+        ]
+    }
+
+    fn time_up(&mut self, timer: Timer, step: Step, at: Timestamp) -> Effects {
+        let limits = &self.head.phase_rules().limits;
+        let failure = match (timer, &step) {
+            _ if self.head.halting => return Effects::new(),
+            (Timer::Iteration, Step::Turn { .. }) => Some(format!(
+                "it took longer than {:?}",
+                limits.iteration_timeout.unwrap_or_default()
+            )),
+            (Timer::Idle, Step::Turn { .. }) => Some(format!(
+                "no sign of life for {:?}",
+                limits.idle_timeout.unwrap_or_default()
+            )),
+            (Timer::Sleep, Step::Sleeping { .. }) => {
+                return self.begin_iteration(self.head.iteration + 1, at);
+            }
+            (Timer::Run, Step::Sleeping { .. }) => {
+                return self.end(
+                    StopReason::TimeLimit(self.head.rules.max_duration.unwrap_or_default()),
+                    at,
+                );
+            }
+            (Timer::Run, _) => None,
+            _ => return Effects::new(),
+        };
+        self.head.failure = failure.or(self.head.failure.take());
+        self.halt(&step)
+    }
+
+    /// Tells what runs now to end.
+    fn halt(&mut self, step: &Step) -> Effects {
+        let effect = match step {
+            Step::Turn { .. } => Effect::StopAttempt,
+            Step::Gate { .. } | Step::Check | Step::Recheck => Effect::StopCheck,
+            _ => return Effects::new(),
+        };
+        self.head.halting = true;
+        vec![effect]
+    }
+
+    fn stop_requested(&mut self, request: StopRequest, step: Step, at: Timestamp) -> Effects {
+        if self.must_stop_now()
+            || (self.head.stopping.is_some() && request.when == When::AfterIteration)
+        {
+            return Effects::new();
+        }
+        self.head.stopping = Some(request);
+        match (request.when, &step) {
+            (_, Step::Sleeping { .. }) => self.end(StopReason::Stopped(request.by), at),
+            (When::AfterIteration, _) => vec![Effect::Save],
+            // What is being halted already for another reason now ends for this one.
+            (When::Now, _) => {
+                let already = self.head.halting;
+                let halt = self.halt(&step);
+                self.head.failure = self
+                    .head
+                    .failure
+                    .take()
+                    .filter(|_| !matches!(step, Step::Turn { .. }));
+                let mut effects = vec![Effect::Save];
+                effects.extend(halt.into_iter().filter(|_| !already));
+                effects
+            }
+        }
+    }
+
+    fn must_stop_now(&self) -> bool {
+        self.head
+            .stopping
+            .is_some_and(|request| request.when == When::Now)
+    }
+
+    fn steer_added(&mut self, text: String, at: Timestamp) -> Effects {
+        if self.head.steers.len() >= MAX_STEERS {
+            return Effects::new();
+        }
+        self.head.steers.push(Steer {
+            at,
+            text: tail(text),
+            delivered: false,
+        });
+        vec![Effect::Save]
+    }
+
+    fn end(&mut self, reason: StopReason, at: Timestamp) -> Effects {
+        let head = &mut self.head;
+        head.active_ms += at.since(head.taken_at).as_millis() as u64;
+        head.taken_at = at;
+        head.last_at = head.last_at.max(at);
+        head.stopping = None;
+        head.halting = false;
+        head.end = Some(End { at, reason });
+        let mut effects = vec![Effect::Save];
+        effects.extend(self.announce_end());
+        effects
+    }
+
+    fn announce_end(&self) -> Effects {
+        let news = self
+            .head
+            .end
+            .iter()
+            .map(|end| Effect::Announce(Notice::Ended(end.reason.clone())));
+        news.chain([Effect::Finish]).collect()
+    }
+}
+
+/// Puts news behind the save that makes them true.
+fn once_saved(news: Notice, mut effects: Effects) -> Effects {
+    effects.insert(1, Effect::Announce(news));
+    effects
+}
+
+impl From<Head> for Machine {
+    /// Takes up a saved state; its first event is [`Happening::Resumed`].
+    fn from(head: Head) -> Self {
+        Self {
+            alive_at: head.last_at,
+            head,
+        }
+    }
+}

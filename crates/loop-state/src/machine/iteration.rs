@@ -1,0 +1,287 @@
+//! From the end of a turn to the end of its iteration.
+
+use std::time::Duration;
+
+use super::{Effects, Machine, once_saved};
+use crate::text::tail;
+use crate::{
+    CheckResult, Cut, CutCause, Effect, Evidence, Feedback, FeedbackSource, Last, Notice, Step,
+    StopReason, StopRequest, Streak, Then, Timestamp, Tree, TurnOutcome, When,
+};
+
+impl Machine {
+    pub(super) fn turn_ended(&mut self, outcome: TurnOutcome, at: Timestamp) -> Effects {
+        let halted = std::mem::take(&mut self.head.halting);
+        let timed_out = self.head.failure.is_some();
+        let failure = match outcome {
+            TurnOutcome::NotStarted(why) => {
+                self.head.step = Step::Ready;
+                return self.end(StopReason::Failed(tail(why)), at);
+            }
+            TurnOutcome::Stopped if halted && !timed_out => return self.turn_halted(at),
+            TurnOutcome::Stopped => Some("it was stopped from outside".into()),
+            TurnOutcome::Failed(why) => Some(tail(why)),
+            TurnOutcome::Completed => None,
+        };
+        let head = &mut self.head;
+        head.failure = head.failure.take().or(failure);
+        head.cut = None;
+        head.feedback = None;
+        head.streaks.crashes = 0;
+        head.steers.retain(|steer| !steer.delivered);
+        if head.failure.is_some() {
+            head.counts.failed += 1;
+            head.streaks.failures += 1;
+        } else {
+            head.streaks.failures = 0;
+        }
+        self.judge()
+    }
+
+    /// The turn ended because the run has to: its iteration will be done again.
+    pub(super) fn turn_halted(&mut self, at: Timestamp) -> Effects {
+        let (cause, reason) = self.why_halted();
+        self.cut(cause);
+        self.end(reason, at)
+    }
+
+    pub(super) fn why_halted(&self) -> (CutCause, StopReason) {
+        match self.head.stopping {
+            Some(StopRequest {
+                by,
+                when: When::Now,
+            }) => (CutCause::Stop, StopReason::Stopped(by)),
+            _ => (
+                CutCause::TimeLimit,
+                StopReason::TimeLimit(self.head.rules.max_duration.unwrap_or_default()),
+            ),
+        }
+    }
+
+    pub(super) fn cut(&mut self, cause: CutCause) {
+        let head = &mut self.head;
+        head.cut = Some(Cut {
+            attempt: head.attempt,
+            cause,
+        });
+        head.counts.cuts += 1;
+        head.failure = None;
+        head.step = Step::Ready;
+        for steer in &mut head.steers {
+            steer.delivered = false;
+        }
+    }
+
+    /// Puts a finished turn before its gates and its check.
+    pub(super) fn judge(&mut self) -> Effects {
+        if self.must_stop_now() {
+            return self.settle(Then::End(self.why_halted().1));
+        }
+        if self.head.phase_rules().gates > 0 {
+            self.head.step = Step::Gate { index: 0 };
+            vec![Effect::RunGate(0)]
+        } else {
+            self.ask_check()
+        }
+    }
+
+    pub(super) fn ask_check(&mut self) -> Effects {
+        if self.head.phase_rules().until {
+            self.head.step = Step::Check;
+            vec![Effect::RunCheck]
+        } else {
+            self.settle(Then::Next)
+        }
+    }
+
+    pub(super) fn gate_ended(&mut self, index: u32, result: CheckResult) -> Effects {
+        if std::mem::take(&mut self.head.halting) {
+            return self.settle(Then::End(self.why_halted().1));
+        }
+        let text = match result {
+            CheckResult::Passed if index + 1 < self.head.phase_rules().gates => {
+                self.head.step = Step::Gate { index: index + 1 };
+                return vec![Effect::RunGate(index + 1)];
+            }
+            CheckResult::Passed => {
+                self.head.streaks.gates = 0;
+                return self.ask_check();
+            }
+            CheckResult::NotRun(why) => {
+                return self.settle(Then::End(StopReason::Failed(tail(why))));
+            }
+            CheckResult::Failed(text) => text,
+            CheckResult::Stopped => "it was stopped from outside".into(),
+        };
+        self.head.feedback = Some(Feedback {
+            source: FeedbackSource::Gate(index),
+            text: tail(text),
+        });
+        if self.head.failure.is_none() {
+            self.head.streaks.gates += 1;
+            self.head.failure = Some(format!("gate {} failed", index + 1));
+        }
+        self.settle(Then::Next)
+    }
+
+    pub(super) fn check_ended(&mut self, result: CheckResult, at: Timestamp) -> Effects {
+        let recheck = self.head.step == Step::Recheck;
+        if std::mem::take(&mut self.head.halting) {
+            let reason = self.why_halted().1;
+            if recheck {
+                self.head.step = Step::Ready;
+                return self.end(reason, at);
+            }
+            return self.settle(Then::End(reason));
+        }
+        let text = match result {
+            CheckResult::Passed => return self.settle(Then::Done),
+            CheckResult::NotRun(why) => {
+                return self.settle(Then::End(StopReason::Failed(tail(why))));
+            }
+            CheckResult::Failed(text) => text,
+            CheckResult::Stopped => "it was stopped from outside".into(),
+        };
+        self.head.feedback = Some(Feedback {
+            source: FeedbackSource::Check,
+            text: tail(text),
+        });
+        if recheck {
+            self.begin_attempt(at)
+        } else {
+            self.settle(Then::Next)
+        }
+    }
+
+    pub(super) fn settle(&mut self, then: Then) -> Effects {
+        self.head.step = Step::Settling { then };
+        vec![Effect::EndLeftovers]
+    }
+
+    pub(super) fn settled(&mut self, then: Then, leftovers: Tree, at: Timestamp) -> Effects {
+        let done = match then {
+            Then::End(reason) => return self.end(reason, at),
+            Then::Done => true,
+            Then::Next => false,
+        };
+        let head = &mut self.head;
+        head.cut = None;
+        head.counts.iterations += 1;
+        head.step = Step::Sleeping { until: at };
+        let failure = head.failure.take();
+        head.last = Some(Last {
+            iteration: head.iteration,
+            at,
+            failure: failure.clone(),
+        });
+        let news = Notice::IterationEnded {
+            iteration: head.iteration,
+            failure,
+            leftovers,
+        };
+        if done || self.is_plan_made() {
+            return self.phase_over(done, news, at);
+        }
+        let reason = match self.head.stopping {
+            Some(request) => Some(StopReason::Stopped(request.by)),
+            None => self.stuck().or_else(|| self.limit(at)),
+        };
+        if let Some(reason) = reason {
+            return once_saved(news, self.end(reason, at));
+        }
+        if self.head.rules.sleep.is_zero() {
+            return once_saved(news, self.begin_iteration(self.head.iteration + 1, at));
+        }
+        let until = at + self.head.rules.sleep;
+        self.head.step = Step::Sleeping { until };
+        vec![
+            Effect::Save,
+            Effect::Announce(news),
+            Effect::Announce(Notice::Sleeping { until }),
+        ]
+    }
+
+    /// All planned iterations were made, and there is no check that could say more.
+    pub(super) fn is_plan_made(&self) -> bool {
+        let rules = self.head.phase_rules();
+        !rules.until
+            && rules
+                .limits
+                .max_iterations
+                .is_some_and(|max| self.head.iteration >= max)
+    }
+
+    pub(super) fn phase_over(&mut self, done: bool, news: Notice, at: Timestamp) -> Effects {
+        let head = &mut self.head;
+        let name = head.phase_rules().name.clone();
+        let mut effects = if (head.phase as usize) + 1 == head.rules.phases.len() {
+            let reason = if done {
+                StopReason::Done(Evidence::Check)
+            } else {
+                self.plan_end()
+            };
+            self.end(reason, at)
+        } else {
+            head.phase += 1;
+            head.iteration = 0;
+            head.step = Step::Ready;
+            head.first_attempt = head.highest_attempt + 1;
+            head.feedback = None;
+            head.streaks = Default::default();
+            let next = match head.stopping {
+                Some(request) => self.end(StopReason::Stopped(request.by), at),
+                None => self.begin_iteration(1, at),
+            };
+            once_saved(Notice::PhaseEnded { name: name.clone() }, next)
+        };
+        effects[0] = Effect::SavePhase(name);
+        once_saved(news, effects)
+    }
+
+    /// Returns how a phase ends whose plan was made: well, unless its last iteration went wrong.
+    pub(super) fn plan_end(&self) -> StopReason {
+        match self
+            .head
+            .last
+            .as_ref()
+            .and_then(|last| last.failure.as_ref().map(|why| (last.iteration, why)))
+        {
+            Some((last, why)) => {
+                StopReason::Failed(format!("iteration {last}, the last one planned: {why}"))
+            }
+            None => StopReason::Planned,
+        }
+    }
+
+    pub(super) fn stuck(&self) -> Option<StopReason> {
+        let (max, streaks) = (self.head.rules.max_failures, self.head.streaks);
+        [
+            (Streak::Failures, streaks.failures),
+            (Streak::Gates, streaks.gates),
+        ]
+        .into_iter()
+        .find(|(_, count)| max > 0 && *count >= max)
+        .map(|(streak, count)| StopReason::Stuck(streak, count))
+    }
+
+    /// Returns the limit that forbids another iteration.
+    pub(super) fn limit(&self, at: Timestamp) -> Option<StopReason> {
+        let rules = self.head.phase_rules();
+        match rules.limits.max_iterations {
+            Some(max) if self.head.iteration >= max && rules.until => {
+                Some(StopReason::IterationLimit(max))
+            }
+            Some(max) if self.head.iteration >= max => Some(self.plan_end()),
+            _ => self.time_limit(at),
+        }
+    }
+
+    pub(super) fn time_limit(&self, at: Timestamp) -> Option<StopReason> {
+        let active = Duration::from_millis(self.head.active_ms) + at.since(self.head.taken_at);
+        self.head
+            .rules
+            .max_duration
+            .filter(|max| active >= *max)
+            .map(StopReason::TimeLimit)
+    }
+}

@@ -1,0 +1,80 @@
+//! Taking a saved run up again.
+
+use super::{Effects, Machine};
+use crate::{CutCause, Effect, Resume, Step, StopReason, Streak, Timestamp};
+
+impl Machine {
+    pub(super) fn resumed(&mut self, resume: Resume, at: Timestamp) -> Effects {
+        let head = &mut self.head;
+        match &head.end {
+            Some(end) if matches!(end.reason, StopReason::Done(_)) => return self.announce_end(),
+            // The person who resumes a run that gave up has seen why it did.
+            Some(end) if !end.reason.is_stopped() => head.streaks = Default::default(),
+            _ => {}
+        }
+        head.active_ms += head.last_at.since(head.taken_at).as_millis() as u64;
+        head.taken_at = at;
+        head.last_at = head.last_at.max(at);
+        head.counts.processes += 1;
+        head.end = None;
+        head.halting = false;
+        let asked_to_stop = head.stopping.take().is_some();
+        if let Some(rules) = resume.rules
+            && rules.validate().is_ok()
+        {
+            head.phase = head.phase.min(rules.phases.len() as u32 - 1);
+            head.rules = rules;
+        }
+        if matches!(head.step, Step::Turn { .. }) {
+            let cause = if asked_to_stop {
+                CutCause::Stop
+            } else {
+                CutCause::Crash
+            };
+            head.streaks.crashes += u32::from(!asked_to_stop);
+            self.cut(cause);
+        }
+        if let Some(from) = resume.from {
+            self.go_back_to(from);
+        }
+        let head = &self.head;
+        if head.rules.max_failures > 0 && head.streaks.crashes >= head.rules.max_failures {
+            let reason = StopReason::Stuck(Streak::Crashes, head.streaks.crashes);
+            return self.end(reason, at);
+        }
+        if let Some(reason) = self.time_limit(at) {
+            return self.end(reason, at);
+        }
+        match head.step {
+            Step::Sleeping { .. } => match self.limit(at) {
+                Some(reason) => self.end(reason, at),
+                None => self.begin_iteration(self.head.iteration + 1, at),
+            },
+            Step::Gate { .. } | Step::Check | Step::Settling { .. } => {
+                let mut effects = vec![Effect::Save];
+                effects.extend(self.judge());
+                effects
+            }
+            _ if head.cut.is_some() && head.phase_rules().until => {
+                self.head.step = Step::Recheck;
+                vec![Effect::Save, Effect::RunCheck]
+            }
+            _ => {
+                self.head.iteration = self.head.iteration.max(1);
+                self.begin_attempt(at)
+            }
+        }
+    }
+
+    /// Numbers the iterations anew from `from` on; what was recorded from there is discarded.
+    pub(super) fn go_back_to(&mut self, from: u32) {
+        let head = &mut self.head;
+        head.iteration = from.clamp(1, head.resumes_at().0);
+        head.first_attempt = head.highest_attempt + 1;
+        head.attempt = 0;
+        head.cut = None;
+        head.feedback = None;
+        head.failure = None;
+        head.step = Step::Ready;
+    }
+}

@@ -1,0 +1,124 @@
+use std::fmt;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+/// Why a run ended. Every end has one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub enum StopReason {
+    /// The work is done, and this is the proof.
+    Done(Evidence),
+    /// All planned iterations were made; nothing else was asked for.
+    Planned,
+    /// It can't go on.
+    Failed(String),
+    /// The last allowed iteration was made and the check still fails.
+    IterationLimit(u32),
+    /// The run was active for as long as it may be.
+    TimeLimit(Duration),
+    /// The same kind of failure came this often in a row.
+    Stuck(Streak, u32),
+    /// Somebody or something asked it to stop. It can be resumed.
+    Stopped(StopCause),
+}
+
+impl StopReason {
+    /// Returns whether the run ended for good, so that resuming it would have nothing to do.
+    #[must_use]
+    pub fn is_final(&self) -> bool {
+        matches!(self, Self::Done(_) | Self::Planned)
+    }
+
+    /// Returns whether the run was merely stopped and waits to be resumed.
+    #[must_use]
+    pub fn is_stopped(&self) -> bool {
+        matches!(self, Self::Stopped(_))
+    }
+}
+
+impl fmt::Display for StopReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Done(Evidence::Check) => f.write_str("done: the check passed"),
+            Self::Planned => f.write_str("planned: all iterations were made"),
+            Self::Failed(what) => write!(f, "failed: {what}"),
+            Self::IterationLimit(limit) => {
+                write!(f, "iteration limit: {limit} made and the check still fails")
+            }
+            Self::TimeLimit(limit) => write!(f, "time limit: {limit:?} used up"),
+            Self::Stuck(streak, count) => write!(f, "stuck: {count} {streak} in a row"),
+            Self::Stopped(cause) => write!(f, "stopped {cause}"),
+        }
+    }
+}
+
+/// The proof that work is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub enum Evidence {
+    /// The loop ran the check itself and it passed.
+    Check,
+}
+
+/// A kind of failure that is counted in a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[non_exhaustive]
+pub enum Streak {
+    /// Turns that failed.
+    Failures,
+    /// Iterations whose gates failed.
+    Gates,
+    /// Turns that were cut because the loop's process died.
+    Crashes,
+}
+
+impl fmt::Display for Streak {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Failures => "failed turns",
+            Self::Gates => "failed gates",
+            Self::Crashes => "crashes",
+        })
+    }
+}
+
+/// Who asked for a stop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[non_exhaustive]
+pub enum StopCause {
+    /// A person: a press, a command.
+    Person,
+    /// SIGTERM: a scheduler, an operator, a shutdown.
+    Terminated,
+    /// SIGHUP: the terminal went away.
+    HungUp,
+}
+
+impl fmt::Display for StopCause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Person => "by a person",
+            Self::Terminated => "by SIGTERM",
+            Self::HungUp => "by SIGHUP",
+        })
+    }
+}
+
+/// When a stop takes effect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum When {
+    /// At once: what runs is ended.
+    Now,
+    /// When the iteration is complete.
+    AfterIteration,
+}
+
+/// A wish to stop that is being carried out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct StopRequest {
+    /// Who asked.
+    pub by: StopCause,
+    /// When it takes effect.
+    pub when: When,
+}

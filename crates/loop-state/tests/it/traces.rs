@@ -1,0 +1,405 @@
+//! Readable traces: what happens, and what the machine has done about it.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use insta::assert_snapshot;
+use loop_state::{
+    CheckResult, CutCause, Effect, Event, Evidence, Happening, MAX_STEERS, MAX_TEXT, Machine,
+    Notice, Resume, Rules, RulesError, Step, StopCause, StopReason, StopRequest, Streak, Timer,
+    Timestamp, Tree, TurnOutcome, When,
+};
+
+use crate::{at, rules};
+
+struct Trace {
+    machine: Machine,
+    now: u64,
+    text: String,
+}
+
+impl Trace {
+    fn new(rules: Rules) -> Self {
+        let mut trace = Self {
+            machine: Machine::new(rules).unwrap(),
+            now: 0,
+            text: String::new(),
+        };
+        trace.then(Happening::Started);
+        trace
+    }
+
+    fn then(&mut self, what: Happening) -> Vec<Effect> {
+        self.now += 100;
+        let effects = self.machine.step(at(self.now, what.clone()));
+        writeln!(self.text, "{} {}", self.now, short(&what)).unwrap();
+        for effect in &effects {
+            writeln!(self.text, "    {}", short(effect)).unwrap();
+        }
+        effects
+    }
+
+    /// A turn that completes, whose check has this result, and whose tree is gone.
+    fn iteration(&mut self, check: CheckResult) -> Vec<Effect> {
+        self.then(Happening::TurnEnded(TurnOutcome::Completed));
+        self.then(Happening::CheckEnded(check));
+        self.then(Happening::Settled(Tree::default()))
+    }
+
+    /// The process dies; another one takes the run over.
+    fn crash_and_resume(&mut self) -> Vec<Effect> {
+        self.machine = Machine::from(self.machine.head().clone());
+        self.then(Happening::Resumed(Resume::default()))
+    }
+
+    fn reason(&self) -> StopReason {
+        self.machine.head().end.clone().unwrap().reason
+    }
+}
+
+/// The derived form without its ballast.
+fn short(value: &impl std::fmt::Debug) -> String {
+    format!("{value:?}")
+        .replace("TurnEnded(Completed)", "turn completed")
+        .replace(", steers: []", "")
+        .replace("cut: None, feedback: None", "plain")
+}
+
+fn failed(text: &str) -> CheckResult {
+    CheckResult::Failed(text.into())
+}
+
+fn stop(when: When) -> Happening {
+    Happening::StopRequested(StopRequest {
+        by: StopCause::Person,
+        when,
+    })
+}
+
+#[test]
+fn s01_repeats_until_the_check_passes() {
+    let mut trace = Trace::new(rules(|r| r.sleep = Duration::from_secs(10)));
+    trace.iteration(failed("1 of 3"));
+    trace.then(Happening::TimeUp(Timer::Sleep));
+    trace.iteration(CheckResult::Passed);
+    assert_snapshot!(trace.text);
+}
+
+#[test]
+fn s02_completion_is_decided_before_the_sleep() {
+    let mut trace = Trace::new(rules(|r| r.sleep = Duration::from_secs(600)));
+    let effects = trace.iteration(CheckResult::Passed);
+    assert!(effects.contains(&Effect::Finish));
+    assert_eq!(trace.reason(), StopReason::Done(Evidence::Check));
+}
+
+#[test]
+fn s03_the_iteration_limit_ends_the_run_by_name() {
+    let mut trace = Trace::new(rules(|r| r.phases[0].limits.max_iterations = Some(3)));
+    for _ in 0..3 {
+        trace.iteration(failed("no"));
+    }
+    assert_eq!(trace.reason(), StopReason::IterationLimit(3));
+    assert_eq!(trace.machine.head().counts.attempts, 3);
+}
+
+#[test]
+fn s05_a_silent_or_long_turn_is_ended_and_counts_as_failed() {
+    for (timer, limit) in [(Timer::Iteration, 900), (Timer::Idle, 500)] {
+        let mut trace = Trace::new(rules(|r| {
+            r.phases[0].limits.iteration_timeout = Some(Duration::from_millis(900));
+            r.phases[0].limits.idle_timeout = Some(Duration::from_millis(500));
+        }));
+        if timer == Timer::Iteration {
+            trace.machine.alive(Timestamp(900));
+        }
+        let due = Timestamp(100 + limit);
+        assert_eq!(trace.machine.next_deadline(), Some(due));
+        assert_eq!(trace.machine.due(Timestamp(due.0 - 1)), None);
+        let what = trace.machine.due(due).unwrap();
+        assert_eq!(what, Happening::TimeUp(timer));
+        assert_eq!(trace.then(what), [Effect::StopAttempt]);
+        assert_eq!(trace.machine.next_deadline(), None, "told once");
+        trace.then(Happening::TurnEnded(TurnOutcome::Stopped));
+        assert_eq!(trace.machine.head().streaks.failures, 1);
+        assert_eq!(
+            trace.machine.head().step,
+            Step::Check,
+            "what it did may still be enough"
+        );
+    }
+}
+
+#[test]
+fn s06_failures_in_a_row_end_the_run() {
+    let mut trace = Trace::new(rules(|_| {}));
+    for _ in 0..3 {
+        trace.then(Happening::TurnEnded(TurnOutcome::Failed(
+            "exit status 1".into(),
+        )));
+        trace.then(Happening::CheckEnded(failed("no")));
+        trace.then(Happening::Settled(Tree::default()));
+    }
+    assert_eq!(trace.reason(), StopReason::Stuck(Streak::Failures, 3));
+    assert_snapshot!(trace.text);
+}
+
+#[test]
+fn s12_a_stop_in_a_turn_cuts_it_and_a_resume_does_it_again() {
+    let mut trace = Trace::new(rules(|_| {}));
+    trace.iteration(failed("no"));
+    trace.then(stop(When::Now));
+    trace.then(Happening::TurnEnded(TurnOutcome::Stopped));
+    assert_eq!(trace.reason(), StopReason::Stopped(StopCause::Person));
+    assert_eq!(trace.machine.head().resumes_at(), (2, true));
+    trace.crash_and_resume();
+    trace.then(Happening::CheckEnded(failed("still no")));
+    assert_snapshot!(trace.text);
+}
+
+#[test]
+fn s13_from_goes_back_and_never_numbers_an_attempt_twice() {
+    let mut trace = Trace::new(rules(|_| {}));
+    trace.iteration(failed("no"));
+    trace.iteration(failed("no"));
+    trace.then(stop(When::Now));
+    trace.then(Happening::TurnEnded(TurnOutcome::Stopped));
+    let effects = trace.then(Happening::Resumed(Resume {
+        rules: None,
+        from: Some(1),
+    }));
+    let Some(Effect::StartAttempt(brief)) = effects.last() else {
+        panic!("{effects:?}")
+    };
+    assert_eq!((brief.iteration, brief.attempt), (1, 2));
+}
+
+#[test]
+fn s14_a_crash_in_a_turn_is_named_and_checked_before_it_is_done_again() {
+    let mut trace = Trace::new(rules(|_| {}));
+    trace.iteration(failed("no"));
+    let effects = trace.crash_and_resume();
+    assert_eq!(effects, [Effect::Save, Effect::RunCheck]);
+    let cut = trace.machine.head().cut.unwrap();
+    assert_eq!((cut.attempt, cut.cause), (1, CutCause::Crash));
+    let effects = trace.then(Happening::CheckEnded(failed("no")));
+    let Some(Effect::StartAttempt(brief)) = effects.last() else {
+        panic!("{effects:?}")
+    };
+    assert_eq!(
+        (brief.iteration, brief.attempt, brief.cut),
+        (2, 2, Some(cut))
+    );
+}
+
+#[test]
+fn s14_work_that_was_finished_before_the_crash_is_not_done_again() {
+    let mut trace = Trace::new(rules(|_| {}));
+    trace.crash_and_resume();
+    trace.then(Happening::CheckEnded(CheckResult::Passed));
+    trace.then(Happening::Settled(Tree::default()));
+    assert_eq!(trace.reason(), StopReason::Done(Evidence::Check));
+    assert_eq!(trace.machine.head().counts.attempts, 1);
+}
+
+#[test]
+fn s18_a_plan_is_fulfilled_or_its_last_iteration_failed() {
+    let plan = |outcome: TurnOutcome| {
+        let mut trace = Trace::new(rules(|r| {
+            r.phases[0].until = false;
+            r.phases[0].limits.max_iterations = Some(2);
+        }));
+        trace.then(Happening::TurnEnded(TurnOutcome::Completed));
+        trace.then(Happening::Settled(Tree::default()));
+        trace.then(Happening::TurnEnded(outcome));
+        trace.then(Happening::Settled(Tree::default()));
+        trace.reason()
+    };
+    assert_eq!(plan(TurnOutcome::Completed), StopReason::Planned);
+    let failed = plan(TurnOutcome::Failed("exit status 2".into()));
+    assert_eq!(
+        failed.to_string(),
+        "failed: iteration 2, the last one planned: exit status 2"
+    );
+}
+
+#[test]
+fn s18_rules_without_an_end_make_no_run() {
+    let endless = rules(|r| r.phases[0].until = false);
+    assert_eq!(endless.validate(), Err(RulesError::Endless("main".into())));
+    let none = rules(|r| r.phases.clear());
+    assert_eq!(none.validate(), Err(RulesError::NoPhase));
+    let zero = rules(|r| r.phases[0].limits.max_iterations = Some(0));
+    assert_eq!(
+        zero.validate(),
+        Err(RulesError::ZeroIterations("main".into()))
+    );
+}
+
+#[test]
+fn a_failing_gate_feeds_the_next_prompt_and_has_a_streak_of_its_own() {
+    let mut trace = Trace::new(rules(|r| {
+        r.phases[0].gates = 2;
+        r.max_failures = 2;
+    }));
+    for _ in 0..2 {
+        trace.then(Happening::TurnEnded(TurnOutcome::Completed));
+        trace.then(Happening::GateEnded(CheckResult::Passed));
+        trace.then(Happening::GateEnded(failed("lint: 1 error")));
+        trace.then(Happening::Settled(Tree {
+            ended: 1,
+            survivors: 0,
+        }));
+    }
+    assert_eq!(trace.reason(), StopReason::Stuck(Streak::Gates, 2));
+    assert_snapshot!(trace.text);
+}
+
+#[test]
+fn a_stop_while_a_gate_runs_keeps_the_turn() {
+    let mut trace = Trace::new(rules(|r| r.phases[0].gates = 1));
+    trace.then(Happening::TurnEnded(TurnOutcome::Completed));
+    assert_eq!(
+        trace.then(stop(When::Now)),
+        [Effect::Save, Effect::StopCheck]
+    );
+    trace.then(Happening::GateEnded(CheckResult::Stopped));
+    trace.then(Happening::Settled(Tree::default()));
+    assert_eq!(trace.machine.head().resumes_at(), (1, false));
+    assert_eq!(trace.crash_and_resume(), [Effect::Save, Effect::RunGate(0)]);
+    assert_eq!(
+        trace.machine.head().counts.attempts,
+        1,
+        "the agent is not asked again"
+    );
+}
+
+#[test]
+fn a_stop_in_the_sleep_is_immediate_and_one_after_the_iteration_waits_for_it() {
+    let mut trace = Trace::new(rules(|r| r.sleep = Duration::from_secs(600)));
+    trace.iteration(failed("no"));
+    assert!(
+        trace
+            .then(stop(When::AfterIteration))
+            .contains(&Effect::Finish)
+    );
+    assert_eq!(trace.machine.head().resumes_at(), (2, false));
+    trace.crash_and_resume();
+    assert_eq!(trace.then(stop(When::AfterIteration)), [Effect::Save]);
+    trace.iteration(failed("no"));
+    assert_eq!(trace.reason(), StopReason::Stopped(StopCause::Person));
+    assert_eq!(trace.machine.head().resumes_at(), (3, false));
+}
+
+#[test]
+fn x110_crashes_in_a_row_do_not_spend_for_ever() {
+    let mut trace = Trace::new(rules(|r| {
+        r.phases[0].until = false;
+        r.phases[0].limits.max_iterations = Some(9);
+    }));
+    for _ in 0..2 {
+        trace.crash_and_resume();
+    }
+    assert!(trace.crash_and_resume().contains(&Effect::Finish));
+    assert_eq!(trace.reason(), StopReason::Stuck(Streak::Crashes, 3));
+    // A person who resumes it all the same has seen why it stopped.
+    let effects = trace.crash_and_resume();
+    assert!(
+        matches!(effects.last(), Some(Effect::StartAttempt(_))),
+        "{effects:?}"
+    );
+}
+
+#[test]
+fn time_used_by_earlier_processes_counts() {
+    let limit = Duration::from_millis(500);
+    let mut trace = Trace::new(rules(|r| r.max_duration = Some(limit)));
+    assert_eq!(trace.machine.next_deadline(), Some(Timestamp(600)));
+    trace.then(stop(When::Now));
+    trace.then(Happening::TurnEnded(TurnOutcome::Stopped));
+    trace.now = 10_000;
+    trace.crash_and_resume();
+    assert_eq!(trace.machine.next_deadline(), Some(Timestamp(10_100 + 300)));
+    let what = trace.machine.due(Timestamp(10_400)).unwrap();
+    assert_eq!(what, Happening::TimeUp(Timer::Run));
+    trace.then(what);
+    trace.then(Happening::CheckEnded(CheckResult::Stopped));
+    assert_eq!(trace.reason(), StopReason::TimeLimit(limit));
+}
+
+#[test]
+fn steers_reach_one_turn_and_survive_a_cut() {
+    let mut trace = Trace::new(rules(|_| {}));
+    trace.then(Happening::SteerAdded("mind the tests".into()));
+    trace.iteration(failed("no"));
+    let given = trace.machine.head().steers.clone();
+    assert!(given[0].delivered);
+    trace.crash_and_resume();
+    assert!(!trace.machine.head().steers[0].delivered);
+    trace.then(Happening::CheckEnded(failed("no")));
+    trace.iteration(failed("no"));
+    assert!(trace.machine.head().steers.is_empty());
+}
+
+#[test]
+fn text_and_steers_are_bounded() {
+    let mut trace = Trace::new(rules(|_| {}));
+    for _ in 0..MAX_STEERS + 5 {
+        trace
+            .machine
+            .step(at(0, Happening::SteerAdded("é".repeat(MAX_TEXT))));
+    }
+    assert_eq!(trace.machine.head().steers.len(), MAX_STEERS);
+    assert!(
+        trace
+            .machine
+            .head()
+            .steers
+            .iter()
+            .all(|s| s.text.len() <= MAX_TEXT)
+    );
+}
+
+#[test]
+fn a_pipeline_goes_from_phase_to_phase() {
+    let mut trace = Trace::new(rules(|r| {
+        let mut plan = r.phases[0].clone();
+        plan.name = "plan".into();
+        plan.until = false;
+        plan.limits.max_iterations = Some(1);
+        r.phases.insert(0, plan);
+    }));
+    trace.then(Happening::TurnEnded(TurnOutcome::Completed));
+    trace.then(Happening::Settled(Tree::default()));
+    trace.iteration(CheckResult::Passed);
+    assert_snapshot!(trace.text);
+}
+
+#[test]
+fn an_agent_that_cannot_be_started_ends_the_run() {
+    let mut trace = Trace::new(rules(|_| {}));
+    let effects = trace.then(Happening::TurnEnded(TurnOutcome::NotStarted(
+        "`x` was not found".into(),
+    )));
+    assert!(
+        effects.contains(&Effect::Announce(Notice::Ended(StopReason::Failed(
+            "`x` was not found".into()
+        ))))
+    );
+    assert_eq!(trace.machine.head().resumes_at(), (1, false));
+}
+
+#[test]
+fn done_is_done() {
+    let mut trace = Trace::new(rules(|_| {}));
+    trace.iteration(CheckResult::Passed);
+    let head = trace.machine.head().clone();
+    assert!(!head.is_resumable());
+    trace.crash_and_resume();
+    assert_eq!(trace.machine.head(), &head);
+    let late = Event {
+        at: Timestamp(9999),
+        what: Happening::TurnEnded(TurnOutcome::Completed),
+    };
+    assert!(trace.machine.step(late).is_empty());
+}
