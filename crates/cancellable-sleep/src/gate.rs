@@ -132,9 +132,6 @@ impl SleepGate {
 
     /// `None` never elapses.
     async fn wait(&self, deadline: Option<Instant>) -> Wake {
-        if self.is_shutdown() {
-            return Wake::Shutdown;
-        }
         let sleeper = self.bell.enter();
         let due = due(deadline);
         tokio::pin!(due);

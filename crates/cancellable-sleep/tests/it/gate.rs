@@ -106,6 +106,14 @@ async fn c58_a_second_run_takes_a_new_gate() {
 
 #[tokio::test(start_paused = true)]
 async fn shutdown_beats_a_kick_and_a_kick_beats_the_time() {
+    for _ in 0..20 {
+        let gate = SleepGate::new();
+        let mut sleep = pin!(gate.sleep(TEN));
+        assert!(poll_once(sleep.as_mut()).is_pending());
+        advance(TEN).await;
+        gate.shutdown();
+        assert_eq!(poll_once(sleep), Poll::Ready(Wake::Shutdown));
+    }
     let gate = SleepGate::new();
     let (mut first, mut second) = (pin!(gate.sleep(TEN)), pin!(gate.sleep(TEN)));
     assert!(poll_once(first.as_mut()).is_pending());
