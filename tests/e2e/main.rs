@@ -1,2 +1,13 @@
-//! Stub.
+//! End-to-end tests: the `rlm` binary as a user meets it, against a scripted agent.
+//!
+//! A test that shows an item of `acceptance.md` begins with the item's number; the others show that the harness itself can be believed.
 
+mod fakes;
+mod harness;
+
+use std::time::Duration;
+
+/// For what takes a second at most: ten times that, and some for a loaded machine.
+const LONG: Duration = Duration::from_secs(20);
+
+const FAKE_AGENT: &str = env!("CARGO_BIN_EXE_fake-agent");

@@ -1,0 +1,234 @@
+//! The fakes do what their scripts say.
+
+use std::io::Read;
+use std::process::{Command, Stdio};
+
+use rlm_tests::agent::FakeAgent;
+use rlm_tests::{Ended, Running, Sandbox, wait_for};
+use rustix::process::Signal;
+
+use crate::{FAKE_AGENT, LONG};
+
+fn start(sandbox: &Sandbox, agent: &FakeAgent, stdin: &str) -> Running {
+    agent.prepare(sandbox).input(stdin).spawn()
+}
+
+fn perform(script: &str) -> Ended {
+    let sandbox = Sandbox::new();
+    let agent = sandbox.fake_agent(FAKE_AGENT, script);
+    start(&sandbox, &agent, "a prompt").wait(LONG)
+}
+
+#[test]
+fn a_start_is_recorded_with_all_that_it_was_given() {
+    let sandbox = Sandbox::new();
+    let agent = sandbox.fake_agent(FAKE_AGENT, "echo");
+    let ended = start(&sandbox, &agent, "do it\n").wait(LONG).expect_code(0);
+    assert_eq!(ended.stdout, "do it\n");
+    let record = agent.starts().remove(0);
+    assert_eq!(record.stdin.as_deref(), Some("do it\n"));
+    assert_eq!(record.env["RLM_TEST_MARK"], sandbox.survivors().mark());
+    assert_eq!(
+        record.cwd,
+        sandbox.repo().canonicalize().unwrap().display().to_string()
+    );
+    assert_eq!(record.argv[0], FAKE_AGENT);
+    assert!(
+        record.fds[&0].ends_with(".stdin") && record.fds[&1].ends_with(".stdout"),
+        "{:?}",
+        record.fds
+    );
+    assert_eq!(record.ppid, std::process::id().cast_signed());
+    assert!(record.ignored.is_empty(), "{:?}", record.ignored);
+}
+
+#[test]
+fn lines_hang_on_the_count_of_starts() {
+    let sandbox = Sandbox::new();
+    let agent = sandbox.fake_agent(
+        FAKE_AGENT,
+        "@1 exit 7\n@2.. append done {start}\n@3 die KILL",
+    );
+    start(&sandbox, &agent, "").wait(LONG).expect_code(7);
+    start(&sandbox, &agent, "").wait(LONG).expect_code(0);
+    start(&sandbox, &agent, "")
+        .wait(LONG)
+        .expect_signal(Signal::KILL);
+    assert_eq!(
+        fs_err::read_to_string(sandbox.repo().join("done")).unwrap(),
+        "2\n3\n"
+    );
+    assert_eq!(
+        agent
+            .starts()
+            .iter()
+            .map(|start| start.start)
+            .collect::<Vec<_>>(),
+        [1, 2, 3]
+    );
+}
+
+#[test]
+fn it_ends_as_it_is_told() {
+    assert_eq!(
+        perform("part half a li\ndie TERM")
+            .expect_signal(Signal::TERM)
+            .stdout,
+        "half a li"
+    );
+    perform("die SEGV").expect_signal(Signal::SEGV);
+    perform("delay 1\nexit 3\nprint never").expect_code(3);
+    let ended = perform("print a\nfly").expect_code(99);
+    assert!(ended.stderr.contains("line 2: no such action"), "{ended}");
+}
+
+#[test]
+fn files_are_written_appended_and_awaited() {
+    let sandbox = Sandbox::new();
+    let agent = sandbox.fake_agent(
+        FAKE_AGENT,
+        "write a one\nappend a two\ntouch b\nawait c\nprint seen",
+    );
+    let running = start(&sandbox, &agent, "");
+    wait_for("b", LONG, || {
+        sandbox.repo().join("b").exists().then_some(())
+    });
+    assert_eq!(running.stdout(), "");
+    fs_err::write(sandbox.repo().join("c"), "").unwrap();
+    assert_eq!(running.wait(LONG).expect_code(0).stdout, "seen\n");
+    assert_eq!(
+        fs_err::read_to_string(sandbox.repo().join("a")).unwrap(),
+        "one\ntwo\n"
+    );
+}
+
+#[test]
+fn a_flood_has_the_size_it_was_given() {
+    let ended = perform("flood 1M\nflood 65 stderr unbroken");
+    assert_eq!(
+        (ended.stdout.len(), ended.stdout.lines().count()),
+        (1 << 20, 1 << 14)
+    );
+    assert_eq!((ended.stderr.len(), ended.stderr.lines().count()), (65, 1));
+}
+
+#[test]
+fn garbage_is_not_utf_8_and_would_take_over_a_terminal() {
+    let sandbox = Sandbox::new();
+    let agent = sandbox.fake_agent(FAKE_AGENT, "garbage\nprint \\xff\\e[2J");
+    let argv = agent.argv();
+    let output = Command::new(&argv[0])
+        .args(&argv[1..])
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    assert!(std::str::from_utf8(&output.stdout).is_err());
+    assert!(output.stdout.windows(4).any(|bytes| bytes == b"\x1b[2J"));
+    assert!(output.stdout.ends_with(b"\xff\x1b[2J\n"));
+}
+
+#[test]
+fn signals_are_logged_and_only_the_named_ones_ignored() {
+    let sandbox = Sandbox::new();
+    let agent = sandbox.fake_agent(FAKE_AGENT, "ignore TERM INT\nno-stdin\nhang");
+    let running = start(&sandbox, &agent, "never read");
+    wait_for("the start", LONG, || agent.starts().pop());
+    for (count, signal) in [Signal::TERM, Signal::INT, Signal::TERM]
+        .into_iter()
+        .enumerate()
+    {
+        running.signal(signal);
+        wait_for("the log", LONG, || {
+            (agent.signals().len() > count).then_some(())
+        });
+    }
+    running.signal(Signal::HUP);
+    running.wait(LONG).expect_signal(Signal::HUP);
+    let names: Vec<String> = agent
+        .signals()
+        .into_iter()
+        .map(|received| received.signal)
+        .collect();
+    assert_eq!(names, ["TERM", "INT", "TERM", "HUP"]);
+    assert_eq!(agent.starts()[0].stdin, None);
+}
+
+#[test]
+fn a_child_may_ignore_signals_of_its_own() {
+    let sandbox = Sandbox::new();
+    let agent = sandbox.fake_agent(FAKE_AGENT, "child setsid ignore TERM\nchild plain\nhang");
+    let _running = start(&sandbox, &agent, "");
+    wait_for("both children", LONG, || {
+        (agent.children().len() == 2).then_some(())
+    });
+    let (stubborn, meek) = (agent.children()[0].pid, agent.children()[1].pid);
+    for pid in [stubborn, meek] {
+        rustix::process::kill_process(rustix::process::Pid::from_raw(pid).unwrap(), Signal::TERM)
+            .unwrap();
+    }
+    wait_for("both to have noticed", LONG, || {
+        (agent.signals().len() == 2).then_some(())
+    });
+    let state = |pid| {
+        sandbox
+            .survivors()
+            .scan()
+            .into_iter()
+            .find(|process| process.pid == pid)
+            .map(|process| process.is_zombie())
+    };
+    wait_for("the meek one to be dead", LONG, || {
+        (state(meek) == Some(true)).then_some(())
+    });
+    assert_eq!(state(stubborn), Some(false));
+}
+
+#[test]
+fn a_closed_stdout_is_an_end_for_the_reader_and_a_holder_keeps_it_open() {
+    let sandbox = Sandbox::new();
+    let read_all = |script: &str| {
+        let agent = FakeAgent::new(
+            FAKE_AGENT,
+            sandbox.path().join(format!("agent-{}", script.len())),
+            script,
+        );
+        let argv = agent.argv();
+        let mut command = Command::new(&argv[0]);
+        command
+            .args(&argv[1..])
+            .env_clear()
+            .envs(sandbox.environment())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped());
+        (agent, command.spawn().unwrap())
+    };
+    let (_agent, mut child) = read_all("print last\nclose stdout\nhang");
+    let mut text = String::new();
+    child
+        .stdout
+        .take()
+        .unwrap()
+        .read_to_string(&mut text)
+        .unwrap();
+    assert_eq!(text, "last\n");
+    assert!(
+        child.try_wait().unwrap().is_none(),
+        "the end of stdout is not the end of the process"
+    );
+    child.kill().unwrap();
+    child.wait().unwrap();
+
+    let (agent, mut child) = read_all("child holder\nprint done");
+    child.wait().unwrap();
+    let (finished, end) = std::sync::mpsc::channel();
+    let mut stdout = child.stdout.take().unwrap();
+    let reader = std::thread::spawn(move || {
+        stdout.read_to_end(&mut Vec::new()).unwrap();
+        finished.send(()).unwrap();
+    });
+    assert!(end.try_recv().is_err(), "the holder keeps it open");
+    let holder = rustix::process::Pid::from_raw(agent.children()[0].pid).unwrap();
+    rustix::process::kill_process(holder, Signal::KILL).unwrap();
+    end.recv_timeout(LONG).unwrap();
+    reader.join().unwrap();
+}

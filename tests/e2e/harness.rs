@@ -1,0 +1,124 @@
+//! What the other tests rely on: the sandbox finds and ends what is its own, and a terminal is a terminal.
+
+use rlm_tests::agent::Kind;
+use rlm_tests::{Sandbox, wait_for};
+use rustix::process::Signal;
+
+use crate::{FAKE_AGENT, LONG};
+
+const EVERY_KIND: &str = "child plain\nchild setsid\nchild daemon\nchild holder\nprint ready\n";
+
+#[test]
+fn every_kind_of_child_is_found_after_its_parents_are_gone() {
+    let sandbox = Sandbox::new();
+    let agent = sandbox.fake_agent(FAKE_AGENT, EVERY_KIND);
+    agent.prepare(&sandbox).run(LONG).expect_code(0);
+
+    let kinds: Vec<Kind> = agent.children().iter().map(|child| child.kind).collect();
+    assert_eq!(
+        kinds,
+        [Kind::Plain, Kind::Setsid, Kind::Daemon, Kind::Holder]
+    );
+    let mut expected: Vec<i32> = agent.children().iter().map(|child| child.pid).collect();
+    expected.sort_unstable();
+    let found = sandbox.survivors().scan();
+    assert_eq!(
+        found.iter().map(|process| process.pid).collect::<Vec<_>>(),
+        expected
+    );
+    assert!(
+        found
+            .iter()
+            .all(|process| process.ppid == std::process::id().cast_signed()),
+        "orphans come to the harness: {found:?}"
+    );
+}
+
+#[test]
+fn a_sandbox_ends_its_own_processes_and_no_others() {
+    let (one, other) = (Sandbox::new(), Sandbox::new());
+    let start = |sandbox: &Sandbox| {
+        let agent = sandbox.fake_agent(FAKE_AGENT, "child daemon ignore TERM HUP INT\nhang");
+        let running = agent.prepare(sandbox).spawn();
+        wait_for("a child", LONG, || agent.children().pop());
+        running
+    };
+    let (first, _second) = (start(&one), start(&other));
+    assert_eq!(
+        (one.survivors().scan().len(), other.survivors().scan().len()),
+        (2, 2)
+    );
+    let daemon = one
+        .survivors()
+        .scan()
+        .into_iter()
+        .find(|process| process.pid != first.pid())
+        .unwrap();
+    drop(first);
+    drop(one);
+    wait_for("the daemon to be gone", LONG, || {
+        (!std::path::Path::new(&format!("/proc/{}", daemon.pid)).exists()).then_some(())
+    });
+    assert_eq!(other.survivors().scan().len(), 2);
+}
+
+#[test]
+fn an_unreaped_child_of_a_test_process_is_listed_as_a_zombie() {
+    let sandbox = Sandbox::new();
+    let running = sandbox
+        .rlm("/bin/sh")
+        .args(["-c", "true & exec sleep 600"])
+        .spawn();
+    let zombie = wait_for("a zombie", LONG, || {
+        sandbox
+            .survivors()
+            .scan()
+            .into_iter()
+            .find(|process| process.is_zombie())
+    });
+    assert_eq!(zombie.ppid, running.pid());
+    drop(running);
+    wait_for("nothing to be left", LONG, || {
+        sandbox.survivors().scan().is_empty().then_some(())
+    });
+}
+
+#[test]
+fn ctrl_c_on_the_terminal_is_an_interrupt_for_what_runs_on_it() {
+    let sandbox = Sandbox::new();
+    let agent = sandbox.fake_agent(FAKE_AGENT, "no-stdin\nprint here\nhang");
+    let (running, terminal) = agent.prepare(&sandbox).spawn_on_terminal();
+    let before = terminal.settings();
+    terminal.wait_text("here", 0, LONG);
+    terminal.send(b"\x03");
+    running.wait(LONG).expect_signal(Signal::INT);
+    let start = agent.starts().remove(0);
+    assert_eq!(start.sid, start.pid, "it leads the session of the terminal");
+    assert_eq!(agent.signals()[0].signal, "INT");
+    assert_eq!(format!("{before:?}"), format!("{:?}", terminal.settings()));
+}
+
+#[test]
+fn a_sandbox_is_a_repository_with_one_commit_and_a_home_of_its_own() {
+    let sandbox = Sandbox::new();
+    assert_eq!(sandbox.git(&["rev-list", "--count", "HEAD"]), "1");
+    assert_eq!(sandbox.git(&["status", "--porcelain"]), "");
+    let ended = sandbox
+        .rlm("/bin/sh")
+        .args(["-c", "echo $HOME $PWD; env | wc -l"])
+        .run(LONG)
+        .expect_code(0);
+    assert!(
+        ended.stdout.starts_with(&format!(
+            "{} {}\n",
+            sandbox.home().display(),
+            sandbox.repo().display()
+        )),
+        "{ended}"
+    );
+    let count: usize = ended.stdout.lines().last().unwrap().trim().parse().unwrap();
+    assert!(
+        count <= sandbox.environment().len() + 4,
+        "only what was given, and the shell's own: {ended}"
+    );
+}

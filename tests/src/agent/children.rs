@@ -1,0 +1,134 @@
+//! The children of a fake agent: the same program again, in another role.
+//!
+//! They are executed, not forked, so that no unsafe code is needed; they do nothing but wait, and leave by themselves.
+
+use std::io;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::record::{Child, write_whole};
+use super::script::Kind;
+use super::{Arguments, signals};
+use crate::wait::wait_for;
+
+/// Whatever a test forgets is gone after this time.
+pub(super) const LIFE: Duration = Duration::from_secs(600);
+const READY: Duration = Duration::from_secs(20);
+
+/// What a child is told about itself.
+#[derive(Debug, Clone, clap::Args)]
+pub(super) struct Role {
+    /// Be a child of this kind instead of an agent.
+    #[arg(long, hide = true)]
+    kind: Option<Kind>,
+    /// Start that child's child, then leave.
+    #[arg(long, hide = true)]
+    launch: bool,
+    /// The start it belongs to.
+    #[arg(long, hide = true, default_value_t = 0)]
+    start: u32,
+    /// Its number within that start.
+    #[arg(long, hide = true, default_value_t = 0)]
+    number: usize,
+    /// Signals it ignores, by number.
+    #[arg(long, hide = true, value_delimiter = ',')]
+    ignoring: Vec<i32>,
+}
+
+/// Starts a child and returns when it says that it is what it shall be.
+pub(super) fn start(
+    record: &Path,
+    start: u32,
+    number: usize,
+    kind: Kind,
+    ignore: &[i32],
+) -> io::Result<()> {
+    let orphaned = matches!(kind, Kind::Daemon | Kind::Holder);
+    let mut child = spawn(
+        record,
+        &Role {
+            kind: Some(kind),
+            launch: orphaned,
+            start,
+            number,
+            ignoring: ignore.to_vec(),
+        },
+    )?;
+    if orphaned {
+        child.wait()?;
+    }
+    let ready = path(record, start, number);
+    wait_for(format!("{kind:?} child to be ready"), READY, || {
+        ready.exists().then_some(())
+    });
+    Ok(())
+}
+
+/// Lives as a child, if this process was started as one.
+pub(super) fn live(arguments: &Arguments) -> Option<io::Result<()>> {
+    let kind = arguments.role.kind?;
+    Some(live_as(kind, arguments))
+}
+
+fn live_as(kind: Kind, arguments: &Arguments) -> io::Result<()> {
+    let Arguments { record, role, .. } = arguments;
+    if kind == Kind::Setsid || (kind == Kind::Daemon && role.launch) {
+        rustix::process::setsid()?;
+    }
+    if role.launch {
+        // Not waited for: becoming an orphan is the point.
+        drop(spawn(
+            record,
+            &Role {
+                launch: false,
+                ..role.clone()
+            },
+        )?);
+        return Ok(());
+    }
+    signals::catch()?.obey(record.clone(), role.start, role.ignoring.clone());
+    let this = Child {
+        start: role.start,
+        pid: std::process::id().cast_signed(),
+        kind,
+    };
+    write_whole(&path(record, role.start, role.number), &this)?;
+    linger();
+    Ok(())
+}
+
+/// Waits for the end of its life.
+pub(super) fn linger() {
+    let end = Instant::now() + LIFE;
+    while Instant::now() < end {
+        thread::park_timeout(end - Instant::now());
+    }
+}
+
+fn spawn(record: &Path, role: &Role) -> io::Result<std::process::Child> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command.arg("--record").arg(record).stdin(Stdio::null());
+    if let Some(kind) = role.kind {
+        command
+            .arg("--kind")
+            .arg(format!("{kind:?}").to_lowercase());
+        if kind != Kind::Holder {
+            command.stdout(Stdio::null()).stderr(Stdio::null());
+        }
+    }
+    command.args(role.launch.then_some("--launch"));
+    command
+        .arg(format!("--start={}", role.start))
+        .arg(format!("--number={}", role.number));
+    let ignoring: Vec<_> = role.ignoring.iter().map(ToString::to_string).collect();
+    if !ignoring.is_empty() {
+        command.arg(format!("--ignoring={}", ignoring.join(",")));
+    }
+    command.spawn()
+}
+
+fn path(record: &Path, start: u32, number: usize) -> std::path::PathBuf {
+    record.join(format!("child-{start:06}-{number:03}.json"))
+}

@@ -1,0 +1,131 @@
+//! Does what a plan says, one action after the other.
+
+use std::io::{self, Read, Write};
+use std::process::ExitCode;
+use std::thread;
+use std::time::Instant;
+
+use fs_err as fs;
+use rustix::process::{Signal, getpid, kill_process};
+use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout};
+use signal_hook::consts::{SIGKILL, SIGSTOP};
+use signal_hook::low_level::emulate_default_handler;
+
+use super::record::Start;
+use super::script::{Action, Plan, Stream, signal};
+use super::{Arguments, children, signals};
+use crate::wait::poll_until;
+
+/// A title, a screen clear, the alternate screen, a cursor move, a device query, broken UTF-8, a lone carriage return and a NUL.
+const GARBAGE: &[u8] = b"\x1b]0;owned\x07\x1b[2J\x1b[?1049h\x1b[31mred\x1b[0m\x1b[999D\x1b[6n\x9b2J\xff\xfe\xc3(\xed\xa0\x80 over\rwritten\0\n";
+
+pub(super) fn run(arguments: &Arguments) -> io::Result<ExitCode> {
+    let dir = &arguments.record;
+    let text = match &arguments.script {
+        Some(path) => fs::read_to_string(path)?,
+        None => arguments.lines.join("\n"),
+    };
+    let mut start = Start::prepare()?;
+    // Who sees the record may rely on `ignore`, but only the record tells which lines count: so signals are held back meanwhile.
+    let watch = signals::catch()?;
+    start.claim(dir)?;
+    let mut plan = Plan::parse(&text, start.start).map_err(io::Error::other)?;
+    plan.ignore
+        .extend(start.ignored.iter().filter_map(|name| signal(name).ok()));
+    watch.obey(dir.clone(), start.start, plan.ignore);
+    let mut stdin = Vec::new();
+    if plan.reads_stdin {
+        io::stdin().read_to_end(&mut stdin)?;
+        start.complete(dir, &stdin)?;
+    }
+    for (number, action) in plan.actions.iter().enumerate() {
+        match action {
+            Action::Exit(code) => return Ok(ExitCode::from(*code)),
+            Action::Echo => write(Stream::Stdout, &stdin)?,
+            Action::Child { kind, ignore } => {
+                children::start(dir, start.start, number, *kind, ignore)?
+            }
+            other => perform(other)?,
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn perform(action: &Action) -> io::Result<()> {
+    match action {
+        Action::Delay(time) => {
+            let end = Instant::now() + *time;
+            while Instant::now() < end {
+                thread::park_timeout(end - Instant::now());
+            }
+        }
+        Action::Print { to, text } => write(*to, text)?,
+        Action::Garbage => write(Stream::Stdout, GARBAGE)?,
+        Action::Flood {
+            to,
+            bytes,
+            unbroken,
+        } => flood(*to, *bytes, *unbroken)?,
+        Action::Write { path, text, append } => {
+            let mut options = fs::OpenOptions::new();
+            options
+                .create(true)
+                .write(true)
+                .append(*append)
+                .truncate(!append);
+            options.open(path)?.write_all(text)?;
+        }
+        Action::Await(path) => {
+            poll_until(children::LIFE, || path.exists().then_some(()));
+        }
+        Action::Hang => children::linger(),
+        Action::Die(signal) => die(*signal)?,
+        Action::Close(stream) => {
+            // The null device in its place: the reader sees the end, and nothing else opened later gets the number.
+            let null = fs::OpenOptions::new()
+                .read(true)
+                .write(true)
+                .open("/dev/null")?;
+            match stream {
+                Stream::Stdin => dup2_stdin(null.file())?,
+                Stream::Stdout => dup2_stdout(null.file())?,
+                Stream::Stderr => dup2_stderr(null.file())?,
+            }
+        }
+        Action::Exit(_) | Action::Echo | Action::Child { .. } => {
+            unreachable!("done by the caller, who knows more")
+        }
+    }
+    Ok(())
+}
+
+fn die(signal: i32) -> io::Result<()> {
+    match signal {
+        SIGKILL => kill_process(getpid(), Signal::KILL)?,
+        SIGSTOP => kill_process(getpid(), Signal::STOP)?,
+        other => emulate_default_handler(other)?,
+    }
+    Ok(())
+}
+
+/// Lines of 64 bytes, or one line without an end.
+fn flood(to: Stream, bytes: u64, unbroken: bool) -> io::Result<()> {
+    let line = format!("{:x<63}{}", "flood ", if unbroken { 'x' } else { '\n' });
+    let block = line.repeat(1024).into_bytes();
+    let mut left = bytes;
+    while left > 0 {
+        let part = block.len().min(usize::try_from(left).unwrap_or(usize::MAX));
+        write(to, &block[..part])?;
+        left -= part as u64;
+    }
+    Ok(())
+}
+
+fn write(to: Stream, bytes: &[u8]) -> io::Result<()> {
+    if to == Stream::Stderr {
+        return io::stderr().write_all(bytes);
+    }
+    let mut stdout = io::stdout().lock();
+    stdout.write_all(bytes)?;
+    stdout.flush()
+}

@@ -1,0 +1,209 @@
+//! What a fake agent leaves behind for the test: one file a start, one a child, and a log of signals.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+use std::{env, process};
+
+use fs_err as fs;
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+
+use super::script::{Kind, SIGNALS};
+
+/// One start of the fake agent.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Start {
+    /// The number of this start, from 1.
+    pub start: u32,
+    /// The arguments, the program's name included.
+    pub argv: Vec<String>,
+    /// The whole environment.
+    pub env: BTreeMap<String, String>,
+    /// The working directory.
+    pub cwd: String,
+    /// All that was read from stdin; `None` until its end was seen.
+    pub stdin: Option<String>,
+    /// The process id.
+    pub pid: i32,
+    /// The session id.
+    pub sid: i32,
+    /// The parent at the start.
+    pub ppid: i32,
+    /// Open descriptors and what they are, as `/proc/self/fd` names it.
+    pub fds: BTreeMap<i32, String>,
+    /// Names of the signals that were ignored when it was started, PIPE left out.
+    pub ignored: Vec<String>,
+    /// Milliseconds since the epoch.
+    pub at_ms: u64,
+}
+
+/// One child that a fake agent started; written by the child when it is ready.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Child {
+    /// The number of the start it belongs to.
+    pub start: u32,
+    /// The process id.
+    pub pid: i32,
+    /// What kind of child it is.
+    pub kind: Kind,
+}
+
+/// One signal that the fake agent or one of its children received.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Received {
+    /// The number of the start it belongs to.
+    pub start: u32,
+    /// Who received it.
+    pub pid: i32,
+    /// Its name, without `SIG`.
+    pub signal: String,
+    /// Milliseconds since the epoch.
+    pub at_ms: u64,
+}
+
+impl Start {
+    /// Looks at this process; call it before anything is opened.
+    pub(super) fn prepare() -> io::Result<Self> {
+        let text = |text: std::ffi::OsString| text.to_string_lossy().into_owned();
+        Ok(Self {
+            start: 0,
+            argv: env::args_os().map(text).collect(),
+            env: env::vars_os()
+                .map(|(name, value)| (text(name), text(value)))
+                .collect(),
+            cwd: env::current_dir()?.display().to_string(),
+            stdin: None,
+            pid: process::id().cast_signed(),
+            sid: rustix::process::getsid(None)?.as_raw_pid(),
+            ppid: rustix::process::getppid().map_or(0, rustix::process::Pid::as_raw_pid),
+            fds: open_fds(),
+            ignored: ignored_signals(),
+            at_ms: now_ms(),
+        })
+    }
+
+    /// Takes the next free number in `dir` and writes the record under it.
+    pub(super) fn claim(&mut self, dir: &Path) -> io::Result<()> {
+        fs::create_dir_all(dir)?;
+        let temporary = dir.join(format!(".start-{}", self.pid));
+        loop {
+            self.start += 1;
+            fs::write(&temporary, serde_json::to_vec_pretty(self)?)?;
+            // A link fails if the name is taken, so that two agents at once get two numbers and no reader sees half a record.
+            match fs::hard_link(&temporary, self.path(dir)) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                other => {
+                    fs::remove_file(&temporary)?;
+                    return other;
+                }
+            }
+        }
+    }
+
+    /// Writes the record again, now with what came on stdin.
+    pub(super) fn complete(&mut self, dir: &Path, stdin: &[u8]) -> io::Result<()> {
+        self.stdin = Some(String::from_utf8_lossy(stdin).into_owned());
+        write_whole(&self.path(dir), self)
+    }
+
+    fn path(&self, dir: &Path) -> PathBuf {
+        dir.join(format!("start-{:06}.json", self.start))
+    }
+}
+
+/// Writes `value` so that a reader sees all of it or nothing.
+pub(super) fn write_whole(path: &Path, value: &impl Serialize) -> io::Result<()> {
+    let temporary = path.with_extension(format!("tmp-{}", process::id()));
+    fs::write(&temporary, serde_json::to_vec_pretty(value)?)?;
+    fs::rename(&temporary, path)
+}
+
+/// Appends one line to the log of signals.
+pub(super) fn log_signal(dir: &Path, start: u32, signal: i32) -> io::Result<()> {
+    let name = SIGNALS
+        .iter()
+        .find(|known| known.1 == signal)
+        .map_or_else(|| signal.to_string(), |known| known.0.into());
+    let entry = Received {
+        start,
+        pid: process::id().cast_signed(),
+        signal: name,
+        at_ms: now_ms(),
+    };
+    let mut file = fs::OpenOptions::new()
+        .create(true)
+        .append(true)
+        .open(dir.join("signals.ndjson"))?;
+    file.write_all(format!("{}\n", serde_json::to_string(&entry)?).as_bytes())
+}
+
+/// Reads all records in `dir` whose name starts with `prefix`, in the order of their names.
+pub(super) fn read_all<T: DeserializeOwned>(dir: &Path, prefix: &str) -> Vec<T> {
+    let mut paths: Vec<_> = fs::read_dir(dir)
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|entry| entry.path())
+        .filter(|path| {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            name.starts_with(prefix) && name.ends_with(".json")
+        })
+        .collect();
+    paths.sort();
+    paths
+        .iter()
+        .map(|path| serde_json::from_slice(&fs::read(path).unwrap()).unwrap())
+        .collect()
+}
+
+/// Reads the log of signals, oldest first.
+pub(super) fn read_signals(dir: &Path) -> Vec<Received> {
+    let text = fs::read_to_string(dir.join("signals.ndjson")).unwrap_or_default();
+    let end = text.rfind('\n').map_or(0, |at| at + 1); // a line in the making is not read
+    text[..end]
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
+}
+
+fn now_ms() -> u64 {
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |since| {
+            u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+        })
+}
+
+fn open_fds() -> BTreeMap<i32, String> {
+    let listing = format!("/proc/{}/fd", process::id());
+    let Ok(entries) = std::fs::read_dir("/proc/self/fd") else {
+        return BTreeMap::new();
+    };
+    entries
+        .flatten()
+        .filter_map(|entry| {
+            let target = std::fs::read_link(entry.path()).ok()?.display().to_string();
+            Some((entry.file_name().to_str()?.parse().ok()?, target))
+        })
+        .filter(|(_, target)| *target != listing)
+        .collect()
+}
+
+fn ignored_signals() -> Vec<String> {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask
+        .and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
+        .unwrap_or(0);
+    // PIPE is left out: Rust's own start-up code ignores it in every program.
+    let ignored = |known: &&(&str, i32)| known.0 != "PIPE" && mask >> (known.1 - 1) & 1 == 1;
+    SIGNALS
+        .iter()
+        .filter(ignored)
+        .map(|known| known.0.to_owned())
+        .collect()
+}

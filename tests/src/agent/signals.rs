@@ -1,0 +1,49 @@
+//! Logs every signal that a fake agent gets, then does what the signal would have done.
+
+use std::path::PathBuf;
+use std::{io, thread};
+
+use signal_hook::consts as sig;
+use signal_hook::iterator::SignalsInfo;
+use signal_hook::iterator::exfiltrator::WithRawSiginfo;
+use signal_hook::low_level::emulate_default_handler;
+
+use super::record;
+
+const WATCHED: [i32; 9] = [
+    sig::SIGHUP,
+    sig::SIGINT,
+    sig::SIGQUIT,
+    sig::SIGUSR1,
+    sig::SIGUSR2,
+    sig::SIGALRM,
+    sig::SIGTERM,
+    sig::SIGCONT,
+    sig::SIGTSTP,
+];
+
+/// Signals that are caught, and wait until it is known what to do about them.
+pub(super) struct Watch(SignalsInfo<WithRawSiginfo>);
+
+/// Catches signals from now on.
+pub(super) fn catch() -> io::Result<Watch> {
+    // Raw information, because the plain iterator folds equal signals that come close together into one.
+    SignalsInfo::new(WATCHED).map(Watch)
+}
+
+impl Watch {
+    /// Logs every signal and obeys all but `ignored`, on a thread that lives as long as the process.
+    pub(super) fn obey(self, dir: PathBuf, start: u32, ignored: Vec<i32>) {
+        let mut signals = self.0;
+        thread::spawn(move || {
+            for info in &mut signals {
+                let signal = info.si_signo;
+                // A record that cannot be written must not keep the signal from acting.
+                let _logged = record::log_signal(&dir, start, signal);
+                if !ignored.contains(&signal) {
+                    let _died = emulate_default_handler(signal);
+                }
+            }
+        });
+    }
+}

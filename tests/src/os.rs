@@ -1,0 +1,20 @@
+//! The one module with unsafe code: what has to happen in the child between fork and exec.
+#![expect(
+    unsafe_code,
+    reason = "a controlling terminal can only be taken in the child, before exec"
+)]
+
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+/// Makes the child the leader of a session whose controlling terminal is its stdin.
+pub(crate) fn take_terminal(command: &mut Command) {
+    // SAFETY: the closure makes two system calls and nothing else: it neither allocates nor locks.
+    unsafe {
+        command.pre_exec(|| {
+            rustix::process::setsid()?;
+            rustix::process::ioctl_tiocsctty(rustix::stdio::stdin())?;
+            Ok(())
+        });
+    }
+}

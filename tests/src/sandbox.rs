@@ -1,0 +1,159 @@
+//! A place of its own for one test: folders, a repository, a mark, and an end for whatever carries the mark.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use fs_err as fs;
+use tempfile::TempDir;
+
+use crate::agent::FakeAgent;
+use crate::rlm::Rlm;
+use crate::survivors::Survivors;
+use crate::wait::poll_until;
+
+/// The variable that carries the mark of a [`Sandbox`] in the environment of every process started in it.
+pub const MARK_VARIABLE: &str = "RLM_TEST_MARK";
+
+const END: Duration = Duration::from_secs(10);
+
+/// A temporary folder with a git repository of one commit, a home, and a random mark.
+///
+/// Dropping it ends every process that carries its mark, then removes the folder; also when the test panics.
+#[derive(Debug)]
+#[must_use]
+pub struct Sandbox {
+    folder: TempDir,
+    survivors: Survivors,
+}
+
+impl Sandbox {
+    /// Makes one, and makes this process a child subreaper.
+    ///
+    /// # Panics
+    ///
+    /// When a folder cannot be made or git fails.
+    #[expect(clippy::new_without_default, reason = "it makes folders and runs git")]
+    pub fn new() -> Self {
+        let folder = tempfile::Builder::new()
+            .prefix("rlm-test-")
+            .tempdir()
+            .expect("a temporary folder");
+        let this = Self {
+            folder,
+            survivors: Survivors::new(),
+        };
+        for part in ["repo", "home/.config", "tmp", "run"] {
+            fs::create_dir_all(this.path().join(part)).unwrap();
+        }
+        fs::write(this.repo().join("README.md"), "A repository for a test.\n").unwrap();
+        this.git(&["init", "-q", "-b", "main"]);
+        this.git(&["add", "."]);
+        this.git(&["commit", "-q", "-m", "start"]);
+        this
+    }
+
+    /// The folder that holds all the others.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// The repository: the working directory of what is started here.
+    #[must_use]
+    pub fn repo(&self) -> PathBuf {
+        self.path().join("repo")
+    }
+
+    /// The home folder.
+    #[must_use]
+    pub fn home(&self) -> PathBuf {
+        self.path().join("home")
+    }
+
+    /// What finds the processes of this sandbox.
+    #[must_use]
+    pub fn survivors(&self) -> &Survivors {
+        &self.survivors
+    }
+
+    /// Prepares the start of `program` (mostly `env!("CARGO_BIN_EXE_rlm-under-test")`) in the repository.
+    pub fn rlm(&self, program: impl AsRef<Path>) -> Rlm<'_> {
+        Rlm::new(self, program.as_ref())
+    }
+
+    /// Makes a fake agent whose files lie beside the repository; `program` is `env!("CARGO_BIN_EXE_fake-agent")`.
+    #[must_use]
+    pub fn fake_agent(&self, program: impl Into<PathBuf>, script: &str) -> FakeAgent {
+        FakeAgent::new(program, self.path().join("agent"), script)
+    }
+
+    /// Runs git in the repository and gives what it printed, trimmed.
+    ///
+    /// # Panics
+    ///
+    /// When git fails.
+    #[track_caller]
+    pub fn git(&self, arguments: &[&str]) -> String {
+        let identity = [
+            "-c",
+            "user.name=rlm-tests",
+            "-c",
+            "user.email=rlm-tests@localhost",
+        ];
+        let mut command = Command::new("git");
+        command
+            .args(identity)
+            .args(arguments)
+            .current_dir(self.repo())
+            .stdin(Stdio::null());
+        command.env_clear().envs(self.environment());
+        let output = crate::rlm::owned_output(&mut command);
+        assert!(
+            output.status.success(),
+            "git {arguments:?}: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        String::from_utf8_lossy(&output.stdout).trim().to_owned()
+    }
+
+    /// The whole environment of what is started here.
+    #[must_use]
+    pub fn environment(&self) -> Vec<(String, String)> {
+        let path = |part: &str| self.path().join(part).display().to_string();
+        let pairs = [
+            (
+                "PATH",
+                std::env::var("PATH").unwrap_or_else(|_| "/usr/bin:/bin".into()),
+            ),
+            ("LANG", "C.UTF-8".into()),
+            ("TERM", "xterm-256color".into()),
+            ("HOME", path("home")),
+            ("XDG_CONFIG_HOME", path("home/.config")),
+            ("XDG_STATE_HOME", path("home/.local/state")),
+            ("XDG_DATA_HOME", path("home/.local/share")),
+            ("XDG_CACHE_HOME", path("home/.cache")),
+            ("XDG_RUNTIME_DIR", path("run")),
+            ("TMPDIR", path("tmp")),
+            ("GIT_CONFIG_NOSYSTEM", "1".into()),
+            (MARK_VARIABLE, self.survivors.mark().into()),
+        ];
+        pairs.map(|(name, value)| (name.to_owned(), value)).to_vec()
+    }
+}
+
+impl Drop for Sandbox {
+    fn drop(&mut self) {
+        // Rounds, because what is being ended may be starting more.
+        let empty = poll_until(END, || {
+            let left = self.survivors.scan();
+            for process in &left {
+                process.kill();
+            }
+            left.is_empty().then_some(())
+        });
+        if empty.is_none() && !std::thread::panicking() {
+            panic!("could not end {:?}", self.survivors.scan());
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! Finds what a test started and what is still there, by the mark in the environment, whoever the parent is by now.
+
+use std::collections::HashMap;
+use std::process;
+use std::sync::{Mutex, PoisonError};
+
+use rustix::process::{Pid, Signal, WaitOptions, getsid, kill_process, waitpid};
+use uuid::Uuid;
+
+use crate::rlm::OWNED;
+use crate::sandbox::MARK_VARIABLE;
+
+/// One process of a test.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Process {
+    /// The process id.
+    pub pid: i32,
+    /// The parent's.
+    pub ppid: i32,
+    /// The session's.
+    pub sid: i32,
+    /// The command name, 15 bytes at most.
+    pub name: String,
+    /// `R`, `S`, `T` … as the kernel names it; `Z` is a zombie.
+    pub state: char,
+    /// Ticks from boot to its start: with the pid it names a process for good.
+    pub started: u64,
+}
+
+impl Process {
+    /// Whether it is dead and its parent has not asked yet.
+    #[must_use]
+    pub fn is_zombie(&self) -> bool {
+        self.state == 'Z'
+    }
+
+    /// Ends it, if it is still the same process.
+    pub(crate) fn kill(&self) {
+        let same = stat(self.pid).is_some_and(|now| now.started == self.started);
+        if same && let Some(pid) = Pid::from_raw(self.pid) {
+            // It may have gone in between, which is as good.
+            let _gone = kill_process(pid, Signal::KILL);
+        }
+    }
+}
+
+/// Scans for the processes that carry one mark.
+#[derive(Debug)]
+pub struct Survivors {
+    mark: String,
+    /// By pid: the start time. A zombie has no environment left, so it is known only if it was seen before, or by its relatives.
+    seen: Mutex<HashMap<i32, Process>>,
+}
+
+impl Survivors {
+    /// Draws a new mark; from now on orphans below this process come to it.
+    pub(crate) fn new() -> Self {
+        #[cfg(target_os = "linux")]
+        rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
+            .expect("a process may always become a subreaper");
+        Self {
+            mark: Uuid::new_v4().to_string(),
+            seen: Mutex::default(),
+        }
+    }
+
+    /// The value of [`MARK_VARIABLE`].
+    #[must_use]
+    pub fn mark(&self) -> &str {
+        &self.mark
+    }
+
+    /// Lists the processes of this test that exist now, in the order of their pids.
+    ///
+    /// Zombies are listed while their parent is one of the test's processes. Those whose parent is gone come to this process and are reaped
+    /// first, as init would do it; a child whose handle a test holds is left to the handle.
+    #[must_use]
+    pub fn scan(&self) -> Vec<Process> {
+        let all: HashMap<i32, Process> = pids()
+            .filter_map(stat)
+            .map(|found| (found.pid, found))
+            .collect();
+        let needle = format!("{MARK_VARIABLE}={}", self.mark);
+        let marked = |pid: &i32| {
+            std::fs::read(format!("/proc/{pid}/environ")).is_ok_and(|env| {
+                env.split(|byte| *byte == 0)
+                    .any(|entry| entry == needle.as_bytes())
+            })
+        };
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        seen.retain(|pid, old| all.get(pid).is_some_and(|now| now.started == old.started));
+        for (pid, process) in &all {
+            if !process.is_zombie() && marked(pid) {
+                seen.insert(*pid, process.clone());
+            }
+        }
+        let me = process::id().cast_signed();
+        let my_session = getsid(None).map_or(0, Pid::as_raw_pid);
+        let related = |found: &Process| {
+            seen.contains_key(&found.ppid)
+                || (found.sid != my_session && seen.values().any(|known| known.sid == found.sid))
+        };
+        let zombies: Vec<_> = all
+            .values()
+            .filter(|found| found.is_zombie() && !seen.contains_key(&found.pid) && related(found))
+            .cloned()
+            .collect();
+        seen.extend(zombies.into_iter().map(|found| (found.pid, found)));
+
+        let mut left: Vec<Process> = seen
+            .keys()
+            .filter_map(|pid| all.get(pid))
+            .cloned()
+            .collect();
+        left.retain(|process| !(process.is_zombie() && process.ppid == me && reap(process.pid)));
+        left.sort_by_key(|process| process.pid);
+        left
+    }
+}
+
+/// Reaps an orphan; leaves alone what a handle of this process will ask for.
+fn reap(pid: i32) -> bool {
+    let owned = OWNED.lock().unwrap_or_else(PoisonError::into_inner);
+    let Some(pid) = Pid::from_raw(pid).filter(|_| !owned.contains(&pid)) else {
+        return false;
+    };
+    waitpid(Some(pid), WaitOptions::NOHANG).is_ok()
+}
+
+fn pids() -> impl Iterator<Item = i32> {
+    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+}
+
+fn stat(pid: i32) -> Option<Process> {
+    let text = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
+    let text = String::from_utf8_lossy(&text);
+    // The name stands in brackets and may itself hold any character.
+    let (head, tail) = text.rsplit_once(')')?;
+    let fields: Vec<&str> = tail.split_whitespace().collect();
+    Some(Process {
+        pid,
+        ppid: fields.get(1)?.parse().ok()?,
+        sid: fields.get(3)?.parse().ok()?,
+        name: head.split_once('(')?.1.to_owned(),
+        state: fields.first()?.chars().next()?,
+        started: fields.get(19)?.parse().ok()?,
+    })
+}
