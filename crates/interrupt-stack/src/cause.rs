@@ -1,0 +1,55 @@
+/// Why shutdown began, or why the process ends at once.
+///
+/// The first cause is sticky: a later one does not replace it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Cause {
+    /// A person pressed Ctrl-C and no handler stood in the way.
+    Press,
+    /// The process was asked to end: `SIGTERM`.
+    Terminate,
+    /// The terminal or the connection is gone: `SIGHUP`.
+    Hangup,
+    /// The process was told to end at once: `SIGQUIT`.
+    Quit,
+    /// The program itself asked, for instance on a remote command.
+    Requested,
+}
+
+impl Cause {
+    /// Returns the number of the signal that this cause stands for, `None` for [`Cause::Requested`].
+    pub fn signal(self) -> Option<i32> {
+        match self {
+            Self::Press => Some(2),
+            Self::Terminate => Some(15),
+            Self::Hangup => Some(1),
+            Self::Quit => Some(3),
+            Self::Requested => None,
+        }
+    }
+
+    /// Returns the exit code that stands for this cause where death by signal is not possible: 128 + signal, as shells count, else 1.
+    pub fn exit_code(self) -> u8 {
+        match self {
+            Self::Press => 130,
+            Self::Terminate => 143,
+            Self::Hangup => 129,
+            Self::Quit => 131,
+            Self::Requested => 1,
+        }
+    }
+}
+
+/// Where a press came from.
+///
+/// All presses climb the same ladder; the source is for whoever answers the notice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum PressSource {
+    /// `SIGINT`.
+    Signal,
+    /// The byte 0x03, read from a terminal in raw mode, which sends no signal.
+    RawByte,
+    /// The program or a test.
+    Injected,
+}

@@ -1,0 +1,67 @@
+use std::time::Instant;
+
+/// Tells the time to the ladder.
+///
+/// `now` is called from several threads, never under a lock of this crate; it must not block.
+pub trait Clock: Send + Sync {
+    /// Returns the present time. A time that runs backwards does no harm beyond longer waits.
+    fn now(&self) -> Instant;
+}
+
+/// The operating system's monotonic clock, the default.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SystemClock;
+
+impl Clock for SystemClock {
+    fn now(&self) -> Instant {
+        Instant::now()
+    }
+}
+
+/// A clock that stands still until it is told to move.
+///
+/// What became due by an advance happens at the next event or at [`Interrupts::tick`](crate::Interrupts::tick).
+#[cfg(feature = "test-util")]
+#[derive(Debug)]
+pub struct ManualClock {
+    start: Instant,
+    passed: std::sync::Mutex<std::time::Duration>,
+}
+
+#[cfg(feature = "test-util")]
+impl ManualClock {
+    /// Makes a clock that stands at the present time.
+    #[expect(
+        clippy::new_without_default,
+        reason = "a default that reads the time would surprise"
+    )]
+    pub fn new() -> Self {
+        Self {
+            start: Instant::now(),
+            passed: std::sync::Mutex::default(),
+        }
+    }
+
+    /// Moves the clock forward.
+    ///
+    /// # Panics
+    ///
+    /// Panics when the time would be further away than the platform can say.
+    pub fn advance(&self, by: std::time::Duration) {
+        *self
+            .passed
+            .lock()
+            .expect("adding cannot poison before it has panicked once") += by;
+    }
+}
+
+#[cfg(feature = "test-util")]
+impl Clock for ManualClock {
+    fn now(&self) -> Instant {
+        self.start
+            + *self
+                .passed
+                .lock()
+                .expect("adding cannot poison before it has panicked once")
+    }
+}

@@ -1,0 +1,125 @@
+use std::{sync::Arc, time::Instant};
+
+use tokio::sync::Notify;
+
+use crate::{
+    Interrupts, PressSource,
+    ladder::{HandlerId, Press, Resolution},
+};
+
+/// A scope in which the program answers presses itself.
+///
+/// Presses go to the topmost handler only. Dropping it takes it off the stack, in any order; a notice that it has not taken goes to the
+/// handler below, or begins shutdown if there is none.
+#[derive(Debug)]
+#[must_use = "dropping a handler takes it off the stack at once"]
+pub struct Handler {
+    pub(crate) interrupts: Interrupts,
+    pub(crate) id: HandlerId,
+    pub(crate) name: String,
+    pub(crate) bell: Arc<Notify>,
+}
+
+impl Handler {
+    /// Waits for a press and takes its notice.
+    ///
+    /// A handler that does not come here within the take time-out (1 s by default) loses the notice to the one below.
+    ///
+    /// # Cancel safety
+    ///
+    /// A notice is taken only in the poll that returns it, so dropping the future loses none.
+    pub async fn notified(&mut self) -> Notice {
+        loop {
+            if let Some(notice) = self.try_take() {
+                return notice;
+            }
+            // A ring between the look and this wait leaves a permit behind, and the wait ends at once.
+            self.bell.notified().await;
+        }
+    }
+
+    /// Takes the notice that waits for this handler, if there is one.
+    pub fn try_take(&mut self) -> Option<Notice> {
+        let press = self.interrupts.router().take(self.id)?;
+        Some(Notice {
+            interrupts: self.interrupts.clone(),
+            press,
+            handler: self.id,
+            resolution: Resolution::Dropped,
+        })
+    }
+
+    /// Returns the name that it was pushed with.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Returns its id, by which a notice names its handler.
+    pub fn id(&self) -> HandlerId {
+        self.id
+    }
+}
+
+impl Drop for Handler {
+    fn drop(&mut self) {
+        self.interrupts.router().remove(self.id);
+    }
+}
+
+/// A press that was handed to one handler and waits for an answer.
+///
+/// While it is open, taken or not, another press begins shutdown, whatever the clock says. It can be answered once. Dropping it is no answer: the
+/// press stays counted, and another one within the cooldown (2 s by default) begins shutdown.
+#[derive(Debug)]
+#[must_use = "dropping a notice leaves the press unanswered, so that the next one begins shutdown"]
+pub struct Notice {
+    interrupts: Interrupts,
+    press: Press,
+    handler: HandlerId,
+    resolution: Resolution,
+}
+
+impl Notice {
+    /// Answers the press: the ladder starts over at once, and the next press is a first one.
+    pub fn handled(mut self) {
+        self.resolution = Resolution::Handled;
+    }
+
+    /// Leaves the press to the handler below this one, also when this one is gone; if there is none, shutdown begins.
+    pub fn decline(mut self) {
+        self.resolution = Resolution::Declined;
+    }
+
+    /// Begins shutdown, as a second press would.
+    pub fn escalate(mut self) {
+        self.resolution = Resolution::Escalated;
+    }
+
+    /// Returns how many presses were accepted up to this one, itself included.
+    pub fn presses(&self) -> u64 {
+        self.press.number
+    }
+
+    /// Returns the handler that took it.
+    pub fn handler(&self) -> HandlerId {
+        self.handler
+    }
+
+    /// Returns when the press was accepted.
+    pub fn at(&self) -> Instant {
+        self.press.at
+    }
+
+    /// Returns where the press came from.
+    pub fn source(&self) -> PressSource {
+        self.press.source
+    }
+}
+
+impl Drop for Notice {
+    fn drop(&mut self) {
+        self.interrupts
+            .router()
+            .resolve(self.press.number, self.resolution);
+    }
+}

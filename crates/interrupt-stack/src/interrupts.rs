@@ -1,0 +1,158 @@
+use std::{fmt, sync::Arc};
+
+use tokio::sync::Notify;
+
+use crate::{Builder, Cause, Handler, PressSource, router::Router};
+
+/// A handle on one ladder with its stack of handlers.
+///
+/// Clones are the same ladder. Its threads end when the last handle ([`Interrupts`], [`Handler`], [`Notice`](crate::Notice),
+/// [`Injector`]) is gone; a running shutdown deadline ends with them, so keep one to the end of `main`.
+///
+/// # Examples
+///
+/// ```
+/// use interrupt_stack::{Cause, Interrupts, PressSource};
+///
+/// # #[tokio::main(flavor = "current_thread")] async fn main() {
+/// let interrupts = Interrupts::builder().debounce(std::time::Duration::ZERO).detached();
+/// let mut menu = interrupts.push("menu");
+/// interrupts.injector().press(PressSource::Injected);
+/// menu.notified().await.handled(); // "continue"
+///
+/// drop(menu);
+/// interrupts.injector().press(PressSource::Injected);
+/// assert_eq!(interrupts.cancelled().await, Cause::Press);
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Interrupts {
+    handle: Arc<Handle>,
+}
+
+/// Closes the router when the last of them is dropped; the threads hold the router itself.
+struct Handle(Arc<Router>);
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.0.close();
+    }
+}
+
+impl Interrupts {
+    /// Begins a configuration.
+    pub fn builder() -> Builder {
+        Builder::default()
+    }
+
+    /// Starts the two threads of `router`.
+    pub(crate) fn start(router: Router) -> std::io::Result<Self> {
+        let router = Arc::new(router);
+        let interrupts = Self {
+            handle: Arc::new(Handle(router.clone())),
+        };
+        let wakers = router.clone();
+        std::thread::Builder::new()
+            .name("interrupts".into())
+            .spawn(move || router.run())?;
+        std::thread::Builder::new()
+            .name("interrupts-wake".into())
+            .spawn(move || wakers.run_wakers())?;
+        Ok(interrupts)
+    }
+
+    pub(crate) fn router(&self) -> &Arc<Router> {
+        &self.handle.0
+    }
+
+    /// Puts a handler on top of the stack, for as long as the returned value lives.
+    ///
+    /// `name` is for whoever reports what the program was doing; nothing depends on it.
+    pub fn push(&self, name: impl Into<String>) -> Handler {
+        let bell = Arc::new(Notify::new());
+        let id = self.router().push(bell.clone());
+        Handler {
+            interrupts: self.clone(),
+            id,
+            name: name.into(),
+            bell,
+        }
+    }
+
+    /// Returns the way in for presses that are no signals: raw-mode terminals, remote commands, tests.
+    pub fn injector(&self) -> Injector {
+        Injector {
+            interrupts: self.clone(),
+        }
+    }
+
+    /// Returns a token that is cancelled when shutdown begins.
+    ///
+    /// Cancelling it yourself reaches nobody else: each call makes a new child of the router's own token. To begin shutdown, use
+    /// [`Injector::terminate`].
+    #[cfg(feature = "tokio-util")]
+    pub fn token(&self) -> tokio_util::sync::CancellationToken {
+        self.router().token.child_token()
+    }
+
+    /// Waits until shutdown begins, and says why. Answers at once when it has begun.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future loses nothing: the cause is sticky.
+    pub fn cancelled(&self) -> impl Future<Output = Cause> + Send + use<> {
+        let interrupts = self.clone(); // keeps the sender below alive
+        async move {
+            let mut shutdown = interrupts.router().shutdown.subscribe();
+            let cause = shutdown
+                .wait_for(Option::is_some)
+                .await
+                .ok()
+                .and_then(|cause| *cause);
+            cause.expect("the sender is alive and the wait is for a cause")
+        }
+    }
+
+    /// Returns why shutdown began, or `None` before it has. It may know a moment before [`cancelled`](Self::cancelled) wakes.
+    pub fn cause(&self) -> Option<Cause> {
+        self.router().cause()
+    }
+
+    /// Returns how many presses were accepted so far; debounced ones are part of the press before them.
+    pub fn presses(&self) -> u64 {
+        self.router().presses()
+    }
+
+    /// Does what the clock has made due. With the system clock this happens by itself.
+    #[cfg(feature = "test-util")]
+    pub fn tick(&self) {
+        self.router().tick();
+    }
+}
+
+impl fmt::Debug for Interrupts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Interrupts")
+            .field("cause", &self.cause())
+            .field("presses", &self.presses())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Feeds presses and requests into a ladder, from any thread.
+#[derive(Clone, Debug)]
+pub struct Injector {
+    interrupts: Interrupts,
+}
+
+impl Injector {
+    /// Presses: what `SIGINT` does. For a terminal in raw mode, call it on the byte 0x03.
+    pub fn press(&self, source: PressSource) {
+        self.interrupts.router().press(source);
+    }
+
+    /// Begins shutdown, past all handlers; for [`Cause::Quit`], ends at once. Does nothing else once shutdown has begun: it is not a press.
+    pub fn terminate(&self, cause: Cause) {
+        self.interrupts.router().terminate(cause);
+    }
+}

@@ -1,0 +1,90 @@
+#![expect(
+    unsafe_code,
+    reason = "signal dispositions, masks and `_exit` have no safe interface; all of this crate's unsafe code is here"
+)]
+
+/// Ends this process by `signal`'s default action; returns where that does not work, as for PID 1 of a container.
+///
+/// The signal goes to the calling thread alone. One sent to the process may be taken by any thread, later than the `_exit` that
+/// follows this call.
+pub(crate) fn raise_default(signal: i32) {
+    if signal == libc::SIGQUIT {
+        forbid_core_file();
+    }
+    // SAFETY: an all-zero `sigaction` is a valid one: the default action (`SIG_DFL` is 0), an empty mask, no flags. The pointers are to
+    // live locals; `pthread_self` is this very thread, so it is alive. No handler runs in consequence, the action being the default.
+    unsafe {
+        let default: libc::sigaction = std::mem::zeroed();
+        libc::sigaction(signal, &default, std::ptr::null_mut());
+        unblock(&[signal]);
+        libc::pthread_kill(libc::pthread_self(), signal);
+    }
+}
+
+/// Ends this process now: no destructors, no `atexit` handlers, no flushing.
+pub(crate) fn exit_now(code: u8) -> ! {
+    // SAFETY: `_exit` has no preconditions, and may be called at any time in any thread.
+    unsafe { libc::_exit(code.into()) }
+}
+
+/// Lets the calling thread receive `signals`, whatever mask it inherited.
+pub(crate) fn unblock(signals: &[i32]) {
+    // SAFETY: `set` is a live local that `sigemptyset` initialises before it is read; each call is given a valid pointer to it.
+    unsafe {
+        let mut set: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&mut set);
+        for &signal in signals {
+            libc::sigaddset(&mut set, signal);
+        }
+        libc::pthread_sigmask(libc::SIG_UNBLOCK, &set, std::ptr::null_mut());
+    }
+}
+
+/// By the dumpable flag where there is one: a core pattern that is a pipe disregards the size limit.
+#[cfg(target_os = "linux")]
+fn forbid_core_file() {
+    // SAFETY: this `prctl` takes one integer and touches no memory of ours.
+    unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 0) };
+}
+
+#[cfg(not(target_os = "linux"))]
+fn forbid_core_file() {
+    let none = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    // SAFETY: the pointer is to a live local, which the call only reads.
+    unsafe { libc::setrlimit(libc::RLIMIT_CORE, &none) };
+}
+
+/// What a signal does in this process, to be looked at and put back.
+#[cfg(feature = "signals")]
+#[derive(Clone, Copy)]
+pub(crate) struct Disposition(libc::sigaction);
+
+#[cfg(feature = "signals")]
+impl Disposition {
+    pub(crate) fn of(signal: i32) -> std::io::Result<Self> {
+        // SAFETY: an all-zero `sigaction` is valid, and the call overwrites it; a null new action changes nothing.
+        unsafe {
+            let mut action: libc::sigaction = std::mem::zeroed();
+            match libc::sigaction(signal, std::ptr::null(), &mut action) {
+                0 => Ok(Self(action)),
+                _ => Err(std::io::Error::last_os_error()),
+            }
+        }
+    }
+
+    pub(crate) fn is_ignore(&self) -> bool {
+        self.0.sa_sigaction == libc::SIG_IGN
+    }
+
+    pub(crate) fn put_back(&self, signal: i32) -> std::io::Result<()> {
+        // SAFETY: the action was read from the kernel by `of`, so its handler is a function that somebody registered in this process.
+        // Handlers of the signal registry, the only ones that we put back after others, are never unloaded.
+        match unsafe { libc::sigaction(signal, &self.0, std::ptr::null_mut()) } {
+            0 => Ok(()),
+            _ => Err(std::io::Error::last_os_error()),
+        }
+    }
+}

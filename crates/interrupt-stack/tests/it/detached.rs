@@ -1,0 +1,454 @@
+use std::{
+    future::poll_fn,
+    pin::pin,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+        mpsc,
+    },
+    task::{Context, Poll, Wake, Waker},
+    time::Duration,
+};
+
+use interrupt_stack::{
+    Builder, Cause, HardExit, Injector, Installed, Interrupts, ManualClock, Notice, PressSource,
+};
+
+use crate::{DEADLINE, wait_for};
+
+/// A ladder as a library user tests it: no signals, a clock that stands still, an exit that can be seen.
+struct Rig {
+    interrupts: Interrupts,
+    injector: Injector,
+    clock: Arc<ManualClock>,
+    exits: mpsc::Receiver<Cause>,
+}
+
+impl Rig {
+    fn new() -> Self {
+        Self::with(|builder| builder)
+    }
+
+    fn with(configure: impl FnOnce(Builder) -> Builder) -> Self {
+        let (clock, (sender, exits)) = (Arc::new(ManualClock::new()), mpsc::channel());
+        let hard_exit = HardExit::Callback(Box::new(move |cause| sender.send(cause).unwrap()));
+        let interrupts = configure(
+            Interrupts::builder()
+                .clock(clock.clone())
+                .hard_exit(hard_exit),
+        )
+        .detached();
+        Self {
+            injector: interrupts.injector(),
+            interrupts,
+            clock,
+            exits,
+        }
+    }
+
+    /// One press that is not debounced.
+    fn press(&self) {
+        self.clock.advance(Duration::from_millis(60));
+        self.injector.press(PressSource::Injected);
+    }
+
+    fn exit(&self) -> Cause {
+        self.exits.recv_timeout(DEADLINE).expect("a hard exit")
+    }
+}
+
+#[tokio::test]
+async fn j27_press_without_handlers_begins_shutdown() {
+    let rig = Rig::new();
+    let (token, early) = (rig.interrupts.token(), rig.interrupts.cancelled());
+    assert_eq!(
+        (rig.interrupts.cause(), token.is_cancelled()),
+        (None, false)
+    );
+    rig.press();
+    assert_eq!(rig.interrupts.cause(), Some(Cause::Press));
+    assert_eq!(early.await, Cause::Press);
+    token.cancelled().await;
+    assert!(rig.exits.try_recv().is_err(), "graceful");
+    assert_eq!(
+        rig.interrupts.cancelled().await,
+        Cause::Press,
+        "it is sticky"
+    );
+}
+
+#[tokio::test]
+async fn j28_press_goes_to_the_innermost_handler() {
+    let rig = Rig::new();
+    let mut outer = rig.interrupts.push("run");
+    let mut inner = rig.interrupts.push("menu");
+    rig.press();
+    assert!(outer.try_take().is_none());
+    let notice = inner.notified().await;
+    assert_eq!(
+        (notice.handler(), notice.presses(), notice.source()),
+        (inner.id(), 1, PressSource::Injected)
+    );
+    notice.handled();
+    drop(inner);
+    rig.press();
+    let notice = outer.notified().await;
+    assert_eq!(
+        (outer.name(), notice.presses(), notice.handler()),
+        ("run", 2, outer.id())
+    );
+    notice.handled();
+    assert_eq!(rig.interrupts.cause(), None);
+}
+
+#[test]
+fn j29_handlers_leave_in_any_order_even_unwinding() {
+    let rig = Rig::new();
+    let mut bottom = rig.interrupts.push("bottom");
+    let middle = rig.interrupts.push("middle");
+    let interrupts = rig.interrupts.clone();
+    let panicked = std::thread::spawn(move || {
+        let _top = interrupts.push("top");
+        drop(middle);
+        std::panic::resume_unwind(Box::new("as a panic does"));
+    });
+    assert!(panicked.join().is_err());
+    rig.press();
+    bottom.try_take().expect("the only one left").handled();
+
+    // A notice that is lost in a panic leaves its press counted.
+    rig.press();
+    let notice = bottom.try_take().unwrap();
+    let panicked = std::thread::spawn(move || {
+        let _notice = notice;
+        std::panic::resume_unwind(Box::new("as a panic does"));
+    });
+    assert!(panicked.join().is_err());
+    rig.press();
+    assert_eq!(rig.interrupts.cause(), Some(Cause::Press));
+}
+
+#[test]
+fn j30_second_press_passes_the_handlers() {
+    let rig = Rig::new();
+    let mut menu = rig.interrupts.push("menu");
+    rig.press();
+    rig.press();
+    assert_eq!(rig.interrupts.cause(), Some(Cause::Press));
+    assert!(menu.try_take().is_none());
+}
+
+#[test]
+fn j31_answered_press_does_not_escalate_through_the_router() {
+    let rig = Rig::new();
+    let mut menu = rig.interrupts.push("menu");
+    for n in 1..=8 {
+        rig.press();
+        let notice = menu.try_take().expect("a first press each time");
+        assert_eq!(notice.presses(), n);
+        notice.handled();
+    }
+    assert_eq!(
+        (rig.interrupts.presses(), rig.interrupts.cause()),
+        (8, None)
+    );
+}
+
+#[test]
+fn j33_press_after_shutdown_began_is_a_hard_exit() {
+    for cause in [
+        Cause::Press,
+        Cause::Terminate,
+        Cause::Hangup,
+        Cause::Requested,
+    ] {
+        let rig = Rig::new();
+        rig.injector.terminate(cause);
+        rig.injector.terminate(Cause::Terminate);
+        rig.injector.terminate(Cause::Hangup);
+        rig.press();
+        assert_eq!(rig.exit(), Cause::Press);
+        assert_eq!(rig.interrupts.cause(), Some(cause));
+        rig.press();
+        assert_eq!(
+            rig.exit(),
+            Cause::Press,
+            "again, for a callback that did not end anything"
+        );
+        assert!(rig.exits.try_recv().is_err());
+    }
+}
+
+#[test]
+fn j34_declines_reach_every_level_once() {
+    let rig = Rig::new();
+    let mut stack: Vec<_> = ["process", "run", "turn", "menu"]
+        .map(|name| rig.interrupts.push(name))
+        .into();
+    rig.press();
+    while let Some(mut handler) = stack.pop() {
+        assert_eq!(rig.interrupts.cause(), None);
+        let notice = handler.try_take().expect("it is this one's turn");
+        assert!(
+            handler.try_take().is_none()
+                && stack.iter_mut().all(|below| below.try_take().is_none())
+        );
+        notice.decline();
+    }
+    assert_eq!(rig.interrupts.cause(), Some(Cause::Press));
+}
+
+#[test]
+fn j35_decline_after_the_guard_is_gone() {
+    let rig = Rig::new();
+    let mut run = rig.interrupts.push("run");
+    let mut menu = rig.interrupts.push("menu");
+    rig.press();
+    let notice = menu.try_take().unwrap();
+    drop(menu);
+    let mut above = rig.interrupts.push("above");
+    notice.decline();
+    assert!(above.try_take().is_none());
+    run.try_take().unwrap().escalate();
+    assert_eq!(rig.interrupts.cause(), Some(Cause::Press));
+}
+
+#[test]
+fn j36_dropped_notice_leaves_the_press_counted() {
+    for (passed, cause) in [(1900, Some(Cause::Press)), (2000, None)] {
+        let rig = Rig::new();
+        let mut menu = rig.interrupts.push("menu");
+        rig.press();
+        drop(menu.try_take().unwrap());
+        rig.clock.advance(Duration::from_millis(passed));
+        rig.press();
+        assert_eq!(rig.interrupts.cause(), cause, "after {passed} ms");
+    }
+}
+
+#[tokio::test]
+async fn j37_untaken_notice_wakes_the_handler_below() {
+    let rig = Rig::new();
+    let mut run = rig.interrupts.push("run");
+    let _busy = rig.interrupts.push("busy");
+    let task = tokio::spawn(async move {
+        let notice = run.notified().await;
+        (run, notice.presses())
+    });
+    rig.press();
+    rig.clock.advance(Duration::from_secs(1));
+    rig.interrupts.tick();
+    let (_run, presses) = task.await.unwrap();
+    assert_eq!((presses, rig.interrupts.presses()), (1, 1));
+    rig.clock.advance(Duration::from_secs(600));
+    rig.interrupts.tick();
+    assert_eq!(rig.interrupts.cause(), None, "time alone never shuts down");
+}
+
+/// The same on the system clock: the router's own thread keeps the deadline.
+#[test]
+fn j37_take_timeout_needs_no_further_event() {
+    let interrupts = Interrupts::builder()
+        .take_timeout(Duration::from_millis(20))
+        .detached();
+    let mut run = interrupts.push("run");
+    let _busy = interrupts.push("busy");
+    let bell = Arc::new(Count::default());
+    let waker = Waker::from(bell.clone());
+    let mut wait = pin!(run.notified());
+    assert!(
+        wait.as_mut()
+            .poll(&mut Context::from_waker(&waker))
+            .is_pending()
+    );
+    interrupts.injector().press(PressSource::RawByte);
+    wait_for("the wake of the handler below", || bell.0.load(Relaxed) > 0);
+    let Poll::Ready(notice) = wait.poll(&mut Context::from_waker(&waker)) else {
+        panic!("a notice waits")
+    };
+    notice.handled();
+}
+
+#[tokio::test]
+async fn j38_notice_of_a_dropped_handler_goes_down() {
+    let rig = Rig::new();
+    let mut run = rig.interrupts.push("run");
+    let menu = rig.interrupts.push("menu");
+    rig.press();
+    drop(menu);
+    run.notified().await.handled();
+    rig.press();
+    drop(run);
+    assert_eq!(rig.interrupts.cancelled().await, Cause::Press);
+}
+
+#[test]
+fn j50_clock_source_and_exit_are_injected() {
+    let rig = Rig::with(|builder| {
+        builder
+            .shutdown_deadline(Some(Duration::from_secs(8)))
+            .cooldown(Duration::ZERO)
+    });
+    let mut menu = rig.interrupts.push("menu");
+    for _ in 0..10_000 {
+        rig.injector.press(PressSource::Signal);
+    }
+    assert_eq!(
+        rig.interrupts.presses(),
+        1,
+        "a storm within the debounce is one press"
+    );
+    drop(menu.try_take().unwrap());
+    rig.press();
+    menu.try_take().expect("no cooldown").escalate();
+    rig.clock.advance(Duration::from_millis(7_999));
+    rig.interrupts.tick();
+    assert!(rig.exits.try_recv().is_err());
+    rig.clock.advance(Duration::from_millis(1));
+    rig.interrupts.tick();
+    assert_eq!(rig.exit(), Cause::Press);
+}
+
+#[test]
+fn watchdog_needs_no_further_event() {
+    let (sender, exits) = mpsc::channel();
+    let sender = Mutex::new(sender);
+    let interrupts = Interrupts::builder()
+        .shutdown_deadline(Some(Duration::from_millis(20)))
+        .hard_exit(HardExit::Callback(Box::new(move |cause| {
+            sender.lock().unwrap().send(cause).unwrap()
+        })))
+        .detached();
+    interrupts.injector().terminate(Cause::Hangup);
+    assert_eq!(exits.recv_timeout(DEADLINE), Ok(Cause::Hangup));
+}
+
+#[test]
+fn blocked_waker_does_not_stand_in_the_way_of_the_exit() {
+    let rig = Rig::new();
+    let gate = Arc::new((
+        Mutex::new(false),
+        std::sync::Condvar::new(),
+        AtomicUsize::new(0),
+    ));
+    struct Block(Arc<(Mutex<bool>, std::sync::Condvar, AtomicUsize)>);
+    impl Wake for Block {
+        fn wake(self: Arc<Self>) {
+            self.0.2.fetch_add(1, Relaxed);
+            let open = self.0.0.lock().unwrap();
+            drop(self.0.1.wait_while(open, |open| !*open).unwrap());
+        }
+    }
+    let waker = Waker::from(Arc::new(Block(gate.clone())));
+    let mut cancelled = pin!(rig.interrupts.cancelled());
+    assert!(
+        cancelled
+            .as_mut()
+            .poll(&mut Context::from_waker(&waker))
+            .is_pending()
+    );
+    rig.press();
+    wait_for("the waker", || gate.2.load(Relaxed) == 1);
+    rig.press();
+    assert_eq!(rig.exit(), Cause::Press);
+    *gate.0.lock().unwrap() = true;
+    gate.1.notify_all();
+}
+
+#[tokio::test]
+async fn panicking_waker_does_not_silence_the_next() {
+    struct Panic;
+    impl Wake for Panic {
+        fn wake(self: Arc<Self>) {
+            std::panic::resume_unwind(Box::new("a waker of someone else"));
+        }
+    }
+    let rig = Rig::new();
+    let (mut run, mut menu) = (rig.interrupts.push("run"), rig.interrupts.push("menu"));
+    let waker = Waker::from(Arc::new(Panic));
+    let mut wait = Box::pin(menu.notified());
+    assert!(
+        wait.as_mut()
+            .poll(&mut Context::from_waker(&waker))
+            .is_pending()
+    );
+    rig.press();
+    drop(wait);
+    let task = tokio::spawn(async move { run.notified().await.handled() });
+    drop(menu);
+    task.await.unwrap();
+}
+
+#[tokio::test]
+async fn dropped_wait_loses_no_notice() {
+    let rig = Rig::new();
+    let mut menu = rig.interrupts.push("menu");
+    for _ in 0..50 {
+        let mut wait = Box::pin(menu.notified());
+        let first = poll_fn(|cx| Poll::Ready(wait.as_mut().poll(cx))).await;
+        assert!(first.is_pending());
+        rig.press();
+        drop(wait);
+        menu.notified().await.handled();
+    }
+    assert_eq!(rig.interrupts.presses(), 50);
+}
+
+#[test]
+fn threads_end_with_the_last_handle() {
+    struct Dropped(Arc<AtomicUsize>);
+    impl Drop for Dropped {
+        fn drop(&mut self) {
+            self.0.fetch_add(1, Relaxed);
+        }
+    }
+    let count = Arc::new(AtomicUsize::new(0));
+    let dropped = Dropped(count.clone());
+    let interrupts = Interrupts::builder()
+        .hard_exit(HardExit::Callback(Box::new(move |_| _ = &dropped)))
+        .detached();
+    let (handler, injector) = (interrupts.push("run"), interrupts.injector());
+    drop(interrupts);
+    drop(handler);
+    injector.terminate(Cause::Requested);
+    assert_eq!(count.load(Relaxed), 0);
+    drop(injector);
+    wait_for("the end of both threads", || count.load(Relaxed) == 1);
+}
+
+#[derive(Default)]
+struct Count(AtomicUsize);
+
+impl Wake for Count {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Relaxed);
+    }
+}
+
+#[test]
+fn causes_stand_for_their_signals() {
+    for cause in [Cause::Press, Cause::Terminate, Cause::Hangup, Cause::Quit] {
+        assert_eq!(
+            cause.signal().map(|signal| 128 + signal),
+            Some(cause.exit_code().into())
+        );
+    }
+    assert_eq!(
+        (Cause::Requested.signal(), Cause::Requested.exit_code()),
+        (None, 1)
+    );
+}
+
+#[test]
+fn types_are_send_and_sync() {
+    fn check<T: Send + Sync + 'static>() {}
+    check::<(
+        Interrupts,
+        Builder,
+        Injector,
+        Installed,
+        Notice,
+        interrupt_stack::Handler,
+        interrupt_stack::Error,
+    )>();
+}

@@ -1,0 +1,319 @@
+use std::{
+    fmt::Write,
+    time::{Duration, Instant},
+};
+
+use interrupt_stack::{
+    Cause, HandlerId, PressSource,
+    ladder::{Effect, Ladder, Press, Resolution, Rules},
+};
+
+/// Drives a ladder by names and writes down what happens.
+struct Script {
+    ladder: Ladder,
+    start: Instant,
+    now: Instant,
+    names: Vec<(&'static str, HandlerId)>,
+    taken: Option<Press>,
+    trace: String,
+}
+
+impl Script {
+    fn new(handlers: &[&'static str]) -> Self {
+        Self::with(Rules::default(), handlers)
+    }
+
+    fn with(rules: Rules, handlers: &[&'static str]) -> Self {
+        let start = Instant::now();
+        let mut script = Self {
+            ladder: Ladder::new(rules),
+            start,
+            now: start,
+            names: Vec::new(),
+            taken: None,
+            trace: String::new(),
+        };
+        for name in handlers {
+            script.push(name);
+        }
+        script
+    }
+
+    fn push(&mut self, name: &'static str) {
+        let id = self.ladder.push();
+        self.names.push((name, id));
+    }
+
+    fn id(&self, name: &str) -> HandlerId {
+        self.names.iter().find(|(n, _)| *n == name).unwrap().1
+    }
+
+    fn note(&mut self, what: &str, effect: Option<Effect>) -> String {
+        let effect = match effect {
+            None => "-".to_owned(),
+            Some(Effect::Notify(id)) => format!(
+                "notify {}",
+                self.names.iter().find(|(_, i)| *i == id).unwrap().0
+            ),
+            Some(effect) => format!("{effect:?}"),
+        };
+        let at = (self.now - self.start).as_millis();
+        writeln!(self.trace, "{at:>6} ms  {what:<16} {effect}").unwrap();
+        effect
+    }
+
+    fn press(&mut self) -> String {
+        let effect = self.ladder.press(PressSource::Signal, self.now);
+        self.note("press", Some(effect))
+    }
+
+    fn terminate(&mut self, cause: Cause) -> String {
+        let effect = self.ladder.terminate(cause, self.now);
+        self.note(&format!("{cause:?}"), effect)
+    }
+
+    fn drop(&mut self, name: &str) -> String {
+        let effect = self.ladder.remove(self.id(name), self.now);
+        self.note(&format!("drop {name}"), effect)
+    }
+
+    fn take(&mut self, name: &str) -> bool {
+        self.taken = self.ladder.take(self.id(name));
+        self.note(&format!("{name} takes"), None);
+        self.taken.is_some()
+    }
+
+    fn answer(&mut self, resolution: Resolution) -> String {
+        let press = self.taken.take().expect("a notice was taken");
+        let effect = self.ladder.resolve(press.number, resolution, self.now);
+        self.note(&format!("{resolution:?}"), effect)
+    }
+
+    fn wait(&mut self, ms: u64) -> &mut Self {
+        let until = self.now + Duration::from_millis(ms);
+        while let Some(deadline) = self
+            .ladder
+            .next_deadline()
+            .filter(|deadline| *deadline <= until)
+        {
+            self.now = deadline;
+            let effect = self.ladder.on_deadline(deadline);
+            self.note("(time)", effect);
+        }
+        self.now = until;
+        self
+    }
+}
+
+fn rules(change: impl FnOnce(&mut Rules)) -> Rules {
+    let mut rules = Rules::default();
+    change(&mut rules);
+    rules
+}
+
+#[test]
+fn j30_second_press_on_an_unanswered_one_shuts_down() {
+    for taken in [false, true] {
+        let mut s = Script::new(&["run", "menu"]);
+        assert_eq!(s.press(), "notify menu");
+        assert!(!taken || s.take("menu"));
+        assert_eq!(s.wait(900).press(), "BeginShutdown(Press)");
+        if taken {
+            assert_eq!(
+                s.answer(Resolution::Handled),
+                "-",
+                "an answer that comes too late changes nothing"
+            );
+        }
+        assert_eq!(s.wait(60).press(), "HardExit(Press)");
+    }
+}
+
+#[test]
+fn j31_answered_press_does_not_escalate() {
+    let mut s = Script::new(&["menu"]);
+    for _ in 0..8 {
+        assert_eq!(s.press(), "notify menu");
+        assert!(s.take("menu"));
+        s.wait(100).answer(Resolution::Handled);
+        s.wait(200);
+    }
+    assert_eq!((s.ladder.presses(), s.ladder.cause()), (8, None));
+}
+
+#[test]
+fn j32_dropped_notice_counts_for_the_cooldown_and_an_open_one_always() {
+    for (wait, next) in [(1999, "BeginShutdown(Press)"), (2000, "notify menu")] {
+        let mut s = Script::new(&["menu"]);
+        s.press();
+        s.take("menu");
+        s.wait(60_000).answer(Resolution::Dropped); // the cooldown starts here, not at the press
+        assert_eq!(s.wait(wait).press(), next);
+    }
+    let mut s = Script::with(
+        rules(|r| (r.cooldown, r.debounce) = (Duration::ZERO, Duration::ZERO)),
+        &["menu"],
+    );
+    for _ in 0..3 {
+        assert_eq!(s.press(), "notify menu");
+        s.take("menu");
+        s.answer(Resolution::Dropped);
+    }
+    let mut s = Script::with(rules(|r| r.cooldown = Duration::MAX), &["menu"]);
+    s.press();
+    s.take("menu");
+    s.answer(Resolution::Dropped);
+    assert_eq!(s.wait(1 << 40).press(), "BeginShutdown(Press)");
+
+    let mut s = Script::new(&["menu"]);
+    s.press();
+    s.take("menu");
+    assert_eq!(s.wait(3_600_000).press(), "BeginShutdown(Press)");
+}
+
+#[test]
+fn j33_any_press_in_shutdown_ends_whatever_began_it() {
+    for cause in [
+        Cause::Press,
+        Cause::Terminate,
+        Cause::Hangup,
+        Cause::Requested,
+    ] {
+        let mut s = Script::new(&["menu"]);
+        assert_eq!(s.terminate(cause), format!("BeginShutdown({cause:?})"));
+        for other in [Cause::Terminate, Cause::Hangup, Cause::Requested] {
+            assert_eq!(s.terminate(other), "-");
+        }
+        assert_eq!(s.wait(3_600_000).press(), "HardExit(Press)");
+        assert_eq!(s.ladder.cause(), Some(cause), "the first cause is sticky");
+    }
+}
+
+#[test]
+fn j34_declines_walk_down_and_the_last_shuts_down() {
+    let mut s = Script::new(&["process", "run", "turn", "menu"]);
+    assert_eq!(s.press(), "notify menu");
+    for (name, next) in [
+        ("menu", "notify turn"),
+        ("turn", "notify run"),
+        ("run", "notify process"),
+        ("process", "BeginShutdown(Press)"),
+    ] {
+        assert!(s.take(name));
+        assert!(
+            s.ladder.take(s.id(name)).is_none(),
+            "a notice is handed out once"
+        );
+        assert_eq!(s.wait(700).answer(Resolution::Declined), next);
+    }
+    insta::assert_snapshot!("declines", s.trace);
+}
+
+#[test]
+fn j35_decline_of_a_handler_that_is_gone_goes_below_it() {
+    let mut s = Script::new(&["run", "turn", "menu"]);
+    s.press();
+    s.take("menu");
+    s.drop("menu");
+    s.push("new");
+    assert_eq!(s.answer(Resolution::Declined), "notify turn");
+    s.take("turn");
+    s.drop("turn");
+    s.drop("run");
+    assert_eq!(
+        s.answer(Resolution::Declined),
+        "BeginShutdown(Press)",
+        "`new` stands above, not below"
+    );
+}
+
+#[test]
+fn j37_untaken_notice_walks_down_and_stays_open() {
+    let mut s = Script::new(&["process", "run", "turn"]);
+    s.press();
+    s.wait(60_000);
+    assert_eq!((s.ladder.cause(), s.ladder.next_deadline()), (None, None));
+    assert!(!s.take("turn"));
+    let mut late = s.ladder.clone();
+    assert!(
+        late.take(s.id("process")).is_some(),
+        "better late than never"
+    );
+    assert_eq!(s.press(), "BeginShutdown(Press)");
+    insta::assert_snapshot!("untaken", s.trace);
+
+    let mut s = Script::new(&["run", "menu"]);
+    s.press();
+    assert!(s.take("menu"));
+    s.wait(3_600_000);
+    assert_eq!(
+        s.answer(Resolution::Handled),
+        "-",
+        "a taken notice has no time limit"
+    );
+}
+
+#[test]
+fn j38_dropped_handler_passes_its_untaken_notice_down() {
+    let mut s = Script::new(&["run", "menu"]);
+    s.press();
+    assert_eq!(s.drop("menu"), "notify run");
+    assert_eq!(s.drop("run"), "BeginShutdown(Press)");
+
+    let mut s = Script::new(&["run", "menu"]);
+    s.press();
+    assert_eq!(s.drop("run"), "-", "a handler whose turn it is not");
+    assert_eq!(s.drop("menu"), "BeginShutdown(Press)");
+}
+
+#[test]
+fn j42_terminate_and_hangup_pass_the_stack_and_quit_is_immediate() {
+    let mut s = Script::new(&["menu"]);
+    s.press();
+    assert_eq!(s.terminate(Cause::Hangup), "BeginShutdown(Hangup)");
+    assert!(!s.take("menu"));
+    assert_eq!(s.terminate(Cause::Quit), "HardExit(Quit)");
+    assert_eq!(s.ladder.cause(), Some(Cause::Hangup));
+    let mut s = Script::new(&["menu"]);
+    assert_eq!(s.terminate(Cause::Quit), "HardExit(Quit)");
+}
+
+#[test]
+fn shutdown_that_outlasts_its_deadline_ends_by_its_cause() {
+    let mut s = Script::with(
+        rules(|r| r.shutdown_deadline = Some(Duration::from_secs(8))),
+        &["menu"],
+    );
+    s.wait(500).press();
+    s.take("menu");
+    s.wait(100).terminate(Cause::Terminate);
+    s.wait(60_000);
+    insta::assert_snapshot!("outlasted", s.trace);
+
+    let mut s = Script::with(rules(|r| r.shutdown_deadline = Some(Duration::ZERO)), &[]);
+    assert_eq!(s.press(), "BeginShutdown(Press)");
+    assert_eq!(
+        s.ladder.on_deadline(s.now),
+        Some(Effect::HardExit(Cause::Press))
+    );
+    assert_eq!(s.ladder.on_deadline(s.now), None);
+    let mut s = Script::with(rules(|r| r.shutdown_deadline = Some(Duration::MAX)), &[]);
+    s.press();
+    assert_eq!(s.ladder.next_deadline(), None);
+}
+
+#[test]
+fn debounce_is_counted_from_the_accepted_press() {
+    let mut s = Script::new(&["menu"]);
+    assert_eq!(s.press(), "notify menu");
+    assert_eq!(s.wait(30).press(), "Debounced");
+    assert_eq!(s.wait(20).press(), "BeginShutdown(Press)");
+    assert_eq!(s.wait(49).press(), "Debounced");
+    assert_eq!(s.wait(1).press(), "HardExit(Press)");
+    assert_eq!(s.ladder.presses(), 3);
+    // A clock that runs backwards neither panics nor opens the way to a storm.
+    assert_eq!(
+        s.ladder.press(PressSource::Signal, s.start),
+        Effect::Debounced
+    );
+}

@@ -1,0 +1,290 @@
+use std::time::{Duration, Instant};
+
+use interrupt_stack::{
+    Cause, HandlerId, PressSource,
+    ladder::{Effect, Ladder, Resolution, Rules},
+};
+use proptest::{prelude::*, sample::select};
+
+#[derive(Clone, Debug)]
+enum Step {
+    Push,
+    Remove(usize),
+    Press,
+    Terminate(Cause),
+    Take(usize),
+    Resolve(Resolution),
+    Wait(u64),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let causes = select(vec![
+        Cause::Press,
+        Cause::Terminate,
+        Cause::Hangup,
+        Cause::Requested,
+        Cause::Quit,
+    ]);
+    let answers = select(vec![
+        Resolution::Handled,
+        Resolution::Declined,
+        Resolution::Escalated,
+        Resolution::Dropped,
+    ]);
+    prop_oneof![
+        4 => Just(Step::Push),
+        2 => (0..6_usize).prop_map(Step::Remove),
+        8 => Just(Step::Press),
+        1 => causes.prop_map(Step::Terminate),
+        6 => (0..6_usize).prop_map(Step::Take),
+        5 => prop_oneof![2 => Just(Resolution::Handled), 3 => answers].prop_map(Step::Resolve),
+        8 => select(vec![1, 49, 50, 51, 300, 999, 1000, 1001, 1999, 2000, 2001, 8000]).prop_map(Step::Wait),
+    ]
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Said {
+    Notify(usize),
+    Shutdown(Cause),
+    Exit(Cause),
+}
+
+/// The rules again, in milliseconds and plain words: which handlers live, who holds the one press, since when.
+#[derive(Default)]
+struct Model {
+    now: u64,
+    pushed: usize,
+    alive: Vec<usize>,
+    accepted: Vec<u64>,
+    /// Handler, since when it is its turn, taken.
+    open: Option<(usize, u64, bool)>,
+    ignored_at: Option<u64>,
+    stopping: Option<Cause>,
+    stop_by: Option<u64>,
+}
+
+impl Model {
+    fn stop(&mut self, cause: Cause) -> Option<Said> {
+        (self.open, self.ignored_at, self.stopping, self.stop_by) =
+            (None, None, Some(cause), Some(self.now + 8000));
+        Some(Said::Shutdown(cause))
+    }
+
+    fn offer_below(&mut self, limit: usize) -> Option<Said> {
+        let next = self.alive.iter().copied().filter(|&h| h < limit).max()?;
+        self.open = Some((next, self.now, false));
+        Some(Said::Notify(next))
+    }
+
+    fn press(&mut self) -> Option<Said> {
+        if self
+            .accepted
+            .last()
+            .is_some_and(|last| self.now < last + 50)
+        {
+            return None;
+        }
+        self.accepted.push(self.now);
+        if self.stopping.is_some() {
+            return Some(Said::Exit(Cause::Press));
+        }
+        let counted = self
+            .ignored_at
+            .take()
+            .is_some_and(|at| self.now < at + 2000);
+        if self.open.is_some() || counted {
+            return self.stop(Cause::Press);
+        }
+        self.offer_below(usize::MAX)
+            .or_else(|| self.stop(Cause::Press))
+    }
+
+    fn terminate(&mut self, cause: Cause) -> Option<Said> {
+        match (cause, self.stopping) {
+            (Cause::Quit, was) => {
+                if was.is_none() {
+                    self.stop(cause);
+                    self.stop_by = None;
+                }
+                Some(Said::Exit(cause))
+            }
+            (_, Some(_)) => None,
+            _ => self.stop(cause),
+        }
+    }
+
+    fn remove(&mut self, handler: usize) -> Option<Said> {
+        self.alive.retain(|&h| h != handler);
+        if self
+            .open
+            .is_some_and(|(h, _, taken)| h == handler && !taken)
+        {
+            return self
+                .offer_below(handler)
+                .or_else(|| self.stop(Cause::Press));
+        }
+        None
+    }
+
+    fn take(&mut self, handler: usize) -> bool {
+        let mine = self
+            .open
+            .is_some_and(|(h, _, taken)| h == handler && !taken);
+        if mine {
+            self.open = Some((handler, self.now, true));
+        }
+        mine
+    }
+
+    fn resolve(&mut self, resolution: Resolution) -> Option<Said> {
+        let Some((handler, _, true)) = self.open else {
+            return None;
+        };
+        self.open = None;
+        match resolution {
+            Resolution::Handled => None,
+            Resolution::Dropped => {
+                self.ignored_at = Some(self.now);
+                None
+            }
+            Resolution::Declined => self
+                .offer_below(handler)
+                .or_else(|| self.stop(Cause::Press)),
+            Resolution::Escalated => self.stop(Cause::Press),
+        }
+    }
+
+    /// One millisecond, or what is due in it.
+    fn tick(&mut self) -> Option<Said> {
+        if let Some((handler, since, false)) = self.open
+            && self.now >= since + 1000
+            && let Some(said) = self.offer_below(handler)
+        {
+            return Some(said);
+        }
+        if self.stop_by.is_some_and(|at| self.now >= at) {
+            self.stop_by = None;
+            return Some(Said::Exit(
+                self.stopping.expect("a deadline is that of a shutdown"),
+            ));
+        }
+        None
+    }
+}
+
+fn check(steps: Vec<Step>) {
+    let mut rules = Rules::default();
+    rules.shutdown_deadline = Some(Duration::from_secs(8));
+    let (mut ladder, mut model, start) = (Ladder::new(rules), Model::default(), Instant::now());
+    let mut ids: Vec<HandlerId> = Vec::new();
+    let mut taken = None;
+    let mut was_stopping = false;
+    for step in steps {
+        let now = start + Duration::from_millis(model.now);
+        let said = |effect: Option<Effect>, ids: &[HandlerId]| match effect {
+            None | Some(Effect::Debounced) => None,
+            Some(Effect::Notify(id)) => Some(Said::Notify(
+                ids.iter()
+                    .position(|i| *i == id)
+                    .expect("an id that was given"),
+            )),
+            Some(Effect::BeginShutdown(cause)) => Some(Said::Shutdown(cause)),
+            Some(Effect::HardExit(cause)) => Some(Said::Exit(cause)),
+            Some(other) => panic!("unknown effect {other:?}"),
+        };
+        let (is, should) = match step {
+            Step::Push => {
+                ids.push(ladder.push());
+                model.alive.push(model.pushed);
+                model.pushed += 1;
+                (None, None)
+            }
+            Step::Remove(n) => match model.alive.get(n).copied() {
+                Some(handler) => (
+                    said(ladder.remove(ids[handler], now), &ids),
+                    model.remove(handler),
+                ),
+                None => (None, None),
+            },
+            Step::Press => (
+                said(Some(ladder.press(PressSource::Signal, now)), &ids),
+                model.press(),
+            ),
+            Step::Terminate(cause) => (
+                said(ladder.terminate(cause, now), &ids),
+                model.terminate(cause),
+            ),
+            Step::Take(n) => {
+                if let Some(handler) = model.alive.get(n).copied() {
+                    let press = ladder.take(ids[handler]);
+                    assert_eq!(press.is_some(), model.take(handler));
+                    taken = press.or(taken);
+                }
+                (None, None)
+            }
+            Step::Resolve(resolution) => match taken.take() {
+                Some(press) => (
+                    said(ladder.resolve(press.number, resolution, now), &ids),
+                    model.resolve(resolution),
+                ),
+                None => (None, None),
+            },
+            Step::Wait(ms) => {
+                for _ in 0..ms {
+                    model.now += 1;
+                    let now = start + Duration::from_millis(model.now);
+                    loop {
+                        let should = model.tick();
+                        assert_eq!(
+                            said(ladder.on_deadline(now), &ids),
+                            should,
+                            "at {} ms",
+                            model.now
+                        );
+                        if should.is_none() {
+                            break;
+                        }
+                    }
+                }
+                (None, None)
+            }
+        };
+        assert_eq!(is, should, "at {} ms", model.now);
+        assert_eq!(
+            (ladder.cause(), ladder.presses()),
+            (model.stopping, model.accepted.len() as u64)
+        );
+        assert!(
+            !was_stopping || !matches!(is, Some(Said::Notify(_) | Said::Shutdown(_))),
+            "shutdown goes one way"
+        );
+        was_stopping = model.stopping.is_some();
+
+        // From every state there is, three presses that nobody answers are the end.
+        let mut ends = ladder.clone();
+        let effects: Vec<_> = (1..=3)
+            .map(|n| ends.press(PressSource::Signal, now + n * Duration::from_secs(60)))
+            .collect();
+        assert_eq!(effects[2], Effect::HardExit(Cause::Press), "{effects:?}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 512, ..ProptestConfig::default() })]
+    #[test]
+    fn ladder_agrees_with_the_model(steps in prop::collection::vec(step(), 0..60)) {
+        check(steps);
+    }
+
+    /// However many signals come, at most one rung a debounce window is climbed.
+    #[test]
+    fn storm_climbs_one_rung_a_window(gaps in prop::collection::vec(0..20_u64, 1..300)) {
+        let (mut ladder, mut now) = (Ladder::new(Rules::default()), Instant::now());
+        for gap in &gaps {
+            now += Duration::from_millis(*gap);
+            let _: Effect = ladder.press(PressSource::Signal, now);
+        }
+        let total: u64 = gaps[1..].iter().sum();
+        prop_assert!(ladder.presses() >= 1 && ladder.presses() <= 1 + total / 50);
+    }
+}
