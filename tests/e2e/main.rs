@@ -2,8 +2,14 @@
 //!
 //! A test that shows an item of `acceptance.md` begins with the item's number; the others show that the harness itself can be believed.
 
+#![expect(
+    clippy::unwrap_used,
+    reason = "clippy does not count the helpers of tests as tests"
+)]
+
 mod fakes;
 mod harness;
+mod models;
 
 use std::time::Duration;
 
@@ -11,3 +17,4 @@ use std::time::Duration;
 const LONG: Duration = Duration::from_secs(20);
 
 const FAKE_AGENT: &str = env!("CARGO_BIN_EXE_fake-agent");
+const FAKE_MODEL: &str = env!("CARGO_BIN_EXE_fake-model");

@@ -23,6 +23,7 @@
 )]
 
 pub mod agent;
+pub mod model;
 mod os;
 mod pty;
 mod rlm;

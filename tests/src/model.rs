@@ -1,0 +1,77 @@
+//! A scripted model server on loopback: the program behind `fake-model`, and the same server on threads of a test ([`FakeModel`]).
+//!
+//! It speaks enough of the Anthropic Messages API (`POST /v1/messages` streamed and plain, `…/count_tokens`, `GET /v1/models`) for a real
+//! agent CLI to work a turn. What it answers is a script of directives, taken from the user's own message or else from the default:
+//!
+//! | directive | the reply |
+//! |---|---|
+//! | `[[text T]]` | a text |
+//! | `[[sh CMD]]` | a call of the client's shell tool |
+//! | `[[tool NAME {JSON}]]` | a call of the named tool |
+//! | `[[slow MS SEC]]` | a token every MS milliseconds for SEC seconds |
+//! | `[[hang SEC]]` | headers, then silence |
+//! | `[[status CODE RETRY N]]` | N requests fail with CODE, `retry-after: RETRY` (`-` for none), then the next directive is due |
+//! | `[[drop TOKENS N]]` | N requests break off after that many tokens, then the next directive is due |
+//!
+//! After the last one it says `All done.` Which one is due follows from the request alone (how many replies stand after the last message of
+//! the user), so it survives restarts and resumed sessions; only the failures of `status` and `drop` are counted here. A request that offers
+//! no tools is a side request (titles, summaries) and gets `ok`.
+
+mod http;
+mod reply;
+mod request;
+mod script;
+mod send;
+mod server;
+
+use std::io::{self, Read, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Parser;
+
+pub use request::Item;
+pub use server::{FakeModel, Options, Outcome, Request};
+
+#[derive(Debug, Parser)]
+#[command(
+    name = "fake-model",
+    about = "A scripted model server on loopback; ends when its stdin closes"
+)]
+struct Arguments {
+    /// The port; 0 is any. The port taken is the first line on stdout.
+    #[arg(long, default_value_t = 0)]
+    port: u16,
+    /// The script for messages without directives.
+    #[arg(long, default_value = "")]
+    default: String,
+    /// A file that gets one JSON object a line: each request, and how its reply ended.
+    #[arg(long)]
+    log: Option<PathBuf>,
+}
+
+/// Runs `fake-model`.
+pub fn main_impl() -> ExitCode {
+    let Arguments { port, default, log } = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => {
+            let _unheard = error.print();
+            return ExitCode::from(2);
+        }
+    };
+    match serve(&Options { port, default, log }) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            let _unheard = writeln!(io::stderr(), "fake-model: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn serve(options: &Options) -> io::Result<()> {
+    let model = FakeModel::with(options)?;
+    writeln!(io::stdout(), "{}", model.port())?;
+    let mut ignored = [0; 512];
+    while io::stdin().read(&mut ignored)? > 0 {}
+    Ok(())
+}

@@ -1,0 +1,340 @@
+//! The server: a thread a connection, a log of requests, and an end.
+
+use std::collections::HashMap;
+use std::io::{self, Write};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::http::{Connection, Received};
+use super::reply;
+use super::request::{Asked, Item};
+use super::script::{self, Step};
+use super::send::Reply;
+
+/// More clients at once are turned away.
+const CONNECTIONS: usize = 64;
+/// More requests are answered, but no longer kept.
+const KEPT: usize = 10_000;
+
+/// How a [`FakeModel`] is set up.
+#[derive(Debug, Clone, Default)]
+pub struct Options {
+    /// The port; 0 is any.
+    pub port: u16,
+    /// The script for messages without directives.
+    pub default: String,
+    /// Where one JSON object a line is logged: each request, and how its reply ended.
+    pub log: Option<PathBuf>,
+}
+
+/// One request for a message.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Request {
+    /// Its number, from 1.
+    pub number: u64,
+    /// The model that was asked for.
+    pub model: String,
+    /// The client's name for its session.
+    pub session: String,
+    /// How many messages of the user it holds.
+    pub turn: usize,
+    /// The last of them.
+    pub last_user: String,
+    /// How many replies it holds since then.
+    pub step: usize,
+    /// How many tools it offers; none means a side request.
+    pub tools: usize,
+    /// The whole conversation.
+    pub items: Vec<Item>,
+    /// The name of the directive that was due.
+    pub reply: String,
+    /// How the reply ended; `None` while it is being sent.
+    pub outcome: Option<Outcome>,
+}
+
+/// How a reply ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Outcome {
+    /// It was sent whole.
+    Sent,
+    /// It was a failure, as scripted.
+    Refused,
+    /// It was broken off, as scripted.
+    Dropped,
+    /// The client had hung up.
+    ClientGone,
+}
+
+/// A running model server. Dropping it hangs up on all clients and ends its threads.
+#[derive(Debug)]
+#[must_use]
+pub struct FakeModel {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+    acceptor: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    default: Vec<Step>,
+    stopping: AtomicBool,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    count: u64,
+    requests: Vec<Request>,
+    /// How often each failing step failed already.
+    failed: HashMap<(String, usize, String, usize), u32>,
+    clients: HashMap<u64, TcpStream>,
+    log: Option<fs_err::File>,
+}
+
+impl FakeModel {
+    /// Starts one on a free port; `default` is the script for messages without directives.
+    ///
+    /// # Panics
+    ///
+    /// When it cannot listen on loopback.
+    pub fn start(default: &str) -> Self {
+        Self::with(&Options {
+            default: default.into(),
+            ..Options::default()
+        })
+        .expect("loopback can be listened on")
+    }
+
+    /// Starts one.
+    ///
+    /// # Errors
+    ///
+    /// When the port is taken or the log cannot be opened.
+    pub fn with(options: &Options) -> io::Result<Self> {
+        let log = match &options.log {
+            Some(path) => Some(
+                fs_err::OpenOptions::new()
+                    .create(true)
+                    .append(true)
+                    .open(path)?,
+            ),
+            None => None,
+        };
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, options.port))?;
+        let address = listener.local_addr()?;
+        let state = Mutex::new(State {
+            log,
+            ..State::default()
+        });
+        let shared = Arc::new(Shared {
+            default: script::parse(&options.default),
+            state,
+            ..Shared::default()
+        });
+        let acceptor = thread::spawn({
+            let shared = Arc::clone(&shared);
+            move || accept(&listener, &shared)
+        });
+        Ok(Self {
+            address,
+            shared,
+            acceptor: Some(acceptor),
+        })
+    }
+
+    /// The base URL, for `ANTHROPIC_BASE_URL`.
+    #[must_use]
+    pub fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// The port.
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        self.address.port()
+    }
+
+    /// All requests for messages so far, in the order in which they came.
+    #[must_use]
+    pub fn requests(&self) -> Vec<Request> {
+        self.shared.state().requests.clone()
+    }
+}
+
+impl Drop for FakeModel {
+    fn drop(&mut self) {
+        self.shared.stopping.store(true, Ordering::Release);
+        // Wakes the acceptor, which hangs up on the others.
+        drop(TcpStream::connect(self.address));
+        if let Some(acceptor) = self.acceptor.take() {
+            acceptor.join().expect("the acceptor does not panic");
+        }
+    }
+}
+
+fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
+    let mut threads: Vec<JoinHandle<()>> = Vec::new();
+    for (id, stream) in (0..).zip(listener.incoming()) {
+        if shared.stopping.load(Ordering::Acquire) {
+            break;
+        }
+        threads.retain(|thread| !thread.is_finished());
+        let Ok(stream) = stream else { continue };
+        let Ok(copy) = stream.try_clone() else {
+            continue;
+        };
+        if threads.len() < CONNECTIONS {
+            shared.state().clients.insert(id, copy);
+            let shared = Arc::clone(shared);
+            threads.push(thread::spawn(move || {
+                // A client that hangs up or talks nonsense only loses its connection.
+                let _lost = Connection::new(stream).and_then(|connection| shared.serve(connection));
+                if let Some(stream) = shared.state().clients.remove(&id) {
+                    let _gone = stream.shutdown(Shutdown::Both);
+                }
+            }));
+        }
+    }
+    for stream in shared.state().clients.values() {
+        let _gone = stream.shutdown(Shutdown::Both);
+    }
+    for thread in threads {
+        let _panicked = thread.join();
+    }
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn serve(&self, mut connection: Connection) -> io::Result<()> {
+        while let Some(received) = connection.receive()? {
+            let body: Value = serde_json::from_slice(&received.body).unwrap_or_default();
+            let Received { method, path, .. } = &received;
+            match (method.as_str(), path.as_str()) {
+                ("POST", "/v1/messages") => {
+                    if self.answer(&mut connection, &body, received.body.len())? == Outcome::Dropped
+                    {
+                        return Ok(());
+                    }
+                }
+                ("POST", "/v1/messages/count_tokens") => {
+                    connection.send(200, "", &json!({"input_tokens": received.body.len() / 4}))?
+                }
+                ("GET", "/v1/models") => connection.send(200, "", &models())?,
+                ("HEAD", _) => connection.send_head()?,
+                _ => connection.send(404, "", &reply::error(404))?,
+            }
+        }
+        Ok(())
+    }
+
+    fn answer(
+        &self,
+        connection: &mut Connection,
+        body: &Value,
+        size: usize,
+    ) -> io::Result<Outcome> {
+        let asked = Asked::read(body);
+        let (number, step) = self.note(&asked);
+        let sent = Reply {
+            connection,
+            asked: &asked,
+            step: &step,
+            number,
+            input_tokens: size / 4,
+        }
+        .send();
+        let outcome = *sent.as_ref().unwrap_or(&Outcome::ClientGone);
+        let mut state = self.state();
+        if let Some(request) = state
+            .requests
+            .iter_mut()
+            .find(|request| request.number == number)
+        {
+            request.outcome = Some(outcome);
+        }
+        state.log(&json!({"ended": number, "outcome": outcome}));
+        sent
+    }
+
+    /// Chooses the step that is due and logs the request.
+    fn note(&self, asked: &Asked) -> (u64, Step) {
+        let mut state = self.state();
+        state.count += 1;
+        let step = state.due(asked, &self.default);
+        let request = Request {
+            number: state.count,
+            model: asked.model.clone(),
+            session: asked.session.clone(),
+            turn: asked.turn,
+            last_user: asked.last_user.clone(),
+            step: asked.step,
+            tools: asked.tools.len(),
+            items: asked.items.clone(),
+            reply: step.name().into(),
+            outcome: None,
+        };
+        state.log(&json!({"request": request}));
+        if state.requests.len() < KEPT {
+            state.requests.push(request);
+        }
+        (state.count, step)
+    }
+}
+
+impl State {
+    fn due(&mut self, asked: &Asked, default: &[Step]) -> Step {
+        if asked.tools.is_empty() {
+            return Step::Text("ok".into());
+        }
+        let own = script::parse(&asked.last_user);
+        let script = if own.is_empty() { default } else { &own };
+        let mut replies = 0;
+        for (position, step) in script.iter().enumerate() {
+            let Some(times) = step.times() else {
+                if replies == asked.step {
+                    return step.clone();
+                }
+                replies += 1;
+                continue;
+            };
+            if replies == asked.step {
+                let key = (
+                    asked.session.clone(),
+                    asked.turn,
+                    asked.last_user.clone(),
+                    position,
+                );
+                let failed = self.failed.entry(key).or_default();
+                if *failed < times {
+                    *failed += 1;
+                    return step.clone();
+                }
+            }
+        }
+        Step::Text("All done.".into())
+    }
+
+    fn log(&mut self, entry: &Value) {
+        if let Some(log) = &mut self.log {
+            // A full disk must not change what the model says.
+            let _unwritten = log.write_all(format!("{entry}\n").as_bytes());
+        }
+    }
+}
+
+fn models() -> Value {
+    json!({"has_more": false, "data": [{
+        "id": "claude-fake-1", "type": "model", "display_name": "Scripted", "created_at": "2026-01-01T00:00:00Z",
+    }]})
+}
