@@ -30,6 +30,8 @@ struct State {
     /// To be rung. One is enough: only one notice is open at a time.
     ring: Option<Arc<Notify>>,
     exit: Option<Cause>,
+    /// The exit is being performed. Until that has failed to end the process, no graceful shutdown shall start beside it.
+    exiting: bool,
     closed: bool,
 }
 
@@ -43,6 +45,7 @@ impl Router {
                 bells: BTreeMap::new(),
                 ring: None,
                 exit: None,
+                exiting: false,
                 closed: false,
             }),
             decided: Condvar::new(),
@@ -133,8 +136,11 @@ impl Router {
                 self.decided.notify_all();
             }
             if let Some(cause) = state.exit.take() {
+                state.exiting = true;
                 drop(state);
                 self.exit(cause);
+                self.lock().exiting = false;
+                self.decided.notify_all();
             } else if state.closed {
                 return;
             } else {
@@ -163,7 +169,8 @@ impl Router {
         let mut announced = false;
         loop {
             let mut state = self.lock();
-            let cause = state.ladder.cause().filter(|_| !announced);
+            let ending = state.exiting || state.exit.is_some();
+            let cause = state.ladder.cause().filter(|_| !announced && !ending);
             let ring = state.ring.take();
             if cause.is_none() && ring.is_none() {
                 if state.closed {

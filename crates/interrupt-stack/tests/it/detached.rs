@@ -310,6 +310,30 @@ fn j50_clock_source_and_exit_are_injected() {
 }
 
 #[test]
+fn j42_quit_starts_no_cleanup_beside_the_exit() {
+    for _ in 0..200 {
+        let (sender, exits) = mpsc::channel();
+        let (go_on, wait) = mpsc::channel::<()>();
+        let state = Mutex::new((sender, wait));
+        let interrupts = Interrupts::builder()
+            .hard_exit(HardExit::Callback(Box::new(move |cause| {
+                let state = state.lock().unwrap();
+                state.0.send(cause).unwrap();
+                assert!(state.1.recv().is_err(), "let go");
+            })))
+            .detached();
+        let token = interrupts.token();
+        interrupts.injector().terminate(Cause::Quit);
+        assert_eq!(exits.recv_timeout(DEADLINE), Ok(Cause::Quit));
+        assert!(!token.is_cancelled());
+        drop(go_on);
+        wait_for("shutdown after an exit that did not end anything", || {
+            token.is_cancelled()
+        });
+    }
+}
+
+#[test]
 fn watchdog_needs_no_further_event() {
     let (sender, exits) = mpsc::channel();
     let sender = Mutex::new(sender);
