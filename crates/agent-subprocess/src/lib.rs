@@ -1,1 +1,63 @@
-//! Stub.
+//! Child processes that really stop.
+//!
+//! Coding agents start tools in sessions of their own, leave daemons behind and let grandchildren hold their pipes. This
+//! crate starts such a program so that everything below it can be ended and accounted for, also when the host is killed.
+//!
+//! It is not for containers, remote processes, an existing tmux server or `systemd-run`: what another process starts on
+//! our behalf is not below us. It does not limit memory or processor time, and it does not sandbox.
+//!
+//! # Theory of operation
+//! On Linux each agent runs under a **guard**: a small single-threaded process that is session leader and child
+//! subreaper, spawns the agent in a session of its own, and waits. Orphans anywhere in the tree become its children, so
+//! that it can kill direct children round by round until `wait` says that there are none, which proves the tree empty.
+//! It obeys one socket; when that closes because the host died, it ends the tree by itself. The guard is the host's own
+//! executable, started again ([`guard::run_if_guard`]), or a helper ([`guard::guard_program`]).
+//!
+//! Without a guard (elsewhere than on Linux, or if neither was called) the agent gets a process group; a stop walks the
+//! descendants and sweeps by [`Marker`], and its [`StopReport`] says that this proves less.
+//!
+//! [`Agent::stop`] goes through the stages of a [`StopPolicy`] in one budget. The end of an agent is what the guard saw
+//! of its main process, never the end of a stream, so that somebody who holds a pipe cannot hang the host. Should the
+//! guard itself be killed, the main process dies with it and the host sweeps the rest; should both be killed,
+//! [`sweep::find`] and [`sweep::end`] do that later, by the marker.
+//!
+//! # Limits
+//! One line 16 MiB by default, 32 MiB of output read ahead, 64 KiB of standard error kept, 4096 names in a report, 16
+//! descriptors held. Everything runs on tokio with I/O and time enabled.
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct ReadmeDoctests;
+
+mod agent;
+mod builder;
+mod error;
+mod group;
+pub mod guard;
+mod guarded;
+mod keeper;
+mod lines;
+mod marker;
+mod output;
+#[cfg(target_os = "linux")]
+mod proc_fs;
+mod process;
+mod report;
+mod stdin;
+mod stop;
+pub mod sweep;
+#[cfg(target_os = "linux")]
+mod sys;
+mod tail;
+mod wire;
+
+pub use agent::Agent;
+pub use builder::{AgentCommand, Containment, StdinMode};
+pub use error::Error;
+pub use lines::{Line, Lines};
+pub use marker::Marker;
+pub use output::{Output, Stream};
+pub use process::{Exit, ProcessId, ProcessName};
+pub use report::StopReport;
+pub use stdin::Stdin;
+pub use stop::{Stage, StopPolicy};

@@ -1,0 +1,302 @@
+//! A running agent.
+
+use crate::error::{Error, Kind};
+use crate::keeper::Keeper;
+use crate::output::{DRAIN, Output, Outputs};
+use crate::stdin::{Input, Stdin};
+use crate::stop::{Seen, next_stage};
+use crate::wire::{Aftermath, Order, Whom};
+use crate::{Containment, Exit, ProcessId, ProcessName, Stage, StopPolicy, StopReport};
+use rustix::process::Signal;
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+use tokio::time::{Instant, timeout, timeout_at};
+
+/// What a guard may take to list its tree before the host looks by itself.
+const LIST: Duration = Duration::from_secs(2);
+/// What killing a guard that does not answer, and the sweep after it, may take beyond the budget.
+const GIVE_UP: Duration = Duration::from_secs(8);
+
+/// A running agent and the tree below it.
+///
+/// Dropping it ends the whole tree: the guard sees its socket close, sends SIGTERM, and SIGKILL half a second later.
+/// Without a guard, the process group gets SIGKILL at once. Only [`stop`](Self::stop) tells what came of it.
+#[derive(Debug)]
+#[must_use = "dropping it ends the agent"]
+pub struct Agent {
+    keeper: Keeper,
+    input: Option<Input>,
+    /// Whether the caller may still take the writing end.
+    stdin_free: bool,
+    outputs: Outputs,
+    lists: u64,
+    stopping: Option<(Instant, Stage)>,
+    report: Option<StopReport>,
+    _hold: Vec<OwnedFd>,
+}
+
+impl Agent {
+    pub(crate) fn new(
+        keeper: Keeper,
+        input: Option<Input>,
+        stdin_free: bool,
+        outputs: Outputs,
+        hold: Vec<OwnedFd>,
+    ) -> Self {
+        Agent {
+            keeper,
+            input,
+            stdin_free,
+            outputs,
+            lists: 0,
+            stopping: None,
+            report: None,
+            _hold: hold,
+        }
+    }
+
+    /// Returns the pid of the main process.
+    pub fn pid(&self) -> u32 {
+        self.keeper.main
+    }
+
+    /// Returns the guard, if there is one. Keep it durably: a stopped guard does nothing and must be swept first.
+    pub fn guard(&self) -> Option<ProcessId> {
+        self.keeper.guard()
+    }
+
+    /// Returns who owns the tree: [`Containment::Guard`] or [`Containment::Group`].
+    pub fn containment(&self) -> Containment {
+        self.keeper.containment()
+    }
+
+    /// Returns the standard input for writing, once, if it was asked for with [`StdinMode::Piped`](crate::StdinMode).
+    pub fn take_stdin(&mut self) -> Option<Stdin> {
+        let free = std::mem::replace(&mut self.stdin_free, false);
+        self.input.as_ref().filter(|_| free).map(Input::writer)
+    }
+
+    /// Closes the standard input, also where it was taken or is still being written to.
+    pub fn close_stdin(&mut self) {
+        if let Some(input) = &self.input {
+            input.close();
+        }
+    }
+
+    /// Waits for the next line of standard output or standard error.
+    ///
+    /// Up to 32 MiB of standard output are read ahead, then the agent has to wait. Standard error never makes it wait:
+    /// beyond 4 MiB, lines are left out here and stand in [`stderr_tail`](Self::stderr_tail) only. `None` comes when
+    /// both streams are at their end, or half a second after the main process ended, if something else holds them.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: no line is lost.
+    pub async fn next_output(&mut self) -> Option<Output> {
+        self.outputs.next().await
+    }
+
+    /// Waits for the end of the main process, whatever its descendants do and whoever holds its streams.
+    ///
+    /// An agent that writes more than 32 MiB waits until [`next_output`](Self::next_output) takes it, and so does this.
+    ///
+    /// # Cancel safety
+    /// Cancel safe; the answer stays the same.
+    pub async fn wait(&mut self) -> Exit {
+        let exit = self
+            .keeper
+            .progress
+            .wait_for(|progress| progress.exit.is_some())
+            .await;
+        exit.ok()
+            .and_then(|progress| progress.exit)
+            .unwrap_or(Exit::UNKNOWN)
+    }
+
+    /// Sends SIGINT to the process group of the main process; does nothing once that has ended.
+    ///
+    /// # Errors
+    /// When whoever keeps the tree takes no order any more.
+    pub fn interrupt(&mut self) -> Result<(), Error> {
+        self.signal(Signal::INT, Whom::Group)
+    }
+
+    /// Stops (SIGSTOP) every process of the tree that can be found; [`resume`](Self::resume) lets them go on.
+    ///
+    /// # Errors
+    /// When whoever keeps the tree takes no order any more.
+    pub fn suspend(&mut self) -> Result<(), Error> {
+        self.signal(Signal::STOP, Whom::Tree)
+    }
+
+    /// Lets the processes of the tree go on (SIGCONT).
+    ///
+    /// # Errors
+    /// When whoever keeps the tree takes no order any more.
+    pub fn resume(&mut self) -> Result<(), Error> {
+        self.signal(Signal::CONT, Whom::Tree)
+    }
+
+    fn signal(&self, signal: Signal, whom: Whom) -> Result<(), Error> {
+        let unreachable = |source| {
+            Kind::Unreachable {
+                pid: self.pid(),
+                source,
+            }
+            .into()
+        };
+        self.keeper.signal(signal, whom).map_err(unreachable)
+    }
+
+    /// Lists the processes of the tree that are alive, apart from the main process; at most 4096.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn leftovers(&mut self) -> Vec<ProcessName> {
+        self.lists += 1;
+        let asked = self
+            .keeper
+            .order(Order::List {
+                sequence: self.lists,
+            })
+            .is_ok();
+        match timeout(LIST, self.keeper.listed(self.lists)).await {
+            Ok(listed) if asked => listed,
+            _ => self.keeper.marked().await,
+        }
+    }
+
+    /// Stops the whole tree, stage by stage as `policy` says, and tells what came of it.
+    ///
+    /// Never fails and never hangs: what cannot be ended within the budget is named as a survivor, and a guard that does
+    /// not answer is killed and its tree swept by marker. After a normal exit it ends the leftovers. Lines that were
+    /// written until the end can still be taken with [`next_output`](Self::next_output). Called again, it returns the
+    /// same report.
+    ///
+    /// # Cancel safety
+    /// Dropping the future leaves the stop where it is; the next call goes on with the same budget.
+    pub async fn stop(&mut self, policy: &StopPolicy) -> StopReport {
+        if self.report.is_none() {
+            self.report = Some(self.end(policy).await);
+        }
+        self.report.clone().expect("it was just set")
+    }
+
+    async fn end(&mut self, policy: &StopPolicy) -> StopReport {
+        let exited_before = self.stopping.is_none() && self.keeper.exit().is_some();
+        let (start, mut stage) = *self.stopping.get_or_insert_with(|| {
+            // A keeper that is gone has sent its aftermath, or is about to.
+            let _gone = self.keeper.order(Order::Note);
+            (Instant::now(), Stage::Gone)
+        });
+        let mut gentle = stage.min(Stage::CloseStdin);
+        let mut progress = self.keeper.progress.clone();
+        while progress.borrow().aftermath.is_none() && stage != Stage::Kill {
+            let seen = Seen {
+                stage,
+                main_exited: self.keeper.exit().is_some(),
+                stdin_open: self.stdin_open(),
+            };
+            let (next, until) = next_stage(policy, start.elapsed(), seen);
+            stage = next;
+            if stage < Stage::Terminate {
+                gentle = stage;
+            }
+            self.stopping = Some((start, stage));
+            self.enter(
+                stage,
+                policy,
+                (start + until).saturating_duration_since(Instant::now()),
+            );
+            let done = progress.wait_for(|now| {
+                now.aftermath.is_some() || (stage < Stage::Terminate && now.exit.is_some())
+            });
+            let _done_or_due = timeout_at(start + until, done).await;
+        }
+        if progress.borrow().aftermath.is_none() {
+            self.keeper.give_up.notify_one();
+        }
+        let aftermath = timeout(GIVE_UP, progress.wait_for(|now| now.aftermath.is_some())).await;
+        let aftermath = aftermath
+            .ok()
+            .and_then(|now| now.ok()?.aftermath.clone())
+            .unwrap_or_else(|| self.unknown());
+        let drained = self.drained().await;
+        self.close_stdin();
+        let nothing_left =
+            exited_before && aftermath.ended.is_empty() && aftermath.survivors.is_empty();
+        let stage = match stage {
+            _ if nothing_left => Stage::Gone,
+            _ if aftermath.killed => Stage::Kill,
+            _ if aftermath.terminated => Stage::Terminate,
+            _ => gentle,
+        };
+        let main_survived = aftermath
+            .survivors
+            .iter()
+            .any(|survivor| survivor.pid == self.pid());
+        StopReport {
+            stage,
+            exit: self.keeper.exit().filter(|_| !main_survived),
+            ended: aftermath.ended,
+            unlisted: aftermath.unlisted,
+            survivors: aftermath.survivors,
+            containment: self.containment(),
+            drained,
+            guard_lost: aftermath.guard_lost,
+        }
+    }
+
+    fn stdin_open(&self) -> bool {
+        self.input.as_ref().is_some_and(Input::is_open)
+    }
+
+    fn enter(&mut self, stage: Stage, policy: &StopPolicy, time: Duration) {
+        let milliseconds = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        let rounds = milliseconds(policy.reserve() / 2);
+        // An order that is not taken is answered by the next stage, and in the end by giving up on the keeper.
+        let _not_taken = match stage {
+            Stage::Gone => Ok(()),
+            Stage::Interrupt => self.keeper.signal(Signal::INT, Whom::Group),
+            Stage::CloseStdin => {
+                self.close_stdin();
+                Ok(())
+            }
+            Stage::Terminate => self.keeper.order(Order::Stop {
+                grace: milliseconds(time),
+                rounds,
+            }),
+            Stage::Kill => self.keeper.order(Order::Stop { grace: 0, rounds }),
+        };
+    }
+
+    /// Whoever keeps the tree has said nothing at all: the main process is all that can be named.
+    fn unknown(&self) -> Aftermath {
+        let main = ProcessName {
+            pid: self.pid(),
+            name: "?".to_owned(),
+        };
+        Aftermath {
+            survivors: vec![main],
+            killed: true,
+            guard_lost: true,
+            ..Aftermath::default()
+        }
+    }
+
+    async fn drained(&self) -> bool {
+        let mut draining = self.outputs.draining.clone();
+        let done = timeout(2 * DRAIN, draining.wait_for(|draining| draining.open == 0)).await;
+        done.is_ok_and(|done| done.is_ok_and(|draining| draining.cut == 0))
+    }
+
+    /// Returns the last 64 KiB of standard error; what is not UTF-8 becomes U+FFFD.
+    pub fn stderr_tail(&self) -> String {
+        self.outputs.tail()
+    }
+}
+
+impl Drop for Agent {
+    fn drop(&mut self) {
+        self.close_stdin();
+    }
+}

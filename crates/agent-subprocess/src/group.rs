@@ -1,0 +1,252 @@
+//! The fallback where there is no guard: a process group, a walk of the descendants before the kill, and a sweep by
+//! marker after it. A process that left the group, lost its parents and cleared its environment escapes.
+
+use crate::keeper::{Keeper, Orders, Progress};
+use crate::wire::{Aftermath, Order, Whom};
+use crate::{Exit, Marker, ProcessId, ProcessName};
+use rustix::process::{Pid, Signal};
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::process::{Child, Command};
+use tokio::sync::{Notify, mpsc, watch};
+use tokio::task::spawn_blocking;
+
+/// Orders that may wait; a stop needs two.
+const ORDERS: usize = 16;
+/// How often it is looked whether everybody is gone.
+const LOOK: Duration = Duration::from_millis(5);
+
+/// Spawns the agent into a process group of its own. `command` has its streams, arguments and environment.
+pub(crate) fn start(
+    mut command: Command,
+    marker: Option<Marker>,
+    group_only: bool,
+) -> io::Result<Keeper> {
+    let child = command.process_group(0).spawn()?;
+    let main = child.id().unwrap_or(0);
+    let (sender, orders) = mpsc::channel(ORDERS);
+    let (progress, receiver) = watch::channel(Progress::default());
+    let group = Group {
+        main,
+        marker: marker.clone(),
+        group_only,
+    };
+    tokio::spawn(keep(child, group, orders, progress));
+    let give_up = Arc::new(Notify::new());
+    Ok(Keeper {
+        main,
+        orders: Orders::Group(sender),
+        progress: receiver,
+        give_up,
+        marker,
+    })
+}
+
+async fn keep(
+    mut child: Child,
+    group: Group,
+    mut orders: mpsc::Receiver<Order>,
+    progress: watch::Sender<Progress>,
+) {
+    let mut met = BTreeMap::new();
+    let exited = |exit: io::Result<std::process::ExitStatus>| {
+        let exit = exit.map_or(Exit::UNKNOWN, Exit::from);
+        progress.send_modify(|now| now.exit = Some(exit));
+    };
+    loop {
+        let alive = progress.borrow().exit.is_none();
+        let order = tokio::select! {
+            exit = child.wait(), if alive => {
+                exited(exit);
+                continue;
+            }
+            order = orders.recv() => order,
+        };
+        let work = group.clone();
+        match order {
+            // The handle was dropped, and that killed the group.
+            None => {
+                return if alive {
+                    exited(child.wait().await)
+                };
+            }
+            Some(Order::Note) => {
+                met = spawn_blocking(move || work.members())
+                    .await
+                    .unwrap_or_default()
+            }
+            Some(Order::Signal { signal, whom }) => {
+                let Some(signal) = Signal::from_named_raw(signal).filter(|_| alive) else {
+                    continue;
+                };
+                match whom {
+                    Whom::Group => group.signal_group(signal),
+                    Whom::Tree => drop(spawn_blocking(move || work.signal_all(signal)).await),
+                }
+            }
+            Some(Order::List { sequence }) => {
+                let members = spawn_blocking(move || work.members())
+                    .await
+                    .unwrap_or_default();
+                let members = members
+                    .into_iter()
+                    .map(named)
+                    .filter(|member| member.pid != group.main);
+                progress.send_modify(|now| now.listed = (sequence, members.collect()));
+            }
+            Some(Order::Stop { grace, rounds }) => {
+                let times = (Duration::from_millis(grace), Duration::from_millis(rounds));
+                let met = std::mem::take(&mut met);
+                let mut end = spawn_blocking(move || work.end(times, met));
+                // Reaping goes on meanwhile: an unreaped main process keeps its group alive.
+                let ended = tokio::select! {
+                    ended = &mut end => ended,
+                    exit = child.wait(), if alive => {
+                        exited(exit);
+                        end.await
+                    }
+                };
+                progress.send_modify(|now| now.aftermath = Some(ended.unwrap_or_default()));
+                return if progress.borrow().exit.is_none() {
+                    exited(child.wait().await)
+                };
+            }
+        }
+    }
+}
+
+type Members = BTreeMap<ProcessId, String>;
+
+fn named((process, name): (ProcessId, String)) -> ProcessName {
+    ProcessName {
+        pid: process.pid,
+        name,
+    }
+}
+
+#[derive(Clone, Debug)]
+struct Group {
+    main: u32,
+    marker: Option<Marker>,
+    /// The control of the tests: nothing but `killpg`.
+    group_only: bool,
+}
+
+impl Group {
+    fn signal_group(&self, signal: Signal) {
+        if let Some(group) = self.pid() {
+            let _gone_or_refused = rustix::process::kill_process_group(group, signal);
+        }
+    }
+
+    fn pid(&self) -> Option<Pid> {
+        i32::try_from(self.main).ok().and_then(Pid::from_raw)
+    }
+
+    /// Everybody alive who is in the group, below the main process, or carries the marker.
+    #[cfg(target_os = "linux")]
+    fn members(&self) -> Members {
+        use crate::{proc_fs, sweep};
+        let group = proc_fs::all()
+            .into_iter()
+            .filter(|stat| stat.group == self.main && !stat.is_dead());
+        let below = if self.group_only {
+            Vec::new()
+        } else {
+            proc_fs::descendants(self.main)
+        };
+        let mut members: Members = group
+            .chain(below)
+            .map(|stat| (stat.id(), proc_fs::name(stat.pid).name))
+            .collect();
+        if let Some(marker) = self.marker.as_ref().filter(|_| !self.group_only) {
+            let found = sweep::find(&marker.variable, &marker.value());
+            members.extend(found.into_iter().map(|found| (found.process, found.name)));
+        }
+        members
+    }
+
+    /// Elsewhere only the group is known, and of it only whether it is there.
+    #[cfg(not(target_os = "linux"))]
+    fn members(&self) -> Members {
+        let there = self
+            .pid()
+            .is_some_and(|group| rustix::process::test_kill_process_group(group).is_ok());
+        let main = ProcessId {
+            pid: self.main,
+            start_time: 0,
+        };
+        there
+            .then(|| (main, "process group".to_owned()))
+            .into_iter()
+            .collect()
+    }
+
+    /// Signals all members, each checked to be the one that was found, and the group if it has any member left.
+    fn signal_all(&self, signal: Signal) -> Members {
+        let members = self.members();
+        if !members.is_empty() && self.group_is_ours(&members) {
+            self.signal_group(signal);
+        }
+        #[cfg(target_os = "linux")]
+        for member in members.keys().filter(|_| !self.group_only) {
+            let _gone_or_refused = crate::proc_fs::signal(*member, signal, |_| true);
+        }
+        members
+    }
+
+    /// Once the main process was reaped, its number stays taken only while the group has members.
+    fn group_is_ours(&self, members: &Members) -> bool {
+        #[cfg(target_os = "linux")]
+        return members
+            .keys()
+            .any(|m| crate::proc_fs::stat(m.pid).is_some_and(|stat| stat.group == self.main));
+        #[cfg(not(target_os = "linux"))]
+        !members.is_empty()
+    }
+
+    /// Ends all members: SIGTERM, then SIGKILL round by round. Blocks for at most about both times.
+    fn end(&self, (grace, rounds): (Duration, Duration), mut met: Members) -> Aftermath {
+        let start = Instant::now();
+        let mut alive = self.members();
+        let terminated = !grace.is_zero() && !alive.is_empty();
+        if terminated {
+            met.extend(self.signal_all(Signal::TERM));
+            met.extend(self.signal_all(Signal::CONT));
+        }
+        while !alive.is_empty() && start.elapsed() < grace {
+            met.extend(std::mem::take(&mut alive));
+            pause();
+            alive = self.members();
+        }
+        let killed = !alive.is_empty();
+        while !alive.is_empty() && start.elapsed() < grace + rounds {
+            met.extend(self.signal_all(Signal::KILL));
+            pause();
+            alive = self.members();
+        }
+        met.retain(|member, _| !alive.contains_key(member));
+        let (ended, survivors) = (
+            met.into_iter().map(named).collect(),
+            alive.into_iter().map(named).collect(),
+        );
+        Aftermath {
+            ended,
+            survivors,
+            terminated,
+            killed,
+            ..Aftermath::default()
+        }
+    }
+}
+
+/// Waits a moment on a thread for blocking work.
+fn pause() {
+    let time = rustix::event::Timespec {
+        tv_sec: 0,
+        tv_nsec: LOOK.subsec_nanos().into(),
+    };
+    let _nothing_to_wait_for_but_time = rustix::event::poll(&mut [], Some(&time));
+}

@@ -1,0 +1,310 @@
+//! The guard's work: spawn the agent, report, obey the socket, and end the tree when it closes.
+
+use super::tree::{Tree, timespec};
+use crate::wire::{Inbox, MAX_HOLD, MAX_NAMES, Notice, Order, Spec, VERSION, Whom, frame};
+use crate::{proc_fs, sweep, sys};
+use rustix::event::{PollFd, PollFlags};
+use rustix::io::Errno;
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags};
+use rustix::process::Signal;
+use std::ffi::OsString;
+use std::io::IoSliceMut;
+use std::mem::MaybeUninit;
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// What the tree gets after TERM when the host died.
+const ORPHAN_GRACE: Duration = Duration::from_millis(500);
+/// What the rounds of KILL get when the host died.
+const ORPHAN_ROUNDS: Duration = Duration::from_secs(1);
+/// How long the last report may wait for a host that does not read.
+const LAST_WORD: Duration = Duration::from_millis(200);
+
+pub(super) fn serve(control: OwnedFd, children: OwnedFd, refused: Option<String>) {
+    let mut line = ControlLine {
+        socket: control,
+        inbox: Inbox::default(),
+        outbox: Vec::new(),
+        closed: false,
+    };
+    let start_time = proc_fs::stat(std::process::id()).map_or(0, |stat| stat.start_time);
+    let stay = refused.is_none();
+    line.tell(&Notice::Hello {
+        version: VERSION,
+        start_time,
+        refused,
+    });
+    if !stay {
+        return;
+    }
+    let Some((spec, descriptors)) = line.receive_spec() else {
+        return;
+    };
+    let survivors_file = spec
+        .survivors_file
+        .clone()
+        .map(|path| PathBuf::from(OsString::from(path)));
+    // `_held` are the host's: they close when this process ends, that is, when the tree is gone.
+    let (pid, _held) = match spawn(spec, descriptors) {
+        Ok(spawned) => spawned,
+        Err((in_directory, error)) => {
+            let errno = error.raw_os_error().unwrap_or(libc::EIO);
+            return line.tell(&Notice::SpawnFailed {
+                errno,
+                in_directory,
+            });
+        }
+    };
+    line.tell(&Notice::Spawned { pid });
+    let mut tree = Tree::new(pid, children);
+    obey(&mut line, &mut tree);
+    let aftermath = tree.aftermath();
+    let found = !(aftermath.ended.is_empty() && aftermath.survivors.is_empty());
+    if let Some(path) = survivors_file.filter(|_| line.closed && found) {
+        let report = sweep::SweepReport {
+            ended: aftermath.ended.clone(),
+            survivors: aftermath.survivors.clone(),
+        };
+        // Nobody is left to tell about a failure; the next sweep goes by the marker anyway.
+        let _unwritten = report.append(&path);
+    }
+    // A host that only dropped its handle still reads.
+    line.tell(&Notice::Ended(aftermath));
+    line.flush_until(Instant::now() + LAST_WORD);
+}
+
+/// Waits and obeys until the tree is empty or its bound is reached.
+fn obey(line: &mut ControlLine, tree: &mut Tree) {
+    let mut told_exit = false;
+    let mut kill: Option<(Instant, Duration)> = None;
+    while tree.reap() {
+        if let Some(exit) = tree.exit
+            && !told_exit
+        {
+            told_exit = true;
+            line.tell(&Notice::Exited(exit));
+        }
+        let now = Instant::now();
+        if let Some((at, rounds)) = kill
+            && now >= at
+        {
+            tree.kill_rounds(rounds);
+            break;
+        }
+        line.wait(tree.child_signals(), kill.map(|(at, _)| at - now));
+        while let Some(order) = line.next_order() {
+            match order {
+                Order::Note => tree.note_all(),
+                Order::Signal { signal, whom } => {
+                    let Some(signal) = Signal::from_named_raw(signal) else {
+                        continue;
+                    };
+                    match whom {
+                        Whom::Group => tree.signal_group(signal),
+                        Whom::Tree => tree.signal_all(signal),
+                    }
+                }
+                Order::Stop { grace, rounds } => {
+                    let at = Instant::now() + Duration::from_millis(grace);
+                    terminate(tree, &mut kill, at, Duration::from_millis(rounds));
+                }
+                Order::List { sequence } => {
+                    let others = tree
+                        .descendants()
+                        .into_iter()
+                        .filter(|stat| stat.pid != tree.main);
+                    let processes = others
+                        .map(|stat| proc_fs::name(stat.pid))
+                        .take(MAX_NAMES)
+                        .collect();
+                    line.tell(&Notice::Listed {
+                        sequence,
+                        processes,
+                    });
+                }
+            }
+        }
+        if line.closed && kill.is_none_or(|(at, _)| at > Instant::now() + ORPHAN_GRACE) {
+            terminate(
+                tree,
+                &mut kill,
+                Instant::now() + ORPHAN_GRACE,
+                ORPHAN_ROUNDS,
+            );
+        }
+    }
+    if let Some(exit) = tree.exit
+        && !told_exit
+    {
+        line.tell(&Notice::Exited(exit));
+    }
+}
+
+/// Sends TERM once, and lets a later order or the death of the host only bring the end forward.
+fn terminate(
+    tree: &mut Tree,
+    kill: &mut Option<(Instant, Duration)>,
+    at: Instant,
+    rounds: Duration,
+) {
+    if kill.is_none() {
+        tree.note_all();
+        if at > Instant::now() {
+            tree.signal_all(Signal::TERM);
+            // A stopped process acts on TERM only when it goes on.
+            tree.signal_all(Signal::CONT);
+        }
+    }
+    *kill = Some((kill.map_or(at, |(earlier, _)| earlier.min(at)), rounds));
+}
+
+/// Returns the pid and the descriptors to hold; a failure says whether the working directory was the reason.
+fn spawn(
+    spec: Spec,
+    descriptors: Vec<OwnedFd>,
+) -> Result<(u32, Vec<OwnedFd>), (bool, std::io::Error)> {
+    let mut descriptors = descriptors.into_iter();
+    let mut next = || {
+        descriptors
+            .next()
+            .map(Stdio::from)
+            .ok_or_else(|| (false, Errno::BADF.into()))
+    };
+    let mut command = Command::new(OsString::from(spec.program));
+    command.args(spec.args.into_iter().map(OsString::from));
+    command
+        .stdin(if spec.stdin { next()? } else { Stdio::null() })
+        .stdout(next()?)
+        .stderr(next()?);
+    if spec.env_clear {
+        command.env_clear();
+    }
+    for (name, value) in spec.env {
+        match value {
+            Some(value) => command.env(OsString::from(name), OsString::from(value)),
+            None => command.env_remove(OsString::from(name)),
+        };
+    }
+    // Not `current_dir`: its failure could not be told from that of the program.
+    std::env::set_current_dir(OsString::from(spec.directory)).map_err(|error| (true, error))?;
+    let spawned = sys::spawn_agent(&mut command).map_err(|error| (false, error));
+    // A guard must not keep a file system busy.
+    let _stays = std::env::set_current_dir("/");
+    Ok((spawned?.id(), descriptors.collect()))
+}
+
+/// The guard's end of the control socket. Writing never blocks.
+struct ControlLine {
+    socket: OwnedFd,
+    inbox: Inbox,
+    outbox: Vec<u8>,
+    closed: bool,
+}
+
+impl ControlLine {
+    fn tell(&mut self, notice: &Notice) {
+        self.outbox.extend(frame(notice));
+        self.flush();
+    }
+
+    fn flush(&mut self) {
+        while !self.outbox.is_empty() {
+            match rustix::net::send(
+                &self.socket,
+                &self.outbox,
+                SendFlags::DONTWAIT | SendFlags::NOSIGNAL,
+            ) {
+                Ok(sent) => drop(self.outbox.drain(..sent)),
+                Err(Errno::AGAIN) => return,
+                Err(Errno::INTR) => {}
+                Err(_) => self.outbox.clear(),
+            }
+        }
+    }
+
+    fn flush_until(&mut self, deadline: Instant) {
+        while !self.outbox.is_empty() {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return;
+            }
+            let _woken_or_due = rustix::event::poll(
+                &mut [PollFd::new(&self.socket, PollFlags::OUT)],
+                Some(&timespec(left)),
+            );
+            self.flush();
+        }
+    }
+
+    /// Waits until the host says something or a child ends.
+    fn wait(&mut self, children: &OwnedFd, time: Option<Duration>) {
+        let interest = if self.outbox.is_empty() {
+            PollFlags::IN
+        } else {
+            PollFlags::IN | PollFlags::OUT
+        };
+        let mut fds = vec![PollFd::new(children, PollFlags::IN)];
+        if !self.closed {
+            fds.push(PollFd::new(&self.socket, interest));
+        }
+        let _woken_or_due = rustix::event::poll(&mut fds, time.map(timespec).as_ref());
+        self.flush();
+    }
+
+    /// Returns the next order that has come in; notices the end of the host.
+    fn next_order(&mut self) -> Option<Order> {
+        let mut bytes = [0; 4096];
+        loop {
+            match self.inbox.next() {
+                Ok(Some(order)) => return Some(order),
+                Ok(None) if !self.closed => {}
+                _ => {
+                    self.closed = true;
+                    return None;
+                }
+            }
+            match rustix::net::recv(&self.socket, &mut bytes, RecvFlags::DONTWAIT) {
+                Ok((_, 0)) => self.closed = true,
+                Ok((_, read)) => self.inbox.push(&bytes[..read]),
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => return None,
+                Err(_) => self.closed = true,
+            }
+        }
+    }
+
+    /// Waits for what to spawn; `None` if the host went away or sent what this guard does not understand.
+    fn receive_spec(&mut self) -> Option<(Spec, Vec<OwnedFd>)> {
+        let mut descriptors = Vec::new();
+        let mut bytes = vec![0; 64 << 10];
+        loop {
+            if let Some(spec) = self.inbox.next().ok()? {
+                return Some((spec, descriptors));
+            }
+            let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3 + MAX_HOLD))];
+            let mut control = RecvAncillaryBuffer::new(&mut space);
+            let mut slices = [IoSliceMut::new(&mut bytes)];
+            let received = rustix::net::recvmsg(
+                &self.socket,
+                &mut slices,
+                &mut control,
+                RecvFlags::CMSG_CLOEXEC,
+            );
+            let read = match received {
+                Err(Errno::INTR) => continue,
+                received => received.ok()?.bytes,
+            };
+            for message in control.drain() {
+                if let RecvAncillaryMessage::ScmRights(rights) = message {
+                    descriptors.extend(rights);
+                }
+            }
+            if read == 0 {
+                return None;
+            }
+            self.inbox.push(&bytes[..read]);
+        }
+    }
+}

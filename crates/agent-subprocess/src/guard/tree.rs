@@ -1,0 +1,208 @@
+//! The tree below the guard: whom it holds, who was met, and how it is ended.
+
+use crate::proc_fs::{self, Stat};
+use crate::wire::{Aftermath, MAX_NAMES};
+use crate::{Exit, ProcessName, sys};
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, WaitOptions};
+use std::collections::{BTreeMap, HashMap};
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
+
+/// A killed child that is still there after this long is stuck (another user's, traced, in the kernel): go on below it.
+const STUCK: Duration = Duration::from_millis(20);
+/// The longest wait between two rounds of KILL.
+const ROUND: Duration = Duration::from_millis(1);
+
+pub(super) struct Tree {
+    own: u32,
+    pub(super) main: u32,
+    pub(super) exit: Option<Exit>,
+    children: OwnedFd,
+    /// Whether who is met is noted, for the report.
+    noting: bool,
+    met: BTreeMap<u32, String>,
+    terminated: bool,
+    killed: bool,
+}
+
+impl Tree {
+    pub(super) fn new(main: u32, children: OwnedFd) -> Self {
+        let own = std::process::id();
+        Tree {
+            own,
+            main,
+            exit: None,
+            children,
+            noting: false,
+            met: BTreeMap::new(),
+            terminated: false,
+            killed: false,
+        }
+    }
+
+    pub(super) fn child_signals(&self) -> &OwnedFd {
+        &self.children
+    }
+
+    pub(super) fn descendants(&self) -> Vec<Stat> {
+        proc_fs::descendants(self.own)
+    }
+
+    /// Notes everybody who is alive now and everybody who is met from now on.
+    pub(super) fn note_all(&mut self) {
+        self.noting = true;
+        for stat in self.descendants() {
+            self.note(stat.pid);
+        }
+    }
+
+    fn note(&mut self, pid: u32) {
+        if self.noting {
+            self.met
+                .entry(pid)
+                .or_insert_with(|| proc_fs::name(pid).name);
+        }
+    }
+
+    /// Reaps every child that is dead. `false` says that there are no children at all, which proves that the tree is empty.
+    pub(super) fn reap(&mut self) -> bool {
+        drain(&self.children);
+        loop {
+            match sys::dead_child() {
+                Ok(None) | Err(Errno::INTR) => return true,
+                Err(_) => return false,
+                Ok(Some(pid)) => {
+                    let number = pid.as_raw_nonzero().get().unsigned_abs();
+                    self.note(number);
+                    let status = rustix::process::waitpid(Some(pid), WaitOptions::NOHANG)
+                        .ok()
+                        .flatten();
+                    if let Some((_, status)) = status
+                        && number == self.main
+                    {
+                        self.exit = Some(Exit {
+                            code: status.exit_status(),
+                            signal: status.terminating_signal(),
+                        });
+                    }
+                }
+            }
+        }
+    }
+
+    /// Sends one signal to every descendant, each checked to be the one that was seen.
+    pub(super) fn signal_all(&mut self, signal: Signal) {
+        for stat in self.descendants() {
+            self.note(stat.pid);
+            self.terminated |= signal == Signal::TERM;
+            let _gone_or_refused = self.signal_one(&stat, signal);
+        }
+    }
+
+    fn signal_one(&self, seen: &Stat, signal: Signal) -> Result<(), Errno> {
+        proc_fs::signal(seen.id(), signal, |now| {
+            now.parent == seen.parent || now.parent == self.own
+        })
+    }
+
+    /// Signals the group of the main process, while its pid cannot have been reused.
+    pub(super) fn signal_group(&self, signal: Signal) {
+        if let (None, Some(main)) = (self.exit, pid_of(self.main)) {
+            let _gone_or_refused = rustix::process::kill_process_group(main, signal);
+        }
+    }
+
+    /// Kills direct children only, round by round: their orphans come to this process as the subreaper, so that
+    /// nothing can escape between a look and a kill. Returns when `wait` says that there are no children, or at `bound`.
+    pub(super) fn kill_rounds(&mut self, bound: Duration) {
+        let start = Instant::now();
+        let mut first_kill: HashMap<u32, Instant> = HashMap::new();
+        self.noting = true;
+        while self.reap() && start.elapsed() < bound {
+            self.killed = true;
+            for child in self.direct_children() {
+                self.note(child);
+                let Some(pid) = pid_of(child) else { continue };
+                // Nobody but this thread reaps, so the pid of a child can't have been reused.
+                let refused = rustix::process::kill_process(pid, Signal::KILL) == Err(Errno::PERM);
+                if refused
+                    || first_kill
+                        .entry(child)
+                        .or_insert_with(Instant::now)
+                        .elapsed()
+                        > STUCK
+                {
+                    for below in proc_fs::descendants(child) {
+                        self.note(below.pid);
+                        let _gone_or_refused = self.signal_one(&below, Signal::KILL);
+                    }
+                }
+            }
+            wait_readable(&self.children, ROUND);
+        }
+    }
+
+    /// The cheap list may leave entries out; when it is empty although there are children, all processes are looked at.
+    fn direct_children(&self) -> Vec<u32> {
+        let listed = proc_fs::own_children();
+        if !listed.is_empty() {
+            return listed;
+        }
+        proc_fs::all()
+            .into_iter()
+            .filter(|stat| stat.parent == self.own)
+            .map(|stat| stat.pid)
+            .collect()
+    }
+
+    pub(super) fn aftermath(&mut self) -> Aftermath {
+        let alive: Vec<ProcessName> = if self.reap() {
+            self.descendants()
+                .into_iter()
+                .map(|stat| proc_fs::name(stat.pid))
+                .take(MAX_NAMES)
+                .collect()
+        } else {
+            Vec::new()
+        };
+        let met = std::mem::take(&mut self.met)
+            .into_iter()
+            .map(|(pid, name)| ProcessName { pid, name });
+        let mut ended: Vec<ProcessName> = met
+            .filter(|p| alive.iter().all(|alive| alive.pid != p.pid))
+            .collect();
+        let unlisted = ended.len().saturating_sub(MAX_NAMES) as u64;
+        ended.truncate(MAX_NAMES);
+        let (terminated, killed) = (self.terminated, self.killed);
+        Aftermath {
+            ended,
+            unlisted,
+            survivors: alive,
+            terminated,
+            killed,
+            guard_lost: false,
+        }
+    }
+}
+
+fn pid_of(pid: u32) -> Option<Pid> {
+    i32::try_from(pid).ok().and_then(Pid::from_raw)
+}
+
+fn drain(fd: &OwnedFd) {
+    while rustix::io::read(fd, &mut [0_u8; 1024]).is_ok_and(|n| n > 0) {}
+}
+
+pub(super) fn timespec(time: Duration) -> Timespec {
+    Timespec {
+        tv_sec: time.as_secs().try_into().unwrap_or(i64::MAX),
+        tv_nsec: time.subsec_nanos().into(),
+    }
+}
+
+pub(super) fn wait_readable(fd: &OwnedFd, time: Duration) {
+    let _woken_or_due =
+        rustix::event::poll(&mut [PollFd::new(fd, PollFlags::IN)], Some(&timespec(time)));
+}

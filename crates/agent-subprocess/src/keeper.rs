@@ -1,0 +1,137 @@
+//! The host's hold on a tree, whoever keeps it: orders go out, progress comes in.
+
+use crate::wire::{Aftermath, Order, Whom, frame};
+use crate::{Containment, Exit, Marker, ProcessId, ProcessName, sweep};
+use rustix::net::SendFlags;
+use rustix::process::{Pid, Signal};
+use std::io;
+use std::sync::Arc;
+use tokio::net::UnixStream;
+use tokio::sync::{Notify, mpsc, watch};
+
+/// What is known about a tree so far.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Progress {
+    /// How the main process ended.
+    pub(crate) exit: Option<Exit>,
+    /// The latest list that was asked for, with its number.
+    pub(crate) listed: (u64, Vec<ProcessName>),
+    /// What came of the tree once it has ended, by itself or by order.
+    pub(crate) aftermath: Option<Aftermath>,
+}
+
+#[derive(Debug)]
+pub(crate) enum Orders {
+    Guard {
+        socket: Arc<UnixStream>,
+        guard: ProcessId,
+    },
+    Group(mpsc::Sender<Order>),
+}
+
+/// The host's hold on one agent. Dropping it ends the tree: a guard sees its socket close and does that by itself;
+/// without one, the process group is killed at once.
+#[derive(Debug)]
+pub(crate) struct Keeper {
+    pub(crate) main: u32,
+    pub(crate) orders: Orders,
+    pub(crate) progress: watch::Receiver<Progress>,
+    /// Makes the task behind it give up on a guard that does not answer: kill it and sweep.
+    pub(crate) give_up: Arc<Notify>,
+    pub(crate) marker: Option<Marker>,
+}
+
+impl Keeper {
+    pub(crate) fn guard(&self) -> Option<ProcessId> {
+        match self.orders {
+            Orders::Guard { guard, .. } => Some(guard),
+            Orders::Group(_) => None,
+        }
+    }
+
+    pub(crate) fn containment(&self) -> Containment {
+        if self.guard().is_some() {
+            Containment::Guard
+        } else {
+            Containment::Group
+        }
+    }
+
+    pub(crate) fn exit(&self) -> Option<Exit> {
+        self.progress.borrow().exit
+    }
+
+    /// Hands out an order without waiting; orders are small, and a socket that is full of them belongs to a dead guard.
+    pub(crate) fn order(&self, order: Order) -> io::Result<()> {
+        match &self.orders {
+            Orders::Guard { socket, .. } => {
+                let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+                rustix::net::send(&**socket, &frame(&order), flags)?;
+                Ok(())
+            }
+            Orders::Group(orders) => orders
+                .try_send(order)
+                .map_err(|_| io::ErrorKind::BrokenPipe.into()),
+        }
+    }
+
+    pub(crate) fn signal(&self, signal: Signal, whom: Whom) -> io::Result<()> {
+        match self.exit() {
+            Some(_) => Ok(()),
+            None => self.order(Order::Signal {
+                signal: signal.as_raw(),
+                whom,
+            }),
+        }
+    }
+
+    /// Waits for the list with this number, or for the end.
+    pub(crate) async fn listed(&self, sequence: u64) -> Vec<ProcessName> {
+        let mut progress = self.progress.clone();
+        let came = progress
+            .wait_for(|progress| progress.listed.0 >= sequence || progress.aftermath.is_some())
+            .await;
+        came.map_or_else(
+            |_| Vec::new(),
+            |progress| match &progress.aftermath {
+                Some(aftermath) => aftermath.survivors.clone(),
+                None => progress.listed.1.clone(),
+            },
+        )
+    }
+
+    /// Looks for leftovers by the marker, when nobody else answers.
+    pub(crate) async fn marked(&self) -> Vec<ProcessName> {
+        let (main, Some(marker)) = (self.main, self.marker.clone()) else {
+            return Vec::new();
+        };
+        let found =
+            tokio::task::spawn_blocking(move || sweep::find(&marker.variable, &marker.value()));
+        let others = found.await.unwrap_or_default().into_iter();
+        let others = others.filter(|found| !found.is_guard && found.process.pid != main);
+        others
+            .map(|found| ProcessName {
+                pid: found.process.pid,
+                name: found.name,
+            })
+            .collect()
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        match &self.orders {
+            // Only our direction: the task behind still reads the last words and reaps the guard.
+            Orders::Guard { socket, .. } => drop(rustix::net::shutdown(
+                &**socket,
+                rustix::net::Shutdown::Write,
+            )),
+            Orders::Group(_) if self.exit().is_none() => {
+                if let Some(group) = i32::try_from(self.main).ok().and_then(Pid::from_raw) {
+                    let _gone_or_refused = rustix::process::kill_process_group(group, Signal::KILL);
+                }
+            }
+            Orders::Group(_) => {}
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! Lines out of raw bytes, in bounded memory.
+
+use bytes::{Buf as _, Bytes, BytesMut};
+
+/// One line of output, without its line feed. Bytes are passed through: nothing is lost to bad UTF-8.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Line {
+    /// The bytes of the line; head and tail put together if it was over-long.
+    pub bytes: Bytes,
+    /// How many bytes were dropped from the middle of an over-long line.
+    pub truncated: Option<u64>,
+    /// Whether a line feed ended it; `false` for a last line that was cut off.
+    pub terminated: bool,
+}
+
+impl Line {
+    /// Returns the line as text; what is not UTF-8 becomes U+FFFD.
+    pub fn text(&self) -> std::borrow::Cow<'_, str> {
+        String::from_utf8_lossy(&self.bytes)
+    }
+}
+
+/// Splits bytes into lines at line feeds, however they are chunked.
+///
+/// A line of up to `max` bytes comes out whole. Of a longer one come the first `max / 2` bytes and the last
+/// `max - max / 2`, as one item: neither an over-long line nor bad UTF-8 ever ends the stream.
+/// At most about `2 * max` bytes are held.
+///
+/// # Examples
+/// ```
+/// let mut lines = agent_subprocess::Lines::new(16);
+/// lines.push(b"one\ntw");
+/// assert_eq!(lines.next_line().unwrap().text(), "one");
+/// assert!(lines.next_line().is_none());
+/// assert_eq!(lines.finish().unwrap().text(), "tw");
+/// ```
+#[derive(Debug)]
+pub struct Lines {
+    buffer: BytesMut,
+    /// Bytes at the start of the buffer that hold no line feed.
+    scanned: usize,
+    /// Bytes that were dropped from the middle of the line that is being collected.
+    dropped: u64,
+    max: usize,
+}
+
+/// A line above this size is handed out without a copy; below, a copy keeps a kept line from pinning a whole block.
+const COPY_BELOW: usize = 16 << 10;
+
+impl Lines {
+    /// Creates a splitter whose lines have at most `max` bytes (at least 1).
+    pub fn new(max: usize) -> Self {
+        Lines {
+            buffer: BytesMut::new(),
+            scanned: 0,
+            dropped: 0,
+            max: max.max(1),
+        }
+    }
+
+    /// Takes in bytes. Call [`next_line`](Self::next_line) until it returns `None` before the next push.
+    pub fn push(&mut self, bytes: &[u8]) {
+        self.buffer.extend_from_slice(bytes);
+    }
+
+    /// The buffer to read into directly; bytes may only be appended.
+    pub(crate) fn buffer(&mut self) -> &mut BytesMut {
+        &mut self.buffer
+    }
+
+    /// Returns the next complete line.
+    pub fn next_line(&mut self) -> Option<Line> {
+        let Some(found) = memchr::memchr(b'\n', &self.buffer[self.scanned..]) else {
+            self.scanned = self.buffer.len();
+            if self.buffer.len() >= 2 * self.max {
+                self.drop_middle();
+            }
+            return None;
+        };
+        let line = self.take(self.scanned + found, true);
+        self.buffer.advance(1);
+        Some(line)
+    }
+
+    /// Returns what is left at the end of the stream, if it ended inside a line.
+    pub fn finish(&mut self) -> Option<Line> {
+        (!self.buffer.is_empty() || self.dropped > 0).then(|| self.take(self.buffer.len(), false))
+    }
+
+    fn take(&mut self, length: usize, terminated: bool) -> Line {
+        let excess = length.saturating_sub(self.max);
+        let dropped = std::mem::take(&mut self.dropped) + excess as u64;
+        self.scanned = 0;
+        let bytes = if excess > 0 {
+            let mut line = self.buffer.split_to(length);
+            let (head, end) = (self.max / 2, line.len());
+            line.copy_within(head + excess..end, head);
+            line.truncate(self.max);
+            line.freeze()
+        } else if length < COPY_BELOW {
+            let line = Bytes::copy_from_slice(&self.buffer[..length]);
+            self.buffer.advance(length);
+            line
+        } else {
+            self.buffer.split_to(length).freeze()
+        };
+        Line {
+            bytes,
+            truncated: (dropped > 0).then_some(dropped),
+            terminated,
+        }
+    }
+
+    fn drop_middle(&mut self) {
+        let excess = self.buffer.len() - self.max;
+        let (head, end) = (self.max / 2, self.buffer.len());
+        self.buffer.copy_within(head + excess..end, head);
+        self.buffer.truncate(self.max);
+        self.scanned = self.max;
+        self.dropped += excess as u64;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Splits with everything in memory and no cleverness.
+    fn naive(input: &[u8], max: usize) -> Vec<Line> {
+        let mut pieces: Vec<&[u8]> = input.split(|byte| *byte == b'\n').collect();
+        let last = pieces.pop().filter(|piece| !piece.is_empty());
+        let complete = pieces.into_iter().map(|piece| (piece, true));
+        let line = |(piece, terminated): (&[u8], bool)| match piece.len().checked_sub(max) {
+            Some(excess) if excess > 0 => {
+                let bytes = [&piece[..max / 2], &piece[max / 2 + excess..]]
+                    .concat()
+                    .into();
+                Line {
+                    bytes,
+                    truncated: Some(excess as u64),
+                    terminated,
+                }
+            }
+            _ => Line {
+                bytes: Bytes::copy_from_slice(piece),
+                truncated: None,
+                terminated,
+            },
+        };
+        complete
+            .chain(last.map(|piece| (piece, false)))
+            .map(line)
+            .collect()
+    }
+
+    fn split(chunks: &[Vec<u8>], max: usize) -> (Vec<Line>, usize) {
+        let (mut lines, mut out, mut most) = (Lines::new(max), Vec::new(), 0);
+        for chunk in chunks {
+            lines.push(chunk);
+            out.extend(std::iter::from_fn(|| lines.next_line()));
+            most = most.max(lines.buffer.len());
+        }
+        out.extend(lines.finish());
+        (out, most)
+    }
+
+    proptest! {
+        #[test]
+        fn any_chunking_gives_the_lines_of_a_naive_splitter(
+            chunks in prop::collection::vec(
+                prop::collection::vec(prop_oneof![Just(b'\n'), any::<u8>(), Just(b'x')], 0..40), 0..40),
+            max in 1_usize..60,
+        ) {
+            let (lines, most) = split(&chunks, max);
+            prop_assert_eq!(lines, naive(&chunks.concat(), max));
+            prop_assert!(most < 2 * max);
+        }
+    }
+
+    #[test]
+    fn a_kept_short_line_does_not_pin_its_block_and_a_long_one_is_not_copied() {
+        let long = vec![b'x'; COPY_BELOW];
+        let (lines, _) = split(
+            &[[b"a\n".as_slice(), &long, b"\n\xff\xfe\n"].concat()],
+            1 << 20,
+        );
+        assert_eq!(
+            lines
+                .iter()
+                .map(|line| line.bytes.len())
+                .collect::<Vec<_>>(),
+            [1, COPY_BELOW, 2]
+        );
+        assert_eq!(lines[2].text(), "\u{fffd}\u{fffd}");
+    }
+}

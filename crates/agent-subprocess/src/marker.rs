@@ -1,0 +1,39 @@
+//! The marker: the mark by which a process is recognised after everybody who knew it is gone.
+
+/// Marks every process of one attempt through an environment variable `VARIABLE=scope.member`.
+///
+/// A descendant inherits the variable through `setsid`, double forks and re-parenting, so that [`sweep`](crate::sweep)
+/// finds it when the guard and the host are gone. A process that clears its environment or changes its user is not found.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Marker {
+    /// The name of the environment variable, for example `RLM_MARKER`.
+    pub variable: String,
+    /// A random text without a full stop, one for each run: what a sweep looks for.
+    pub scope: String,
+    /// The member of the scope, for example `3.1` for the first attempt of the third iteration.
+    pub member: String,
+}
+
+impl Marker {
+    pub(crate) fn value(&self) -> String {
+        format!("{}.{}", self.scope, self.member)
+    }
+}
+
+/// Hashes a scope (FNV-1a, 64 bits) for the guard's command line: a sweep knows the guard by it, while the marker
+/// itself stands only in the environment of the agent.
+pub(crate) fn tag(scope: &str) -> String {
+    let hash = scope.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
+    });
+    format!("{hash:016x}")
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_tag_is_stable_across_versions() {
+        assert_eq!(super::tag(""), "cbf29ce484222325");
+        assert_eq!(super::tag("foobar"), "85944171f73967e8");
+    }
+}

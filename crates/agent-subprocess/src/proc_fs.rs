@@ -1,0 +1,156 @@
+//! What `/proc` tells about processes, and signals that cannot hit the wrong one.
+
+use crate::{ProcessId, ProcessName};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, Signal};
+use std::collections::HashMap;
+use std::fs;
+
+/// The fields of `/proc/PID/stat` that matter here.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stat {
+    pub(crate) pid: u32,
+    state: u8,
+    pub(crate) parent: u32,
+    pub(crate) group: u32,
+    pub(crate) start_time: u64,
+}
+
+impl Stat {
+    /// A zombie or a process on its way out runs no more code.
+    pub(crate) fn is_dead(&self) -> bool {
+        matches!(self.state, b'Z' | b'X' | b'x')
+    }
+
+    pub(crate) fn id(&self) -> ProcessId {
+        ProcessId {
+            pid: self.pid,
+            start_time: self.start_time,
+        }
+    }
+}
+
+pub(crate) fn stat(pid: u32) -> Option<Stat> {
+    parse(pid, &fs::read(format!("/proc/{pid}/stat")).ok()?)
+}
+
+/// The command name may hold spaces and parentheses, so fields are counted from the last `)`.
+fn parse(pid: u32, stat: &[u8]) -> Option<Stat> {
+    let rest = std::str::from_utf8(&stat[memchr::memrchr(b')', stat)? + 1..]).ok()?;
+    let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
+    Some(Stat {
+        pid,
+        state: *fields.first()?.as_bytes().first()?,
+        parent: fields.get(1)?.parse().ok()?,
+        group: fields.get(2)?.parse().ok()?,
+        start_time: fields.get(19)?.parse().ok()?,
+    })
+}
+
+pub(crate) fn name(pid: u32) -> ProcessName {
+    let name = fs::read(format!("/proc/{pid}/comm")).unwrap_or_default();
+    let name = String::from_utf8_lossy(name.strip_suffix(b"\n").unwrap_or(&name)).into_owned();
+    ProcessName {
+        pid,
+        name: if name.is_empty() {
+            "?".to_owned()
+        } else {
+            name
+        },
+    }
+}
+
+/// Lists the pids of all processes that are visible.
+pub(crate) fn pids() -> impl Iterator<Item = u32> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+}
+
+pub(crate) fn all() -> Vec<Stat> {
+    pids().filter_map(stat).collect()
+}
+
+/// Lists the living processes below `root`, parents before children, from one scan of `/proc`.
+///
+/// The `children` files would be faster, but the kernel may leave entries out of them while processes come and go.
+pub(crate) fn descendants(root: u32) -> Vec<Stat> {
+    let mut children: HashMap<u32, Vec<Stat>> = HashMap::new();
+    for stat in all() {
+        children.entry(stat.parent).or_default().push(stat);
+    }
+    let mut found = children.remove(&root).unwrap_or_default();
+    let mut next = 0;
+    while let Some(stat) = found.get(next).copied() {
+        found.extend(children.remove(&stat.pid).unwrap_or_default());
+        next += 1;
+    }
+    found.retain(|stat| !stat.is_dead());
+    found
+}
+
+/// Lists the direct children of the calling thread from its `children` file: cheap, and possibly incomplete.
+pub(crate) fn own_children() -> Vec<u32> {
+    let list = fs::read_to_string("/proc/thread-self/children").unwrap_or_default();
+    list.split_ascii_whitespace()
+        .filter_map(|pid| pid.parse().ok())
+        .collect()
+}
+
+/// Signals exactly the process `id`: the pidfd is opened first and the identity checked after, so that a reused pid
+/// cannot be hit. `still_ours` sees the process as it is at that moment.
+pub(crate) fn signal(
+    id: ProcessId,
+    signal: Signal,
+    still_ours: impl Fn(&Stat) -> bool,
+) -> Result<(), Errno> {
+    let pid = i32::try_from(id.pid)
+        .ok()
+        .and_then(Pid::from_raw)
+        .ok_or(Errno::SRCH)?;
+    let pidfd = rustix::process::pidfd_open(pid, PidfdFlags::empty())?;
+    match stat(id.pid) {
+        Some(now) if now.start_time == id.start_time && still_ours(&now) => {
+            rustix::process::pidfd_send_signal(pidfd, signal)
+        }
+        _ => Err(Errno::SRCH),
+    }
+}
+
+/// Tells whether `/proc` belongs to our pid namespace; a foreign one lists numbers that mean other processes.
+pub(crate) fn is_ours() -> bool {
+    fs::read_link("/proc/self")
+        .is_ok_and(|path| path.to_str() == Some(&std::process::id().to_string()))
+}
+
+/// Counts the threads of the calling process.
+pub(crate) fn threads() -> usize {
+    fs::read_dir("/proc/self/task").map_or(0, Iterator::count)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_name_with_parentheses_does_not_shift_the_fields() {
+        let line = b"7 (a) b (c) S 3 5 5 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 4711 0";
+        let stat = parse(7, line).expect("parses");
+        assert_eq!(
+            (stat.state, stat.parent, stat.group, stat.start_time),
+            (b'S', 3, 5, 4711)
+        );
+        assert!(parse(7, b"7 (a S").is_none());
+    }
+
+    #[test]
+    fn a_process_finds_itself() {
+        let own = stat(std::process::id()).expect("own stat");
+        assert!(!own.is_dead() && own.id().is_alive());
+        assert!(
+            descendants(own.parent)
+                .iter()
+                .any(|stat| stat.pid == own.pid)
+        );
+        assert!(is_ours() && threads() > 0);
+    }
+}

@@ -1,0 +1,111 @@
+//! Names for processes, and the way a process ended.
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// Identifies one process for good: a pid alone is reused, a pid with its start time is not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct ProcessId {
+    /// The process id.
+    pub pid: u32,
+    /// Clock ticks between boot and the start of the process (field 22 of `/proc/PID/stat`); 0 where unknown.
+    pub start_time: u64,
+}
+
+impl ProcessId {
+    /// Tells whether this very process still runs; a zombie does not.
+    ///
+    /// # Platform
+    /// Linux reads `/proc`; elsewhere the answer is always `false`.
+    pub fn is_alive(&self) -> bool {
+        #[cfg(target_os = "linux")]
+        return crate::proc_fs::stat(self.pid)
+            .is_some_and(|s| s.start_time == self.start_time && !s.is_dead());
+        #[cfg(not(target_os = "linux"))]
+        false
+    }
+}
+
+/// Names a process for people: by pid and command name, never by command line, which may hold secrets.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct ProcessName {
+    /// The process id.
+    pub pid: u32,
+    /// The command name as the system knows it (at most 15 bytes on Linux), `?` where unknown.
+    pub name: String,
+}
+
+impl fmt::Display for ProcessName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // A process chooses its own name: escape what could move the reader's cursor.
+        write!(f, "{} {}", self.pid, self.name.escape_debug())
+    }
+}
+
+/// Tells how a process ended: by a code or by a signal, or neither when its guard died before it could tell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Exit {
+    /// The exit code.
+    pub code: Option<i32>,
+    /// The number of the signal that killed it.
+    pub signal: Option<i32>,
+}
+
+impl Exit {
+    pub(crate) const UNKNOWN: Exit = Exit {
+        code: None,
+        signal: None,
+    };
+
+    /// Tells whether the exit code was 0.
+    pub fn success(&self) -> bool {
+        self.code == Some(0)
+    }
+}
+
+impl From<std::process::ExitStatus> for Exit {
+    fn from(status: std::process::ExitStatus) -> Self {
+        use std::os::unix::process::ExitStatusExt as _;
+        Exit {
+            code: status.code(),
+            signal: status.signal(),
+        }
+    }
+}
+
+impl fmt::Display for Exit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.code, self.signal) {
+            (Some(code), _) => write!(f, "exit status {code}"),
+            (None, Some(signal)) => match signal_name(signal) {
+                Some(name) => write!(f, "killed by {name}"),
+                None => write!(f, "killed by signal {signal}"),
+            },
+            (None, None) => f.write_str("exit status unknown"),
+        }
+    }
+}
+
+fn signal_name(signal: i32) -> Option<&'static str> {
+    Some(match signal {
+        libc::SIGHUP => "SIGHUP",
+        libc::SIGINT => "SIGINT",
+        libc::SIGQUIT => "SIGQUIT",
+        libc::SIGILL => "SIGILL",
+        libc::SIGTRAP => "SIGTRAP",
+        libc::SIGABRT => "SIGABRT",
+        libc::SIGBUS => "SIGBUS",
+        libc::SIGFPE => "SIGFPE",
+        libc::SIGKILL => "SIGKILL",
+        libc::SIGUSR1 => "SIGUSR1",
+        libc::SIGSEGV => "SIGSEGV",
+        libc::SIGUSR2 => "SIGUSR2",
+        libc::SIGPIPE => "SIGPIPE",
+        libc::SIGALRM => "SIGALRM",
+        libc::SIGTERM => "SIGTERM",
+        libc::SIGXCPU => "SIGXCPU",
+        libc::SIGXFSZ => "SIGXFSZ",
+        libc::SIGSYS => "SIGSYS",
+        _ => return None,
+    })
+}

@@ -1,0 +1,117 @@
+//! What came of a stop.
+
+use crate::{Containment, Exit, ProcessName, Stage};
+use std::fmt;
+
+/// Tells what came of a stop. Shown, it says how many of how many processes are left, and names them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct StopReport {
+    /// The last stage that was needed until the whole tree was gone.
+    pub stage: Stage,
+    /// How the main process ended; `None` if it survived.
+    pub exit: Option<Exit>,
+    /// The processes that were alive when the stop began, or were met later, and are gone; at most 4096.
+    pub ended: Vec<ProcessName>,
+    /// How many more are gone than `ended` names.
+    pub unlisted: u64,
+    /// The processes that could not be ended.
+    pub survivors: Vec<ProcessName>,
+    /// Who owned the tree: with [`Containment::Group`] there may be survivors that nobody knows of.
+    pub containment: Containment,
+    /// Whether standard output and standard error came to their end. If not, somebody outside still holds them, or
+    /// what was read has not been taken.
+    pub drained: bool,
+    /// Whether the guard died without a report, so that only the marker was swept.
+    pub guard_lost: bool,
+}
+
+impl fmt::Display for StopReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let left = self.survivors.len() as u64;
+        write!(
+            f,
+            "{left} of {} left",
+            left + self.ended.len() as u64 + self.unlisted
+        )?;
+        for (n, survivor) in self.survivors.iter().enumerate() {
+            write!(f, "{}{survivor}", if n == 0 { ": " } else { ", " })?;
+        }
+        if self.guard_lost {
+            f.write_str(" (the guard was killed; swept by marker)")
+        } else if self.containment == Containment::Group {
+            f.write_str(" (no guard: only the process group and the marker were looked at)")
+        } else {
+            Ok(())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn process(pid: u32, name: &str) -> ProcessName {
+        ProcessName {
+            pid,
+            name: name.to_owned(),
+        }
+    }
+
+    #[test]
+    fn a_report_names_survivors_and_says_what_it_does_not_know() {
+        let clean = StopReport {
+            stage: Stage::Terminate,
+            exit: Some(Exit {
+                code: None,
+                signal: Some(libc::SIGTERM),
+            }),
+            ended: vec![process(70, "agent"), process(71, "sleep")],
+            unlisted: 0,
+            survivors: vec![],
+            containment: Containment::Guard,
+            drained: true,
+            guard_lost: false,
+        };
+        let left = StopReport {
+            survivors: vec![process(72, "su"), process(73, "a\u{1b}[2Jb")],
+            ..clean.clone()
+        };
+        let group = StopReport {
+            containment: Containment::Group,
+            ..clean.clone()
+        };
+        let lost = StopReport {
+            guard_lost: true,
+            unlisted: 3,
+            ..clean.clone()
+        };
+        let shown: Vec<String> = [clean, left, group, lost]
+            .iter()
+            .map(ToString::to_string)
+            .collect();
+        insta::assert_snapshot!(shown.join("\n"), @r"
+        0 of 2 left
+        2 of 4 left: 72 su, 73 a\u{1b}[2Jb
+        0 of 2 left (no guard: only the process group and the marker were looked at)
+        0 of 5 left (the guard was killed; swept by marker)
+        ");
+    }
+
+    #[test]
+    fn exits_are_shown_by_code_or_by_name() {
+        let exits = [
+            (Some(3), None),
+            (None, Some(9)),
+            (None, Some(34)),
+            (None, None),
+        ];
+        let shown = exits.map(|(code, signal)| Exit { code, signal }.to_string());
+        insta::assert_snapshot!(shown.join("\n"), @r"
+        exit status 3
+        killed by SIGKILL
+        killed by signal 34
+        exit status unknown
+        ");
+    }
+}

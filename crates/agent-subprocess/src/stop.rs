@@ -1,0 +1,222 @@
+//! How an agent is stopped: the stages, their times, and the pure decision which stage comes when.
+
+use std::fmt;
+use std::time::Duration;
+
+/// Gives the stages of a stop their times. All are caps on what is left of one `budget`.
+///
+/// The stages come in this order, and end early as soon as the agent is gone: SIGINT to the agent's process group,
+/// closing of its standard input, SIGTERM to its whole tree, SIGKILL of the tree. A stage of zero is skipped. SIGKILL
+/// comes one second before the end of the budget at the latest (half the budget if that is below two seconds).
+///
+/// An agent that is not busy, or is interrupted by its own protocol, wants [`without_interrupt`](Self::without_interrupt).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StopPolicy {
+    /// What the whole stop may take (default 8 s), apart from a bounded drain of the pipes.
+    pub budget: Duration,
+    /// How long the agent may take to end after SIGINT (default 3 s). One-shot agents keep their partial text that way.
+    pub interrupt: Duration,
+    /// How long it may take after its standard input was closed (default 2 s). Skipped if that is not open.
+    pub close_stdin: Duration,
+    /// How long the tree may take after SIGTERM (default 2 s).
+    pub terminate: Duration,
+}
+
+impl Default for StopPolicy {
+    fn default() -> Self {
+        let seconds = Duration::from_secs;
+        StopPolicy {
+            budget: seconds(8),
+            interrupt: seconds(3),
+            close_stdin: seconds(2),
+            terminate: seconds(2),
+        }
+    }
+}
+
+impl StopPolicy {
+    /// Skips every stage but SIGKILL.
+    pub fn kill() -> Self {
+        let zero = Duration::ZERO;
+        StopPolicy {
+            budget: Duration::from_secs(2),
+            interrupt: zero,
+            close_stdin: zero,
+            terminate: zero,
+        }
+    }
+
+    /// Skips SIGINT.
+    #[must_use]
+    pub fn without_interrupt(self) -> Self {
+        StopPolicy {
+            interrupt: Duration::ZERO,
+            ..self
+        }
+    }
+
+    /// Puts the same stages into another budget.
+    #[must_use]
+    pub fn within(self, budget: Duration) -> Self {
+        StopPolicy { budget, ..self }
+    }
+
+    /// How much of the budget is kept for SIGKILL and its report.
+    pub(crate) fn reserve(&self) -> Duration {
+        Duration::from_secs(1).min(self.budget / 2)
+    }
+}
+
+/// A stage of a stop, in order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum Stage {
+    /// Nothing was left to stop.
+    Gone,
+    /// SIGINT to the process group of the agent.
+    Interrupt,
+    /// The standard input of the agent was closed.
+    CloseStdin,
+    /// SIGTERM to the tree.
+    Terminate,
+    /// SIGKILL of the tree.
+    Kill,
+}
+
+impl fmt::Display for Stage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Stage::Gone => "already gone",
+            Stage::Interrupt => "interrupted",
+            Stage::CloseStdin => "ended with its input",
+            Stage::Terminate => "terminated",
+            Stage::Kill => "killed",
+        })
+    }
+}
+
+/// What the next stage depends on, apart from the policy and the time.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Seen {
+    pub(crate) stage: Stage,
+    pub(crate) main_exited: bool,
+    pub(crate) stdin_open: bool,
+}
+
+/// Returns the stage after `seen.stage` and until when it lasts; both times count from the start of the stop.
+///
+/// The gentle stages address the main process; once that is gone, what is left over gets SIGTERM at once.
+pub(crate) fn next_stage(policy: &StopPolicy, now: Duration, seen: Seen) -> (Stage, Duration) {
+    let left = policy
+        .budget
+        .saturating_sub(policy.reserve())
+        .saturating_sub(now);
+    let gentle = |applies: bool, time| {
+        if applies && !seen.main_exited {
+            time
+        } else {
+            Duration::ZERO
+        }
+    };
+    let stages = [
+        (Stage::Interrupt, gentle(true, policy.interrupt)),
+        (
+            Stage::CloseStdin,
+            gentle(seen.stdin_open, policy.close_stdin),
+        ),
+        (Stage::Terminate, policy.terminate),
+    ];
+    let mut later = stages
+        .into_iter()
+        .filter(|(stage, time)| *stage > seen.stage && !time.min(&left).is_zero());
+    later
+        .next()
+        .map_or((Stage::Kill, policy.budget.max(now)), |(stage, time)| {
+            (stage, now + time.min(left))
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Plays a stop in which the main process ends at `exit` and nothing else ever does.
+    fn play(
+        policy: &StopPolicy,
+        exit: Duration,
+        stdin_open: bool,
+        late: Duration,
+    ) -> Vec<(Stage, Duration)> {
+        let (mut now, mut trace) = (Duration::ZERO, Vec::new());
+        let mut stage = Stage::Gone;
+        while stage != Stage::Kill {
+            let (next, until) = next_stage(
+                policy,
+                now,
+                Seen {
+                    stage,
+                    main_exited: exit <= now,
+                    stdin_open,
+                },
+            );
+            trace.push((next, now));
+            now = if next < Stage::Terminate {
+                until.min(exit.max(now))
+            } else {
+                until
+            } + late;
+            stage = next;
+        }
+        trace
+    }
+
+    proptest! {
+        #[test]
+        fn l90_stages_come_in_order_and_kill_comes_within_the_budget_less_its_reserve(
+            times in prop::array::uniform4(0_u64..10_000), exit in 0_u64..12_000, stdin_open: bool, late in 0_u64..50,
+        ) {
+            let [budget, interrupt, close_stdin, terminate] = times.map(Duration::from_millis);
+            let policy = StopPolicy { budget, interrupt, close_stdin, terminate };
+            let late = Duration::from_millis(late);
+            let trace = play(&policy, Duration::from_millis(exit), stdin_open, late);
+            prop_assert!(trace.windows(2).all(|pair| pair[0].0 < pair[1].0));
+            let (last, at) = *trace.last().expect("a stop has stages");
+            prop_assert_eq!(last, Stage::Kill);
+            prop_assert!(at <= budget - policy.reserve() + late);
+            let exit = Duration::from_millis(exit);
+            prop_assert!(trace.iter().all(|(stage, at)| *stage >= Stage::Terminate || *at < exit));
+            prop_assert!(stdin_open || trace.iter().all(|(stage, _)| *stage != Stage::CloseStdin));
+        }
+    }
+
+    #[test]
+    fn l90_the_default_times_fill_the_budget() {
+        let trace = play(&StopPolicy::default(), Duration::MAX, true, Duration::ZERO);
+        let shown: Vec<String> = trace
+            .iter()
+            .map(|(stage, at)| format!("{at:?} {stage:?}"))
+            .collect();
+        insta::assert_snapshot!(shown.join("\n"), @r"
+        0ns Interrupt
+        3s CloseStdin
+        5s Terminate
+        7s Kill
+        ");
+    }
+
+    #[test]
+    fn a_second_of_reserve_is_kept_and_half_of_a_short_budget() {
+        let reserve = |ms| {
+            StopPolicy::default()
+                .within(Duration::from_millis(ms))
+                .reserve()
+        };
+        assert_eq!(
+            [8000, 2000, 500, 0]
+                .map(reserve)
+                .map(|time| time.as_millis()),
+            [1000, 1000, 250, 0]
+        );
+    }
+}

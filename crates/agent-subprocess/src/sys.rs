@@ -1,0 +1,115 @@
+//! The few system calls that have no safe wrapper; all the `unsafe` of this crate. Linux only.
+#![expect(
+    unsafe_code,
+    reason = "signal dispositions, pre_exec, waitid with a pid, signalfd and _exit have no safe wrapper"
+)]
+
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal};
+use std::io;
+use std::os::fd::{FromRawFd as _, OwnedFd};
+use std::os::unix::process::CommandExt as _;
+use std::process::{Child, Command};
+
+fn last_error() -> Errno {
+    Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::INVAL)
+}
+
+/// Closes every descriptor from 3 up: callers leak them, and one may be a pipe or a lock of the host.
+pub(crate) fn close_leaked_descriptors() -> Result<(), Errno> {
+    // SAFETY: the guard is single-threaded and has opened no descriptor above 2 yet, so nobody owns those closed here.
+    match unsafe { libc::syscall(libc::SYS_close_range, 3_u32, u32::MAX, 0_u32) } {
+        0 => Ok(()),
+        _ => Err(last_error()),
+    }
+}
+
+/// Makes the guard deaf to everything that a terminal or a person sends to a group.
+pub(crate) fn ignore_signals() {
+    for signal in [
+        libc::SIGTERM,
+        libc::SIGINT,
+        libc::SIGHUP,
+        libc::SIGQUIT,
+        libc::SIGPIPE,
+    ] {
+        // SAFETY: SIG_IGN runs no code of ours; a failure leaves the default.
+        unsafe { libc::signal(signal, libc::SIG_IGN) };
+    }
+}
+
+/// Blocks SIGCHLD and returns a descriptor that becomes readable when a child ends.
+///
+/// An inherited "ignored" would make the kernel reap our children by itself, so the disposition is set first.
+pub(crate) fn child_signals() -> Result<OwnedFd, Errno> {
+    // SAFETY: `set` is initialised by sigemptyset before use; signalfd returns a descriptor that nobody else owns.
+    unsafe {
+        libc::signal(libc::SIGCHLD, libc::SIG_DFL);
+        let mut set = std::mem::zeroed();
+        libc::sigemptyset(&mut set);
+        libc::sigaddset(&mut set, libc::SIGCHLD);
+        libc::sigprocmask(libc::SIG_SETMASK, &set, std::ptr::null_mut());
+        match libc::signalfd(-1, &set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK) {
+            -1 => Err(last_error()),
+            fd => Ok(OwnedFd::from_raw_fd(fd)),
+        }
+    }
+}
+
+/// Names a dead child without reaping it, so that its name can still be read. `CHILD` proves that there are no children.
+pub(crate) fn dead_child() -> Result<Option<Pid>, Errno> {
+    // SAFETY: all zeroes is a valid siginfo_t, waitid writes at most that, and si_pid is set (or 0) after success.
+    unsafe {
+        let mut info: libc::siginfo_t = std::mem::zeroed();
+        match libc::waitid(
+            libc::P_ALL,
+            0,
+            &mut info,
+            libc::WEXITED | libc::WNOHANG | libc::WNOWAIT,
+        ) {
+            0 => Ok(Pid::from_raw(info.si_pid())),
+            _ => Err(last_error()),
+        }
+    }
+}
+
+/// Spawns the agent: a session of its own, killed when the guard dies, with no inherited disposition or mask.
+///
+/// This forks; the guard is small, so that costs nothing here, while it would in a big host.
+pub(crate) fn spawn_agent(command: &mut Command) -> io::Result<Child> {
+    let guard = rustix::process::getpid();
+    let prepare = move || {
+        rustix::process::setsid()?;
+        rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
+        if rustix::process::getppid() != Some(guard) {
+            return Err(Errno::SRCH.into());
+        }
+        // SAFETY: both calls are async-signal-safe, an all-zero kernel sigaction is SIG_DFL without flags and shorter than
+        // `default`, and `set` is initialised by sigemptyset before use.
+        unsafe {
+            let default = [0_u64; 8];
+            for signal in 1..=64_i32 {
+                // Directly, because the C library refuses its own two signals, and they may be inherited as ignored too.
+                libc::syscall(
+                    libc::SYS_rt_sigaction,
+                    signal,
+                    &default,
+                    std::ptr::null::<u64>(),
+                    size_of::<u64>(),
+                );
+            }
+            let mut set = std::mem::zeroed();
+            libc::sigemptyset(&mut set);
+            libc::sigprocmask(libc::SIG_SETMASK, &set, std::ptr::null_mut());
+        }
+        Ok(())
+    };
+    // SAFETY: `prepare` calls only async-signal-safe functions and does not allocate.
+    unsafe { command.pre_exec(prepare) }.spawn()
+}
+
+/// Ends the process at once: the guard must not run the exit handlers of the program that it was started from.
+pub(crate) fn exit_now(code: i32) -> ! {
+    // SAFETY: _exit takes any number and does not return.
+    unsafe { libc::_exit(code) }
+}

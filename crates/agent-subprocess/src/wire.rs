@@ -1,0 +1,190 @@
+//! What host and guard say to each other: frames of a length and JSON, in order, over one UNIX stream socket.
+
+use crate::{Exit, ProcessName};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+
+/// Grows with every change of the messages: `guard_program` may name a binary of another version.
+pub(crate) const VERSION: u32 = 1;
+/// Bounds one frame; arguments and environment of a program are a few MiB at most on Linux.
+const MAX_FRAME: usize = 64 << 20;
+/// Bounds the descriptors that the guard keeps open for the host.
+pub(crate) const MAX_HOLD: usize = 16;
+/// Bounds the process names in one report.
+pub(crate) const MAX_NAMES: usize = 4096;
+
+/// A text of the operating system; JSON carries it as a string wherever it is UTF-8.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(untagged)]
+pub(crate) enum Text {
+    Utf8(String),
+    Bytes(Vec<u8>),
+}
+
+impl Text {
+    pub(crate) fn new(text: impl AsRef<OsStr>) -> Self {
+        let text = text.as_ref();
+        text.to_str().map_or_else(
+            || Text::Bytes(text.as_bytes().to_vec()),
+            |text| Text::Utf8(text.to_owned()),
+        )
+    }
+}
+
+impl From<Text> for OsString {
+    fn from(text: Text) -> Self {
+        match text {
+            Text::Utf8(text) => text.into(),
+            Text::Bytes(bytes) => OsString::from_vec(bytes),
+        }
+    }
+}
+
+/// What the guard spawns. The descriptors come with its first byte: standard input if `stdin`, standard output,
+/// standard error, then those to hold.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Spec {
+    pub(crate) program: Text,
+    pub(crate) args: Vec<Text>,
+    pub(crate) env_clear: bool,
+    pub(crate) env: Vec<(Text, Option<Text>)>,
+    pub(crate) directory: Text,
+    pub(crate) stdin: bool,
+    pub(crate) survivors_file: Option<Text>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Whom {
+    /// The process group of the agent's main process.
+    Group,
+    /// Every descendant of the guard.
+    Tree,
+}
+
+/// From the host to the guard.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(crate) enum Order {
+    /// From now on, note who is met, for the report.
+    Note,
+    Signal {
+        signal: i32,
+        whom: Whom,
+    },
+    /// TERM the tree, KILL it after `grace`, name survivors `rounds` later. Both in milliseconds.
+    Stop {
+        grace: u64,
+        rounds: u64,
+    },
+    List {
+        sequence: u64,
+    },
+}
+
+/// From the guard to the host.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum Notice {
+    Hello {
+        version: u32,
+        start_time: u64,
+        refused: Option<String>,
+    },
+    Spawned {
+        pid: u32,
+    },
+    SpawnFailed {
+        errno: i32,
+        in_directory: bool,
+    },
+    Exited(Exit),
+    Listed {
+        sequence: u64,
+        processes: Vec<ProcessName>,
+    },
+    /// The last word: `wait` said that there are no children, or the bound was reached.
+    Ended(Aftermath),
+}
+
+/// What came of ending a tree.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Aftermath {
+    pub(crate) ended: Vec<ProcessName>,
+    /// How many more were ended than `ended` names.
+    pub(crate) unlisted: u64,
+    pub(crate) survivors: Vec<ProcessName>,
+    /// Whether SIGTERM was sent to anybody.
+    pub(crate) terminated: bool,
+    /// Whether SIGKILL was sent to anybody.
+    pub(crate) killed: bool,
+    /// Set by the host: the guard died without a report and the marker was swept.
+    #[serde(skip)]
+    pub(crate) guard_lost: bool,
+}
+
+pub(crate) fn frame<T: Serialize>(message: &T) -> Vec<u8> {
+    let mut frame = vec![0; 4];
+    serde_json::to_writer(&mut frame, message)
+        .expect("our messages have string keys and write to memory");
+    let length = u32::try_from(frame.len() - 4).expect("messages are far below 4 GiB");
+    frame[..4].copy_from_slice(&length.to_le_bytes());
+    frame
+}
+
+/// Puts frames together from whatever pieces arrive.
+#[derive(Debug, Default)]
+pub(crate) struct Inbox(Vec<u8>);
+
+impl Inbox {
+    pub(crate) fn push(&mut self, bytes: &[u8]) {
+        self.0.extend_from_slice(bytes);
+    }
+
+    pub(crate) fn next<T: DeserializeOwned>(&mut self) -> io::Result<Option<T>> {
+        let Some(header) = self.0.first_chunk::<4>() else {
+            return Ok(None);
+        };
+        let length = u32::from_le_bytes(*header) as usize;
+        if length > MAX_FRAME {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                "a frame beyond the limit",
+            ));
+        }
+        let Some(body) = self.0.get(4..4 + length) else {
+            return Ok(None);
+        };
+        let message = serde_json::from_slice(body)?;
+        self.0.drain(..4 + length);
+        Ok(Some(message))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn texts_and_frames_survive_any_bytes_and_any_pieces(bytes: Vec<u8>, pieces in 1_usize..9) {
+            let text = Text::new(OsString::from_vec(bytes.clone()));
+            let mut inbox = Inbox::default();
+            let mut seen = None;
+            for piece in frame(&text).chunks(pieces) {
+                prop_assert!(seen.is_none());
+                inbox.push(piece);
+                seen = inbox.next::<Text>().expect("well formed");
+            }
+            prop_assert_eq!(OsString::from(seen.expect("complete")).into_vec(), bytes);
+        }
+    }
+
+    #[test]
+    fn a_frame_beyond_the_limit_is_refused_before_it_is_stored() {
+        let mut inbox = Inbox::default();
+        inbox.push(&u32::MAX.to_le_bytes());
+        assert!(inbox.next::<Order>().is_err());
+    }
+}

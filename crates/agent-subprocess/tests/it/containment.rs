@@ -1,0 +1,181 @@
+//! Nothing of a tree escapes, whatever it does to get away.
+
+use crate::scene::{Scene, TREE, TREE_SIZE, is_gone, says, stdout, wait_for, wait_for_tree};
+use agent_subprocess::{Containment, ProcessId, Stage, StopPolicy};
+use std::time::Duration;
+
+fn quick() -> StopPolicy {
+    let short = Duration::from_millis(300);
+    StopPolicy {
+        budget: Duration::from_secs(8),
+        interrupt: Duration::ZERO,
+        close_stdin: Duration::ZERO,
+        terminate: short,
+    }
+}
+
+#[tokio::test]
+async fn x101_a_stop_ends_every_kind_of_descendant_and_counts_them() {
+    for containment in [Containment::Guard, Containment::Group] {
+        let scene = Scene::new();
+        let mut agent = scene
+            .agent(TREE)
+            .containment(containment)
+            .spawn()
+            .await
+            .unwrap();
+        says(&mut agent, "ready").await;
+        let before = wait_for_tree(&scene);
+        let report = agent.stop(&quick()).await;
+        assert!(!before.iter().any(ProcessId::is_alive));
+        // Without a guard, init reaps the orphans in its own time.
+        assert!(
+            containment == Containment::Group || before.iter().all(is_gone),
+            "not even a zombie"
+        );
+        assert_eq!(
+            (report.ended.len(), report.containment),
+            (TREE_SIZE, containment),
+            "{report:?}"
+        );
+        assert_eq!(
+            (report.stage, report.drained),
+            (Stage::Kill, true),
+            "{report:?}"
+        );
+        assert!(
+            report
+                .to_string()
+                .starts_with(&format!("0 of {TREE_SIZE} left")),
+            "{report}"
+        );
+        scene.nobody_is_left();
+    }
+}
+
+/// The control of the test above.
+#[cfg(feature = "test-util")]
+#[tokio::test]
+async fn x101_control_killpg_leaves_at_least_two_kinds() {
+    let scene = Scene::new();
+    let mut agent = scene.agent(TREE).group_only().spawn().await.unwrap();
+    says(&mut agent, "ready").await;
+    let before = wait_for_tree(&scene);
+    let report = agent.stop(&quick()).await;
+    let left = before.iter().filter(|process| !is_gone(process)).count();
+    assert!(
+        left >= 2 && scene.members().len() >= 2,
+        "{left} left; {report}"
+    );
+    assert!(
+        !report.drained,
+        "the holder of standard output is one of them"
+    );
+}
+
+#[tokio::test]
+async fn who_holds_the_pipes_neither_delays_the_exit_nor_ends_the_output_early() {
+    let scene = Scene::new();
+    let script = "echo before; (sleep 620) & head -c 3000000 /dev/zero; echo; echo last; exit 4";
+    let mut agent = scene.agent(script).spawn().await.unwrap();
+    assert_eq!(agent.wait().await.code, Some(4));
+    let lines = stdout(&mut agent).await;
+    assert_eq!(
+        lines.iter().map(String::len).collect::<Vec<_>>(),
+        [6, 3_000_000, 4],
+        "all of it, then the end"
+    );
+    let leftovers = agent.leftovers().await;
+    assert!(!leftovers.is_empty());
+    let report = agent.stop(&quick()).await;
+    assert_eq!(report.ended.len(), leftovers.len(), "{report:?}");
+    assert!(!report.drained, "the end was not waited for");
+    scene.nobody_is_left();
+}
+
+#[tokio::test]
+async fn lineages_that_fork_and_die_are_ended() {
+    let scene = Scene::new();
+    // Bounded: each lineage ends by itself after 600 generations. The last arguments make a fork and exec a generation.
+    let script = r#"
+        echo '[ "$1" -gt 600 ] && exit; trap "" TERM; sleep 0.004; setsid sh ./lineage $(($1 + 1)) & exit 0' >lineage
+        for n in 1 2 3 4; do sh ./lineage 0 & done; echo ready; exec sleep 630"#;
+    let mut agent = scene.agent(script).spawn().await.unwrap();
+    says(&mut agent, "ready").await;
+    wait_for("lineages", || scene.members().len() >= 3);
+    let report = agent
+        .stop(&StopPolicy {
+            terminate: Duration::from_millis(50),
+            ..quick()
+        })
+        .await;
+    assert_eq!(report.stage, Stage::Kill);
+    assert!(
+        report.survivors.is_empty() && report.ended.len() > 4,
+        "{report}"
+    );
+    scene.nobody_is_left();
+}
+
+#[tokio::test]
+async fn a_stopped_child_is_ended_too() {
+    let scene = Scene::new();
+    let mut agent = scene
+        .agent("setsid sleep 640 & kill -STOP $!; echo ready; wait")
+        .spawn()
+        .await
+        .unwrap();
+    says(&mut agent, "ready").await;
+    let report = agent
+        .stop(&StopPolicy {
+            terminate: Duration::from_secs(3),
+            ..quick()
+        })
+        .await;
+    assert_eq!(
+        (report.stage, report.ended.len()),
+        (Stage::Terminate, 2),
+        "{report}"
+    );
+    scene.nobody_is_left();
+}
+
+#[tokio::test]
+async fn an_agent_that_runs_agents_under_guards_of_its_own_is_ended_whole() {
+    let scene = Scene::new();
+    let inner = Scene::new();
+    let host = crate::lost::helper(&inner);
+    let mut command = scene
+        .agent(r#"exec "$@""#)
+        .arg("sh")
+        .arg(host.get_program())
+        .args(host.get_args());
+    for (name, value) in host.get_envs() {
+        command = command.env(name, value.unwrap());
+    }
+    let mut agent = command.spawn().await.unwrap();
+    let before = wait_for_tree_of(&inner, &mut agent).await;
+    let report = agent.stop(&quick()).await;
+    assert!(
+        report.survivors.is_empty() && before.iter().all(is_gone),
+        "{report}"
+    );
+    assert!(
+        report
+            .ended
+            .iter()
+            .any(|process| process.name == "agent-guard"),
+        "{report:?}"
+    );
+    scene.nobody_is_left();
+    inner.nobody_is_left();
+}
+
+async fn wait_for_tree_of(scene: &Scene, agent: &mut agent_subprocess::Agent) -> Vec<ProcessId> {
+    while let Some(output) = agent.next_output().await {
+        if output.line.text().starts_with("host:") {
+            break;
+        }
+    }
+    wait_for_tree(scene)
+}

@@ -1,0 +1,238 @@
+//! The host dies, the guard dies, both die, or the guard does not answer.
+
+use crate::scene::{
+    DEADLINE, Scene, TREE, TREE_SIZE, VARIABLE, alone, is_gone, kill, own_test, says, wait_for,
+    wait_for_tree,
+};
+use agent_subprocess::sweep::{self, SweepReport};
+use agent_subprocess::{ProcessId, StopPolicy};
+use rustix::process::Signal;
+use std::io::{BufRead as _, BufReader};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+const HOST: &str = "AGENT_SUBPROCESS_TEST_HOST";
+
+/// Not a test by itself: with the variable set, it is a host in a process of its own, with a tree, until it is killed.
+#[tokio::test]
+async fn helper_host() {
+    let Ok(settings) = std::env::var(HOST) else {
+        return;
+    };
+    let (scope, folder) = settings.split_once(' ').unwrap();
+    let mut scene = Scene::new();
+    scene.marker.scope = scope.to_owned();
+    let command = scene
+        .agent(TREE)
+        .current_dir(folder)
+        .survivors_file(format!("{folder}/survivors"));
+    let mut agent = command.spawn().await.unwrap();
+    says(&mut agent, "ready").await;
+    let guard = agent.guard().unwrap();
+    println!("\nhost: {} {} {}", guard.pid, guard.start_time, agent.pid());
+    loop {
+        std::thread::park_timeout(DEADLINE);
+    }
+}
+
+/// A command that runs [`helper_host`] for a scene.
+pub fn helper(scene: &Scene) -> Command {
+    let mut command = own_test("lost::helper_host");
+    command.env(
+        HOST,
+        format!(
+            "{} {}",
+            scene.marker.scope,
+            scene.directory.path().display()
+        ),
+    );
+    command.stdin(Stdio::null()).stdout(Stdio::piped());
+    command
+}
+
+/// Starts a host in a process of its own and waits for its tree; returns it with its guard.
+fn host(scene: &Scene) -> (Child, ProcessId, Vec<ProcessId>) {
+    let mut host = helper(scene).spawn().unwrap();
+    let mut lines = BufReader::new(host.stdout.take().unwrap())
+        .lines()
+        .map(Result::unwrap);
+    let line = lines
+        .find_map(|line| line.strip_prefix("host: ").map(str::to_owned))
+        .unwrap();
+    let mut numbers = line.split(' ').map(|number| number.parse::<u64>().unwrap());
+    let guard = ProcessId {
+        pid: numbers.next().unwrap().try_into().unwrap(),
+        start_time: numbers.next().unwrap(),
+    };
+    let members = wait_for_tree(scene);
+    (host, guard, members)
+}
+
+#[test]
+fn x102_nothing_outlives_a_killed_host_and_the_guard_leaves_word() {
+    let scene = Scene::new();
+    let (mut host, guard, members) = host(&scene);
+    assert!(guard.is_alive() && members.iter().all(ProcessId::is_alive));
+    host.kill().unwrap();
+    host.wait().unwrap();
+    wait_for("the tree and its guard to be gone", || {
+        scene.find().is_empty() && !guard.is_alive()
+    });
+    assert!(members.iter().all(is_gone));
+    let report = SweepReport::read(&scene.path("survivors")).unwrap();
+    assert_eq!(
+        (report.ended.len(), report.survivors.len()),
+        (TREE_SIZE, 0),
+        "{report:?}"
+    );
+    let mode = std::fs::metadata(scene.path("survivors"))
+        .unwrap()
+        .permissions();
+    assert_eq!(
+        std::os::unix::fs::PermissionsExt::mode(&mode) & 0o777,
+        0o600
+    );
+    assert_eq!(
+        SweepReport::read(&scene.path("none")).unwrap(),
+        SweepReport::default()
+    );
+}
+
+/// Whatever the host was doing: nothing, starting a guard, spawning, or running.
+#[test]
+fn x102_a_host_killed_at_any_moment_leaves_nothing() {
+    let scenes: Vec<Scene> = (0..12).map(|_| Scene::new()).collect();
+    for (scene, n) in scenes.iter().zip(0..) {
+        let mut host = helper(scene).spawn().unwrap();
+        std::thread::park_timeout(Duration::from_millis(3 * n));
+        host.kill().unwrap();
+        host.wait().unwrap();
+    }
+    for scene in &scenes {
+        let mut quiet = 0;
+        wait_for("nobody", || {
+            quiet = if scene.find().is_empty() {
+                quiet + 1
+            } else {
+                0
+            };
+            quiet > 3
+        });
+    }
+}
+
+#[test]
+fn x102_after_host_and_guard_were_killed_a_sweep_finds_and_ends_what_is_left() {
+    let scene = Scene::new();
+    let (mut host, guard, members) = host(&scene);
+    // The host must not be there to sweep at once.
+    kill(host.id(), Signal::STOP);
+    kill(guard.pid, Signal::KILL);
+    host.kill().unwrap();
+    host.wait().unwrap();
+    wait_for("the guard to be gone", || !guard.is_alive());
+    let found = scene.find();
+    assert!(
+        found.len() >= 4,
+        "only the main process dies with its guard: {found:?}"
+    );
+    let other = sweep::find(VARIABLE, &scene.marker.scope[1..]);
+    assert!(other.is_empty(), "only the whole scope counts: {other:?}");
+    let report = sweep::end(found.clone(), DEADLINE);
+    assert_eq!(
+        (report.ended.len(), report.survivors.len()),
+        (found.len(), 0),
+        "{report:?}"
+    );
+    assert!(members.iter().all(is_gone) || members.iter().all(|member| !member.is_alive()));
+    scene.nobody_is_left();
+    assert_eq!(
+        sweep::end(found, DEADLINE).survivors,
+        [],
+        "the dead are not met again"
+    );
+}
+
+#[test]
+fn a_sweep_ends_a_stopped_guard_first() {
+    let scene = Scene::new();
+    let (mut host, guard, _) = host(&scene);
+    kill(guard.pid, Signal::STOP);
+    host.kill().unwrap();
+    host.wait().unwrap();
+    let found = scene.find();
+    assert!(found[0].is_guard && found[0].process == guard, "{found:?}");
+    let report = sweep::end(found, DEADLINE);
+    assert!(
+        report.survivors.is_empty() && report.ended.len() >= TREE_SIZE,
+        "{report:?}"
+    );
+    scene.nobody_is_left();
+}
+
+#[tokio::test]
+async fn a_host_sweeps_by_itself_as_soon_as_its_guard_is_killed() {
+    let scene = Scene::new();
+    let mut agent = scene.agent(TREE).spawn().await.unwrap();
+    says(&mut agent, "ready").await;
+    let members = wait_for_tree(&scene);
+    kill(agent.guard().unwrap().pid, Signal::KILL);
+    assert_eq!(agent.wait().await.to_string(), "exit status unknown");
+    let report = agent.stop(&StopPolicy::default()).await;
+    assert!(report.guard_lost && report.survivors.is_empty(), "{report}");
+    assert!(!members.iter().any(ProcessId::is_alive));
+    scene.nobody_is_left();
+}
+
+#[tokio::test]
+async fn a_stop_does_not_hang_on_a_guard_that_does_not_answer() {
+    let scene = Scene::new();
+    let mut agent = scene.agent(TREE).spawn().await.unwrap();
+    says(&mut agent, "ready").await;
+    let members = wait_for_tree(&scene);
+    kill(agent.guard().unwrap().pid, Signal::STOP);
+    let report = agent
+        .stop(&StopPolicy::default().within(Duration::from_millis(400)))
+        .await;
+    assert!(report.guard_lost && report.survivors.is_empty(), "{report}");
+    assert!(!members.iter().any(ProcessId::is_alive));
+    scene.nobody_is_left();
+}
+
+#[tokio::test]
+async fn a_dropped_agent_takes_its_tree_along() {
+    let scene = Scene::new();
+    let mut agent = scene.agent(TREE).spawn().await.unwrap();
+    says(&mut agent, "ready").await;
+    let (guard, members) = (agent.guard().unwrap(), wait_for_tree(&scene));
+    drop(agent);
+    wait_for("nobody", || scene.find().is_empty() && !guard.is_alive());
+    assert!(members.iter().all(is_gone));
+}
+
+#[test]
+fn a_sweep_never_finds_itself_or_its_ancestors() {
+    const TEST: &str = "lost::a_sweep_never_finds_itself_or_its_ancestors";
+    if std::env::var_os(VARIABLE).is_none() {
+        assert!(
+            own_test(TEST)
+                .env(VARIABLE, "itself.1")
+                .status()
+                .unwrap()
+                .success()
+        );
+    } else if alone(TEST) {
+        // Its parent, the first run of this test with the variable, carries the marker as well.
+        let mut sibling = Command::new("sleep").arg("650").spawn().unwrap();
+        let found = sweep::find(VARIABLE, "itself");
+        assert_eq!(
+            found
+                .iter()
+                .map(|found| found.process.pid)
+                .collect::<Vec<_>>(),
+            [sibling.id()]
+        );
+        assert_eq!(sweep::end(found, DEADLINE).survivors, []);
+        sibling.wait().unwrap();
+    }
+}

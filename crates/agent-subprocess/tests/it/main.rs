@@ -1,0 +1,13 @@
+//! The real thing: real programs, real signals, real guards.
+#![cfg(target_os = "linux")]
+#![expect(
+    unreachable_pub,
+    clippy::unwrap_used,
+    reason = "helpers of a test binary are not tests themselves"
+)]
+
+mod containment;
+mod lost;
+mod scene;
+mod spawn;
+mod stop;

@@ -1,0 +1,165 @@
+//! What every test stands on: a marker of its own, scripts as agents, and a look that nothing is left.
+
+use agent_subprocess::{Agent, AgentCommand, Marker, ProcessId, Stream, guard, sweep};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+pub const VARIABLE: &str = "AGENT_SUBPROCESS_TEST";
+/// Ten times what anything here should take.
+pub const DEADLINE: Duration = Duration::from_secs(20);
+
+/// Waits for a condition without a plain sleep; panics at the deadline.
+pub fn wait_for(what: &str, mut condition: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !condition() {
+        assert!(start.elapsed() < DEADLINE, "waited too long: {what}");
+        std::thread::park_timeout(Duration::from_millis(5));
+    }
+}
+
+pub struct Scene {
+    pub marker: Marker,
+    pub directory: TempDir,
+}
+
+impl Scene {
+    pub fn new() -> Self {
+        guard::guard_program(env!("CARGO_BIN_EXE_agent-guard"));
+        let directory = tempfile::tempdir().unwrap();
+        let name = directory.path().file_name().unwrap().to_str().unwrap();
+        let random: String = name.chars().filter(char::is_ascii_alphanumeric).collect();
+        let scope = format!("{random}{}", std::process::id());
+        Self {
+            marker: Marker {
+                variable: VARIABLE.to_owned(),
+                scope,
+                member: "1.1".to_owned(),
+            },
+            directory,
+        }
+    }
+
+    /// A shell script as an agent.
+    pub fn agent(&self, script: &str) -> AgentCommand {
+        AgentCommand::new("sh")
+            .args(["-c", script])
+            .current_dir(self.directory.path())
+            .marker(self.marker.clone())
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    pub fn find(&self) -> Vec<sweep::Found> {
+        sweep::find(VARIABLE, &self.marker.scope)
+    }
+
+    /// Everybody of the scene who is alive, without guards.
+    pub fn members(&self) -> Vec<ProcessId> {
+        self.find()
+            .into_iter()
+            .filter(|found| !found.is_guard)
+            .map(|found| found.process)
+            .collect()
+    }
+
+    pub fn nobody_is_left(&self) {
+        let left = self.find();
+        assert!(left.is_empty(), "left: {left:?}");
+    }
+}
+
+impl Drop for Scene {
+    fn drop(&mut self) {
+        // A failed test must not leave its tree behind either.
+        drop(sweep::end(self.find(), DEADLINE));
+    }
+}
+
+/// Not even a zombie of it is there.
+pub fn is_gone(process: &ProcessId) -> bool {
+    let Ok(stat) = std::fs::read_to_string(format!("/proc/{}/stat", process.pid)) else {
+        return true;
+    };
+    let start = stat
+        .rsplit_once(')')
+        .and_then(|(_, rest)| rest.split_ascii_whitespace().nth(19)?.parse().ok());
+    start != Some(process.start_time)
+}
+
+/// Collects standard output until its end.
+pub async fn stdout(agent: &mut Agent) -> Vec<String> {
+    let mut lines = Vec::new();
+    while let Some(output) = agent.next_output().await {
+        if output.stream == Stream::Stdout {
+            lines.push(output.line.text().into_owned());
+        }
+    }
+    lines
+}
+
+/// Waits for this line of standard output.
+pub async fn says(agent: &mut Agent, line: &str) {
+    while let Some(output) = agent.next_output().await {
+        if output.line.text() == line {
+            return;
+        }
+    }
+    panic!("it never said {line:?}; stderr: {}", agent.stderr_tail());
+}
+
+/// Tells whether this test has a process of its own; if not, runs it in one and checks that it passes.
+pub fn alone(test: &str) -> bool {
+    const ALONE: &str = "AGENT_SUBPROCESS_TEST_ALONE";
+    let is_alone = std::env::var(ALONE).is_ok_and(|name| name == test);
+    if !is_alone {
+        let status = own_test(test).env(ALONE, test).status().unwrap();
+        assert!(status.success(), "{test} failed in a process of its own");
+    }
+    is_alone
+}
+
+/// A command that runs one test of this binary.
+pub fn own_test(test: &str) -> std::process::Command {
+    let mut command = std::process::Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", test, "--nocapture"]);
+    command
+}
+
+/// Five ways to get away, all living ten minutes: an ordinary child, a child in a session of its own, a daemon by double
+/// fork, a grandchild that holds standard output, and one that ignores SIGTERM.
+pub const TREE: &str = r#"
+sleep 611 >/dev/null 2>&1 &
+setsid sleep 612 >/dev/null 2>&1 &
+setsid sh -c 'sleep 613 >/dev/null 2>&1 </dev/null & exit 0' >/dev/null 2>&1 &
+setsid sh -c 'sleep 614 & exit 0' &
+setsid sh -c 'trap "" TERM; exec sleep 615' >/dev/null 2>&1 &
+echo ready
+sleep 616
+"#;
+
+/// How many processes of [`TREE`] live on until they are ended: the five, the script, and what it waits for.
+pub const TREE_SIZE: usize = 7;
+
+/// Waits until the tree stands: every sleeper is there, and its makers are gone.
+pub fn wait_for_tree(scene: &Scene) -> Vec<ProcessId> {
+    let mut members = Vec::new();
+    wait_for("the tree", || {
+        members = scene.members();
+        let sleeps = members
+            .iter()
+            .filter_map(|member| std::fs::read(format!("/proc/{}/cmdline", member.pid)).ok());
+        let kinds: std::collections::BTreeSet<_> = sleeps
+            .filter(|line| line.starts_with(b"sleep\x0061"))
+            .collect();
+        kinds.len() == 6 && members.len() == TREE_SIZE
+    });
+    members
+}
+
+pub fn kill(pid: u32, signal: rustix::process::Signal) {
+    let pid = rustix::process::Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
+    rustix::process::kill_process(pid, signal).unwrap();
+}

@@ -1,0 +1,321 @@
+//! Starting an agent, talking to it, and its end.
+
+use crate::scene::{Scene, alone, stdout, wait_for};
+use agent_subprocess::{AgentCommand, Containment, Stage, StdinMode, StopPolicy};
+use std::os::fd::AsRawFd as _;
+use tokio::io::AsyncWriteExt as _;
+
+const BOTH: [Containment; 2] = [Containment::Guard, Containment::Group];
+
+#[tokio::test]
+async fn exit_codes_and_signals_come_through() {
+    for containment in BOTH {
+        let scene = Scene::new();
+        for (script, expected) in [
+            ("exit 0", "exit status 0"),
+            ("exit 7", "exit status 7"),
+            ("kill -9 $$", "killed by SIGKILL"),
+        ] {
+            let mut agent = scene
+                .agent(script)
+                .containment(containment)
+                .spawn()
+                .await
+                .unwrap();
+            assert_eq!(agent.wait().await.to_string(), expected);
+            assert_eq!(agent.wait().await.to_string(), expected, "the answer stays");
+            let report = agent.stop(&StopPolicy::default()).await;
+            assert_eq!(
+                (report.stage, report.drained),
+                (Stage::Gone, true),
+                "{report}"
+            );
+        }
+        scene.nobody_is_left();
+    }
+}
+
+#[tokio::test]
+async fn both_streams_come_as_lines_and_any_bytes_pass() {
+    let scene = Scene::new();
+    let mut agent = scene
+        .agent(r"printf 'a\n\377\n\nlast'; echo oops >&2")
+        .spawn()
+        .await
+        .unwrap();
+    let lines = stdout(&mut agent).await;
+    assert_eq!(lines, ["a", "\u{fffd}", "", "last"]);
+    assert_eq!(agent.stderr_tail(), "oops\n");
+    assert!(agent.wait().await.success());
+}
+
+#[tokio::test]
+async fn l96_ten_megabytes_in_and_out_in_one_line() {
+    let scene = Scene::new();
+    let mut input = vec![b'x'; 10 << 20];
+    input.push(b'\n');
+    let mut agent = scene
+        .agent("cat")
+        .stdin(StdinMode::Bytes(input))
+        .spawn()
+        .await
+        .unwrap();
+    let line = agent.next_output().await.unwrap().line;
+    assert_eq!(
+        (line.bytes.len(), line.truncated, line.terminated),
+        (10 << 20, None, true)
+    );
+    assert!(agent.wait().await.success());
+}
+
+#[tokio::test]
+async fn stdin_is_written_closed_and_closed_from_the_other_side() {
+    let scene = Scene::new();
+    let mut agent = scene
+        .agent("cat; echo done")
+        .stdin(StdinMode::Piped)
+        .spawn()
+        .await
+        .unwrap();
+    let mut stdin = agent.take_stdin().unwrap();
+    assert!(agent.take_stdin().is_none());
+    stdin.write_all(b"hello\n").await.unwrap();
+    drop(stdin);
+    assert_eq!(stdout(&mut agent).await, ["hello", "done"]);
+
+    // Nobody reads: the writer waits for room until the other side closes.
+    let mut agent = scene
+        .agent("exec 3<&0 </dev/null; wait; sleep 600")
+        .stdin(StdinMode::Piped)
+        .spawn()
+        .await
+        .unwrap();
+    let mut stdin = agent.take_stdin().unwrap();
+    let writer = tokio::spawn(async move { stdin.write_all(&vec![0; 4 << 20]).await });
+    tokio::task::yield_now().await;
+    agent.close_stdin();
+    let error = writer.await.unwrap().unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::BrokenPipe);
+    agent.stop(&StopPolicy::kill()).await;
+    scene.nobody_is_left();
+}
+
+#[tokio::test]
+async fn a_big_prompt_that_is_never_read_stops_nobody() {
+    let scene = Scene::new();
+    let mut agent = scene
+        .agent("echo hi; exit 3")
+        .stdin(StdinMode::Bytes(vec![b'p'; 8 << 20]))
+        .spawn()
+        .await
+        .unwrap();
+    assert_eq!(agent.wait().await.code, Some(3));
+    assert_eq!(stdout(&mut agent).await, ["hi"]);
+}
+
+#[tokio::test]
+async fn errors_say_what_to_do() {
+    let scene = Scene::new();
+    let folder = scene.directory.path();
+    std::fs::write(folder.join("plain"), "not a program").unwrap();
+    std::fs::write(folder.join("script"), "#!/no/such/interpreter\n").unwrap();
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(folder.join("script"), mode).unwrap();
+    let mut texts = Vec::new();
+    for containment in BOTH {
+        let command = |program: &str| {
+            AgentCommand::new(program)
+                .current_dir(folder)
+                .containment(containment)
+        };
+        let missing = command("no-such-agent").spawn().await.unwrap_err();
+        let no_file = command("./no-such-file").spawn().await.unwrap_err();
+        let no_interpreter = command("./script").spawn().await.unwrap_err();
+        let denied = command("./plain").spawn().await.unwrap_err();
+        let nowhere = command("true")
+            .current_dir(folder.join("nowhere"))
+            .spawn()
+            .await
+            .unwrap_err();
+        let long = command("true")
+            .arg("x".repeat(4 << 20))
+            .spawn()
+            .await
+            .unwrap_err();
+        let nul = command("true").arg("a\0b").spawn().await.unwrap_err();
+        assert!(missing.is_not_found() && no_file.is_not_found() && no_interpreter.is_not_found());
+        assert!(
+            denied.is_permission_denied()
+                && nowhere.is_bad_directory()
+                && long.is_argument_list_too_long()
+        );
+        let all = [missing, no_file, no_interpreter, denied, nowhere, long, nul];
+        texts.push(
+            all.map(|error| error.to_string())
+                .join("\n")
+                .replace(folder.to_str().unwrap(), "FOLDER"),
+        );
+    }
+    assert_eq!(texts[0], texts[1], "with a guard and without");
+    insta::assert_snapshot!(texts[0], @r"
+    `no-such-agent` was not found on PATH: install it, or name it by its full path
+    `./no-such-file` does not exist: check the path, which counts from FOLDER
+    `./script` is there, but the interpreter in its first line is not: install that, or correct the line
+    `./plain` may not be executed: make it executable, and look at the permissions of its folders
+    the working directory FOLDER/nowhere cannot be entered: No such file or directory (os error 2); create it, or choose another
+    arguments and environment of `true` are too long for the system: pass large input on standard input
+    the program and its arguments cannot hold a NUL byte: remove it
+    ");
+}
+
+#[tokio::test]
+async fn arguments_environment_and_directory_arrive_whole() {
+    let scene = Scene::new();
+    let big = "v".repeat(100 << 10);
+    let script =
+        r#"echo "$#" "${#1}" "${#BIG}" "${GONE-unset}" "$(pwd)"; printf '%s\n' "$2" | od -An -tx1"#;
+    let odd = std::os::unix::ffi::OsStringExt::from_vec(vec![0xff, b' ', b'"', b'\n']);
+    let odd: std::ffi::OsString = odd;
+    let mut command = scene
+        .agent(script)
+        .arg("sh")
+        .arg(&big)
+        .arg(odd)
+        .env("BIG", &big)
+        .env("GONE", "x")
+        .env_remove("GONE");
+    // About 1.5 MiB of environment: more than any socket buffer takes at once.
+    for n in 0..15 {
+        command = command.env(format!("FILL_{n}"), &big);
+    }
+    let mut agent = command.spawn().await.unwrap();
+    let folder = scene.directory.path().canonicalize().unwrap();
+    let lines = stdout(&mut agent).await;
+    assert_eq!(
+        lines[0],
+        format!("2 {0} {0} unset {1}", big.len(), folder.display()),
+        "{}",
+        agent.stderr_tail()
+    );
+    assert_eq!(lines[1].trim(), "ff 20 22 0a 0a");
+
+    let mut agent = AgentCommand::new("/usr/bin/env")
+        .env("LOST", "1")
+        .env_clear()
+        .env("ONLY", "this")
+        .spawn()
+        .await
+        .unwrap();
+    assert_eq!(stdout(&mut agent).await, ["ONLY=this"]);
+}
+
+#[tokio::test]
+async fn j46_the_agent_has_its_own_session_and_no_inherited_disposition() {
+    let scene = Scene::new();
+    let script = r#"cut -d" " -f5,6 /proc/self/stat; grep -E "^Sig(Blk|Ign)" /proc/$$/status; trap 'echo INT' INT; echo $$; sleep 0"#;
+    let mut agent = scene
+        .agent(script)
+        .containment(Containment::Guard)
+        .spawn()
+        .await
+        .unwrap();
+    let pid = agent.pid().to_string();
+    let lines = stdout(&mut agent).await;
+    // Standard library and test runner ignore SIGPIPE, and the guard ignores five more: none arrives.
+    assert_eq!(
+        lines,
+        [
+            format!("{pid} {pid}"),
+            "SigBlk:\t0000000000000000".into(),
+            "SigIgn:\t0000000000000000".into(),
+            pid
+        ]
+    );
+}
+
+#[tokio::test]
+async fn the_agent_gets_neither_what_is_held_nor_what_the_host_leaks() {
+    let scene = Scene::new();
+    let lock = std::fs::File::create(scene.path("lock")).unwrap();
+    lock.lock().unwrap();
+    let leaked = rustix::io::fcntl_dupfd_cloexec(&lock, 200).unwrap();
+    rustix::io::fcntl_setfd(&leaked, rustix::io::FdFlags::empty()).unwrap();
+    let mut agent = scene
+        .agent("ls /proc/$$/fd; sleep 600 & wait")
+        .hold(lock.try_clone().unwrap().into())
+        .spawn()
+        .await
+        .unwrap();
+    let mut seen = Vec::new();
+    while seen.len() < 3 {
+        seen.push(agent.next_output().await.unwrap().line.text().into_owned());
+    }
+    assert_eq!(seen, ["0", "1", "2"], "and not {}", leaked.as_raw_fd());
+    assert_eq!(agent.leftovers().await.len(), 1);
+
+    // The guard holds the lock until the tree is gone, and no longer.
+    drop((leaked, lock));
+    let other = std::fs::File::open(scene.path("lock")).unwrap();
+    assert!(other.try_lock().is_err());
+    agent.stop(&StopPolicy::kill()).await;
+    other.try_lock().unwrap();
+}
+
+#[tokio::test]
+async fn fifty_cycles_leave_no_zombie_and_no_descriptor() {
+    // Other tests of this binary open descriptors too when they share its process.
+    if !alone("spawn::fifty_cycles_leave_no_zombie_and_no_descriptor") {
+        return;
+    }
+    let scene = Scene::new();
+    let count = |what: &str| std::fs::read_dir(what).unwrap().count();
+    let children = || std::fs::read_to_string("/proc/thread-self/children").unwrap();
+    // The runtime opens descriptors of its own at the first spawn.
+    scene
+        .agent("true")
+        .spawn()
+        .await
+        .unwrap()
+        .stop(&StopPolicy::default())
+        .await;
+    let before = count("/proc/self/fd");
+    for n in 0..50 {
+        let mut agent = scene
+            .agent("cat")
+            .stdin(StdinMode::Piped)
+            .spawn()
+            .await
+            .unwrap();
+        match n % 3 {
+            0 => drop(agent.stop(&StopPolicy::kill()).await),
+            1 => {
+                agent.close_stdin();
+                agent.wait().await;
+                agent.stop(&StopPolicy::kill()).await;
+            }
+            _ => drop(agent),
+        }
+    }
+    let start = std::time::Instant::now();
+    while (count("/proc/self/fd") > before || !children().is_empty())
+        && start.elapsed() < crate::scene::DEADLINE
+    {
+        tokio::task::yield_now().await;
+    }
+    assert!(
+        count("/proc/self/fd") <= before && children().is_empty(),
+        "{} {}",
+        count("/proc/self/fd"),
+        children()
+    );
+    wait_for("nobody", || scene.find().is_empty());
+}
+
+#[test]
+fn handles_can_be_sent_between_threads() {
+    fn check<T: Send + Sync>() {}
+    check::<agent_subprocess::Agent>();
+    check::<agent_subprocess::Error>();
+    check::<agent_subprocess::Stdin>();
+    check::<AgentCommand>();
+}

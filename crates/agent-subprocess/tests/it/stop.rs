@@ -1,0 +1,174 @@
+//! The stages of a stop, each proven by an agent that ignores the ones before.
+
+use crate::scene::{Scene, is_gone, says, stdout};
+use agent_subprocess::{Containment, Stage, StdinMode, StopPolicy};
+use std::time::Duration;
+
+/// Short stages, so that waiting one out costs little.
+fn short() -> StopPolicy {
+    let short = Duration::from_millis(200);
+    StopPolicy {
+        budget: Duration::from_secs(4),
+        interrupt: short,
+        close_stdin: short,
+        terminate: short,
+    }
+}
+
+#[tokio::test]
+async fn l90_each_stage_ends_an_agent_that_ignores_the_ones_before() {
+    let cases = [
+        (
+            "trap 'echo INT; exit 5' INT; echo ready; while :; do read x || sleep 0.1; done",
+            Stage::Interrupt,
+            "exit status 5",
+        ),
+        (
+            "trap '' INT; echo ready; cat >/dev/null; exit 6",
+            Stage::CloseStdin,
+            "exit status 6",
+        ),
+        (
+            "trap '' INT; trap 'exit 7' TERM; echo ready; while :; do sleep 0.1; done",
+            Stage::Terminate,
+            "exit status 7",
+        ),
+        (
+            "trap '' INT TERM; echo ready; while :; do sleep 0.1; done",
+            Stage::Kill,
+            "killed by SIGKILL",
+        ),
+    ];
+    for containment in [Containment::Guard, Containment::Group] {
+        for (script, stage, exit) in cases {
+            let scene = Scene::new();
+            let command = scene
+                .agent(script)
+                .stdin(StdinMode::Piped)
+                .containment(containment);
+            let mut agent = command.spawn().await.unwrap();
+            let _stdin = agent.take_stdin();
+            says(&mut agent, "ready").await;
+            // Time for the gentle stages to work on a loaded machine; what they cannot end costs little.
+            let mut policy = short();
+            match stage {
+                Stage::Interrupt => policy.interrupt = Duration::from_secs(3),
+                Stage::CloseStdin => policy.close_stdin = Duration::from_secs(3),
+                Stage::Terminate => policy.terminate = Duration::from_secs(3),
+                _ => {}
+            }
+            let report = agent.stop(&policy).await;
+            assert_eq!(
+                (report.stage, report.exit.unwrap().to_string().as_str()),
+                (stage, exit),
+                "{report}"
+            );
+            assert!(
+                report.survivors.is_empty() && !report.ended.is_empty() && report.drained,
+                "{report:?}"
+            );
+            assert_eq!(
+                agent.stop(&policy).await,
+                report,
+                "the second report is the first"
+            );
+            scene.nobody_is_left();
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_was_written_until_the_end_can_be_read_after_a_stop() {
+    let scene = Scene::new();
+    let mut agent = scene
+        .agent("trap 'echo partial; exit 0' INT; echo ready; while :; do sleep 0.05; done")
+        .spawn()
+        .await
+        .unwrap();
+    says(&mut agent, "ready").await;
+    let report = agent.stop(&StopPolicy::default()).await;
+    assert_eq!(report.stage, Stage::Interrupt, "{report}");
+    assert_eq!(stdout(&mut agent).await, ["partial"]);
+}
+
+#[tokio::test]
+async fn an_interrupt_reaches_the_group_and_the_agent_may_stay() {
+    let scene = Scene::new();
+    let mut agent = scene
+        .agent("trap 'echo INT' INT; echo ready; while :; do read x || sleep 0.05; done")
+        .spawn()
+        .await
+        .unwrap();
+    says(&mut agent, "ready").await;
+    agent.interrupt().unwrap();
+    says(&mut agent, "INT").await;
+    let report = agent.stop(&StopPolicy::kill()).await;
+    assert_eq!(report.stage, Stage::Kill, "{report}");
+    agent.interrupt().expect("harmless once it is gone");
+}
+
+#[tokio::test]
+async fn x127_leftovers_are_listed_after_a_normal_exit_and_a_stop_ends_and_names_them() {
+    let scene = Scene::new();
+    let script =
+        "sleep 600 >/dev/null 2>&1 & setsid sh -c 'exec sleep 601' >/dev/null 2>&1 & exit 0";
+    let mut agent = scene.agent(script).spawn().await.unwrap();
+    assert!(agent.wait().await.success());
+    let mut left = agent.leftovers().await;
+    assert_eq!(left.len(), 2, "{left:?}");
+    let before = scene.members();
+    let report = agent.stop(&StopPolicy::default()).await;
+    left.sort();
+    let ended: Vec<u32> = report.ended.iter().map(|process| process.pid).collect();
+    assert_eq!(
+        ended,
+        left.iter().map(|process| process.pid).collect::<Vec<_>>()
+    );
+    assert_eq!(
+        (report.stage, report.exit.unwrap().code),
+        (Stage::Terminate, Some(0)),
+        "{report}"
+    );
+    assert!(before.iter().all(is_gone));
+    assert!(agent.leftovers().await.is_empty());
+}
+
+#[tokio::test]
+async fn a_suspended_tree_goes_on_and_can_be_stopped_while_suspended() {
+    let scene = Scene::new();
+    let mut agent = scene
+        .agent("echo ready; while :; do echo tick; sleep 0.02; done")
+        .spawn()
+        .await
+        .unwrap();
+    says(&mut agent, "ready").await;
+    agent.suspend().unwrap();
+    let state = || std::fs::read_to_string(format!("/proc/{}/stat", agent.pid())).unwrap();
+    crate::scene::wait_for("a stop", || state().contains(") T "));
+    agent.resume().unwrap();
+    says(&mut agent, "tick").await;
+    agent.suspend().unwrap();
+    let report = agent.stop(&short()).await;
+    assert!(
+        report.stage <= Stage::Terminate && report.survivors.is_empty(),
+        "{report:?}"
+    );
+    scene.nobody_is_left();
+}
+
+#[tokio::test]
+async fn a_dropped_stop_goes_on_where_it_was() {
+    let scene = Scene::new();
+    let mut agent = scene
+        .agent("trap '' INT TERM; echo ready; while :; do sleep 0.1; done")
+        .spawn()
+        .await
+        .unwrap();
+    says(&mut agent, "ready").await;
+    let policy = short();
+    let cut = tokio::time::timeout(Duration::from_millis(50), agent.stop(&policy)).await;
+    assert!(cut.is_err());
+    let report = agent.stop(&policy).await;
+    assert_eq!(report.stage, Stage::Kill, "{report}");
+    scene.nobody_is_left();
+}
