@@ -1,1 +1,60 @@
-//! Stub.
+//! Durable, incremental, atomic checkpoints with one fenced writer.
+//!
+//! For programs that work for hours, may be killed at any moment, and must go on from
+//! the last thing that they said was saved. [`Store`] keeps one value; [`Writer`] keeps a
+//! small head and a history of events, and a save costs what is new.
+//!
+//! Not a database: no queries, no transactions over several stores, one writer. Not a
+//! defence against someone who may write to the directory: checksums find accidents.
+//!
+//! # Theory of operation
+//!
+//! A directory is one store. Its writer holds a lock and an *epoch*, a number that only
+//! grows. Saves are frames of CBOR with a CRC32C and a sequence number, appended to a
+//! *journal* that belongs to one epoch, each with one write and one `fdatasync` before it
+//! is acknowledged. A new writer copies the good frames to a journal of its own instead of
+//! appending after a torn one. A *phase* is a whole state, sealed in a file that never
+//! changes: temporary file, sync, rename to a free name, sync of the directory. A journal
+//! names the phase that it goes on from and is stale once a newer one exists, so sealing
+//! a phase and forgetting the progress before it need not be one step.
+//!
+//! Loading takes the newest file that is whole. Damage is reported, the file is set
+//! aside, and the good generation before is offered: never a wrong state, never silently
+//! an empty one. The epoch is looked at before each acknowledgement, so that a writer
+//! whose lock was broken learns that it was taken over instead of acknowledging a save
+//! that nobody will see.
+//!
+//! # Limits
+//!
+//! A save takes at most 256 MiB (64 MiB compressed), a file 1 GiB, the events of one state
+//! 4 GiB, the nesting of a value 128 levels. Old phases are kept until someone removes them;
+//! only [`Store`] removes its own. Durability is that of `fsync` on the file system: network
+//! and memory file systems promise less. Blobs carry no checksum.
+
+mod blob;
+mod codec;
+mod dir;
+mod epoch;
+mod error;
+mod frame;
+mod image;
+mod load;
+mod lock;
+mod meta;
+mod name;
+mod raw_writer;
+pub mod reader;
+mod replay;
+mod report;
+mod store;
+mod writer;
+
+pub use error::{Error, Result};
+pub use meta::{Meta, Options, PhaseId, PhaseInfo, Seq};
+pub use report::{LoadReport, Skipped};
+pub use store::Store;
+pub use writer::{Loaded, Writer};
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct ReadmeDoctests;

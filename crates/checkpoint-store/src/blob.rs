@@ -1,0 +1,61 @@
+//! Immutable named blobs in `blobs/`: plain files, for people and other programs too.
+
+use crate::dir::{Dir, MAX_FILE};
+use crate::error::{Error, Kind, Result};
+use crate::name;
+
+const DIR: &str = "blobs";
+
+pub(crate) fn put(dir: &Dir, epoch: u64, name: &str, bytes: &[u8]) -> Result<()> {
+    let blobs = dir.sub(DIR, true)?;
+    let path = checked(&blobs, name)?;
+    if bytes.len() as u64 > MAX_FILE {
+        let bytes = bytes.len() as u64;
+        return Err(Error::new(
+            path,
+            Kind::TooLarge {
+                what: "the blob",
+                bytes,
+                limit: MAX_FILE,
+            },
+        ));
+    }
+    if blobs.exists(name)?
+        || dir
+            .write_temp(epoch, bytes)?
+            .persist(&blobs, name)?
+            .is_none()
+    {
+        if blobs.read(name)?.as_deref() != Some(bytes) {
+            return Err(Error::new(path, Kind::Conflict));
+        }
+        // A crash may have come between the name and its being durable.
+        blobs.sync()?;
+    }
+    Ok(())
+}
+
+pub(crate) fn get(dir: &Dir, name: &str) -> Result<Vec<u8>> {
+    let path = dir.path().join(DIR).join(name);
+    let missing = || Error::new(path.clone(), Kind::NotFound("blob"));
+    let blobs = match dir.sub(DIR, false) {
+        Err(err) if err.is_not_found() => return Err(missing()),
+        blobs => blobs?,
+    };
+    checked(&blobs, name)?;
+    blobs.read(name)?.ok_or_else(missing)
+}
+
+fn checked(blobs: &Dir, name: &str) -> Result<std::path::PathBuf> {
+    match name::reject(name) {
+        None => Ok(blobs.path().join(name)),
+        Some(reason) => {
+            let kind = Kind::Name {
+                what: "blob name",
+                name: name.into(),
+                reason,
+            };
+            Err(Error::new(blobs.path(), kind))
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! CBOR and compression; the only module that names either library.
+
+use ciborium::de::from_reader_with_recursion_limit;
+use serde::Serialize;
+use serde::de::{DeserializeOwned, IgnoredAny};
+
+#[cfg(feature = "zstd")]
+use crate::frame::MAX_RATIO;
+use crate::frame::{Fault, ZSTD, damaged};
+
+/// Deepest nesting that is written. Reading allows twice as much, because a typed
+/// reader counts enums that a plain one does not.
+const MAX_DEPTH: usize = 128;
+/// Below this many bytes compression costs more than it saves.
+#[cfg(feature = "zstd")]
+const COMPRESS_FROM: usize = 512;
+
+/// Appends `value` to `out`, or says why it cannot be encoded so that it can be read again.
+pub(crate) fn encode<T: Serialize + ?Sized>(out: &mut Vec<u8>, value: &T) -> Result<(), String> {
+    let start = out.len();
+    ciborium::into_writer(value, &mut *out).map_err(|err| err.to_string())?;
+    from_reader_with_recursion_limit::<IgnoredAny, _>(&out[start..], MAX_DEPTH)
+        .map_err(|err| err.to_string())?;
+    Ok(())
+}
+
+/// Decodes one value from the front of `bytes` and moves `bytes` past it.
+pub(crate) fn decode_next<T: DeserializeOwned>(bytes: &mut &[u8]) -> Result<T, String> {
+    from_reader_with_recursion_limit(bytes, 2 * MAX_DEPTH).map_err(|err| err.to_string())
+}
+
+/// Decodes the value that `bytes` hold, and nothing besides.
+pub(crate) fn decode<T: DeserializeOwned>(mut bytes: &[u8]) -> Result<T, String> {
+    let value = decode_next(&mut bytes)?;
+    if bytes.is_empty() {
+        Ok(value)
+    } else {
+        Err(format!("{} bytes follow the value", bytes.len()))
+    }
+}
+
+/// Compresses a payload where that pays; returns the frame flags and the bytes to store.
+pub(crate) fn pack(raw: Vec<u8>) -> (u8, Vec<u8>) {
+    #[cfg(feature = "zstd")]
+    if raw.len() > COMPRESS_FROM
+        && let Ok(stored) = zstd::bulk::compress(&raw, zstd::DEFAULT_COMPRESSION_LEVEL)
+        && stored.len() < raw.len()
+        && raw.len() as u64 <= stored.len() as u64 * MAX_RATIO
+    {
+        return (ZSTD, stored);
+    }
+    (0, raw)
+}
+
+/// Undoes [`pack`]; `offset` is where the frame stands, for the fault.
+pub(crate) fn unpack(
+    flags: u8,
+    stored: &[u8],
+    raw_len: u32,
+    offset: usize,
+) -> Result<Vec<u8>, Fault> {
+    let raw = match flags & 0x7f {
+        0 => stored.to_vec(),
+        ZSTD => inflate(stored, raw_len as usize, offset)?,
+        _ => return Err(damaged(offset, "the frame is packed in an unknown way")),
+    };
+    if raw.len() == raw_len as usize {
+        Ok(raw)
+    } else {
+        Err(damaged(offset, "the frame's payload has a wrong length"))
+    }
+}
+
+#[cfg(feature = "zstd")]
+fn inflate(stored: &[u8], raw_len: usize, offset: usize) -> Result<Vec<u8>, Fault> {
+    zstd::bulk::decompress(stored, raw_len)
+        .map_err(|_| damaged(offset, "the frame's payload cannot be decompressed"))
+}
+
+#[cfg(not(feature = "zstd"))]
+fn inflate(_: &[u8], _: usize, _: usize) -> Result<Vec<u8>, Fault> {
+    Err(Fault::NoZstd)
+}

@@ -1,0 +1,60 @@
+//! Epochs: the number of the writer that owns a store. They only grow.
+//!
+//! Taking an epoch is creating its marker, which exactly one writer can. The
+//! markers of older epochs are then removed, and before each acknowledgement a
+//! writer looks whether its own is still there. A new holder removes the old
+//! marker *before* it scans what the old writer left, and the old writer looks
+//! *after* its bytes are on disk: so whatever the old one acknowledged is seen by
+//! the scan, even if both believe that they hold the lock.
+
+use crate::dir::Dir;
+use crate::error::{Error, Kind, Result};
+use crate::name::FileName;
+
+/// How often another writer may be first before taking an epoch is given up.
+const TRIES: u64 = 64;
+
+/// Takes an epoch higher than `floor` and every other one that was ever taken, durably.
+pub(crate) fn take(dir: &Dir, floor: u64) -> Result<u64> {
+    for _ in 0..TRIES {
+        let epoch = highest(dir)?.max(floor).saturating_add(1);
+        if dir.create_empty(&FileName::Marker { epoch }.to_string())? {
+            dir.sync()?;
+            for name in dir.own()? {
+                if matches!(name, FileName::Marker { epoch: old } if old < epoch) {
+                    dir.remove(&name.to_string())?;
+                }
+            }
+            return Ok(epoch);
+        }
+    }
+    Err(Error::new(
+        dir.path(),
+        Kind::Locked {
+            holder: "several writers at once".into(),
+        },
+    ))
+}
+
+/// Fails unless `epoch` still owns the store.
+pub(crate) fn confirm(dir: &Dir, epoch: u64) -> Result<()> {
+    if dir.exists(&FileName::Marker { epoch }.to_string())? {
+        return Ok(());
+    }
+    let by = highest(dir)?;
+    let kind = if by > epoch {
+        Kind::Fenced { own: epoch, by }
+    } else {
+        Kind::Vanished
+    };
+    Err(Error::new(dir.path(), kind))
+}
+
+fn highest(dir: &Dir) -> Result<u64> {
+    Ok(dir
+        .own()?
+        .into_iter()
+        .filter_map(FileName::epoch)
+        .max()
+        .unwrap_or(0))
+}

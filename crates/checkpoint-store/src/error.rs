@@ -1,0 +1,199 @@
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::frame::Fault;
+
+/// A specialised result for the store's calls.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Describes why a call failed and which file it concerns.
+///
+/// The text says what to do next where there is something to do. Callers branch
+/// on the predicates; the kinds themselves are private so that they can grow.
+#[derive(Debug)]
+pub struct Error {
+    path: PathBuf,
+    kind: Kind,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Kind {
+    #[error("cannot {doing}: {source}")]
+    Io {
+        doing: &'static str,
+        source: io::Error,
+    },
+    #[error("no such {0}")]
+    NotFound(&'static str),
+    #[error("is in use by another writer ({holder}); stop it, or choose another directory")]
+    Locked { holder: String },
+    #[error("is damaged: {reason}; no file was touched")]
+    Corrupt { reason: String },
+    #[error(
+        "was written as {what} version {found}, this program reads up to {supported}; use a newer program"
+    )]
+    UnsupportedVersion {
+        what: String,
+        found: u32,
+        supported: u32,
+    },
+    #[error("holds schema `{found}`, not `{expected}`; choose another directory")]
+    OtherSchema { found: String, expected: String },
+    #[error("holds checkpoints of other phases only ({found}), none of `{wanted}`")]
+    OtherPhase { found: String, wanted: String },
+    #[error(
+        "was taken over by writer epoch {by} (this writer has epoch {own}); open it again to go on"
+    )]
+    Fenced { own: u64, by: u64 },
+    #[error("was removed while it was open; open it again to start a new one")]
+    Vanished,
+    #[error("an earlier save failed ({first}); open the store again to go on from what is on disk")]
+    Poisoned { first: String },
+    #[error("is not a safe place: {0}")]
+    Unsafe(&'static str),
+    #[error("`{name}` is not a valid {what}: {reason}")]
+    Name {
+        what: &'static str,
+        name: String,
+        reason: &'static str,
+    },
+    #[error("the value cannot be encoded as CBOR: {0}")]
+    Encode(String),
+    #[error(
+        "cannot read {what} as the asked type: {reason}; it was written by another program or schema"
+    )]
+    Decode { what: &'static str, reason: String },
+    #[error("{what} takes {bytes} bytes, the limit is {limit}")]
+    TooLarge {
+        what: &'static str,
+        bytes: u64,
+        limit: u64,
+    },
+    #[error("exists with other contents; blobs never change, choose another name")]
+    Conflict,
+    #[error("save {asked} cannot be returned to: it was undone, or a phase was sealed after it")]
+    UnknownSeq { asked: u64 },
+    #[cfg(not(feature = "zstd"))]
+    #[error("holds a compressed frame; build checkpoint-store with its `zstd` feature to read it")]
+    NoZstd,
+}
+
+impl Error {
+    pub(crate) fn new(path: impl Into<PathBuf>, kind: Kind) -> Self {
+        Self {
+            path: path.into(),
+            kind,
+        }
+    }
+
+    pub(crate) fn io(
+        path: impl Into<PathBuf>,
+        doing: &'static str,
+        source: impl Into<io::Error>,
+    ) -> Self {
+        Self::new(
+            path,
+            Kind::Io {
+                doing,
+                source: source.into(),
+            },
+        )
+    }
+
+    /// Turns a fault that no older state can make up for into an error.
+    pub(crate) fn fault(path: impl Into<PathBuf>, fault: Fault) -> Self {
+        let kind = match fault {
+            Fault::Damaged { offset, reason } => Kind::Corrupt {
+                reason: format!("{reason} at byte {offset}"),
+            },
+            Fault::NewerContainer { found } => Kind::UnsupportedVersion {
+                what: "container".into(),
+                found: found.into(),
+                supported: crate::frame::MAJOR.into(),
+            },
+            Fault::NewerFrame { kind } => Kind::UnsupportedVersion {
+                what: "frame kind".into(),
+                found: kind.into(),
+                supported: crate::frame::LAST_KIND.into(),
+            },
+            #[cfg(not(feature = "zstd"))]
+            Fault::NoZstd => Kind::NoZstd,
+        };
+        Self::new(path, kind)
+    }
+
+    /// Returns the file or directory that the error is about.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Tells whether another live writer holds the store.
+    pub fn is_locked(&self) -> bool {
+        matches!(self.kind, Kind::Locked { .. })
+    }
+
+    /// Tells whether files exist but no valid state is left in them.
+    pub fn is_corrupt(&self) -> bool {
+        matches!(self.kind, Kind::Corrupt { .. })
+    }
+
+    /// Tells whether a newer program wrote the store.
+    pub fn is_unsupported_version(&self) -> bool {
+        matches!(self.kind, Kind::UnsupportedVersion { .. })
+    }
+
+    /// Tells whether a newer writer took the store over. Nothing that failed
+    /// with this was acknowledged.
+    pub fn is_fenced(&self) -> bool {
+        matches!(self.kind, Kind::Fenced { .. })
+    }
+
+    /// Tells whether the store, blob or checkpoint does not exist.
+    pub fn is_not_found(&self) -> bool {
+        matches!(self.kind, Kind::NotFound(_))
+    }
+
+    /// Tells whether checkpoints exist, but of other phases than the asked one.
+    pub fn is_other_phase(&self) -> bool {
+        matches!(self.kind, Kind::OtherPhase { .. })
+    }
+
+    /// Tells whether the store was removed from disk while it was open.
+    pub fn is_vanished(&self) -> bool {
+        matches!(self.kind, Kind::Vanished)
+    }
+
+    /// Tells whether an earlier failure stopped this writer for good.
+    pub fn is_poisoned(&self) -> bool {
+        matches!(self.kind, Kind::Poisoned { .. })
+    }
+
+    /// Tells whether the store cannot be written for lack of permission.
+    pub fn is_read_only(&self) -> bool {
+        matches!(&self.kind, Kind::Io { source, .. } if matches!(
+            source.kind(),
+            io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied
+        ))
+    }
+
+    /// Tells whether the disk or the quota is full.
+    pub fn is_full(&self) -> bool {
+        matches!(&self.kind, Kind::Io { source, .. } if matches!(
+            source.kind(),
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
+        ))
+    }
+
+    pub(crate) fn kind(&self) -> &Kind {
+        &self.kind
+    }
+}
+
+impl std::fmt::Display for Error {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}: {}", self.path.display(), self.kind)
+    }
+}
+
+// The text already contains the cause, so there is no source to print twice.
+impl std::error::Error for Error {}

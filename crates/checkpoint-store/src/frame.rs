@@ -1,0 +1,271 @@
+//! The container: a file header and frames, as bytes. Pure; `journal.rs` and
+//! `sealed.rs` write them, `load.rs` reads them.
+//!
+//! Every integer is little-endian.
+//!
+//! | file header | bytes | frame header | bytes |
+//! |---|---|---|---|
+//! | magic `89 CKP 0D 0A 1A 0A` | 0..8 | magic `CKF1` | 0..4 |
+//! | major, minor | 8..12 | kind, flags, 0, 0 | 4..8 |
+//! | header length | 12..16 | stored and raw length | 8..16 |
+//! | salt | 16..24 | seq | 16..24 |
+//! | 0 | 24..28 | length of the head in the raw payload | 24..28 |
+//! | CRC32C | 28..32 | CRC32C of salt, header, payload | 28..32 |
+//!
+//! The salt is random for each file, so that blocks of an older file that a
+//! crash brings back never validate. The frame magic is not zero, so a tail of
+//! zeros ends the log.
+
+use crc32c::{crc32c, crc32c_append};
+
+pub(crate) const HEADER: usize = 32;
+pub(crate) const MAJOR: u16 = 1;
+const MINOR: u16 = 0;
+const FILE_MAGIC: [u8; 8] = *b"\x89CKP\r\n\x1a\n";
+const FRAME_MAGIC: [u8; 4] = *b"CKF1";
+
+/// Largest payload as stored and after decompression, checked before anything is allocated.
+pub(crate) const MAX_STORED: u32 = 64 << 20;
+pub(crate) const MAX_RAW: u32 = 256 << 20;
+/// Largest raw length for one stored byte; the writer stores plainly what would exceed it.
+pub(crate) const MAX_RATIO: u64 = 1000;
+
+/// Provenance; the first frame of every file.
+pub(crate) const META: u8 = 1;
+/// A head and the events that led to it.
+pub(crate) const DELTA: u8 = 2;
+/// An undo: the state is again the one of an earlier save.
+pub(crate) const TRUNCATE: u8 = 3;
+/// The last frame of a phase file.
+pub(crate) const SEAL: u8 = 4;
+pub(crate) const LAST_KIND: u8 = SEAL;
+
+pub(crate) const ZSTD: u8 = 1;
+/// A reader that does not know the kind must refuse the file instead of skipping the frame.
+const CRITICAL: u8 = 0x80;
+
+/// Why bytes are not what a writer of this version made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Fault {
+    Damaged {
+        offset: usize,
+        reason: &'static str,
+    },
+    NewerContainer {
+        found: u16,
+    },
+    NewerFrame {
+        kind: u8,
+    },
+    #[cfg(not(feature = "zstd"))]
+    NoZstd,
+}
+
+pub(crate) fn damaged(offset: usize, reason: &'static str) -> Fault {
+    Fault::Damaged { offset, reason }
+}
+
+/// A frame inside a file that is in memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Frame {
+    pub(crate) kind: u8,
+    pub(crate) flags: u8,
+    pub(crate) raw_len: u32,
+    pub(crate) head_len: u32,
+    pub(crate) seq: u64,
+    pub(crate) offset: usize,
+    pub(crate) stored_len: u32,
+}
+
+impl Frame {
+    pub(crate) fn stored<'a>(&self, file: &'a [u8]) -> &'a [u8] {
+        &file[self.offset + HEADER..self.end()]
+    }
+
+    pub(crate) fn end(&self) -> usize {
+        self.offset + HEADER + self.stored_len as usize
+    }
+
+    /// Appends this frame to `out`, the file with `salt`.
+    pub(crate) fn encode(&self, out: &mut Vec<u8>, salt: u64, stored: &[u8]) {
+        let start = out.len();
+        out.extend_from_slice(&FRAME_MAGIC);
+        out.extend_from_slice(&[self.kind, self.flags, 0, 0]);
+        out.extend_from_slice(&self.stored_len.to_le_bytes());
+        out.extend_from_slice(&self.raw_len.to_le_bytes());
+        out.extend_from_slice(&self.seq.to_le_bytes());
+        out.extend_from_slice(&self.head_len.to_le_bytes());
+        let crc = checksum(salt, &out[start..], stored);
+        out.extend_from_slice(&crc.to_le_bytes());
+        out.extend_from_slice(stored);
+    }
+}
+
+fn checksum(salt: u64, header: &[u8], payload: &[u8]) -> u32 {
+    crc32c_append(crc32c_append(crc32c(&salt.to_le_bytes()), header), payload)
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes(
+        bytes[at..at + 4]
+            .try_into()
+            .expect("four bytes were sliced"),
+    )
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(
+        bytes[at..at + 8]
+            .try_into()
+            .expect("eight bytes were sliced"),
+    )
+}
+
+pub(crate) fn encode_header(salt: u64) -> Vec<u8> {
+    let mut out = Vec::with_capacity(HEADER);
+    out.extend_from_slice(&FILE_MAGIC);
+    out.extend_from_slice(&MAJOR.to_le_bytes());
+    out.extend_from_slice(&MINOR.to_le_bytes());
+    out.extend_from_slice(&(HEADER as u32).to_le_bytes());
+    out.extend_from_slice(&salt.to_le_bytes());
+    out.extend_from_slice(&[0; 4]);
+    let crc = crc32c(&out);
+    out.extend_from_slice(&crc.to_le_bytes());
+    out
+}
+
+/// Returns the salt of a file.
+pub(crate) fn decode_header(file: &[u8]) -> Result<u64, Fault> {
+    let Some(header) = file.get(..HEADER) else {
+        return Err(damaged(file.len(), "the file header is cut"));
+    };
+    if header[..8] != FILE_MAGIC {
+        return Err(damaged(0, "the file header has no magic number"));
+    }
+    if u32_at(header, 28) != crc32c(&header[..28]) {
+        return Err(damaged(0, "the file header has a wrong checksum"));
+    }
+    let major = u16::from_le_bytes([header[8], header[9]]);
+    if major != MAJOR {
+        return Err(Fault::NewerContainer { found: major });
+    }
+    Ok(u64_at(header, 16))
+}
+
+/// Returns the frame at `at`, or what is wrong there.
+pub(crate) fn decode(file: &[u8], at: usize, salt: u64) -> Result<Frame, Fault> {
+    let Some(header) = file.get(at..at + HEADER) else {
+        return Err(damaged(at, "the frame header is cut"));
+    };
+    if header[..4] != FRAME_MAGIC {
+        return Err(damaged(at, "no frame begins here"));
+    }
+    let frame = Frame {
+        kind: header[4],
+        flags: header[5],
+        stored_len: u32_at(header, 8),
+        raw_len: u32_at(header, 12),
+        seq: u64_at(header, 16),
+        head_len: u32_at(header, 24),
+        offset: at,
+    };
+    if frame.stored_len > MAX_STORED || frame.raw_len > MAX_RAW {
+        return Err(damaged(at, "the frame is larger than allowed"));
+    }
+    let Some(stored) = file.get(at + HEADER..frame.end()) else {
+        return Err(damaged(at, "the frame is cut"));
+    };
+    if u32_at(header, 28) != checksum(salt, &header[..28], stored) {
+        return Err(damaged(at, "the frame has a wrong checksum"));
+    }
+    if u64::from(frame.raw_len) > u64::from(frame.stored_len) * MAX_RATIO
+        || frame.head_len > frame.raw_len
+    {
+        return Err(damaged(at, "the frame's lengths contradict each other"));
+    }
+    if frame.kind > LAST_KIND && frame.flags & CRITICAL != 0 {
+        return Err(Fault::NewerFrame { kind: frame.kind });
+    }
+    Ok(frame)
+}
+
+/// What follows the good frames of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Tail {
+    Clean,
+    /// A save that never ended: it was not acknowledged.
+    Torn {
+        offset: usize,
+    },
+    /// Something after an acknowledged save is bad, so acknowledged saves may be lost.
+    Damaged {
+        offset: usize,
+        reason: &'static str,
+    },
+}
+
+/// Returns the good frames of a file and what follows them. Frames are numbered
+/// by one from the first on.
+///
+/// One frame is written and synced at a time, so a bad frame at the end is a save
+/// that was cut, whereas a bad frame with a valid later one means media damage.
+pub(crate) fn scan(file: &[u8], salt: u64) -> Result<(Vec<Frame>, Tail), Fault> {
+    let mut frames: Vec<Frame> = Vec::new();
+    let mut at = HEADER;
+    while at < file.len() {
+        let expected = frames
+            .first()
+            .map(|first| first.seq.wrapping_add(frames.len() as u64));
+        match decode(file, at, salt) {
+            Ok(frame) if expected.is_some_and(|seq| seq != frame.seq) => {
+                let reason = "the frame is out of sequence";
+                return Ok((frames, Tail::Damaged { offset: at, reason }));
+            }
+            Ok(frame) => {
+                at = frame.end();
+                frames.push(frame);
+            }
+            Err(Fault::Damaged { offset, reason }) => {
+                let tail = if valid_later(file, at + 1, salt, expected.unwrap_or(0)) {
+                    Tail::Damaged { offset, reason }
+                } else {
+                    Tail::Torn { offset: at }
+                };
+                return Ok((frames, tail));
+            }
+            Err(newer) => return Err(newer),
+        }
+    }
+    Ok((frames, Tail::Clean))
+}
+
+/// Tells whether a valid frame with a number over `seq` stands anywhere from `from` on.
+///
+/// The bytes looked at are bounded: a file made to be expensive counts as damaged.
+fn valid_later(file: &[u8], from: usize, salt: u64, seq: u64) -> bool {
+    let mut budget = 4 * file.len() + MAX_STORED as usize;
+    let mut at = from;
+    while let Some(found) = file.get(at..).and_then(|rest| {
+        rest.windows(FRAME_MAGIC.len())
+            .position(|window| window == FRAME_MAGIC)
+    }) {
+        at += found;
+        let cost = file
+            .get(at + 8..at + 12)
+            .map_or(0, |len| u32_at(len, 0) as usize);
+        let cost = HEADER + cost.min(file.len() - at);
+        if cost > budget {
+            return true;
+        }
+        budget -= cost;
+        if decode(file, at, salt).is_ok_and(|frame| frame.seq > seq) {
+            return true;
+        }
+        at += 1;
+    }
+    false
+}
+
+#[cfg(test)]
+#[path = "frame_tests.rs"]
+mod tests;

@@ -1,0 +1,125 @@
+use super::*;
+
+fn frame(seq: u64, payload: &[u8]) -> Frame {
+    let len = payload.len() as u32;
+    Frame {
+        kind: DELTA,
+        flags: 0,
+        raw_len: len,
+        head_len: 0,
+        seq,
+        offset: 0,
+        stored_len: len,
+    }
+}
+
+fn file(salt: u64, payloads: &[&[u8]]) -> Vec<u8> {
+    let mut out = encode_header(salt);
+    for (index, payload) in payloads.iter().enumerate() {
+        frame(7 + index as u64, payload).encode(&mut out, salt, payload);
+    }
+    out
+}
+
+#[test]
+fn layout_is_fixed() {
+    let hex: Vec<String> = file(0x0123_4567_89ab_cdef, &[b"hello"])
+        .chunks(16)
+        .map(|row| row.iter().map(|byte| format!("{byte:02x}")).collect())
+        .collect();
+    insta::assert_snapshot!(hex.join("\n"));
+}
+
+#[test]
+fn a_frame_of_another_file_does_not_validate() {
+    let mut bytes = file(1, &[b"a"]);
+    let other = file(2, &[b"a", b"b"]);
+    let second = decode(&other, HEADER, 2).unwrap().end();
+    bytes.extend_from_slice(&other[second..]);
+    let (frames, tail) = scan(&bytes, 1).unwrap();
+    assert_eq!(frames.len(), 1);
+    assert!(matches!(tail, Tail::Torn { .. }));
+}
+
+#[test]
+fn zeros_after_the_last_frame_are_a_torn_tail() {
+    let mut bytes = file(1, &[b"a"]);
+    let end = bytes.len();
+    bytes.resize(end + 4096, 0);
+    assert_eq!(scan(&bytes, 1).unwrap().1, Tail::Torn { offset: end });
+}
+
+#[test]
+fn a_repeated_frame_is_damage() {
+    let mut bytes = file(1, &[b"a"]);
+    let again = bytes[HEADER..].to_vec();
+    let offset = bytes.len();
+    bytes.extend_from_slice(&again);
+    let (frames, tail) = scan(&bytes, 1).unwrap();
+    assert_eq!(frames.len(), 1);
+    assert_eq!(
+        tail,
+        Tail::Damaged {
+            offset,
+            reason: "the frame is out of sequence"
+        }
+    );
+}
+
+#[test]
+fn a_bad_frame_before_a_good_one_is_damage_and_not_a_torn_tail() {
+    let mut bytes = file(1, &[b"aaaa", b"bbbb", b"cccc"]);
+    let second = HEADER + HEADER + 4;
+    bytes[second + HEADER] ^= 1;
+    let (frames, tail) = scan(&bytes, 1).unwrap();
+    assert_eq!(frames.len(), 1);
+    assert!(matches!(tail, Tail::Damaged { offset, .. } if offset == second));
+}
+
+#[test]
+fn unknown_kinds_are_skipped_unless_they_are_critical() {
+    let with_flags = |flags| {
+        let mut bytes = encode_header(1);
+        Frame {
+            kind: 9,
+            flags,
+            ..frame(1, b"x")
+        }
+        .encode(&mut bytes, 1, b"x");
+        scan(&bytes, 1)
+    };
+    assert_eq!(with_flags(0).unwrap().1, Tail::Clean);
+    assert_eq!(
+        with_flags(CRITICAL).unwrap_err(),
+        Fault::NewerFrame { kind: 9 }
+    );
+}
+
+#[test]
+fn many_large_claims_cost_bounded_work() {
+    // Each magic claims a frame that reaches far: 4 bytes of input, megabytes to check.
+    let mut bytes = file(1, &[b"a"]);
+    let mut claim = Vec::new();
+    claim.extend_from_slice(&FRAME_MAGIC);
+    claim.extend_from_slice(&[DELTA, 0, 0, 0]);
+    claim.extend_from_slice(&(1u32 << 20).to_le_bytes());
+    claim.extend_from_slice(&(1u32 << 20).to_le_bytes());
+    for _ in 0..100_000 {
+        bytes.extend_from_slice(&claim);
+    }
+    assert!(matches!(scan(&bytes, 1).unwrap().1, Tail::Damaged { .. }));
+}
+
+proptest::proptest! {
+    /// Any bytes at all: no panic, and no frame out of nothing.
+    #[test]
+    fn arbitrary_bytes_never_panic(junk in proptest::collection::vec(proptest::num::u8::ANY, 0..200)) {
+        let mut bytes = file(1, &[b"a", b"b"]);
+        let end = bytes.len();
+        bytes.extend_from_slice(&junk);
+        let (frames, tail) = scan(&bytes, 1).unwrap();
+        proptest::prop_assert_eq!(frames.len(), 2);
+        proptest::prop_assert_eq!(tail == Tail::Clean, bytes.len() == end);
+        proptest::prop_assert!(decode_header(&junk).is_err());
+    }
+}

@@ -1,0 +1,205 @@
+//! Whole files in memory: what a new phase file or journal contains, and the way back.
+
+use serde::{Deserialize, Serialize};
+
+use crate::codec;
+use crate::error::Kind;
+use crate::frame::{
+    DELTA, Fault, Frame, HEADER, MAX_RAW, MAX_STORED, META, SEAL, Tail, damaged, decode,
+    decode_header, encode_header, scan,
+};
+use crate::meta::FileMeta;
+use crate::replay::{Replay, State};
+
+/// Largest encoded provenance.
+pub(crate) const MAX_META: usize = 1 << 20;
+/// Events are sealed in pieces of about this size; larger ones compress no better.
+const PIECE: usize = 4 << 20;
+
+/// Payload of the last frame of a phase file: what stands before it.
+#[derive(Debug, Serialize, Deserialize, PartialEq, Eq)]
+struct Seal {
+    frames: u64,
+    bytes: u64,
+}
+
+/// A file that is being made.
+#[derive(Debug)]
+pub(crate) struct Image {
+    /// Random, so that blocks of older files never validate in this one.
+    pub(crate) salt: u64,
+    pub(crate) bytes: Vec<u8>,
+}
+
+impl Image {
+    /// Begins a file with its provenance, numbered `seq`.
+    pub(crate) fn new(meta: &FileMeta, seq: u64) -> Result<Self, Kind> {
+        let mut raw = Vec::new();
+        codec::encode(&mut raw, meta).map_err(Kind::Encode)?;
+        within("the meta data", raw.len(), MAX_META)?;
+        let salt = uuid::Uuid::new_v4().as_u64_pair().0;
+        let mut image = Self {
+            salt,
+            bytes: encode_header(salt),
+        };
+        image.push(META, seq, 0, raw)?;
+        Ok(image)
+    }
+
+    fn push(&mut self, kind: u8, seq: u64, head_len: usize, raw: Vec<u8>) -> Result<(), Kind> {
+        encode_frame(&mut self.bytes, self.salt, kind, seq, head_len, raw)
+    }
+
+    /// Repeats a frame of another file; its payload stays as it is.
+    pub(crate) fn carry(&mut self, frame: &Frame, file: &[u8]) {
+        frame.encode(&mut self.bytes, self.salt, frame.stored(file));
+    }
+
+    /// Appends a whole state and the seal, and returns the finished file.
+    pub(crate) fn seal(mut self, state: State) -> Result<Vec<u8>, Kind> {
+        let mut seq = 1;
+        let mut piece: Vec<u8> = Vec::new();
+        for events in state.events {
+            if !piece.is_empty() && piece.len() + events.len() > PIECE {
+                self.push(DELTA, seq, 0, std::mem::take(&mut piece))?;
+                seq += 1;
+            }
+            piece.extend_from_slice(&events);
+        }
+        let mut raw = state.head.unwrap_or_default();
+        let head_len = raw.len();
+        raw.append(&mut piece);
+        self.push(DELTA, seq, head_len, raw)?;
+        seq += 1;
+        let mut raw = Vec::new();
+        let seal = Seal {
+            frames: seq,
+            bytes: self.bytes.len() as u64,
+        };
+        codec::encode(&mut raw, &seal).map_err(Kind::Encode)?;
+        self.push(SEAL, seq, 0, raw)?;
+        Ok(self.bytes)
+    }
+}
+
+fn within(what: &'static str, bytes: usize, limit: usize) -> Result<(), Kind> {
+    let (bytes, limit) = (bytes as u64, limit as u64);
+    if bytes > limit {
+        Err(Kind::TooLarge { what, bytes, limit })
+    } else {
+        Ok(())
+    }
+}
+
+/// Appends a frame with a payload of its own, whose first `head_len` bytes are the head.
+pub(crate) fn encode_frame(
+    out: &mut Vec<u8>,
+    salt: u64,
+    kind: u8,
+    seq: u64,
+    head_len: usize,
+    raw: Vec<u8>,
+) -> Result<(), Kind> {
+    let raw_len = raw.len();
+    within("one save", raw_len, MAX_RAW as usize)?;
+    let (flags, stored) = codec::pack(raw);
+    within("one save, compressed,", stored.len(), MAX_STORED as usize)?;
+    Frame {
+        kind,
+        flags,
+        raw_len: raw_len as u32,
+        head_len: head_len as u32,
+        seq,
+        offset: 0,
+        stored_len: stored.len() as u32,
+    }
+    .encode(out, salt, &stored);
+    Ok(())
+}
+
+/// How many bytes of a file are needed to read its provenance, if its first bytes are good.
+pub(crate) fn meta_end(first: &[u8]) -> usize {
+    let len = first
+        .get(HEADER + 8..HEADER + 12)
+        .map_or([0; 4], |b| b.try_into().expect("4 bytes"));
+    2 * HEADER + (u32::from_le_bytes(len) as usize).min(MAX_META)
+}
+
+/// Reads the provenance at the start of a file.
+pub(crate) fn read_meta(file: &[u8]) -> Result<FileMeta, Fault> {
+    let salt = decode_header(file)?;
+    let frame = decode(file, HEADER, salt)?;
+    if frame.kind != META {
+        return Err(damaged(HEADER, "the first frame is not the provenance"));
+    }
+    let raw = codec::unpack(frame.flags, frame.stored(file), frame.raw_len, HEADER)?;
+    codec::decode(&raw).map_err(|_| damaged(HEADER, "the provenance cannot be read"))
+}
+
+/// Reads the state that a phase file holds; anything but a perfect file is a fault.
+pub(crate) fn read_phase(file: &[u8]) -> Result<State, Fault> {
+    let (frames, tail) = scan(file, decode_header(file)?)?;
+    let ([_, deltas @ .., last], Tail::Clean) = (&frames[..], tail) else {
+        let (Tail::Torn { offset } | Tail::Damaged { offset, .. }) = tail else {
+            return Err(damaged(file.len(), "the seal is missing"));
+        };
+        return Err(damaged(offset, "a frame before the seal is bad"));
+    };
+    let sealed = (last.kind == SEAL)
+        .then(|| codec::unpack(last.flags, last.stored(file), last.raw_len, last.offset))
+        .transpose()?
+        .and_then(|raw| codec::decode::<Seal>(&raw).ok());
+    if sealed
+        != Some(Seal {
+            frames: last.seq,
+            bytes: last.offset as u64,
+        })
+    {
+        return Err(damaged(
+            last.offset,
+            "the seal is missing or counts other bytes",
+        ));
+    }
+    let mut replay = Replay::new(0);
+    for frame in deltas {
+        replay.step(file, frame)?;
+    }
+    Ok(replay.onto(State::default()))
+}
+
+/// A journal in memory with its good prefix.
+#[derive(Debug)]
+pub(crate) struct Journal {
+    pub(crate) bytes: Vec<u8>,
+    /// Without the provenance.
+    pub(crate) frames: Vec<Frame>,
+    pub(crate) replay: Replay,
+    pub(crate) tail: Tail,
+}
+
+/// Reads a journal up to its first bad frame.
+pub(crate) fn read_journal(bytes: Vec<u8>, meta: &FileMeta) -> Result<Journal, Fault> {
+    let (mut frames, mut tail) = scan(&bytes, decode_header(&bytes)?)?;
+    if frames.is_empty() {
+        return Err(damaged(HEADER, "the provenance is missing"));
+    }
+    frames.remove(0);
+    let mut replay = Replay::new(meta.seq);
+    for (index, frame) in frames.iter().enumerate() {
+        match replay.step(&bytes, frame) {
+            Ok(()) => {}
+            Err(Fault::Damaged { offset, reason }) => {
+                tail = Tail::Damaged { offset, reason };
+                frames.truncate(index);
+                break;
+            }
+            Err(newer) => return Err(newer),
+        }
+    }
+    Ok(Journal {
+        bytes,
+        frames,
+        replay,
+        tail,
+    })
+}

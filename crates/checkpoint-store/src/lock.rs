@@ -1,0 +1,125 @@
+//! The lock of a store: one writer at a time. The lock decides; the text in the
+//! file is for people only.
+
+use std::fs::{File, TryLockError};
+use std::io::{Read, Write};
+use std::os::unix::fs::MetadataExt;
+use std::time::{Duration, SystemTime};
+
+use rustix::fs::OFlags;
+
+use crate::dir::Dir;
+use crate::error::{Error, Kind, Result};
+
+const NAME: &str = "LOCK";
+/// Longest text that is read back.
+const TEXT: u64 = 200;
+/// `is_locked` holds the lock for an instant, so a writer tries this often before it gives up.
+const TRIES: u32 = 20;
+const PAUSE: Duration = Duration::from_millis(2);
+
+/// Holds the lock; dropping it, or the end of the process in any way, releases it.
+/// Child processes do not inherit it.
+#[derive(Debug)]
+#[must_use = "dropping it releases the lock"]
+pub(crate) struct Lock(#[expect(dead_code, reason = "held for its lock")] File);
+
+impl Lock {
+    pub(crate) fn take(dir: &Dir, now: SystemTime) -> Result<Self> {
+        for _ in 0..TRIES {
+            let Some(mut file) = dir.open_file(NAME, OFlags::RDWR | OFlags::CREATE)? else {
+                continue;
+            };
+            match file.try_lock() {
+                Ok(()) if !is_current(dir, &file)? => continue,
+                Ok(()) => {
+                    let text = format!("pid {} since {}\n", std::process::id(), utc(now));
+                    file.set_len(0)
+                        .and_then(|()| file.write_all(text.as_bytes()))
+                        .map_err(|err| dir.error(NAME, "write", err))?;
+                    return Ok(Self(file));
+                }
+                Err(TryLockError::WouldBlock) => std::thread::park_timeout(PAUSE),
+                Err(TryLockError::Error(err)) => return Err(dir.error(NAME, "lock", err)),
+            }
+        }
+        Err(Error::new(
+            dir.path(),
+            Kind::Locked {
+                holder: holder(dir)?,
+            },
+        ))
+    }
+}
+
+/// Tells whether a writer holds the lock. Asks by holding it for an instant, shared.
+pub(crate) fn is_held(dir: &Dir) -> Result<bool> {
+    let Some(file) = dir.open_file(NAME, OFlags::RDONLY)? else {
+        return Ok(false);
+    };
+    match file.try_lock_shared() {
+        Ok(()) => Ok(false),
+        Err(TryLockError::WouldBlock) => Ok(true),
+        Err(TryLockError::Error(err)) => Err(dir.error(NAME, "lock", err)),
+    }
+}
+
+/// A lock on a file that was removed meanwhile guards nothing.
+fn is_current(dir: &Dir, locked: &File) -> Result<bool> {
+    let inode = |file: &File| {
+        file.metadata()
+            .map(|meta| (meta.dev(), meta.ino()))
+            .map_err(|err| dir.error(NAME, "inspect", err))
+    };
+    match dir.open_file(NAME, OFlags::RDONLY)? {
+        Some(file) => Ok(inode(&file)? == inode(locked)?),
+        None => Ok(false),
+    }
+}
+
+fn holder(dir: &Dir) -> Result<String> {
+    let mut text = String::new();
+    if let Some(file) = dir.open_file(NAME, OFlags::RDONLY)? {
+        file.take(TEXT)
+            .read_to_string(&mut text)
+            .map_err(|err| dir.error(NAME, "read", err))?;
+    }
+    let text: String = text.trim().chars().filter(|c| !c.is_control()).collect();
+    Ok(if text.is_empty() {
+        "unknown".into()
+    } else {
+        text
+    })
+}
+
+/// Formats a time as `2026-01-31T23:59:59Z`, in UTC whatever the zone is.
+fn utc(time: SystemTime) -> String {
+    let secs = time
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .unwrap_or_default()
+        .as_secs();
+    // Days since 1 March of year 0, in eras of 400 years, so that leap days come last.
+    let days = secs / 86_400 + 719_468;
+    let (era, day) = (days / 146_097, days % 146_097);
+    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day + 2) / 153;
+    let (day, month) = (day - (153 * month + 2) / 5 + 1, (month + 2) % 12 + 1);
+    let year = era * 400 + year + u64::from(month <= 2);
+    let (hour, minute, second) = (secs / 3_600 % 24, secs / 60 % 60, secs % 60);
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn s21_stamps_are_utc() {
+        let at = |secs| utc(SystemTime::UNIX_EPOCH + Duration::from_secs(secs));
+        assert_eq!(at(0), "1970-01-01T00:00:00Z");
+        assert_eq!(at(951_782_400), "2000-02-29T00:00:00Z");
+        assert_eq!(at(1_767_225_599), "2025-12-31T23:59:59Z");
+        assert_eq!(at(4_107_542_400), "2100-03-01T00:00:00Z");
+    }
+}

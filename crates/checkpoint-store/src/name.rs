@@ -1,0 +1,136 @@
+//! Names: those of the store's own files, and which names callers may choose.
+
+use std::fmt;
+
+/// A file that the store owns, told by its name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum FileName {
+    /// A sealed phase. Named by its sequence alone, so that a second writer of the same one conflicts.
+    Phase { seq: u64 },
+    /// The journal of one holder on top of the phase with sequence `base`, or of nothing.
+    Progress { epoch: u64, base: u64 },
+    /// Says that `epoch` was taken. The one with the highest number is never removed.
+    Marker { epoch: u64 },
+    /// Not finished; only a writer of a higher epoch may remove it.
+    Temp { epoch: u64, random: u64 },
+}
+
+impl FileName {
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let hex = |text: &str| u64::from_str_radix(text, 16).ok();
+        let name = if let Some(rest) = text.strip_prefix("phase-") {
+            Self::Phase {
+                seq: hex(rest.strip_suffix(".ckpt")?)?,
+            }
+        } else if let Some(rest) = text.strip_prefix("progress-") {
+            let (epoch, base) = rest.strip_suffix(".ckj")?.split_once('-')?;
+            Self::Progress {
+                epoch: hex(epoch)?,
+                base: hex(base)?,
+            }
+        } else if let Some(rest) = text.strip_prefix("epoch-") {
+            Self::Marker { epoch: hex(rest)? }
+        } else {
+            let (epoch, random) = text.strip_prefix(".tmp-")?.split_once('-')?;
+            Self::Temp {
+                epoch: hex(epoch)?,
+                random: hex(random)?,
+            }
+        };
+        // Only the one spelling counts, so that no two files stand for the same thing.
+        (name.to_string() == text).then_some(name)
+    }
+
+    /// Returns the epoch that the name proves to have been taken.
+    pub(crate) fn epoch(self) -> Option<u64> {
+        match self {
+            Self::Progress { epoch, .. } | Self::Marker { epoch } => Some(epoch),
+            Self::Phase { .. } | Self::Temp { .. } => None,
+        }
+    }
+}
+
+impl fmt::Display for FileName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Phase { seq } => write!(f, "phase-{seq:016x}.ckpt"),
+            Self::Progress { epoch, base } => write!(f, "progress-{epoch:08x}-{base:016x}.ckj"),
+            Self::Marker { epoch } => write!(f, "epoch-{epoch:08x}"),
+            Self::Temp { epoch, random } => write!(f, ".tmp-{epoch:08x}-{random:016x}"),
+        }
+    }
+}
+
+/// Says why callers may not use `name` for a blob or a phase. Names are rejected,
+/// never escaped, so that what a person types is what is on disk.
+pub(crate) fn reject(name: &str) -> Option<&'static str> {
+    const DEVICES: [&str; 4] = ["con", "prn", "aux", "nul"];
+    let stem = name
+        .split('.')
+        .next()
+        .unwrap_or_default()
+        .to_ascii_lowercase();
+    let numbered = |port: &str| {
+        stem.strip_prefix(port)
+            .is_some_and(|n| n.len() == 1 && n.as_bytes()[0].is_ascii_digit())
+    };
+    if name.is_empty() || name.len() > 64 {
+        Some("it needs 1 to 64 bytes")
+    } else if !name.as_bytes()[0].is_ascii_alphanumeric()
+        || !name
+            .bytes()
+            .all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b))
+    {
+        Some("use letters, digits, `.`, `_` and `-`, and begin with a letter or a digit")
+    } else if name.contains("..") {
+        Some("it contains `..`")
+    } else if DEVICES.contains(&stem.as_str()) || numbered("com") || numbered("lpt") {
+        Some("it is the name of a device on Windows")
+    } else {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn x117_names_that_leave_the_directory_are_refused() {
+        for bad in [
+            "", "..", "../a", "a/b", "a\\b", "a\nb", ".a", "a..b", "NUL.txt", "com1", "ä",
+        ] {
+            assert!(reject(bad).is_some(), "{bad:?}");
+        }
+        for good in ["plan", "prompt-1.md", "0", "com10", "a.b_c"] {
+            assert_eq!(reject(good), None, "{good:?}");
+        }
+    }
+
+    #[test]
+    fn own_names_have_one_spelling() {
+        for name in [
+            FileName::Phase { seq: 7 },
+            FileName::Progress {
+                epoch: 1,
+                base: u64::MAX,
+            },
+            FileName::Marker { epoch: 1 << 40 },
+            FileName::Temp {
+                epoch: 3,
+                random: 9,
+            },
+        ] {
+            assert_eq!(FileName::parse(&name.to_string()), Some(name));
+        }
+        for other in [
+            "phase-7.ckpt",
+            "epoch-+0000001",
+            "LOCK",
+            "control.sock",
+            "epoch-0000000A",
+        ] {
+            assert_eq!(FileName::parse(other), None, "{other}");
+        }
+    }
+}

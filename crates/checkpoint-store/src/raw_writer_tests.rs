@@ -1,0 +1,125 @@
+use super::*;
+
+fn open(dir: &Path) -> (RawWriter, Loaded) {
+    RawWriter::open(dir, Options::default()).unwrap()
+}
+
+/// Encodes a head without events.
+fn head(n: u64) -> Vec<u8> {
+    let mut raw = Vec::new();
+    crate::codec::encode(&mut raw, &n).unwrap();
+    raw
+}
+
+/// Both orders of a takeover against a save. The lock file is removed, so that two
+/// writers hold a lock at once.
+#[test]
+fn a_taken_over_writer_acknowledges_nothing_when_it_wakes_before_its_write() {
+    let root = tempfile::tempdir().unwrap();
+    let dir = root.path().join("s");
+    let (mut old, _) = open(&dir);
+    old.append(head(1), 1).unwrap();
+    std::fs::remove_file(dir.join("LOCK")).unwrap();
+    let (mut new, loaded) = open(&dir);
+    assert_eq!(loaded.seq, 1);
+
+    assert!(old.append(head(2), 1).unwrap_err().is_fenced());
+    assert!(
+        old.append(head(2), 1).unwrap_err().is_fenced(),
+        "the error is sticky"
+    );
+    assert!(
+        old.save_phase("p", head(2), Meta::default())
+            .unwrap_err()
+            .is_fenced()
+    );
+    assert!(old.put_blob("b", b"x").unwrap_err().is_fenced());
+    new.append(head(3), 1).unwrap();
+    drop((old, new));
+    let (_, loaded) = open(&dir);
+    assert_eq!((loaded.seq, loaded.state.head), (2, Some(head(3))));
+}
+
+#[test]
+fn a_taken_over_writer_acknowledges_nothing_when_it_wakes_after_its_write() {
+    let root = tempfile::tempdir().unwrap();
+    let dir = root.path().join("s");
+    let (mut old, _) = open(&dir);
+    old.append(head(1), 1).unwrap();
+    let seq = old.put(DELTA, 1, head(2)).unwrap();
+    std::fs::remove_file(dir.join("LOCK")).unwrap();
+    let (new, loaded) = open(&dir);
+    assert_eq!(
+        loaded.seq, 2,
+        "what is on disk before the takeover is seen by it"
+    );
+    assert!(old.acknowledge(seq).unwrap_err().is_fenced());
+    assert!(new.epoch() > old.epoch());
+}
+
+/// A fenced writer that is past its last look can still give a phase file its name.
+/// That must neither hide the newer writer's saves nor block its phases.
+#[test]
+fn a_phase_file_of_a_fenced_writer_does_not_hide_newer_saves() {
+    let root = tempfile::tempdir().unwrap();
+    let dir = root.path().join("s");
+    let (mut old, _) = open(&dir);
+    old.append(head(1), 1).unwrap();
+    let mut meta = FileMeta::new(&old.options, old.epoch, SystemTime::now());
+    meta.phase = Some("p".into());
+    meta.seq = 2;
+    std::fs::remove_file(dir.join("LOCK")).unwrap();
+    let (mut new, _) = open(&dir);
+    let late = Image::new(&meta, 0)
+        .unwrap()
+        .seal(State {
+            head: Some(head(9)),
+            events: Vec::new(),
+        })
+        .unwrap();
+    std::fs::write(dir.join("phase-0000000000000002.ckpt"), late).unwrap();
+
+    new.append(head(2), 1).unwrap();
+    let loaded = load::newest(&new.dir, Index::read(&new.dir, None).unwrap()).unwrap();
+    assert_eq!(loaded.state.head, Some(head(2)));
+    new.append(head(3), 1).unwrap();
+    new.save_phase("p", head(4), Meta::default()).unwrap();
+    drop((old, new));
+    let (mut new, loaded) = open(&dir);
+    assert_eq!(loaded.state.head, Some(head(4)));
+    new.seq = 1;
+    assert_eq!(
+        new.free_phase().unwrap(),
+        3,
+        "taken numbers are passed over"
+    );
+}
+
+#[test]
+fn epochs_grow_even_without_their_markers() {
+    let root = tempfile::tempdir().unwrap();
+    let dir = root.path().join("s");
+    for _ in 0..3 {
+        let (mut writer, _) = open(&dir);
+        writer.save_phase("p", head(1), Meta::default()).unwrap();
+    }
+    std::fs::remove_file(dir.join("epoch-00000003")).unwrap();
+    assert_eq!(open(&dir).0.epoch(), 4);
+}
+
+#[test]
+fn temporary_files_of_older_epochs_only_are_removed() {
+    let root = tempfile::tempdir().unwrap();
+    let dir = root.path().join("s");
+    drop(open(&dir));
+    for epoch in [1, 2, 99] {
+        std::fs::write(
+            dir.join(FileName::Temp { epoch, random: 7 }.to_string()),
+            "x",
+        )
+        .unwrap();
+    }
+    assert_eq!(open(&dir).1.report.removed_temps, 1);
+    assert_eq!(open(&dir).1.report.removed_temps, 1);
+    assert_eq!(open(&dir).1.report.removed_temps, 0);
+}

@@ -1,0 +1,167 @@
+use std::marker::PhantomData;
+use std::path::Path;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::codec;
+use crate::error::{Error, Kind, Result};
+use crate::load;
+use crate::meta::{Meta, Options, PhaseId, Seq};
+use crate::raw_writer::RawWriter;
+use crate::report::LoadReport;
+
+/// A state as it was saved, and where it came from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Loaded<H, E> {
+    /// The head of the newest save; none before the first one.
+    pub head: Option<H>,
+    /// All events that were ever saved and not undone, oldest first, over all phases.
+    pub events: Vec<E>,
+    /// The number of the newest save.
+    pub seq: Seq,
+    /// Where this came from and what was damaged.
+    pub report: LoadReport,
+}
+
+impl<H: DeserializeOwned, E: DeserializeOwned> Loaded<H, E> {
+    pub(crate) fn decode(path: &Path, raw: load::Loaded) -> Result<Self> {
+        let failed = |what| {
+            let path = path.join(raw.report.used.as_deref().unwrap_or_default());
+            move |reason| Error::new(path, Kind::Decode { what, reason })
+        };
+        let head = raw.state.head.as_deref().map(codec::decode).transpose();
+        let mut events: Vec<E> = Vec::new();
+        for mut row in raw.state.events.iter().map(Vec::as_slice) {
+            while !row.is_empty() {
+                let more: Vec<E> = codec::decode_next(&mut row).map_err(failed("an event"))?;
+                events.extend(more);
+            }
+        }
+        let head = head.map_err(failed("the head"))?;
+        Ok(Self {
+            head,
+            events,
+            seq: Seq::new(raw.seq),
+            report: raw.report,
+        })
+    }
+}
+
+/// Saves heads and events of one store; the only one to do so at a time.
+///
+/// A *head* is small and is written whole with each save; *events* are only added, so
+/// a save costs what is new and not what is there. When a call returns, what it saved
+/// is on disk and a crash at any later moment does not lose it.
+///
+/// After a failed write, and when the store was taken over or removed, every later
+/// call fails: open the store again to go on from what is on disk.
+///
+/// Dropping the writer releases the lock and writes nothing.
+#[derive(Debug)]
+pub struct Writer<H, E> {
+    raw: RawWriter,
+    types: PhantomData<fn(&H, &E)>,
+}
+
+impl<H: Serialize + DeserializeOwned, E: Serialize + DeserializeOwned> Writer<H, E> {
+    /// Opens the store in the directory `dir` for writing, and loads its state.
+    ///
+    /// Takes the lock and the next epoch, which ends every older writer, even one
+    /// that has the lock of a deleted file. Damaged files are moved to `quarantine/`
+    /// and the state before them is loaded; look at the report before going on.
+    ///
+    /// # Errors
+    /// [`is_locked`](Error::is_locked) if another writer lives,
+    /// [`is_not_found`](Error::is_not_found) if the directory is missing and not to be
+    /// created, [`is_unsupported_version`](Error::is_unsupported_version) if a newer
+    /// program wrote it, [`is_corrupt`](Error::is_corrupt) if there are files but no
+    /// valid state, and others for a directory that is unsafe or holds other types.
+    ///
+    /// # Platform
+    /// On Unix the directory must be the user's own and nobody else may write to it.
+    pub fn open(dir: impl AsRef<Path>, options: Options) -> Result<(Self, Loaded<H, E>)> {
+        let (raw, loaded) = RawWriter::open(dir.as_ref(), options)?;
+        let loaded = Loaded::decode(dir.as_ref(), loaded)?;
+        Ok((
+            Self {
+                raw,
+                types: PhantomData,
+            },
+            loaded,
+        ))
+    }
+
+    /// Saves `head` and the events since the last save: one write, one sync.
+    ///
+    /// # Errors
+    /// A value that cannot be encoded, or is too large, fails before anything is
+    /// written, and the writer stays usable. [`is_fenced`](Error::is_fenced) if a newer
+    /// writer took over, [`is_vanished`](Error::is_vanished) if the files were removed.
+    pub fn append(&mut self, head: &H, events: &[E]) -> Result<Seq> {
+        let mut raw = self.encode(head)?;
+        let head_len = raw.len();
+        if !events.is_empty() {
+            codec::encode(&mut raw, events).map_err(|err| self.cannot_encode(err))?;
+        }
+        self.raw.append(raw, head_len).map(Seq::new)
+    }
+
+    /// Returns to the state of the save `seq`. What came after it stays on disk, but is
+    /// no part of the state any more. The undo is a save of its own and gets a number.
+    ///
+    /// The last sealed phase is as far as one can go back; without one, [`Seq::ZERO`].
+    ///
+    /// # Errors
+    /// As [`append`](Self::append); also if there is no such save.
+    pub fn truncate_to(&mut self, seq: Seq) -> Result<Seq> {
+        self.raw.truncate_to(seq.get()).map(Seq::new)
+    }
+
+    /// Seals `head` and all events so far under the name of a phase, in a file that
+    /// never changes. Costs in proportion to the whole state.
+    ///
+    /// The saves before it are stale from then on, but stay as the generation to fall
+    /// back to. Phases of one name may follow each other; the older ones stay readable.
+    ///
+    /// # Errors
+    /// As [`append`](Self::append); also for a name that is not 1 to 64 letters,
+    /// digits, `.`, `_` and `-`, and if the history on disk was damaged meanwhile.
+    pub fn save_phase(&mut self, phase: &str, head: &H, meta: Meta) -> Result<PhaseId> {
+        let head = self.encode(head)?;
+        self.raw.save_phase(phase, head, meta)
+    }
+
+    /// Stores bytes under a name in `blobs/`, for ever. The same bytes again are fine.
+    ///
+    /// # Errors
+    /// If the name is taken by other bytes, or not allowed as a phase's would not be.
+    pub fn put_blob(&self, name: &str, bytes: &[u8]) -> Result<()> {
+        self.raw.put_blob(name, bytes)
+    }
+
+    /// Returns the number of this writer. Every later writer of the store has a higher one.
+    pub fn epoch(&self) -> u64 {
+        self.raw.epoch()
+    }
+
+    /// Returns the number of the newest acknowledged save.
+    pub fn seq(&self) -> Seq {
+        Seq::new(self.raw.seq())
+    }
+
+    /// Returns the directory.
+    pub fn path(&self) -> &Path {
+        self.raw.dir().path()
+    }
+
+    fn encode(&self, head: &H) -> Result<Vec<u8>> {
+        let mut raw = Vec::new();
+        codec::encode(&mut raw, head).map_err(|err| self.cannot_encode(err))?;
+        Ok(raw)
+    }
+
+    fn cannot_encode(&self, err: String) -> Error {
+        Error::new(self.path(), Kind::Encode(err))
+    }
+}
