@@ -1,2 +1,79 @@
-//! Stub.
-fn main() {}
+//! Maintainers' commands: `cargo xtask ci | lint | test | acceptance | live`. See `README.md`.
+#![expect(
+    clippy::print_stdout,
+    reason = "a program for maintainers, whose output is its purpose"
+)]
+
+mod acceptance;
+mod ci;
+mod command;
+mod lint;
+mod live;
+mod sources;
+mod tally;
+mod test;
+mod workspace;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::command::Show;
+use crate::tally::Tally;
+use crate::workspace::Workspace;
+
+#[derive(Debug, Parser)]
+#[command(name = "cargo xtask", about = "Maintainers' commands")]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Runs all stages: lint, test, acceptance, live.
+    Ci,
+    /// Checks formatting, clippy and the rules of the house.
+    Lint,
+    /// Runs all tests and doctests.
+    Test,
+    /// Lists the acceptance items and the tests that show them.
+    Acceptance {
+        /// Only those without a test.
+        #[arg(long)]
+        missing: bool,
+    },
+    /// Runs `rlm` around a real agent CLI.
+    Live,
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let workspace = match Workspace::find() {
+        Ok(workspace) => workspace,
+        Err(error) => return finish(&Tally::failed(format!("cargo metadata: {error}"))),
+    };
+    finish(&match arguments.command {
+        Command::Ci => ci::run(&workspace),
+        Command::Lint => lint::run(&workspace),
+        Command::Test => test::run(&workspace, Show::AsItComes),
+        Command::Acceptance { missing } => acceptance::run(&workspace, missing),
+        Command::Live => live::run(),
+    })
+}
+
+/// Names what failed and what was skipped, and closes with the counts.
+fn finish(tally: &Tally) -> ExitCode {
+    for skip in &tally.skipped {
+        println!("skipped: {skip}");
+    }
+    for failure in &tally.failures {
+        println!("failed: {failure}");
+    }
+    println!("{tally}");
+    if tally.is_red() {
+        ExitCode::FAILURE
+    } else {
+        ExitCode::SUCCESS
+    }
+}

@@ -1,0 +1,39 @@
+//! All stages one after the other; a red one does not keep the next from running.
+
+use std::time::Instant;
+
+use crate::command::Show;
+use crate::tally::Tally;
+use crate::workspace::Workspace;
+use crate::{acceptance, lint, live, test};
+
+type Stage = fn(&Workspace) -> Tally;
+
+const STAGES: [(&str, Stage); 4] = [
+    ("lint", lint::run),
+    ("test", |workspace| test::run(workspace, Show::OnFailure)),
+    ("acceptance", |workspace| {
+        println!("{}", acceptance::summarise(workspace));
+        Tally::default()
+    }),
+    ("live", |_| live::run()),
+];
+
+pub(crate) fn run(workspace: &Workspace) -> Tally {
+    let mut total = Tally::default();
+    let mut lines = Vec::new();
+    for (name, stage) in STAGES {
+        let begun = Instant::now();
+        println!("== {name}");
+        let tally = stage(workspace);
+        let verdict = if tally.is_red() { "FAILED" } else { "ok" };
+        lines.push(format!(
+            "{name:<10} {verdict:<6} {:>5.0} s  {tally}",
+            begun.elapsed().as_secs_f64()
+        ));
+        total += tally;
+    }
+    println!("==");
+    lines.iter().for_each(|line| println!("{line}"));
+    total
+}

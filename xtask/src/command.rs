@@ -1,0 +1,94 @@
+//! Runs a program, shows its output as it comes or keeps it for later.
+
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Command, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::{io, thread};
+
+/// Kept of an output, from its end.
+const KEPT: usize = 8 << 20;
+
+/// How a program ended.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    pub(crate) success: bool,
+    /// stdout and stderr, in the order in which they came.
+    pub(crate) output: String,
+}
+
+/// When the output of a program is passed on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Show {
+    Never,
+    OnFailure,
+    AsItComes,
+}
+
+/// Runs `program` at the root of the workspace.
+pub(crate) fn run(program: &str, arguments: &[&str], show: Show) -> Ended {
+    try_run(program, arguments, show).unwrap_or_else(|error| Ended {
+        success: false,
+        output: format!("{program}: {error}\n"),
+    })
+}
+
+fn try_run(program: &str, arguments: &[&str], show: Show) -> io::Result<Ended> {
+    let mut command = Command::new(program);
+    command
+        .args(arguments)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let mut child = command.spawn()?;
+    let kept = Arc::new(Mutex::new(String::new()));
+    let readers: Vec<_> = [
+        child.stdout.take().map(boxed),
+        child.stderr.take().map(boxed),
+    ]
+    .into_iter()
+    .flatten()
+    .map(|stream| {
+        let kept = Arc::clone(&kept);
+        thread::spawn(move || follow(stream, &kept, show == Show::AsItComes))
+    })
+    .collect();
+    for reader in readers {
+        let _panicked = reader.join();
+    }
+    let success = child.wait()?.success();
+    let output = std::mem::take(&mut *kept.lock().unwrap_or_else(PoisonError::into_inner));
+    if show == Show::OnFailure && !success {
+        print!("{output}");
+    }
+    Ok(Ended { success, output })
+}
+
+fn boxed(stream: impl Read + Send + 'static) -> Box<dyn Read + Send> {
+    Box::new(stream)
+}
+
+fn follow(stream: Box<dyn Read + Send>, kept: &Mutex<String>, loud: bool) {
+    let mut reader = BufReader::new(stream);
+    let mut line = Vec::new();
+    while matches!(reader.read_until(b'\n', &mut line), Ok(1..)) {
+        let text = String::from_utf8_lossy(&line);
+        let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+        if loud {
+            print!("{text}");
+        }
+        kept.push_str(&text);
+        if kept.len() > 2 * KEPT {
+            let cut = (KEPT..kept.len())
+                .find(|at| kept.is_char_boundary(*at))
+                .unwrap_or(kept.len());
+            kept.drain(..cut);
+        }
+        drop(kept);
+        line.clear();
+    }
+}
+
+/// Whether `cargo` knows this subcommand.
+pub(crate) fn has_cargo(subcommand: &str) -> bool {
+    run("cargo", &[subcommand, "--version"], Show::Never).success
+}

@@ -1,0 +1,92 @@
+//! The rules of the house, each checked by itself; one that fails does not keep the others from running.
+
+mod dependencies;
+mod files;
+
+use crate::command::{self, Show};
+use crate::tally::Tally;
+use crate::workspace::Workspace;
+
+/// What came of one check.
+pub(crate) enum Verdict {
+    Passed,
+    /// What is wrong, a line each.
+    Failed(Vec<String>),
+    Skipped(&'static str),
+}
+
+impl Verdict {
+    fn of(wrong: Vec<String>) -> Self {
+        if wrong.is_empty() {
+            Self::Passed
+        } else {
+            Self::Failed(wrong)
+        }
+    }
+}
+
+type Check = fn(&Workspace) -> Verdict;
+
+const CHECKS: [(&str, Check); 7] = [
+    ("formatting", |_| {
+        cargo(&["fmt", "--all", "--check", "--", "--color=never"])
+    }),
+    ("clippy", |_| {
+        cargo(&[
+            "clippy",
+            "--quiet",
+            "--workspace",
+            "--all-targets",
+            "--all-features",
+            "--",
+            "-D",
+            "warnings",
+        ])
+    }),
+    ("dependencies", |workspace| {
+        Verdict::of(dependencies::wrong(&workspace.packages))
+    }),
+    ("snapshot and property tests", |workspace| {
+        Verdict::of(dependencies::without_test_tools(workspace))
+    }),
+    ("names of acceptance tests", |workspace| {
+        Verdict::of(files::unknown_items(workspace))
+    }),
+    ("file lengths", |workspace| {
+        Verdict::of(files::too_long(workspace))
+    }),
+    ("cargo-deny", |_| deny()),
+];
+
+pub(crate) fn run(workspace: &Workspace) -> Tally {
+    let mut tally = Tally::default();
+    for (name, check) in CHECKS {
+        match check(workspace) {
+            Verdict::Passed => println!("lint: {name}: ok"),
+            Verdict::Failed(lines) => {
+                println!("lint: {name}: FAILED");
+                lines.iter().for_each(|line| println!("    {line}"));
+                tally += Tally::failed(format!("lint: {name}"));
+            }
+            Verdict::Skipped(reason) => tally += Tally::skipped(format!("lint: {name}: {reason}")),
+        }
+    }
+    tally
+}
+
+fn cargo(arguments: &[&str]) -> Verdict {
+    let ended = command::run("cargo", arguments, Show::Never);
+    if ended.success {
+        Verdict::Passed
+    } else {
+        Verdict::Failed(ended.output.lines().map(Into::into).collect())
+    }
+}
+
+fn deny() -> Verdict {
+    if command::has_cargo("deny") {
+        cargo(&["deny", "--offline", "check", "bans", "licenses", "sources"])
+    } else {
+        Verdict::Skipped("cargo-deny is not installed")
+    }
+}

@@ -1,0 +1,173 @@
+//! Who may depend on whom. A new edge is a commit of its own that changes these tables and says why.
+
+use crate::workspace::{Dependency, Package, Workspace};
+
+/// The members that each member may depend on, in any kind of dependency; `*` is all.
+const MEMBERS: [(&str, &[&str]); 10] = [
+    ("agent-duplex", &[]),
+    ("agent-subprocess", &["agent-duplex"]),
+    ("cancellable-sleep", &[]),
+    ("checkpoint-store", &[]),
+    ("interrupt-stack", &[]),
+    (
+        "loop-runner",
+        &[
+            "agent-duplex",
+            "agent-subprocess",
+            "cancellable-sleep",
+            "checkpoint-store",
+            "loop-state",
+        ],
+    ),
+    ("loop-state", &[]),
+    ("rlm-loop", &["*"]),
+    ("rlm-tests", &["*"]),
+    ("xtask", &[]),
+];
+
+/// Edges between members that must hang on a feature: a driver's.
+const OPTIONAL: [(&str, &str); 1] = [("agent-subprocess", "agent-duplex")];
+
+/// Who may use these; development dependencies are free.
+const OTHERS: [(&str, &[&str]); 7] = [
+    ("ciborium", &["checkpoint-store", "loop-state"]),
+    ("clap", &["rlm-loop", "rlm-tests", "xtask"]),
+    (
+        "fs-err",
+        &[
+            "checkpoint-store",
+            "loop-runner",
+            "rlm-loop",
+            "rlm-tests",
+            "xtask",
+        ],
+    ),
+    (
+        "rustix",
+        &[
+            "agent-subprocess",
+            "checkpoint-store",
+            "interrupt-stack",
+            "loop-runner",
+            "rlm-loop",
+            "rlm-tests",
+        ],
+    ),
+    ("signal-hook", &["interrupt-stack", "rlm-tests"]),
+    ("tokio", TOKIO),
+    ("tokio-util", TOKIO),
+];
+
+const TOKIO: &[&str] = &[
+    "agent-duplex",
+    "agent-subprocess",
+    "cancellable-sleep",
+    "checkpoint-store",
+    "interrupt-stack",
+    "loop-runner",
+    "rlm-loop",
+];
+
+/// Names each edge that the tables do not have.
+pub(super) fn wrong(packages: &[Package]) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for package in packages {
+        let Some((_, allowed)) = MEMBERS.iter().find(|(name, _)| *name == package.name) else {
+            wrong.push(format!("{} is not in the table of members", package.name));
+            continue;
+        };
+        for dependency in &package.dependencies {
+            wrong.extend(
+                complaint(package, allowed, dependency)
+                    .map(|why| format!("{} -> {}: {why}", package.name, dependency.name)),
+            );
+        }
+    }
+    wrong
+}
+
+fn complaint(package: &Package, allowed: &[&str], dependency: &Dependency) -> Option<&'static str> {
+    let (from, to) = (package.name.as_str(), dependency.name.as_str());
+    // A crate that tests itself with other features depends on itself.
+    if dependency.inner && from != to && !allowed.contains(&"*") && !allowed.contains(&to) {
+        return Some("no such edge in the architecture");
+    }
+    if OPTIONAL.contains(&(from, to)) && !dependency.optional && !dependency.dev {
+        return Some("only behind a feature");
+    }
+    let users = OTHERS
+        .iter()
+        .find(|(name, _)| *name == to && !dependency.dev)?
+        .1;
+    (!users.contains(&from)).then_some("not given to this crate")
+}
+
+/// Names the libraries that lack the tools for snapshot or property tests.
+pub(super) fn without_test_tools(workspace: &Workspace) -> Vec<String> {
+    let has = |package: &Package, tool: &str| {
+        package
+            .dependencies
+            .iter()
+            .any(|found| found.dev && found.name == tool)
+    };
+    let tools = ["insta", "proptest"];
+    let lacking = workspace.libraries().flat_map(|package| {
+        tools
+            .into_iter()
+            .filter(|tool| !has(package, tool))
+            .map(|tool| format!("{}: {tool} is not among its dev-dependencies", package.name))
+    });
+    lacking.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn edge(from: &str, to: &str, dev: bool, optional: bool) -> Vec<String> {
+        let inner = MEMBERS.iter().any(|(name, _)| *name == to);
+        let dependency = Dependency {
+            name: to.into(),
+            dev,
+            optional,
+            inner,
+        };
+        wrong(&[Package {
+            name: from.into(),
+            is_library: true,
+            dependencies: vec![dependency],
+        }])
+    }
+
+    #[test]
+    fn edges_outside_the_picture_are_named() {
+        assert_eq!(
+            edge("loop-state", "tokio", false, false),
+            ["loop-state -> tokio: not given to this crate"]
+        );
+        assert_eq!(
+            edge("cancellable-sleep", "interrupt-stack", true, false),
+            ["cancellable-sleep -> interrupt-stack: no such edge in the architecture"]
+        );
+        assert_eq!(
+            edge("agent-subprocess", "agent-duplex", false, false),
+            ["agent-subprocess -> agent-duplex: only behind a feature"]
+        );
+        assert_eq!(
+            edge("loop-runner", "signal-hook", false, true),
+            ["loop-runner -> signal-hook: not given to this crate"]
+        );
+        assert_eq!(
+            edge("newcomer", "serde", false, false),
+            ["newcomer is not in the table of members"]
+        );
+    }
+
+    #[test]
+    fn edges_of_the_picture_pass() {
+        assert!(edge("agent-subprocess", "agent-duplex", false, true).is_empty());
+        assert!(edge("rlm-loop", "interrupt-stack", false, false).is_empty());
+        assert!(edge("interrupt-stack", "interrupt-stack", true, false).is_empty());
+        assert!(edge("loop-state", "tokio", true, false).is_empty());
+    }
+}

@@ -1,0 +1,25 @@
+//! Builds and runs the live checks, which are a program of `rlm-tests`.
+
+use crate::command::{self, Show};
+use crate::tally::Tally;
+
+pub(crate) fn run() -> Tally {
+    let built = command::run(
+        "cargo",
+        &["build", "--quiet", "-p", "rlm-tests", "--bins"],
+        Show::OnFailure,
+    );
+    if !built.success {
+        return Tally::failed("live: it does not build");
+    }
+    let ended = command::run(
+        "cargo",
+        &["run", "--quiet", "-p", "rlm-tests", "--bin", "live"],
+        Show::AsItComes,
+    );
+    let mut tally = Tally::of_live(&ended.output);
+    if !ended.success && !tally.is_red() {
+        tally += Tally::failed("live: it ended before its checks did");
+    }
+    tally
+}

@@ -1,0 +1,96 @@
+//! The Rust sources of the workspace, and the tests in them.
+
+use std::path::{Path, PathBuf};
+
+use fs_err as fs;
+
+/// A source file, its path relative to the root.
+#[derive(Debug)]
+pub(crate) struct Source {
+    pub(crate) path: PathBuf,
+    pub(crate) text: String,
+}
+
+/// Reads all `.rs` files below the folders of the members, in the order of their paths.
+pub(crate) fn read(root: &Path) -> Vec<Source> {
+    let mut sources = Vec::new();
+    for folder in ["crates", "tests", "xtask", "examples"] {
+        collect(root, &root.join(folder), &mut sources);
+    }
+    sources.sort_by(|one, other| one.path.cmp(&other.path));
+    sources
+}
+
+fn collect(root: &Path, folder: &Path, sources: &mut Vec<Source>) {
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let path = entry.path();
+        if path.is_dir() && entry.file_name() != "target" {
+            collect(root, &path, sources);
+        } else if path.extension().is_some_and(|extension| extension == "rs")
+            && let Ok(text) = fs::read_to_string(&path)
+        {
+            let path = path.strip_prefix(root).unwrap_or(&path).to_owned();
+            sources.push(Source { path, text });
+        }
+    }
+}
+
+impl Source {
+    /// The names of its test functions.
+    pub(crate) fn tests(&self) -> impl Iterator<Item = &str> {
+        let mut marked = false;
+        self.text.lines().filter_map(move |line| {
+            let line = line.trim();
+            if line.starts_with("#[test]") || line.starts_with("#[tokio::test") {
+                marked = true;
+                return None;
+            }
+            let (_, rest) = line
+                .split_once("fn ")
+                .filter(|_| marked && !line.starts_with("//"))?;
+            marked = false;
+            rest.split(['(', '<', ' ']).next()
+        })
+    }
+}
+
+/// The acceptance item that a test of this name shows: `J31` for `j31_answered_press_…`, `S1` for `s1_…` and `s01_…`.
+pub(crate) fn item_of(test: &str) -> Option<String> {
+    let (item, _) = test.split_once('_')?;
+    let number = item.strip_prefix(['s', 'j', 'c', 'l', 'x', 'p', 'd'])?;
+    let digits = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
+    digits.then(|| {
+        format!(
+            "{}{}",
+            item[..1].to_uppercase(),
+            number.trim_start_matches('0')
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tests_are_found_by_their_attribute() {
+        let marker = "#[test]"; // in a variable, or this file's own text would be read as a test
+        let text = format!(
+            "fn x1_helper() {{}}\n{marker}\n#[ignore]\nfn j31_a() {{\n  let s3_x = fn_b();\n}}\n  #[tokio::test(flavor = \"x\")]\n  async fn plain() {{}}\nfn c1_no() {{}}"
+        );
+        let source = Source {
+            path: "a.rs".into(),
+            text,
+        };
+        assert_eq!(source.tests().collect::<Vec<_>>(), ["j31_a", "plain"]);
+    }
+
+    #[test]
+    fn an_item_is_a_letter_and_a_number() {
+        assert_eq!(item_of("j31_answered"), Some("J31".into()));
+        assert_eq!(item_of("s01_repeats"), Some("S1".into()));
+        for other in ["j_31", "plain", "a31_b", "x86", "s3b_x"] {
+            assert_eq!(item_of(other), None, "{other}");
+        }
+    }
+}

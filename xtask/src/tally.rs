@@ -1,0 +1,167 @@
+//! Counts what passed, failed and was skipped, and reads such counts from the output of test runners.
+
+use std::fmt;
+use std::ops::AddAssign;
+
+/// What came of a stage.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Tally {
+    pub(crate) passed: usize,
+    /// Failed tests that a runner counted and named itself.
+    pub(crate) failed: usize,
+    /// Other failures, by name.
+    pub(crate) failures: Vec<String>,
+    /// Skips, by name and reason.
+    pub(crate) skipped: Vec<String>,
+}
+
+impl Tally {
+    pub(crate) fn failed(what: impl Into<String>) -> Self {
+        Self {
+            failures: vec![what.into()],
+            ..Self::default()
+        }
+    }
+
+    pub(crate) fn skipped(what: impl Into<String>) -> Self {
+        Self {
+            skipped: vec![what.into()],
+            ..Self::default()
+        }
+    }
+
+    pub(crate) fn is_red(&self) -> bool {
+        self.failed + self.failures.len() > 0
+    }
+
+    /// Reads `Summary [ 0.3s] 25 tests run: 23 passed (1 slow), 1 failed, 1 timed out, 2 skipped`.
+    pub(crate) fn of_nextest(output: &str) -> Option<Self> {
+        let (_, counts) = output.lines().rev().find_map(|line| {
+            line.trim_start()
+                .strip_prefix("Summary [")?
+                .split_once("run:")
+        })?;
+        let mut tally = Self::default();
+        // `23 passed (1 slow, 1 leaky)` counts no more than 23.
+        let counts = counts
+            .split('(')
+            .map(|part| part.rsplit(')').next().unwrap_or(part));
+        for part in counts.collect::<String>().split(',') {
+            let (number, what) = part.trim().split_once(' ')?;
+            let number: usize = number.parse().ok()?;
+            match what.split(' ').next()? {
+                "passed" => tally.passed += number,
+                "skipped" => tally.skip_ignored(number),
+                _ => tally.failed += number,
+            }
+        }
+        Some(tally)
+    }
+
+    /// Adds up all `test result: ok. 3 passed; 0 failed; 1 ignored; …`.
+    pub(crate) fn of_libtest(output: &str) -> Option<Self> {
+        let mut tally = Self::default();
+        let mut found = false;
+        for counts in output.lines().filter_map(|line| {
+            line.trim_start()
+                .strip_prefix("test result: ")?
+                .split_once(". ")
+        }) {
+            found = true;
+            let mut ignored = 0;
+            for part in counts.1.split("; ") {
+                let (number, what) = part.split_once(' ').unwrap_or_default();
+                let number: usize = number.parse().unwrap_or(0);
+                match what {
+                    "passed" => tally.passed += number,
+                    "failed" => tally.failed += number,
+                    "ignored" => ignored += number,
+                    _ => {}
+                }
+            }
+            tally.skip_ignored(ignored);
+        }
+        found.then_some(tally)
+    }
+
+    /// Reads the lines of the live checks: `ok: …`, `failed: …`, `skipped: …`.
+    pub(crate) fn of_live(output: &str) -> Self {
+        let mut tally = Self::default();
+        for (verdict, what) in output.lines().filter_map(|line| line.split_once(": ")) {
+            match verdict {
+                "ok" => tally.passed += 1,
+                "failed" => tally.failures.push(format!("live: {what}")),
+                "skipped" => tally.skipped.push(format!("live: {what}")),
+                _ => {}
+            }
+        }
+        tally
+    }
+
+    fn skip_ignored(&mut self, number: usize) {
+        self.skipped
+            .extend((0..number).map(|_| "a test that is marked as ignored".to_owned()));
+    }
+}
+
+impl AddAssign for Tally {
+    fn add_assign(&mut self, other: Self) {
+        self.passed += other.passed;
+        self.failed += other.failed;
+        self.failures.extend(other.failures);
+        self.skipped.extend(other.skipped);
+    }
+}
+
+impl fmt::Display for Tally {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let failed = self.failed + self.failures.len();
+        write!(
+            f,
+            "{} passed, {failed} failed, {} skipped",
+            self.passed,
+            self.skipped.len()
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_of_nextest_are_read_whatever_happened() {
+        let output = "  PASS x\n     Summary [   0.285s] 27 tests run: 23 passed (1 slow, 1 leaky), 1 failed, 2 timed out, 2 skipped\nerror: test run failed";
+        let tally = Tally::of_nextest(output).unwrap();
+        assert_eq!(tally.to_string(), "23 passed, 3 failed, 2 skipped");
+        assert!(tally.is_red());
+        assert_eq!(
+            Tally::of_nextest("Summary [ 1s] 1/9 tests run: 1 passed, 0 skipped")
+                .unwrap()
+                .to_string(),
+            "1 passed, 0 failed, 0 skipped"
+        );
+        assert_eq!(Tally::of_nextest("error: could not compile"), None);
+    }
+
+    #[test]
+    fn counts_of_all_binaries_are_added_up() {
+        let output = "test result: ok. 3 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.00s\n\
+                      test result: FAILED. 1 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s";
+        assert_eq!(
+            Tally::of_libtest(output).unwrap().to_string(),
+            "4 passed, 2 failed, 1 skipped"
+        );
+        assert_eq!(Tally::of_libtest(""), None);
+    }
+
+    #[test]
+    fn live_checks_name_themselves() {
+        let tally = Tally::of_live("installing\nok: one\nskipped: two: no npm\nfailed: three\n");
+        assert_eq!(tally.to_string(), "1 passed, 1 failed, 1 skipped");
+        assert_eq!(
+            (tally.failures, tally.skipped),
+            (vec!["live: three".into()], vec!["live: two: no npm".into()])
+        );
+    }
+}

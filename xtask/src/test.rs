@@ -1,0 +1,78 @@
+//! All tests: nextest when it is there, doctests always, and each library without its default features.
+
+use crate::command::{self, Ended, Show};
+use crate::tally::Tally;
+use crate::workspace::Workspace;
+
+pub(crate) fn run(workspace: &Workspace, show: Show) -> Tally {
+    let mut tally = if command::has_cargo("nextest") {
+        let ended = command::run(
+            "cargo",
+            &[
+                "nextest",
+                "run",
+                "--workspace",
+                "--all-features",
+                "--profile",
+                "ci",
+            ],
+            show,
+        );
+        counted(Tally::of_nextest(&ended.output), &ended, "the tests")
+    } else {
+        println!("cargo-nextest is not installed: the tests of a binary share a process");
+        let ended = command::run(
+            "cargo",
+            &[
+                "test",
+                "--workspace",
+                "--all-features",
+                "--all-targets",
+                "--no-fail-fast",
+            ],
+            show,
+        );
+        counted(Tally::of_libtest(&ended.output), &ended, "the tests")
+    };
+    let ended = command::run(
+        "cargo",
+        &[
+            "test",
+            "--doc",
+            "--workspace",
+            "--all-features",
+            "--no-fail-fast",
+        ],
+        show,
+    );
+    tally += counted(Tally::of_libtest(&ended.output), &ended, "the doctests");
+    for package in workspace.libraries() {
+        let ended = command::run(
+            "cargo",
+            &[
+                "check",
+                "--quiet",
+                "--no-default-features",
+                "-p",
+                &package.name,
+            ],
+            show,
+        );
+        if !ended.success {
+            tally += Tally::failed(format!("test: {} without default features", package.name));
+        }
+    }
+    tally
+}
+
+/// A runner that failed without counting a failure (nothing compiled, say) is a failure all the same.
+fn counted(tally: Option<Tally>, ended: &Ended, what: &str) -> Tally {
+    let mut tally = tally.unwrap_or_default();
+    if !ended.success && !tally.is_red() {
+        tally += Tally::failed(format!("test: {what} did not run to their end"));
+    }
+    if ended.success && tally.passed == 0 {
+        tally += Tally::failed(format!("test: {what}: none ran"));
+    }
+    tally
+}

@@ -1,0 +1,93 @@
+//! The workspace as `cargo metadata` tells it; without resolving, so that it works offline and beside a stale lock file.
+
+use std::path::PathBuf;
+
+use serde_json::Value;
+
+/// The members and where they lie.
+#[derive(Debug)]
+pub(crate) struct Workspace {
+    pub(crate) root: PathBuf,
+    pub(crate) packages: Vec<Package>,
+}
+
+/// One member.
+#[derive(Debug)]
+pub(crate) struct Package {
+    pub(crate) name: String,
+    /// Whether it is one of the libraries that others can take.
+    pub(crate) is_library: bool,
+    pub(crate) dependencies: Vec<Dependency>,
+}
+
+/// One line of a `[dependencies]` table.
+#[derive(Debug, Clone)]
+pub(crate) struct Dependency {
+    pub(crate) name: String,
+    pub(crate) dev: bool,
+    pub(crate) optional: bool,
+    /// Whether it is a member too.
+    pub(crate) inner: bool,
+}
+
+impl Workspace {
+    /// Finds the workspace of the working directory and makes its root the working directory.
+    pub(crate) fn find() -> Result<Self, String> {
+        let metadata = crate::command::run(
+            "cargo",
+            &["metadata", "--format-version=1", "--no-deps"],
+            crate::command::Show::Never,
+        );
+        let json = metadata
+            .output
+            .lines()
+            .find(|line| line.starts_with('{'))
+            .ok_or(metadata.output.as_str())?;
+        let workspace = Self::read(&serde_json::from_str(json).map_err(|error| error.to_string())?);
+        std::env::set_current_dir(&workspace.root).map_err(|error| error.to_string())?;
+        Ok(workspace)
+    }
+
+    fn read(metadata: &Value) -> Self {
+        let root = text(&metadata["workspace_root"]);
+        let packages = array(&metadata["packages"])
+            .map(|package| Package::read(package, &root))
+            .collect();
+        Self {
+            packages,
+            root: root.into(),
+        }
+    }
+
+    pub(crate) fn libraries(&self) -> impl Iterator<Item = &Package> {
+        self.packages.iter().filter(|package| package.is_library)
+    }
+}
+
+impl Package {
+    fn read(package: &Value, root: &str) -> Self {
+        let name = text(&package["name"]);
+        let dependencies = array(&package["dependencies"]).map(|dependency| Dependency {
+            name: text(&dependency["name"]),
+            dev: dependency["kind"] == "dev",
+            optional: dependency["optional"] == true,
+            inner: dependency["path"].is_string(),
+        });
+        let in_crates = text(&package["manifest_path"]).starts_with(&format!("{root}/crates/"));
+        let is_library =
+            in_crates && !array(&package["targets"]).any(|target| target["kind"][0] == "bin");
+        Self {
+            is_library,
+            dependencies: dependencies.collect(),
+            name,
+        }
+    }
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}
+
+fn array(value: &Value) -> impl Iterator<Item = &Value> {
+    value.as_array().into_iter().flatten()
+}
