@@ -31,6 +31,7 @@ struct ReadmeDoctests;
 
 mod agent;
 mod builder;
+mod context;
 mod error;
 mod group;
 pub mod guard;
@@ -53,6 +54,7 @@ mod wire;
 
 pub use agent::Agent;
 pub use builder::{AgentCommand, Containment, StdinMode};
+pub use context::Context;
 pub use error::Error;
 pub use lines::{Line, Lines};
 pub use marker::Marker;

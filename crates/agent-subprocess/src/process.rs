@@ -13,6 +13,16 @@ pub struct ProcessId {
 }
 
 impl ProcessId {
+    /// Identifies the calling process.
+    pub fn current() -> Self {
+        let pid = std::process::id();
+        #[cfg(target_os = "linux")]
+        let start_time = crate::proc_fs::stat(pid).map_or(0, |stat| stat.start_time);
+        #[cfg(not(target_os = "linux"))]
+        let start_time = 0;
+        ProcessId { pid, start_time }
+    }
+
     /// Tells whether this very process still runs; a zombie does not.
     ///
     /// # Platform

@@ -1,0 +1,50 @@
+//! What all processes of one attempt have in common.
+
+use std::ffi::OsString;
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use crate::{AgentCommand, Marker, StopPolicy};
+
+/// What the agent, the gates and the check of one attempt share: where they work, what they carry, and how they are stopped.
+#[derive(Clone, Debug)]
+pub struct Context {
+    /// The working directory.
+    pub cwd: PathBuf,
+    /// Variables on top of the host's environment.
+    pub env: Vec<(OsString, OsString)>,
+    /// The mark by which a sweep finds the processes.
+    pub marker: Option<Marker>,
+    /// A descriptor that each guard holds until its tree is gone, for example that of a lock.
+    pub hold: Option<Arc<OwnedFd>>,
+    /// A directory for files that live as long as the attempt, such as a prompt; made with mode 0700 when it is needed.
+    pub scratch: PathBuf,
+    /// The file to which a guard adds what it found after the death of the host.
+    pub survivors_file: Option<PathBuf>,
+    /// The stages of a stop and their times.
+    pub stop: StopPolicy,
+}
+
+impl AgentCommand {
+    /// Puts the command into a context: working directory, environment, marker, held descriptor and survivors file.
+    ///
+    /// # Errors
+    /// When the held descriptor can't be duplicated because there are too many open.
+    pub fn context(mut self, context: &Context) -> std::io::Result<Self> {
+        self = self.current_dir(&context.cwd);
+        for (name, value) in &context.env {
+            self = self.env(name, value);
+        }
+        if let Some(marker) = &context.marker {
+            self = self.marker(marker.clone());
+        }
+        if let Some(hold) = &context.hold {
+            self = self.hold(hold.try_clone()?);
+        }
+        Ok(match &context.survivors_file {
+            Some(path) => self.survivors_file(path),
+            None => self,
+        })
+    }
+}
