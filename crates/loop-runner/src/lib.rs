@@ -1,1 +1,52 @@
-//! Stub.
+//! Runs an agent loop: the imperative shell around `loop-state`.
+//!
+//! The machine of `loop-state` says what must be done and in which order; this crate does it, with real files, real processes and a real agent,
+//! and tells the machine what came of it. It is what `rlm` is made of, without a command line and without a screen.
+//!
+//! # What it is not for
+//!
+//! It holds no rules (they are the machine's), installs no signal handlers (it takes [`Control`] messages) and prints nothing (it sends [`News`]).
+//!
+//! # Theory of operation
+//!
+//! A [`Project`] is a working tree with its `.rlm` directory. [`WorkTree`] is the right to work in it: one at a time, held until the agent's whole
+//! tree is gone, even when this process is killed. A [`Runner`] is one run taken by this process: everything that happens enters at one place, one
+//! thing at a time, is stepped through the machine and answered by effects, each finished before the next is begun. *Save* is one of them, so what
+//! is told is on disk.
+//!
+//! A run is a directory: the store with its head and events, blobs (the prompt), and a transcript of every attempt that is never overwritten.
+//!
+//! # Limits
+//!
+//! One run a process and one at a time in a working tree. Pauses, the control socket, budgets and worktrees are not built yet. Transcripts stop
+//! growing at 64 MiB each and say so.
+
+mod check;
+mod clock;
+mod error;
+mod git;
+mod journal;
+mod news;
+mod project;
+mod prompt;
+mod run_id;
+mod runner;
+mod runs;
+mod settings;
+mod survivors;
+mod transcript;
+mod work_tree;
+
+pub use error::Error;
+pub use news::{Command, News, NewsReceiver};
+pub use project::Project;
+pub use run_id::RunId;
+pub use runner::{Control, DriverFactory, Options, Outcome, Runner};
+pub use runs::{RunEntry, RunHead, RunState};
+pub use settings::{AgentSettings, PhaseSettings, PromptSource, Settings};
+pub use transcript::Record;
+pub use work_tree::{Holder, WorkTree};
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct ReadmeDoctests;

@@ -1,0 +1,163 @@
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::{Holder, RunId};
+
+/// Why a run could not be made, found or continued. Its text names the place and what to do.
+#[derive(Debug)]
+pub struct Error(Box<Kind>);
+
+type Source = Box<dyn std::error::Error + Send + Sync>;
+
+#[derive(Debug, thiserror::Error)]
+enum Kind {
+    #[error("{what} `{}`: {}", path.display(), bare(source))]
+    Io {
+        what: &'static str,
+        path: PathBuf,
+        source: io::Error,
+    },
+    #[error("{} is working in `{}`; wait for it or stop it", name(holder.as_ref()), path.display())]
+    Held {
+        path: PathBuf,
+        holder: Option<Holder>,
+    },
+    #[error(
+        "`{0}` is not a run id: use 1 to 64 letters, digits, `.`, `_` or `-`, beginning with a letter or digit"
+    )]
+    BadRunId(String),
+    #[error("no run `{run}` in `{}`; `rlm status` shows what is there", path.display())]
+    NoSuchRun { run: RunId, path: PathBuf },
+    #[error("run `{0}` exists already; resume it or choose another id")]
+    RunExists(RunId),
+    #[error(
+        "run `{0}` has nothing saved to continue from: it ended before its first save; start a new one"
+    )]
+    NothingSaved(RunId),
+    #[error("run `{run}` can't be {what}: {source}")]
+    Store {
+        run: RunId,
+        what: &'static str,
+        source: checkpoint_store::Error,
+    },
+    #[error("the prompt file `{}` {problem}", path.display())]
+    Prompt { path: PathBuf, problem: String },
+    #[error("{0}")]
+    Rules(loop_state::RulesError),
+    #[error("{message}")]
+    Agent { message: String, source: Source },
+}
+
+fn name(holder: Option<&Holder>) -> String {
+    holder.map_or_else(|| "another process".into(), ToString::to_string)
+}
+
+/// An I/O error's own text without the path that `fs-err` repeats in it.
+fn bare(error: &io::Error) -> String {
+    match error
+        .get_ref()
+        .and_then(|inner| std::error::Error::source(inner))
+    {
+        Some(inner) => inner.to_string(),
+        None => error.to_string(),
+    }
+}
+
+impl Error {
+    pub(crate) fn io(what: &'static str, path: impl Into<PathBuf>, source: io::Error) -> Self {
+        let path = path.into();
+        Self(Box::new(Kind::Io { what, path, source }))
+    }
+
+    pub(crate) fn held(path: &Path, holder: Option<Holder>) -> Self {
+        Self(Box::new(Kind::Held {
+            path: path.into(),
+            holder,
+        }))
+    }
+
+    pub(crate) fn bad_run_id(text: &str) -> Self {
+        Self(Box::new(Kind::BadRunId(
+            text.escape_debug().take(80).collect(),
+        )))
+    }
+
+    pub(crate) fn no_such_run(run: RunId, path: &Path) -> Self {
+        Self(Box::new(Kind::NoSuchRun {
+            run,
+            path: path.into(),
+        }))
+    }
+
+    pub(crate) fn run_exists(run: RunId) -> Self {
+        Self(Box::new(Kind::RunExists(run)))
+    }
+
+    pub(crate) fn nothing_saved(run: RunId) -> Self {
+        Self(Box::new(Kind::NothingSaved(run)))
+    }
+
+    pub(crate) fn store(run: &RunId, what: &'static str, source: checkpoint_store::Error) -> Self {
+        Self(Box::new(Kind::Store {
+            run: run.clone(),
+            what,
+            source,
+        }))
+    }
+
+    pub(crate) fn prompt(path: &Path, problem: impl Into<String>) -> Self {
+        Self(Box::new(Kind::Prompt {
+            path: path.into(),
+            problem: problem.into(),
+        }))
+    }
+
+    pub(crate) fn rules(error: loop_state::RulesError) -> Self {
+        Self(Box::new(Kind::Rules(error)))
+    }
+
+    /// Makes the error of an agent that can't be had; `message` says what to do.
+    #[must_use]
+    pub fn agent(message: impl Into<String>, source: impl Into<Source>) -> Self {
+        let (message, source) = (message.into(), source.into());
+        Self(Box::new(Kind::Agent { message, source }))
+    }
+
+    /// Returns whether another process holds the run or its working tree.
+    #[must_use]
+    pub fn is_held(&self) -> bool {
+        match &*self.0 {
+            Kind::Held { .. } => true,
+            Kind::Store { source, .. } => source.is_locked(),
+            _ => false,
+        }
+    }
+
+    /// Returns whether there is no such run, or nothing saved in it.
+    #[must_use]
+    pub fn is_not_found(&self) -> bool {
+        matches!(*self.0, Kind::NoSuchRun { .. } | Kind::NothingSaved(_))
+    }
+
+    /// Returns whether what was asked for makes no sense, so that asking differently is the mend.
+    #[must_use]
+    pub fn is_usage(&self) -> bool {
+        matches!(
+            *self.0,
+            Kind::BadRunId(_) | Kind::RunExists(_) | Kind::Prompt { .. } | Kind::Rules(_)
+        )
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.0.source()
+    }
+}

@@ -1,0 +1,93 @@
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use crate::{Error, RunId, git};
+
+/// A working tree and its state directory `.rlm`.
+///
+/// The state lies at the top of the git repository, or in the working directory itself where there is none.
+#[derive(Clone, Debug)]
+pub struct Project {
+    root: PathBuf,
+    is_git: bool,
+}
+
+impl Project {
+    /// Finds the project of a directory. Writes nothing.
+    ///
+    /// # Errors
+    ///
+    /// When `directory` is not a directory that can be entered.
+    pub fn find(directory: &Path) -> Result<Self, Error> {
+        let directory = fs_err::canonicalize(directory)
+            .and_then(|path| fs_err::read_dir(&path).map(|_| path))
+            .map_err(|e| Error::io("can't work in", directory, e))?;
+        let top = git::top_level(&directory);
+        Ok(Self {
+            is_git: top.is_some(),
+            root: top.unwrap_or(directory),
+        })
+    }
+
+    /// Returns the top of the working tree.
+    #[must_use]
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// Returns whether the working tree is under git.
+    #[must_use]
+    pub fn is_git(&self) -> bool {
+        self.is_git
+    }
+
+    /// Returns the directory that holds a directory for each run.
+    #[must_use]
+    pub fn runs_dir(&self) -> PathBuf {
+        self.state_dir().join("runs")
+    }
+
+    /// Returns the directory of one run.
+    #[must_use]
+    pub fn run_dir(&self, run: &RunId) -> PathBuf {
+        self.runs_dir().join(run.as_str())
+    }
+
+    pub(crate) fn state_dir(&self) -> PathBuf {
+        self.root.join(".rlm")
+    }
+
+    /// Makes the state directory, private and invisible to git.
+    pub(crate) fn prepare(&self) -> Result<(), Error> {
+        let state = self.state_dir();
+        let fail = |e| Error::io("can't keep state in", &state, e);
+        private_dir(&state).map_err(fail)?;
+        private_dir(&self.runs_dir()).map_err(fail)?;
+        let ignore = state.join(".gitignore");
+        if !ignore.exists() {
+            fs_err::write(&ignore, "*\n").map_err(fail)?;
+        }
+        Ok(())
+    }
+}
+
+/// Makes a directory that only its owner can enter, or narrows an existing one to that.
+pub(crate) fn private_dir(path: &Path) -> io::Result<()> {
+    match std::fs::DirBuilder::new().mode(0o700).create(path) {
+        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
+            let meta = fs_err::symlink_metadata(path)?;
+            if !meta.is_dir() {
+                return Err(io::Error::new(
+                    io::ErrorKind::NotADirectory,
+                    "it is not a directory",
+                ));
+            }
+            if meta.permissions().mode() & 0o077 != 0 {
+                fs_err::set_permissions(path, std::fs::Permissions::from_mode(0o700))?;
+            }
+            Ok(())
+        }
+        other => other,
+    }
+}

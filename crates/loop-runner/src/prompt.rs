@@ -1,0 +1,128 @@
+//! Composes what an attempt is told: a pure function of the brief, the phase's text and the state of the working tree.
+
+use loop_state::{Brief, CutCause, FeedbackSource};
+
+use crate::PhaseSettings;
+
+/// Returns the whole prompt: first what is special about this attempt, then the phase's own text.
+pub(crate) fn compose(
+    brief: &Brief,
+    phase: &PhaseSettings,
+    text: &str,
+    changed: Option<&[String]>,
+) -> String {
+    let mut parts = Vec::new();
+    if let Some(cut) = brief.cut {
+        let cause = match cut.cause {
+            CutCause::Stop => "the loop was stopped",
+            CutCause::TimeLimit => "the loop's time was used up",
+            _ => "the loop's process died",
+        };
+        let mut note = format!(
+            "Note from the loop: attempt {} of iteration {} was cut because {cause}. \
+             What it had changed is still there; look at it before you go on.",
+            cut.attempt, brief.iteration
+        );
+        match changed {
+            Some([]) => note.push_str(" Git shows no uncommitted change."),
+            Some(paths) => {
+                note.push_str(&format!(" Uncommitted changes now:\n{}", paths.join("\n")))
+            }
+            None => {}
+        }
+        parts.push(note);
+    }
+    if let Some(feedback) = &brief.feedback {
+        let (what, command) = match feedback.source {
+            FeedbackSource::Gate(index) => ("gate", phase.gates.get(index as usize)),
+            FeedbackSource::Check => ("check", phase.until.as_ref()),
+        };
+        let command = command.map(|c| format!(" `{c}`")).unwrap_or_default();
+        parts.push(format!(
+            "Note from the loop: the {what}{command} did not pass. The end of its output:\n{}",
+            feedback.text.trim_end()
+        ));
+    }
+    for steer in &brief.steers {
+        parts.push(format!(
+            "Note from the person who runs the loop: {}",
+            steer.text.trim_end()
+        ));
+    }
+    parts.push(text.to_owned());
+    parts.join("\n\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{AgentSettings, PromptSource};
+    use loop_state::{Cut, Feedback, Limits, Steer, Timestamp};
+    use std::time::Duration;
+
+    fn phase() -> PhaseSettings {
+        PhaseSettings {
+            name: "main".into(),
+            prompt: PromptSource::Kept("prompt-1".into()),
+            agent: AgentSettings::Command {
+                argv: vec!["agent".into()],
+            },
+            gates: vec!["cargo fmt --check".into()],
+            until: Some("cargo test".into()),
+            check_timeout: Duration::from_secs(900),
+            limits: Limits::default(),
+        }
+    }
+
+    fn plain() -> Brief {
+        Brief {
+            phase: 0,
+            iteration: 3,
+            attempt: 2,
+            cut: None,
+            feedback: None,
+            steers: vec![],
+        }
+    }
+
+    #[test]
+    fn an_ordinary_attempt_gets_the_text_and_nothing_else() {
+        assert_eq!(
+            compose(&plain(), &phase(), "Do it.\n", Some(&["M a".into()])),
+            "Do it.\n"
+        );
+    }
+
+    #[test]
+    fn what_is_special_comes_first() {
+        let brief = Brief {
+            cut: Some(Cut {
+                attempt: 1,
+                cause: CutCause::Crash,
+            }),
+            feedback: Some(Feedback {
+                source: FeedbackSource::Check,
+                text: "1 failed\n".into(),
+            }),
+            steers: vec![Steer {
+                at: Timestamp(1),
+                text: "mind the docs".into(),
+                delivered: true,
+            }],
+            ..plain()
+        };
+        let changed = [" M src/lib.rs".to_owned(), "?? notes".to_owned()];
+        insta::assert_snapshot!(compose(&brief, &phase(), "Do it.", Some(&changed)), @r"
+        Note from the loop: attempt 1 of iteration 3 was cut because the loop's process died. What it had changed is still there; look at it before you go on. Uncommitted changes now:
+         M src/lib.rs
+        ?? notes
+
+        Note from the loop: the check `cargo test` did not pass. The end of its output:
+        1 failed
+
+        Note from the person who runs the loop: mind the docs
+
+        Do it.
+        ");
+    }
+}

@@ -1,0 +1,378 @@
+//! One run taken by this process.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use agent_duplex::{Driver, ProcessName};
+use agent_subprocess::Context;
+use cancellable_sleep::SleepGate;
+use loop_state::{Event, Happening, Machine, Resume, StopReason, StopRequest, Timestamp};
+use tokio::sync::mpsc;
+use uuid::Uuid;
+
+use crate::check::{CheckEnd, RunningCheck};
+use crate::clock::Clock;
+use crate::git::GitState;
+use crate::journal::Journal;
+use crate::news::{self, News, NewsReceiver, NewsSender};
+use crate::survivors::sweep;
+use crate::{
+    AgentSettings, Error, Project, PromptSource, RunHead, RunId, Settings, WorkTree, git, runs,
+};
+use attempt::Attempt;
+
+mod attempt;
+mod perform;
+mod prompt_text;
+
+/// The longest single wait: after it the wall clock is looked at again, so that a suspend or a clock set forward is noticed.
+const LONGEST_WAIT: Duration = Duration::from_secs(30);
+
+/// Makes the driver of an attempt: what to run, and the context that its processes must carry.
+pub type DriverFactory =
+    Box<dyn Fn(&AgentSettings, Context) -> Result<Box<dyn Driver>, Error> + Send>;
+
+/// A message to the run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Control {
+    /// The run shall stop.
+    Stop(StopRequest),
+    /// A person has something to say to the agent.
+    Steer(String),
+}
+
+/// How a run is carried out by this process; none of it is saved.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The one budget of a stop, all its stages together; 8 s by default.
+    pub stop_budget: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            stop_budget: Duration::from_secs(8),
+        }
+    }
+}
+
+/// How a run ended for this process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    /// Why.
+    pub reason: StopReason,
+    /// The processes that the last stop ended.
+    pub ended: Vec<ProcessName>,
+    /// The processes that could not be ended.
+    pub survivors: Vec<ProcessName>,
+}
+
+/// One run, taken by this process.
+#[derive(Debug)]
+pub struct Runner {
+    project: Project,
+    work_tree: WorkTree,
+    options: Options,
+    machine: Machine,
+    /// What is saved beside the machine's head; its `machine` field is filled in at each save.
+    saved: RunHead,
+    journal: Journal,
+    /// The last prompt text read; the one that is kept.
+    prompt: String,
+    first: Happening,
+    clock: Clock,
+    gate: SleepGate,
+    news: NewsSender,
+    attempt: Option<Attempt>,
+    check: Option<RunningCheck>,
+    ended: Vec<ProcessName>,
+    survivors: Vec<ProcessName>,
+}
+
+/// What woke the run.
+enum Wakeup {
+    Control(Control),
+    Agent(Option<agent_duplex::Event>),
+    Check(CheckEnd),
+    Time,
+}
+
+impl Runner {
+    /// Makes a new run. `text` is the prompt of a [`PromptSource::Kept`].
+    ///
+    /// # Errors
+    ///
+    /// [`Error::is_usage`] when the settings make no run, the prompt can't be read or the run exists.
+    pub async fn create(
+        project: Project,
+        run: RunId,
+        work_tree: WorkTree,
+        mut settings: Settings,
+        text: Option<String>,
+        options: Options,
+    ) -> Result<(Self, NewsReceiver), Error> {
+        let machine = Machine::new(settings.rules()).map_err(Error::rules)?;
+        if runs::exists(&project, &run) {
+            return Err(Error::run_exists(run));
+        }
+        let prompt = match (&settings.phases[0].prompt, text) {
+            (PromptSource::File(path), _) => prompt_text::read(path)?,
+            (PromptSource::Kept(_), text) => text.unwrap_or_default(),
+        };
+        let (mut journal, _) = Journal::open(&project, &run, true)?;
+        let blob = blob_name();
+        journal.put_blob(&blob, &prompt).await?;
+        if let source @ PromptSource::Kept(_) = &mut settings.phases[0].prompt {
+            *source = PromptSource::Kept(blob.clone());
+        }
+        let saved = RunHead {
+            run,
+            machine: machine.head().clone(),
+            settings,
+            scope: Uuid::new_v4().simple().to_string(),
+            prompt: Some(blob),
+            git: GitState::default(),
+        };
+        Ok(Self::new(
+            project,
+            work_tree,
+            options,
+            machine,
+            saved,
+            journal,
+            prompt,
+            Happening::Started,
+        ))
+    }
+
+    /// Takes up a saved run. `settings` replace the saved ones; `from` is the iteration to go back to.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::is_not_found`] when nothing is saved, [`Error::is_held`] when another process works on it.
+    pub async fn open(
+        project: Project,
+        run: RunId,
+        work_tree: WorkTree,
+        settings: Option<Settings>,
+        from: Option<u32>,
+        options: Options,
+    ) -> Result<(Self, NewsReceiver), Error> {
+        project.run(&run)?;
+        let (journal, loaded) = Journal::open(&project, &run, false)?;
+        let Some(mut saved) = loaded.head else {
+            return Err(Error::nothing_saved(run));
+        };
+        let mut rules = None;
+        if let Some(settings) = settings {
+            settings.rules().validate().map_err(Error::rules)?;
+            rules = Some(settings.rules());
+            saved.settings = settings;
+        }
+        let prompt = match &saved.prompt {
+            Some(name) => runs::blob(&project, &run, name)?,
+            None => String::new(),
+        };
+        let machine = Machine::from(saved.machine.clone());
+        let first = Happening::Resumed(Resume { rules, from });
+        let (mut runner, receiver) = Self::new(
+            project, work_tree, options, machine, saved, journal, prompt, first,
+        );
+        for skipped in &loaded.report.skipped {
+            runner.tell(News::Warning(skipped.to_string()));
+        }
+        Ok((runner, receiver))
+    }
+
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "the two ways in differ in all of them"
+    )]
+    fn new(
+        project: Project,
+        work_tree: WorkTree,
+        options: Options,
+        machine: Machine,
+        saved: RunHead,
+        journal: Journal,
+        prompt: String,
+        first: Happening,
+    ) -> (Self, NewsReceiver) {
+        let (news, receiver) = news::channel();
+        let runner = Self {
+            project,
+            work_tree,
+            options,
+            machine,
+            saved,
+            journal,
+            prompt,
+            first,
+            clock: Clock::default(),
+            gate: SleepGate::new(),
+            news,
+            attempt: None,
+            check: None,
+            ended: Vec::new(),
+            survivors: Vec::new(),
+        };
+        (runner, receiver)
+    }
+
+    /// Returns what is saved of the run, with the settings that this process uses.
+    #[must_use]
+    pub fn head(&self) -> &RunHead {
+        &self.saved
+    }
+
+    /// Runs to an end.
+    ///
+    /// # Errors
+    ///
+    /// When the state can't be saved: then nothing further was done, and all that ran was ended.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future ends what runs; the run is then left as by a crash and can be resumed.
+    pub async fn run(
+        mut self,
+        drivers: DriverFactory,
+        mut control: mpsc::Receiver<Control>,
+    ) -> Result<Outcome, Error> {
+        self.sweep_before().await;
+        let result = self.pump(&drivers, &mut control).await;
+        self.end_everything().await;
+        result.map(|reason| Outcome {
+            reason,
+            ended: self.ended,
+            survivors: self.survivors,
+        })
+    }
+
+    async fn pump(
+        &mut self,
+        drivers: &DriverFactory,
+        control: &mut mpsc::Receiver<Control>,
+    ) -> Result<StopReason, Error> {
+        let mut happenings = VecDeque::from([self.first.clone()]);
+        loop {
+            let what = match happenings.pop_front() {
+                Some(what) => what,
+                None => self.next(control).await,
+            };
+            let event = Event {
+                at: self.clock.now(),
+                what,
+            };
+            self.journal.note(event.clone());
+            for effect in self.machine.step(event) {
+                happenings.extend(self.perform(effect, drivers).await?);
+            }
+            if let Some(end) = &self.machine.head().end
+                && happenings.is_empty()
+            {
+                return Ok(end.reason.clone());
+            }
+        }
+    }
+
+    /// Waits for the next thing that concerns the machine.
+    async fn next(&mut self, control: &mut mpsc::Receiver<Control>) -> Happening {
+        loop {
+            let now = self.clock.now();
+            if let Some(due) = self.machine.due(now) {
+                return due;
+            }
+            let happening = match self.wakeup(now, control).await {
+                Wakeup::Control(Control::Stop(request)) => Some(Happening::StopRequested(request)),
+                Wakeup::Control(Control::Steer(text)) => Some(Happening::SteerAdded(text)),
+                Wakeup::Agent(event) => self.agent_did(event).await,
+                Wakeup::Check(end) => Some(self.check_ended(end)),
+                Wakeup::Time => self.time_passed().await,
+            };
+            if let Some(happening) = happening {
+                return happening;
+            }
+        }
+    }
+
+    /// Time goes before the agent, so that a flood of output can't hold a deadline up.
+    async fn wakeup(&mut self, now: Timestamp, control: &mut mpsc::Receiver<Control>) -> Wakeup {
+        let wait = self.wait_from(now);
+        let (gate, attempt, check) = (&self.gate, &mut self.attempt, &mut self.check);
+        tokio::select! {
+            biased;
+            Some(message) = control.recv() => Wakeup::Control(message),
+            _ = gate.sleep(wait) => Wakeup::Time,
+            end = async { check.as_mut().expect("a check runs").ended().await }, if check.is_some() => Wakeup::Check(end),
+            event = async { attempt.as_mut().expect("an attempt runs").next().await },
+                if attempt.as_ref().is_some_and(Attempt::may_speak) => Wakeup::Agent(event),
+        }
+    }
+
+    fn wait_from(&self, now: Timestamp) -> Duration {
+        let deadline = self.machine.next_deadline().map(|at| at.since(now));
+        let flush = self
+            .attempt
+            .as_ref()
+            .and_then(Attempt::flush_at)
+            .map(|at| at.since(now));
+        let halt = self.attempt.as_ref().and_then(Attempt::polite_until);
+        let halt = halt.map(|at| at.saturating_duration_since(Instant::now()));
+        [deadline, flush, halt]
+            .into_iter()
+            .flatten()
+            .fold(LONGEST_WAIT, Duration::min)
+    }
+
+    fn tell(&mut self, news: News) {
+        self.news.send(self.clock.now(), news);
+    }
+
+    /// Ends what earlier processes of unfinished runs in this working tree left alive, before anything is spawned.
+    async fn sweep_before(&mut self) {
+        let unfinished = self.project.runs().unwrap_or_default();
+        let unfinished = unfinished.into_iter().filter_map(|entry| {
+            let head = entry.head.ok()?;
+            let other = head.run != self.saved.run;
+            (other && head.machine.end.is_none()).then_some(head.scope)
+        });
+        let scopes: Vec<String> = unfinished.chain([self.saved.scope.clone()]).collect();
+        for scope in scopes {
+            let swept = sweep(scope).await;
+            if !swept.ended.is_empty() {
+                self.tell(News::Ended {
+                    why: "left alive by an earlier process",
+                    processes: swept.ended,
+                });
+            }
+            self.note_survivors(swept.survivors);
+        }
+    }
+
+    fn note_survivors(&mut self, survivors: Vec<ProcessName>) {
+        let new: Vec<_> = survivors
+            .into_iter()
+            .filter(|s| !self.survivors.contains(s))
+            .collect();
+        if !new.is_empty() {
+            self.survivors.extend(new.iter().cloned());
+            self.tell(News::Survivors(new));
+        }
+    }
+}
+
+fn blob_name() -> String {
+    format!("prompt-{}", Uuid::new_v4().simple())
+}
+
+fn look_at_git(project: &Project) -> GitState {
+    if !project.is_git() {
+        return GitState::default();
+    }
+    GitState {
+        commit: git::head_commit(project.root()),
+        changed: git::changed(project.root()),
+    }
+}

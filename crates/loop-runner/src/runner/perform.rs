@@ -1,0 +1,228 @@
+//! Doing what the machine says.
+
+use agent_duplex::{Input, SessionChoice};
+use agent_subprocess::{Context, Marker, StopPolicy};
+use loop_state::{Brief, Effect, Happening, Tree, TurnOutcome};
+
+use crate::check::{CheckEnd, RunningCheck};
+use crate::news::{Command, News};
+use crate::runner::attempt::Attempt;
+use crate::runner::{DriverFactory, Runner, blob_name, look_at_git, prompt_text};
+use crate::survivors::MARKER;
+use crate::{Error, PhaseSettings, PromptSource, prompt};
+
+impl Runner {
+    /// Does one effect and returns what happened at once because of it.
+    pub(super) async fn perform(
+        &mut self,
+        effect: Effect,
+        drivers: &DriverFactory,
+    ) -> Result<Option<Happening>, Error> {
+        match effect {
+            Effect::Save => {
+                self.refresh_saved();
+                self.journal.save(&self.saved).await?;
+            }
+            Effect::SavePhase(name) => {
+                self.refresh_saved();
+                self.journal.save_phase(name, &self.saved).await?;
+            }
+            Effect::StartAttempt(brief) => return self.start_attempt(&brief, drivers).await,
+            Effect::StopAttempt => return Ok(self.halt_turn().await),
+            Effect::RunGate(index) => {
+                let text = self.phase().gates[index as usize].clone();
+                self.run_command(Command::Gate(index), text);
+            }
+            Effect::RunCheck => {
+                let text = self
+                    .phase()
+                    .until
+                    .clone()
+                    .expect("the machine asks only for a check that there is");
+                self.run_command(Command::Check, text);
+            }
+            Effect::StopCheck => {
+                if let Some(check) = &self.check {
+                    check.halt();
+                }
+            }
+            Effect::EndLeftovers => {
+                return Ok(Some(Happening::Settled(self.end_leftovers().await)));
+            }
+            Effect::Announce(notice) => self.tell(News::Run(notice)),
+            // The pump sees the end in the head.
+            _ => {}
+        }
+        Ok(None)
+    }
+
+    fn refresh_saved(&mut self) {
+        self.saved.machine = self.machine.head().clone();
+        self.saved.git = look_at_git(&self.project);
+    }
+
+    fn phase(&self) -> &PhaseSettings {
+        &self.saved.settings.phases[self.machine.head().phase as usize]
+    }
+
+    /// Starts the agent on its prompt. An agent that can't be started is no error of the loop's: the machine decides.
+    async fn start_attempt(
+        &mut self,
+        brief: &Brief,
+        drivers: &DriverFactory,
+    ) -> Result<Option<Happening>, Error> {
+        let not_started =
+            |why: String| Ok(Some(Happening::TurnEnded(TurnOutcome::NotStarted(why))));
+        self.refresh_prompt().await?;
+        let text = prompt::compose(
+            brief,
+            self.phase(),
+            &self.prompt,
+            self.saved.git.changed.as_deref(),
+        );
+        let run_dir = self.project.run_dir(&self.saved.run);
+        let mut transcript = Attempt::create_transcript(&run_dir, brief.iteration, brief.attempt)
+            .map_err(|e| Error::io("can't make a transcript in", &run_dir, e))?;
+        let at = self.clock.now();
+        transcript
+            .note(at, "prompt", &text)
+            .map_err(|e| Error::io("can't write a transcript in", &run_dir, e))?;
+        let driver = match drivers(&self.phase().agent, self.context()) {
+            Ok(driver) => driver,
+            Err(e) => return not_started(e.to_string()),
+        };
+        let mut connection = match driver.connect(SessionChoice::Fresh).await {
+            Ok(connection) => connection,
+            Err(e) => return not_started(e.to_string()),
+        };
+        if let Err(e) = connection.send(Input::new(text)).await {
+            return not_started(e.to_string());
+        }
+        self.ended.clear();
+        self.attempt = Some(Attempt::new(connection, transcript));
+        Ok(None)
+    }
+
+    /// Reads the prompt file anew; the last text read stands in for a file that is gone.
+    async fn refresh_prompt(&mut self) -> Result<(), Error> {
+        let PromptSource::File(path) = self.phase().prompt.clone() else {
+            return Ok(());
+        };
+        match prompt_text::read(&path) {
+            Ok(text) if text == self.prompt => {}
+            Ok(text) => {
+                let blob = blob_name();
+                self.journal.put_blob(&blob, &text).await?;
+                self.saved.prompt = Some(blob);
+                self.prompt = text;
+                self.journal.save(&self.saved).await?;
+            }
+            Err(e) => self.tell(News::Warning(format!(
+                "{e}; going on with the text that was read last"
+            ))),
+        }
+        Ok(())
+    }
+
+    /// What every process of the present attempt carries: its identity, its marker, and a share of the working tree's lock.
+    fn context(&self) -> Context {
+        let head = self.machine.head();
+        let member = format!("{}.{}", head.iteration, head.attempt);
+        let identity = [
+            ("RLM_RUN_ID", self.saved.run.to_string()),
+            ("RLM_PHASE", self.phase().name.clone()),
+            ("RLM_ITERATION", head.iteration.to_string()),
+            ("RLM_ATTEMPT", head.attempt.to_string()),
+            ("RLM_EPOCH", self.journal.epoch().to_string()),
+        ];
+        let run_dir = self.project.run_dir(&self.saved.run);
+        Context {
+            cwd: self.saved.settings.directory.clone(),
+            env: identity
+                .into_iter()
+                .map(|(name, value)| (name.into(), value.into()))
+                .collect(),
+            marker: Some(Marker {
+                variable: MARKER.into(),
+                scope: self.saved.scope.clone(),
+                member,
+            }),
+            hold: Some(self.work_tree.lock()),
+            scratch: run_dir.join("scratch"),
+            survivors_file: Some(run_dir.join("survivors")),
+            stop: self.stop_policy(),
+        }
+    }
+
+    fn stop_policy(&self) -> StopPolicy {
+        StopPolicy {
+            budget: self.options.stop_budget,
+            ..StopPolicy::default()
+        }
+    }
+
+    fn run_command(&mut self, command: Command, text: String) {
+        let (context, timeout) = (self.context(), self.phase().check_timeout);
+        self.check = Some(RunningCheck::start(command, text.clone(), context, timeout));
+        self.tell(News::CommandStarted { command, text });
+    }
+
+    pub(super) fn check_ended(&mut self, end: CheckEnd) -> Happening {
+        let check = self.check.take().expect("its end was awaited");
+        let passed = end.result == loop_state::CheckResult::Passed;
+        self.tell(News::CommandEnded {
+            command: check.command,
+            passed,
+            tail: end.tail,
+            took: end.took,
+        });
+        if !end.leftovers.is_empty() {
+            self.tell(News::Ended {
+                why: "left running by the command",
+                processes: end.leftovers,
+            });
+        }
+        if end.result == loop_state::CheckResult::Stopped {
+            self.ended.extend(end.ended);
+        }
+        self.note_survivors(end.survivors);
+        match check.command {
+            Command::Gate(_) => Happening::GateEnded(end.result),
+            Command::Check => Happening::CheckEnded(end.result),
+        }
+    }
+
+    /// Ends what the attempt left running and names it.
+    async fn end_leftovers(&mut self) -> Tree {
+        let Some(attempt) = &mut self.attempt else {
+            return Tree::default();
+        };
+        let leftovers = attempt.connection.leftovers().await;
+        let before = self.survivors.len();
+        self.stop_tree().await;
+        self.attempt = None;
+        let survivors = u32::try_from(self.survivors.len() - before).unwrap_or(u32::MAX);
+        let ended = u32::try_from(leftovers.len()).unwrap_or(u32::MAX);
+        if !leftovers.is_empty() {
+            self.tell(News::Ended {
+                why: "left running by the agent",
+                processes: leftovers,
+            });
+        }
+        Tree { ended, survivors }
+    }
+
+    /// Leaves nothing alive, whatever the end was.
+    pub(super) async fn end_everything(&mut self) {
+        if let Some(check) = &mut self.check {
+            check.halt();
+            let end = check.ended().await;
+            self.check = None;
+            self.note_survivors(end.survivors);
+        }
+        if self.attempt.is_some() {
+            self.stop_tree().await;
+            self.attempt = None;
+        }
+    }
+}

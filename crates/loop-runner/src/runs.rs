@@ -1,0 +1,149 @@
+use checkpoint_store::reader;
+use loop_state::{Event, Head};
+use serde::{Deserialize, Serialize};
+
+use crate::git::GitState;
+use crate::{Error, Project, RunId, Settings};
+
+/// What is saved of a run: the machine's head and what the runner must know to go on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunHead {
+    /// The name of the run.
+    pub run: RunId,
+    /// The machine's state.
+    pub machine: Head,
+    /// What the run was asked to do.
+    pub settings: Settings,
+    /// The random part of the marker that all processes of the run carry.
+    pub(crate) scope: String,
+    /// The blob that holds the last prompt text read.
+    pub(crate) prompt: Option<String>,
+    /// The repository at the last save.
+    #[serde(default)]
+    pub(crate) git: GitState,
+}
+
+impl RunHead {
+    /// Returns the commit of the project at the last save.
+    #[must_use]
+    pub fn git_commit(&self) -> Option<&str> {
+        self.git.commit.as_deref()
+    }
+}
+
+/// Where a run stands, in one word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum RunState {
+    /// A process works on it now.
+    Running,
+    /// It was stopped and waits to be resumed.
+    Stopped,
+    /// Its process died and it waits to be resumed.
+    Crashed,
+    /// It ended for another reason.
+    Ended,
+    /// Nothing valid can be read of it.
+    Damaged,
+}
+
+/// One run as it stands on disk.
+#[derive(Debug)]
+pub struct RunEntry {
+    /// Its name.
+    pub id: RunId,
+    /// Where it stands.
+    pub state: RunState,
+    /// What is saved of it, or why nothing can be read.
+    pub head: Result<RunHead, String>,
+    /// What the store had to pass over to load it, a line each.
+    pub notes: Vec<String>,
+}
+
+impl RunEntry {
+    /// Returns whether a resume without further ado has something to do.
+    #[must_use]
+    pub fn is_resumable(&self) -> bool {
+        matches!(self.state, RunState::Stopped | RunState::Crashed)
+    }
+}
+
+impl Project {
+    /// Lists the runs, oldest name first. Damaged ones are listed as such; a directory that is no run is not.
+    ///
+    /// # Errors
+    ///
+    /// When the directory of the runs can't be read. That there is none is an empty list.
+    pub fn runs(&self) -> Result<Vec<RunEntry>, Error> {
+        let dir = self.runs_dir();
+        let entries = match fs_err::read_dir(&dir) {
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+            other => other.map_err(|e| Error::io("can't read", &dir, e))?,
+        };
+        let mut ids: Vec<RunId> = entries
+            .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+            .collect();
+        ids.sort();
+        Ok(ids.into_iter().map(|id| self.entry(id)).collect())
+    }
+
+    /// Reads one run.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::is_not_found`] when there is none of that name.
+    pub fn run(&self, id: &RunId) -> Result<RunEntry, Error> {
+        if !self.run_dir(id).is_dir() {
+            return Err(Error::no_such_run(id.clone(), &self.runs_dir()));
+        }
+        Ok(self.entry(id.clone()))
+    }
+
+    fn entry(&self, id: RunId) -> RunEntry {
+        let dir = self.run_dir(&id);
+        let live = reader::is_locked(&dir).unwrap_or(false);
+        let loaded = reader::load::<RunHead, Event>(&dir);
+        let (head, notes) = match loaded {
+            Ok(loaded) => {
+                let notes = loaded
+                    .report
+                    .skipped
+                    .iter()
+                    .map(ToString::to_string)
+                    .collect();
+                (
+                    loaded
+                        .head
+                        .ok_or_else(|| "nothing was saved yet".to_owned()),
+                    notes,
+                )
+            }
+            Err(e) => (Err(e.to_string()), Vec::new()),
+        };
+        let state = match &head {
+            _ if live => RunState::Running,
+            Err(_) => RunState::Damaged,
+            Ok(head) => match &head.machine.end {
+                None => RunState::Crashed,
+                Some(end) if end.reason.is_stopped() => RunState::Stopped,
+                Some(_) => RunState::Ended,
+            },
+        };
+        RunEntry {
+            id,
+            state,
+            head,
+            notes,
+        }
+    }
+}
+
+pub(crate) fn exists(project: &Project, id: &RunId) -> bool {
+    project.run_dir(id).exists()
+}
+
+pub(crate) fn blob(project: &Project, id: &RunId, name: &str) -> Result<String, Error> {
+    let bytes = reader::blob(project.run_dir(id), name).map_err(|e| Error::store(id, "read", e))?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}

@@ -1,0 +1,83 @@
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use loop_state::{Limits, PhaseRules, Rules};
+use serde::{Deserialize, Serialize};
+
+/// Everything that a run needs, saved with it: a resume asks for nothing again.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Settings {
+    /// Where the agent, the gates and the check work; absolute.
+    pub directory: PathBuf,
+    /// The pipeline; at least one phase.
+    pub phases: Vec<PhaseSettings>,
+    /// How long the run may be active.
+    #[serde(default)]
+    pub max_duration: Option<Duration>,
+    /// How many failures of one kind in a row end the run; 0 for no limit.
+    pub max_failures: u32,
+    /// The pause between two iterations.
+    pub sleep: Duration,
+}
+
+/// What one phase does.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PhaseSettings {
+    /// Its name.
+    pub name: String,
+    /// Where its prompt comes from.
+    pub prompt: PromptSource,
+    /// The agent.
+    pub agent: AgentSettings,
+    /// Commands for `sh -c` that must pass before an iteration counts.
+    #[serde(default)]
+    pub gates: Vec<String>,
+    /// The command for `sh -c` that decides that the phase is done.
+    #[serde(default)]
+    pub until: Option<String>,
+    /// How long a gate or the check may take.
+    pub check_timeout: Duration,
+    /// The limits of its iterations.
+    pub limits: Limits,
+}
+
+/// Where a prompt comes from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub enum PromptSource {
+    /// A file, read anew for each iteration. The last text read is kept with the run and serves when the file is gone.
+    File(PathBuf),
+    /// A text, kept with the run under this name.
+    Kept(String),
+}
+
+/// The agent of a phase.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub enum AgentSettings {
+    /// Any program, one process an attempt, with the prompt on its standard input.
+    Command {
+        /// The program and its arguments.
+        argv: Vec<OsString>,
+    },
+}
+
+impl Settings {
+    /// Returns what of these settings the machine must know.
+    #[must_use]
+    pub fn rules(&self) -> Rules {
+        let phase = |phase: &PhaseSettings| PhaseRules {
+            name: phase.name.clone(),
+            gates: u32::try_from(phase.gates.len()).unwrap_or(u32::MAX),
+            until: phase.until.is_some(),
+            limits: phase.limits.clone(),
+        };
+        Rules {
+            phases: self.phases.iter().map(phase).collect(),
+            max_duration: self.max_duration,
+            max_failures: self.max_failures,
+            sleep: self.sleep,
+        }
+    }
+}

@@ -1,0 +1,180 @@
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use agent_duplex::{Line, Stream};
+use fs_err::os::unix::fs::OpenOptionsExt;
+use loop_state::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::project::private_dir;
+
+/// How old unflushed text may get: what a hard kill can lose (J51).
+pub(crate) const FLUSH_EVERY: Duration = Duration::from_secs(1);
+/// A transcript stops growing here, so that an agent that floods doesn't fill the disk.
+const MAX_BYTES: u64 = 64 << 20;
+
+/// One line of a transcript.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Record {
+    /// When it happened, in milliseconds since the Unix epoch.
+    pub at: Timestamp,
+    /// What it is: `prompt`, `stdout`, `stderr`, `end` or `truncated`.
+    pub kind: String,
+    /// Its text; bytes that are not UTF-8 stand as U+FFFD.
+    #[serde(default)]
+    pub text: String,
+    /// How many bytes were left out of the middle of the line.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub omitted: u64,
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde asks for a reference"
+)]
+fn is_zero(n: &u64) -> bool {
+    *n == 0
+}
+
+/// The plain NDJSON file of one attempt: made once, appended to, never overwritten.
+#[derive(Debug)]
+pub(crate) struct Transcript {
+    file: BufWriter<fs_err::File>,
+    written: u64,
+    unflushed_since: Option<Timestamp>,
+}
+
+/// Returns the path of an attempt's transcript.
+pub(crate) fn path(run_dir: &Path, iteration: u32, attempt: u32) -> PathBuf {
+    run_dir
+        .join("transcripts")
+        .join(format!("{iteration}-{attempt}.ndjson"))
+}
+
+impl Transcript {
+    pub(crate) fn create(run_dir: &Path, iteration: u32, attempt: u32) -> io::Result<Self> {
+        private_dir(&run_dir.join("transcripts"))?;
+        let file = fs_err::OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(path(run_dir, iteration, attempt))?;
+        Ok(Self {
+            file: BufWriter::new(file),
+            written: 0,
+            unflushed_since: None,
+        })
+    }
+
+    pub(crate) fn output(&mut self, at: Timestamp, stream: Stream, line: &Line) -> io::Result<()> {
+        let kind = match stream {
+            Stream::Stdout => "stdout",
+            Stream::Stderr => "stderr",
+        };
+        let text = String::from_utf8_lossy(&line.bytes).into_owned();
+        self.record(&Record {
+            at,
+            kind: kind.into(),
+            text,
+            omitted: line.omitted,
+        })
+    }
+
+    pub(crate) fn note(&mut self, at: Timestamp, kind: &str, text: &str) -> io::Result<()> {
+        self.record(&Record {
+            at,
+            kind: kind.into(),
+            text: text.into(),
+            omitted: 0,
+        })
+    }
+
+    fn record(&mut self, record: &Record) -> io::Result<()> {
+        if self.written >= MAX_BYTES {
+            return Ok(());
+        }
+        let mut line = serde_json::to_vec(record)?;
+        line.push(b'\n');
+        self.written += line.len() as u64;
+        self.unflushed_since.get_or_insert(record.at);
+        self.file.write_all(&line)?;
+        if self.written >= MAX_BYTES {
+            let end = Record {
+                at: record.at,
+                kind: "truncated".into(),
+                text: String::new(),
+                omitted: 0,
+            };
+            serde_json::to_writer(&mut self.file, &end)?;
+            self.file.write_all(b"\n")?;
+        }
+        Ok(())
+    }
+
+    /// Returns when the next flush is due.
+    pub(crate) fn flush_at(&self) -> Option<Timestamp> {
+        self.unflushed_since.map(|since| since + FLUSH_EVERY)
+    }
+
+    pub(crate) fn flush(&mut self) -> io::Result<()> {
+        self.unflushed_since = None;
+        self.file.flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    fn line(bytes: &'static [u8]) -> Line {
+        Line {
+            bytes: bytes.into(),
+            omitted: 0,
+        }
+    }
+
+    #[test]
+    fn a_transcript_is_private_and_never_overwritten() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut transcript = Transcript::create(dir.path(), 1, 1).unwrap();
+        transcript
+            .output(Timestamp(5), Stream::Stdout, &line(b"bad \xff"))
+            .unwrap();
+        assert_eq!(transcript.flush_at(), Some(Timestamp(1005)));
+        transcript.flush().unwrap();
+        assert_eq!(transcript.flush_at(), None);
+        let text = fs_err::read_to_string(path(dir.path(), 1, 1)).unwrap();
+        assert_eq!(
+            text,
+            "{\"at\":5,\"kind\":\"stdout\",\"text\":\"bad \u{fffd}\"}\n"
+        );
+        let mode = fs_err::metadata(path(dir.path(), 1, 1))
+            .unwrap()
+            .permissions()
+            .mode();
+        assert_eq!(mode & 0o777, 0o600);
+        let again = Transcript::create(dir.path(), 1, 1).unwrap_err();
+        assert_eq!(again.kind(), io::ErrorKind::AlreadyExists);
+    }
+
+    #[test]
+    fn a_flood_ends_with_a_record_that_says_so() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut transcript = Transcript::create(dir.path(), 1, 1).unwrap();
+        transcript.written = MAX_BYTES - 1;
+        for _ in 0..3 {
+            transcript
+                .output(Timestamp(1), Stream::Stdout, &line(b"x"))
+                .unwrap();
+        }
+        transcript.flush().unwrap();
+        let text = fs_err::read_to_string(path(dir.path(), 1, 1)).unwrap();
+        let kinds: Vec<String> = text
+            .lines()
+            .map(|l| serde_json::from_str::<Record>(l).unwrap().kind)
+            .collect();
+        assert_eq!(kinds, ["stdout", "truncated"]);
+    }
+}

@@ -1,0 +1,125 @@
+use std::fmt;
+use std::fs::TryLockError;
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use agent_subprocess::ProcessId;
+use cancellable_sleep::{SleepGate, Wake};
+use loop_state::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::clock::timestamp;
+use crate::{Error, Project, RunId, survivors};
+
+/// How long a guard may take to end what a dead holder left; its own bound is well below.
+const GUARD_WAIT: Duration = Duration::from_secs(5);
+const POLL: Duration = Duration::from_millis(20);
+
+/// The right to work in a working tree: one run at a time.
+///
+/// It is a lock on the directory itself, so that nothing an agent deletes can break it, and every guard of the run shares it, so that it is held
+/// until the last agent's tree is gone, also after this process was killed. Dropping it gives this process's share up.
+#[derive(Clone, Debug)]
+pub struct WorkTree {
+    lock: Arc<OwnedFd>,
+}
+
+/// Who works in a working tree: for people. What decides is the lock.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Holder {
+    /// The process.
+    pub process: ProcessId,
+    /// Since when.
+    pub since: Timestamp,
+    /// The run it works on.
+    pub run: RunId,
+}
+
+impl fmt::Display for Holder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let age = timestamp(std::time::SystemTime::now())
+            .since(self.since)
+            .as_secs();
+        write!(
+            f,
+            "run `{}` (pid {}, since {age} s)",
+            self.run, self.process.pid
+        )
+    }
+}
+
+impl WorkTree {
+    /// Takes the working tree of `project` for `run`.
+    ///
+    /// When the last holder was killed its guard may still be ending the agent's tree: that is waited for, and what is left after it is ended.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::is_held`] when a live process holds it; the text names it.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: nothing is taken when the future is dropped.
+    pub async fn take(project: &Project, run: &RunId, gate: &SleepGate) -> Result<Self, Error> {
+        project.prepare()?;
+        let root = project.root();
+        let directory =
+            std::fs::File::open(root).map_err(|e| Error::io("can't work in", root, e))?;
+        let mut swept = false;
+        let mut waited = Duration::ZERO;
+        loop {
+            match directory.try_lock() {
+                Ok(()) => break,
+                Err(TryLockError::Error(e)) => return Err(Error::io("can't lock", root, e)),
+                Err(TryLockError::WouldBlock) => {}
+            }
+            let holder = read_holder(project);
+            let dead = holder
+                .as_ref()
+                .is_some_and(|holder| !holder.process.is_alive());
+            if !dead || (waited >= GUARD_WAIT && swept) {
+                return Err(Error::held(root, holder));
+            }
+            if waited >= GUARD_WAIT {
+                // The guard doesn't come to an end by itself: it was stopped, or killed while something else holds the descriptor.
+                if let Some(scope) = holder
+                    .as_ref()
+                    .and_then(|h| survivors::scope_of(project, &h.run))
+                {
+                    survivors::sweep(scope).await;
+                }
+                swept = true;
+                waited = Duration::ZERO;
+            }
+            if gate.sleep(POLL).await == Wake::Shutdown {
+                return Err(Error::held(root, holder));
+            }
+            waited += POLL;
+        }
+        let holder = Holder {
+            process: ProcessId::current(),
+            since: timestamp(std::time::SystemTime::now()),
+            run: run.clone(),
+        };
+        let text = serde_json::to_string(&holder).expect("a holder is plain data");
+        let path = holder_path(project);
+        fs_err::write(&path, text).map_err(|e| Error::io("can't write", path, e))?;
+        Ok(Self {
+            lock: Arc::new(directory.into()),
+        })
+    }
+
+    pub(crate) fn lock(&self) -> Arc<OwnedFd> {
+        Arc::clone(&self.lock)
+    }
+}
+
+fn holder_path(project: &Project) -> PathBuf {
+    project.state_dir().join("holder.json")
+}
+
+fn read_holder(project: &Project) -> Option<Holder> {
+    serde_json::from_slice(&fs_err::read(holder_path(project)).ok()?).ok()
+}
