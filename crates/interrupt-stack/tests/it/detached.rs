@@ -57,6 +57,13 @@ impl Rig {
     }
 }
 
+/// The future's output, or a failed test where it does not come.
+async fn soon<T>(future: impl Future<Output = T>) -> T {
+    tokio::time::timeout(DEADLINE, future)
+        .await
+        .expect("it comes")
+}
+
 #[tokio::test]
 async fn j27_press_without_handlers_begins_shutdown() {
     let rig = Rig::new();
@@ -67,11 +74,11 @@ async fn j27_press_without_handlers_begins_shutdown() {
     );
     rig.press();
     assert_eq!(rig.interrupts.cause(), Some(Cause::Press));
-    assert_eq!(early.await, Cause::Press);
-    token.cancelled().await;
+    assert_eq!(soon(early).await, Cause::Press);
+    soon(token.cancelled()).await;
     assert!(rig.exits.try_recv().is_err(), "graceful");
     assert_eq!(
-        rig.interrupts.cancelled().await,
+        soon(rig.interrupts.cancelled()).await,
         Cause::Press,
         "it is sticky"
     );
@@ -84,7 +91,7 @@ async fn j28_press_goes_to_the_innermost_handler() {
     let mut inner = rig.interrupts.push("menu");
     rig.press();
     assert!(outer.try_take().is_none());
-    let notice = inner.notified().await;
+    let notice = soon(inner.notified()).await;
     assert_eq!(
         (notice.handler(), notice.presses(), notice.source()),
         (inner.id(), 1, PressSource::Injected)
@@ -92,7 +99,7 @@ async fn j28_press_goes_to_the_innermost_handler() {
     notice.handled();
     drop(inner);
     rig.press();
-    let notice = outer.notified().await;
+    let notice = soon(outer.notified()).await;
     assert_eq!(
         (outer.name(), notice.presses(), notice.handler()),
         ("run", 2, outer.id())
@@ -238,7 +245,7 @@ async fn j37_untaken_notice_wakes_the_handler_below() {
     rig.press();
     rig.clock.advance(Duration::from_secs(1));
     rig.interrupts.tick();
-    let (_run, presses) = task.await.unwrap();
+    let (_run, presses) = soon(task).await.unwrap();
     assert_eq!((presses, rig.interrupts.presses()), (1, 1));
     rig.clock.advance(Duration::from_secs(600));
     rig.interrupts.tick();
@@ -276,10 +283,10 @@ async fn j38_notice_of_a_dropped_handler_goes_down() {
     let menu = rig.interrupts.push("menu");
     rig.press();
     drop(menu);
-    run.notified().await.handled();
+    soon(run.notified()).await.handled();
     rig.press();
     drop(run);
-    assert_eq!(rig.interrupts.cancelled().await, Cause::Press);
+    assert_eq!(soon(rig.interrupts.cancelled()).await, Cause::Press);
 }
 
 #[test]
@@ -381,15 +388,18 @@ fn blocked_waker_does_not_stand_in_the_way_of_the_exit() {
 
 #[tokio::test]
 async fn panicking_waker_does_not_silence_the_next() {
-    struct Panic;
+    #[derive(Default)]
+    struct Panic(AtomicUsize);
     impl Wake for Panic {
         fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Relaxed);
             std::panic::resume_unwind(Box::new("a waker of someone else"));
         }
     }
     let rig = Rig::new();
     let (mut run, mut menu) = (rig.interrupts.push("run"), rig.interrupts.push("menu"));
-    let waker = Waker::from(Arc::new(Panic));
+    let bad = Arc::new(Panic::default());
+    let waker = Waker::from(bad.clone());
     let mut wait = Box::pin(menu.notified());
     assert!(
         wait.as_mut()
@@ -397,10 +407,12 @@ async fn panicking_waker_does_not_silence_the_next() {
             .is_pending()
     );
     rig.press();
+    wait_for("the waker", || bad.0.load(Relaxed) == 1);
     drop(wait);
     let task = tokio::spawn(async move { run.notified().await.handled() });
+    tokio::task::yield_now().await; // it waits now, and only a wake helps it
     drop(menu);
-    task.await.unwrap();
+    soon(task).await.unwrap();
 }
 
 #[tokio::test]
@@ -413,7 +425,7 @@ async fn dropped_wait_loses_no_notice() {
         assert!(first.is_pending());
         rig.press();
         drop(wait);
-        menu.notified().await.handled();
+        soon(menu.notified()).await.handled();
     }
     assert_eq!(rig.interrupts.presses(), 50);
 }

@@ -180,7 +180,8 @@ fn j42_terminate_and_hangup_are_graceful_and_quit_is_not() {
         assert_eq!(probe.line(), line);
         assert_eq!(probe.end().signal(), Some(number));
     }
-    let mut probe = Probe::start("graceful");
+    // With a core file allowed, so that its absence says something.
+    let mut probe = Probe::start_by("ulimit -c unlimited; exec \"$@\"", "graceful");
     probe.kill(Signal::QUIT);
     let status = probe.end();
     assert_eq!((status.signal(), status.core_dumped()), (Some(3), false));
