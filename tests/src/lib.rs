@@ -23,6 +23,7 @@
 )]
 
 pub mod agent;
+pub mod live;
 pub mod model;
 mod os;
 mod pty;

@@ -58,14 +58,8 @@ impl Source {
 pub(crate) fn item_of(test: &str) -> Option<String> {
     let (item, _) = test.split_once('_')?;
     let number = item.strip_prefix(['s', 'j', 'c', 'l', 'x', 'p', 'd'])?;
-    let digits = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
-    digits.then(|| {
-        format!(
-            "{}{}",
-            item[..1].to_uppercase(),
-            number.trim_start_matches('0')
-        )
-    })
+    let number: u32 = number.parse().ok()?;
+    Some(format!("{}{number}", item[..1].to_uppercase()))
 }
 
 #[cfg(test)]
@@ -89,6 +83,7 @@ mod tests {
     fn an_item_is_a_letter_and_a_number() {
         assert_eq!(item_of("j31_answered"), Some("J31".into()));
         assert_eq!(item_of("s01_repeats"), Some("S1".into()));
+        assert_eq!(item_of("d0_model"), Some("D0".into()));
         for other in ["j_31", "plain", "a31_b", "x86", "s3b_x"] {
             assert_eq!(item_of(other), None, "{other}");
         }

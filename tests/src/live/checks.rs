@@ -1,0 +1,169 @@
+//! What is shown with the real CLI.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use fs_err as fs;
+use rustix::process::Signal;
+
+use crate::model::FakeModel;
+use crate::{Rlm, Sandbox, poll_until, wait_for};
+
+type Check = fn(&Path, &Path) -> String;
+
+/// By name. A check panics, or says what it found.
+pub(super) const CHECKS: [(&str, Check); 2] = [
+    ("three iterations of claude", three_iterations),
+    (
+        "kill -9 of rlm while claude's tool runs, then resume",
+        killed_and_resumed,
+    ),
+];
+
+/// A whole run: some seconds, on a loaded machine.
+const RUN: Duration = Duration::from_secs(120);
+/// What may live on after `kill -9`, and ten times that before it counts as living.
+const BOUND: Duration = Duration::from_secs(2);
+
+const AGENT: [&str; 6] = [
+    "claude",
+    "-p",
+    "--output-format",
+    "stream-json",
+    "--verbose",
+    "--dangerously-skip-permissions",
+];
+const UNTIL: &str = "test $(wc -l < progress.txt) -ge 3";
+/// The tool tells which attempt it belongs to, so that what was counted can be read from the work itself.
+const LINE: &str = "echo $RLM_ITERATION $RLM_ATTEMPT >> progress.txt";
+
+fn three_iterations(rlm: &Path, agent: &Path) -> String {
+    let (sandbox, model) = (Sandbox::new(), FakeModel::start(""));
+    fs::write(
+        sandbox.repo().join("PROMPT.md"),
+        format!("Do the next step. [[sh {LINE}]] [[text It is done.]]\n"),
+    )
+    .unwrap();
+    run(&sandbox, rlm, agent, &model).run(RUN).expect_code(0);
+    assert_eq!(iterations(&sandbox), ["1", "2", "3"]);
+    assert_eq!(sessions(&model), 3, "{:?}", model.requests());
+    "three lines, three sessions".into()
+}
+
+fn killed_and_resumed(rlm: &Path, agent: &Path) -> String {
+    let (sandbox, model) = (Sandbox::new(), FakeModel::start(""));
+    // The first attempt of the second iteration hangs in its tool; the work tree remembers that it did.
+    let tool = format!(
+        "if [ -s progress.txt ] && [ ! -e cut ]; then echo $RLM_ATTEMPT > cut; sleep 600; fi; {LINE}"
+    );
+    fs::write(
+        sandbox.repo().join("PROMPT.md"),
+        format!("Do the next step. [[sh {tool}]] [[text It is done.]]\n"),
+    )
+    .unwrap();
+    let running = run(&sandbox, rlm, agent, &model).spawn();
+    let cut = sandbox.repo().join("cut");
+    let hanging = || {
+        sandbox
+            .survivors()
+            .scan()
+            .iter()
+            .any(|process| process.name == "sleep")
+    };
+    wait_for("the tool to hang", RUN, || {
+        (cut.exists() && hanging()).then_some(())
+    });
+
+    let before = sandbox.survivors().scan().len();
+    running.signal(Signal::KILL);
+    let killed = Instant::now();
+    running.wait(RUN).expect_signal(Signal::KILL);
+    let gone = poll_until(BOUND * 10, || {
+        sandbox
+            .survivors()
+            .scan()
+            .is_empty()
+            .then(|| killed.elapsed())
+    });
+    let gone = gone.unwrap_or_else(|| {
+        panic!(
+            "of {before} processes are left: {:?}",
+            sandbox.survivors().scan()
+        )
+    });
+    assert_eq!(iterations(&sandbox), ["1"]);
+
+    command(&sandbox, rlm, agent, &model)
+        .args(["resume"])
+        .run(RUN)
+        .expect_code(0);
+    assert_eq!(iterations(&sandbox), ["1", "2", "3"]);
+    let attempts = column(&sandbox, 1);
+    let cut = fs::read_to_string(cut).unwrap();
+    assert_ne!(
+        attempts[1],
+        cut.trim(),
+        "the cut iteration is done again under a new attempt"
+    );
+    assert_eq!(sessions(&model), 4, "{:?}", model.requests());
+    format!(
+        "{before} processes gone {:.2} s after (bound {} s), then three lines in four sessions",
+        gone.as_secs_f64(),
+        BOUND.as_secs()
+    )
+}
+
+fn run<'a>(sandbox: &'a Sandbox, rlm: &Path, agent: &Path, model: &FakeModel) -> Rlm<'a> {
+    let options = [
+        "run",
+        "--sleep",
+        "0",
+        "-P",
+        "PROMPT.md",
+        "--until",
+        UNTIL,
+        "--",
+    ];
+    command(sandbox, rlm, agent, model)
+        .args(options)
+        .args(AGENT)
+}
+
+/// `rlm` with an environment in which `claude` is found and talks to the scripted model only.
+fn command<'a>(sandbox: &'a Sandbox, rlm: &Path, agent: &Path, model: &FakeModel) -> Rlm<'a> {
+    let path = std::env::var("PATH").unwrap_or_default();
+    sandbox
+        .rlm(rlm)
+        .env("PATH", format!("{}:{path}", agent.display()))
+        .env("ANTHROPIC_BASE_URL", model.url())
+        .env("ANTHROPIC_API_KEY", "test-key")
+        .env("DISABLE_AUTOUPDATER", "1")
+        .env("DISABLE_TELEMETRY", "1")
+        .env("DISABLE_ERROR_REPORTING", "1")
+        .env("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1")
+        .env("IS_SANDBOX", "1") // it refuses to skip permissions as root otherwise
+}
+
+fn iterations(sandbox: &Sandbox) -> Vec<String> {
+    column(sandbox, 0)
+}
+
+fn column(sandbox: &Sandbox, number: usize) -> Vec<String> {
+    let progress = fs::read_to_string(sandbox.repo().join("progress.txt")).unwrap_or_default();
+    progress
+        .lines()
+        .map(|line| line.split(' ').nth(number).unwrap_or_default().to_owned())
+        .collect()
+}
+
+/// How many conversations the model had that offered it tools.
+fn sessions(model: &FakeModel) -> usize {
+    let requests = model.requests();
+    let sessions: BTreeSet<&str> = requests
+        .iter()
+        .filter(|request| request.tools > 0)
+        .map(|request| request.session.as_str())
+        .collect();
+    sessions.len()
+}
