@@ -9,8 +9,8 @@ use crate::{
 
 /// A scope in which the program answers presses itself.
 ///
-/// Presses go to the topmost handler only. Dropping it takes it off the stack, in any order; a notice that it has not taken goes to the
-/// handler below, or begins shutdown if there is none.
+/// Presses go to the topmost handler only. Dropping it takes it off the stack, in any order; a notice that it has not taken goes to
+/// the handler below, or begins shutdown if there is none.
 #[derive(Debug)]
 #[must_use = "dropping a handler takes it off the stack at once"]
 pub struct Handler {
@@ -68,8 +68,8 @@ impl Drop for Handler {
 
 /// A press that was handed to one handler and waits for an answer.
 ///
-/// While it is open, taken or not, another press begins shutdown, whatever the clock says. It can be answered once. Dropping it is no answer: the
-/// press stays counted, and another one within the cooldown (2 s by default) begins shutdown.
+/// While it is open, taken or not, another press begins shutdown, whatever the clock says. It can be answered once. Dropping it is no
+/// answer: the press stays counted, and another one within the cooldown (2 s by default) begins shutdown.
 #[derive(Debug)]
 #[must_use = "dropping a notice leaves the press unanswered, so that the next one begins shutdown"]
 pub struct Notice {

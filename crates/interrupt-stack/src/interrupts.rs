@@ -151,7 +151,8 @@ impl Injector {
         self.interrupts.router().press(source);
     }
 
-    /// Begins shutdown, past all handlers; for [`Cause::Quit`], ends at once. Does nothing else once shutdown has begun: it is not a press.
+    /// Begins shutdown, past all handlers; for [`Cause::Quit`], ends at once. It is not a press: once shutdown has begun, another
+    /// cause changes nothing.
     pub fn terminate(&self, cause: Cause) {
         self.interrupts.router().terminate(cause);
     }

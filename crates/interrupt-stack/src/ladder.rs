@@ -8,11 +8,11 @@
 //! | idle, no handler | shutdown begins | – |
 //! | idle | notice to the topmost handler | – |
 //! | idle, a press still counted (cooldown) | shutdown begins | – |
-//! | notice open, taken or not | shutdown begins | handled: idle. declined: to the handler below, none: shutdown. escalated: shutdown. dropped: idle, counted |
+//! | notice open, taken or not | shutdown begins | see [`Resolution`] |
 //! | shutting down | hard exit | – (too late) |
 //!
-//! Two things move by time alone. A notice that nobody takes goes to the handler below, but never off the stack and so never by itself into shutdown. A
-//! shutdown that outlasts its deadline becomes a hard exit.
+//! Two things move by time alone. A notice that nobody takes goes to the handler below, but never off the stack and so never by
+//! itself into shutdown. A shutdown that outlasts its deadline becomes a hard exit.
 
 use std::{
     collections::BTreeSet,

@@ -11,8 +11,8 @@ pub(crate) fn raise_default(signal: i32) {
     if signal == libc::SIGQUIT {
         forbid_core_file();
     }
-    // SAFETY: an all-zero `sigaction` is a valid one: the default action (`SIG_DFL` is 0), an empty mask, no flags. The pointers are to
-    // live locals; `pthread_self` is this very thread, so it is alive. No handler runs in consequence, the action being the default.
+    // SAFETY: an all-zero `sigaction` is a valid one: the default action (`SIG_DFL` is 0), an empty mask, no flags. The pointers are
+    // to live locals; `pthread_self` is this very thread, so it is alive. No handler runs in consequence.
     unsafe {
         let default: libc::sigaction = std::mem::zeroed();
         libc::sigaction(signal, &default, std::ptr::null_mut());

@@ -223,3 +223,17 @@ fn x122_dropped_install_gives_the_signals_back() {
     probe.kill(Signal::INT);
     assert_eq!(probe.end().signal(), Some(2));
 }
+
+/// A parent may leave its signals blocked to its children; a press must reach one of our threads all the same, and end the process.
+#[cfg(target_os = "linux")]
+#[test]
+fn inherited_mask_does_not_silence_signals() {
+    for (state, presses) in [("graceful", 1), ("hung", 3)] {
+        let mut probe = Probe::start_by("exec env --block-signal=INT,TERM,HUP,QUIT \"$@\"", state);
+        for _ in 0..presses {
+            probe.kill(Signal::INT);
+            apart();
+        }
+        assert_eq!(probe.end().signal(), Some(2), "{state}");
+    }
+}
