@@ -31,6 +31,8 @@ struct ReadmeDoctests;
 
 mod agent;
 mod builder;
+#[cfg(feature = "command")]
+pub mod command;
 mod context;
 mod error;
 mod group;
