@@ -197,3 +197,7 @@ impl std::fmt::Display for Error {
 
 // The text already contains the cause, so there is no source to print twice.
 impl std::error::Error for Error {}
+
+#[cfg(test)]
+#[path = "error_tests.rs"]
+mod tests;

@@ -239,7 +239,8 @@ pub(crate) fn scan(file: &[u8], salt: u64) -> Result<(Vec<Frame>, Tail), Fault> 
     Ok((frames, Tail::Clean))
 }
 
-/// Tells whether a valid frame with a number over `seq` stands anywhere from `from` on.
+/// Tells whether a valid frame with at least the number `seq` stands anywhere from `from` on.
+/// One with a smaller number is a copy inside someone's data.
 ///
 /// The bytes looked at are bounded: a file made to be expensive counts as damaged.
 fn valid_later(file: &[u8], from: usize, salt: u64, seq: u64) -> bool {
@@ -258,7 +259,7 @@ fn valid_later(file: &[u8], from: usize, salt: u64, seq: u64) -> bool {
             return true;
         }
         budget -= cost;
-        if decode(file, at, salt).is_ok_and(|frame| frame.seq > seq) {
+        if decode(file, at, salt).is_ok_and(|frame| frame.seq >= seq) {
             return true;
         }
         at += 1;

@@ -22,7 +22,15 @@ const PAUSE: Duration = Duration::from_millis(2);
 /// Child processes do not inherit it.
 #[derive(Debug)]
 #[must_use = "dropping it releases the lock"]
-pub(crate) struct Lock(#[expect(dead_code, reason = "held for its lock")] File);
+pub(crate) struct Lock(File);
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // Closing is not enough: a child between its fork and its exec still has a copy of
+        // the descriptor. A failure leaves the release to the close.
+        drop(self.0.unlock());
+    }
+}
 
 impl Lock {
     pub(crate) fn take(dir: &Dir, now: SystemTime) -> Result<Self> {
@@ -58,7 +66,10 @@ pub(crate) fn is_held(dir: &Dir) -> Result<bool> {
         return Ok(false);
     };
     match file.try_lock_shared() {
-        Ok(()) => Ok(false),
+        Ok(()) => file
+            .unlock()
+            .map(|()| false)
+            .map_err(|err| dir.error(NAME, "unlock", err)),
         Err(TryLockError::WouldBlock) => Ok(true),
         Err(TryLockError::Error(err)) => Err(dir.error(NAME, "lock", err)),
     }

@@ -123,3 +123,30 @@ fn temporary_files_of_older_epochs_only_are_removed() {
     assert_eq!(open(&dir).1.report.removed_temps, 1);
     assert_eq!(open(&dir).1.report.removed_temps, 0);
 }
+
+#[test]
+fn a_failed_write_ends_the_writer() {
+    let root = tempfile::tempdir().unwrap();
+    let dir = root.path().join("s");
+    let (mut writer, _) = open(&dir);
+    writer.append(head(1), 1).unwrap();
+    let journal = writer.journal.as_mut().unwrap();
+    // A descriptor that cannot be written to stands for a disk that fails.
+    let healthy = std::mem::replace(
+        &mut journal.file,
+        File::open(dir.join(&journal.name)).unwrap(),
+    );
+    assert!(!writer.append(head(2), 1).unwrap_err().is_poisoned());
+    writer.journal.as_mut().unwrap().file = healthy;
+    assert!(writer.append(head(2), 1).unwrap_err().is_poisoned());
+    assert!(writer.truncate_to(1).unwrap_err().is_poisoned());
+    assert!(
+        writer
+            .save_phase("p", head(2), Meta::default())
+            .unwrap_err()
+            .is_poisoned()
+    );
+    assert!(writer.put_blob("b", b"x").unwrap_err().is_poisoned());
+    drop(writer);
+    assert_eq!(open(&dir).1.seq, 1);
+}

@@ -1,0 +1,82 @@
+use super::*;
+
+/// Every text that a person may see, with what to do next.
+#[test]
+fn texts_tell_what_to_do_next() {
+    let io = |kind| Kind::Io {
+        doing: "sync",
+        source: io::Error::from(kind),
+    };
+    let kinds = [
+        io(io::ErrorKind::StorageFull),
+        io(io::ErrorKind::ReadOnlyFilesystem),
+        Kind::NotFound("store"),
+        Kind::Locked {
+            holder: "pid 7 since 2026-01-31T23:59:59Z".into(),
+        },
+        Kind::Corrupt {
+            reason: "no valid state is left (phase-1: the frame is cut at byte 9)".into(),
+        },
+        Kind::UnsupportedVersion {
+            what: "schema `loop`".into(),
+            found: 7,
+            supported: 6,
+        },
+        Kind::OtherSchema {
+            found: "a".into(),
+            expected: "b".into(),
+        },
+        Kind::OtherPhase {
+            found: "plan".into(),
+            wanted: "verify".into(),
+        },
+        Kind::Fenced { own: 3, by: 4 },
+        Kind::Vanished,
+        Kind::Poisoned {
+            first: "/s/progress: cannot sync: input/output error".into(),
+        },
+        Kind::Unsafe("others may write to it; make it yours alone with `chmod go-w`"),
+        Kind::Name {
+            what: "phase name",
+            name: "../a".into(),
+            reason: "it contains `..`",
+        },
+        Kind::Encode("a reason".into()),
+        Kind::Decode {
+            what: "the head",
+            reason: "a reason".into(),
+        },
+        Kind::TooLarge {
+            what: "one save",
+            bytes: 9,
+            limit: 8,
+        },
+        Kind::Conflict,
+        Kind::UnknownSeq { asked: 5 },
+    ];
+    let lines: Vec<String> = kinds
+        .into_iter()
+        .map(|kind| Error::new("/s", kind).to_string())
+        .collect();
+    insta::assert_snapshot!(lines.join("\n"));
+}
+
+#[test]
+fn predicates_tell_the_cases_apart() {
+    let io = |kind| Error::io("/s", "write", io::Error::from(kind));
+    assert!(io(io::ErrorKind::ReadOnlyFilesystem).is_read_only());
+    assert!(io(io::ErrorKind::PermissionDenied).is_read_only());
+    assert!(io(io::ErrorKind::StorageFull).is_full());
+    assert!(
+        !io(io::ErrorKind::NotFound).is_not_found(),
+        "a file that vanished is no missing store"
+    );
+    let fault = Error::fault("/s", Fault::NewerFrame { kind: 9 });
+    assert!(fault.is_unsupported_version() && fault.path() == Path::new("/s"));
+    fn sendable<T: Send + Sync + 'static>() {}
+    sendable::<(
+        Error,
+        crate::Store,
+        crate::Writer<std::rc::Rc<()>, std::rc::Rc<()>>,
+    )>();
+}

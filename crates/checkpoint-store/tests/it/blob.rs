@@ -1,0 +1,43 @@
+use checkpoint_store::reader;
+
+use crate::support::Dir;
+
+#[test]
+fn blobs_never_change() {
+    let dir = Dir::new();
+    let (writer, _) = dir.open();
+    assert!(
+        reader::blob(&dir.path, "prompt")
+            .unwrap_err()
+            .is_not_found()
+    );
+    writer.put_blob("prompt", b"one").unwrap();
+    writer.put_blob("prompt", b"one").unwrap();
+    assert!(writer.put_blob("prompt", b"two").is_err());
+    writer.put_blob("empty", b"").unwrap();
+    assert_eq!(reader::blob(&dir.path, "prompt").unwrap(), b"one");
+    assert_eq!(reader::blob(&dir.path, "empty").unwrap(), b"");
+    assert!(
+        reader::blob(&dir.path, "absent")
+            .unwrap_err()
+            .is_not_found()
+    );
+    let names: Vec<_> = std::fs::read_dir(&dir.path)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    assert!(
+        !names.iter().any(|name| name.starts_with(".tmp-")),
+        "{names:?}"
+    );
+}
+
+#[test]
+fn x117_blob_names_stay_inside() {
+    let dir = Dir::new();
+    let (writer, _) = dir.open();
+    for name in ["../LOCK", "a/b", "", ".hidden", "a\nb"] {
+        assert!(writer.put_blob(name, b"x").is_err(), "{name:?}");
+        assert!(reader::blob(&dir.path, name).is_err(), "{name:?}");
+    }
+}

@@ -1,0 +1,175 @@
+//! Writers that are killed with SIGKILL at random points.
+
+use checkpoint_store::{Meta, Options, Store, reader};
+
+use crate::support::{self, Dir, Log, Random, child_dir, spawn, tell};
+
+const KILLS: u64 = 100;
+
+/// Saves for ever; nothing by itself. Head n always comes with the events 1 to n.
+#[test]
+fn writer() {
+    let Some(dir) = child_dir() else { return };
+    let (mut writer, loaded) = Log::open(dir, Options::default()).unwrap();
+    assert!(loaded.report.is_sound(), "{}", loaded.report);
+    for n in loaded.head.unwrap_or(0) + 1.. {
+        if n % 7 == 0 {
+            let before = writer.seq();
+            writer.append(&n, &[n, n]).unwrap();
+            writer.truncate_to(before).unwrap();
+        }
+        writer.append(&n, &[n]).unwrap();
+        if n % 5 == 0 {
+            writer.save_phase("p", &n, Meta::default()).unwrap();
+        }
+        tell(&n.to_string());
+    }
+}
+
+/// Acknowledges each save before it writes it, as a write-behind cache does: what the
+/// design forbids.
+#[test]
+fn hasty_writer() {
+    let Some(dir) = child_dir() else { return };
+    let (mut writer, loaded) = Log::open(dir, Options::default()).unwrap();
+    let first = loaded.head.unwrap_or(0) + 1;
+    tell(&first.to_string());
+    for n in first.. {
+        tell(&(n + 1).to_string());
+        writer.append(&n, &[n]).unwrap();
+    }
+}
+
+#[test]
+fn value_writer() {
+    let Some(dir) = child_dir() else { return };
+    let mut store = Store::open(dir).unwrap();
+    let first = store
+        .load::<Vec<u64>>()
+        .unwrap()
+        .map_or(0, |value| value[0]);
+    for n in first + 1.. {
+        store.save(&vec![n; 1000]).unwrap();
+        tell(&n.to_string());
+    }
+}
+
+/// Runs a writer, kills it, and returns the last acknowledged number.
+fn killed(name: &str, dir: &Dir, random: &mut Random) -> u64 {
+    let mut child = spawn(support::command(&[], name, &dir.path));
+    let mut last = 0;
+    for _ in 0..random.below(12) {
+        last = child
+            .next()
+            .expect("the writer saves until it is killed")
+            .parse()
+            .unwrap();
+    }
+    for _ in 0..random.below(200) {
+        std::thread::yield_now();
+    }
+    child
+        .kill()
+        .last()
+        .map_or(last, |told| told.parse().unwrap())
+}
+
+#[test]
+fn c60_after_a_kill_at_any_point_every_acknowledged_save_is_there() {
+    let dir = Dir::new();
+    let mut random = Random(0x9e37_79b9_7f4a_7c15);
+    let mut acknowledged = 0;
+    for round in 0..KILLS {
+        acknowledged = killed("kill::writer", &dir, &mut random).max(acknowledged);
+        let loaded = match reader::load::<u64, u64>(&dir.path) {
+            Ok(loaded) => loaded,
+            // It was killed before it made the directory.
+            Err(err) if err.is_not_found() && acknowledged == 0 => continue,
+            Err(err) => panic!("round {round}: {err}"),
+        };
+        assert!(loaded.report.is_sound(), "round {round}: {}", loaded.report);
+        let head = loaded.head.unwrap_or(0);
+        assert!(
+            head >= acknowledged,
+            "round {round}: {head} of {acknowledged}"
+        );
+        let mut events = loaded.events;
+        // Every seventh number is saved twice and undone; a kill may come between.
+        events.dedup();
+        assert_eq!(events, (1..=head).collect::<Vec<_>>(), "round {round}");
+    }
+    assert!(acknowledged > KILLS);
+}
+
+#[test]
+fn c60_after_a_kill_at_any_point_the_old_or_the_new_value_is_there() {
+    let dir = Dir::new();
+    let mut random = Random(0x2545_f491_4f6c_dd1d);
+    let mut acknowledged = 0;
+    for round in 0..KILLS / 2 {
+        acknowledged = killed("kill::value_writer", &dir, &mut random).max(acknowledged);
+        let store = Store::open(&dir.path).unwrap();
+        assert!(
+            store.report().is_sound(),
+            "round {round}: {}",
+            store.report()
+        );
+        let Some(value) = store.load::<Vec<u64>>().unwrap() else {
+            assert_eq!(acknowledged, 0, "round {round}");
+            continue;
+        };
+        assert!(
+            value.len() == 1000 && value.iter().all(|n| *n == value[0]),
+            "torn"
+        );
+        assert!(
+            value[0] >= acknowledged,
+            "round {round}: {} of {acknowledged}",
+            value[0]
+        );
+    }
+}
+
+#[test]
+fn c60_control_a_writer_that_acknowledges_first_loses_saves() {
+    let dir = Dir::new();
+    let mut random = Random(0x9e37_79b9_7f4a_7c15);
+    let lost = (0..KILLS).any(|_| {
+        let acknowledged = killed("kill::hasty_writer", &dir, &mut random);
+        let loaded = reader::load::<u64, u64>(&dir.path);
+        loaded.ok().and_then(|loaded| loaded.head).unwrap_or(0) < acknowledged
+    });
+    assert!(lost, "the test would not have noticed");
+}
+
+/// A reader beside a writer that saves, seals and opens again always finds a sound state.
+#[test]
+fn readers_beside_a_writer_see_whole_states_only() {
+    let dir = Dir::new();
+    drop(dir.open());
+    std::thread::scope(|scope| {
+        let writing = scope.spawn(|| {
+            let mut n = 0;
+            for _ in 0..10 {
+                let (mut writer, loaded) = dir.open();
+                assert_eq!(loaded.head.unwrap_or(0), n);
+                for _ in 0..12 {
+                    n += 1;
+                    writer.append(&n, &[n]).unwrap();
+                }
+                writer.save_phase("p", &n, Meta::default()).unwrap();
+                n += 1;
+                writer.append(&n, &[n]).unwrap();
+            }
+        });
+        let mut seen = 0;
+        while !writing.is_finished() {
+            let loaded = dir.load();
+            let head = loaded.head.unwrap_or(0);
+            assert!(loaded.report.is_sound(), "{}", loaded.report);
+            assert_eq!(loaded.events, (1..=head).collect::<Vec<_>>());
+            assert!(head >= seen, "time does not go back");
+            seen = head;
+        }
+    });
+}

@@ -1,0 +1,123 @@
+use std::io::Read;
+use std::process::{Command, Stdio};
+
+use checkpoint_store::{Options, Store, reader};
+
+use crate::support::{self, Dir, Log, child_dir, spawn, tell};
+
+#[test]
+fn a_held_lock_names_its_holder() {
+    let dir = Dir::new();
+    let (writer, _) = dir.open();
+    let err = Log::open(&dir.path, Options::default()).unwrap_err();
+    assert!(err.is_locked());
+    assert!(
+        err.to_string()
+            .contains(&format!("pid {} since 2", std::process::id())),
+        "{err}"
+    );
+    assert!(reader::is_locked(&dir.path).unwrap());
+    drop(writer);
+    assert!(!reader::is_locked(&dir.path).unwrap());
+    dir.open();
+}
+
+#[test]
+fn child_processes_do_not_inherit_the_lock() {
+    let dir = Dir::new();
+    let (writer, _) = dir.open();
+    let mut child = Command::new("cat")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    drop(writer);
+    dir.open();
+    drop(child.stdin.take());
+    child.wait().unwrap();
+}
+
+#[test]
+fn asking_for_the_lock_never_keeps_a_writer_out() {
+    let dir = Dir::new();
+    dir.open();
+    let done = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(std::sync::atomic::Ordering::Relaxed) {
+                reader::is_locked(&dir.path).unwrap();
+            }
+        });
+        for _ in 0..50 {
+            dir.open();
+        }
+        done.store(true, std::sync::atomic::Ordering::Relaxed);
+    });
+}
+
+/// A racer of the test below; nothing by itself.
+#[test]
+fn racer() {
+    let Some(dir) = child_dir() else { return };
+    let opened = Store::open(dir);
+    match opened {
+        Ok(mut store) => {
+            store.save(&std::process::id()).unwrap();
+            tell("won");
+            // Holds the lock until the parent has heard from all.
+            std::io::stdin().read_to_end(&mut Vec::new()).unwrap();
+        }
+        Err(err) if err.is_locked() => tell("locked"),
+        Err(err) => tell(&err.to_string()),
+    }
+}
+
+#[test]
+fn c61_of_processes_that_race_one_wins_and_the_others_are_told() {
+    for _ in 0..5 {
+        let dir = Dir::new();
+        let mut racers: Vec<_> = (0..4)
+            .map(|_| spawn(support::command(&[], "lock::racer", &dir.path)))
+            .collect();
+        let told: Vec<_> = racers
+            .iter_mut()
+            .map(|racer| racer.next().unwrap())
+            .collect();
+        let winner = told
+            .iter()
+            .position(|text| text == "won")
+            .expect("one wins");
+        let pid = racers[winner].child.id();
+        for (index, text) in told.iter().enumerate() {
+            assert_eq!(text, if index == winner { "won" } else { "locked" });
+        }
+        for racer in racers {
+            racer.rest();
+        }
+        let store = Store::open(&dir.path).unwrap();
+        assert_eq!(store.load::<u32>().unwrap(), Some(pid));
+        assert_eq!(
+            store.report().removed_temps,
+            0,
+            "no temporary file is left behind"
+        );
+    }
+}
+
+#[test]
+fn a_missing_directory_is_not_made_unless_asked() {
+    let dir = Dir::new();
+    let options = Options {
+        create: false,
+        ..Options::default()
+    };
+    assert!(Log::open(&dir.path, options).unwrap_err().is_not_found());
+    assert!(!dir.path.exists());
+    assert!(
+        reader::load::<u64, u64>(&dir.path)
+            .unwrap_err()
+            .is_not_found()
+    );
+    assert!(reader::is_locked(&dir.path).unwrap_err().is_not_found());
+    Log::open(dir.path.join("a/b/c"), Options::default()).unwrap();
+}

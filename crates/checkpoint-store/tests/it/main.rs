@@ -1,0 +1,19 @@
+//! Integration tests: real files, real processes, real kills.
+#![expect(
+    clippy::unwrap_used,
+    reason = "a helper that fails is a test that fails"
+)]
+
+mod blob;
+mod compat;
+mod damage;
+mod fault;
+mod kill;
+mod list;
+mod lock;
+mod model;
+mod order;
+mod phase;
+mod safety;
+mod support;
+mod value;

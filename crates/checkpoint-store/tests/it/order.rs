@@ -1,0 +1,152 @@
+//! The order of system calls, as the kernel sees it.
+
+use std::path::Path;
+
+use checkpoint_store::{Options, Store};
+
+use crate::support::{self, Dir, Log, child_dir, files, spawn, tell};
+
+/// One of each kind of save; nothing by itself.
+#[test]
+fn saver() {
+    let Some(dir) = child_dir() else { return };
+    let mut store = Store::open(dir.join("value")).unwrap();
+    let (mut writer, _) = Log::open(dir.join("log"), Options::default()).unwrap();
+    writer.append(&1, &[1]).unwrap();
+    tell("begin save");
+    store.save(&1).unwrap();
+    tell("end save");
+    tell("begin append");
+    writer.append(&2, &[2]).unwrap();
+    tell("end append");
+    tell("begin blob");
+    writer.put_blob("b", b"x").unwrap();
+    tell("end blob");
+}
+
+/// Whether tracing works here; says so where it does not.
+#[expect(clippy::print_stdout, reason = "a skipped test says so")]
+pub(crate) fn can_trace() -> bool {
+    let works = std::process::Command::new("strace")
+        .args(["-o", "/dev/null", "true"])
+        .output()
+        .is_ok_and(|output| output.status.success());
+    if !works {
+        println!("skipped: strace is not installed or may not trace here");
+    }
+    works
+}
+
+/// The calls between the two lines that the child told about `what`.
+fn between<'a>(trace: &'a [String], what: &str) -> &'a [String] {
+    let find = |text: String| trace.iter().position(|line| line.contains(&text)).unwrap();
+    &trace[find(format!("@ begin {what}"))..=find(format!("@ end {what}"))]
+}
+
+/// Finds lines that contain all words of each needle, in this order.
+fn assert_order(trace: &[String], needles: &[&[&str]]) {
+    let mut rest = trace.iter();
+    for needle in needles {
+        assert!(
+            rest.any(|line| needle.iter().all(|word| line.contains(word))),
+            "{needle:?} is missing or too early in\n{}",
+            trace.join("\n")
+        );
+    }
+}
+
+#[test]
+fn c59_contents_are_durable_before_the_name_and_the_name_before_the_acknowledgement() {
+    if !can_trace() {
+        return;
+    }
+    let dir = Dir::new();
+    std::fs::create_dir(&dir.path).unwrap();
+    let out = dir.path.with_file_name("trace");
+    let calls = "trace=openat,write,pwrite64,fsync,fdatasync,renameat2,linkat,newfstatat,statx";
+    let out_arg = out.to_str().unwrap();
+    let wrap = [
+        "strace",
+        "-f",
+        "-y",
+        "-e",
+        calls,
+        "-e",
+        "signal=none",
+        "-o",
+        out_arg,
+    ];
+    let told = spawn(support::command(&wrap, "order::saver", &dir.path)).rest();
+    assert_eq!(told.len(), 6, "{told:?}");
+    let trace: Vec<String> = std::fs::read_to_string(out)
+        .unwrap()
+        .lines()
+        .map(str::to_owned)
+        .collect();
+    let root = dir.path.canonicalize().unwrap();
+    let closing = |path: &Path| format!("{}>)", path.display());
+    let (value, blobs) = (
+        closing(&root.join("value")),
+        closing(&root.join("log/blobs")),
+    );
+
+    assert_order(
+        between(&trace, "save"),
+        &[
+            &[
+                "openat(",
+                ".tmp-",
+                "O_EXCL",
+                "O_NOFOLLOW",
+                "O_CLOEXEC",
+                "0600",
+            ],
+            &["write(", "/.tmp-"],
+            &["fsync(", "/.tmp-"],
+            &["renameat2(", ".tmp-", "phase-", "RENAME_NOREPLACE"],
+            &["fsync(", &value],
+            &["epoch-00000001"],
+            &["@ end save"],
+        ],
+    );
+    let append = between(&trace, "append");
+    assert_order(
+        append,
+        &[
+            &["pwrite64(", "/log/progress-"],
+            &["fdatasync(", "/log/progress-"],
+            &["epoch-00000001"],
+            &["@ end append"],
+        ],
+    );
+    let count = |call: &str| append.iter().filter(|line| line.contains(call)).count();
+    assert_eq!(
+        (count("pwrite64("), count("sync(")),
+        (1, 1),
+        "one write, one sync"
+    );
+    assert_order(
+        between(&trace, "blob"),
+        &[
+            &["write(", "/.tmp-"],
+            &["fsync(", "/.tmp-"],
+            &["renameat2(", "RENAME_NOREPLACE"],
+            &["fsync(", &blobs],
+            &["@ end blob"],
+        ],
+    );
+}
+
+#[test]
+fn c59_no_temporary_file_outlives_a_save() {
+    let dir = Dir::new();
+    let mut store = Store::open(&dir.path).unwrap();
+    for n in 0..5 {
+        store.save(&n).unwrap();
+        assert!(
+            !files(&dir.path)
+                .keys()
+                .any(|name| name.starts_with(".tmp-"))
+        );
+    }
+}

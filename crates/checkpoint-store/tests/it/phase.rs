@@ -1,0 +1,107 @@
+use checkpoint_store::{Meta, Seq, reader};
+
+use crate::support::Dir;
+
+#[test]
+fn c65_c66_phases_are_kept_apart_and_told_from_absent_ones() {
+    let dir = Dir::new();
+    let (mut writer, _) = dir.open();
+    let absent = reader::load_phase::<u64, u64>(&dir.path, "plan").unwrap_err();
+    assert!(
+        absent.is_not_found() && !absent.is_other_phase(),
+        "{absent}"
+    );
+
+    writer.append(&1, &[1]).unwrap();
+    let meta = Meta {
+        git_commit: Some("abc".into()),
+        git_dirty: Some(true),
+        ..Meta::default()
+    };
+    let plan = writer.save_phase("plan", &2, meta.clone()).unwrap();
+    writer.append(&3, &[3]).unwrap();
+    writer.save_phase("implement", &4, Meta::default()).unwrap();
+
+    let loaded = reader::load_phase::<u64, u64>(&dir.path, "plan").unwrap();
+    assert_eq!((loaded.head, loaded.events), (Some(2), vec![1]));
+    let info = loaded.report.phase.unwrap();
+    assert_eq!((info.id, info.meta), (plan, meta));
+    let other = reader::load_phase::<u64, u64>(&dir.path, "verify").unwrap_err();
+    assert!(other.is_other_phase() && !other.is_not_found(), "{other}");
+    assert!(other.to_string().contains("implement, plan"), "{other}");
+    let names: Vec<_> = reader::phases(&dir.path)
+        .unwrap()
+        .into_iter()
+        .map(|info| (info.phase, info.seq))
+        .collect();
+    assert_eq!(
+        names,
+        [
+            ("implement".into(), Seq::new(4)),
+            ("plan".into(), Seq::new(2))
+        ]
+    );
+}
+
+#[test]
+fn events_are_kept_over_phases_and_progress_before_a_phase_is_stale() {
+    let dir = Dir::new();
+    let (mut writer, _) = dir.open();
+    for n in 1..=3 {
+        writer.append(&n, &[n]).unwrap();
+    }
+    writer.save_phase("a", &10, Meta::default()).unwrap();
+    let loaded = dir.load();
+    assert_eq!((loaded.head, loaded.events), (Some(10), vec![1, 2, 3]));
+    writer.append(&11, &[4]).unwrap();
+    writer.save_phase("a", &12, Meta::default()).unwrap();
+    writer.append(&13, &[5, 6]).unwrap();
+    drop(writer);
+    let (writer, loaded) = dir.open();
+    assert_eq!(
+        (loaded.head, loaded.events),
+        (Some(13), vec![1, 2, 3, 4, 5, 6])
+    );
+    assert_eq!(writer.seq(), Seq::new(7));
+    assert_eq!(loaded.report.phase.unwrap().seq, Seq::new(6));
+}
+
+#[test]
+fn undo_reaches_to_the_last_phase_and_no_further() {
+    let dir = Dir::new();
+    let (mut writer, _) = dir.open();
+    let one = writer.append(&1, &[1]).unwrap();
+    let two = writer.append(&2, &[2]).unwrap();
+    let back = writer.truncate_to(one).unwrap();
+    assert_eq!((dir.load().head, dir.load().events), (Some(1), vec![1]));
+    let three = writer.append(&3, &[3]).unwrap();
+    assert!(writer.truncate_to(two).is_err(), "it was undone");
+    writer.truncate_to(back).unwrap();
+    assert_eq!((dir.load().head, dir.load().events), (Some(1), vec![1]));
+    assert!(writer.truncate_to(three).is_err());
+    writer.truncate_to(Seq::ZERO).unwrap();
+    assert_eq!((dir.load().head, dir.load().events), (None, vec![]));
+    writer.append(&4, &[4]).unwrap();
+    writer.save_phase("p", &5, Meta::default()).unwrap();
+    assert!(writer.truncate_to(Seq::ZERO).is_err());
+    let phase = writer.seq();
+    writer.append(&6, &[6]).unwrap();
+    drop(writer);
+    let (mut writer, _) = dir.open();
+    writer.truncate_to(phase).unwrap();
+    assert_eq!((dir.load().head, dir.load().events), (Some(5), vec![4]));
+}
+
+#[test]
+fn x117_phase_names_that_are_no_names_are_refused() {
+    let dir = Dir::new();
+    let (mut writer, _) = dir.open();
+    for name in ["", "..", "a/b", "a\u{7}"] {
+        let err = writer.save_phase(name, &1, Meta::default()).unwrap_err();
+        assert!(
+            err.to_string().contains("is not a valid phase name"),
+            "{err}"
+        );
+    }
+    writer.save_phase("ok", &1, Meta::default()).unwrap();
+}

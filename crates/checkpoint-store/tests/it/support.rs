@@ -1,0 +1,139 @@
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Stdio};
+
+use checkpoint_store::{Loaded, Options, Writer};
+
+/// Head and event of most tests: the n-th save has head n and events that end in n.
+pub(crate) type Log = Writer<u64, u64>;
+
+pub(crate) struct Dir {
+    _root: tempfile::TempDir,
+    pub(crate) path: PathBuf,
+}
+
+impl Dir {
+    pub(crate) fn new() -> Self {
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path().join("store");
+        Self { _root: root, path }
+    }
+
+    pub(crate) fn open(&self) -> (Log, Loaded<u64, u64>) {
+        Log::open(&self.path, Options::default()).unwrap()
+    }
+
+    pub(crate) fn load(&self) -> Loaded<u64, u64> {
+        checkpoint_store::reader::load(&self.path).unwrap()
+    }
+
+    /// The only file that begins with `prefix`.
+    pub(crate) fn only(&self, prefix: &str) -> PathBuf {
+        let mut found = files(&self.path)
+            .into_keys()
+            .filter(|name| name.starts_with(prefix));
+        let name = found.next().unwrap_or_else(|| panic!("no {prefix}"));
+        assert_eq!(found.next(), None);
+        self.path.join(name)
+    }
+}
+
+/// The regular files of a directory with their contents.
+pub(crate) fn files(dir: &Path) -> BTreeMap<String, Vec<u8>> {
+    std::fs::read_dir(dir)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.is_file())
+        .map(|path| {
+            let name = path.file_name().unwrap().to_str().unwrap().to_owned();
+            (name, std::fs::read(path).unwrap())
+        })
+        .collect()
+}
+
+const CHILD: &str = "CHECKPOINT_STORE_TEST_DIR";
+
+/// The directory to work in, if this process is a child that [`spawn`] started.
+pub(crate) fn child_dir() -> Option<PathBuf> {
+    std::env::var_os(CHILD).map(PathBuf::from)
+}
+
+/// Says something to the parent in one write.
+pub(crate) fn tell(text: &str) {
+    std::io::stdout()
+        .write_all(format!("@ {text}\n").as_bytes())
+        .unwrap();
+}
+
+/// This test program again, to run the one test `name` as a child would; `wrap` goes before it.
+pub(crate) fn command(wrap: &[&str], name: &str, dir: &Path) -> Command {
+    let exe = std::env::current_exe().unwrap();
+    let mut command = match wrap.split_first() {
+        None => Command::new(exe),
+        Some((program, args)) => {
+            let mut command = Command::new(program);
+            command.args(args).arg(exe);
+            command
+        }
+    };
+    command.args(["--exact", name, "--nocapture", "--test-threads=1"]);
+    command
+        .env(CHILD, dir)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null());
+    command
+}
+
+pub(crate) struct Running {
+    pub(crate) child: Child,
+    lines: BufReader<ChildStdout>,
+}
+
+impl Running {
+    /// The next thing that the child told, if it told any before its end.
+    pub(crate) fn next(&mut self) -> Option<String> {
+        let mut line = String::new();
+        while self.lines.read_line(&mut line).unwrap() > 0 {
+            // The test harness writes to the same pipe, also in front on a line.
+            if let Some((_, told)) = line.trim_end().split_once("@ ") {
+                return Some(told.to_owned());
+            }
+            line.clear();
+        }
+        None
+    }
+
+    /// Kills the child with SIGKILL and returns everything that it had told.
+    pub(crate) fn kill(mut self) -> Vec<String> {
+        self.child.kill().unwrap();
+        self.rest()
+    }
+
+    /// Waits for the child's end and returns everything that it told.
+    pub(crate) fn rest(mut self) -> Vec<String> {
+        drop(self.child.stdin.take());
+        let told = std::iter::from_fn(|| self.next()).collect();
+        self.child.wait().unwrap();
+        told
+    }
+}
+
+pub(crate) fn spawn(mut command: Command) -> Running {
+    let mut child = command.spawn().unwrap();
+    let lines = BufReader::new(child.stdout.take().unwrap());
+    Running { child, lines }
+}
+
+/// A generator of small numbers; which ones does not matter, only that they vary.
+pub(crate) struct Random(pub(crate) u64);
+
+impl Random {
+    pub(crate) fn below(&mut self, n: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % n
+    }
+}
