@@ -41,6 +41,8 @@ enum Kind {
         what: &'static str,
         source: checkpoint_store::Error,
     },
+    #[error("`{}` is no directory to work in: {}", path.display(), bare(source))]
+    Directory { path: PathBuf, source: io::Error },
     #[error("the prompt file `{}` {problem}", path.display())]
     Prompt { path: PathBuf, problem: String },
     #[error("{0}")]
@@ -53,14 +55,11 @@ fn name(holder: Option<&Holder>) -> String {
     holder.map_or_else(|| "another process".into(), ToString::to_string)
 }
 
-/// An I/O error's own text without the path that `fs-err` repeats in it.
+/// What went wrong, without the path that `fs-err` repeats.
 fn bare(error: &io::Error) -> String {
-    match error
-        .get_ref()
-        .and_then(|inner| std::error::Error::source(inner))
-    {
-        Some(inner) => inner.to_string(),
-        None => error.to_string(),
+    match error.kind() {
+        io::ErrorKind::Other => error.to_string(),
+        kind => kind.to_string(),
     }
 }
 
@@ -68,6 +67,13 @@ impl Error {
     pub(crate) fn io(what: &'static str, path: impl Into<PathBuf>, source: io::Error) -> Self {
         let path = path.into();
         Self(Box::new(Kind::Io { what, path, source }))
+    }
+
+    pub(crate) fn directory(path: &Path, source: io::Error) -> Self {
+        Self(Box::new(Kind::Directory {
+            path: path.into(),
+            source,
+        }))
     }
 
     pub(crate) fn held(path: &Path, holder: Option<Holder>) -> Self {
@@ -145,7 +151,11 @@ impl Error {
     pub fn is_usage(&self) -> bool {
         matches!(
             *self.0,
-            Kind::BadRunId(_) | Kind::RunExists(_) | Kind::Prompt { .. } | Kind::Rules(_)
+            Kind::BadRunId(_)
+                | Kind::RunExists(_)
+                | Kind::Directory { .. }
+                | Kind::Prompt { .. }
+                | Kind::Rules(_)
         )
     }
 }

@@ -9,6 +9,7 @@ use crate::{Error, RunId, git};
 /// The state lies at the top of the git repository, or in the working directory itself where there is none.
 #[derive(Clone, Debug)]
 pub struct Project {
+    directory: PathBuf,
     root: PathBuf,
     is_git: bool,
 }
@@ -22,12 +23,19 @@ impl Project {
     pub fn find(directory: &Path) -> Result<Self, Error> {
         let directory = fs_err::canonicalize(directory)
             .and_then(|path| fs_err::read_dir(&path).map(|_| path))
-            .map_err(|e| Error::io("can't work in", directory, e))?;
+            .map_err(|e| Error::directory(directory, e))?;
         let top = git::top_level(&directory);
         Ok(Self {
             is_git: top.is_some(),
-            root: top.unwrap_or(directory),
+            root: top.unwrap_or_else(|| directory.clone()),
+            directory,
         })
+    }
+
+    /// Returns the directory that the project was found from, absolute.
+    #[must_use]
+    pub fn directory(&self) -> &Path {
+        &self.directory
     }
 
     /// Returns the top of the working tree.

@@ -1,1 +1,51 @@
-//! Stub.
+//! The `rlm` command: runs a coding agent in a loop that can be interrupted, checkpointed and resumed.
+//!
+//! The public interface of this package is its command line; this library exists so that other binaries (tests, bundles) can be the same program.
+//!
+//! # What is where
+//!
+//! `args` is the command line, `config` the file `rlm.toml`, `resolve` turns both into the settings of a run. `command` has one file a command.
+//! `session` carries a run out in the foreground: signals in, news to the screen, the end as an exit code. `render` is functions from what happened
+//! to text. Only this package installs signal handlers and only this package prints; it takes no decision on a run's state.
+
+mod args;
+mod command;
+mod config;
+mod drivers;
+mod duration;
+mod exit;
+mod render;
+mod resolve;
+mod session;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::args::{Args, Command};
+use crate::exit::Failure;
+
+/// Runs the program: the whole of `main`.
+///
+/// Must be the first thing that a process does: it may find that it is to be a guard.
+#[must_use]
+pub fn main_impl() -> ExitCode {
+    agent_subprocess::guard::run_if_guard();
+    let args = Args::parse();
+    let directory = &args.directory;
+    let result = match args.command {
+        Command::Run(run) => command::run::execute(directory, *run),
+        Command::Resume(resume) => command::resume::execute(directory, *resume),
+        Command::Status(status) => command::status::execute(directory, &status),
+        Command::Logs(logs) => command::logs::execute(directory, &logs),
+        Command::Init => command::init::execute(directory),
+    };
+    result.unwrap_or_else(|failure: Failure| {
+        anstream::eprintln!("{}", render::failure(&failure));
+        failure.code.into()
+    })
+}
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct ReadmeDoctests;

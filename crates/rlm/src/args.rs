@@ -1,0 +1,183 @@
+//! The command line.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args as ClapArgs, Parser, Subcommand};
+
+use crate::duration;
+
+const EXAMPLES: &str = "\
+Examples:
+  rlm init                                     write rlm.toml and PROMPT.md
+  rlm run --until 'cargo test' -- claude -p    run until the tests pass, prompt on the agent's stdin
+  rlm run -n 5 -p 'Improve the docs' -- codex exec -
+  rlm status                                   where it stands
+  rlm resume                                   go on after Ctrl-C, a crash or a reboot
+
+Exit codes: 0 done, 1 failed, 2 usage, 3 limit, 6 stuck, 7 stopped, 8 survivors, 9 held, 10 not found.
+A run that a signal stopped dies by that signal (130, 143, 129).";
+
+/// Runs a coding agent in a loop that can be interrupted, checkpointed and resumed, and that loses nothing.
+#[derive(Debug, Parser)]
+#[command(name = "rlm", version, after_help = EXAMPLES, max_term_width = 100)]
+pub(crate) struct Args {
+    /// Work in this directory
+    #[arg(short = 'C', value_name = "DIR", default_value = ".", global = true)]
+    pub(crate) directory: PathBuf,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run a loop in the foreground
+    Run(Box<RunArgs>),
+    /// Continue a stopped or crashed run where it was
+    Resume(Box<ResumeArgs>),
+    /// Show where runs stand
+    Status(StatusArgs),
+    /// Print what the agent said
+    Logs(LogsArgs),
+    /// Write rlm.toml and PROMPT.md if they are absent
+    Init,
+}
+
+#[derive(Debug, ClapArgs)]
+#[command(after_help = "A run needs an end: --until, an explicit -n, or --once.
+
+Examples:
+  rlm run --until 'cargo test' -- claude -p --dangerously-skip-permissions
+  rlm run -n 3 --sleep 0 -P notes/prompt.md --gate 'cargo fmt --check' -- my-agent")]
+pub(crate) struct RunArgs {
+    #[command(flatten)]
+    pub(crate) what: LoopArgs,
+    #[command(flatten)]
+    pub(crate) show: Show,
+    /// Allow this run inside another run's agent
+    #[arg(long)]
+    pub(crate) nested: bool,
+    /// The agent: a program and its arguments. It gets the prompt on standard input, or where its arguments
+    /// say {prompt_file} (a private file) or {prompt} (visible to other users in the process list)
+    #[arg(last = true, value_name = "COMMAND")]
+    pub(crate) agent_command: Vec<OsString>,
+}
+
+#[derive(Debug, ClapArgs)]
+#[command(after_help = "Options that are given win over the saved ones.
+
+Examples:
+  rlm resume               the only run that can be resumed
+  rlm resume RUN -n 200    with a higher limit
+  rlm resume RUN --from 3  from iteration 3 on, discarding what was recorded since")]
+pub(crate) struct ResumeArgs {
+    /// The run; may be left out when only one can be resumed
+    pub(crate) run: Option<String>,
+    #[command(flatten)]
+    pub(crate) what: LoopArgs,
+    #[command(flatten)]
+    pub(crate) show: Show,
+    /// Go back to this iteration; what was recorded from there on is discarded
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) from: Option<u32>,
+    /// Allow this run inside another run's agent
+    #[arg(long)]
+    pub(crate) nested: bool,
+    /// Another agent command than the saved one
+    #[arg(last = true, value_name = "COMMAND")]
+    pub(crate) agent_command: Vec<OsString>,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct StatusArgs {
+    /// The run; all runs of the project when left out
+    pub(crate) run: Option<String>,
+    /// Print one JSON object a run
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct LogsArgs {
+    /// The run; the newest of the project when left out
+    pub(crate) run: Option<String>,
+    /// Only this iteration
+    #[arg(long, value_name = "N")]
+    pub(crate) iteration: Option<u32>,
+    /// Print the records as they are stored, one JSON object a line
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Show {
+    /// Print NDJSON events instead of text
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Never ask anything (this version never does)
+    #[arg(long)]
+    pub(crate) no_input: bool,
+}
+
+/// What `run` says and `resume` may say anew. Nothing has its default here: what is not given comes from rlm.toml, or from the saved run.
+#[derive(Debug, Default, ClapArgs)]
+pub(crate) struct LoopArgs {
+    /// The prompt
+    #[arg(
+        short,
+        long,
+        value_name = "TEXT",
+        conflicts_with = "prompt_file",
+        help_heading = "Prompt"
+    )]
+    pub(crate) prompt: Option<String>,
+    /// The file with the prompt, read anew for each iteration; - is standard input [default: PROMPT.md]
+    #[arg(short = 'P', long, value_name = "FILE", help_heading = "Prompt")]
+    pub(crate) prompt_file: Option<PathBuf>,
+    /// The agent's kind [default: command]
+    #[arg(long, env = "RLM_AGENT", value_enum, help_heading = "Agent")]
+    pub(crate) agent: Option<AgentKind>,
+    /// Done when this command exits with 0; asked after each iteration
+    #[arg(long, value_name = "CMD", help_heading = "Ends")]
+    pub(crate) until: Option<String>,
+    /// A command that must pass before an iteration counts (repeatable); its output goes into the next prompt
+    #[arg(long, value_name = "CMD", help_heading = "Ends")]
+    pub(crate) gate: Vec<String>,
+    /// Run one iteration
+    #[arg(long, conflicts_with = "max_iterations", help_heading = "Ends")]
+    pub(crate) once: bool,
+    /// The number of iterations: the plan, or with --until the limit [default: 100]
+    #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), help_heading = "Limits")]
+    pub(crate) max_iterations: Option<u32>,
+    /// How long the run may be active, all its processes together [default: no limit]
+    #[arg(long, value_name = "TIME", value_parser = duration::parse, help_heading = "Limits")]
+    pub(crate) max_duration: Option<Duration>,
+    /// How long one turn of the agent may take [default: 1h, that is 3600 s]
+    #[arg(long, value_name = "TIME", value_parser = duration::parse, help_heading = "Limits")]
+    pub(crate) iteration_timeout: Option<Duration>,
+    /// How long the agent may print nothing [default: off for a command]
+    #[arg(long, value_name = "TIME", value_parser = duration::parse, help_heading = "Limits")]
+    pub(crate) idle_timeout: Option<Duration>,
+    /// How long a gate or the check may take [default: 15m, that is 900 s]
+    #[arg(long, value_name = "TIME", value_parser = duration::parse, help_heading = "Limits")]
+    pub(crate) check_timeout: Option<Duration>,
+    /// How many failures in a row end the run, 0 for no limit [default: 3]
+    #[arg(long, value_name = "N", help_heading = "Limits")]
+    pub(crate) max_failures: Option<u32>,
+    /// The pause between iterations [default: 10s]
+    #[arg(long, value_name = "TIME", value_parser = duration::parse, help_heading = "Limits")]
+    pub(crate) sleep: Option<Duration>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum AgentKind {
+    /// Any program, given behind --
+    Command,
+    Claude,
+    Codex,
+    Gemini,
+    Opencode,
+    Acp,
+}

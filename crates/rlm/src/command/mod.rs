@@ -1,0 +1,7 @@
+//! One file a command.
+
+pub(crate) mod init;
+pub(crate) mod logs;
+pub(crate) mod resume;
+pub(crate) mod run;
+pub(crate) mod status;

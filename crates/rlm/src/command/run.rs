@@ -1,0 +1,53 @@
+//! `rlm run`
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use loop_runner::{Project, RunId, Runner, WorkTree};
+
+use crate::args::RunArgs;
+use crate::exit::Failure;
+use crate::render::{Beginning, Screen};
+use crate::session::{Session, refuse_nested};
+use crate::{config, resolve};
+
+pub(crate) fn execute(directory: &Path, args: RunArgs) -> Result<ExitCode, Failure> {
+    let session = Session::begin()?;
+    refuse_nested(args.nested)?;
+    let project = Project::find(directory)?;
+    let config = config::read(project.root())?;
+    let directory = project.directory().to_owned();
+    let resolved = resolve::new_run(args.what, args.agent_command, config, directory)?;
+    let others: Vec<RunId> = project
+        .runs()?
+        .into_iter()
+        .filter(|run| run.is_resumable())
+        .map(|run| run.id)
+        .collect();
+    let run = new_id();
+    let (runner, news) = session.block_on(async {
+        let work_tree = WorkTree::take(&project, &run, &session.gate()).await?;
+        let options = session.options();
+        Runner::create(
+            project.clone(),
+            run,
+            work_tree,
+            resolved.settings,
+            resolved.text,
+            options,
+        )
+        .await
+    })?;
+    let screen = Screen::new(args.show.json);
+    screen.begin(&Beginning::New { others }, &project, runner.head());
+    session.carry_out(runner, news, screen)
+}
+
+/// Makes a name that sorts by time and that two runs of one second don't share.
+fn new_id() -> RunId {
+    let time = jiff::Timestamp::now().strftime("%Y%m%d-%H%M%S");
+    let random = uuid::Uuid::new_v4().simple().to_string();
+    format!("{time}-{}", &random[..4])
+        .parse()
+        .expect("digits, letters and dashes make a name")
+}

@@ -1,0 +1,134 @@
+//! `rlm.toml`: the project's settings, below the command line.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde::{Deserialize, Deserializer};
+
+use crate::args::AgentKind;
+use crate::duration;
+use crate::exit::Failure;
+
+pub(crate) const FILE_NAME: &str = "rlm.toml";
+
+/// What `rlm init` writes.
+pub(crate) const TEMPLATE: &str = r#"# Settings of `rlm run` in this project. Options on the command line win.
+
+# prompt-file = "PROMPT.md"        # read anew for each iteration
+# command = ["claude", "-p"]       # the agent; gets the prompt on standard input
+# until = "cargo test"             # done when this exits with 0
+# gates = ["cargo fmt --check"]    # must pass before an iteration counts
+# max-iterations = 100
+# max-duration = "8h"
+# iteration-timeout = "1h"
+# idle-timeout = "15m"
+# check-timeout = "15m"
+# max-failures = 3
+# sleep = "10s"
+"#;
+
+/// The file's content; what is absent is `None`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub(crate) struct Config {
+    pub(crate) prompt_file: Option<PathBuf>,
+    pub(crate) agent: Option<AgentKind>,
+    pub(crate) command: Option<Vec<String>>,
+    pub(crate) until: Option<String>,
+    pub(crate) gates: Option<Vec<String>>,
+    pub(crate) max_iterations: Option<u32>,
+    #[serde(default, deserialize_with = "time")]
+    pub(crate) max_duration: Option<Duration>,
+    #[serde(default, deserialize_with = "time")]
+    pub(crate) iteration_timeout: Option<Duration>,
+    #[serde(default, deserialize_with = "time")]
+    pub(crate) idle_timeout: Option<Duration>,
+    #[serde(default, deserialize_with = "time")]
+    pub(crate) check_timeout: Option<Duration>,
+    pub(crate) max_failures: Option<u32>,
+    #[serde(default, deserialize_with = "time")]
+    pub(crate) sleep: Option<Duration>,
+}
+
+/// A duration is text as on the command line, or a whole number of seconds.
+fn time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Time {
+        Seconds(u64),
+        Text(String),
+    }
+    match Time::deserialize(deserializer)? {
+        Time::Seconds(seconds) => Ok(Some(Duration::from_secs(seconds))),
+        Time::Text(text) => duration::parse(&text)
+            .map(Some)
+            .map_err(serde::de::Error::custom),
+    }
+}
+
+/// Reads the project's file; that there is none is an empty one.
+pub(crate) fn read(root: &Path) -> Result<Config, Failure> {
+    let path = root.join(FILE_NAME);
+    let text = match fs_err::read_to_string(&path) {
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Config::default()),
+        Err(e) => {
+            let why = e.kind();
+            return Err(Failure::usage(format!(
+                "`{}` can't be read: {why}; mend it or move it away",
+                path.display()
+            )));
+        }
+        Ok(text) => text,
+    };
+    toml::from_str(&text).map_err(|e| Failure::usage(describe(&path, &text, &e)))
+}
+
+/// Says in one line where the mistake is and what it is.
+fn describe(path: &Path, text: &str, error: &toml::de::Error) -> String {
+    let line = error.span().map_or(1, |span| {
+        text[..span.start.min(text.len())].matches('\n').count() + 1
+    });
+    let message = error.message().trim().replace('\n', " ");
+    format!("`{}`, line {line}: {message}", path.display())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn error(text: &str) -> String {
+        let e = toml::from_str::<Config>(text).unwrap_err();
+        describe(Path::new("rlm.toml"), text, &e)
+    }
+
+    #[test]
+    fn the_template_is_valid_as_it_is_and_with_its_settings_on() {
+        toml::from_str::<Config>(TEMPLATE).unwrap();
+        let on: String = TEMPLATE
+            .lines()
+            .map(|l| {
+                format!(
+                    "{}\n",
+                    l.strip_prefix("# ")
+                        .filter(|l| l.contains('='))
+                        .unwrap_or("")
+                )
+            })
+            .collect();
+        let config: Config = toml::from_str(&on).unwrap();
+        assert_eq!(config.sleep, Some(Duration::from_secs(10)));
+        assert_eq!(config.gates, Some(vec!["cargo fmt --check".into()]));
+    }
+
+    #[test]
+    fn x117_a_mistake_is_named_with_its_place() {
+        let errors = [
+            error("until = \"make\"\nsleeep = 3\n"),
+            error("sleep = \"soon\"\n"),
+            error("\nmax-iterations = -1\n"),
+            error("until = \n"),
+            error("agent = \"gpt\"\n"),
+        ];
+        insta::assert_snapshot!(errors.join("\n"));
+    }
+}

@@ -1,0 +1,97 @@
+//! Durations as people write them: `90`, `90s`, `15m`, `1h30m`, `500ms`. A bare number is seconds.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+const UNITS: [(&str, u64); 5] = [
+    ("d", 86_400_000),
+    ("h", 3_600_000),
+    ("ms", 1),
+    ("m", 60_000),
+    ("s", 1000),
+];
+
+/// Parses a duration.
+pub(crate) fn parse(text: &str) -> Result<Duration, String> {
+    let bad = || {
+        format!(
+            "`{}` is not a duration: write for example 90, 90s, 15m or 1h30m",
+            text.escape_debug()
+        )
+    };
+    if let Ok(seconds) = text.parse::<u64>() {
+        return Ok(Duration::from_secs(seconds));
+    }
+    let (mut rest, mut millis) = (text, 0u64);
+    while !rest.is_empty() {
+        let digits = rest.find(|c: char| !c.is_ascii_digit()).ok_or_else(bad)?;
+        let number: u64 = rest[..digits].parse().map_err(|_| bad())?;
+        rest = &rest[digits..];
+        let (unit, factor) = UNITS
+            .iter()
+            .find(|(unit, _)| rest.starts_with(unit))
+            .ok_or_else(bad)?;
+        rest = &rest[unit.len()..];
+        millis = number
+            .checked_mul(*factor)
+            .and_then(|m| millis.checked_add(m))
+            .ok_or_else(bad)?;
+    }
+    if text.is_empty() {
+        Err(bad())
+    } else {
+        Ok(Duration::from_millis(millis))
+    }
+}
+
+/// Writes a duration so that [`parse`] reads it again; below a millisecond it is `0s`.
+pub(crate) fn show(duration: Duration) -> String {
+    let mut left = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
+    let mut text = String::new();
+    for (unit, factor) in [UNITS[0], UNITS[1], UNITS[3], UNITS[4], UNITS[2]] {
+        if left >= factor {
+            write!(text, "{}{unit}", left / factor).expect("a string takes what is written");
+            left %= factor;
+        }
+    }
+    if text.is_empty() { "0s".into() } else { text }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn what_is_shown_is_read_again(millis in 0u64..10_000_000_000) {
+            let duration = Duration::from_millis(millis);
+            prop_assert_eq!(parse(&show(duration)), Ok(duration));
+        }
+
+        #[test]
+        fn x117_any_text_is_a_duration_or_one_clear_error(text in "\\PC{0,12}") {
+            if let Err(e) = parse(&text) {
+                prop_assert!(e.contains("is not a duration"));
+            }
+        }
+    }
+
+    #[test]
+    fn a_bare_number_is_seconds() {
+        assert_eq!(parse("90"), Ok(Duration::from_secs(90)));
+        assert_eq!(parse("1h30m"), Ok(Duration::from_secs(5400)));
+        assert_eq!(show(Duration::from_secs(3600)), "1h");
+        for bad in [
+            "",
+            "s",
+            "1x",
+            "-1",
+            "1.5s",
+            "99999999999999999999",
+            "18446744073709551615d",
+        ] {
+            assert!(parse(bad).is_err(), "{bad}");
+        }
+    }
+}

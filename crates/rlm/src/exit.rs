@@ -1,0 +1,87 @@
+//! Exit codes: part of the command line's contract.
+
+use std::fmt;
+use std::process::ExitCode;
+
+use loop_state::StopReason;
+
+/// What the process says to its parent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Code {
+    Done = 0,
+    Failed = 1,
+    Usage = 2,
+    Limit = 3,
+    Stuck = 6,
+    Stopped = 7,
+    Survivors = 8,
+    Held = 9,
+    NotFound = 10,
+}
+
+impl From<Code> for ExitCode {
+    fn from(code: Code) -> Self {
+        Self::from(code as u8)
+    }
+}
+
+impl Code {
+    /// Returns the code of a run's end.
+    pub(crate) fn of(reason: &StopReason) -> Self {
+        match reason {
+            StopReason::Done(_) | StopReason::Planned => Self::Done,
+            StopReason::IterationLimit(_) | StopReason::TimeLimit(_) => Self::Limit,
+            StopReason::Stuck(..) => Self::Stuck,
+            StopReason::Stopped(_) => Self::Stopped,
+            _ => Self::Failed,
+        }
+    }
+}
+
+/// Why a command could not do what it was asked to: one line that says what, where and what to do, and the exit code.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) code: Code,
+    pub(crate) message: String,
+}
+
+impl Failure {
+    pub(crate) fn usage(message: impl Into<String>) -> Self {
+        Self {
+            code: Code::Usage,
+            message: message.into(),
+        }
+    }
+
+    pub(crate) fn not_found(message: impl Into<String>) -> Self {
+        Self {
+            code: Code::NotFound,
+            message: message.into(),
+        }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl From<loop_runner::Error> for Failure {
+    fn from(error: loop_runner::Error) -> Self {
+        let code = if error.is_held() {
+            Code::Held
+        } else if error.is_not_found() {
+            Code::NotFound
+        } else if error.is_usage() {
+            Code::Usage
+        } else {
+            Code::Failed
+        };
+        Self {
+            code,
+            message: error.to_string(),
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! The banner: five lines that say what a run will do before it does it.
+
+use loop_runner::{AgentSettings, Project, RunHead, RunId};
+use serde_json::{Value, json};
+
+use crate::duration::show;
+use crate::render::text::plain;
+
+/// How a run begins for this process.
+#[derive(Debug)]
+pub(crate) enum Beginning {
+    /// It is new; these others could be resumed instead.
+    New {
+        /// Their names.
+        others: Vec<RunId>,
+    },
+    /// It was saved at this iteration.
+    Again {
+        /// Its number.
+        at: u32,
+        /// Whether the iterations from there on are discarded.
+        discarded: bool,
+        /// Whether it was cut.
+        cut: bool,
+    },
+}
+
+/// The lines before the first iteration, the banner's five last.
+pub(crate) fn lines(beginning: &Beginning, project: &Project, head: &RunHead) -> Vec<String> {
+    let mut lines = Vec::new();
+    match beginning {
+        Beginning::New { others } => match others.as_slice() {
+            [] => {}
+            [one] => lines.push(format!(
+                "run {one} can be resumed instead: rlm resume {one}"
+            )),
+            [.., last] => lines.push(format!(
+                "{} runs can be resumed instead, the last: rlm resume {last}",
+                others.len()
+            )),
+        },
+        Beginning::Again { at, discarded, cut } => {
+            let why = match (discarded, cut) {
+                (true, _) => "as you say; what was recorded from there on is discarded".to_owned(),
+                (_, true) => format!("which was cut in attempt {}", head.machine.attempt),
+                _ => format!("{} complete", head.machine.counts.iterations),
+            };
+            lines.push(format!(
+                "resuming run {} at iteration {at}: {why}",
+                head.run
+            ));
+        }
+    }
+    let phase = &head.settings.phases[0];
+    let limits = &phase.limits;
+    let count = limits.max_iterations.map(|n| match n {
+        1 => "1 iteration".to_owned(),
+        n => format!("{n} iterations"),
+    });
+    let ends = match (&phase.until, count) {
+        (Some(until), Some(count)) => format!("when `{until}` passes; at the latest after {count}"),
+        (Some(until), None) => format!("when `{until}` passes"),
+        (None, count) => format!("after {}", count.unwrap_or_default()),
+    };
+    let turn = limits.iteration_timeout.map_or("any time".into(), show);
+    let total = head
+        .settings
+        .max_duration
+        .map_or(String::new(), |d| format!(", {} in all", show(d)));
+    let AgentSettings::Command { argv } = &phase.agent else {
+        return lines;
+    };
+    let argv: Vec<_> = argv.iter().map(|word| word.to_string_lossy()).collect();
+    let run = &head.run;
+    lines.extend([
+        format!("ends    {ends}"),
+        format!("spends  {turn} a turn{total}; its own costs are the agent's to limit"),
+        format!(
+            "agent   {}: may do what its own flags allow, in {}",
+            argv.join(" "),
+            head.settings.directory.display()
+        ),
+        format!("stop    Ctrl-C saves and stops, closing the terminal too; then: rlm resume {run}"),
+        format!(
+            "log     {}",
+            project.run_dir(run).join("transcripts").display()
+        ),
+    ]);
+    lines.iter().map(|line| plain(line)).collect()
+}
+
+/// The same for programs.
+pub(crate) fn json(beginning: &Beginning, project: &Project, head: &RunHead) -> Value {
+    let (event, at) = match beginning {
+        Beginning::New { .. } => ("run_started", 1),
+        Beginning::Again { at, .. } => ("run_resumed", *at),
+    };
+    json!({
+        "event": event,
+        "run": head.run,
+        "iteration": at,
+        "directory": head.settings.directory,
+        "run_directory": project.run_dir(&head.run),
+        "settings": head.settings,
+    })
+}

@@ -1,0 +1,322 @@
+//! News as text for people and as JSON for programs.
+
+use std::time::Duration;
+
+use agent_duplex::{ProcessName, Stream};
+use jiff::tz::TimeZone;
+use loop_runner::{Command, News};
+use loop_state::{Notice, Timestamp};
+use serde_json::{Value, json};
+
+use crate::duration::show;
+use crate::render::text::{line, plain, safe};
+use crate::render::{BAD, BOLD, DIM, GOOD, MIND, styled};
+
+/// How many lines of a failed command's output are shown; the next prompt and the transcript have more.
+const TAIL_LINES: usize = 8;
+
+/// News as lines for the screen; empty when there is nothing to show.
+pub(crate) fn text(news: &News, zone: &TimeZone) -> String {
+    match news {
+        News::Run(notice) => notice_text(notice, zone),
+        News::AgentStarted { pid } => styled(DIM, format!("agent runs (pid {pid})")),
+        News::Output {
+            stream: Stream::Stdout,
+            line: l,
+        } => format!("{} {}", styled(DIM, "│"), line(&l.bytes, l.omitted)),
+        News::Output { line: l, .. } => {
+            format!("{} {}", styled(MIND, "┆"), line(&l.bytes, l.omitted))
+        }
+        News::CommandStarted { command, text } => {
+            styled(DIM, format!("{}: {}", name(*command), plain(text)))
+        }
+        News::CommandEnded {
+            command,
+            passed: true,
+            took,
+            ..
+        } => {
+            format!(
+                "{} {} ({})",
+                name(*command),
+                styled(GOOD, "passed"),
+                seconds(*took)
+            )
+        }
+        News::CommandEnded {
+            command,
+            tail,
+            took,
+            ..
+        } => {
+            let lines: Vec<&str> = tail.trim_end().lines().collect();
+            let mut text = format!(
+                "{} {} ({})",
+                name(*command),
+                styled(BAD, "did not pass"),
+                seconds(*took)
+            );
+            for tail in &lines[lines.len().saturating_sub(TAIL_LINES)..] {
+                text.push_str(&format!("\n{} {}", styled(DIM, "┆"), safe(tail)));
+            }
+            text
+        }
+        News::Stopping { budget } => format!(
+            "stopping: saved; the agent's processes have {} to end",
+            show(*budget)
+        ),
+        News::Ended { why, processes } => {
+            format!(
+                "ended {} {why}: {}",
+                count(processes.len(), "process", "processes"),
+                names(processes)
+            )
+        }
+        News::Survivors(processes) => {
+            format!("{} {}", styled(BAD, "could not end:"), names(processes))
+        }
+        News::Warning(text) => format!("{} {}", styled(MIND, "warning:"), plain(text)),
+        News::Missed(lines) => styled(
+            DIM,
+            format!("({lines} lines not shown; the transcript has them)"),
+        ),
+        _ => String::new(),
+    }
+}
+
+fn notice_text(notice: &Notice, zone: &TimeZone) -> String {
+    match notice {
+        Notice::AttemptStarted {
+            iteration,
+            attempt: 1,
+        } => styled(BOLD, format!("── iteration {iteration} ──")),
+        Notice::AttemptStarted { iteration, attempt } => styled(
+            BOLD,
+            format!("── iteration {iteration}, attempt {attempt} ──"),
+        ),
+        Notice::IterationEnded {
+            iteration,
+            failure: None,
+            ..
+        } => format!("iteration {iteration} complete"),
+        Notice::IterationEnded {
+            iteration,
+            failure: Some(why),
+            ..
+        } => {
+            format!(
+                "iteration {iteration} {}: {}",
+                styled(BAD, "failed"),
+                plain(why)
+            )
+        }
+        Notice::PhaseEnded { name } => format!("phase {} done", plain(name)),
+        Notice::Sleeping { until } => {
+            styled(DIM, format!("next iteration at {}", clock(*until, zone)))
+        }
+        // The end has a line of its own when everything is over.
+        _ => String::new(),
+    }
+}
+
+fn name(command: Command) -> String {
+    match command {
+        Command::Gate(index) => format!("gate {}", index + 1),
+        Command::Check => "check".into(),
+    }
+}
+
+fn names(processes: &[ProcessName]) -> String {
+    let names: Vec<String> = processes.iter().map(|p| plain(&p.to_string())).collect();
+    names.join(", ")
+}
+
+pub(crate) fn count(n: usize, one: &str, many: &str) -> String {
+    format!("{n} {}", if n == 1 { one } else { many })
+}
+
+fn seconds(took: Duration) -> String {
+    format!("{:.1} s", took.as_secs_f64())
+}
+
+fn clock(at: Timestamp, zone: &TimeZone) -> String {
+    let at = jiff::Timestamp::from_millisecond(i64::try_from(at.0).unwrap_or(i64::MAX))
+        .unwrap_or_default();
+    at.to_zoned(zone.clone()).strftime("%H:%M:%S").to_string()
+}
+
+/// A point in time for programs: RFC 3339, UTC, milliseconds.
+pub(crate) fn utc(at: Timestamp) -> String {
+    let at = jiff::Timestamp::from_millisecond(i64::try_from(at.0).unwrap_or(i64::MAX))
+        .unwrap_or_default();
+    at.strftime("%Y-%m-%dT%H:%M:%S%.3fZ").to_string()
+}
+
+/// News as one JSON object.
+pub(crate) fn json(at: Timestamp, news: &News) -> Value {
+    let mut value = match news {
+        News::Run(notice) => notice_json(notice),
+        News::AgentStarted { pid } => json!({"event": "agent_started", "pid": pid}),
+        News::Output { stream, line } => json!({
+            "event": "output",
+            "stream": match stream { Stream::Stdout => "stdout", Stream::Stderr => "stderr" },
+            "text": String::from_utf8_lossy(&line.bytes),
+            "omitted": line.omitted,
+        }),
+        News::CommandStarted { command, text } => {
+            json!({"event": "command_started", "command": name(*command), "text": text})
+        }
+        News::CommandEnded {
+            command,
+            passed,
+            tail,
+            took,
+        } => json!({
+            "event": "command_ended",
+            "command": name(*command),
+            "passed": passed,
+            "tail": tail,
+            "took_ms": took.as_millis() as u64,
+        }),
+        News::Stopping { budget } => {
+            json!({"event": "stopping", "budget_ms": budget.as_millis() as u64})
+        }
+        News::Ended { why, processes } => {
+            json!({"event": "processes_ended", "why": why, "processes": processes_json(processes)})
+        }
+        News::Survivors(processes) => {
+            json!({"event": "survivors", "processes": processes_json(processes)})
+        }
+        News::Warning(text) => json!({"event": "warning", "text": text}),
+        News::Missed(lines) => json!({"event": "missed", "lines": lines}),
+        _ => json!({"event": "other"}),
+    };
+    value["at"] = utc(at).into();
+    value
+}
+
+pub(crate) fn processes_json(processes: &[ProcessName]) -> Value {
+    processes
+        .iter()
+        .map(|p| json!({"pid": p.pid, "name": p.name}))
+        .collect()
+}
+
+fn notice_json(notice: &Notice) -> Value {
+    match notice {
+        Notice::AttemptStarted { iteration, attempt } => {
+            json!({"event": "attempt_started", "iteration": iteration, "attempt": attempt})
+        }
+        Notice::IterationEnded {
+            iteration,
+            failure,
+            leftovers,
+        } => json!({
+            "event": "iteration_ended",
+            "iteration": iteration,
+            "failure": failure,
+            "leftovers_ended": leftovers.ended,
+        }),
+        Notice::PhaseEnded { name } => json!({"event": "phase_ended", "phase": name}),
+        Notice::Sleeping { until } => json!({"event": "sleeping", "until": utc(*until)}),
+        Notice::Ended(reason) => json!({"event": "ended", "reason": reason.to_string()}),
+        _ => json!({"event": "other"}),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use agent_duplex::Line;
+    use loop_state::Tree;
+
+    fn samples() -> Vec<News> {
+        let line = |bytes: &'static [u8]| Line {
+            bytes: bytes.into(),
+            omitted: 0,
+        };
+        let process = |pid, name: &str| ProcessName {
+            pid,
+            name: name.into(),
+        };
+        vec![
+            News::Run(Notice::AttemptStarted {
+                iteration: 2,
+                attempt: 1,
+            }),
+            News::Run(Notice::AttemptStarted {
+                iteration: 2,
+                attempt: 3,
+            }),
+            News::AgentStarted { pid: 42 },
+            News::Output {
+                stream: Stream::Stdout,
+                line: line(b"work\x1b[2J done"),
+            },
+            News::Output {
+                stream: Stream::Stderr,
+                line: line(b"oh \xff"),
+            },
+            News::CommandStarted {
+                command: Command::Check,
+                text: "make\ntest".into(),
+            },
+            News::CommandEnded {
+                command: Command::Gate(0),
+                passed: false,
+                tail: "1\n2\n3\n4\n5\n6\n7\n8\n9\n".into(),
+                took: Duration::from_millis(1234),
+            },
+            News::CommandEnded {
+                command: Command::Check,
+                passed: true,
+                tail: String::new(),
+                took: Duration::ZERO,
+            },
+            News::Ended {
+                why: "left running by the agent",
+                processes: vec![process(7, "sleep"), process(8, "node")],
+            },
+            News::Survivors(vec![process(9, "su\x1b[31m")]),
+            News::Run(Notice::IterationEnded {
+                iteration: 2,
+                failure: None,
+                leftovers: Tree {
+                    ended: 2,
+                    survivors: 0,
+                },
+            }),
+            News::Run(Notice::IterationEnded {
+                iteration: 2,
+                failure: Some("exit status 1".into()),
+                leftovers: Tree::default(),
+            }),
+            News::Run(Notice::Sleeping {
+                until: Timestamp(1_000_000_010_000),
+            }),
+            News::Stopping {
+                budget: Duration::from_secs(8),
+            },
+            News::Warning("the prompt file is missing".into()),
+            News::Missed(12),
+        ]
+    }
+
+    #[test]
+    fn what_people_see() {
+        let lines: Vec<String> = samples()
+            .iter()
+            .map(|n| anstream::adapter::strip_str(&text(n, &TimeZone::UTC)).to_string())
+            .collect();
+        insta::assert_snapshot!(lines.join("\n"));
+    }
+
+    #[test]
+    fn what_programs_see() {
+        let lines: Vec<String> = samples()
+            .iter()
+            .map(|n| json(Timestamp(1_000_000_000_123), n).to_string())
+            .collect();
+        insta::assert_snapshot!(lines.join("\n"));
+    }
+}

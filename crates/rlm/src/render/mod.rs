@@ -1,0 +1,51 @@
+//! What people and programs get to see: functions from what happened to text.
+
+mod banner;
+mod event;
+mod screen;
+mod status;
+mod text;
+
+use anstyle::{AnsiColor, Style};
+use loop_runner::Record;
+
+use crate::exit::Failure;
+
+pub(crate) use banner::Beginning;
+pub(crate) use screen::Screen;
+pub(crate) use status::Status;
+pub(crate) use text::plain;
+
+const BOLD: Style = Style::new().bold();
+const DIM: Style = Style::new().dimmed();
+const GOOD: Style = AnsiColor::Green.on_default();
+const BAD: Style = AnsiColor::Red.on_default().bold();
+const MIND: Style = AnsiColor::Yellow.on_default();
+
+fn styled(style: Style, text: impl std::fmt::Display) -> String {
+    format!("{style}{text}{style:#}")
+}
+
+/// The one line of a command that could not do what it was asked to.
+pub(crate) fn failure(failure: &Failure) -> String {
+    format!("{} {}", styled(BAD, "rlm:"), plain(&failure.message))
+}
+
+/// A record of a transcript, as `rlm logs` prints it.
+pub(crate) fn record(record: &Record) -> String {
+    let text = text::safe(&record.text);
+    match record.kind.as_str() {
+        "stdout" => text,
+        kind => text
+            .lines()
+            .map(|line| format!("{} {line}\n", styled(DIM, format!("[{kind}]"))))
+            .collect::<String>()
+            .trim_end()
+            .to_owned(),
+    }
+}
+
+/// One JSON object on one line.
+pub(crate) fn json_line(value: &impl serde::Serialize) -> String {
+    serde_json::to_string(value).expect("what is rendered is plain data")
+}

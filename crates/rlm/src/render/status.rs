@@ -1,0 +1,132 @@
+//! Where a run stands, for `rlm status`.
+
+use std::fmt;
+
+use loop_runner::{RunEntry, RunState};
+use loop_state::{Step, Timestamp};
+use serde::Serialize;
+
+use crate::duration::show;
+use crate::render::event::{count, utc};
+use crate::render::plain;
+
+/// One run; the text and the JSON say the same.
+#[derive(Debug, Serialize)]
+pub(crate) struct Status {
+    run: String,
+    state: RunState,
+    #[serde(flatten)]
+    detail: Option<Detail>,
+    /// What is damaged and what stands in for it.
+    notes: Vec<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct Detail {
+    phase: String,
+    iteration: u32,
+    attempt: u32,
+    iterations_complete: u32,
+    attempts: u32,
+    cuts: u32,
+    last_outcome: Option<String>,
+    next: String,
+    reason: Option<String>,
+    started_at: String,
+    saved_at: String,
+    age_s: u64,
+    directory: String,
+    git_commit: Option<String>,
+}
+
+impl Status {
+    pub(crate) fn of(run: &RunEntry, now: jiff::Timestamp) -> Self {
+        let mut notes = run.notes.clone();
+        let detail = match &run.head {
+            Ok(head) => {
+                let m = &head.machine;
+                let now = Timestamp(u64::try_from(now.as_millisecond()).unwrap_or(0));
+                Some(Detail {
+                    phase: m.phase_rules().name.clone(),
+                    iteration: m.iteration,
+                    attempt: m.attempt,
+                    iterations_complete: m.counts.iterations,
+                    attempts: m.counts.attempts,
+                    cuts: m.counts.cuts,
+                    last_outcome: m.last.as_ref().map(|last| match &last.failure {
+                        Some(why) => format!("iteration {} failed: {why}", last.iteration),
+                        None => format!("iteration {} complete", last.iteration),
+                    }),
+                    next: next(run, m),
+                    reason: m.end.as_ref().map(|end| end.reason.to_string()),
+                    started_at: utc(m.started_at),
+                    saved_at: utc(m.last_at),
+                    age_s: now.since(m.started_at).as_secs(),
+                    directory: head.settings.directory.display().to_string(),
+                    git_commit: head.git_commit().map(str::to_owned),
+                })
+            }
+            Err(why) => {
+                notes.push(why.clone());
+                None
+            }
+        };
+        Self {
+            run: run.id.to_string(),
+            state: run.state,
+            detail,
+            notes,
+        }
+    }
+}
+
+/// What would happen next.
+fn next(run: &RunEntry, m: &loop_state::Head) -> String {
+    let (at, cut) = m.resumes_at();
+    match (run.state, &m.step) {
+        (RunState::Running, Step::Turn { .. }) => "the agent works".into(),
+        (RunState::Running, Step::Sleeping { until }) => {
+            format!("iteration {} at {}", m.iteration + 1, utc(*until))
+        }
+        (RunState::Running, _) => "gates and check".into(),
+        (RunState::Ended, _) if m.end.as_ref().is_some_and(|end| end.reason.is_final()) => {
+            "nothing: it is over".into()
+        }
+        _ if cut => format!("rlm resume {}: iteration {at} again, it was cut", run.id),
+        _ => format!("rlm resume {}: iteration {at}", run.id),
+    }
+}
+
+impl fmt::Display for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = format!("{:?}", self.state).to_lowercase();
+        write!(f, "{}  {state}", plain(&self.run))?;
+        if let Some(d) = &self.detail {
+            let age = show(std::time::Duration::from_secs(d.age_s));
+            write!(
+                f,
+                ", iteration {}, attempt {}, {} complete",
+                d.iteration,
+                d.attempt,
+                count(d.iterations_complete as usize, "iteration", "iterations")
+            )?;
+            let rows = [
+                ("reason", d.reason.clone()),
+                ("last", d.last_outcome.clone()),
+                ("next", Some(d.next.clone())),
+                ("age", Some(format!("{age}, saved {}", d.saved_at))),
+                ("git", d.git_commit.clone()),
+                ("in", Some(d.directory.clone())),
+            ];
+            for (name, value) in rows {
+                if let Some(value) = value {
+                    write!(f, "\n  {name:<7} {}", plain(&value))?;
+                }
+            }
+        }
+        for note in &self.notes {
+            write!(f, "\n  note    {}", plain(note))?;
+        }
+        Ok(())
+    }
+}
