@@ -81,3 +81,40 @@ fn inflate(stored: &[u8], raw_len: usize, offset: usize) -> Result<Vec<u8>, Faul
 fn inflate(_: &[u8], _: usize, _: usize) -> Result<Vec<u8>, Fault> {
     Err(Fault::NoZstd)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_after_a_value_are_an_error() {
+        let mut raw = Vec::new();
+        encode(&mut raw, "a value").unwrap();
+        assert_eq!(decode::<String>(&raw).unwrap(), "a value");
+        raw.push(0);
+        assert!(decode::<String>(&raw).is_err());
+        let mut rest = &raw[..];
+        assert_eq!(decode_next::<String>(&mut rest).unwrap(), "a value");
+        assert_eq!(rest, [0], "the reader takes no byte too many");
+    }
+
+    #[test]
+    fn hostile_values_are_errors() {
+        let deep = vec![0x81; 1 << 20];
+        assert!(decode::<IgnoredAny>(&deep).is_err());
+        // An array that says it has 2^63 elements.
+        let long = [0x9b, 0x80, 0, 0, 0, 0, 0, 0, 0];
+        assert!(decode::<Vec<u64>>(&long).is_err());
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn what_is_packed_comes_back(raw in proptest::collection::vec(0..4u8, 0..2000)) {
+            let (flags, stored) = pack(raw.clone());
+            let len = raw.len() as u32;
+            proptest::prop_assert!(stored.len() <= raw.len());
+            proptest::prop_assert_eq!(unpack(flags, &stored, len, 0).unwrap(), raw);
+            proptest::prop_assert!(unpack(flags, &stored, len + 1, 0).is_err());
+        }
+    }
+}

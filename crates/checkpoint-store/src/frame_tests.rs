@@ -96,6 +96,19 @@ fn unknown_kinds_are_skipped_unless_they_are_critical() {
 }
 
 #[test]
+fn a_frame_that_claims_to_unpack_to_too_much_is_damage() {
+    for raw_len in [4_001, MAX_RAW, MAX_RAW + 1, u32::MAX] {
+        let mut bytes = encode_header(1);
+        Frame {
+            raw_len,
+            ..frame(1, b"abcd")
+        }
+        .encode(&mut bytes, 1, b"abcd");
+        assert!(decode(&bytes, HEADER, 1).is_err(), "{raw_len}");
+    }
+}
+
+#[test]
 fn many_large_claims_cost_bounded_work() {
     // Each magic claims a frame that reaches far: 4 bytes of input, megabytes to check.
     let mut bytes = file(1, &[b"a"]);

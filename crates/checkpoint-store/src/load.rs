@@ -4,8 +4,9 @@ use crate::dir::Dir;
 use crate::error::{Error, Kind, Result};
 use crate::frame::{Fault, Tail};
 use crate::image::{Journal, meta_end, read_journal, read_meta, read_phase};
-use crate::meta::{Base, FileMeta, Options};
+use crate::meta::{Base, FileMeta};
 use crate::name::FileName;
+use crate::options::Options;
 use crate::replay::State;
 use crate::report::{LoadReport, Skipped};
 

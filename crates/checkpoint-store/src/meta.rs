@@ -1,65 +1,10 @@
 use std::collections::BTreeMap;
-use std::fmt;
 use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
 
-/// Numbers the saves of a store, from 1 on. Zero is the state before the first save.
-#[derive(
-    Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
-)]
-#[serde(transparent)]
-pub struct Seq(u64);
-
-impl Seq {
-    /// The state before the first save: no head, no events.
-    pub const ZERO: Self = Self(0);
-
-    /// Wraps a number that [`get`](Self::get) returned.
-    pub const fn new(number: u64) -> Self {
-        Self(number)
-    }
-
-    /// Returns the plain number.
-    pub const fn get(self) -> u64 {
-        self.0
-    }
-}
-
-impl fmt::Display for Seq {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
-/// Identifies one sealed phase for ever, over copies and moves. A UUID of version 7.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct PhaseId(uuid::Uuid);
-
-impl PhaseId {
-    pub(crate) fn now() -> Self {
-        Self(uuid::Uuid::now_v7())
-    }
-}
-
-impl fmt::Display for PhaseId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
-impl Serialize for PhaseId {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(&self.0)
-    }
-}
-
-impl<'de> Deserialize<'de> for PhaseId {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        text.parse().map(Self).map_err(serde::de::Error::custom)
-    }
-}
+use crate::id::{PhaseId, Seq};
+use crate::options::Options;
 
 /// What the caller wants to have said about a sealed phase.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -73,28 +18,6 @@ pub struct Meta {
     pub errors: Vec<String>,
     /// Anything else, for people and tools.
     pub extra: BTreeMap<String, String>,
-}
-
-/// How a store is opened for writing.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Options {
-    /// Names the kind of value. A store that holds another kind is refused. Default: empty.
-    pub schema: String,
-    /// Version of that kind. A store with a newer one is refused; one with an older
-    /// version is read as it is, so new fields need `#[serde(default)]`. Default: 1.
-    pub schema_version: u32,
-    /// Creates the directory, and those above it, if it is missing. Default: true.
-    pub create: bool,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            schema: String::new(),
-            schema_version: 1,
-            create: true,
-        }
-    }
 }
 
 /// Describes one sealed phase.
@@ -169,7 +92,7 @@ impl FileMeta {
         Some(PhaseInfo {
             id: self.id,
             phase: self.phase.clone()?,
-            seq: Seq(self.seq),
+            seq: Seq::new(self.seq),
             created: SystemTime::UNIX_EPOCH
                 .checked_add(created)
                 .unwrap_or(SystemTime::UNIX_EPOCH),

@@ -11,11 +11,13 @@ use crate::dir::{Dir, MAX_FILE};
 use crate::epoch;
 use crate::error::{Error, Kind, Result};
 use crate::frame::{DELTA, Frame, TRUNCATE};
+use crate::id::PhaseId;
 use crate::image::{Image, encode_frame};
 use crate::load::{self, Entry, Index, Loaded};
 use crate::lock::Lock;
-use crate::meta::{Base, FileMeta, Meta, Options, PhaseId};
+use crate::meta::{Base, FileMeta, Meta};
 use crate::name::{self, FileName};
+use crate::options::Options;
 use crate::replay::{MAX_STATE, State};
 
 const QUARANTINE: &str = "quarantine";

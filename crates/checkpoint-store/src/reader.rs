@@ -8,9 +8,10 @@ use serde::de::DeserializeOwned;
 use crate::blob as blobs;
 use crate::dir::Dir;
 use crate::error::{Error, Kind, Result};
+use crate::id::Seq;
 use crate::load::{self, Index};
 use crate::lock;
-use crate::meta::{PhaseInfo, Seq};
+use crate::meta::PhaseInfo;
 use crate::report::LoadReport;
 use crate::writer::Loaded;
 

@@ -6,8 +6,10 @@ use serde::de::DeserializeOwned;
 
 use crate::codec;
 use crate::error::{Error, Kind, Result};
+use crate::id::{PhaseId, Seq};
 use crate::load;
-use crate::meta::{Meta, Options, PhaseId, Seq};
+use crate::meta::Meta;
+use crate::options::Options;
 use crate::raw_writer::RawWriter;
 use crate::report::LoadReport;
 
