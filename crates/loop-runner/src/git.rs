@@ -2,18 +2,13 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
+use crate::Project;
 
 /// The most changed paths that are named in a prompt.
 const MAX_CHANGED: usize = 20;
-
-/// The state of the project's repository at a save; empty outside git.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct GitState {
-    pub(crate) commit: Option<String>,
-    pub(crate) changed: Option<Vec<String>>,
-}
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Returns the top of the working tree that holds `directory`, if git knows one.
 pub(crate) fn top_level(directory: &Path) -> Option<PathBuf> {
@@ -21,16 +16,15 @@ pub(crate) fn top_level(directory: &Path) -> Option<PathBuf> {
     top.is_absolute().then_some(top)
 }
 
-pub(crate) fn head_commit(directory: &Path) -> Option<String> {
-    ask(directory, &["rev-parse", "--verify", "--quiet", "HEAD"])
+/// Returns the commit that the working tree is based on.
+pub(crate) async fn head_commit(project: &Project) -> Option<String> {
+    on_thread(project, &["rev-parse", "--verify", "--quiet", "HEAD"]).await
 }
 
 /// Returns the paths that differ from the last commit, the first of them only.
-pub(crate) fn changed(directory: &Path) -> Option<Vec<String>> {
-    let status = ask(
-        directory,
-        &["status", "--porcelain", "--untracked-files=normal"],
-    )?;
+pub(crate) async fn changed(project: &Project) -> Option<Vec<String>> {
+    const STATUS: &[&str] = &["status", "--porcelain", "--untracked-files=normal"];
+    let status = on_thread(project, STATUS).await?;
     let mut lines: Vec<String> = status
         .lines()
         .take(MAX_CHANGED)
@@ -41,6 +35,16 @@ pub(crate) fn changed(directory: &Path) -> Option<Vec<String>> {
         lines.push(format!("… and {more} more"));
     }
     Some(lines)
+}
+
+/// A large repository can take its time: what takes too long is given up, and the loop goes on without it.
+async fn on_thread(project: &Project, arguments: &'static [&'static str]) -> Option<String> {
+    if !project.is_git() {
+        return None;
+    }
+    let directory = project.root().to_owned();
+    let answer = tokio::task::spawn_blocking(move || ask(&directory, arguments));
+    tokio::time::timeout(PATIENCE, answer).await.ok()?.ok()?
 }
 
 /// Asks git, quietly: no answer, no git and no repository are all the same here.

@@ -59,14 +59,19 @@ impl Journal {
     }
 
     /// Makes the head durable as the end of a phase.
-    pub(crate) async fn save_phase(&mut self, phase: String, head: &RunHead) -> Result<(), Error> {
+    pub(crate) async fn save_phase(
+        &mut self,
+        phase: String,
+        head: &RunHead,
+        changed: Option<Vec<String>>,
+    ) -> Result<(), Error> {
         let events = std::mem::take(&mut self.unsaved);
         let head = head.clone();
         self.on_thread(move |writer| {
             writer.append(&head, &events)?;
             let meta = Meta {
-                git_commit: head.git.commit.clone(),
-                git_dirty: head.git.changed.as_ref().map(|paths| !paths.is_empty()),
+                git_commit: head.git_commit.clone(),
+                git_dirty: changed.map(|paths| !paths.is_empty()),
                 ..Meta::default()
             };
             writer.save_phase(&phase, &head, meta).map(|_| ())

@@ -1,8 +1,13 @@
-//! Composes what an attempt is told: a pure function of the brief, the phase's text and the state of the working tree.
+//! What an attempt is told.
+
+use std::path::Path;
 
 use loop_state::{Brief, CutCause, FeedbackSource};
 
-use crate::PhaseSettings;
+use crate::{Error, PhaseSettings};
+
+/// The largest prompt file: a model reads no more, and a mistyped path may name anything.
+const MAX_PROMPT: u64 = 4 << 20;
 
 /// Returns the whole prompt: first what is special about this attempt, then the phase's own text.
 pub(crate) fn compose(
@@ -51,6 +56,38 @@ pub(crate) fn compose(
     }
     parts.push(text.to_owned());
     parts.join("\n\n")
+}
+
+/// Reads a prompt file; missing, empty and huge ones are refused by name.
+pub(crate) fn read(path: &Path) -> Result<String, Error> {
+    let meta = fs_err::metadata(path).map_err(|e| {
+        let problem = match e.kind() {
+            std::io::ErrorKind::NotFound => {
+                "is missing; write it or name another one with --prompt-file".to_owned()
+            }
+            _ => format!("can't be read: {}", e.kind()),
+        };
+        Error::prompt(path, problem)
+    })?;
+    if !meta.is_file() {
+        return Err(Error::prompt(path, "is not a file"));
+    }
+    if meta.len() > MAX_PROMPT {
+        return Err(Error::prompt(
+            path,
+            format!("has {} bytes; at most {MAX_PROMPT} are taken", meta.len()),
+        ));
+    }
+    let bytes = fs_err::read(path)
+        .map_err(|e| Error::prompt(path, format!("can't be read: {}", e.kind())))?;
+    let text = String::from_utf8(bytes).map_err(|_| Error::prompt(path, "is not UTF-8 text"))?;
+    if text.trim().is_empty() {
+        return Err(Error::prompt(
+            path,
+            "is empty; write down what the agent shall do",
+        ));
+    }
+    Ok(text)
 }
 
 #[cfg(test)]

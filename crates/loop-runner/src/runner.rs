@@ -12,18 +12,16 @@ use uuid::Uuid;
 
 use crate::check::{CheckEnd, RunningCheck};
 use crate::clock::Clock;
-use crate::git::GitState;
 use crate::journal::Journal;
 use crate::news::{self, News, NewsReceiver, NewsSender};
-use crate::survivors::sweep;
+use crate::survivors::{self, Swept};
 use crate::{
-    AgentSettings, Error, Project, PromptSource, RunHead, RunId, Settings, WorkTree, git, runs,
+    AgentSettings, Error, Project, PromptSource, RunHead, RunId, Settings, WorkTree, prompt, runs,
 };
 use attempt::Attempt;
 
 mod attempt;
 mod perform;
-mod prompt_text;
 
 /// The longest single wait: after it the wall clock is looked at again, so that a suspend or a clock set forward is noticed.
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
@@ -112,12 +110,13 @@ impl Runner {
         text: Option<String>,
         options: Options,
     ) -> Result<(Self, NewsReceiver), Error> {
+        settings.validate()?;
         let machine = Machine::new(settings.rules()).map_err(Error::rules)?;
         if runs::exists(&project, &run) {
             return Err(Error::run_exists(run));
         }
         let prompt = match (&settings.phases[0].prompt, text) {
-            (PromptSource::File(path), _) => prompt_text::read(path)?,
+            (PromptSource::File(path), _) => prompt::read(path)?,
             (PromptSource::Kept(_), text) => text.unwrap_or_default(),
         };
         let (mut journal, _) = Journal::open(&project, &run, true)?;
@@ -132,7 +131,7 @@ impl Runner {
             settings,
             scope: Uuid::new_v4().simple().to_string(),
             prompt: Some(blob),
-            git: GitState::default(),
+            git_commit: None,
         };
         Ok(Self::new(
             project,
@@ -333,22 +332,26 @@ impl Runner {
     /// Ends what earlier processes of unfinished runs in this working tree left alive, before anything is spawned.
     async fn sweep_before(&mut self) {
         let unfinished = self.project.runs().unwrap_or_default();
-        let unfinished = unfinished.into_iter().filter_map(|entry| {
-            let head = entry.head.ok()?;
-            let other = head.run != self.saved.run;
-            (other && head.machine.end.is_none()).then_some(head.scope)
-        });
-        let scopes: Vec<String> = unfinished.chain([self.saved.scope.clone()]).collect();
-        for scope in scopes {
-            let swept = sweep(scope).await;
-            if !swept.ended.is_empty() {
-                self.tell(News::Ended {
-                    why: "left alive by an earlier process",
-                    processes: swept.ended,
-                });
-            }
-            self.note_survivors(swept.survivors);
+        let heads = unfinished.into_iter().filter_map(|entry| entry.head.ok());
+        let heads: Vec<RunHead> = heads
+            .filter(|head| head.run == self.saved.run || head.machine.end.is_none())
+            .collect();
+        for head in heads {
+            let reported = survivors::take_report(&self.project, &head.run);
+            self.tell_swept("ended by its guard when the last process died", reported);
+            let swept = survivors::sweep(head.scope).await;
+            self.tell_swept("left alive by an earlier process", swept);
         }
+    }
+
+    fn tell_swept(&mut self, why: &'static str, swept: Swept) {
+        if !swept.ended.is_empty() {
+            self.tell(News::Ended {
+                why,
+                processes: swept.ended,
+            });
+        }
+        self.note_survivors(swept.survivors);
     }
 
     fn note_survivors(&mut self, survivors: Vec<ProcessName>) {
@@ -365,14 +368,4 @@ impl Runner {
 
 fn blob_name() -> String {
     format!("prompt-{}", Uuid::new_v4().simple())
-}
-
-fn look_at_git(project: &Project) -> GitState {
-    if !project.is_git() {
-        return GitState::default();
-    }
-    GitState {
-        commit: git::head_commit(project.root()),
-        changed: git::changed(project.root()),
-    }
 }

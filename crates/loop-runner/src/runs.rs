@@ -2,7 +2,6 @@ use checkpoint_store::reader;
 use loop_state::{Event, Head};
 use serde::{Deserialize, Serialize};
 
-use crate::git::GitState;
 use crate::{Error, Project, RunId, Settings};
 
 /// What is saved of a run: the machine's head and what the runner must know to go on.
@@ -18,17 +17,9 @@ pub struct RunHead {
     pub(crate) scope: String,
     /// The blob that holds the last prompt text read.
     pub(crate) prompt: Option<String>,
-    /// The repository at the last save.
+    /// The commit of the project at the last save; `None` outside git.
     #[serde(default)]
-    pub(crate) git: GitState,
-}
-
-impl RunHead {
-    /// Returns the commit of the project at the last save.
-    #[must_use]
-    pub fn git_commit(&self) -> Option<&str> {
-        self.git.commit.as_deref()
-    }
+    pub git_commit: Option<String>,
 }
 
 /// Where a run stands, in one word.

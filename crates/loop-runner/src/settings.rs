@@ -5,6 +5,8 @@ use std::time::Duration;
 use loop_state::{Limits, PhaseRules, Rules};
 use serde::{Deserialize, Serialize};
 
+use crate::{Error, prompt};
+
 /// Everything that a run needs, saved with it: a resume asks for nothing again.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Settings {
@@ -64,6 +66,21 @@ pub enum AgentSettings {
 }
 
 impl Settings {
+    /// Checks that a run by these settings can begin: its rules have an end, and its prompt files can be read.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::is_usage`] with the first thing that is wrong.
+    pub fn validate(&self) -> Result<(), Error> {
+        self.rules().validate().map_err(Error::rules)?;
+        self.phases
+            .iter()
+            .try_for_each(|phase| match &phase.prompt {
+                PromptSource::File(path) => prompt::read(path).map(drop),
+                PromptSource::Kept(_) => Ok(()),
+            })
+    }
+
     /// Returns what of these settings the machine must know.
     #[must_use]
     pub fn rules(&self) -> Rules {

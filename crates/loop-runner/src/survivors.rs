@@ -3,12 +3,15 @@
 use std::time::Duration;
 
 use agent_duplex::ProcessName;
-use agent_subprocess::sweep;
+use agent_subprocess::sweep::{self, SweepReport};
 
 use crate::{Project, RunId};
 
 /// The environment variable that carries the marker: the run's random scope, the iteration and the attempt.
 pub(crate) const MARKER: &str = "RLM_MARKER";
+
+/// The file in the run's directory to which a guard writes what it found after the death of the run's process.
+pub(crate) const REPORT: &str = "survivors";
 
 const SWEEP_BUDGET: Duration = Duration::from_secs(3);
 
@@ -34,6 +37,20 @@ pub(crate) async fn sweep(scope: String) -> Swept {
     })
     .await
     .expect("a sweep does not panic")
+}
+
+/// Takes what a guard wrote down after the death of the run's process. Those that could not be ended then are looked for by the sweep.
+pub(crate) fn take_report(project: &Project, run: &RunId) -> Swept {
+    let path = project.run_dir(run).join(REPORT);
+    let Ok(report) = SweepReport::read(&path) else {
+        return Swept::default();
+    };
+    // A report that stays is told once more, no worse.
+    let _told_again = fs_err::remove_file(path);
+    Swept {
+        ended: names(report.ended),
+        survivors: Vec::new(),
+    }
 }
 
 /// Returns the scope of a run without taking it.

@@ -65,8 +65,10 @@ impl Attempt {
         self.transcript.flush_at()
     }
 
+    /// Returns until when an interrupted turn may come to its end by itself.
     pub(crate) fn polite_until(&self) -> Option<Instant> {
-        self.halting.map(|halting| halting.polite_until)
+        let halting = self.halting.filter(|_| !self.turn.is_completed())?;
+        Some(halting.polite_until)
     }
 }
 
@@ -113,7 +115,7 @@ impl Runner {
             self.check_transcript(written);
         }
         let attempt = self.attempt.as_ref()?;
-        if attempt.turn.is_completed() || attempt.polite_until()? > Instant::now() {
+        if attempt.polite_until()? > Instant::now() {
             return None;
         }
         Some(self.force_end().await)

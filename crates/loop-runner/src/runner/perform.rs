@@ -7,9 +7,9 @@ use loop_state::{Brief, Effect, Happening, Tree, TurnOutcome};
 use crate::check::{CheckEnd, RunningCheck};
 use crate::news::{Command, News};
 use crate::runner::attempt::Attempt;
-use crate::runner::{DriverFactory, Runner, blob_name, look_at_git, prompt_text};
-use crate::survivors::MARKER;
-use crate::{Error, PhaseSettings, PromptSource, prompt};
+use crate::runner::{DriverFactory, Runner, blob_name};
+use crate::survivors::{MARKER, REPORT};
+use crate::{Error, PhaseSettings, PromptSource, git, prompt};
 
 impl Runner {
     /// Does one effect and returns what happened at once because of it.
@@ -20,12 +20,13 @@ impl Runner {
     ) -> Result<Option<Happening>, Error> {
         match effect {
             Effect::Save => {
-                self.refresh_saved();
+                self.refresh_saved().await;
                 self.journal.save(&self.saved).await?;
             }
             Effect::SavePhase(name) => {
-                self.refresh_saved();
-                self.journal.save_phase(name, &self.saved).await?;
+                self.refresh_saved().await;
+                let changed = git::changed(&self.project).await;
+                self.journal.save_phase(name, &self.saved, changed).await?;
             }
             Effect::StartAttempt(brief) => return self.start_attempt(&brief, drivers).await,
             Effect::StopAttempt => return Ok(self.halt_turn().await),
@@ -56,9 +57,9 @@ impl Runner {
         Ok(None)
     }
 
-    fn refresh_saved(&mut self) {
+    async fn refresh_saved(&mut self) {
         self.saved.machine = self.machine.head().clone();
-        self.saved.git = look_at_git(&self.project);
+        self.saved.git_commit = git::head_commit(&self.project).await;
     }
 
     fn phase(&self) -> &PhaseSettings {
@@ -74,12 +75,11 @@ impl Runner {
         let not_started =
             |why: String| Ok(Some(Happening::TurnEnded(TurnOutcome::NotStarted(why))));
         self.refresh_prompt().await?;
-        let text = prompt::compose(
-            brief,
-            self.phase(),
-            &self.prompt,
-            self.saved.git.changed.as_deref(),
-        );
+        let changed = match brief.cut {
+            Some(_) => git::changed(&self.project).await,
+            None => None,
+        };
+        let text = prompt::compose(brief, self.phase(), &self.prompt, changed.as_deref());
         let run_dir = self.project.run_dir(&self.saved.run);
         let mut transcript = Attempt::create_transcript(&run_dir, brief.iteration, brief.attempt)
             .map_err(|e| Error::io("can't make a transcript in", &run_dir, e))?;
@@ -87,7 +87,7 @@ impl Runner {
         transcript
             .note(at, "prompt", &text)
             .map_err(|e| Error::io("can't write a transcript in", &run_dir, e))?;
-        let driver = match drivers(&self.phase().agent, self.context()) {
+        let driver = match drivers(&self.phase().agent, self.context("")) {
             Ok(driver) => driver,
             Err(e) => return not_started(e.to_string()),
         };
@@ -108,7 +108,7 @@ impl Runner {
         let PromptSource::File(path) = self.phase().prompt.clone() else {
             return Ok(());
         };
-        match prompt_text::read(&path) {
+        match prompt::read(&path) {
             Ok(text) if text == self.prompt => {}
             Ok(text) => {
                 let blob = blob_name();
@@ -125,9 +125,11 @@ impl Runner {
     }
 
     /// What every process of the present attempt carries: its identity, its marker, and a share of the working tree's lock.
-    fn context(&self) -> Context {
+    ///
+    /// `role` sets the commands of the loop apart from the agent, whose leftovers live beside them.
+    fn context(&self, role: &str) -> Context {
         let head = self.machine.head();
-        let member = format!("{}.{}", head.iteration, head.attempt);
+        let member = format!("{}.{}{}", head.iteration, head.attempt, role);
         let identity = [
             ("RLM_RUN_ID", self.saved.run.to_string()),
             ("RLM_PHASE", self.phase().name.clone()),
@@ -149,7 +151,7 @@ impl Runner {
             }),
             hold: Some(self.work_tree.lock()),
             scratch: run_dir.join("scratch"),
-            survivors_file: Some(run_dir.join("survivors")),
+            survivors_file: Some(run_dir.join(REPORT)),
             stop: self.stop_policy(),
         }
     }
@@ -162,7 +164,7 @@ impl Runner {
     }
 
     fn run_command(&mut self, command: Command, text: String) {
-        let (context, timeout) = (self.context(), self.phase().check_timeout);
+        let (context, timeout) = (self.context("-check"), self.phase().check_timeout);
         self.check = Some(RunningCheck::start(command, text.clone(), context, timeout));
         self.tell(News::CommandStarted { command, text });
     }

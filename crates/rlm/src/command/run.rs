@@ -18,6 +18,7 @@ pub(crate) fn execute(directory: &Path, args: RunArgs) -> Result<ExitCode, Failu
     let config = config::read(project.root())?;
     let directory = project.directory().to_owned();
     let resolved = resolve::new_run(args.what, args.agent_command, config, directory)?;
+    resolved.settings.validate()?;
     let others: Vec<RunId> = project
         .runs()?
         .into_iter()

@@ -4,6 +4,7 @@ use loop_runner::{AgentSettings, Project, RunHead, RunId};
 use serde_json::{Value, json};
 
 use crate::duration::show;
+use crate::render::event::count;
 use crate::render::text::plain;
 
 /// How a run begins for this process.
@@ -41,12 +42,15 @@ pub(crate) fn lines(beginning: &Beginning, project: &Project, head: &RunHead) ->
         },
         Beginning::Again { at, discarded, cut } => {
             let why = match (discarded, cut) {
-                (true, _) => "as you say; what was recorded from there on is discarded".to_owned(),
+                (true, _) => "discarding what was recorded from there on".to_owned(),
                 (_, true) => format!("which was cut in attempt {}", head.machine.attempt),
-                _ => format!("{} complete", head.machine.counts.iterations),
+                _ => {
+                    let complete = head.machine.counts.iterations as usize;
+                    format!("{} complete", count(complete, "iteration", "iterations"))
+                }
             };
             lines.push(format!(
-                "resuming run {} at iteration {at}: {why}",
+                "resuming run {} at iteration {at}, {why}",
                 head.run
             ));
         }

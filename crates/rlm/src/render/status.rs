@@ -63,7 +63,7 @@ impl Status {
                     saved_at: utc(m.last_at),
                     age_s: now.since(m.started_at).as_secs(),
                     directory: head.settings.directory.display().to_string(),
-                    git_commit: head.git_commit().map(str::to_owned),
+                    git_commit: head.git_commit.clone(),
                 })
             }
             Err(why) => {
