@@ -112,6 +112,11 @@ impl Agent {
             .unwrap_or(Exit::UNKNOWN)
     }
 
+    /// Tells whether the main process is known to have ended.
+    pub fn has_exited(&self) -> bool {
+        self.keeper.exit().is_some()
+    }
+
     /// Sends SIGINT to the process group of the main process; does nothing once that has ended.
     ///
     /// # Errors

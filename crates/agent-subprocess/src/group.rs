@@ -73,16 +73,25 @@ async fn keep(
                 };
             }
             Some(Order::Note) => {
-                met = spawn_blocking(move || work.members())
-                    .await
-                    .unwrap_or_default()
+                met.extend(
+                    spawn_blocking(move || work.members())
+                        .await
+                        .unwrap_or_default(),
+                );
             }
             Some(Order::Signal { signal, whom }) => {
                 let Some(signal) = Signal::from_named_raw(signal).filter(|_| alive) else {
                     continue;
                 };
                 match whom {
-                    Whom::Group => group.signal_group(signal),
+                    Whom::Group => {
+                        met.extend(
+                            spawn_blocking(move || work.members())
+                                .await
+                                .unwrap_or_default(),
+                        );
+                        group.signal_group(signal);
+                    }
                     Whom::Tree => drop(spawn_blocking(move || work.signal_all(signal)).await),
                 }
             }

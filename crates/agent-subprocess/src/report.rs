@@ -11,7 +11,8 @@ pub struct StopReport {
     pub stage: Stage,
     /// How the main process ended; `None` if it survived.
     pub exit: Option<Exit>,
-    /// The processes that were alive when the stop began, or were met later, and are gone; at most 4096.
+    /// The processes that an interrupt had reached, that were alive when the stop began, or were met later, and are
+    /// gone; at most 4096.
     pub ended: Vec<ProcessName>,
     /// How many more are gone than `ended` names.
     pub unlisted: u64,
@@ -24,6 +25,13 @@ pub struct StopReport {
     pub drained: bool,
     /// Whether the guard died without a report, so that only the marker was swept.
     pub guard_lost: bool,
+}
+
+impl StopReport {
+    /// Tells whether the tree is known to be empty, rather than nobody being found.
+    pub fn is_proven(&self) -> bool {
+        self.containment == Containment::Guard && !self.guard_lost && self.survivors.is_empty()
+    }
 }
 
 impl fmt::Display for StopReport {

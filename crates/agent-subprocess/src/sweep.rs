@@ -6,6 +6,9 @@
 //! What it cannot find: processes that cleared their environment or belong to another user, and zombies.
 //! Outside Linux it finds nothing.
 
+#[cfg(target_os = "linux")]
+mod linux;
+
 use crate::{ProcessId, ProcessName};
 use serde::{Deserialize, Serialize};
 use std::io::{self, Read as _, Write as _};
@@ -109,147 +112,6 @@ pub fn end(found: Vec<Found>, budget: Duration) -> SweepReport {
         SweepReport {
             ended: Vec::new(),
             survivors: survivors.collect(),
-        }
-    }
-}
-
-#[cfg(target_os = "linux")]
-mod linux {
-    use super::{Found, SweepReport};
-    use crate::{ProcessName, guard, marker, proc_fs};
-    use rustix::event::{PollFd, PollFlags, Timespec};
-    use rustix::process::{Pid, PidfdFlags, Signal};
-    use std::collections::{BTreeMap, BTreeSet};
-    use std::fs::File;
-    use std::io::Read as _;
-    use std::time::{Duration, Instant};
-
-    /// The environment of a process is bounded by the kernel to about this.
-    const MAX_ENVIRONMENT: u64 = 8 << 20;
-
-    fn own_line() -> BTreeSet<u32> {
-        let mut line = BTreeSet::new();
-        let mut pid = std::process::id();
-        while pid != 0 && line.insert(pid) {
-            pid = proc_fs::stat(pid).map_or(0, |stat| stat.parent);
-        }
-        line
-    }
-
-    fn read(pid: u32, file: &str) -> Vec<u8> {
-        let mut bytes = Vec::new();
-        if let Ok(file) = File::open(format!("/proc/{pid}/{file}")) {
-            // Of a process that ends meanwhile, what was read so far is as good as nothing.
-            let _partly = file.take(MAX_ENVIRONMENT).read_to_end(&mut bytes);
-        }
-        bytes
-    }
-
-    /// `Some(true)` for a guard of the scope, `Some(false)` for a process with its marker.
-    fn kind(pid: u32, variable: &str, scope: &str) -> Option<bool> {
-        let marked = read(pid, "environ").split(|byte| *byte == 0).any(|entry| {
-            let value = entry
-                .strip_prefix(variable.as_bytes())
-                .and_then(|rest| rest.strip_prefix(b"="));
-            value
-                .and_then(|value| value.strip_prefix(scope.as_bytes()))
-                .is_some_and(|rest| matches!(rest, [] | [b'.', ..]))
-        });
-        if marked {
-            return Some(false);
-        }
-        let line = read(pid, "cmdline");
-        let words: Vec<&[u8]> = line.split(|byte| *byte == 0).take(3).collect();
-        let guard = [
-            guard::NAME.as_bytes(),
-            guard::WORD.as_bytes(),
-            marker::tag(scope).as_bytes(),
-        ] == words[..];
-        guard.then_some(true)
-    }
-
-    pub(super) fn find(variable: &str, scope: &str) -> Vec<Found> {
-        if scope.is_empty() || !proc_fs::is_ours() {
-            return Vec::new();
-        }
-        let own = own_line();
-        let look = |pid| {
-            // The start time first: if the pid is reused in between, the later check of both fails.
-            let stat = proc_fs::stat(pid).filter(|stat| !stat.is_dead())?;
-            let is_guard = kind(pid, variable, scope)?;
-            let (variable, scope) = (variable.to_owned(), scope.to_owned());
-            Some(Found {
-                process: stat.id(),
-                name: proc_fs::name(pid).name,
-                is_guard,
-                variable,
-                scope,
-            })
-        };
-        let mut found: Vec<Found> = proc_fs::pids()
-            .filter(|pid| !own.contains(pid))
-            .filter_map(look)
-            .collect();
-        found.sort_by_key(|found| (!found.is_guard, found.process.pid));
-        found
-    }
-
-    pub(super) fn end(mut found: Vec<Found>, budget: Duration) -> SweepReport {
-        let start = Instant::now();
-        let scopes: BTreeSet<_> = found
-            .iter()
-            .map(|f| (f.variable.clone(), f.scope.clone()))
-            .collect();
-        let own = own_line();
-        let mut met = BTreeMap::new();
-        found.retain(|found| !own.contains(&found.process.pid));
-        while !found.is_empty() {
-            for found in &found {
-                met.insert(found.process, found.name.clone());
-                let still_ours = |now: &proc_fs::Stat| {
-                    kind(now.pid, &found.variable, &found.scope) == Some(found.is_guard)
-                };
-                let _gone_or_refused = proc_fs::signal(found.process, Signal::KILL, still_ours);
-            }
-            let left = budget.saturating_sub(start.elapsed());
-            wait_for_any(&found, left.min(Duration::from_millis(5)));
-            found = scopes
-                .iter()
-                .flat_map(|(variable, scope)| find(variable, scope))
-                .collect();
-            if left.is_zero() {
-                break;
-            }
-        }
-        let named = |(id, name): (crate::ProcessId, String)| ProcessName { pid: id.pid, name };
-        let alive: BTreeSet<_> = found.iter().map(|found| found.process).collect();
-        let (survivors, ended): (Vec<_>, Vec<_>) =
-            met.into_iter().partition(|(id, _)| alive.contains(id));
-        SweepReport {
-            ended: ended.into_iter().map(named).collect(),
-            survivors: survivors.into_iter().map(named).collect(),
-        }
-    }
-
-    /// Waits until one of them has ended, or the time is over.
-    fn wait_for_any(found: &[Found], time: Duration) {
-        let open = |found: &Found| {
-            let pid = i32::try_from(found.process.pid)
-                .ok()
-                .and_then(Pid::from_raw)?;
-            rustix::process::pidfd_open(pid, PidfdFlags::empty()).ok()
-        };
-        let pidfds: Vec<_> = found.iter().take(256).filter_map(open).collect();
-        let mut fds: Vec<_> = pidfds
-            .iter()
-            .map(|fd| PollFd::new(fd, PollFlags::IN))
-            .collect();
-        if !fds.is_empty() {
-            let time = Timespec {
-                tv_sec: 0,
-                tv_nsec: time.subsec_nanos().into(),
-            };
-            let _woken_or_due = rustix::event::poll(&mut fds, Some(&time));
         }
     }
 }

@@ -107,9 +107,18 @@ impl Tree {
         })
     }
 
-    /// Signals the group of the main process, while its pid cannot have been reused.
-    pub(super) fn signal_group(&self, signal: Signal) {
+    /// Signals the group of the main process, while its pid cannot have been reused, and notes whom that reaches.
+    pub(super) fn signal_group(&mut self, signal: Signal) {
         if let (None, Some(main)) = (self.exit, pid_of(self.main)) {
+            for stat in self
+                .descendants()
+                .into_iter()
+                .filter(|stat| stat.group == self.main)
+            {
+                self.met
+                    .entry(stat.pid)
+                    .or_insert_with(|| proc_fs::name(stat.pid).name);
+            }
             let _gone_or_refused = rustix::process::kill_process_group(main, signal);
         }
     }

@@ -213,26 +213,23 @@ async fn a_dropped_agent_takes_its_tree_along() {
 #[test]
 fn a_sweep_never_finds_itself_or_its_ancestors() {
     const TEST: &str = "lost::a_sweep_never_finds_itself_or_its_ancestors";
-    if std::env::var_os(VARIABLE).is_none() {
-        assert!(
-            own_test(TEST)
-                .env(VARIABLE, "itself.1")
-                .status()
-                .unwrap()
-                .success()
-        );
-    } else if alone(TEST) {
-        // Its parent, the first run of this test with the variable, carries the marker as well.
+    let Ok(marker) = std::env::var(VARIABLE) else {
+        let scene = Scene::new();
+        let marked = own_test(TEST)
+            .env(VARIABLE, format!("{}.1", scene.marker.scope))
+            .status();
+        assert!(marked.unwrap().success());
+        return;
+    };
+    // Its parent, the first run of this test with the variable, carries the marker as well.
+    if alone(TEST) {
+        let scope = marker.trim_end_matches(".1");
         let mut sibling = Command::new("sleep").arg("650").spawn().unwrap();
-        let found = sweep::find(VARIABLE, "itself");
-        assert_eq!(
-            found
-                .iter()
-                .map(|found| found.process.pid)
-                .collect::<Vec<_>>(),
-            [sibling.id()]
-        );
-        assert_eq!(sweep::end(found, DEADLINE).survivors, []);
+        let found = sweep::find(VARIABLE, scope);
+        let pids: Vec<u32> = found.iter().map(|found| found.process.pid).collect();
+        let report = sweep::end(found, DEADLINE);
+        sibling.kill().unwrap();
         sibling.wait().unwrap();
+        assert_eq!((pids, report.survivors), (vec![sibling.id()], vec![]));
     }
 }

@@ -65,6 +65,16 @@ impl Scene {
             .collect()
     }
 
+    /// Waits until a process runs this program with this argument.
+    pub fn wait_for_program(&self, program: &str, argument: &str) {
+        let line = format!("{program}\0{argument}\0");
+        let runs = |process: &ProcessId| {
+            std::fs::read(format!("/proc/{}/cmdline", process.pid))
+                .is_ok_and(|l| l == line.as_bytes())
+        };
+        wait_for(argument, || self.members().iter().any(runs));
+    }
+
     pub fn nobody_is_left(&self) {
         let left = self.find();
         assert!(left.is_empty(), "left: {left:?}");

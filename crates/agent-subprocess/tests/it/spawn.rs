@@ -1,6 +1,6 @@
 //! Starting an agent, talking to it, and its end.
 
-use crate::scene::{Scene, alone, stdout, wait_for};
+use crate::scene::{Scene, alone, own_test, stdout, wait_for};
 use agent_subprocess::{AgentCommand, Containment, Stage, StdinMode, StopPolicy};
 use std::os::fd::AsRawFd as _;
 use tokio::io::AsyncWriteExt as _;
@@ -210,31 +210,62 @@ async fn arguments_environment_and_directory_arrive_whole() {
 }
 
 #[tokio::test]
-async fn j46_the_agent_has_its_own_session_and_no_inherited_disposition() {
+async fn j46_the_agent_has_a_session_of_its_own_and_no_inherited_disposition() {
+    const TEST: &str = "spawn::j46_the_agent_has_a_session_of_its_own_and_no_inherited_disposition";
+    const IGNORING: &str = "AGENT_SUBPROCESS_TEST_IGNORING";
+    if std::env::var_os(IGNORING).is_none() {
+        // As under nohup, or in the background of a script: the host itself was started with signals ignored.
+        let test = own_test(TEST);
+        let mut host = std::process::Command::new("sh");
+        host.args(["-c", r#"trap "" HUP INT QUIT USR1; exec "$@""#, "sh"])
+            .arg(test.get_program());
+        assert!(
+            host.args(test.get_args())
+                .env(IGNORING, "1")
+                .status()
+                .unwrap()
+                .success()
+        );
+        return;
+    }
     let scene = Scene::new();
-    let script = r#"cut -d" " -f5,6 /proc/self/stat; grep -E "^Sig(Blk|Ign)" /proc/$$/status; trap 'echo INT' INT; echo $$; sleep 0"#;
-    let mut agent = scene
-        .agent(script)
-        .containment(Containment::Guard)
-        .spawn()
-        .await
-        .unwrap();
-    let pid = agent.pid().to_string();
-    let lines = stdout(&mut agent).await;
-    // Standard library and test runner ignore SIGPIPE, and the guard ignores five more: none arrives.
-    assert_eq!(
-        lines,
-        [
-            format!("{pid} {pid}"),
-            "SigBlk:\t0000000000000000".into(),
-            "SigIgn:\t0000000000000000".into(),
-            pid
-        ]
-    );
+    for containment in BOTH {
+        let command = |program: &str| AgentCommand::new(program).containment(containment);
+        let mut agent = command("grep")
+            .args(["-E", "^Sig(Blk|Ign)", "/proc/self/status"])
+            .spawn()
+            .await
+            .unwrap();
+        let signals = stdout(&mut agent).await;
+        let mut agent = command("cut")
+            .args(["-d ", "-f5,6", "/proc/self/stat"])
+            .marker(scene.marker.clone())
+            .spawn()
+            .await
+            .unwrap();
+        let (pid, ids) = (agent.pid(), stdout(&mut agent).await);
+        let clean = ["SigBlk:\t0000000000000000", "SigIgn:\t0000000000000000"];
+        if containment == Containment::Guard {
+            assert_eq!(
+                (&*signals, ids),
+                (&clean.map(str::to_owned)[..], vec![format!("{pid} {pid}")])
+            );
+        } else {
+            // The control: without a guard they are inherited, and the session is the host's.
+            assert!(
+                signals[1] != clean[1] && ids[0] != format!("{pid} {pid}"),
+                "{signals:?} {ids:?}"
+            );
+        }
+    }
 }
 
 #[tokio::test]
 async fn the_agent_gets_neither_what_is_held_nor_what_the_host_leaks() {
+    // The descriptor that is leaked on purpose would go to every child of this process.
+    if !alone("spawn::the_agent_gets_neither_what_is_held_nor_what_the_host_leaks") {
+        return;
+    }
     let scene = Scene::new();
     let lock = std::fs::File::create(scene.path("lock")).unwrap();
     lock.lock().unwrap();
@@ -251,6 +282,7 @@ async fn the_agent_gets_neither_what_is_held_nor_what_the_host_leaks() {
         seen.push(agent.next_output().await.unwrap().line.text().into_owned());
     }
     assert_eq!(seen, ["0", "1", "2"], "and not {}", leaked.as_raw_fd());
+    wait_for("the sleeper", || scene.members().len() == 2);
     assert_eq!(agent.leftovers().await.len(), 1);
 
     // The guard holds the lock until the tree is gone, and no longer.

@@ -1,7 +1,7 @@
 //! The stages of a stop, each proven by an agent that ignores the ones before.
 
 use crate::scene::{Scene, is_gone, says, stdout};
-use agent_subprocess::{Containment, Stage, StdinMode, StopPolicy};
+use agent_subprocess::{Containment, ProcessId, Stage, StdinMode, StopPolicy};
 use std::time::Duration;
 
 /// Short stages, so that waiting one out costs little.
@@ -114,6 +114,8 @@ async fn x127_leftovers_are_listed_after_a_normal_exit_and_a_stop_ends_and_names
         "sleep 600 >/dev/null 2>&1 & setsid sh -c 'exec sleep 601' >/dev/null 2>&1 & exit 0";
     let mut agent = scene.agent(script).spawn().await.unwrap();
     assert!(agent.wait().await.success());
+    scene.wait_for_program("sleep", "600");
+    scene.wait_for_program("sleep", "601");
     let mut left = agent.leftovers().await;
     assert_eq!(left.len(), 2, "{left:?}");
     let before = scene.members();
@@ -143,8 +145,17 @@ async fn a_suspended_tree_goes_on_and_can_be_stopped_while_suspended() {
         .unwrap();
     says(&mut agent, "ready").await;
     agent.suspend().unwrap();
-    let state = || std::fs::read_to_string(format!("/proc/{}/stat", agent.pid())).unwrap();
-    crate::scene::wait_for("a stop", || state().contains(") T "));
+    let state = |process: &ProcessId| {
+        let stat =
+            std::fs::read_to_string(format!("/proc/{}/stat", process.pid)).unwrap_or_default();
+        stat.rsplit_once(") ")
+            .and_then(|(_, rest)| rest.chars().next())
+    };
+    // A shell whose child was stopped between vfork and exec waits for it in the kernel.
+    crate::scene::wait_for("a stop", || {
+        let states: Vec<_> = scene.members().iter().map(state).collect();
+        states.contains(&Some('T')) && states.iter().all(|state| matches!(state, Some('T' | 'D')))
+    });
     agent.resume().unwrap();
     says(&mut agent, "tick").await;
     agent.suspend().unwrap();

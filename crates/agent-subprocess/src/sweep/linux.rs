@@ -1,0 +1,192 @@
+//! The sweep by `/proc`.
+
+use super::{Found, SweepReport};
+use crate::{ProcessName, guard, marker, proc_fs};
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::process::{Pid, PidfdFlags, Signal};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::io::Read as _;
+use std::time::{Duration, Instant};
+
+/// The environment of a process is bounded by the kernel to about this.
+const MAX_ENVIRONMENT: u64 = 8 << 20;
+/// How often a process in the middle of an exec is looked at.
+const LOOKS: u32 = 10;
+
+fn own_line() -> BTreeSet<u32> {
+    let mut line = BTreeSet::new();
+    let mut pid = std::process::id();
+    while pid != 0 && line.insert(pid) {
+        pid = proc_fs::stat(pid).map_or(0, |stat| stat.parent);
+    }
+    line
+}
+
+fn read(pid: u32, file: &str) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    if let Ok(file) = File::open(format!("/proc/{pid}/{file}")) {
+        // Of a process that ends meanwhile, what was read so far is as good as nothing.
+        let _partly = file.take(MAX_ENVIRONMENT).read_to_end(&mut bytes);
+    }
+    bytes
+}
+
+/// What a process is to a sweep.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Guard,
+    Member,
+    Stranger,
+}
+
+/// Tells what a process is. In the middle of an exec it has neither arguments nor environment: then it is looked at again.
+fn kind(pid: u32, variable: &str, scope: &str) -> Kind {
+    for _ in 0..LOOKS {
+        let (environment, line) = (read(pid, "environ"), read(pid, "cmdline"));
+        if environment.is_empty() && line.is_empty() && is_in_exec(pid) {
+            pause(Duration::from_millis(1));
+            continue;
+        }
+        let tag = marker::tag(scope);
+        let guard = [
+            guard::NAME.as_bytes(),
+            guard::WORD.as_bytes(),
+            tag.as_bytes(),
+        ];
+        return if is_marked(&environment, variable.as_bytes(), scope.as_bytes()) {
+            Kind::Member
+        } else if line.split(|byte| *byte == 0).take(3).eq(guard) {
+            Kind::Guard
+        } else {
+            Kind::Stranger
+        };
+    }
+    Kind::Stranger
+}
+
+fn is_marked(environment: &[u8], variable: &[u8], scope: &[u8]) -> bool {
+    environment.split(|byte| *byte == 0).any(|entry| {
+        let value = entry
+            .strip_prefix(variable)
+            .and_then(|rest| rest.strip_prefix(b"="));
+        let rest = value.and_then(|value| value.strip_prefix(scope));
+        rest.is_some_and(|rest| matches!(rest, [] | [b'.', ..]))
+    })
+}
+
+/// Threads of the kernel have neither arguments nor environment too, and the dead have lost theirs.
+fn is_in_exec(pid: u32) -> bool {
+    const KTHREADD: u32 = 2;
+    proc_fs::stat(pid).is_some_and(|stat| {
+        !stat.is_dead() && pid != KTHREADD && !matches!(stat.parent, 0 | KTHREADD)
+    })
+}
+
+fn pause(time: Duration) {
+    let _nothing_to_wait_for_but_time = rustix::event::poll(&mut [], Some(&timespec(time)));
+}
+
+fn timespec(time: Duration) -> Timespec {
+    Timespec {
+        tv_sec: 0,
+        tv_nsec: time.subsec_nanos().into(),
+    }
+}
+
+pub(super) fn find(variable: &str, scope: &str) -> Vec<Found> {
+    if scope.is_empty() || !proc_fs::is_ours() {
+        return Vec::new();
+    }
+    let own = own_line();
+    let look = |pid| {
+        // The start time first: if the pid is reused in between, the later check of both fails.
+        let stat = proc_fs::stat(pid).filter(|stat| !stat.is_dead())?;
+        let is_guard = match kind(pid, variable, scope) {
+            Kind::Stranger => return None,
+            kind => kind == Kind::Guard,
+        };
+        let (variable, scope) = (variable.to_owned(), scope.to_owned());
+        Some(Found {
+            process: stat.id(),
+            name: proc_fs::name(pid).name,
+            is_guard,
+            variable,
+            scope,
+        })
+    };
+    let mut found: Vec<Found> = proc_fs::pids()
+        .filter(|pid| !own.contains(pid))
+        .filter_map(look)
+        .collect();
+    found.sort_by_key(order);
+    found
+}
+
+/// Guards first: a stopped one would only wake to what its tree did meanwhile.
+fn order(found: &Found) -> (bool, u32) {
+    (!found.is_guard, found.process.pid)
+}
+
+pub(super) fn end(mut found: Vec<Found>, budget: Duration) -> SweepReport {
+    let start = Instant::now();
+    let scopes: BTreeSet<_> = found
+        .iter()
+        .map(|f| (f.variable.clone(), f.scope.clone()))
+        .collect();
+    let own = own_line();
+    let mut met = BTreeMap::new();
+    found.retain(|found| !own.contains(&found.process.pid));
+    found.sort_by_key(order);
+    // Who is forked behind the back of one scan is seen by the next.
+    let mut empty_scans = 0;
+    while empty_scans < 2 && !scopes.is_empty() {
+        for found in &found {
+            met.insert(found.process, found.name.clone());
+            let expected = if found.is_guard {
+                Kind::Guard
+            } else {
+                Kind::Member
+            };
+            let still_ours =
+                |now: &proc_fs::Stat| kind(now.pid, &found.variable, &found.scope) == expected;
+            let _gone_or_refused = proc_fs::signal(found.process, Signal::KILL, still_ours);
+        }
+        let left = budget.saturating_sub(start.elapsed());
+        wait_for_any(&found, left.min(Duration::from_millis(5)));
+        found = scopes
+            .iter()
+            .flat_map(|(variable, scope)| find(variable, scope))
+            .collect();
+        empty_scans = if found.is_empty() { empty_scans + 1 } else { 0 };
+        if left.is_zero() {
+            break;
+        }
+    }
+    let named = |(id, name): (crate::ProcessId, String)| ProcessName { pid: id.pid, name };
+    let alive: BTreeSet<_> = found.iter().map(|found| found.process).collect();
+    let (survivors, ended): (Vec<_>, Vec<_>) =
+        met.into_iter().partition(|(id, _)| alive.contains(id));
+    SweepReport {
+        ended: ended.into_iter().map(named).collect(),
+        survivors: survivors.into_iter().map(named).collect(),
+    }
+}
+
+/// Waits until one of them has ended, or the time is over.
+fn wait_for_any(found: &[Found], time: Duration) {
+    let open = |found: &Found| {
+        let pid = i32::try_from(found.process.pid)
+            .ok()
+            .and_then(Pid::from_raw)?;
+        rustix::process::pidfd_open(pid, PidfdFlags::empty()).ok()
+    };
+    let pidfds: Vec<_> = found.iter().take(256).filter_map(open).collect();
+    let mut fds: Vec<_> = pidfds
+        .iter()
+        .map(|fd| PollFd::new(fd, PollFlags::IN))
+        .collect();
+    if !fds.is_empty() {
+        let _woken_or_due = rustix::event::poll(&mut fds, Some(&timespec(time)));
+    }
+}

@@ -1,0 +1,222 @@
+//! The `command` driver: any program as a one-shot agent.
+
+use crate::scene::{Scene, is_gone};
+use agent_duplex::{
+    Connection, Driver as _, EndReason, Event, ExitStatus, Input, SessionChoice, StopStage, TurnEnd,
+};
+use agent_subprocess::command::CommandDriver;
+use agent_subprocess::{Context, StopPolicy};
+use std::time::Duration;
+
+fn driver(scene: &Scene, argv: &[&str]) -> CommandDriver {
+    let context = Context {
+        cwd: scene.directory.path().to_owned(),
+        env: vec![("GREETING".into(), "hello".into())],
+        marker: Some(scene.marker.clone()),
+        hold: None,
+        scratch: scene.path("scratch"),
+        survivors_file: None,
+        stop: StopPolicy::default(),
+    };
+    CommandDriver::new(argv.iter().map(Into::into).collect(), context)
+}
+
+async fn connect(scene: &Scene, argv: &[&str]) -> Box<dyn Connection> {
+    driver(scene, argv)
+        .connect(SessionChoice::Fresh)
+        .await
+        .unwrap()
+}
+
+/// Reads a turn to its end, and checks that it begins and ends once.
+async fn turn(connection: &mut dyn Connection) -> (Vec<String>, TurnEnd) {
+    let mut lines = Vec::new();
+    assert!(matches!(connection.next().await, Some(Event::Started { pid }) if pid > 0));
+    loop {
+        match connection
+            .next()
+            .await
+            .expect("a turn ends with its completion")
+        {
+            Event::Output { line, .. } => {
+                lines.push(String::from_utf8_lossy(&line.bytes).into_owned())
+            }
+            Event::TurnCompleted(end) => {
+                assert!(connection.next().await.is_none(), "nothing comes after it");
+                return (lines, end);
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_prompt_comes_on_standard_input() {
+    let scene = Scene::new();
+    let mut connection = connect(&scene, &["sh", "-c", "echo $GREETING; cat; echo oops >&2"]).await;
+    let input = Input::new("the prompt\nof two lines");
+    let receipt = connection.send(input.clone()).await.unwrap();
+    assert_eq!(receipt.input_id, input.id);
+    let (mut lines, end) = turn(&mut *connection).await;
+    lines.sort();
+    assert_eq!(lines, ["hello", "of two lines", "oops", "the prompt"]);
+    let expected = (EndReason::Completed, Some(ExitStatus::Code(0)), "oops\n");
+    assert_eq!((end.reason, end.exit, end.stderr_tail.as_str()), expected);
+    assert!(connection.send(input).await.unwrap_err().is_unsupported());
+    let report = connection.stop(Duration::from_secs(8)).await;
+    assert_eq!(
+        (report.stage, report.to_string().as_str()),
+        (StopStage::AlreadyEnded, "0 of 0 left")
+    );
+}
+
+#[tokio::test]
+async fn the_prompt_comes_in_a_private_file_or_in_a_word_where_that_is_asked_for() {
+    let scene = Scene::new();
+    let script = r#"stat -c %a "$1" "$(dirname "$1")"; cat "$1"; echo; echo "$2"; cat"#;
+    let mut connection = connect(
+        &scene,
+        &["sh", "-c", script, "sh", "{prompt_file}", "say: {prompt}"],
+    )
+    .await;
+    connection
+        .send(Input::new("a {prompt_file} b"))
+        .await
+        .unwrap();
+    let (lines, end) = turn(&mut *connection).await;
+    assert_eq!(
+        lines,
+        ["600", "700", "a {prompt_file} b", "say: a {prompt_file} b"]
+    );
+    assert_eq!(end.reason, EndReason::Completed);
+    assert_eq!(
+        std::fs::read_dir(scene.path("scratch")).unwrap().count(),
+        0,
+        "removed at the end"
+    );
+}
+
+#[tokio::test]
+async fn the_end_of_a_turn_is_told_by_its_reason() {
+    let cases = [
+        ("exit 0", EndReason::Completed),
+        ("exit 9", EndReason::Failed),
+        ("kill -SEGV $$", EndReason::Died),
+    ];
+    for (script, reason) in cases {
+        let scene = Scene::new();
+        let mut connection = connect(&scene, &["sh", "-c", script]).await;
+        connection
+            .send(Input::new(&*"p".repeat(4 << 20)))
+            .await
+            .unwrap();
+        assert_eq!(turn(&mut *connection).await.1.reason, reason);
+    }
+}
+
+#[tokio::test]
+async fn s5_an_interrupt_ends_the_turn_and_a_stop_everything_else() {
+    let scene = Scene::new();
+    // Like a real agent: it answers SIGINT with its partial text and with exit code 0, and leaves a tool behind.
+    let script = "setsid sleep 660 >/dev/null 2>&1 & trap 'echo partial; exit 0' INT; echo ready; while :; do sleep 0.05; done";
+    let mut connection = connect(&scene, &["sh", "-c", script]).await;
+    connection.send(Input::new("")).await.unwrap();
+    loop {
+        if let Some(Event::Output { line, .. }) = connection.next().await
+            && line.bytes == "ready"
+        {
+            break;
+        }
+    }
+    scene.wait_for_program("sleep", "660");
+    connection.interrupt().await.unwrap();
+    let mut events = Vec::new();
+    while let Some(event) = connection.next().await {
+        events.push(event);
+    }
+    assert!(
+        matches!(&events[0], Event::Output { line, .. } if line.bytes == "partial"),
+        "{events:?}"
+    );
+    let Some(Event::TurnCompleted(end)) = events.last() else {
+        panic!("{events:?}")
+    };
+    assert_eq!(
+        (end.reason, end.exit),
+        (EndReason::Interrupted, Some(ExitStatus::Code(0)))
+    );
+
+    let leftovers = connection.leftovers().await;
+    assert_eq!(leftovers.len(), 1, "{leftovers:?}");
+    let before = scene.members();
+    let report = connection.stop(Duration::from_secs(8)).await;
+    assert_eq!((report.stage, report.proven), (StopStage::Terminate, true));
+    // Whom the interrupt had reached counts too.
+    assert!(
+        report.ended.contains(&leftovers[0]) && report.ended.len() >= 2,
+        "{report:?}"
+    );
+    assert!(report.to_string().starts_with("0 of "), "{report}");
+    assert!(before.iter().all(is_gone));
+    assert_eq!(
+        connection.stop(Duration::ZERO).await,
+        report,
+        "the second report is the first"
+    );
+    scene.nobody_is_left();
+}
+
+#[tokio::test]
+async fn a_stopped_turn_is_completed_as_interrupted() {
+    let scene = Scene::new();
+    let mut connection = connect(&scene, &["sleep", "670"]).await;
+    connection.send(Input::new("")).await.unwrap();
+    let report = connection.stop(Duration::from_secs(8)).await;
+    assert_eq!(
+        (report.stage, report.to_string().as_str()),
+        (StopStage::Interrupt, "0 of 1 left")
+    );
+    let (lines, end) = turn(&mut *connection).await;
+    assert_eq!(
+        (lines.len(), end.reason, end.exit),
+        (0, EndReason::Interrupted, Some(ExitStatus::Signal(2)))
+    );
+}
+
+#[tokio::test]
+async fn what_cannot_be_done_is_said() {
+    let scene = Scene::new();
+    let resume = SessionChoice::Resume("7".to_owned());
+    assert!(
+        driver(&scene, &["true"])
+            .connect(resume)
+            .await
+            .unwrap_err()
+            .is_unsupported()
+    );
+    assert!(
+        driver(&scene, &[])
+            .connect(SessionChoice::Fresh)
+            .await
+            .unwrap_err()
+            .is_start()
+    );
+    let mut connection = connect(&scene, &["./no-such-agent"]).await;
+    let error = connection.send(Input::new("")).await.unwrap_err();
+    let text = error
+        .to_string()
+        .replace(scene.directory.path().to_str().unwrap(), "FOLDER");
+    insta::assert_snapshot!(text, @"`./no-such-agent` does not exist: check the path, which counts from FOLDER");
+    assert_eq!(
+        connection.stop(Duration::ZERO).await.stage,
+        StopStage::AlreadyEnded
+    );
+    assert!(
+        connection
+            .send(Input::new(""))
+            .await
+            .unwrap_err()
+            .is_unsupported()
+    );
+    assert!(connection.next().await.is_none());
+}
