@@ -193,6 +193,36 @@ fn c63_nothing_valid_is_an_error_and_not_an_empty_store() {
     }
 }
 
+/// Flips a bit in the n-th frame of a file, counting the provenance as 0.
+fn flip_in_frame(path: &Path, n: usize) {
+    let mut bytes = std::fs::read(path).unwrap();
+    let mut frames = bytes
+        .windows(4)
+        .enumerate()
+        .filter(|(_, four)| four == b"CKF1");
+    let at = frames.nth(n).unwrap().0;
+    bytes[at + 20] ^= 1;
+    std::fs::write(path, bytes).unwrap();
+}
+
+#[test]
+fn c63_saves_that_are_all_lost_are_an_error_and_not_an_empty_store() {
+    let dir = Dir::new();
+    history(&dir);
+    flip_in_frame(&dir.only("progress-"), 1);
+    assert!(
+        reader::load::<u64, u64>(&dir.path)
+            .unwrap_err()
+            .is_corrupt()
+    );
+    assert!(
+        Log::open(&dir.path, Options::default())
+            .unwrap_err()
+            .is_corrupt()
+    );
+    dir.only("progress-");
+}
+
 /// The generation before stands in when the one that was carried over is damaged.
 #[test]
 fn c63_a_damaged_copy_falls_back_to_what_it_was_copied_from() {
@@ -201,10 +231,7 @@ fn c63_a_damaged_copy_falls_back_to_what_it_was_copied_from() {
     let (writer, loaded) = dir.open();
     let copy = dir.path.join("progress-00000002-0000000000000000.ckj");
     drop(writer);
-    let mut bytes = std::fs::read(&copy).unwrap();
-    let middle = bytes.len() / 2;
-    bytes[middle] ^= 1;
-    std::fs::write(&copy, bytes).unwrap();
+    flip_in_frame(&copy, 2);
     let (_, again) = dir.open();
     assert_eq!((again.head, again.events), (loaded.head, loaded.events));
     assert_eq!(again.report.skipped.len(), 1);

@@ -22,19 +22,26 @@ fn a_held_lock_names_its_holder() {
     dir.open();
 }
 
+/// Opens a store and starts a process that outlives it; nothing by itself.
+#[test]
+fn parent() {
+    let Some(dir) = child_dir() else { return };
+    let _held = Store::open(dir).unwrap();
+    // It reads from the pipe to this process's own parent, so it ends with that pipe.
+    let mut outliving = Command::new("cat").stdout(Stdio::null()).spawn().unwrap();
+    tell("started");
+    outliving.wait().unwrap();
+}
+
 #[test]
 fn child_processes_do_not_inherit_the_lock() {
     let dir = Dir::new();
-    let (writer, _) = dir.open();
-    let mut child = Command::new("cat")
-        .stdin(Stdio::piped())
-        .stdout(Stdio::null())
-        .spawn()
-        .unwrap();
-    drop(writer);
+    let mut running = spawn(support::command(&[], "lock::parent", &dir.path));
+    assert_eq!(running.next().unwrap(), "started");
+    let pipe = running.child.stdin.take();
+    running.kill();
     dir.open();
-    drop(child.stdin.take());
-    child.wait().unwrap();
+    drop(pipe);
 }
 
 #[test]
