@@ -1,5 +1,5 @@
 //! The `rlm` binary's `main` again, as a binary of this package: `CARGO_BIN_EXE_…` exists only for those.
 
 fn main() -> std::process::ExitCode {
-    std::process::ExitCode::SUCCESS
+    rlm::main_impl()
 }

@@ -89,8 +89,8 @@ fn files_are_written_appended_and_awaited() {
         FAKE_AGENT,
         "write a one\nappend a two\ntouch b\nawait c\nprint seen",
     );
-    let running = start(&sandbox, &agent, "");
-    wait_for("b", LONG, || {
+    let mut running = start(&sandbox, &agent, "");
+    running.until("file b", LONG, |_| {
         sandbox.repo().join("b").exists().then_some(())
     });
     assert_eq!(running.stdout(), "");

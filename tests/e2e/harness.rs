@@ -38,9 +38,14 @@ fn every_kind_of_child_is_found_after_its_parents_are_gone() {
 fn a_sandbox_ends_its_own_processes_and_no_others() {
     let (one, other) = (Sandbox::new(), Sandbox::new());
     let start = |sandbox: &Sandbox| {
-        let agent = sandbox.fake_agent(FAKE_AGENT, "child daemon ignore TERM HUP INT\nhang");
-        let running = agent.prepare(sandbox).spawn();
-        wait_for("a child", LONG, || agent.children().pop());
+        let agent = sandbox.fake_agent(
+            FAKE_AGENT,
+            "child daemon ignore TERM HUP INT\nprint ready\nhang",
+        );
+        let mut running = agent.prepare(sandbox).spawn();
+        running.until("daemon", LONG, |running| {
+            running.stdout().contains("ready").then_some(())
+        });
         running
     };
     let (first, _second) = (start(&one), start(&other));
@@ -81,6 +86,22 @@ fn an_unreaped_child_of_a_test_process_is_listed_as_a_zombie() {
     wait_for("nothing to be left", LONG, || {
         sandbox.survivors().scan().is_empty().then_some(())
     });
+}
+
+#[test]
+fn a_process_that_hides_its_mark_is_known_by_its_relatives() {
+    let sandbox = Sandbox::new();
+    let script = "env -i setsid sh -c 'sleep 600 & sleep 600' & exec sleep 600";
+    let running = sandbox.rlm("/bin/sh").args(["-c", script]).spawn();
+    wait_for("four processes", LONG, || {
+        (sandbox.survivors().scan().len() == 4).then_some(())
+    });
+    drop(running);
+    assert_eq!(
+        sandbox.survivors().scan().len(),
+        3,
+        "also when the relative is gone"
+    );
 }
 
 #[test]

@@ -10,11 +10,13 @@
 mod fakes;
 mod harness;
 mod models;
+mod smoke;
 
 use std::time::Duration;
 
 /// For what takes a second at most: ten times that, and some for a loaded machine.
 const LONG: Duration = Duration::from_secs(20);
 
+const RLM: &str = env!("CARGO_BIN_EXE_rlm-under-test");
 const FAKE_AGENT: &str = env!("CARGO_BIN_EXE_fake-agent");
 const FAKE_MODEL: &str = env!("CARGO_BIN_EXE_fake-model");

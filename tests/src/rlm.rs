@@ -215,6 +215,32 @@ impl Running {
             .is_some()
     }
 
+    /// Waits for a value while it runs.
+    ///
+    /// # Panics
+    ///
+    /// When `deadline` has passed or it has ended without one; what it printed is in the message.
+    #[track_caller]
+    pub fn until<T>(
+        &mut self,
+        what: &str,
+        deadline: Duration,
+        mut poll: impl FnMut(&Self) -> Option<T>,
+    ) -> T {
+        let found = poll_until(deadline, || {
+            // Asked first: what it did before its end counts.
+            let ended = self.has_ended();
+            poll(self).map(Ok).or_else(|| ended.then_some(Err(())))
+        });
+        let why = match found {
+            Some(Ok(value)) => return value,
+            Some(Err(())) => "it has ended".to_owned(),
+            None => format!("{deadline:?} have passed"),
+        };
+        let (stdout, stderr) = (self.stdout(), self.stderr());
+        panic!("{why}, and still no {what}\nstdout: {stdout}\nstderr: {stderr}");
+    }
+
     /// Waits for its end.
     ///
     /// # Panics

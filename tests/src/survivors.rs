@@ -1,6 +1,6 @@
 //! Finds what a test started and what is still there, by the mark in the environment, whoever the parent is by now.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::process;
 use std::sync::{Mutex, PoisonError};
 
@@ -49,8 +49,9 @@ impl Process {
 #[derive(Debug)]
 pub struct Survivors {
     mark: String,
-    /// By pid: the start time. A zombie has no environment left, so it is known only if it was seen before, or by its relatives.
-    seen: Mutex<HashMap<i32, Process>>,
+    /// The start times by pid of those seen before. A zombie has no environment left, a process in the middle of an exec has none for a
+    /// moment, and one may clear its own: they are known because they were seen before, or by their parent or session.
+    seen: Mutex<HashMap<i32, u64>>,
 }
 
 impl Survivors {
@@ -82,31 +83,34 @@ impl Survivors {
             .map(|found| (found.pid, found))
             .collect();
         let needle = format!("{MARK_VARIABLE}={}", self.mark);
-        let marked = |pid: &i32| {
+        let marked = |pid: i32| {
             std::fs::read(format!("/proc/{pid}/environ")).is_ok_and(|env| {
                 env.split(|byte| *byte == 0)
                     .any(|entry| entry == needle.as_bytes())
             })
         };
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        seen.retain(|pid, old| all.get(pid).is_some_and(|now| now.started == old.started));
-        for (pid, process) in &all {
-            if !process.is_zombie() && marked(pid) {
-                seen.insert(*pid, process.clone());
-            }
-        }
+        seen.retain(|pid, started| all.get(pid).is_some_and(|now| now.started == *started));
+        let marked = all.values().filter(|found| marked(found.pid));
+        seen.extend(marked.map(|found| (found.pid, found.started)));
         let me = process::id().cast_signed();
         let my_session = getsid(None).map_or(0, Pid::as_raw_pid);
-        let related = |found: &Process| {
-            seen.contains_key(&found.ppid)
-                || (found.sid != my_session && seen.values().any(|known| known.sid == found.sid))
-        };
-        let zombies: Vec<_> = all
-            .values()
-            .filter(|found| found.is_zombie() && !seen.contains_key(&found.pid) && related(found))
-            .cloned()
-            .collect();
-        seen.extend(zombies.into_iter().map(|found| (found.pid, found)));
+        loop {
+            let sessions: HashSet<i32> = seen.keys().map(|pid| all[pid].sid).collect();
+            let related = |found: &&Process| {
+                let by_session = found.sid != my_session && sessions.contains(&found.sid);
+                !seen.contains_key(&found.pid) && (by_session || seen.contains_key(&found.ppid))
+            };
+            let relatives: Vec<_> = all
+                .values()
+                .filter(related)
+                .map(|found| (found.pid, found.started))
+                .collect();
+            if relatives.is_empty() {
+                break;
+            }
+            seen.extend(relatives);
+        }
 
         let mut left: Vec<Process> = seen
             .keys()
@@ -125,7 +129,8 @@ fn reap(pid: i32) -> bool {
     let Some(pid) = Pid::from_raw(pid).filter(|_| !owned.contains(&pid)) else {
         return false;
     };
-    waitpid(Some(pid), WaitOptions::NOHANG).is_ok()
+    // A dead process is not ready to be reaped before its last thread is dead.
+    matches!(waitpid(Some(pid), WaitOptions::NOHANG), Ok(Some(_)))
 }
 
 fn pids() -> impl Iterator<Item = i32> {

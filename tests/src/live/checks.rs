@@ -8,7 +8,7 @@ use fs_err as fs;
 use rustix::process::Signal;
 
 use crate::model::FakeModel;
-use crate::{Rlm, Sandbox, poll_until, wait_for};
+use crate::{Rlm, Sandbox, poll_until};
 
 type Check = fn(&Path, &Path) -> String;
 
@@ -62,7 +62,7 @@ fn killed_and_resumed(rlm: &Path, agent: &Path) -> String {
         format!("Do the next step. [[sh {tool}]] [[text It is done.]]\n"),
     )
     .unwrap();
-    let running = run(&sandbox, rlm, agent, &model).spawn();
+    let mut running = run(&sandbox, rlm, agent, &model).spawn();
     let cut = sandbox.repo().join("cut");
     let hanging = || {
         sandbox
@@ -71,7 +71,7 @@ fn killed_and_resumed(rlm: &Path, agent: &Path) -> String {
             .iter()
             .any(|process| process.name == "sleep")
     };
-    wait_for("the tool to hang", RUN, || {
+    running.until("hanging tool", RUN, |_| {
         (cut.exists() && hanging()).then_some(())
     });
 

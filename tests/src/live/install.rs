@@ -14,11 +14,11 @@ const PATIENCE: Duration = Duration::from_secs(300);
 
 /// Gives the folder in which the program `claude` lies, or why there is none.
 pub(super) fn agent() -> Result<PathBuf, String> {
-    let target = super::beside_this("")
-        .parent()
-        .and_then(|profile| profile.parent())
-        .ok_or("no target folder")?
-        .to_owned();
+    let this = std::env::current_exe().map_err(|error| error.to_string())?;
+    let target = this
+        .ancestors()
+        .nth(2)
+        .ok_or("this program lies in no target folder")?;
     let home = target.join("agents").join(format!("claude-code-{VERSION}"));
     if let Some(found) = program(&home) {
         return Ok(found);
