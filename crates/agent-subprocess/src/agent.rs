@@ -142,6 +142,9 @@ impl Agent {
     }
 
     fn signal(&self, signal: Signal, whom: Whom) -> Result<(), Error> {
+        if self.keeper.progress.borrow().aftermath.is_some() {
+            return Ok(());
+        }
         let unreachable = |source| {
             Kind::Unreachable {
                 pid: self.pid(),

@@ -1,17 +1,14 @@
 //! What to start, and how.
 
+use crate::Marker;
 use crate::agent::Agent;
 use crate::error::{Error, Kind};
-use crate::guarded::Failure;
-use crate::keeper::Keeper;
+use crate::launch::Streams;
 use crate::output::Outputs;
 use crate::stdin::Input;
-use crate::wire::{MAX_HOLD, Spec, Text};
-use crate::{Marker, group, guard, guarded};
 use std::collections::BTreeMap;
-use std::ffi::{OsStr, OsString};
-use std::io;
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::ffi::OsString;
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::unix::pipe::{Receiver, Sender};
@@ -49,18 +46,18 @@ pub enum Containment {
 #[derive(Debug)]
 #[must_use = "nothing is started before `spawn`"]
 pub struct AgentCommand {
-    program: OsString,
-    args: Vec<OsString>,
-    env_clear: bool,
-    env: BTreeMap<OsString, Option<OsString>>,
-    directory: Option<PathBuf>,
-    stdin: StdinMode,
-    marker: Option<Marker>,
-    hold: Vec<OwnedFd>,
-    survivors_file: Option<PathBuf>,
-    max_line: usize,
-    containment: Containment,
-    group_only: bool,
+    pub(crate) program: OsString,
+    pub(crate) args: Vec<OsString>,
+    pub(crate) env_clear: bool,
+    pub(crate) env: BTreeMap<OsString, Option<OsString>>,
+    pub(crate) directory: Option<PathBuf>,
+    pub(crate) stdin: StdinMode,
+    pub(crate) marker: Option<Marker>,
+    pub(crate) hold: Vec<OwnedFd>,
+    pub(crate) survivors_file: Option<PathBuf>,
+    pub(crate) max_line: usize,
+    pub(crate) containment: Containment,
+    pub(crate) group_only: bool,
 }
 
 impl AgentCommand {
@@ -193,13 +190,13 @@ impl AgentCommand {
             StdinMode::Bytes(bytes) => Some(bytes),
             _ => None,
         };
-        let streams = (
-            stdin.map(OwnedFd::from),
-            OwnedFd::from(stdout),
-            OwnedFd::from(stderr),
-        );
+        let streams = Streams {
+            stdin: stdin.map(Into::into),
+            stdout: stdout.into(),
+            stderr: stderr.into(),
+        };
         let max_line = self.max_line;
-        let (keeper, hold) = self.start(streams).await?;
+        let (keeper, hold) = self.launch(streams).await?;
         let input = our_stdin
             .map(|pipe| Sender::from_owned_fd(pipe.into()).map(Input::new))
             .transpose()
@@ -213,120 +210,5 @@ impl AgentCommand {
             tokio::spawn(async move { drop(writer.write_all(&bytes).await) });
         }
         Ok(Agent::new(keeper, input, bytes.is_none(), outputs, hold))
-    }
-
-    fn check(&mut self) -> Result<(), Error> {
-        if let Some(marker) = &self.marker {
-            self.env
-                .insert(marker.variable.clone().into(), Some(marker.value().into()));
-        }
-        let nul = |text: &OsStr| text.as_encoded_bytes().contains(&0);
-        let entries = self
-            .env
-            .iter()
-            .flat_map(|(name, value)| [Some(name), value.as_ref()])
-            .flatten();
-        if nul(&self.program) || self.args.iter().any(|arg| nul(arg)) {
-            return Err(Kind::Nul {
-                what: "the program and its arguments",
-            }
-            .into());
-        } else if entries.map(OsString::as_os_str).any(nul) {
-            return Err(Kind::Nul {
-                what: "the environment",
-            }
-            .into());
-        } else if self.hold.len() > MAX_HOLD {
-            return Err(Kind::TooManyHeld { limit: MAX_HOLD }.into());
-        }
-        // The guard stands in `/`, so that every path must be absolute.
-        let absolute = |path: PathBuf| {
-            std::path::absolute(&path).map_err(|source| Kind::BadDirectory { path, source })
-        };
-        self.directory = Some(absolute(
-            self.directory.take().unwrap_or_else(|| ".".into()),
-        )?);
-        self.survivors_file = self.survivors_file.take().map(absolute).transpose()?;
-        Ok(())
-    }
-
-    /// Starts with a guard or without; returns the descriptors that the host itself has to hold.
-    async fn start(
-        self,
-        streams: (Option<OwnedFd>, OwnedFd, OwnedFd),
-    ) -> Result<(Keeper, Vec<OwnedFd>), Error> {
-        let guard = match (self.containment, guard::executable()) {
-            (Containment::Group, _) | (Containment::Auto, None) => None,
-            (Containment::Guard, None) => return Err(Kind::NoGuard.into()),
-            (_, Some(path)) => Some(path),
-        };
-        let directory = self.directory.clone().unwrap_or_default();
-        let (stdin, stdout, stderr) = &streams;
-        if let Some(path) = guard {
-            let streams = [stdin.as_ref(), Some(stdout), Some(stderr)]
-                .into_iter()
-                .flatten();
-            let descriptors: Vec<_> = streams.chain(&self.hold).map(OwnedFd::as_fd).collect();
-            let spec = self.spec(stdin.is_some());
-            match guarded::start(&path, &spec, &descriptors, self.marker.clone()).await {
-                Ok(keeper) => return Ok((keeper, Vec::new())),
-                Err(Failure::Other(error)) => return Err(error),
-                Err(Failure::NotSpawned {
-                    source,
-                    in_directory,
-                }) => {
-                    return Err(Error::spawn(
-                        &self.program,
-                        &directory,
-                        in_directory,
-                        source,
-                    ));
-                }
-                Err(Failure::Refused(_)) if self.containment == Containment::Auto => {}
-                Err(Failure::Refused(reason)) => {
-                    return Err(Kind::Guard {
-                        path,
-                        what: format!("cannot work here: {reason}"),
-                    }
-                    .into());
-                }
-            }
-        }
-        let (stdin, stdout, stderr) = streams;
-        let mut command = std::process::Command::new(&self.program);
-        command
-            .args(&self.args)
-            .current_dir(&directory)
-            .stdout(stdout)
-            .stderr(stderr);
-        command.stdin(stdin.map_or_else(std::process::Stdio::null, Into::into));
-        if self.env_clear {
-            command.env_clear();
-        }
-        for (name, value) in &self.env {
-            match value {
-                Some(value) => command.env(name, value),
-                None => command.env_remove(name),
-            };
-        }
-        let keeper = group::start(command.into(), self.marker, self.group_only)
-            .map_err(|source: io::Error| Error::spawn(&self.program, &directory, false, source))?;
-        Ok((keeper, self.hold))
-    }
-
-    fn spec(&self, stdin: bool) -> Spec {
-        Spec {
-            program: Text::new(&self.program),
-            args: self.args.iter().map(Text::new).collect(),
-            env_clear: self.env_clear,
-            env: self
-                .env
-                .iter()
-                .map(|(name, value)| (Text::new(name), value.as_ref().map(Text::new)))
-                .collect(),
-            directory: Text::new(self.directory.as_deref().unwrap_or("/".as_ref())),
-            stdin,
-            survivors_file: self.survivors_file.as_ref().map(Text::new),
-        }
     }
 }

@@ -80,10 +80,11 @@ async fn keep(
                 );
             }
             Some(Order::Signal { signal, whom }) => {
-                let Some(signal) = Signal::from_named_raw(signal).filter(|_| alive) else {
+                let Some(signal) = Signal::from_named_raw(signal) else {
                     continue;
                 };
                 match whom {
+                    Whom::Group if !alive => {}
                     Whom::Group => {
                         met.extend(
                             spawn_blocking(move || work.members())

@@ -1,12 +1,10 @@
 //! The host's hold on a tree, whoever keeps it: orders go out, progress comes in.
 
-use crate::wire::{Aftermath, Order, Whom, frame};
+use crate::wire::{Aftermath, Order, Whom};
 use crate::{Containment, Exit, Marker, ProcessId, ProcessName, sweep};
-use rustix::net::SendFlags;
 use rustix::process::{Pid, Signal};
 use std::io;
 use std::sync::Arc;
-use tokio::net::UnixStream;
 use tokio::sync::{Notify, mpsc, watch};
 
 /// What is known about a tree so far.
@@ -22,8 +20,9 @@ pub(crate) struct Progress {
 
 #[derive(Debug)]
 pub(crate) enum Orders {
+    #[cfg(target_os = "linux")]
     Guard {
-        socket: Arc<UnixStream>,
+        socket: Arc<tokio::net::UnixStream>,
         guard: ProcessId,
     },
     Group(mpsc::Sender<Order>),
@@ -44,6 +43,7 @@ pub(crate) struct Keeper {
 impl Keeper {
     pub(crate) fn guard(&self) -> Option<ProcessId> {
         match self.orders {
+            #[cfg(target_os = "linux")]
             Orders::Guard { guard, .. } => Some(guard),
             Orders::Group(_) => None,
         }
@@ -64,9 +64,11 @@ impl Keeper {
     /// Hands out an order without waiting; orders are small, and a socket that is full of them belongs to a dead guard.
     pub(crate) fn order(&self, order: Order) -> io::Result<()> {
         match &self.orders {
+            #[cfg(target_os = "linux")]
             Orders::Guard { socket, .. } => {
+                use rustix::net::SendFlags;
                 let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-                rustix::net::send(&**socket, &frame(&order), flags)?;
+                rustix::net::send(&**socket, &crate::wire::frame(&order), flags)?;
                 Ok(())
             }
             Orders::Group(orders) => orders
@@ -76,13 +78,14 @@ impl Keeper {
     }
 
     pub(crate) fn signal(&self, signal: Signal, whom: Whom) -> io::Result<()> {
-        match self.exit() {
-            Some(_) => Ok(()),
-            None => self.order(Order::Signal {
-                signal: signal.as_raw(),
-                whom,
-            }),
+        // The group of a main process that was reaped may be somebody else's by now.
+        if whom == Whom::Group && self.exit().is_some() {
+            return Ok(());
         }
+        self.order(Order::Signal {
+            signal: signal.as_raw(),
+            whom,
+        })
     }
 
     /// Waits for the list with this number, or for the end.
@@ -121,6 +124,7 @@ impl Keeper {
 impl Drop for Keeper {
     fn drop(&mut self) {
         match &self.orders {
+            #[cfg(target_os = "linux")]
             // Only our direction: the task behind still reads the last words and reaps the guard.
             Orders::Guard { socket, .. } => drop(rustix::net::shutdown(
                 &**socket,

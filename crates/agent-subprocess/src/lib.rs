@@ -37,8 +37,10 @@ mod context;
 mod error;
 mod group;
 pub mod guard;
+#[cfg(target_os = "linux")]
 mod guarded;
 mod keeper;
+mod launch;
 mod lines;
 mod marker;
 mod output;
@@ -52,6 +54,10 @@ pub mod sweep;
 #[cfg(target_os = "linux")]
 mod sys;
 mod tail;
+#[cfg_attr(
+    not(target_os = "linux"),
+    expect(dead_code, reason = "only a guard is spoken to in frames")
+)]
 mod wire;
 
 pub use agent::Agent;

@@ -130,12 +130,11 @@ fn x102_after_host_and_guard_were_killed_a_sweep_finds_and_ends_what_is_left() {
     kill(guard.pid, Signal::KILL);
     host.kill().unwrap();
     host.wait().unwrap();
-    wait_for("the guard to be gone", || !guard.is_alive());
+    // The main process dies with its guard; the others need the sweep.
+    wait_for("the guard and its child", || {
+        !guard.is_alive() && scene.members().len() == TREE_SIZE - 1
+    });
     let found = scene.find();
-    assert!(
-        found.len() >= 4,
-        "only the main process dies with its guard: {found:?}"
-    );
     let other = sweep::find(VARIABLE, &scene.marker.scope[1..]);
     assert!(other.is_empty(), "only the whole scope counts: {other:?}");
     let report = sweep::end(found.clone(), DEADLINE);
@@ -197,6 +196,67 @@ async fn a_stop_does_not_hang_on_a_guard_that_does_not_answer() {
     assert!(report.guard_lost && report.survivors.is_empty(), "{report}");
     assert!(!members.iter().any(ProcessId::is_alive));
     scene.nobody_is_left();
+}
+
+/// The example is its own guard: the way a program without a helper goes.
+#[test]
+fn a_program_is_its_own_guard() {
+    let example = std::env::current_exe()
+        .unwrap()
+        .parent()
+        .unwrap()
+        .join("../examples/tree");
+    assert!(
+        example.exists(),
+        "build the examples too: cargo test without --test"
+    );
+    let run = Command::new(example).output().unwrap();
+    let shown = String::from_utf8(run.stdout).unwrap();
+    assert!(
+        run.status.success(),
+        "{shown} {}",
+        String::from_utf8_lossy(&run.stderr)
+    );
+    let lines: Vec<&str> = shown.lines().collect();
+    assert_eq!(lines[0], "owned by: Guard");
+    assert!(lines[1].starts_with("left over: "), "{shown}");
+    assert_eq!(lines[2..], ["exit status 0; 0 of 1 left"]);
+}
+
+#[tokio::test]
+async fn a_guard_that_ends_before_it_answers_is_tried_three_times() {
+    // The guard program is one for the whole process.
+    if !alone("lost::a_guard_that_ends_before_it_answers_is_tried_three_times") {
+        return;
+    }
+    let scene = Scene::new();
+    let program = scene.path("flaky-guard");
+    let script = format!(
+        "#!/bin/sh\nread tries <{0} || tries=0; echo $((tries + 1)) >{0}; [ $tries -ge $NEEDED ] || exit 0\nexec {1} \"$@\"\n",
+        scene.path("tries").display(),
+        env!("CARGO_BIN_EXE_agent-guard"),
+    );
+    for (needed, works) in [(2, true), (3, false)] {
+        let script = script.replace("$NEEDED", &needed.to_string());
+        std::fs::write(&program, script).unwrap();
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(&program, mode).unwrap();
+        std::fs::write(scene.path("tries"), "0\n").unwrap();
+        agent_subprocess::guard::guard_program(&program);
+        match scene.agent("exit 3").spawn().await {
+            Ok(mut agent) => assert!(works && agent.wait().await.code == Some(3)),
+            Err(error) => {
+                assert!(!works && error.is_guard());
+                let text = error
+                    .to_string()
+                    .replace(program.to_str().unwrap(), "PROGRAM");
+                insta::assert_snapshot!(text, @"the guard PROGRAM ended 3 times before it answered: check that it calls `run_if_guard` first in main and is of this version");
+            }
+        }
+    }
+    agent_subprocess::guard::guard_program("/no/such/guard");
+    let error = scene.agent("exit 3").spawn().await.unwrap_err();
+    assert!(error.is_guard(), "{error}");
 }
 
 #[tokio::test]

@@ -1,0 +1,23 @@
+//! Leaves a daemon behind, names it, and ends it: run it and look for `sleep 60` afterwards.
+#![expect(clippy::print_stdout, reason = "this is what the example shows")]
+
+use agent_subprocess::{AgentCommand, StopPolicy, guard};
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    // This program is its own guard; nothing may come before.
+    guard::run_if_guard();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    runtime.block_on(async {
+        let script = "setsid sleep 60 >/dev/null 2>&1 </dev/null & sleep 0.1";
+        let mut agent = AgentCommand::new("sh").args(["-c", script]).spawn().await?;
+        println!("owned by: {:?}", agent.containment());
+        let exit = agent.wait().await;
+        for process in agent.leftovers().await {
+            println!("left over: {process}");
+        }
+        println!("{exit}; {}", agent.stop(&StopPolicy::default()).await);
+        Ok(())
+    })
+}

@@ -1,0 +1,155 @@
+//! From a description to a running tree: under a guard where there can be one, in a process group elsewhere.
+
+use crate::error::{Error, Kind};
+use crate::keeper::Keeper;
+use crate::wire::MAX_HOLD;
+use crate::{AgentCommand, Containment, group, guard};
+use std::ffi::{OsStr, OsString};
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+/// The agent's ends of its streams.
+pub(crate) struct Streams {
+    pub(crate) stdin: Option<OwnedFd>,
+    pub(crate) stdout: OwnedFd,
+    pub(crate) stderr: OwnedFd,
+}
+
+impl AgentCommand {
+    /// Refuses what cannot be started, and completes the rest: the marker's variable, absolute paths.
+    pub(crate) fn check(&mut self) -> Result<(), Error> {
+        if let Some(marker) = &self.marker {
+            self.env
+                .insert(marker.variable.clone().into(), Some(marker.value().into()));
+        }
+        let nul = |text: &OsStr| text.as_encoded_bytes().contains(&0);
+        let entries = self
+            .env
+            .iter()
+            .flat_map(|(name, value)| [Some(name), value.as_ref()])
+            .flatten();
+        if nul(&self.program) || self.args.iter().any(|arg| nul(arg)) {
+            return Err(Kind::Nul {
+                what: "the program and its arguments",
+            }
+            .into());
+        } else if entries.map(OsString::as_os_str).any(nul) {
+            return Err(Kind::Nul {
+                what: "the environment",
+            }
+            .into());
+        } else if self.hold.len() > MAX_HOLD {
+            return Err(Kind::TooManyHeld { limit: MAX_HOLD }.into());
+        }
+        // The guard stands in `/`, so that every path must be absolute.
+        let absolute = |path: PathBuf| {
+            std::path::absolute(&path).map_err(|source| Kind::BadDirectory { path, source })
+        };
+        self.directory = Some(absolute(
+            self.directory.take().unwrap_or_else(|| ".".into()),
+        )?);
+        self.survivors_file = self.survivors_file.take().map(absolute).transpose()?;
+        Ok(())
+    }
+
+    /// Returns the descriptors that the host itself has to hold, too.
+    pub(crate) async fn launch(self, streams: Streams) -> Result<(Keeper, Vec<OwnedFd>), Error> {
+        let guard = match (self.containment, guard::executable()) {
+            (Containment::Group, _) | (Containment::Auto, None) => None,
+            (Containment::Guard, None) => return Err(Kind::NoGuard.into()),
+            (_, Some(path)) => Some(path),
+        };
+        #[cfg(target_os = "linux")]
+        if let Some(path) = &guard
+            && let Some(keeper) = self.launch_guarded(path, &streams).await?
+        {
+            return Ok((keeper, Vec::new()));
+        }
+        #[cfg(not(target_os = "linux"))]
+        drop(guard);
+        self.launch_group(streams)
+    }
+
+    /// Returns nothing if the guard cannot work here and may be done without.
+    #[cfg(target_os = "linux")]
+    async fn launch_guarded(
+        &self,
+        path: &std::path::Path,
+        streams: &Streams,
+    ) -> Result<Option<Keeper>, Error> {
+        use crate::guarded::{self, Failure};
+        use std::os::fd::AsFd as _;
+        let Streams {
+            stdin,
+            stdout,
+            stderr,
+        } = streams;
+        let agents = stdin.iter().chain([stdout, stderr]);
+        let descriptors: Vec<_> = agents.chain(&self.hold).map(OwnedFd::as_fd).collect();
+        let spec = self.spec(stdin.is_some());
+        match guarded::start(path, &spec, &descriptors, self.marker.clone()).await {
+            Ok(keeper) => Ok(Some(keeper)),
+            Err(Failure::Other(error)) => Err(error),
+            Err(Failure::NotSpawned {
+                source,
+                in_directory,
+            }) => Err(Error::spawn(
+                &self.program,
+                self.directory(),
+                in_directory,
+                source,
+            )),
+            Err(Failure::Refused(_)) if self.containment == Containment::Auto => Ok(None),
+            Err(Failure::Refused(reason)) => {
+                let what = format!("cannot work here: {reason}");
+                Err(Kind::Guard {
+                    path: path.to_owned(),
+                    what,
+                }
+                .into())
+            }
+        }
+    }
+
+    #[cfg(target_os = "linux")]
+    fn spec(&self, stdin: bool) -> crate::wire::Spec {
+        use crate::wire::{Spec, Text};
+        let variable = |(name, value): (&OsString, &Option<OsString>)| {
+            (Text::new(name), value.as_ref().map(Text::new))
+        };
+        Spec {
+            program: Text::new(&self.program),
+            args: self.args.iter().map(Text::new).collect(),
+            env_clear: self.env_clear,
+            env: self.env.iter().map(variable).collect(),
+            directory: Text::new(self.directory()),
+            stdin,
+            survivors_file: self.survivors_file.as_ref().map(Text::new),
+        }
+    }
+
+    fn launch_group(self, streams: Streams) -> Result<(Keeper, Vec<OwnedFd>), Error> {
+        let mut command = Command::new(&self.program);
+        command.args(&self.args).current_dir(self.directory());
+        command.stdin(streams.stdin.map_or_else(Stdio::null, Stdio::from));
+        command.stdout(streams.stdout).stderr(streams.stderr);
+        if self.env_clear {
+            command.env_clear();
+        }
+        for (name, value) in &self.env {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
+        }
+        match group::start(command.into(), self.marker.clone(), self.group_only) {
+            Ok(keeper) => Ok((keeper, self.hold)),
+            Err(source) => Err(Error::spawn(&self.program, self.directory(), false, source)),
+        }
+    }
+
+    fn directory(&self) -> &std::path::Path {
+        self.directory.as_deref().unwrap_or("/".as_ref())
+    }
+}
