@@ -11,6 +11,7 @@ pub(crate) fn run(workspace: &Workspace, show: Show) -> Tally {
             &[
                 "nextest",
                 "run",
+                "--cargo-quiet",
                 "--workspace",
                 "--all-features",
                 "--profile",
