@@ -4,7 +4,7 @@ use std::error::Error;
 use std::time::{Duration, Instant};
 
 use agent_duplex::ProcessName;
-use agent_subprocess::{Agent, AgentCommand, Context};
+use agent_subprocess::{Agent, AgentCommand, Containment, Context};
 use cancellable_sleep::{SleepGate, Wake};
 use loop_state::CheckResult;
 use tokio::task::JoinHandle;
@@ -36,6 +36,8 @@ pub(crate) struct CheckEnd {
     /// What had to be ended, itself included.
     pub(crate) ended: Vec<ProcessName>,
     pub(crate) survivors: Vec<ProcessName>,
+    /// Whether that nothing else is left is known, rather than nothing being found.
+    pub(crate) proven: bool,
 }
 
 impl RunningCheck {
@@ -78,6 +80,7 @@ impl CheckEnd {
             leftovers: Vec::new(),
             ended: Vec::new(),
             survivors: Vec::new(),
+            proven: true,
         }
     }
 }
@@ -127,6 +130,7 @@ async fn run(text: String, context: Context, timeout: Duration, halt: SleepGate)
         tail,
         took: Duration::ZERO,
         leftovers: names(leftovers),
+        proven: report.containment == Containment::Guard && !report.guard_lost,
         ended: names(report.ended),
         survivors: names(report.survivors),
     }

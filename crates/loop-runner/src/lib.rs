@@ -26,6 +26,7 @@ mod clock;
 mod error;
 mod git;
 mod journal;
+mod kept;
 mod news;
 mod project;
 mod prompt;
@@ -43,7 +44,7 @@ pub use project::Project;
 pub use run_id::RunId;
 pub use runner::{Control, DriverFactory, Options, Outcome, Runner};
 pub use runs::{RunEntry, RunHead, RunState};
-pub use settings::{AgentSettings, PhaseSettings, PromptSource, Settings};
+pub use settings::{AgentSettings, Leftovers, PhaseSettings, PromptSource, Settings};
 pub use transcript::Record;
 pub use work_tree::{Holder, WorkTree};
 

@@ -13,6 +13,7 @@ use uuid::Uuid;
 use crate::check::{CheckEnd, RunningCheck};
 use crate::clock::Clock;
 use crate::journal::Journal;
+use crate::kept::Kept;
 use crate::news::{self, News, NewsReceiver, NewsSender};
 use crate::survivors::{self, Swept};
 use crate::{
@@ -64,6 +65,8 @@ pub struct Outcome {
     pub ended: Vec<ProcessName>,
     /// The processes that could not be ended.
     pub survivors: Vec<ProcessName>,
+    /// Whether that nothing else is left is known, rather than nothing being found.
+    pub proven: bool,
 }
 
 /// One run, taken by this process.
@@ -84,8 +87,10 @@ pub struct Runner {
     news: NewsSender,
     attempt: Option<Attempt>,
     check: Option<RunningCheck>,
+    kept: Kept,
     ended: Vec<ProcessName>,
     survivors: Vec<ProcessName>,
+    proven: bool,
 }
 
 /// What woke the run.
@@ -213,8 +218,10 @@ impl Runner {
             news,
             attempt: None,
             check: None,
+            kept: Kept::default(),
             ended: Vec::new(),
             survivors: Vec::new(),
+            proven: true,
         };
         (runner, receiver)
     }
@@ -246,6 +253,7 @@ impl Runner {
             reason,
             ended: self.ended,
             survivors: self.survivors,
+            proven: self.proven,
         })
     }
 

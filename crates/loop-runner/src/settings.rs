@@ -21,6 +21,20 @@ pub struct Settings {
     pub max_failures: u32,
     /// The pause between two iterations.
     pub sleep: Duration,
+    /// What becomes of processes that an agent leaves running.
+    #[serde(default)]
+    pub leftovers: Leftovers,
+}
+
+/// What becomes of processes that are alive after their attempt ended normally.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Leftovers {
+    /// They are ended, and named, before the next attempt.
+    #[default]
+    End,
+    /// They are carried to the end of the run, those of the last eight attempts at most.
+    Keep,
 }
 
 /// What one phase does.

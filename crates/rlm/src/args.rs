@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args as ClapArgs, Parser, Subcommand};
+use loop_runner::Leftovers;
 
 use crate::duration;
 
@@ -168,6 +169,32 @@ pub(crate) struct LoopArgs {
     /// The pause between iterations [default: 10s]
     #[arg(long, value_name = "TIME", value_parser = duration::parse, help_heading = "Limits")]
     pub(crate) sleep: Option<Duration>,
+    /// What becomes of processes that the agent leaves running: ended before the next attempt, or kept to the end
+    /// of the run, those of the last 8 attempts at most [default: end]
+    #[arg(
+        long,
+        value_name = "end|keep",
+        value_enum,
+        hide_possible_values = true,
+        help_heading = "Agent"
+    )]
+    pub(crate) leftovers: Option<LeftoversArg>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum LeftoversArg {
+    End,
+    Keep,
+}
+
+impl From<LeftoversArg> for Leftovers {
+    fn from(arg: LeftoversArg) -> Self {
+        match arg {
+            LeftoversArg::End => Self::End,
+            LeftoversArg::Keep => Self::Keep,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, serde::Deserialize)]

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Deserializer};
 
-use crate::args::AgentKind;
+use crate::args::{AgentKind, LeftoversArg};
 use crate::duration;
 use crate::exit::Failure;
 
@@ -25,6 +25,7 @@ pub(crate) const TEMPLATE: &str = r#"# Settings of `rlm run` in this project. Op
 # check-timeout = "15m"
 # max-failures = 3
 # sleep = "10s"
+# leftovers = "end"                # or "keep": what the agent leaves running
 "#;
 
 /// The file's content; what is absent is `None`.
@@ -48,6 +49,7 @@ pub(crate) struct Config {
     pub(crate) max_failures: Option<u32>,
     #[serde(default, deserialize_with = "time")]
     pub(crate) sleep: Option<Duration>,
+    pub(crate) leftovers: Option<LeftoversArg>,
 }
 
 /// A duration is text as on the command line, or a whole number of seconds.

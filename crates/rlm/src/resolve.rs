@@ -103,6 +103,11 @@ pub(crate) fn new_run(
             .or(config.max_failures)
             .unwrap_or(DEFAULT_FAILURES),
         sleep: args.sleep.or(config.sleep).unwrap_or(DEFAULT_SLEEP),
+        leftovers: args
+            .leftovers
+            .or(config.leftovers)
+            .map(Into::into)
+            .unwrap_or_default(),
     };
     Ok(Resolved { settings, text })
 }
@@ -147,6 +152,7 @@ pub(crate) fn resumed(
     settings.max_duration = args.max_duration.or(settings.max_duration);
     settings.max_failures = args.max_failures.unwrap_or(settings.max_failures);
     settings.sleep = args.sleep.unwrap_or(settings.sleep);
+    settings.leftovers = args.leftovers.map_or(settings.leftovers, Into::into);
     Ok((settings != *saved).then_some(settings))
 }
 

@@ -203,6 +203,7 @@ impl Runner {
         };
         let report = attempt.connection.stop(budget).await;
         self.ended = report.ended;
+        self.proven &= report.proven;
         self.note_survivors(report.survivors);
     }
 

@@ -1,6 +1,6 @@
 //! Doing what the machine says.
 
-use agent_duplex::{Input, SessionChoice};
+use agent_duplex::{Input, ProcessName, SessionChoice, StopReport};
 use agent_subprocess::{Context, Marker, StopPolicy};
 use loop_state::{Brief, Effect, Happening, Tree, TurnOutcome};
 
@@ -9,7 +9,7 @@ use crate::news::{Command, News};
 use crate::runner::attempt::Attempt;
 use crate::runner::{DriverFactory, Runner, blob_name};
 use crate::survivors::{MARKER, REPORT};
-use crate::{Error, PhaseSettings, PromptSource, git, prompt};
+use crate::{Error, Leftovers, PhaseSettings, PromptSource, git, prompt};
 
 impl Runner {
     /// Does one effect and returns what happened at once because of it.
@@ -187,6 +187,7 @@ impl Runner {
         if end.result == loop_state::CheckResult::Stopped {
             self.ended.extend(end.ended);
         }
+        self.proven &= end.proven;
         self.note_survivors(end.survivors);
         match check.command {
             Command::Gate(_) => Happening::GateEnded(end.result),
@@ -194,28 +195,54 @@ impl Runner {
         }
     }
 
-    /// Ends what the attempt left running and names it.
+    /// Ends what the attempt left running and names it, or carries it on.
     async fn end_leftovers(&mut self) -> Tree {
-        let Some(attempt) = &mut self.attempt else {
+        let before = self.survivors.len();
+        let Some(mut attempt) = self.attempt.take() else {
             return Tree::default();
         };
         let leftovers = attempt.connection.leftovers().await;
-        let before = self.survivors.len();
-        self.stop_tree().await;
-        self.attempt = None;
-        let survivors = u32::try_from(self.survivors.len() - before).unwrap_or(u32::MAX);
-        let ended = u32::try_from(leftovers.len()).unwrap_or(u32::MAX);
-        if !leftovers.is_empty() {
-            self.tell(News::Ended {
-                why: "left running by the agent",
-                processes: leftovers,
-            });
+        let keep = self.saved.settings.leftovers == Leftovers::Keep && !leftovers.is_empty();
+        let mut ended = leftovers.len();
+        if keep {
+            let budget = self.options.stop_budget;
+            let oldest = self.kept.keep(attempt.connection, budget).await;
+            ended = oldest.as_ref().map_or(0, |(alive, _)| alive.len());
+            self.tell_kept_ended(oldest);
+        } else {
+            self.attempt = Some(attempt);
+            self.stop_tree().await;
+            self.attempt = None;
+            if !leftovers.is_empty() {
+                self.tell(News::Ended {
+                    why: "left running by the agent",
+                    processes: leftovers,
+                });
+            }
         }
-        Tree { ended, survivors }
+        let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
+        Tree {
+            ended: count(ended),
+            survivors: count(self.survivors.len() - before),
+        }
+    }
+
+    fn tell_kept_ended(&mut self, end: Option<(Vec<ProcessName>, StopReport)>) {
+        let Some((processes, report)) = end else {
+            return;
+        };
+        if !processes.is_empty() {
+            let why = "kept running for later attempts";
+            self.tell(News::Ended { why, processes });
+        }
+        self.ended.extend(report.ended);
+        self.proven &= report.proven;
+        self.note_survivors(report.survivors);
     }
 
     /// Leaves nothing alive, whatever the end was.
     pub(super) async fn end_everything(&mut self) {
+        self.kept.halt_all();
         if let Some(check) = &mut self.check {
             check.halt();
             let end = check.ended().await;
@@ -225,6 +252,9 @@ impl Runner {
         if self.attempt.is_some() {
             self.stop_tree().await;
             self.attempt = None;
+        }
+        while let Some(end) = self.kept.end_oldest().await {
+            self.tell_kept_ended(Some(end));
         }
     }
 }

@@ -71,6 +71,7 @@ impl Screen {
                 "text": outcome.reason.to_string(),
                 "left": left,
                 "of": of,
+                "proven": outcome.proven,
                 "survivors": event::processes_json(&outcome.survivors),
             })))
         } else {
@@ -84,6 +85,9 @@ impl Screen {
                 of => format!("{left} of {of} left"),
             };
             let mut text = format!("{}; {left}", styled(style, &outcome.reason));
+            if !outcome.proven {
+                text.push_str(", as far as could be seen");
+            }
             if !outcome.reason.is_final() {
                 text.push_str(&format!("; go on with: rlm resume {run}"));
             }

@@ -1,0 +1,73 @@
+//! Leftovers that are carried to the run's end: servers that an agent started for the attempts after it.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use agent_duplex::{Connection, ProcessName, StopReport};
+use cancellable_sleep::SleepGate;
+use tokio::task::JoinHandle;
+
+/// The most attempts whose leftovers are carried at once: each costs a guard process.
+pub(crate) const MOST: usize = 8;
+
+/// The leftovers of the last attempts, oldest first.
+#[derive(Debug, Default)]
+pub(crate) struct Kept(VecDeque<Attempt>);
+
+#[derive(Debug)]
+struct Attempt {
+    /// Shut down to have the leftovers ended.
+    halt: SleepGate,
+    task: JoinHandle<(Vec<ProcessName>, StopReport)>,
+}
+
+impl Kept {
+    /// Takes the connection of a finished attempt, and returns the oldest one's end when there are too many.
+    pub(crate) async fn keep(
+        &mut self,
+        connection: Box<dyn Connection>,
+        budget: Duration,
+    ) -> Option<(Vec<ProcessName>, StopReport)> {
+        let halt = SleepGate::new();
+        let task = tokio::spawn(carry(connection, halt.clone(), budget));
+        self.0.push_back(Attempt { halt, task });
+        if self.0.len() > MOST {
+            self.end_oldest().await
+        } else {
+            None
+        }
+    }
+
+    /// Ends the leftovers of the oldest attempt, and returns which were alive and what became of them.
+    pub(crate) async fn end_oldest(&mut self) -> Option<(Vec<ProcessName>, StopReport)> {
+        let oldest = self.0.pop_front()?;
+        oldest.halt.shutdown();
+        // A task that panicked has dropped its connection, which ends everything without a report.
+        oldest.task.await.ok()
+    }
+
+    /// Has all of them begin to end, so that ending them one after the other takes no longer than the slowest.
+    pub(crate) fn halt_all(&self) {
+        self.0.iter().for_each(|attempt| attempt.halt.shutdown());
+    }
+}
+
+/// Reads what the leftovers still print, so that none of them blocks, until they are to end.
+async fn carry(
+    mut connection: Box<dyn Connection>,
+    halt: SleepGate,
+    budget: Duration,
+) -> (Vec<ProcessName>, StopReport) {
+    let over = halt.sleep(Duration::MAX);
+    tokio::pin!(over);
+    let mut speaks = true;
+    loop {
+        tokio::select! {
+            biased;
+            _ = &mut over => break,
+            event = connection.next(), if speaks => speaks = event.is_some(),
+        }
+    }
+    let alive = connection.leftovers().await;
+    (alive, connection.stop(budget).await)
+}
