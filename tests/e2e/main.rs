@@ -7,10 +7,19 @@
     reason = "clippy does not count the helpers of tests as tests"
 )]
 
+mod crashes;
 mod fakes;
 mod harness;
+mod kills;
 mod models;
+mod presses;
+mod project;
+mod prompts;
+mod resume;
+mod runs;
+mod scene;
 mod smoke;
+mod stops;
 
 use std::time::Duration;
 

@@ -1,0 +1,238 @@
+//! What a crash leaves, and what a resume makes of it.
+
+use rustix::process::Signal;
+
+use crate::scene::{
+    HANGS_IN_THE_THIRD, PROMPT, Scene, crash, expect_in_order, says, stop, text, until_ready,
+};
+use crate::{LONG, RLM};
+
+#[test]
+fn s14_a_crash_loses_no_complete_iteration() {
+    let scene = Scene::new(HANGS_IN_THE_THIRD);
+    crash(scene.third_iteration());
+    scene.wait_until_nothing_is_alive();
+    let status = scene.status();
+    assert_eq!(
+        (
+            &status["state"],
+            &status["iteration"],
+            &status["iterations_complete"]
+        ),
+        (&"crashed".into(), &3.into(), &2.into())
+    );
+    let ended = scene.rlm(&["resume"]).run(LONG).expect_code(0);
+    expect_in_order(
+        &ended.stdout,
+        &[
+            "at iteration 3, which was cut in attempt 1",
+            "iteration 3, attempt 2",
+            "turn 4",
+            "done",
+        ],
+    );
+    let cut = "attempt 1 of iteration 3 was cut because the loop's process died";
+    assert!(
+        scene.prompts()[3].starts_with(&format!("Note from the loop: {cut}")),
+        "{:?}",
+        scene.prompts()
+    );
+    assert_eq!(scene.status()["cuts"], 1);
+}
+
+#[test]
+fn s14_a_new_run_names_the_one_that_could_be_resumed() {
+    let scene = Scene::new(HANGS_IN_THE_THIRD);
+    crash(scene.third_iteration());
+    let other = scene.run_id();
+    let ended = scene.run(&["--once"]).run(LONG).expect_code(0);
+    assert!(
+        ended.stdout.contains(&format!(
+            "run {other} can be resumed instead: rlm resume {other}\n"
+        )),
+        "{ended}"
+    );
+    let statuses = scene.statuses();
+    let states: Vec<_> = statuses
+        .iter()
+        .map(|status| text(&status["state"]))
+        .collect();
+    assert_eq!(states.len(), 2);
+    assert_eq!(
+        scene.agent.starts()[3].env["RLM_ITERATION"],
+        "1",
+        "it begins anew"
+    );
+    let find = |run: &str| {
+        statuses
+            .iter()
+            .find(|status| status["run"] == run)
+            .cloned()
+            .unwrap()
+    };
+    assert_eq!(
+        find(&other)["iteration"],
+        3,
+        "the other one stays as it was"
+    );
+    // And that one can still be resumed.
+    scene.rlm(&["resume", "--once"]).run(LONG);
+    assert_eq!(scene.agent.starts()[4].env["RLM_ITERATION"], "3");
+}
+
+#[test]
+fn c73_a_crash_in_the_fourth_of_five_iterations_repeats_that_one_alone() {
+    let scene = Scene::new("print turn {start}\n@4 print ready\n@4 hang");
+    crash(scene.ready(&["-n", "5"]));
+    scene.rlm(&["resume"]).run(LONG).expect_code(0);
+    let numbers: Vec<_> = scene
+        .agent
+        .starts()
+        .iter()
+        .map(|start| start.env["RLM_ITERATION"].clone())
+        .collect();
+    assert_eq!(numbers, ["1", "2", "3", "4", "4", "5"]);
+}
+
+#[test]
+fn c73_a_crash_in_the_pause_repeats_nothing() {
+    let scene = Scene::new("print turn {start}");
+    let mut running = scene
+        .run_bare(&["-p", PROMPT, "--sleep", "600", "-n", "2"])
+        .spawn();
+    says(&mut running, "next iteration");
+    crash(running);
+    let ended = scene.rlm(&["resume"]).run(LONG).expect_code(0);
+    assert!(
+        ended
+            .stdout
+            .contains("at iteration 2, 1 iteration complete"),
+        "{ended}"
+    );
+    assert_eq!(scene.start_count(), 2);
+}
+
+#[test]
+fn a_crash_during_the_check_does_not_cost_the_turn() {
+    let scene = Scene::new("print turn {start}");
+    let check = "touch checking; while ! test -e go; do sleep 0.02; done";
+    let running = scene.run(&["--until", check]).spawn();
+    scene.wait_for_file("checking");
+    crash(running);
+    fs_err::write(scene.file("go"), "").unwrap();
+    let ended = scene.rlm(&["resume"]).run(LONG).expect_code(0);
+    assert!(ended.stdout.contains("done: the check passed"), "{ended}");
+    assert_eq!(scene.start_count(), 1);
+}
+
+#[test]
+fn a_crash_during_a_gate_repeats_that_iteration() {
+    let scene = Scene::new("print turn {start}");
+    let gate = "touch gating; while ! test -e go; do sleep 0.02; done";
+    let running = scene.run(&["--gate", gate, "-n", "2"]).spawn();
+    scene.wait_for_file("gating");
+    crash(running);
+    fs_err::write(scene.file("go"), "").unwrap();
+    scene.rlm(&["resume"]).run(LONG).expect_code(0);
+    let numbers: Vec<_> = scene
+        .agent
+        .starts()
+        .iter()
+        .map(|start| start.env["RLM_ITERATION"].clone())
+        .collect();
+    assert!(
+        numbers == ["1", "1", "2"] || numbers == ["1", "2"],
+        "{numbers:?}"
+    );
+}
+
+#[test]
+fn x110_crashes_in_a_row_end_the_run_and_a_person_may_go_on() {
+    let scene = Scene::new("print turn {start}\n@1..3 print ready\n@1..3 hang");
+    crash(scene.ready(&["--once"]));
+    for attempt in ["2", "3"] {
+        crash(until_ready(scene.rlm(&["resume"])));
+        assert_eq!(
+            scene.agent.starts().last().unwrap().env["RLM_ATTEMPT"],
+            attempt
+        );
+    }
+    let ended = scene.rlm(&["resume"]).run(LONG).expect_code(6);
+    assert!(
+        ended.stdout.contains("stuck: 3 crashes in a row"),
+        "{ended}"
+    );
+    assert_eq!(scene.start_count(), 3, "it does not spend");
+    let run = scene.run_id();
+    scene.rlm(&["resume", &run]).run(LONG).expect_code(0);
+    assert_eq!(scene.start_count(), 4);
+}
+
+#[test]
+fn x110_a_turn_that_ends_breaks_the_row_of_crashes() {
+    let scene = Scene::new(
+        "print turn {start}\n@1..2 print ready\n@1..2 hang\n@4.. print ready\n@4..5 hang",
+    );
+    crash(scene.ready(&["-n", "2", "--max-failures", "3"]));
+    crash(until_ready(scene.rlm(&["resume"])));
+    // The third start ends its turn; the fourth and fifth are cut again.
+    crash(until_ready(scene.rlm(&["resume"])));
+    crash(until_ready(scene.rlm(&["resume"])));
+    scene.rlm(&["resume"]).run(LONG).expect_code(0);
+    assert_eq!(scene.start_count(), 6);
+}
+
+#[test]
+fn c76_a_recycled_pid_hides_no_run() {
+    let scene = Scene::new("print turn {start}\n@1 print ready\n@1 hang");
+    crash(scene.ready(&["--once"]));
+    scene.wait_until_nothing_is_alive();
+    // A process that lives, with its true start time: by number and time it is the holder.
+    let me = std::process::id();
+    let stat = fs_err::read_to_string(format!("/proc/{me}/stat")).unwrap();
+    let started = stat
+        .rsplit_once(')')
+        .unwrap()
+        .1
+        .split_whitespace()
+        .nth(19)
+        .unwrap();
+    let run = scene.run_id();
+    let holder =
+        format!(r#"{{"process":{{"pid":{me},"start_time":{started}}},"since":1,"run":"{run}"}}"#);
+    fs_err::write(scene.file(".rlm/holder.json"), holder).unwrap();
+    fs_err::write(
+        scene.file(&format!(".rlm/runs/{run}/LOCK")),
+        format!("pid {me} since 2026-01-01T00:00:00Z\n"),
+    )
+    .unwrap();
+    assert_eq!(scene.status()["state"], "crashed");
+    scene.rlm(&["resume"]).run(LONG).expect_code(0);
+    assert_eq!(scene.start_count(), 2);
+}
+
+#[test]
+fn what_was_said_before_a_crash_is_in_the_transcript() {
+    let scene = Scene::new("print half a thought\nprint ready\nhang");
+    let mut running = scene.ready(&["--once"]);
+    running.until("flush", LONG, |_| {
+        let logs = scene.sandbox.rlm(RLM).args(["logs"]).run(LONG).stdout;
+        logs.contains("half a thought").then_some(())
+    });
+    crash(running);
+    let logs = scene.rlm(&["logs"]).run(LONG).expect_code(0).stdout;
+    expect_in_order(&logs, &[PROMPT, "half a thought", "ready"]);
+    let other = scene.rlm(&["resume"]).spawn();
+    scene.wait_until_started(2);
+    stop(other, Signal::TERM);
+    let logs = scene.rlm(&["logs"]).run(LONG).expect_code(0).stdout;
+    expect_in_order(
+        &logs,
+        &[
+            "iteration 1, attempt 1",
+            "half a thought",
+            "iteration 1, attempt 2",
+            "half a thought",
+        ],
+    );
+}

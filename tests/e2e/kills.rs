@@ -1,0 +1,163 @@
+//! A kill of the loop, of its guard, and of both: what they started does not live on.
+
+use std::time::Duration;
+
+use rlm_tests::poll_until;
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::LONG;
+use crate::scene::{STUBBORN_TREE, Scene, TREE, TREE_SIZE, crash, expect_in_order, says, stop};
+
+#[test]
+fn x102_a_kill_of_the_loop_ends_the_tree() {
+    for tree in [TREE, STUBBORN_TREE] {
+        let scene = Scene::new(tree);
+        let running = scene.ready(&["--until", "false"]);
+        assert_eq!(scene.tree_alive(), TREE_SIZE);
+        crash(running);
+        scene.wait_until_nothing_is_alive();
+        assert_eq!(scene.status()["state"], "crashed");
+    }
+}
+
+#[test]
+fn x102_a_kill_of_the_loop_ends_its_gate_and_its_check() {
+    let tools = "sleep 600 & setsid sleep 600 & touch begun; sleep 600";
+    for option in ["--gate", "--until"] {
+        let scene = Scene::new("child daemon");
+        let running = scene.run(&["-n", "1", option, tools]).spawn();
+        scene.wait_for_file("begun");
+        assert!(
+            scene
+                .alive()
+                .iter()
+                .filter(|process| process.name == "sleep")
+                .count()
+                >= 2
+        );
+        crash(running);
+        scene.wait_until_nothing_is_alive();
+    }
+}
+
+#[test]
+fn x102_control_without_a_guard_the_tree_outlives_a_kill() {
+    let scene = Scene::new(TREE);
+    let argv = scene.agent.argv();
+    let looping = r#""$@" & wait"#;
+    let mut shell = scene
+        .sandbox
+        .rlm("/bin/sh")
+        .args(["-c", looping, "sh"])
+        .args(argv)
+        .spawn();
+    says(&mut shell, "ready");
+    crash(shell);
+    // Longer than a guard takes.
+    let gone = poll_until(Duration::from_secs(3), || {
+        (scene.tree_alive() < TREE_SIZE).then_some(())
+    });
+    assert!(gone.is_none(), "{:?}", scene.alive());
+}
+
+/// The guard of the agent's first start: its parent.
+fn guard(scene: &Scene) -> Pid {
+    Pid::from_raw(scene.agent.starts()[0].ppid).unwrap()
+}
+
+#[test]
+fn x102_after_a_kill_of_both_the_next_resume_ends_and_names_what_is_left() {
+    let scene = Scene::new(&format!(
+        "@1 {}\nprint turn {{start}}",
+        TREE.replace('\n', "\n@1 ")
+    ));
+    let running = scene.ready(&["--once"]);
+    // Stopped, so that it can't clean up after its guard.
+    running.signal(Signal::STOP);
+    kill_process(guard(&scene), Signal::KILL).unwrap();
+    crash(running);
+    let left = scene.children_alive(1);
+    assert!(left.len() >= 3, "what has no guard lives on: {left:?}");
+
+    let ended = scene.rlm(&["resume"]).run(LONG).expect_code(0);
+    assert_eq!(scene.start_count(), 2);
+    expect_in_order(
+        &ended.stdout,
+        &[
+            "left alive by an earlier process",
+            "iteration 1, attempt 2",
+            "turn 2",
+        ],
+    );
+    let named = ended
+        .stdout
+        .lines()
+        .find(|line| line.contains("left alive by an earlier"))
+        .unwrap();
+    assert!(
+        left.iter()
+            .all(|process| named.contains(&process.pid.to_string())),
+        "{named}\n{left:?}"
+    );
+    scene.expect_nothing_alive();
+}
+
+#[test]
+fn x102_after_a_kill_of_both_the_next_run_ends_what_is_left_before_its_agent_starts() {
+    let scene =
+        Scene::new("@1 child setsid\n@1 child daemon\n@1 print ready\n@1 hang\nprint ready\nhang");
+    let running = scene.ready(&["--once"]);
+    running.signal(Signal::STOP);
+    kill_process(guard(&scene), Signal::KILL).unwrap();
+    crash(running);
+    assert_eq!(scene.children_alive(1).len(), 2);
+    let next = scene.ready(&["--once"]);
+    assert_eq!(
+        scene.children_alive(1),
+        [],
+        "two agents never work in one work tree"
+    );
+    assert!(
+        next.stdout().contains("left alive by an earlier process"),
+        "{}",
+        next.stdout()
+    );
+    stop(next, Signal::INT);
+}
+
+#[test]
+fn x102_what_the_guard_ended_after_a_crash_is_named() {
+    let scene = Scene::new(&format!(
+        "@1 {}\nprint turn {{start}}",
+        TREE.replace('\n', "\n@1 ")
+    ));
+    crash(scene.ready(&["--once"]));
+    scene.wait_until_nothing_is_alive();
+    let ended = scene.rlm(&["resume"]).run(LONG).expect_code(0);
+    let named = ended
+        .stdout
+        .lines()
+        .find(|line| line.contains("ended by its guard"))
+        .unwrap();
+    let all = scene.agent.children().into_iter().map(|child| child.pid);
+    assert!(
+        all.clone().all(|pid| named.contains(&pid.to_string())),
+        "{named}\n{:?}",
+        all.collect::<Vec<_>>()
+    );
+}
+
+#[test]
+fn x102_a_kill_of_the_guard_alone_fails_the_turn_and_leaves_nothing() {
+    let scene = Scene::new(&format!(
+        "@1 {}\n@2 print ready\n@2 hang",
+        TREE.replace('\n', "\n@1 ")
+    ));
+    let mut running = scene.ready(&["-n", "2"]);
+    kill_process(guard(&scene), Signal::KILL).unwrap();
+    says(&mut running, "iteration 1 failed");
+    scene.wait_until_started(2);
+    assert_eq!(scene.children_alive(1), []);
+    stop(running, Signal::TERM);
+    scene.expect_nothing_alive();
+}

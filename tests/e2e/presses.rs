@@ -1,0 +1,218 @@
+//! Signals and key presses that come twice, are ignored, or come from a terminal.
+
+use std::time::Duration;
+
+use rlm_tests::{Running, Terminal, poll_until, wait_for};
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::scene::{STUBBORN_TREE, Scene, says, stop, until_ready};
+use crate::{LONG, RLM};
+
+/// Lets the debounce pass.
+fn pause() {
+    assert!(poll_until(Duration::from_millis(100), || None::<()>).is_none());
+}
+
+/// Two signals, further apart than the debounce.
+fn twice(running: &Running, first: Signal, second: Signal) {
+    running.signal(first);
+    pause();
+    running.signal(second);
+}
+
+/// Presses again while a stop is under way that would take much longer than the test.
+fn hard_exit(first: Signal) -> Scene {
+    let scene = Scene::new(STUBBORN_TREE);
+    let mut run = until_ready(scene.run(&["--once"]).env("RLM_SHUTDOWN_TIMEOUT", "600s"));
+    run.signal(first);
+    says(&mut run, "stopping:");
+    pause();
+    run.signal(Signal::INT);
+    let ended = run.wait(LONG).expect_signal(Signal::INT);
+    assert!(
+        !ended.stdout.contains("left; "),
+        "it did not come to its ordinary end: {ended}"
+    );
+    scene.wait_until_nothing_is_alive();
+    scene
+}
+
+#[test]
+fn j33_a_second_press_ends_the_process_at_once() {
+    let scene = hard_exit(Signal::INT);
+    let status = scene.status();
+    assert_eq!(
+        (&status["iteration"], &status["iterations_complete"]),
+        (&1.into(), &0.into())
+    );
+    scene.agent.set_script("print turn {start}");
+    scene.rlm(&["resume"]).run(LONG).expect_code(0);
+    assert_eq!(scene.start_count(), 2);
+}
+
+#[test]
+fn j33_a_press_ends_the_process_whatever_began_the_stop() {
+    hard_exit(Signal::TERM);
+    hard_exit(Signal::HUP);
+}
+
+#[test]
+fn j33_a_second_sigterm_is_no_press() {
+    let scene = Scene::new("ignore INT\nprint ready\nhang");
+    let running = until_ready(scene.run(&["--once"]).env("RLM_SHUTDOWN_TIMEOUT", "3s"));
+    twice(&running, Signal::TERM, Signal::TERM);
+    let ended = running.wait(LONG).expect_signal(Signal::TERM);
+    assert!(
+        ended.stdout.contains("stopped by SIGTERM; 0 of 1 left"),
+        "{ended}"
+    );
+}
+
+#[test]
+fn j41_the_budget_is_kept_when_it_is_zero() {
+    let scene = Scene::new(STUBBORN_TREE);
+    let running = until_ready(scene.run(&["--once"]).env("RLM_SHUTDOWN_TIMEOUT", "0"));
+    stop(running, Signal::TERM);
+    scene.wait_until_nothing_is_alive();
+}
+
+#[test]
+fn j42_signals_that_were_ignored_at_the_start_stay_ignored() {
+    for (name, signal) in [("HUP", Signal::HUP), ("INT", Signal::INT)] {
+        let scene = Scene::new("print ready\nawait go");
+        let argv = scene.agent.argv();
+        let shell = scene.sandbox.rlm("/bin/sh").args([
+            "-c",
+            &format!("trap '' {name}; exec \"$@\""),
+            "sh",
+            RLM,
+        ]);
+        let mut running = until_ready(shell.args(["run", "-p", "x", "--once", "--"]).args(argv));
+        for _ in 0..3 {
+            twice(&running, signal, signal);
+        }
+        assert!(
+            !running.has_ended() && !running.stdout().contains("stopping"),
+            "{}",
+            running.stdout()
+        );
+        fs_err::write(scene.file("go"), "").unwrap();
+        running.wait(LONG).expect_code(0);
+    }
+}
+
+#[test]
+fn j42_sigquit_ends_at_once_without_a_core_file() {
+    let scene = Scene::new(STUBBORN_TREE);
+    let running = until_ready(scene.run(&["--once"]).env("RLM_SHUTDOWN_TIMEOUT", "600s"));
+    let ended = stop(running, Signal::QUIT);
+    assert!(!ended.stdout.contains("stopping"), "{ended}");
+    scene.wait_until_nothing_is_alive();
+    let names = fs_err::read_dir(scene.sandbox.repo()).unwrap();
+    assert!(
+        names
+            .flatten()
+            .all(|entry| !entry.file_name().to_string_lossy().starts_with("core"))
+    );
+    assert_eq!(scene.status()["state"], "crashed");
+}
+
+/// Whether a signal of the process is pending.
+fn is_pending(process: i32, signal: Signal) -> bool {
+    let status = fs_err::read_to_string(format!("/proc/{process}/status")).unwrap();
+    let masks = status.lines().filter_map(|line| {
+        line.strip_prefix("ShdPnd:")
+            .or(line.strip_prefix("SigPnd:"))
+    });
+    let mut masks = masks.map(|mask| u64::from_str_radix(mask.trim(), 16).unwrap());
+    masks.any(|mask| mask >> (signal.as_raw() - 1) & 1 == 1)
+}
+
+#[test]
+fn j46_the_agent_gets_no_signal_from_the_terminal_but_ours_alone() {
+    let scene = Scene::new("ignore USR2\nchild plain ignore USR2\nhang");
+    let (running, terminal) = scene.run(&["--once"]).spawn_on_terminal();
+    wait_for("the child", LONG, || scene.agent.children().pop());
+    let (agent, child) = (scene.agent.starts()[0].pid, scene.agent.children()[0].pid);
+    running.signal(Signal::STOP);
+    wait_for("the stop", LONG, || {
+        let mut alive = scene.alive().into_iter();
+        alive.find(|process| process.pid == running.pid() && process.state == 'T')
+    });
+    terminal.send(b"\x03");
+    wait_for("the terminal's signal", LONG, || {
+        is_pending(running.pid(), Signal::INT).then_some(())
+    });
+    // What the terminal had sent them would come before this.
+    for target in [agent, child] {
+        kill_process(Pid::from_raw(target).unwrap(), Signal::USR2).unwrap();
+    }
+    wait_for("the marks", LONG, || {
+        (scene.agent.signals().len() >= 2).then_some(())
+    });
+    assert!(
+        scene.agent.signals().iter().all(|got| got.signal == "USR2"),
+        "{:?}",
+        scene.agent.signals()
+    );
+    running.signal(Signal::CONT);
+    running.wait(LONG).expect_signal(Signal::INT);
+    let got = |who| {
+        scene
+            .agent
+            .signals()
+            .into_iter()
+            .filter(move |got| got.pid == who)
+            .map(|got| got.signal)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(got(agent), ["USR2", "INT"]);
+    scene.expect_nothing_alive();
+}
+
+#[test]
+fn the_terminal_is_left_as_it_was() {
+    let show = |terminal: &Terminal| format!("{:?}", terminal.settings());
+    for presses in 1..=2 {
+        let scene = Scene::new(if presses == 1 {
+            "print ready\nhang"
+        } else {
+            STUBBORN_TREE
+        });
+        let run = scene.run(&["--once"]).env("RLM_SHUTDOWN_TIMEOUT", "600s");
+        let (running, terminal) = run.spawn_on_terminal();
+        let before = show(&terminal);
+        terminal.wait_text("ready", 0, LONG);
+        terminal.send(b"\x03");
+        if presses == 2 {
+            terminal.wait_text("stopping:", 0, LONG);
+            pause();
+            terminal.send(b"\x03");
+        }
+        running.wait(LONG).expect_signal(Signal::INT);
+        assert_eq!(show(&terminal), before);
+        scene.wait_until_nothing_is_alive();
+    }
+}
+
+#[test]
+fn a_shell_script_stops_where_its_run_was_stopped() {
+    let scene = Scene::new("print ready\nhang");
+    let script = r#"for i in 1 2 3; do "$@"; echo "next $i"; done"#;
+    let argv = scene.agent.argv();
+    let shell = scene
+        .sandbox
+        .rlm("/bin/bash")
+        .args(["-c", script, "bash", RLM]);
+    let (running, terminal) = shell
+        .args(["run", "-p", "x", "--once", "--"])
+        .args(argv)
+        .spawn_on_terminal();
+    terminal.wait_text("│", 0, LONG);
+    terminal.wait_text("ready", terminal.text().find('│').unwrap(), LONG);
+    terminal.send(b"\x03");
+    running.wait(LONG).expect_signal(Signal::INT);
+    assert_eq!(scene.start_count(), 1);
+    assert!(!terminal.text().contains("next"), "{}", terminal.text());
+    scene.expect_nothing_alive();
+}

@@ -1,0 +1,283 @@
+//! What a stop leaves, and what a resume makes of it.
+
+use rustix::process::Signal;
+
+use crate::scene::{
+    HANGS_IN_THE_THIRD, PROMPT, Scene, events, expect_in_order, says, stop, text, until_ready,
+};
+use crate::{FAKE_AGENT, LONG};
+
+#[test]
+fn s12_a_stop_saves_and_dies_by_its_signal() {
+    let reasons = [
+        (Signal::INT, "stopped by a person"),
+        (Signal::TERM, "stopped by SIGTERM"),
+        (Signal::HUP, "stopped by SIGHUP"),
+    ];
+    for (signal, reason) in reasons {
+        let scene = Scene::new(HANGS_IN_THE_THIRD);
+        let ended = stop(scene.third_iteration(), signal);
+        let end = ended.stdout.lines().last().unwrap();
+        let run = scene.run_id();
+        assert_eq!(
+            end,
+            format!("{reason}; 0 of 1 left; go on with: rlm resume {run}")
+        );
+        let status = scene.status();
+        assert_eq!(
+            (&status["state"], &status["reason"]),
+            (&"stopped".into(), &reason.into())
+        );
+        assert_eq!(
+            (&status["iteration"], &status["iterations_complete"]),
+            (&3.into(), &2.into())
+        );
+    }
+}
+
+#[test]
+fn s13_a_cut_iteration_is_made_again_and_a_complete_one_is_not() {
+    let scene = Scene::new(HANGS_IN_THE_THIRD);
+    stop(scene.third_iteration(), Signal::INT);
+    let run = scene.run_id();
+    assert_eq!(
+        scene.status()["next"],
+        format!("rlm resume {run}: iteration 3 again, it was cut")
+    );
+    let ended = scene.rlm(&["resume"]).run(LONG).expect_code(0);
+    let why = format!("resuming run {run} at iteration 3, which was cut in attempt 1");
+    expect_in_order(
+        &ended.stdout,
+        &[
+            &why,
+            "iteration 3, attempt 2",
+            "turn 4",
+            "iteration 4 ",
+            "turn 5",
+            "done",
+        ],
+    );
+    assert_eq!(scene.start_count(), 5);
+    let prompts = scene.prompts();
+    expect_in_order(
+        &prompts[3],
+        &[
+            "attempt 1 of iteration 3 was cut because the loop was stopped",
+            PROMPT,
+        ],
+    );
+    assert!(!prompts[4].contains("was cut"), "{}", prompts[4]);
+
+    let scene = Scene::new("print turn {start}\n@2 touch done");
+    let sleeping = [
+        "--prompt",
+        PROMPT,
+        "--sleep",
+        "600",
+        "--until",
+        "test -e done",
+    ];
+    let mut running = scene.run_bare(&sleeping).spawn();
+    says(&mut running, "next iteration");
+    stop(running, Signal::INT);
+    let run = scene.run_id();
+    let ended = scene.rlm(&["resume", &run]).run(LONG).expect_code(0);
+    let why = format!("resuming run {run} at iteration 2, 1 iteration complete");
+    expect_in_order(&ended.stdout, &[&why, "iteration 2 ", "turn 2", "done"]);
+    assert_eq!(scene.start_count(), 2);
+}
+
+#[test]
+fn s13_from_goes_back_and_never_beyond() {
+    let scene = Scene::new("print turn {start}\n@4 print ready\n@4 hang\n@7 touch done");
+    stop(scene.third_iteration(), Signal::INT);
+    let before = scene.status();
+    assert_eq!(before["iteration"], 4);
+    let run = scene.run_id();
+    for beyond in ["5", "0"] {
+        let refused = scene
+            .rlm(&["resume", &run, "--from", beyond])
+            .run(LONG)
+            .expect_code(2);
+        assert!(refused.stderr.contains("--from"), "{refused}");
+    }
+    assert_eq!(scene.start_count(), 4);
+    assert_eq!(scene.status()["iteration"], 4);
+
+    let ended = scene
+        .rlm(&["resume", &run, "--from", "2"])
+        .run(LONG)
+        .expect_code(0);
+    let why =
+        format!("resuming run {run} at iteration 2, discarding what was recorded from there on");
+    expect_in_order(
+        &ended.stdout,
+        &[
+            &why,
+            "iteration 2",
+            "turn 5",
+            "iteration 3",
+            "turn 6",
+            "iteration 4",
+            "turn 7",
+            "done",
+        ],
+    );
+    assert_eq!(scene.start_count(), 7);
+    let numbers: Vec<_> = scene
+        .agent
+        .starts()
+        .iter()
+        .map(|start| start.env["RLM_ITERATION"].clone())
+        .collect();
+    assert_eq!(numbers, ["1", "2", "3", "4", "2", "3", "4"]);
+    let logs = scene.rlm(&["logs"]).run(LONG).expect_code(0).stdout;
+    assert!(
+        (1..=7).all(|turn| logs.contains(&format!("turn {turn}"))),
+        "no transcript is overwritten: {logs}"
+    );
+}
+
+#[test]
+fn s15_what_is_given_to_resume_wins_and_stays() {
+    let scene = Scene::new(HANGS_IN_THE_THIRD);
+    stop(scene.third_iteration(), Signal::INT);
+    let limits = [
+        "resume",
+        "--json",
+        "-n",
+        "4",
+        "--until",
+        "test -e never",
+        "--max-failures",
+        "7",
+    ];
+    let ended = scene.rlm(&limits).run(LONG).expect_code(3);
+    let settings = |stdout: &str| events(stdout)[0]["settings"].clone();
+    let shown = settings(&ended.stdout);
+    assert_eq!(shown["phases"][0]["limits"]["max_iterations"], 4);
+    assert_eq!(shown["phases"][0]["until"], "test -e never");
+    assert_eq!(
+        (&shown["max_failures"], &shown["sleep"]["secs"]),
+        (&7.into(), &0.into())
+    );
+    assert_eq!(
+        scene.start_count(),
+        5,
+        "iterations 3 and 4: what is shown is what is used"
+    );
+
+    let run = scene.run_id();
+    let again = scene
+        .rlm(&["resume", "--json", &run, "-n", "5"])
+        .run(LONG)
+        .expect_code(3);
+    assert_eq!(
+        settings(&again.stdout)["phases"][0]["until"],
+        "test -e never",
+        "what was given is kept"
+    );
+    assert_eq!(scene.start_count(), 6);
+}
+
+#[test]
+fn s16_a_resume_needs_neither_the_folder_nor_the_prompt_file() {
+    let scene = Scene::new("print turn {start}\n@1 print ready\n@1 hang");
+    fs_err::write(scene.file("PROMPT.md"), "Kept text.\n").unwrap();
+    stop(
+        until_ready(scene.run_bare(&["--sleep", "0", "--once"])),
+        Signal::INT,
+    );
+    fs_err::remove_file(scene.file("PROMPT.md")).unwrap();
+    let repo = scene.sandbox.repo().display().to_string();
+    let ended = scene
+        .rlm(&["-C", &repo, "resume"])
+        .dir("/")
+        .run(LONG)
+        .expect_code(0);
+    assert!(ended.stdout.contains("PROMPT.md` is missing"), "{ended}");
+    let start = scene.agent.starts().remove(1);
+    assert_eq!(start.cwd, scene.agent.starts()[0].cwd);
+    assert!(start.stdin.unwrap().ends_with("Kept text.\n"));
+}
+
+#[test]
+fn s16_a_resume_without_its_agent_is_a_clear_error() {
+    let scene = Scene::new("print turn {start}\n@1 print ready\n@1 hang");
+    let agent = scene.file("agent");
+    std::os::unix::fs::symlink(FAKE_AGENT, &agent).unwrap();
+    let argv = scene.agent.argv();
+    let run = scene
+        .rlm(&["run", "-p", "x", "--until", "test -e done", "--", "./agent"])
+        .args(&argv[1..]);
+    stop(until_ready(run), Signal::INT);
+    fs_err::remove_file(&agent).unwrap();
+    let ended = scene.rlm(&["resume"]).run(LONG).expect_code(1);
+    assert!(
+        format!("{}{}", ended.stdout, ended.stderr).contains("agent`"),
+        "it is named: {ended}"
+    );
+    assert!(!ended.stdout.contains("complete\n"), "{ended}");
+    // With the agent back it goes on.
+    fs_err::write(scene.file("done"), "").unwrap();
+    std::os::unix::fs::symlink(FAKE_AGENT, &agent).unwrap();
+    let run = scene.run_id();
+    scene.rlm(&["resume", &run]).run(LONG).expect_code(0);
+}
+
+#[test]
+fn s16_a_resume_whose_folder_is_gone_is_a_clear_error() {
+    let scene = Scene::new("print turn {start}\n@1 print ready\n@1 hang");
+    let below = scene.file("below");
+    fs_err::create_dir(&below).unwrap();
+    stop(until_ready(scene.run(&["--once"]).dir(&below)), Signal::INT);
+    fs_err::remove_dir(&below).unwrap();
+    let ended = scene.rlm(&["resume"]).run(LONG).expect_code(1);
+    assert!(
+        format!("{}{}", ended.stdout, ended.stderr).contains("below"),
+        "it is named: {ended}"
+    );
+    assert_eq!(scene.start_count(), 1);
+}
+
+#[test]
+fn s17_a_resume_with_nothing_saved_says_so() {
+    let scene = Scene::new("print fine");
+    let ended = scene.rlm(&["resume"]).run(LONG).expect_code(10);
+    assert!(ended.stderr.contains("nothing to resume"), "{ended}");
+    assert!(!scene.file(".rlm").exists());
+    scene.run(&["--once"]).run(LONG).expect_code(0);
+    scene.rlm(&["resume"]).run(LONG).expect_code(10);
+    let ended = scene
+        .rlm(&["resume", "no-such-run"])
+        .run(LONG)
+        .expect_code(10);
+    assert!(ended.stderr.contains("no-such-run"), "{ended}");
+    assert_eq!(scene.start_count(), 1);
+}
+
+#[test]
+fn a_run_that_is_done_has_nothing_to_resume() {
+    let scene = Scene::new("print fine");
+    scene.run(&["--until", "true"]).run(LONG).expect_code(0);
+    let run = scene.run_id();
+    let ended = scene.rlm(&["resume", &run]).run(LONG).expect_code(2);
+    assert!(ended.stderr.contains("done: the check passed"), "{ended}");
+    assert_eq!(scene.start_count(), 1);
+}
+
+#[test]
+fn several_runs_that_can_be_resumed_are_listed() {
+    let scene = Scene::new("print ready\nhang");
+    for _ in 0..2 {
+        stop(scene.ready(&["--once"]), Signal::INT);
+    }
+    let ended = scene.rlm(&["resume"]).run(LONG).expect_code(2);
+    for status in scene.statuses() {
+        assert!(ended.stderr.contains(&text(&status["run"])), "{ended}");
+    }
+    let beside = scene.run(&["--once"]).spawn();
+    let mut beside = beside;
+    says(&mut beside, "2 runs can be resumed instead");
+    stop(beside, Signal::INT);
+}

@@ -1,0 +1,263 @@
+//! A run from its start to its own end.
+
+use rustix::process::Signal;
+
+use crate::LONG;
+use crate::scene::{PROMPT, Scene, events, expect_in_order, says, stop, text};
+
+#[test]
+fn s01_repeats_until_the_check_passes() {
+    let scene = Scene::new("print turn {start}\n@3 touch done");
+    let ended = scene
+        .run(&["--until", "test -e done"])
+        .run(LONG)
+        .expect_code(0);
+    expect_in_order(
+        &ended.stdout,
+        &[
+            "iteration 1 ",
+            "turn 1",
+            "check did not pass",
+            "iteration 1 complete",
+            "iteration 2 ",
+            "turn 2",
+            "iteration 3 ",
+            "turn 3",
+            "check passed",
+            "iteration 3 complete",
+            "done: the check passed; nothing left running",
+        ],
+    );
+    assert_eq!(scene.start_count(), 3);
+    assert_eq!(ended.stderr, "");
+    let status = scene.status();
+    assert_eq!(
+        (&status["state"], &status["iterations_complete"]),
+        (&"ended".into(), &3.into())
+    );
+}
+
+#[test]
+fn s02_completion_is_checked_before_the_sleep() {
+    let scene = Scene::new("print once");
+    let run = ["--prompt", PROMPT, "--sleep", "600", "--until", "true"];
+    let ended = scene.run_bare(&run).run(LONG).expect_code(0);
+    assert!(!ended.stdout.contains("next iteration"), "{ended}");
+    assert_eq!(scene.start_count(), 1);
+}
+
+#[test]
+fn s02_the_pause_is_ten_seconds_unless_it_is_given() {
+    let scene = Scene::new("print once");
+    let run = ["--prompt", PROMPT, "--json", "--until", "false"];
+    let mut running = scene.run_bare(&run).spawn();
+    says(&mut running, "\"event\":\"sleeping\"");
+    let events = events(&stop(running, Signal::INT).stdout);
+    assert_eq!(events[0]["settings"]["sleep"]["secs"], 10);
+    assert_eq!(scene.start_count(), 1, "it really sleeps");
+}
+
+#[test]
+fn s03_the_limit_of_iterations_ends_with_its_own_code() {
+    let scene = Scene::new("print turn {start}");
+    let ended = scene
+        .run(&["--max-iterations", "3", "--until", "false"])
+        .run(LONG)
+        .expect_code(3);
+    assert_eq!(scene.start_count(), 3);
+    let end = ended.stdout.lines().last().unwrap();
+    assert!(end.starts_with("iteration limit: 3 "), "{ended}");
+    assert!(end.contains("go on with: rlm resume"), "{ended}");
+}
+
+#[test]
+fn s04_the_help_tells_the_default_limits() {
+    let scene = Scene::new("");
+    let help = scene
+        .rlm(&["run", "--help"])
+        .run(LONG)
+        .expect_code(0)
+        .stdout;
+    let default = |option: &str| {
+        let from = &help[help
+            .find(option)
+            .unwrap_or_else(|| panic!("{option}: {help}"))..];
+        let from = from.split_once("[default: ").unwrap().1;
+        from.split_once(']')
+            .unwrap()
+            .0
+            .split_whitespace()
+            .collect::<Vec<_>>()
+            .join(" ")
+    };
+    assert_eq!(default("--max-iterations <"), "100");
+    assert_eq!(default("--iteration-timeout <"), "1h, that is 3600 s");
+    assert_eq!(default("--check-timeout <"), "15m, that is 900 s");
+    assert_eq!(default("--sleep <"), "10s");
+    assert_eq!(default("--max-failures <"), "3");
+}
+
+/// Runs an agent that does not come to an end, and gives the reason for which its only iteration failed.
+fn run_out_of_time(script: &str, option: &str) -> (Scene, String) {
+    let scene = Scene::new(script);
+    let ended = scene
+        .run(&[option, "1s", "--max-failures", "1", "--until", "false"])
+        .env("RLM_SHUTDOWN_TIMEOUT", "4s")
+        .run(LONG)
+        .expect_code(6);
+    scene.expect_nothing_alive();
+    assert_eq!(
+        scene.agent.children().len(),
+        2,
+        "the tree was there: {ended}"
+    );
+    let why = text(&scene.status()["last_outcome"]);
+    (scene, why)
+}
+
+#[test]
+fn s05_an_iteration_that_takes_too_long_ends_with_all_its_descendants() {
+    // It talks all the time, so that only the iteration's own limit can end it.
+    let talk = "print on\ndelay 50\n".repeat(100);
+    let script = format!("child setsid\nchild daemon\n{talk}hang");
+    let (_, why) = run_out_of_time(&script, "--iteration-timeout");
+    assert_eq!(why, "iteration 1 failed: it took longer than 1s");
+}
+
+#[test]
+fn s05_an_agent_that_is_silent_too_long_ends_with_all_its_descendants() {
+    let (_, why) = run_out_of_time(
+        "child setsid\nchild daemon\nprint on\nhang",
+        "--idle-timeout",
+    );
+    assert_eq!(why, "iteration 1 failed: no sign of life for 1s");
+}
+
+#[test]
+fn s05_an_agent_that_ignores_what_can_be_ignored_is_killed() {
+    let script =
+        "ignore INT TERM\nchild setsid ignore INT TERM\nchild daemon ignore INT TERM\nhang";
+    let (scene, why) = run_out_of_time(script, "--iteration-timeout");
+    assert_eq!(why, "iteration 1 failed: it took longer than 1s");
+    let agent = scene.agent.starts()[0].pid;
+    let signals = scene.agent.signals();
+    let asked = signals
+        .iter()
+        .filter(|got| got.pid == agent && got.signal != "CONT");
+    let asked: Vec<&str> = asked.map(|got| &got.signal[..]).collect();
+    assert_eq!(asked, ["INT", "TERM"], "it was asked before it was killed");
+}
+
+#[test]
+fn s05_an_agent_that_speaks_is_not_idle() {
+    let scene = Scene::new(&"print on\ndelay 200\n".repeat(15));
+    let limits = ["--idle-timeout", "1s", "--once"];
+    scene.run(&limits).run(LONG).expect_code(0);
+}
+
+#[test]
+fn s05_a_check_that_takes_too_long_has_not_passed() {
+    let scene = Scene::new("print once");
+    let check = "setsid sleep 600 & echo waiting; sleep 600";
+    let ended = scene
+        .run(&["--check-timeout", "1s", "-n", "1", "--until", check])
+        .run(LONG)
+        .expect_code(3);
+    expect_in_order(
+        &ended.stdout,
+        &["check did not pass", "waiting", "iteration limit"],
+    );
+    scene.expect_nothing_alive();
+}
+
+#[test]
+fn s06_a_failure_is_recorded_and_the_loop_goes_on() {
+    let scene = Scene::new("@1 warn out of tokens\n@1 exit 3\nprint fine");
+    let ended = scene.run(&["-n", "2"]).run(LONG).expect_code(0);
+    let why = "iteration 1 failed: the agent ended: exit status 3 (out of tokens)";
+    expect_in_order(&ended.stdout, &[why, "iteration 2 complete", "planned"]);
+    assert_eq!(scene.start_count(), 2);
+}
+
+#[test]
+fn s06_failures_in_a_row_end_the_run_and_only_those() {
+    let scene = Scene::new("@3.. exit 1");
+    let ended = scene.run(&["-n", "9"]).run(LONG).expect_code(6);
+    assert!(
+        ended.stdout.contains("stuck: 3 failed turns in a row"),
+        "{ended}"
+    );
+    assert_eq!(scene.start_count(), 5);
+
+    let scene = Scene::new("@1..2 exit 1\n@4..5 die SEGV");
+    scene.run(&["-n", "6"]).run(LONG).expect_code(0);
+    assert_eq!(scene.start_count(), 6);
+
+    let scene = Scene::new("@1..4 exit 1");
+    scene
+        .run(&["-n", "5", "--max-failures", "0"])
+        .run(LONG)
+        .expect_code(0);
+}
+
+#[test]
+fn s18_a_run_without_an_end_is_refused() {
+    let scene = Scene::new("print never");
+    let ended = scene.run(&[]).run(LONG).expect_code(2);
+    assert!(ended.stderr.contains("no end"), "{ended}");
+    assert_eq!(scene.start_count(), 0);
+    assert!(!scene.file(".rlm").exists());
+}
+
+#[test]
+fn s18_a_plan_of_iterations_is_an_end_of_its_own() {
+    let scene = Scene::new("print turn {start}");
+    let ended = scene.run(&["-n", "5"]).run(LONG).expect_code(0);
+    assert!(
+        ended.stdout.lines().last().unwrap().starts_with("planned"),
+        "{ended}"
+    );
+    assert_eq!(scene.start_count(), 5);
+    assert_eq!(
+        scene.status()["reason"],
+        "planned: all iterations were made"
+    );
+}
+
+#[test]
+fn s18_once_is_one_iteration() {
+    let scene = Scene::new("print turn {start}");
+    scene.run(&["--once"]).run(LONG).expect_code(0);
+    scene
+        .run(&["--once", "--until", "false"])
+        .run(LONG)
+        .expect_code(3);
+    assert_eq!(scene.start_count(), 2);
+    scene.run(&["--once", "-n", "3"]).run(LONG).expect_code(2);
+}
+
+#[test]
+fn a_plan_whose_last_turn_failed_was_not_carried_out() {
+    let scene = Scene::new("@2 exit 1");
+    let ended = scene.run(&["-n", "2"]).run(LONG).expect_code(1);
+    assert!(
+        ended
+            .stdout
+            .contains("failed: iteration 2, the last one planned"),
+        "{ended}"
+    );
+}
+
+#[test]
+fn gates_that_fail_again_and_again_end_the_run() {
+    let scene = Scene::new("print fine");
+    let ended = scene
+        .run(&["--gate", "false", "--until", "true"])
+        .run(LONG)
+        .expect_code(6);
+    assert!(
+        ended.stdout.contains("stuck: 3 failed gates in a row"),
+        "{ended}"
+    );
+    assert_eq!(scene.start_count(), 3);
+}

@@ -1,0 +1,215 @@
+//! Stop means stop: nothing that `rlm` started outlives it.
+
+use std::collections::BTreeSet;
+
+use rlm_tests::agent::Kind;
+use rlm_tests::wait_for;
+use rustix::process::{Pid, Signal, kill_process_group};
+
+use crate::LONG;
+use crate::scene::{
+    PROMPT, STUBBORN_TREE, Scene, TREE, TREE_SIZE, crash, expect_in_order, says, stop, until_ready,
+};
+
+fn expect_every_kind_alive(scene: &Scene) {
+    let alive: BTreeSet<i32> = scene.alive().iter().map(|process| process.pid).collect();
+    let children = scene.agent.children();
+    let kinds: Vec<Kind> = children
+        .iter()
+        .filter(|child| alive.contains(&child.pid))
+        .map(|child| child.kind)
+        .collect();
+    assert_eq!(
+        kinds,
+        [Kind::Plain, Kind::Setsid, Kind::Daemon, Kind::Holder]
+    );
+}
+
+fn x101(signal: Signal) {
+    let scene = Scene::new(TREE);
+    let running = scene.ready(&["--until", "false"]);
+    expect_every_kind_alive(&scene);
+    let ended = stop(running, signal);
+    scene.expect_nothing_alive();
+    let end = ended.stdout.lines().last().unwrap();
+    assert!(
+        end.contains(&format!("; 0 of {TREE_SIZE} left; ")),
+        "{ended}"
+    );
+}
+
+#[test]
+fn x101_sigterm_leaves_nothing() {
+    x101(Signal::TERM);
+}
+
+#[test]
+fn x101_sighup_leaves_nothing() {
+    x101(Signal::HUP);
+}
+
+#[test]
+fn x101_sigint_leaves_nothing() {
+    x101(Signal::INT);
+}
+
+#[test]
+fn x101_ctrl_c_leaves_nothing() {
+    let scene = Scene::new(TREE);
+    let (running, terminal) = scene.run(&["--until", "false"]).spawn_on_terminal();
+    terminal.wait_text("│", 0, LONG);
+    wait_for("the tree", LONG, || {
+        (scene.tree_alive() == TREE_SIZE).then_some(())
+    });
+    expect_every_kind_alive(&scene);
+    terminal.send(b"\x03");
+    running.wait(LONG).expect_signal(Signal::INT);
+    scene.expect_nothing_alive();
+    terminal.wait_text(&format!("0 of {TREE_SIZE} left"), 0, LONG);
+}
+
+#[test]
+fn x101_a_tree_that_ignores_every_signal_is_gone_too() {
+    let scene = Scene::new(STUBBORN_TREE);
+    let run = scene
+        .run(&["--until", "false"])
+        .env("RLM_SHUTDOWN_TIMEOUT", "3s");
+    let running = until_ready(run);
+    expect_every_kind_alive(&scene);
+    let ended = stop(running, Signal::TERM);
+    scene.expect_nothing_alive();
+    assert!(
+        ended.stdout.contains(&format!("0 of {TREE_SIZE} left")),
+        "{ended}"
+    );
+}
+
+#[test]
+fn x101_control_a_group_kill_leaves_what_has_left_the_group() {
+    let scene = Scene::new(TREE);
+    // On a terminal of its own it leads a group of its own.
+    let (running, terminal) = scene.agent.prepare(&scene.sandbox).spawn_on_terminal();
+    terminal.send(b"\x04");
+    terminal.wait_text("ready", 0, LONG);
+    expect_every_kind_alive(&scene);
+    kill_process_group(Pid::from_raw(running.pid()).unwrap(), Signal::KILL).unwrap();
+    running.wait(LONG).expect_signal(Signal::KILL);
+    let left: BTreeSet<i32> = scene
+        .alive()
+        .iter()
+        .filter(|process| !process.is_zombie())
+        .map(|process| process.pid)
+        .collect();
+    let children = scene.agent.children();
+    let outside =
+        |child: &&rlm_tests::agent::Child| matches!(child.kind, Kind::Setsid | Kind::Daemon);
+    assert!(
+        children
+            .iter()
+            .filter(outside)
+            .all(|child| left.contains(&child.pid)),
+        "{left:?}"
+    );
+}
+
+/// Stops a run whose agent ignores some signals, and gives those that it saw.
+fn asked(ignore: &str) -> (Vec<String>, String) {
+    let scene = Scene::new(&format!("{ignore}\nprint ready\nhang"));
+    let run = scene.run(&["--once"]).env("RLM_SHUTDOWN_TIMEOUT", "3s");
+    let ended = stop(until_ready(run), Signal::TERM);
+    scene.expect_nothing_alive();
+    let signals = scene.agent.signals().into_iter().map(|got| got.signal);
+    (
+        signals.filter(|name| name != "CONT").collect(),
+        ended.stdout,
+    )
+}
+
+#[test]
+fn l90_the_stages_of_a_stop_come_one_after_the_other() {
+    assert_eq!(
+        asked("").0,
+        ["INT"],
+        "who goes when interrupted is asked no further"
+    );
+    assert_eq!(asked("ignore INT").0, ["INT", "TERM"]);
+    let (signals, said) = asked("ignore INT TERM");
+    assert_eq!(signals, ["INT", "TERM"]);
+    assert!(said.contains("stopped by SIGTERM; 0 of 1 left"), "{said}");
+}
+
+#[test]
+fn l90_an_interrupted_agent_may_end_its_own_way_and_is_heard() {
+    let scene = Scene::new("");
+    let agent = "trap 'echo last words; exit 0' INT; echo ready; while :; do sleep 0.05; done";
+    let running = until_ready(scene.rlm(&["run", "-p", "x", "--once", "--", "sh", "-c", agent]));
+    stop(running, Signal::INT);
+    let logs = scene.rlm(&["logs"]).run(LONG).expect_code(0).stdout;
+    expect_in_order(&logs, &["ready", "last words", "stopped"]);
+    assert_eq!(
+        scene.status()["iterations_complete"],
+        0,
+        "an interrupted turn is no complete one"
+    );
+}
+
+#[test]
+fn c70_a_signal_in_the_pause_ends_the_run_at_once() {
+    for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
+        let scene = Scene::new("print once");
+        let mut running = scene
+            .run_bare(&["-p", PROMPT, "--sleep", "600", "-n", "2"])
+            .spawn();
+        says(&mut running, "next iteration");
+        let ended = stop(running, signal);
+        assert!(
+            ended.stdout.contains("nothing left running; go on with"),
+            "{ended}"
+        );
+        let status = scene.status();
+        assert_eq!(
+            (&status["state"], &status["iterations_complete"]),
+            (&"stopped".into(), &1.into())
+        );
+        scene.expect_nothing_alive();
+    }
+}
+
+#[test]
+fn a_signal_during_a_gate_or_the_check_ends_both_and_keeps_the_turn() {
+    for (option, signal) in [
+        ("--gate", Signal::INT),
+        ("--until", Signal::TERM),
+        ("--gate", Signal::HUP),
+    ] {
+        let scene = Scene::new("child daemon\nprint turn {start}");
+        let command = "test -e go || { touch begun; setsid sleep 600 & sleep 600; }";
+        let running = scene.run(&["--once", option, command]).spawn();
+        scene.wait_for_file("begun");
+        let ended = stop(running, signal);
+        scene.expect_nothing_alive();
+        assert!(ended.stdout.contains("; 0 of "), "{ended}");
+        assert_eq!(scene.status()["state"], "stopped");
+        fs_err::write(scene.file("go"), "").unwrap();
+        scene.rlm(&["resume"]).run(LONG).expect_code(0);
+        assert_eq!(scene.start_count(), 1, "the turn is not made again");
+    }
+}
+
+#[test]
+fn c71_a_stop_during_the_turn_says_that_it_is_saved_before_it_ends_the_agent() {
+    let scene = Scene::new("ignore INT\nprint ready\nhang");
+    let mut running = until_ready(scene.run(&["--once"]).env("RLM_SHUTDOWN_TIMEOUT", "10s"));
+    running.signal(Signal::TERM);
+    says(&mut running, "stopping: saved");
+    // It is, already now: a crash in the middle of the stop is still a stop.
+    crash(running);
+    scene.wait_until_nothing_is_alive();
+    scene.agent.set_script("print turn {start}");
+    let ended = scene.rlm(&["resume"]).run(LONG).expect_code(0);
+    assert!(
+        scene.prompts()[1].contains("was cut because the loop was stopped"),
+        "{:?}\n{ended}",
+        scene.prompts()
+    );
+}
