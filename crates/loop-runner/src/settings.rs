@@ -75,6 +75,7 @@ pub enum AgentSettings {
     /// Any program, one process an attempt, with the prompt on its standard input.
     Command {
         /// The program and its arguments.
+        #[serde(with = "words")]
         argv: Vec<OsString>,
     },
 }
@@ -110,5 +111,69 @@ impl Settings {
             max_failures: self.max_failures,
             sleep: self.sleep,
         }
+    }
+}
+
+/// Arguments as text where they are text, so that people can read saved settings, and as bytes where they are not.
+mod words {
+    use std::ffi::OsString;
+    use std::os::unix::ffi::OsStringExt;
+
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    #[derive(Serialize, Deserialize)]
+    #[serde(untagged)]
+    enum Word {
+        Text(String),
+        Bytes(Vec<u8>),
+    }
+
+    pub(super) fn serialize<S: Serializer>(
+        words: &[OsString],
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        let word = |word: &OsString| match word.clone().into_string() {
+            Ok(text) => Word::Text(text),
+            Err(word) => Word::Bytes(word.into_vec()),
+        };
+        serializer.collect_seq(words.iter().map(word))
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Vec<OsString>, D::Error> {
+        let words = Vec::<Word>::deserialize(deserializer)?;
+        let word = |word| match word {
+            Word::Text(text) => text.into(),
+            Word::Bytes(bytes) => OsString::from_vec(bytes),
+        };
+        Ok(words.into_iter().map(word).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::os::unix::ffi::OsStringExt;
+
+    proptest! {
+        #[test]
+        fn any_arguments_are_saved_as_they_are(
+            argv in proptest::collection::vec(proptest::collection::vec(1u8.., 0..8), 0..4),
+        ) {
+            let argv: Vec<OsString> = argv.into_iter().map(OsString::from_vec).collect();
+            let agent = AgentSettings::Command { argv };
+            let json = serde_json::to_string(&agent).unwrap();
+            prop_assert_eq!(serde_json::from_str::<AgentSettings>(&json).unwrap(), agent);
+        }
+    }
+
+    #[test]
+    fn arguments_that_are_text_can_be_read() {
+        let agent = AgentSettings::Command {
+            argv: vec!["claude".into(), "-p".into()],
+        };
+        insta::assert_snapshot!(serde_json::to_string(&agent).unwrap(), @r#"{"Command":{"argv":["claude","-p"]}}"#);
     }
 }

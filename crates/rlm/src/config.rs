@@ -1,5 +1,6 @@
 //! `rlm.toml`: the project's settings, below the command line.
 
+use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -10,6 +11,7 @@ use crate::duration;
 use crate::exit::Failure;
 
 pub(crate) const FILE_NAME: &str = "rlm.toml";
+const MAX_BYTES: u64 = 1 << 20;
 
 /// What `rlm init` writes.
 pub(crate) const TEMPLATE: &str = r#"# Settings of `rlm run` in this project. Options on the command line win.
@@ -37,7 +39,7 @@ pub(crate) struct Config {
     pub(crate) command: Option<Vec<String>>,
     pub(crate) until: Option<String>,
     pub(crate) gates: Option<Vec<String>>,
-    pub(crate) max_iterations: Option<u32>,
+    pub(crate) max_iterations: Option<NonZeroU32>,
     #[serde(default, deserialize_with = "time")]
     pub(crate) max_duration: Option<Duration>,
     #[serde(default, deserialize_with = "time")]
@@ -71,18 +73,27 @@ fn time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, 
 /// Reads the project's file; that there is none is an empty one.
 pub(crate) fn read(root: &Path) -> Result<Config, Failure> {
     let path = root.join(FILE_NAME);
-    let text = match fs_err::read_to_string(&path) {
+    let refuse = |why: String| Err(Failure::usage(format!("`{}` {why}", path.display())));
+    // Looked at before it is opened: opening a FIFO would wait for somebody to write.
+    let text = match fs_err::metadata(&path) {
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Config::default()),
-        Err(e) => {
-            let why = e.kind();
-            return Err(Failure::usage(format!(
-                "`{}` can't be read: {why}; mend it or move it away",
-                path.display()
-            )));
+        Ok(meta) if !meta.is_file() => return refuse("is not a file; move it away".into()),
+        Ok(meta) if meta.len() > MAX_BYTES => {
+            return refuse(format!(
+                "has {} bytes; at most {MAX_BYTES} are read",
+                meta.len()
+            ));
         }
-        Ok(text) => text,
+        Ok(_) => fs_err::read_to_string(&path),
+        Err(e) => Err(e),
     };
-    toml::from_str(&text).map_err(|e| Failure::usage(describe(&path, &text, &e)))
+    match text {
+        Ok(text) => toml::from_str(&text).map_err(|e| Failure::usage(describe(&path, &text, &e))),
+        Err(e) => refuse(format!(
+            "can't be read: {}; mend it or move it away",
+            e.kind()
+        )),
+    }
 }
 
 /// Says in one line where the mistake is and what it is.

@@ -51,6 +51,9 @@ pub(crate) fn find_program(program: &OsStr, directory: &Path) -> Result<(), Fail
         Err(_) if directory.join(program).is_file() && shown.contains('/') => Err(Failure::usage(
             format!("the agent `{shown}` is not executable; try: chmod +x {shown}"),
         )),
+        Err(_) if directory.join(program).is_dir() => Err(Failure::usage(format!(
+            "the agent `{shown}` is a directory; name the program in it"
+        ))),
         Err(_) if shown.contains('/') => {
             Err(Failure::usage(format!("the agent `{shown}` is not there")))
         }

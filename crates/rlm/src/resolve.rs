@@ -58,7 +58,8 @@ pub(crate) fn new_run(
     let planned = if args.once {
         Some(1)
     } else {
-        args.max_iterations.or(config.max_iterations)
+        args.max_iterations
+            .or(config.max_iterations.map(Into::into))
     };
     if until.is_none() && planned.is_none() {
         return Err(Failure::usage(
