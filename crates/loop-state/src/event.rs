@@ -58,7 +58,7 @@ pub enum TurnOutcome {
     Failed(String),
     /// It was ended because the machine had asked for a stop.
     Stopped,
-    /// The agent could not be started; starting it again would be pointless.
+    /// The agent could not be started. As the first thing that a run does this ends it; later it is a failed turn.
     NotStarted(String),
 }
 
@@ -68,12 +68,10 @@ pub enum TurnOutcome {
 pub enum CheckResult {
     /// It exited with 0.
     Passed,
-    /// It didn't; the text is the tail of what it printed.
+    /// It didn't, or could not be run; the text is the tail of what it printed, and how it ended.
     Failed(String),
     /// It was ended because the machine had asked for a stop.
     Stopped,
-    /// It could not be run; the text says why.
-    NotRun(String),
 }
 
 /// What became of the processes that an attempt had started.

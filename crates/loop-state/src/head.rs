@@ -101,19 +101,13 @@ impl Head {
         &self.rules.phases[self.phase as usize]
     }
 
-    /// Returns whether a resume without further ado has something to do: the run was stopped, or its process died.
-    #[must_use]
-    pub fn is_resumable(&self) -> bool {
-        self.end.as_ref().is_none_or(|end| end.reason.is_stopped())
-    }
-
     /// Returns the iteration that a resume begins with, and whether it is done again because it was cut.
     #[must_use]
     pub fn resumes_at(&self) -> (u32, bool) {
         match self.step {
             Step::Sleeping { .. } => (self.iteration + 1, false),
             Step::Turn { .. } => (self.iteration, true),
-            Step::Ready | Step::Recheck => (self.iteration.max(1), self.cut.is_some()),
+            Step::Ready | Step::Recheck { .. } => (self.iteration.max(1), self.cut.is_some()),
             Step::Gate { .. } | Step::Check | Step::Settling { .. } => (self.iteration, false),
         }
     }
@@ -137,8 +131,11 @@ pub enum Step {
     },
     /// The check runs.
     Check,
-    /// The check runs before a cut iteration is done again: its work may have been finished.
-    Recheck,
+    /// Gates and check run before a cut iteration is done again: its work may have been finished.
+    Recheck {
+        /// The gate that runs, or the number of gates when it is the check.
+        gate: u32,
+    },
     /// What the attempt left running is being ended.
     Settling {
         /// What comes after that.

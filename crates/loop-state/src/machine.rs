@@ -2,8 +2,8 @@ use std::time::Duration;
 
 use crate::text::{MAX_STEERS, tail};
 use crate::{
-    Brief, Effect, End, Event, Happening, Head, Notice, Rules, RulesError, Steer, Step, StopReason,
-    StopRequest, Timer, Timestamp, When,
+    Brief, Effect, End, Event, FeedbackSource, Happening, Head, Notice, Rules, RulesError, Steer,
+    Step, StopReason, StopRequest, Timer, Timestamp, When,
 };
 
 mod iteration;
@@ -115,11 +115,12 @@ impl Machine {
                     (Happening::TurnEnded(outcome), Step::Turn { .. }) => {
                         self.turn_ended(outcome, at)
                     }
-                    (Happening::GateEnded(result), Step::Gate { index }) => {
-                        self.gate_ended(index, result)
+                    (Happening::GateEnded(result), Step::Gate { index })
+                    | (Happening::GateEnded(result), Step::Recheck { gate: index }) => {
+                        self.command_ended(FeedbackSource::Gate(index), result, at)
                     }
-                    (Happening::CheckEnded(result), Step::Check | Step::Recheck) => {
-                        self.check_ended(result, at)
+                    (Happening::CheckEnded(result), Step::Check | Step::Recheck { .. }) => {
+                        self.command_ended(FeedbackSource::Check, result, at)
                     }
                     (Happening::Settled(tree), Step::Settling { then }) => {
                         self.settled(then, tree, at)
@@ -211,7 +212,7 @@ impl Machine {
     fn halt(&mut self, step: &Step) -> Effects {
         let effect = match step {
             Step::Turn { .. } => Effect::StopAttempt,
-            Step::Gate { .. } | Step::Check | Step::Recheck => Effect::StopCheck,
+            Step::Gate { .. } | Step::Check | Step::Recheck { .. } => Effect::StopCheck,
             _ => return Effects::new(),
         };
         self.head.halting = true;

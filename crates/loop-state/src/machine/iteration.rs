@@ -14,13 +14,14 @@ impl Machine {
         let halted = std::mem::take(&mut self.head.halting);
         let timed_out = self.head.failure.is_some();
         let failure = match outcome {
-            TurnOutcome::NotStarted(why) => {
+            // Before anything ever ran it is a mistake of the user's; later the agent may be about to be replaced.
+            TurnOutcome::NotStarted(why) if self.head.counts.attempts == 1 => {
                 self.head.step = Step::Ready;
                 return self.end(StopReason::Failed(tail(why)), at);
             }
             TurnOutcome::Stopped if halted && !timed_out => return self.turn_halted(at),
             TurnOutcome::Stopped => Some("it was stopped from outside".into()),
-            TurnOutcome::Failed(why) => Some(tail(why)),
+            TurnOutcome::Failed(why) | TurnOutcome::NotStarted(why) => Some(tail(why)),
             TurnOutcome::Completed => None,
         };
         let head = &mut self.head;
@@ -35,11 +36,16 @@ impl Machine {
         } else {
             head.streaks.failures = 0;
         }
-        self.judge()
+        let mut effects = self.judge();
+        if effects != [Effect::EndLeftovers] {
+            // Gates can take longer than the turn did: a crash among them must not cost the turn.
+            effects.insert(0, Effect::Save);
+        }
+        effects
     }
 
     /// The turn ended because the run has to: its iteration will be done again.
-    pub(super) fn turn_halted(&mut self, at: Timestamp) -> Effects {
+    fn turn_halted(&mut self, at: Timestamp) -> Effects {
         let (cause, reason) = self.why_halted();
         self.cut(cause);
         self.end(reason, at)
@@ -85,7 +91,7 @@ impl Machine {
         }
     }
 
-    pub(super) fn ask_check(&mut self) -> Effects {
+    fn ask_check(&mut self) -> Effects {
         if self.head.phase_rules().until {
             self.head.step = Step::Check;
             vec![Effect::RunCheck]
@@ -94,38 +100,13 @@ impl Machine {
         }
     }
 
-    pub(super) fn gate_ended(&mut self, index: u32, result: CheckResult) -> Effects {
-        if std::mem::take(&mut self.head.halting) {
-            return self.settle(Then::End(self.why_halted().1));
-        }
-        let text = match result {
-            CheckResult::Passed if index + 1 < self.head.phase_rules().gates => {
-                self.head.step = Step::Gate { index: index + 1 };
-                return vec![Effect::RunGate(index + 1)];
-            }
-            CheckResult::Passed => {
-                self.head.streaks.gates = 0;
-                return self.ask_check();
-            }
-            CheckResult::NotRun(why) => {
-                return self.settle(Then::End(StopReason::Failed(tail(why))));
-            }
-            CheckResult::Failed(text) => text,
-            CheckResult::Stopped => "it was stopped from outside".into(),
-        };
-        self.head.feedback = Some(Feedback {
-            source: FeedbackSource::Gate(index),
-            text: tail(text),
-        });
-        if self.head.failure.is_none() {
-            self.head.streaks.gates += 1;
-            self.head.failure = Some(format!("gate {} failed", index + 1));
-        }
-        self.settle(Then::Next)
-    }
-
-    pub(super) fn check_ended(&mut self, result: CheckResult, at: Timestamp) -> Effects {
-        let recheck = self.head.step == Step::Recheck;
+    pub(super) fn command_ended(
+        &mut self,
+        source: FeedbackSource,
+        result: CheckResult,
+        at: Timestamp,
+    ) -> Effects {
+        let recheck = matches!(self.head.step, Step::Recheck { .. });
         if std::mem::take(&mut self.head.halting) {
             let reason = self.why_halted().1;
             if recheck {
@@ -135,25 +116,38 @@ impl Machine {
             return self.settle(Then::End(reason));
         }
         let text = match result {
-            CheckResult::Passed => return self.settle(Then::Done),
-            CheckResult::NotRun(why) => {
-                return self.settle(Then::End(StopReason::Failed(tail(why))));
-            }
+            CheckResult::Passed => return self.command_passed(source, recheck),
             CheckResult::Failed(text) => text,
             CheckResult::Stopped => "it was stopped from outside".into(),
         };
-        self.head.feedback = Some(Feedback {
-            source: FeedbackSource::Check,
-            text: tail(text),
-        });
+        let text = tail(text);
+        self.head.feedback = Some(Feedback { source, text });
         if recheck {
-            self.begin_attempt(at)
-        } else {
-            self.settle(Then::Next)
+            return self.begin_attempt(at);
+        }
+        if let (FeedbackSource::Gate(index), None) = (source, &self.head.failure) {
+            self.head.streaks.gates += 1;
+            self.head.failure = Some(format!("gate {} failed", index + 1));
+        }
+        self.settle(Then::Next)
+    }
+
+    fn command_passed(&mut self, source: FeedbackSource, recheck: bool) -> Effects {
+        match source {
+            FeedbackSource::Check => self.settle(Then::Done),
+            FeedbackSource::Gate(index) if recheck => self.recheck_from(index + 1),
+            FeedbackSource::Gate(index) if index + 1 < self.head.phase_rules().gates => {
+                self.head.step = Step::Gate { index: index + 1 };
+                vec![Effect::RunGate(index + 1)]
+            }
+            FeedbackSource::Gate(_) => {
+                self.head.streaks.gates = 0;
+                self.ask_check()
+            }
         }
     }
 
-    pub(super) fn settle(&mut self, then: Then) -> Effects {
+    fn settle(&mut self, then: Then) -> Effects {
         self.head.step = Step::Settling { then };
         vec![Effect::EndLeftovers]
     }
@@ -202,7 +196,7 @@ impl Machine {
     }
 
     /// All planned iterations were made, and there is no check that could say more.
-    pub(super) fn is_plan_made(&self) -> bool {
+    fn is_plan_made(&self) -> bool {
         let rules = self.head.phase_rules();
         !rules.until
             && rules
@@ -211,7 +205,7 @@ impl Machine {
                 .is_some_and(|max| self.head.iteration >= max)
     }
 
-    pub(super) fn phase_over(&mut self, done: bool, news: Notice, at: Timestamp) -> Effects {
+    fn phase_over(&mut self, done: bool, news: Notice, at: Timestamp) -> Effects {
         let head = &mut self.head;
         let name = head.phase_rules().name.clone();
         let mut effects = if (head.phase as usize) + 1 == head.rules.phases.len() {

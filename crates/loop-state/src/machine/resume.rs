@@ -7,7 +7,13 @@ impl Machine {
     pub(super) fn resumed(&mut self, resume: Resume, at: Timestamp) -> Effects {
         let head = &mut self.head;
         match &head.end {
-            Some(end) if matches!(end.reason, StopReason::Done(_)) => return self.announce_end(),
+            Some(end)
+                if matches!(end.reason, StopReason::Done(_))
+                    && resume.from.is_none()
+                    && resume.rules.is_none() =>
+            {
+                return self.announce_end();
+            }
             // The person who resumes a run that gave up has seen why it did.
             Some(end) if !end.reason.is_stopped() => head.streaks = Default::default(),
             _ => {}
@@ -56,8 +62,9 @@ impl Machine {
                 effects
             }
             _ if head.cut.is_some() && head.phase_rules().until => {
-                self.head.step = Step::Recheck;
-                vec![Effect::Save, Effect::RunCheck]
+                let mut effects = vec![Effect::Save];
+                effects.extend(self.recheck_from(0));
+                effects
             }
             _ => {
                 self.head.iteration = self.head.iteration.max(1);
@@ -76,5 +83,16 @@ impl Machine {
         head.feedback = None;
         head.failure = None;
         head.step = Step::Ready;
+    }
+
+    /// Asks the gates from `gate` on, then the check, whether a cut iteration had done its work.
+    pub(super) fn recheck_from(&mut self, gate: u32) -> Effects {
+        self.head.step = Step::Recheck { gate };
+        let command = if gate < self.head.phase_rules().gates {
+            Effect::RunGate(gate)
+        } else {
+            Effect::RunCheck
+        };
+        vec![command]
     }
 }

@@ -43,7 +43,6 @@ fn any_result() -> impl Strategy<Value = CheckResult> {
         Just(CheckResult::Passed),
         Just(CheckResult::Failed("no".into())),
         Just(CheckResult::Stopped),
-        Just(CheckResult::NotRun("no sh".into())),
     ]
 }
 

@@ -203,6 +203,39 @@ fn s14_work_that_was_finished_before_the_crash_is_not_done_again() {
 }
 
 #[test]
+fn a_recheck_asks_the_gates_before_the_check() {
+    let mut trace = Trace::new(rules(|r| r.phases[0].gates = 2));
+    assert_eq!(trace.crash_and_resume(), [Effect::Save, Effect::RunGate(0)]);
+    assert_eq!(
+        trace.then(Happening::GateEnded(CheckResult::Passed)),
+        [Effect::RunGate(1)]
+    );
+    let mut failing = trace.machine.clone();
+    assert_eq!(
+        trace.then(Happening::GateEnded(CheckResult::Passed)),
+        [Effect::RunCheck]
+    );
+    trace.then(Happening::CheckEnded(CheckResult::Passed));
+    trace.then(Happening::Settled(Tree::default()));
+    assert_eq!(trace.reason(), StopReason::Done(Evidence::Check));
+    let effects = failing.step(at(9999, Happening::GateEnded(failed("lint"))));
+    assert!(
+        matches!(effects.last(), Some(Effect::StartAttempt(_))),
+        "{effects:?}"
+    );
+}
+
+#[test]
+fn s14_a_crash_among_the_gates_costs_no_turn() {
+    let mut trace = Trace::new(rules(|r| r.phases[0].gates = 1));
+    let effects = trace.then(Happening::TurnEnded(TurnOutcome::Completed));
+    assert_eq!(effects, [Effect::Save, Effect::RunGate(0)]);
+    assert_eq!(trace.crash_and_resume(), [Effect::Save, Effect::RunGate(0)]);
+    assert_eq!(trace.machine.head().counts.cuts, 0);
+    assert_eq!(trace.machine.head().streaks.crashes, 0);
+}
+
+#[test]
 fn s18_a_plan_is_fulfilled_or_its_last_iteration_failed() {
     let plan = |outcome: TurnOutcome| {
         let mut trace = Trace::new(rules(|r| {
@@ -390,13 +423,36 @@ fn an_agent_that_cannot_be_started_ends_the_run() {
 }
 
 #[test]
+fn an_agent_that_cannot_be_started_later_is_a_failed_turn() {
+    let mut trace = Trace::new(rules(|_| {}));
+    trace.iteration(failed("no"));
+    trace.then(Happening::TurnEnded(TurnOutcome::NotStarted(
+        "`x` is being replaced".into(),
+    )));
+    assert!(trace.machine.head().end.is_none());
+    assert_eq!(trace.machine.head().streaks.failures, 1);
+}
+
+#[test]
 fn done_is_done() {
     let mut trace = Trace::new(rules(|_| {}));
     trace.iteration(CheckResult::Passed);
     let head = trace.machine.head().clone();
-    assert!(!head.is_resumable());
+    assert!(head.end.as_ref().unwrap().reason.is_final());
     trace.crash_and_resume();
     assert_eq!(trace.machine.head(), &head);
+    let again = Resume {
+        rules: None,
+        from: Some(1),
+    };
+    let effects = trace
+        .machine
+        .clone()
+        .step(at(9999, Happening::Resumed(again)));
+    assert!(
+        matches!(effects.last(), Some(Effect::StartAttempt(_))),
+        "unless a person says so"
+    );
     let late = Event {
         at: Timestamp(9999),
         what: Happening::TurnEnded(TurnOutcome::Completed),
