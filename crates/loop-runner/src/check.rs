@@ -1,12 +1,14 @@
 //! Gates and the check: commands of the loop's own, run by `sh -c` under a guard.
 
 use std::error::Error;
+use std::fmt;
 use std::time::{Duration, Instant};
 
 use agent_duplex::ProcessName;
 use agent_subprocess::{Agent, AgentCommand, Containment, Context};
-use cancellable_sleep::{SleepGate, Wake};
+use cancellable_sleep::SleepGate;
 use loop_state::CheckResult;
+use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use crate::news::Command;
@@ -20,8 +22,8 @@ const TAIL: usize = 8 * 1024;
 pub(crate) struct RunningCheck {
     pub(crate) command: Command,
     started: Instant,
-    /// Shut down to end the command early.
-    halt: SleepGate,
+    /// Told how long the command may take to end. Dropping it ends the command too.
+    halt: Option<oneshot::Sender<Duration>>,
     task: JoinHandle<CheckEnd>,
 }
 
@@ -29,7 +31,6 @@ pub(crate) struct RunningCheck {
 #[derive(Debug)]
 pub(crate) struct CheckEnd {
     pub(crate) result: CheckResult,
-    pub(crate) tail: String,
     pub(crate) took: Duration,
     /// What it had left running when it was over.
     pub(crate) leftovers: Vec<ProcessName>,
@@ -47,35 +48,35 @@ impl RunningCheck {
         context: Context,
         timeout: Duration,
     ) -> Self {
-        let halt = SleepGate::new();
-        let task = tokio::spawn(run(text, context, timeout, halt.clone()));
+        let (halt, halted) = oneshot::channel();
+        let task = tokio::spawn(run(text, context, timeout, halted));
         Self {
             command,
             started: Instant::now(),
-            halt,
+            halt: Some(halt),
             task,
         }
     }
 
-    pub(crate) fn halt(&self) {
-        self.halt.shutdown();
+    pub(crate) fn halt(&mut self, budget: Duration) {
+        if let Some(halt) = self.halt.take() {
+            // One that has ended meanwhile needs no telling.
+            let _ended = halt.send(budget);
+        }
     }
 
     /// Waits for the end. Cancel safe.
     pub(crate) async fn ended(&mut self) -> CheckEnd {
-        let mut end = (&mut self.task)
-            .await
-            .unwrap_or_else(|e| CheckEnd::not_run(e.to_string()));
+        let mut end = (&mut self.task).await.unwrap_or_else(CheckEnd::not_run);
         end.took = self.started.elapsed();
         end
     }
 }
 
 impl CheckEnd {
-    fn not_run(why: String) -> Self {
+    fn not_run(why: impl fmt::Display) -> Self {
         Self {
-            result: CheckResult::NotRun(why),
-            tail: String::new(),
+            result: CheckResult::Failed(format!("the command could not be run: {why}")),
             took: Duration::ZERO,
             leftovers: Vec::new(),
             ended: Vec::new(),
@@ -85,49 +86,52 @@ impl CheckEnd {
     }
 }
 
-async fn run(text: String, context: Context, timeout: Duration, halt: SleepGate) -> CheckEnd {
+async fn run(
+    text: String,
+    context: Context,
+    timeout: Duration,
+    mut halted: oneshot::Receiver<Duration>,
+) -> CheckEnd {
     let mut process = match spawn(text, &context).await {
         Ok(process) => process,
-        Err(e) => return CheckEnd::not_run(format!("the command could not be run: {e}")),
+        Err(e) => return CheckEnd::not_run(e),
     };
     let mut tail = Vec::new();
-    let clock = halt.sleep(timeout);
+    let gate = SleepGate::new();
+    let clock = gate.sleep(timeout);
     tokio::pin!(clock);
-    let cut = loop {
+    let mut stop = context.stop;
+    let how = loop {
         tokio::select! {
             biased;
-            wake = &mut clock => break Some(wake),
+            budget = &mut halted => {
+                stop = stop.clone().within(budget.unwrap_or(stop.budget));
+                break None;
+            }
+            _ = &mut clock => break Some(format!("it took longer than {timeout:?}")),
             output = process.next_output() => match output {
                 Some(output) => push_line(&mut tail, &output.line.bytes),
-                None => break None,
+                None => {
+                    let exit = process.wait().await;
+                    break Some(if exit.success() { String::new() } else { exit.to_string() });
+                }
             },
         }
     };
-    let (result, leftovers) = match cut {
-        None => {
-            let exit = process.wait().await;
-            let result = if exit.success() {
-                CheckResult::Passed
-            } else {
-                CheckResult::Failed(exit.to_string())
-            };
-            (result, process.leftovers().await)
-        }
-        Some(Wake::Elapsed) => (
-            CheckResult::Failed(format!("it took longer than {timeout:?}")),
-            Vec::new(),
-        ),
-        Some(_) => (CheckResult::Stopped, Vec::new()),
+    let over = how.as_deref() == Some("");
+    let leftovers = if over {
+        process.leftovers().await
+    } else {
+        Vec::new()
     };
-    let report = process.stop(&context.stop).await;
-    let tail = String::from_utf8_lossy(&tail).into_owned();
-    let result = match result {
-        CheckResult::Failed(how) => CheckResult::Failed(format!("{tail}({how})")),
-        other => other,
+    let report = process.stop(&stop).await;
+    let result = match how {
+        None => CheckResult::Stopped,
+        Some(_) if over => CheckResult::Passed,
+        Some(how) => CheckResult::Failed(format!("{}({how})", String::from_utf8_lossy(&tail))),
     };
     CheckEnd {
         result,
-        tail,
         took: Duration::ZERO,
         leftovers: names(leftovers),
         proven: report.containment == Containment::Guard && !report.guard_lost,

@@ -41,6 +41,11 @@ enum Kind {
         what: &'static str,
         source: checkpoint_store::Error,
     },
+    #[error(
+        "the state of run `{0}` was removed while it ran (`git clean -x`? an agent?); \
+         what it did is in the working tree, but it can't be resumed: start a new run"
+    )]
+    Vanished(RunId),
     #[error("`{}` is no directory to work in: {}", path.display(), bare(source))]
     Directory { path: PathBuf, source: io::Error },
     #[error("the prompt file `{}` {problem}", path.display())]
@@ -105,6 +110,9 @@ impl Error {
     }
 
     pub(crate) fn store(run: &RunId, what: &'static str, source: checkpoint_store::Error) -> Self {
+        if source.is_vanished() {
+            return Self(Box::new(Kind::Vanished(run.clone())));
+        }
         Self(Box::new(Kind::Store {
             run: run.clone(),
             what,

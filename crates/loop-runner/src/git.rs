@@ -1,63 +1,103 @@
 //! What git says about the working tree, asked through the `git` command.
 
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
-
-use crate::Project;
 
 /// The most changed paths that are named in a prompt.
 const MAX_CHANGED: usize = 20;
-const PATIENCE: Duration = Duration::from_secs(5);
+const MAX_ANSWER: u64 = 1 << 20;
+const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Returns the top of the working tree that holds `directory`, if git knows one.
-pub(crate) fn top_level(directory: &Path) -> Option<PathBuf> {
-    let top = PathBuf::from(ask(directory, &["rev-parse", "--show-toplevel"])?);
-    top.is_absolute().then_some(top)
+/// The repository of a working tree, if it has one.
+#[derive(Clone, Debug)]
+pub(crate) struct Git {
+    top: Option<PathBuf>,
+    /// Set when git did not answer in time: it is not waited for again.
+    silent: Arc<AtomicBool>,
 }
 
-/// Returns the commit that the working tree is based on.
-pub(crate) async fn head_commit(project: &Project) -> Option<String> {
-    on_thread(project, &["rev-parse", "--verify", "--quiet", "HEAD"]).await
-}
-
-/// Returns the paths that differ from the last commit, the first of them only.
-pub(crate) async fn changed(project: &Project) -> Option<Vec<String>> {
-    const STATUS: &[&str] = &["status", "--porcelain", "--untracked-files=normal"];
-    let status = on_thread(project, STATUS).await?;
-    let mut lines: Vec<String> = status
-        .lines()
-        .take(MAX_CHANGED)
-        .map(str::to_owned)
-        .collect();
-    let more = status.lines().count().saturating_sub(MAX_CHANGED);
-    if more > 0 {
-        lines.push(format!("… and {more} more"));
+impl Git {
+    /// Looks for the repository that holds `directory`.
+    pub(crate) fn find(directory: &Path) -> Self {
+        let silent = Arc::new(AtomicBool::new(false));
+        let top = ask(directory, &["rev-parse", "--show-toplevel"], &silent);
+        let top = top.map(PathBuf::from).filter(|top| top.is_absolute());
+        Self { top, silent }
     }
-    Some(lines)
-}
 
-/// A large repository can take its time: what takes too long is given up, and the loop goes on without it.
-async fn on_thread(project: &Project, arguments: &'static [&'static str]) -> Option<String> {
-    if !project.is_git() {
-        return None;
+    /// Returns the top of the working tree.
+    pub(crate) fn top(&self) -> Option<&Path> {
+        self.top.as_deref()
     }
-    let directory = project.root().to_owned();
-    let answer = tokio::task::spawn_blocking(move || ask(&directory, arguments));
-    tokio::time::timeout(PATIENCE, answer).await.ok()?.ok()?
+
+    /// Returns the commit that the working tree is based on.
+    pub(crate) async fn head_commit(&self) -> Option<String> {
+        self.on_thread(&["rev-parse", "--verify", "--quiet", "HEAD"])
+            .await
+    }
+
+    /// Returns the paths that differ from the last commit, the first of them only.
+    pub(crate) async fn changed(&self) -> Option<Vec<String>> {
+        let status = self
+            .on_thread(&["status", "--porcelain", "--untracked-files=normal"])
+            .await?;
+        let mut lines: Vec<String> = status
+            .lines()
+            .take(MAX_CHANGED)
+            .map(str::to_owned)
+            .collect();
+        let more = status.lines().count().saturating_sub(MAX_CHANGED);
+        if more > 0 {
+            lines.push(format!("… and {more} more"));
+        }
+        Some(lines)
+    }
+
+    async fn on_thread(&self, arguments: &'static [&'static str]) -> Option<String> {
+        let (top, silent) = (self.top.clone()?, Arc::clone(&self.silent));
+        let answer = tokio::task::spawn_blocking(move || ask(&top, arguments, &silent));
+        answer.await.ok()?
+    }
 }
 
 /// Asks git, quietly: no answer, no git and no repository are all the same here.
-fn ask(directory: &Path, arguments: &[&str]) -> Option<String> {
-    let output = Command::new("git")
+///
+/// A large repository can take its time, and a network file system for ever: what takes too long is killed, and the loop goes on without it.
+fn ask(directory: &Path, arguments: &[&str], silent: &AtomicBool) -> Option<String> {
+    if silent.load(Ordering::Relaxed) {
+        return None;
+    }
+    let mut git = Command::new("git")
+        // A monitor that git starts in passing would outlive it.
+        .args(["-c", "core.fsmonitor=false"])
         .args(arguments)
         .current_dir(directory)
         // Only looking must not take the index lock that the agent's own git needs.
         .env("GIT_OPTIONAL_LOCKS", "0")
         .stdin(Stdio::null())
+        .stdout(Stdio::piped())
         .stderr(Stdio::null())
-        .output()
+        .spawn()
         .ok()?;
-    let text = String::from_utf8(output.stdout).ok()?;
-    output.status.success().then(|| text.trim_end().to_owned())
+    let stdout = git.stdout.take()?;
+    let (answered, answer) = mpsc::channel();
+    std::thread::spawn(move || {
+        let mut text = String::new();
+        let read = stdout.take(MAX_ANSWER).read_to_string(&mut text);
+        // Nobody waits any longer for an answer that comes too late.
+        let _late = answered.send(read.is_ok().then_some(text));
+    });
+    let text = answer.recv_timeout(PATIENCE);
+    if text.is_err() {
+        silent.store(true, Ordering::Relaxed);
+        let _gone_already = git.kill();
+    }
+    let succeeded = git.wait().is_ok_and(|status| status.success());
+    text.ok()?
+        .filter(|_| succeeded)
+        .map(|text| text.trim_end().to_owned())
 }

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use agent_duplex::{Connection, ProcessName, StopReport};
-use cancellable_sleep::SleepGate;
+use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 /// The most attempts whose leftovers are carried at once: each costs a guard process.
@@ -16,8 +16,8 @@ pub(crate) struct Kept(VecDeque<Attempt>);
 
 #[derive(Debug)]
 struct Attempt {
-    /// Shut down to have the leftovers ended.
-    halt: SleepGate,
+    /// Told how long the leftovers may take to end. Dropping it ends them too.
+    halt: Option<oneshot::Sender<Duration>>,
     task: JoinHandle<(Vec<ProcessName>, StopReport)>,
 }
 
@@ -28,46 +28,57 @@ impl Kept {
         connection: Box<dyn Connection>,
         budget: Duration,
     ) -> Option<(Vec<ProcessName>, StopReport)> {
-        let halt = SleepGate::new();
-        let task = tokio::spawn(carry(connection, halt.clone(), budget));
+        let (halt, halted) = oneshot::channel();
+        let task = tokio::spawn(carry(connection, halted, budget));
+        let halt = Some(halt);
         self.0.push_back(Attempt { halt, task });
         if self.0.len() > MOST {
-            self.end_oldest().await
+            self.end_oldest(budget).await
         } else {
             None
         }
     }
 
     /// Ends the leftovers of the oldest attempt, and returns which were alive and what became of them.
-    pub(crate) async fn end_oldest(&mut self) -> Option<(Vec<ProcessName>, StopReport)> {
-        let oldest = self.0.pop_front()?;
-        oldest.halt.shutdown();
+    pub(crate) async fn end_oldest(
+        &mut self,
+        budget: Duration,
+    ) -> Option<(Vec<ProcessName>, StopReport)> {
+        let mut oldest = self.0.pop_front()?;
+        oldest.halt(budget);
         // A task that panicked has dropped its connection, which ends everything without a report.
         oldest.task.await.ok()
     }
 
     /// Has all of them begin to end, so that ending them one after the other takes no longer than the slowest.
-    pub(crate) fn halt_all(&self) {
-        self.0.iter().for_each(|attempt| attempt.halt.shutdown());
+    pub(crate) fn halt_all(&mut self, budget: Duration) {
+        self.0.iter_mut().for_each(|attempt| attempt.halt(budget));
+    }
+}
+
+impl Attempt {
+    fn halt(&mut self, budget: Duration) {
+        if let Some(halt) = self.halt.take() {
+            // A task that is over needs no telling.
+            let _over = halt.send(budget);
+        }
     }
 }
 
 /// Reads what the leftovers still print, so that none of them blocks, until they are to end.
 async fn carry(
     mut connection: Box<dyn Connection>,
-    halt: SleepGate,
-    budget: Duration,
+    mut halted: oneshot::Receiver<Duration>,
+    default: Duration,
 ) -> (Vec<ProcessName>, StopReport) {
-    let over = halt.sleep(Duration::MAX);
-    tokio::pin!(over);
     let mut speaks = true;
-    loop {
+    let budget = loop {
         tokio::select! {
             biased;
-            _ = &mut over => break,
+            budget = &mut halted => break budget.unwrap_or(default),
             event = connection.next(), if speaks => speaks = event.is_some(),
         }
-    }
+    };
     let alive = connection.leftovers().await;
     (alive, connection.stop(budget).await)
 }

@@ -1,13 +1,17 @@
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use agent_duplex::{Line, ProcessName, Stream};
-use loop_state::{Notice, Timestamp};
+use loop_state::{CheckResult, Notice, Timestamp};
 use tokio::sync::mpsc;
 
 /// How many news wait for a slow watcher.
 const CAPACITY: usize = 4096;
 /// How many of those places agent output leaves to the news that matter.
 const RESERVED: usize = 512;
+/// How many bytes of output wait for a slow watcher.
+const MAX_BYTES: usize = 8 << 20;
 
 /// Something that a watcher of the run may want to show.
 #[derive(Clone, Debug)]
@@ -38,14 +42,19 @@ pub enum News {
     CommandEnded {
         /// Which.
         command: Command,
-        /// Whether it passed.
-        passed: bool,
-        /// The tail of what it printed.
-        tail: String,
+        /// How it ended.
+        result: CheckResult,
         /// How long it ran.
         took: Duration,
     },
-    /// The turn or the command that runs is being ended, within this time.
+    /// The run goes on, but its present turn is being ended.
+    EndingTurn {
+        /// Why.
+        why: String,
+        /// How long that may take.
+        budget: Duration,
+    },
+    /// The run is being stopped: what runs is ended, within this time.
     Stopping {
         /// The time that is left for it.
         budget: Duration,
@@ -75,35 +84,84 @@ pub enum Command {
 }
 
 /// The watcher's end: news with their times, in order. A watcher that lags misses agent output and never holds the run up.
-pub type NewsReceiver = mpsc::Receiver<(Timestamp, News)>;
+#[derive(Debug)]
+pub struct NewsReceiver {
+    from: mpsc::Receiver<(Timestamp, News)>,
+    waiting: Arc<AtomicUsize>,
+}
+
+impl NewsReceiver {
+    /// Waits for the next piece of news; `None` when the run is over.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: nothing is lost.
+    pub async fn recv(&mut self) -> Option<(Timestamp, News)> {
+        self.from.recv().await.inspect(|(_, news)| self.taken(news))
+    }
+
+    /// Waits for the next piece of news on a thread that may block.
+    ///
+    /// # Panics
+    ///
+    /// On a thread of an asynchronous runtime.
+    pub fn blocking_recv(&mut self) -> Option<(Timestamp, News)> {
+        self.from
+            .blocking_recv()
+            .inspect(|(_, news)| self.taken(news))
+    }
+
+    fn taken(&self, news: &News) {
+        self.waiting.fetch_sub(size(news), Ordering::Relaxed);
+    }
+}
+
+/// Only output can be large.
+fn size(news: &News) -> usize {
+    match news {
+        News::Output { line, .. } => line.bytes.len(),
+        _ => 0,
+    }
+}
 
 #[derive(Debug)]
 pub(crate) struct NewsSender {
     to: mpsc::Sender<(Timestamp, News)>,
+    /// How many bytes of output the watcher has not taken yet.
+    waiting: Arc<AtomicUsize>,
     missed: u64,
 }
 
 pub(crate) fn channel() -> (NewsSender, NewsReceiver) {
     let (to, from) = mpsc::channel(CAPACITY);
-    (NewsSender { to, missed: 0 }, from)
+    let waiting = Arc::new(AtomicUsize::new(0));
+    let sender = NewsSender {
+        to,
+        waiting: Arc::clone(&waiting),
+        missed: 0,
+    };
+    (sender, NewsReceiver { from, waiting })
 }
 
 impl NewsSender {
     pub(crate) fn send(&mut self, at: Timestamp, news: News) {
-        let spare = if matches!(news, News::Output { .. }) {
-            RESERVED
-        } else {
-            0
-        };
-        if self.to.capacity() <= spare {
+        let is_output = matches!(news, News::Output { .. });
+        let too_many = self.to.capacity() <= if is_output { RESERVED } else { 0 };
+        // One line always finds a place, however long it is.
+        let waiting = self.waiting.load(Ordering::Relaxed);
+        if too_many || (is_output && waiting > 0 && waiting + size(&news) > MAX_BYTES) {
             self.missed += 1;
             return;
         }
         if self.missed > 0 && self.to.try_send((at, News::Missed(self.missed))).is_ok() {
             self.missed = 0;
         }
-        // A watcher that is gone wants no news.
-        let _gone = self.to.try_send((at, news));
+        let size = size(&news);
+        self.waiting.fetch_add(size, Ordering::Relaxed);
+        if self.to.try_send((at, news)).is_err() {
+            self.waiting.fetch_sub(size, Ordering::Relaxed);
+            self.missed += 1;
+        }
     }
 }
 
@@ -128,11 +186,33 @@ mod tests {
         }
         sender.send(Timestamp(2), News::Warning("mind".into()));
         let mut seen = Vec::new();
-        while let Ok((_, news)) = receiver.try_recv() {
+        while let Ok((_, news)) = receiver.from.try_recv() {
             seen.push(news);
         }
         assert_eq!(seen.len(), CAPACITY - RESERVED + 2);
         assert!(matches!(seen[seen.len() - 2], News::Missed(n) if n == RESERVED as u64));
         assert!(matches!(seen.last(), Some(News::Warning(_))));
+    }
+
+    #[test]
+    fn long_lines_for_a_stalled_watcher_are_bounded_by_their_bytes() {
+        let (mut sender, mut receiver) = channel();
+        let line = Line {
+            bytes: Bytes::from(vec![b'x'; 1 << 20]),
+            omitted: 0,
+        };
+        let output = News::Output {
+            stream: Stream::Stdout,
+            line,
+        };
+        for _ in 0..100 {
+            sender.send(Timestamp(1), output.clone());
+        }
+        assert_eq!(sender.waiting.load(Ordering::Relaxed), MAX_BYTES);
+        assert_eq!(sender.missed, 92);
+        for _ in 0..8 {
+            assert!(receiver.blocking_recv().is_some());
+        }
+        assert_eq!(sender.waiting.load(Ordering::Relaxed), 0);
     }
 }

@@ -2,7 +2,8 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use crate::{Error, RunId, git};
+use crate::git::Git;
+use crate::{Error, RunId};
 
 /// A working tree and its state directory `.rlm`.
 ///
@@ -11,7 +12,7 @@ use crate::{Error, RunId, git};
 pub struct Project {
     directory: PathBuf,
     root: PathBuf,
-    is_git: bool,
+    git: Git,
 }
 
 impl Project {
@@ -24,11 +25,11 @@ impl Project {
         let directory = fs_err::canonicalize(directory)
             .and_then(|path| fs_err::read_dir(&path).map(|_| path))
             .map_err(|e| Error::directory(directory, e))?;
-        let top = git::top_level(&directory);
+        let git = Git::find(&directory);
         Ok(Self {
-            is_git: top.is_some(),
-            root: top.unwrap_or_else(|| directory.clone()),
+            root: git.top().unwrap_or(&directory).to_owned(),
             directory,
+            git,
         })
     }
 
@@ -44,10 +45,8 @@ impl Project {
         &self.root
     }
 
-    /// Returns whether the working tree is under git.
-    #[must_use]
-    pub fn is_git(&self) -> bool {
-        self.is_git
+    pub(crate) fn git(&self) -> &Git {
+        &self.git
     }
 
     /// Returns the directory that holds a directory for each run.

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use agent_duplex::{Driver, ProcessName};
 use agent_subprocess::Context;
 use cancellable_sleep::SleepGate;
-use loop_state::{Event, Happening, Machine, Resume, StopReason, StopRequest, Timestamp};
+use loop_state::{Event, Happening, Machine, Resume, StopReason, StopRequest, Timestamp, When};
 use tokio::sync::mpsc;
 use uuid::Uuid;
 
@@ -88,6 +88,8 @@ pub struct Runner {
     attempt: Option<Attempt>,
     check: Option<RunningCheck>,
     kept: Kept,
+    /// When the one budget of the run's stop is used up.
+    stop_by: Option<Instant>,
     ended: Vec<ProcessName>,
     survivors: Vec<ProcessName>,
     proven: bool,
@@ -115,7 +117,6 @@ impl Runner {
         text: Option<String>,
         options: Options,
     ) -> Result<(Self, NewsReceiver), Error> {
-        settings.validate()?;
         let machine = Machine::new(settings.rules()).map_err(Error::rules)?;
         if runs::exists(&project, &run) {
             return Err(Error::run_exists(run));
@@ -138,6 +139,8 @@ impl Runner {
             prompt: Some(blob),
             git_commit: None,
         };
+        // Saved before anything can be asked to stop: a run that a press ends at once can be resumed.
+        journal.save(&saved).await?;
         Ok(Self::new(
             project,
             work_tree,
@@ -171,6 +174,9 @@ impl Runner {
         let mut rules = None;
         if let Some(settings) = settings {
             settings.rules().validate().map_err(Error::rules)?;
+            if settings.phases[0].prompt != saved.settings.phases[0].prompt {
+                settings.validate()?;
+            }
             rules = Some(settings.rules());
             saved.settings = settings;
         }
@@ -179,7 +185,10 @@ impl Runner {
             None => String::new(),
         };
         let machine = Machine::from(saved.machine.clone());
-        let first = Happening::Resumed(Resume { rules, from });
+        let first = match (saved.machine.counts.processes, rules) {
+            (0, None) => Happening::Started,
+            (_, rules) => Happening::Resumed(Resume { rules, from }),
+        };
         let (mut runner, receiver) = Self::new(
             project, work_tree, options, machine, saved, journal, prompt, first,
         );
@@ -219,6 +228,7 @@ impl Runner {
             attempt: None,
             check: None,
             kept: Kept::default(),
+            stop_by: None,
             ended: Vec::new(),
             survivors: Vec::new(),
             proven: true,
@@ -262,8 +272,15 @@ impl Runner {
         drivers: &DriverFactory,
         control: &mut mpsc::Receiver<Control>,
     ) -> Result<StopReason, Error> {
-        let mut happenings = VecDeque::from([self.first.clone()]);
+        let mut happenings = VecDeque::new();
+        self.hear_all(control, &mut happenings);
+        if let Some(Happening::StopRequested(request)) = happenings.front() {
+            return Ok(StopReason::Stopped(request.by));
+        }
+        happenings.push_front(self.first.clone());
         loop {
+            // What people want goes before what follows from earlier effects: a stop must not start anything.
+            self.hear_all(control, &mut happenings);
             let what = match happenings.pop_front() {
                 Some(what) => what,
                 None => self.next(control).await,
@@ -284,6 +301,43 @@ impl Runner {
         }
     }
 
+    fn hear_all(
+        &mut self,
+        control: &mut mpsc::Receiver<Control>,
+        happenings: &mut VecDeque<Happening>,
+    ) {
+        for index in 0.. {
+            let Ok(message) = control.try_recv() else {
+                break;
+            };
+            let happening = self.hear(message);
+            happenings.insert(index, happening);
+        }
+    }
+
+    /// Takes a message. The first stop starts the one budget that everything it has to end shares.
+    fn hear(&mut self, message: Control) -> Happening {
+        match message {
+            Control::Steer(text) => Happening::SteerAdded(text),
+            Control::Stop(request) => {
+                if request.when == When::Now && self.stop_by.is_none() {
+                    let budget = self.options.stop_budget;
+                    self.stop_by = Some(Instant::now() + budget);
+                    self.tell(News::Stopping { budget });
+                }
+                Happening::StopRequested(request)
+            }
+        }
+    }
+
+    /// How long something that is to end now may take.
+    fn budget(&self) -> Duration {
+        match self.stop_by {
+            Some(by) => by.saturating_duration_since(Instant::now()),
+            None => self.options.stop_budget,
+        }
+    }
+
     /// Waits for the next thing that concerns the machine.
     async fn next(&mut self, control: &mut mpsc::Receiver<Control>) -> Happening {
         loop {
@@ -292,8 +346,7 @@ impl Runner {
                 return due;
             }
             let happening = match self.wakeup(now, control).await {
-                Wakeup::Control(Control::Stop(request)) => Some(Happening::StopRequested(request)),
-                Wakeup::Control(Control::Steer(text)) => Some(Happening::SteerAdded(text)),
+                Wakeup::Control(message) => Some(self.hear(message)),
                 Wakeup::Agent(event) => self.agent_did(event).await,
                 Wakeup::Check(end) => Some(self.check_ended(end)),
                 Wakeup::Time => self.time_passed().await,
@@ -346,9 +399,9 @@ impl Runner {
             .collect();
         for head in heads {
             let reported = survivors::take_report(&self.project, &head.run);
-            self.tell_swept("ended by its guard when the last process died", reported);
+            self.tell_swept("by their guard when the last process died", reported);
             let swept = survivors::sweep(head.scope).await;
-            self.tell_swept("left alive by an earlier process", swept);
+            self.tell_swept("that an earlier process had left alive", swept);
         }
     }
 

@@ -116,6 +116,7 @@ impl Project {
             _ if live => RunState::Running,
             Err(_) => RunState::Damaged,
             Ok(head) => match &head.machine.end {
+                None if head.machine.stopping.is_some() => RunState::Stopped,
                 None => RunState::Crashed,
                 Some(end) if end.reason.is_stopped() => RunState::Stopped,
                 Some(_) => RunState::Ended,

@@ -91,7 +91,8 @@ impl Transcript {
     }
 
     fn record(&mut self, record: &Record) -> io::Result<()> {
-        if self.written >= MAX_BYTES {
+        let is_output = matches!(record.kind.as_str(), "stdout" | "stderr");
+        if is_output && self.written >= MAX_BYTES {
             return Ok(());
         }
         let mut line = serde_json::to_vec(record)?;
@@ -99,7 +100,7 @@ impl Transcript {
         self.written += line.len() as u64;
         self.unflushed_since.get_or_insert(record.at);
         self.file.write_all(&line)?;
-        if self.written >= MAX_BYTES {
+        if is_output && self.written >= MAX_BYTES {
             let end = Record {
                 at: record.at,
                 kind: "truncated".into(),

@@ -56,6 +56,12 @@ pub(crate) struct RunArgs {
     pub(crate) what: LoopArgs,
     #[command(flatten)]
     pub(crate) show: Show,
+    /// The agent's kind [default: command]
+    #[arg(long, env = "RLM_AGENT", value_enum, help_heading = "Agent")]
+    pub(crate) agent: Option<AgentKind>,
+    /// Run one iteration
+    #[arg(long, conflicts_with = "max_iterations", help_heading = "Ends")]
+    pub(crate) once: bool,
     /// Allow this run inside another run's agent
     #[arg(long)]
     pub(crate) nested: bool,
@@ -136,18 +142,12 @@ pub(crate) struct LoopArgs {
     /// The file with the prompt, read anew for each iteration; - is standard input [default: PROMPT.md]
     #[arg(short = 'P', long, value_name = "FILE", help_heading = "Prompt")]
     pub(crate) prompt_file: Option<PathBuf>,
-    /// The agent's kind [default: command]
-    #[arg(long, env = "RLM_AGENT", value_enum, help_heading = "Agent")]
-    pub(crate) agent: Option<AgentKind>,
     /// Done when this command exits with 0; asked after each iteration
     #[arg(long, value_name = "CMD", help_heading = "Ends")]
     pub(crate) until: Option<String>,
     /// A command that must pass before an iteration counts (repeatable); its output goes into the next prompt
     #[arg(long, value_name = "CMD", help_heading = "Ends")]
     pub(crate) gate: Vec<String>,
-    /// Run one iteration
-    #[arg(long, conflicts_with = "max_iterations", help_heading = "Ends")]
-    pub(crate) once: bool,
     /// The number of iterations: the plan, or with --until the limit [default: 100]
     #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), help_heading = "Limits")]
     pub(crate) max_iterations: Option<u32>,

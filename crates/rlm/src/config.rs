@@ -1,9 +1,11 @@
 //! `rlm.toml`: the project's settings, below the command line.
 
+use std::fmt;
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use serde::de::{self, Visitor};
 use serde::{Deserialize, Deserializer};
 
 use crate::args::{AgentKind, LeftoversArg};
@@ -56,18 +58,23 @@ pub(crate) struct Config {
 
 /// A duration is text as on the command line, or a whole number of seconds.
 fn time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
-    #[derive(Deserialize)]
-    #[serde(untagged)]
-    enum Time {
-        Seconds(u64),
-        Text(String),
+    struct Time;
+    impl Visitor<'_> for Time {
+        type Value = Duration;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a duration such as \"90s\" or \"1h30m\", or a whole number of seconds")
+        }
+
+        fn visit_str<E: de::Error>(self, text: &str) -> Result<Duration, E> {
+            duration::parse(text).map_err(E::custom)
+        }
+
+        fn visit_i64<E: de::Error>(self, seconds: i64) -> Result<Duration, E> {
+            self.visit_str(&seconds.to_string())
+        }
     }
-    match Time::deserialize(deserializer)? {
-        Time::Seconds(seconds) => Ok(Some(Duration::from_secs(seconds))),
-        Time::Text(text) => duration::parse(&text)
-            .map(Some)
-            .map_err(serde::de::Error::custom),
-    }
+    deserializer.deserialize_any(Time).map(Some)
 }
 
 /// Reads the project's file; that there is none is an empty one.
@@ -138,6 +145,8 @@ mod tests {
         let errors = [
             error("until = \"make\"\nsleeep = 3\n"),
             error("sleep = \"soon\"\n"),
+            error("sleep = 1.5\n"),
+            error("max-iterations = 0\n"),
             error("\nmax-iterations = -1\n"),
             error("until = \n"),
             error("agent = \"gpt\"\n"),

@@ -20,7 +20,7 @@ pub(crate) fn parse(text: &str) -> Result<Duration, String> {
         )
     };
     if let Ok(seconds) = text.parse::<u64>() {
-        return Ok(Duration::from_secs(seconds));
+        return bounded(Duration::from_secs(seconds));
     }
     let (mut rest, mut millis) = (text, 0u64);
     while !rest.is_empty() {
@@ -40,7 +40,17 @@ pub(crate) fn parse(text: &str) -> Result<Duration, String> {
     if text.is_empty() {
         Err(bad())
     } else {
-        Ok(Duration::from_millis(millis))
+        bounded(Duration::from_millis(millis))
+    }
+}
+
+/// Nobody waits longer than ten years, and dates beyond can't be shown.
+fn bounded(duration: Duration) -> Result<Duration, String> {
+    const MOST: Duration = Duration::from_secs(3650 * 86_400);
+    if duration <= MOST {
+        Ok(duration)
+    } else {
+        Err("that is longer than 3650 days".into())
     }
 }
 
@@ -72,7 +82,7 @@ mod tests {
         #[test]
         fn x117_any_text_is_a_duration_or_one_clear_error(text in "\\PC{0,12}") {
             if let Err(e) = parse(&text) {
-                prop_assert!(e.contains("is not a duration"));
+                prop_assert!(e.contains("is not a duration") || e.contains("longer than"));
             }
         }
     }

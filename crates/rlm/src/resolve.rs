@@ -8,7 +8,7 @@ use std::time::Duration;
 use loop_runner::{AgentSettings, PhaseSettings, PromptSource, Settings};
 use loop_state::Limits;
 
-use crate::args::{AgentKind, LoopArgs};
+use crate::args::{AgentKind, LoopArgs, RunArgs};
 use crate::config::Config;
 use crate::drivers;
 use crate::exit::Failure;
@@ -29,16 +29,22 @@ pub(crate) struct Resolved {
     pub(crate) text: Option<String>,
 }
 
-/// Makes the settings of a new run.
+/// Makes the settings of a new run that works in `directory`. What the file names counts from `root`, where it lies.
 pub(crate) fn new_run(
-    args: LoopArgs,
-    command: Vec<OsString>,
+    args: RunArgs,
     config: Config,
-    directory: PathBuf,
+    root: &Path,
+    directory: &Path,
 ) -> Result<Resolved, Failure> {
-    let kind = args.agent.or(config.agent).unwrap_or(AgentKind::Command);
-    drivers::require(kind)?;
-    let argv = if command.is_empty() {
+    let RunArgs {
+        what,
+        agent,
+        once,
+        agent_command,
+        ..
+    } = args;
+    drivers::require(agent.or(config.agent).unwrap_or(AgentKind::Command))?;
+    let argv: Vec<OsString> = if agent_command.is_empty() {
         config
             .command
             .unwrap_or_default()
@@ -46,65 +52,63 @@ pub(crate) fn new_run(
             .map(Into::into)
             .collect()
     } else {
-        command
+        agent_command
     };
     let Some(program) = argv.first() else {
         return Err(Failure::usage(
             "no agent: give a command behind --, for example: rlm run --until 'make test' -- claude -p",
         ));
     };
-    drivers::find_program(program, &directory)?;
-    let until = args.until.or(config.until);
-    let planned = if args.once {
-        Some(1)
-    } else {
-        args.max_iterations
-            .or(config.max_iterations.map(Into::into))
+    drivers::find_program(program, directory)?;
+    let until = what.until.or(config.until);
+    let planned = match once {
+        true => Some(1),
+        false => what
+            .max_iterations
+            .or(config.max_iterations.map(Into::into)),
     };
     if until.is_none() && planned.is_none() {
         return Err(Failure::usage(
             "this run has no end: give --until CMD, -n N or --once",
         ));
     }
-    let (prompt, text) = prompt(
-        args.prompt,
-        args.prompt_file.or(config.prompt_file),
-        &directory,
-    )?;
+    let file = what.prompt_file.map(|file| directory.join(file));
+    let default = root.join(config.prompt_file.unwrap_or_else(|| DEFAULT_PROMPT.into()));
+    let (prompt, text) = prompt(what.prompt, file.unwrap_or(default))?;
     let phase = PhaseSettings {
         name: "main".into(),
         prompt,
         agent: AgentSettings::Command { argv },
-        gates: if args.gate.is_empty() {
+        gates: if what.gate.is_empty() {
             config.gates.unwrap_or_default()
         } else {
-            args.gate
+            what.gate
         },
         until,
-        check_timeout: args
+        check_timeout: what
             .check_timeout
             .or(config.check_timeout)
             .unwrap_or(DEFAULT_CHECK_TIMEOUT),
         limits: Limits {
             max_iterations: Some(planned.unwrap_or(DEFAULT_ITERATIONS)),
             iteration_timeout: Some(
-                args.iteration_timeout
+                what.iteration_timeout
                     .or(config.iteration_timeout)
                     .unwrap_or(DEFAULT_ITERATION_TIMEOUT),
             ),
-            idle_timeout: args.idle_timeout.or(config.idle_timeout),
+            idle_timeout: what.idle_timeout.or(config.idle_timeout),
         },
     };
     let settings = Settings {
-        directory,
+        directory: directory.to_owned(),
         phases: vec![phase],
-        max_duration: args.max_duration.or(config.max_duration),
-        max_failures: args
+        max_duration: what.max_duration.or(config.max_duration),
+        max_failures: what
             .max_failures
             .or(config.max_failures)
             .unwrap_or(DEFAULT_FAILURES),
-        sleep: args.sleep.or(config.sleep).unwrap_or(DEFAULT_SLEEP),
-        leftovers: args
+        sleep: what.sleep.or(config.sleep).unwrap_or(DEFAULT_SLEEP),
+        leftovers: what
             .leftovers
             .or(config.leftovers)
             .map(Into::into)
@@ -122,7 +126,6 @@ pub(crate) fn resumed(
 ) -> Result<Option<Settings>, Failure> {
     let mut settings = saved.clone();
     let phase = &mut settings.phases[0];
-    // The saved kind stands; an environment that names the agent of new runs does not change an old one.
     if args.prompt.is_some() || args.prompt_file.as_deref() == Some(Path::new("-")) {
         return Err(Failure::usage(
             "a resumed run keeps its prompt: give --prompt-file FILE, or edit the file it has",
@@ -142,11 +145,7 @@ pub(crate) fn resumed(
         phase.gates = args.gate;
     }
     let limits = &mut phase.limits;
-    limits.max_iterations = args
-        .once
-        .then_some(1)
-        .or(args.max_iterations)
-        .or(limits.max_iterations);
+    limits.max_iterations = args.max_iterations.or(limits.max_iterations);
     limits.iteration_timeout = args.iteration_timeout.or(limits.iteration_timeout);
     limits.idle_timeout = args.idle_timeout.or(limits.idle_timeout);
     phase.check_timeout = args.check_timeout.unwrap_or(phase.check_timeout);
@@ -157,28 +156,19 @@ pub(crate) fn resumed(
     Ok((settings != *saved).then_some(settings))
 }
 
-fn prompt(
-    text: Option<String>,
-    file: Option<PathBuf>,
-    directory: &Path,
-) -> Result<(PromptSource, Option<String>), Failure> {
-    let kept = |text: String| {
-        if text.trim().is_empty() {
-            return Err(Failure::usage(
-                "the prompt is empty; say what the agent shall do",
-            ));
-        }
-        // The run gives it its final name when it keeps it.
-        Ok((PromptSource::Kept(String::new()), Some(text)))
+fn prompt(text: Option<String>, file: PathBuf) -> Result<(PromptSource, Option<String>), Failure> {
+    let text = match text {
+        Some(text) => text,
+        None if file.file_name() == Some("-".as_ref()) => read_stdin()?,
+        None => return Ok((PromptSource::File(file), None)),
     };
-    match (text, file) {
-        (Some(text), _) => kept(text),
-        (None, Some(file)) if file == Path::new("-") => kept(read_stdin()?),
-        (None, file) => {
-            let file = file.unwrap_or_else(|| DEFAULT_PROMPT.into());
-            Ok((PromptSource::File(directory.join(file)), None))
-        }
+    if text.trim().is_empty() {
+        return Err(Failure::usage(
+            "the prompt is empty; say what the agent shall do",
+        ));
     }
+    // The run gives it its final name when it keeps it.
+    Ok((PromptSource::Kept(String::new()), Some(text)))
 }
 
 fn read_stdin() -> Result<String, Failure> {
@@ -200,38 +190,33 @@ fn read_stdin() -> Result<String, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::args::{Args, Command};
+    use clap::Parser;
 
-    fn args(change: impl FnOnce(&mut LoopArgs)) -> LoopArgs {
-        let mut args = LoopArgs {
-            prompt: Some("do it".into()),
-            ..LoopArgs::default()
+    /// Parses what a user would type behind `rlm run -p …`, with an agent that is there.
+    fn resolve(line: &str, config: Config) -> Result<Settings, String> {
+        let line = format!("rlm run -p text {line} -- sh");
+        let args = Args::try_parse_from(line.split(' ').filter(|word| !word.is_empty())).unwrap();
+        let Command::Run(args) = args.command else {
+            unreachable!("it says run")
         };
-        change(&mut args);
-        args
-    }
-
-    fn resolve(args: LoopArgs, config: Config) -> Result<Settings, String> {
-        new_run(args, vec!["sh".into()], config, "/tmp".into())
-            .map(|r| r.settings)
-            .map_err(|f| f.message)
+        let directory = Path::new("/tmp");
+        let resolved = new_run(*args, config, directory, directory);
+        resolved.map(|r| r.settings).map_err(|f| f.message)
     }
 
     #[test]
     fn s18_a_run_needs_an_end() {
-        let error = resolve(args(|_| {}), Config::default()).unwrap_err();
+        let error = resolve("", Config::default()).unwrap_err();
         assert!(error.contains("no end"), "{error}");
-        for end in [
-            args(|a| a.until = Some("true".into())),
-            args(|a| a.max_iterations = Some(5)),
-            args(|a| a.once = true),
-        ] {
+        for end in ["--until true", "-n 5", "--once"] {
             resolve(end, Config::default()).unwrap();
         }
     }
 
     #[test]
     fn s04_the_limits_are_those_of_the_help() {
-        let settings = resolve(args(|a| a.until = Some("true".into())), Config::default()).unwrap();
+        let settings = resolve("--until true", Config::default()).unwrap();
         let phase = &settings.phases[0];
         assert_eq!(phase.limits.max_iterations, Some(100));
         assert_eq!(
@@ -253,14 +238,14 @@ mod tests {
             max_failures: Some(7),
             ..Config::default()
         };
-        let settings = resolve(args(|a| a.until = Some("true".into())), config()).unwrap();
+        let settings = resolve("--until true", config()).unwrap();
         assert_eq!(settings.phases[0].until.as_deref(), Some("true"));
         assert_eq!(settings.max_failures, 7);
     }
 
     #[test]
     fn s15_what_is_given_to_resume_wins_and_nothing_given_changes_nothing() {
-        let saved = resolve(args(|a| a.until = Some("true".into())), Config::default()).unwrap();
+        let saved = resolve("--until true", Config::default()).unwrap();
         let same = resumed(LoopArgs::default(), vec![], &saved, Path::new("/")).unwrap();
         assert_eq!(same, None);
         let more = LoopArgs {

@@ -15,8 +15,9 @@ use crate::exit::{Code, Failure};
 use crate::render::Screen;
 use crate::{duration, render};
 
-/// How long the end waits for a screen that doesn't take its last lines.
+/// How long a shutdown waits for a screen that doesn't take its last lines.
 const LAST_LINES: Duration = Duration::from_secs(1);
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
 const DEFAULT_SHUTDOWN: Duration = Duration::from_secs(8);
 
 /// What a command that carries out a run needs from the first moment on.
@@ -54,7 +55,7 @@ impl Session {
         })
     }
 
-    /// Returns the gate whose sleeps end when this process shuts down.
+    /// Returns a gate whose sleeps end when this process shuts down.
     pub(crate) fn gate(&self) -> SleepGate {
         SleepGate::from_token(self.interrupts.token())
     }
@@ -65,8 +66,25 @@ impl Session {
         }
     }
 
+    /// Does what comes before a run and may be slow: reading a prompt from standard input, asking git.
+    pub(crate) fn prepare<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> Result<T, Failure> + Send + 'static,
+    ) -> Result<T, Failure> {
+        let work = async { tokio::task::spawn_blocking(work).await };
+        self.block_on(work)
+            .expect("what comes before a run does not panic")
+    }
+
+    /// Waits for something that comes before a run. A press ends the process at once: nothing runs that had to be stopped.
     pub(crate) fn block_on<F: Future>(&self, future: F) -> F::Output {
-        self.runtime.block_on(future)
+        self.runtime.block_on(async {
+            tokio::select! {
+                biased;
+                cause = self.interrupts.cancelled() => die_by(cause),
+                output = future => output,
+            }
+        })
     }
 
     /// Carries a run out and ends as the contract of the command line says: the caller has nothing left to do.
@@ -76,7 +94,7 @@ impl Session {
         news: NewsReceiver,
         screen: Screen,
     ) -> Result<ExitCode, Failure> {
-        let (printed, wait) = std_mpsc::channel();
+        let (printed, last_line) = std_mpsc::channel();
         let printer = screen.clone();
         std::thread::spawn(move || {
             print_all(news, &printer);
@@ -85,12 +103,26 @@ impl Session {
         });
         let run = runner.head().run.clone();
         let outcome = self.runtime.block_on(self.supervise(runner));
-        let screen_works = wait.recv_timeout(LAST_LINES).is_ok();
+        let has_printed = self.wait_for_screen(&last_line);
         let outcome = outcome?;
-        if screen_works {
+        if has_printed {
             screen.end(&run, &outcome);
         }
         self.end(&outcome)
+    }
+
+    /// Waits until all was printed. A slow reader gets its time, as from any program, but a process that is shut down has little of it.
+    fn wait_for_screen(&self, last_line: &std_mpsc::Receiver<()>) -> bool {
+        let mut patience = LAST_LINES;
+        loop {
+            match last_line.recv_timeout(LOOK_AGAIN) {
+                Ok(()) => return true,
+                Err(std_mpsc::RecvTimeoutError::Disconnected) => return false,
+                Err(_) if self.interrupts.cause().is_none() => {}
+                Err(_) if patience.is_zero() => return false,
+                Err(_) => patience = patience.saturating_sub(LOOK_AGAIN),
+            }
+        }
     }
 
     /// Runs, and turns the beginning of a shutdown into a stop of the run.

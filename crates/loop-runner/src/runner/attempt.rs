@@ -1,7 +1,6 @@
 //! The agent's side of an attempt: its connection, its transcript, and how its turn ends.
 
 use std::io;
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 use agent_duplex::{Connection, EndReason, Event, Turn, TurnEnd};
@@ -21,9 +20,12 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 pub(crate) struct Attempt {
     pub(crate) connection: Box<dyn Connection>,
     turn: Turn,
-    transcript: Transcript,
+    /// `None` when it could not be written.
+    transcript: Option<Transcript>,
     output_over: bool,
     halting: Option<Halting>,
+    /// Whether the end of its tree was counted.
+    stopped: bool,
 }
 
 /// A turn that was told to end.
@@ -34,22 +36,15 @@ struct Halting {
 }
 
 impl Attempt {
-    pub(crate) fn new(connection: Box<dyn Connection>, transcript: Transcript) -> Self {
+    pub(crate) fn new(connection: Box<dyn Connection>, transcript: Option<Transcript>) -> Self {
         Self {
             connection,
             turn: Turn::default(),
             transcript,
             output_over: false,
             halting: None,
+            stopped: false,
         }
-    }
-
-    pub(crate) fn create_transcript(
-        run_dir: &Path,
-        iteration: u32,
-        attempt: u32,
-    ) -> io::Result<Transcript> {
-        Transcript::create(run_dir, iteration, attempt)
     }
 
     /// Waits for the next event. Cancel safe.
@@ -62,7 +57,7 @@ impl Attempt {
     }
 
     pub(crate) fn flush_at(&self) -> Option<Timestamp> {
-        self.transcript.flush_at()
+        self.transcript.as_ref()?.flush_at()
     }
 
     /// Returns until when an interrupted turn may come to its end by itself.
@@ -89,9 +84,8 @@ impl Runner {
         self.machine.alive(at);
         match event {
             Event::Output { stream, line } => {
-                let written = attempt.transcript.output(at, stream, &line);
+                self.write_transcript(|transcript| transcript.output(at, stream, &line));
                 self.tell(News::Output { stream, line });
-                self.check_transcript(written);
                 None
             }
             Event::Started { pid } => {
@@ -109,10 +103,13 @@ impl Runner {
     /// Flushes what is due and ends the patience with an interrupted agent.
     pub(super) async fn time_passed(&mut self) -> Option<Happening> {
         let now = self.clock.now();
-        let attempt = self.attempt.as_mut()?;
-        if attempt.flush_at().is_some_and(|at| at <= now) {
-            let written = attempt.transcript.flush();
-            self.check_transcript(written);
+        if self
+            .attempt
+            .as_ref()?
+            .flush_at()
+            .is_some_and(|at| at <= now)
+        {
+            self.write_transcript(Transcript::flush);
         }
         let attempt = self.attempt.as_ref()?;
         if attempt.polite_until()? > Instant::now() {
@@ -121,12 +118,16 @@ impl Runner {
         Some(self.force_end().await)
     }
 
-    /// Asks the agent to end its turn, and starts the one budget of the stop.
+    /// Asks the agent to end its turn.
     pub(super) async fn halt_turn(&mut self) -> Option<Happening> {
-        let budget = self.options.stop_budget;
-        let attempt = self.attempt.as_mut()?;
-        self.news.send(self.clock.now(), News::Stopping { budget });
+        let budget = self.budget();
+        if self.stop_by.is_none() {
+            let why = self.machine.head().failure.clone();
+            let why = why.unwrap_or_else(|| "the run's time is used up".into());
+            self.tell(News::EndingTurn { why, budget });
+        }
         let now = Instant::now();
+        let attempt = self.attempt.as_mut()?;
         attempt.halting = Some(Halting {
             polite_until: now + POLITE.min(budget / 2),
             end_by: now + budget,
@@ -177,43 +178,55 @@ impl Runner {
     }
 
     fn note_end(&mut self, outcome: &TurnOutcome) {
+        let text = match outcome {
+            TurnOutcome::Completed => "completed",
+            TurnOutcome::Failed(why) | TurnOutcome::NotStarted(why) => why,
+            _ => "stopped",
+        };
         let at = self.clock.now();
-        if let Some(attempt) = &mut self.attempt {
-            let text = match outcome {
-                TurnOutcome::Completed => "completed",
-                TurnOutcome::Failed(why) | TurnOutcome::NotStarted(why) => why,
-                _ => "stopped",
-            };
-            let written = attempt
-                .transcript
-                .note(at, "end", text)
-                .and_then(|()| attempt.transcript.flush());
-            self.check_transcript(written);
-        }
+        self.write_transcript(|transcript| {
+            transcript.note(at, "end", text)?;
+            transcript.flush()
+        });
     }
 
     /// Ends the whole tree of the attempt within what is left of the stop's budget.
     pub(super) async fn stop_tree(&mut self) {
+        let budget = self.budget();
         let Some(attempt) = self.attempt.as_mut() else {
             return;
         };
         let budget = match attempt.halting {
             Some(halting) => halting.end_by.saturating_duration_since(Instant::now()),
-            None => self.options.stop_budget,
+            None => budget,
         };
         let report = attempt.connection.stop(budget).await;
-        self.ended = report.ended;
+        if std::mem::replace(&mut attempt.stopped, true) {
+            return;
+        }
+        self.ended.extend(report.ended);
         self.proven &= report.proven;
         self.note_survivors(report.survivors);
     }
 
-    /// A transcript that can't be written costs the run its record, not its life; that is said once for an attempt.
-    fn check_transcript(&mut self, written: io::Result<()>) {
-        if let Err(e) = written {
-            self.tell(News::Warning(format!(
-                "the transcript can't be written: {e}"
-            )));
+    /// Writes to the transcript. One that can't be written costs the run its record, not its life: it is given up, and that is said.
+    pub(super) fn write_transcript(
+        &mut self,
+        write: impl FnOnce(&mut Transcript) -> io::Result<()>,
+    ) {
+        let transcript = self
+            .attempt
+            .as_mut()
+            .and_then(|attempt| attempt.transcript.as_mut());
+        let Some(Err(e)) = transcript.map(write) else {
+            return;
+        };
+        if let Some(attempt) = &mut self.attempt {
+            attempt.transcript = None;
         }
+        self.tell(News::Warning(format!(
+            "the rest of this attempt has no transcript: {e}"
+        )));
     }
 }
 

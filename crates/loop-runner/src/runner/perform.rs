@@ -2,14 +2,15 @@
 
 use agent_duplex::{Input, ProcessName, SessionChoice, StopReport};
 use agent_subprocess::{Context, Marker, StopPolicy};
-use loop_state::{Brief, Effect, Happening, Tree, TurnOutcome};
+use loop_state::{Brief, CheckResult, Effect, Happening, Tree, TurnOutcome};
 
 use crate::check::{CheckEnd, RunningCheck};
 use crate::news::{Command, News};
 use crate::runner::attempt::Attempt;
 use crate::runner::{DriverFactory, Runner, blob_name};
 use crate::survivors::{MARKER, REPORT};
-use crate::{Error, Leftovers, PhaseSettings, PromptSource, git, prompt};
+use crate::transcript::Transcript;
+use crate::{Error, Leftovers, PhaseSettings, PromptSource, prompt};
 
 impl Runner {
     /// Does one effect and returns what happened at once because of it.
@@ -25,7 +26,7 @@ impl Runner {
             }
             Effect::SavePhase(name) => {
                 self.refresh_saved().await;
-                let changed = git::changed(&self.project).await;
+                let changed = self.project.git().changed().await;
                 self.journal.save_phase(name, &self.saved, changed).await?;
             }
             Effect::StartAttempt(brief) => return self.start_attempt(&brief, drivers).await,
@@ -43,8 +44,9 @@ impl Runner {
                 self.run_command(Command::Check, text);
             }
             Effect::StopCheck => {
-                if let Some(check) = &self.check {
-                    check.halt();
+                let budget = self.budget();
+                if let Some(check) = &mut self.check {
+                    check.halt(budget);
                 }
             }
             Effect::EndLeftovers => {
@@ -57,9 +59,12 @@ impl Runner {
         Ok(None)
     }
 
+    /// Git is asked for the commit as well, but not while the run is being stopped: saving comes first then.
     async fn refresh_saved(&mut self) {
         self.saved.machine = self.machine.head().clone();
-        self.saved.git_commit = git::head_commit(&self.project).await;
+        if self.stop_by.is_none() {
+            self.saved.git_commit = self.project.git().head_commit().await;
+        }
     }
 
     fn phase(&self) -> &PhaseSettings {
@@ -76,17 +81,11 @@ impl Runner {
             |why: String| Ok(Some(Happening::TurnEnded(TurnOutcome::NotStarted(why))));
         self.refresh_prompt().await?;
         let changed = match brief.cut {
-            Some(_) => git::changed(&self.project).await,
+            Some(_) => self.project.git().changed().await,
             None => None,
         };
         let text = prompt::compose(brief, self.phase(), &self.prompt, changed.as_deref());
-        let run_dir = self.project.run_dir(&self.saved.run);
-        let mut transcript = Attempt::create_transcript(&run_dir, brief.iteration, brief.attempt)
-            .map_err(|e| Error::io("can't make a transcript in", &run_dir, e))?;
-        let at = self.clock.now();
-        transcript
-            .note(at, "prompt", &text)
-            .map_err(|e| Error::io("can't write a transcript in", &run_dir, e))?;
+        let transcript = self.begin_transcript(brief, &text);
         let driver = match drivers(&self.phase().agent, self.context("")) {
             Ok(driver) => driver,
             Err(e) => return not_started(e.to_string()),
@@ -101,6 +100,20 @@ impl Runner {
         self.ended.clear();
         self.attempt = Some(Attempt::new(connection, transcript));
         Ok(None)
+    }
+
+    /// Makes the attempt's transcript, with the prompt as its first record. An attempt without one is better than none.
+    fn begin_transcript(&mut self, brief: &Brief, text: &str) -> Option<Transcript> {
+        let run_dir = self.project.run_dir(&self.saved.run);
+        let at = self.clock.now();
+        let made = Transcript::create(&run_dir, brief.iteration, brief.attempt)
+            .and_then(|mut transcript| transcript.note(at, "prompt", text).map(|()| transcript));
+        made.map_err(|e| {
+            self.tell(News::Warning(format!(
+                "this attempt has no transcript: {e}"
+            )));
+        })
+        .ok()
     }
 
     /// Reads the prompt file anew; the last text read stands in for a file that is gone.
@@ -171,11 +184,9 @@ impl Runner {
 
     pub(super) fn check_ended(&mut self, end: CheckEnd) -> Happening {
         let check = self.check.take().expect("its end was awaited");
-        let passed = end.result == loop_state::CheckResult::Passed;
         self.tell(News::CommandEnded {
             command: check.command,
-            passed,
-            tail: end.tail,
+            result: end.result.clone(),
             took: end.took,
         });
         if !end.leftovers.is_empty() {
@@ -184,7 +195,7 @@ impl Runner {
                 processes: end.leftovers,
             });
         }
-        if end.result == loop_state::CheckResult::Stopped {
+        if end.result == CheckResult::Stopped {
             self.ended.extend(end.ended);
         }
         self.proven &= end.proven;
@@ -205,7 +216,7 @@ impl Runner {
         let keep = self.saved.settings.leftovers == Leftovers::Keep && !leftovers.is_empty();
         let mut ended = leftovers.len();
         if keep {
-            let budget = self.options.stop_budget;
+            let budget = self.budget();
             let oldest = self.kept.keep(attempt.connection, budget).await;
             ended = oldest.as_ref().map_or(0, |(alive, _)| alive.len());
             self.tell_kept_ended(oldest);
@@ -242,9 +253,10 @@ impl Runner {
 
     /// Leaves nothing alive, whatever the end was.
     pub(super) async fn end_everything(&mut self) {
-        self.kept.halt_all();
+        let budget = self.budget();
+        self.kept.halt_all(budget);
         if let Some(check) = &mut self.check {
-            check.halt();
+            check.halt(budget);
             let end = check.ended().await;
             self.check = None;
             self.note_survivors(end.survivors);
@@ -253,7 +265,7 @@ impl Runner {
             self.stop_tree().await;
             self.attempt = None;
         }
-        while let Some(end) = self.kept.end_oldest().await {
+        while let Some(end) = self.kept.end_oldest(budget).await {
             self.tell_kept_ended(Some(end));
         }
     }

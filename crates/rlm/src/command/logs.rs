@@ -1,6 +1,6 @@
 //! `rlm logs`
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{self, BufRead, BufReader, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -38,14 +38,13 @@ pub(crate) fn execute(directory: &Path, args: &LogsArgs) -> Result<ExitCode, Fai
         {
             break;
         }
-        let file = fs_err::File::open(&path).map_err(|e| Failure {
-            code: Code::Failed,
-            message: e.to_string(),
-        })?;
+        let file = fs_err::File::open(&path).map_err(|e| unreadable(&e))?;
         for line in BufReader::new(file).lines() {
             // The last line of an attempt that was cut may be half a line: it is passed over like any other damage.
-            let Some(line) = line.ok().filter(|line| !line.is_empty()) else {
-                continue;
+            let line = match line {
+                Ok(line) if !line.is_empty() => line,
+                Err(e) if e.kind() != ErrorKind::InvalidData => return Err(unreadable(&e)),
+                _ => continue,
             };
             let text = if args.json {
                 line
@@ -69,10 +68,7 @@ type Named = ((u32, u32), PathBuf);
 fn transcripts(dir: &Path) -> Result<Vec<Named>, Failure> {
     let entries = match fs_err::read_dir(dir) {
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
-        other => other.map_err(|e| Failure {
-            code: Code::Failed,
-            message: e.to_string(),
-        })?,
+        other => other.map_err(|e| unreadable(&e))?,
     };
     let named = |path: PathBuf| {
         let (iteration, attempt) = path.file_stem()?.to_str()?.split_once('-')?;
@@ -83,4 +79,11 @@ fn transcripts(dir: &Path) -> Result<Vec<Named>, Failure> {
         .collect();
     found.sort_by_key(|((iteration, attempt), _)| (*iteration, *attempt));
     Ok(found)
+}
+
+fn unreadable(error: &io::Error) -> Failure {
+    Failure {
+        code: Code::Failed,
+        message: format!("a transcript can't be read: {error}"),
+    }
 }

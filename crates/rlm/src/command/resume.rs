@@ -3,49 +3,35 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use loop_runner::{Project, RunEntry, RunId, RunState, Runner, WorkTree};
+use loop_runner::{Project, RunEntry, RunHead, RunId, RunState, Runner, WorkTree};
 
 use crate::args::ResumeArgs;
 use crate::exit::{Code, Failure};
 use crate::render::{Beginning, Screen};
-use crate::resolve;
 use crate::session::{Session, refuse_nested};
+use crate::{render, resolve};
 
 pub(crate) fn execute(directory: &Path, args: ResumeArgs) -> Result<ExitCode, Failure> {
     let session = Session::begin()?;
     refuse_nested(args.nested)?;
-    let project = Project::find(directory)?;
-    let entry = choose(&project, args.run.as_deref())?;
-    let (run, saved) = match (entry.state, entry.head) {
-        (_, Err(why)) => {
-            return Err(Failure {
-                code: Code::Failed,
-                message: format!("run `{}` can't be resumed: {why}", entry.id),
-            });
-        }
-        (_, Ok(head)) => (entry.id, head),
-    };
-    if let (Some(end), false) = (
-        &saved.machine.end,
-        args.from.is_some() || args.what.max_iterations.is_some(),
-    ) && end.reason.is_final()
-    {
-        return Err(Failure::usage(format!(
-            "run `{run}` has ended: {}; there is nothing to resume",
-            end.reason
-        )));
-    }
-    let (at, cut) = saved.machine.resumes_at();
-    if let Some(from) = args.from
-        && from > at
-    {
-        return Err(Failure::usage(format!(
-            "--from {from}: run `{run}` is only at iteration {at}"
-        )));
-    }
-    let here = std::env::current_dir()
-        .map_err(|e| Failure::usage(format!("the working directory is gone: {e}")))?;
-    let settings = resolve::resumed(args.what, args.agent_command, &saved.settings, &here)?;
+    let screen = Screen::new(args.show.json);
+    let (directory, from) = (directory.to_owned(), args.from);
+    let (project, run, settings) = session.prepare(move || {
+        let project = Project::find(&directory)?;
+        let RunEntry { id: run, head, .. } = choose(&project, args.run.as_deref())?;
+        let saved = head.map_err(|why| Failure {
+            code: Code::Failed,
+            message: format!("run `{run}` can't be resumed: {why}"),
+        })?;
+        refuse_pointless(&saved, from, args.what.max_iterations)?;
+        let settings = resolve::resumed(
+            args.what,
+            args.agent_command,
+            &saved.settings,
+            project.directory(),
+        )?;
+        Ok((project, run, settings))
+    })?;
     let (runner, news) = session.block_on(async {
         let work_tree = WorkTree::take(&project, &run, &session.gate()).await?;
         Runner::open(
@@ -53,19 +39,41 @@ pub(crate) fn execute(directory: &Path, args: ResumeArgs) -> Result<ExitCode, Fa
             run,
             work_tree,
             settings,
-            args.from,
+            from,
             session.options(),
         )
         .await
     })?;
-    let screen = Screen::new(args.show.json);
+    let (at, cut) = runner.head().machine.resumes_at();
     let beginning = Beginning::Again {
-        at: args.from.unwrap_or(at),
-        discarded: args.from.is_some(),
+        at: from.unwrap_or(at),
+        discarded: from.is_some(),
         cut,
     };
     screen.begin(&beginning, &project, runner.head());
     session.carry_out(runner, news, screen)
+}
+
+/// Refuses what would end at once or can't be meant.
+fn refuse_pointless(saved: &RunHead, from: Option<u32>, more: Option<u32>) -> Result<(), Failure> {
+    let run = &saved.run;
+    if let Some(end) = &saved.machine.end
+        && end.reason.is_final()
+        && from.is_none()
+        && more.is_none()
+    {
+        let reason = &end.reason;
+        return Err(Failure::usage(format!(
+            "run `{run}` has ended: {reason}; there is nothing to resume"
+        )));
+    }
+    let (at, _) = saved.machine.resumes_at();
+    match from {
+        Some(from) if from > at => Err(Failure::usage(format!(
+            "--from {from}: run `{run}` is only at iteration {at}"
+        ))),
+        _ => Ok(()),
+    }
 }
 
 /// Finds the run that is meant: the named one, or the only one that can be resumed.
@@ -89,11 +97,16 @@ fn choose(project: &Project, name: Option<&str>) -> Result<RunEntry, Failure> {
             message,
         });
     }
+    let gave_up = runs.iter().rev().find_map(gave_up);
     runs.retain(RunEntry::is_resumable);
     match runs.len() {
         1 => Ok(runs.remove(0)),
+        0 if gave_up.is_some() => Err(Failure::not_found(format!(
+            "no run was stopped or cut here; {}",
+            gave_up.unwrap_or_default()
+        ))),
         0 if damaged.is_empty() => Err(Failure::not_found(
-            "nothing to resume here: no run was stopped or cut; `rlm status --json` shows all",
+            "nothing to resume here: no run was stopped or cut; `rlm status` shows all",
         )),
         0 => Err(Failure {
             code: Code::Failed,
@@ -107,4 +120,12 @@ fn choose(project: &Project, name: Option<&str>) -> Result<RunEntry, Failure> {
             )))
         }
     }
+}
+
+/// Says how a run that gave up can be taken up again, if this one did.
+fn gave_up(run: &RunEntry) -> Option<String> {
+    let head = run.head.as_ref().ok()?;
+    let reason = &head.machine.end.as_ref()?.reason;
+    let again = render::go_on(&run.id, reason)?;
+    Some(format!("run {} ended ({reason}): {again}", run.id))
 }

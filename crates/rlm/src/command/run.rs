@@ -8,38 +8,34 @@ use loop_runner::{Project, RunId, Runner, WorkTree};
 use crate::args::RunArgs;
 use crate::exit::Failure;
 use crate::render::{Beginning, Screen};
+use crate::resolve::Resolved;
 use crate::session::{Session, refuse_nested};
 use crate::{config, resolve};
 
 pub(crate) fn execute(directory: &Path, args: RunArgs) -> Result<ExitCode, Failure> {
     let session = Session::begin()?;
     refuse_nested(args.nested)?;
-    let project = Project::find(directory)?;
-    let config = config::read(project.root())?;
-    let directory = project.directory().to_owned();
-    let resolved = resolve::new_run(args.what, args.agent_command, config, directory)?;
-    resolved.settings.validate()?;
-    let others: Vec<RunId> = project
-        .runs()?
-        .into_iter()
-        .filter(|run| run.is_resumable())
-        .map(|run| run.id)
-        .collect();
+    let screen = Screen::new(args.show.json);
+    let directory = directory.to_owned();
+    let (project, resolved, others) = session.prepare(move || {
+        let project = Project::find(&directory)?;
+        let config = config::read(project.root())?;
+        let resolved = resolve::new_run(args, config, project.root(), project.directory())?;
+        resolved.settings.validate()?;
+        let runs = project.runs()?.into_iter();
+        let others: Vec<RunId> = runs
+            .filter(|run| run.is_resumable())
+            .map(|run| run.id)
+            .collect();
+        Ok((project, resolved, others))
+    })?;
     let run = new_id();
+    let Resolved { settings, text } = resolved;
     let (runner, news) = session.block_on(async {
         let work_tree = WorkTree::take(&project, &run, &session.gate()).await?;
         let options = session.options();
-        Runner::create(
-            project.clone(),
-            run,
-            work_tree,
-            resolved.settings,
-            resolved.text,
-            options,
-        )
-        .await
+        Runner::create(project.clone(), run, work_tree, settings, text, options).await
     })?;
-    let screen = Screen::new(args.show.json);
     screen.begin(&Beginning::New { others }, &project, runner.head());
     session.carry_out(runner, news, screen)
 }

@@ -1,5 +1,7 @@
 //! The banner: five lines that say what a run will do before it does it.
 
+use std::time::Duration;
+
 use loop_runner::{AgentSettings, Project, RunHead, RunId};
 use serde_json::{Value, json};
 
@@ -105,6 +107,27 @@ pub(crate) fn json(beginning: &Beginning, project: &Project, head: &RunHead) -> 
         "iteration": at,
         "directory": head.settings.directory,
         "run_directory": project.run_dir(&head.run),
-        "settings": head.settings,
+        "settings": settings(head),
+    })
+}
+
+/// The settings with times in milliseconds, as everywhere in our JSON.
+fn settings(head: &RunHead) -> Value {
+    let all = &head.settings;
+    let phase = &all.phases[0];
+    let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+    json!({
+        "agent": phase.agent,
+        "prompt": phase.prompt,
+        "until": phase.until,
+        "gates": phase.gates,
+        "max_iterations": phase.limits.max_iterations,
+        "iteration_timeout_ms": phase.limits.iteration_timeout.map(millis),
+        "idle_timeout_ms": phase.limits.idle_timeout.map(millis),
+        "check_timeout_ms": millis(phase.check_timeout),
+        "max_duration_ms": all.max_duration.map(millis),
+        "max_failures": all.max_failures,
+        "sleep_ms": millis(all.sleep),
+        "leftovers": all.leftovers,
     })
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use agent_duplex::{ProcessName, Stream};
 use jiff::tz::TimeZone;
 use loop_runner::{Command, News};
-use loop_state::{Notice, Timestamp};
+use loop_state::{CheckResult, Notice, Timestamp};
 use serde_json::{Value, json};
 
 use crate::duration::show;
@@ -32,39 +32,15 @@ pub(crate) fn text(news: &News, zone: &TimeZone) -> String {
         }
         News::CommandEnded {
             command,
-            passed: true,
+            result,
             took,
-            ..
-        } => {
-            format!(
-                "{} {} ({})",
-                name(*command),
-                styled(GOOD, "passed"),
-                seconds(*took)
-            )
+        } => command_text(*command, result, *took),
+        News::EndingTurn { why, budget } => {
+            format!("ending the turn: {}; it has {}", plain(why), show(*budget))
         }
-        News::CommandEnded {
-            command,
-            tail,
-            took,
-            ..
-        } => {
-            let lines: Vec<&str> = tail.trim_end().lines().collect();
-            let mut text = format!(
-                "{} {} ({})",
-                name(*command),
-                styled(BAD, "did not pass"),
-                seconds(*took)
-            );
-            for tail in &lines[lines.len().saturating_sub(TAIL_LINES)..] {
-                text.push_str(&format!("\n{} {}", styled(DIM, "┆"), safe(tail)));
-            }
-            text
+        News::Stopping { budget } => {
+            format!("stopping: what runs has {} to end", show(*budget))
         }
-        News::Stopping { budget } => format!(
-            "stopping: saved; the agent's processes have {} to end",
-            show(*budget)
-        ),
         News::Ended { why, processes } => {
             format!(
                 "ended {} {why}: {}",
@@ -82,6 +58,23 @@ pub(crate) fn text(news: &News, zone: &TimeZone) -> String {
         ),
         _ => String::new(),
     }
+}
+
+fn command_text(command: Command, result: &CheckResult, took: Duration) -> String {
+    let name = name(command);
+    let text = match result {
+        CheckResult::Passed => {
+            return format!("{name} {} ({})", styled(GOOD, "passed"), seconds(took));
+        }
+        CheckResult::Failed(text) => text,
+        _ => return format!("{name} was stopped ({})", seconds(took)),
+    };
+    let mut shown = format!("{name} {} ({})", styled(BAD, "did not pass"), seconds(took));
+    let lines: Vec<&str> = text.trim_end().lines().collect();
+    for line in &lines[lines.len().saturating_sub(TAIL_LINES)..] {
+        shown.push_str(&format!("\n{} {}", styled(DIM, "┆"), safe(line)));
+    }
+    shown
 }
 
 fn notice_text(notice: &Notice, zone: &TimeZone) -> String {
@@ -152,10 +145,10 @@ pub(crate) fn utc(at: Timestamp) -> String {
     at.strftime("%Y-%m-%dT%H:%M:%S%.3fZ").to_string()
 }
 
-/// News as one JSON object.
-pub(crate) fn json(at: Timestamp, news: &News) -> Value {
+/// News as one JSON object; `None` for what has an event of its own elsewhere.
+pub(crate) fn json(at: Timestamp, news: &News) -> Option<Value> {
     let mut value = match news {
-        News::Run(notice) => notice_json(notice),
+        News::Run(notice) => notice_json(notice)?,
         News::AgentStarted { pid } => json!({"event": "agent_started", "pid": pid}),
         News::Output { stream, line } => json!({
             "event": "output",
@@ -168,16 +161,18 @@ pub(crate) fn json(at: Timestamp, news: &News) -> Value {
         }
         News::CommandEnded {
             command,
-            passed,
-            tail,
+            result,
             took,
         } => json!({
             "event": "command_ended",
             "command": name(*command),
-            "passed": passed,
-            "tail": tail,
+            "passed": *result == CheckResult::Passed,
+            "output": match result { CheckResult::Failed(text) => text.as_str(), _ => "" },
             "took_ms": took.as_millis() as u64,
         }),
+        News::EndingTurn { why, budget } => {
+            json!({"event": "ending_turn", "why": why, "budget_ms": budget.as_millis() as u64})
+        }
         News::Stopping { budget } => {
             json!({"event": "stopping", "budget_ms": budget.as_millis() as u64})
         }
@@ -189,10 +184,10 @@ pub(crate) fn json(at: Timestamp, news: &News) -> Value {
         }
         News::Warning(text) => json!({"event": "warning", "text": text}),
         News::Missed(lines) => json!({"event": "missed", "lines": lines}),
-        _ => json!({"event": "other"}),
+        _ => return None,
     };
     value["at"] = utc(at).into();
-    value
+    Some(value)
 }
 
 pub(crate) fn processes_json(processes: &[ProcessName]) -> Value {
@@ -202,8 +197,8 @@ pub(crate) fn processes_json(processes: &[ProcessName]) -> Value {
         .collect()
 }
 
-fn notice_json(notice: &Notice) -> Value {
-    match notice {
+fn notice_json(notice: &Notice) -> Option<Value> {
+    Some(match notice {
         Notice::AttemptStarted { iteration, attempt } => {
             json!({"event": "attempt_started", "iteration": iteration, "attempt": attempt})
         }
@@ -219,9 +214,9 @@ fn notice_json(notice: &Notice) -> Value {
         }),
         Notice::PhaseEnded { name } => json!({"event": "phase_ended", "phase": name}),
         Notice::Sleeping { until } => json!({"event": "sleeping", "until": utc(*until)}),
-        Notice::Ended(reason) => json!({"event": "ended", "reason": reason.to_string()}),
-        _ => json!({"event": "other"}),
-    }
+        // The end of the run has an event of its own when everything is over.
+        _ => return None,
+    })
 }
 
 #[cfg(test)]
@@ -263,15 +258,22 @@ mod tests {
             },
             News::CommandEnded {
                 command: Command::Gate(0),
-                passed: false,
-                tail: "1\n2\n3\n4\n5\n6\n7\n8\n9\n".into(),
+                result: CheckResult::Failed("1\n2\n3\n4\n5\n6\n7\n8\n9\n(exit status 1)".into()),
                 took: Duration::from_millis(1234),
             },
             News::CommandEnded {
                 command: Command::Check,
-                passed: true,
-                tail: String::new(),
+                result: CheckResult::Passed,
                 took: Duration::ZERO,
+            },
+            News::CommandEnded {
+                command: Command::Check,
+                result: CheckResult::Stopped,
+                took: Duration::ZERO,
+            },
+            News::EndingTurn {
+                why: "no sign of life for 2s".into(),
+                budget: Duration::from_secs(8),
             },
             News::Ended {
                 why: "left running by the agent",
@@ -315,7 +317,7 @@ mod tests {
     fn what_programs_see() {
         let lines: Vec<String> = samples()
             .iter()
-            .map(|n| json(Timestamp(1_000_000_000_123), n).to_string())
+            .map(|n| json(Timestamp(1_000_000_000_123), n).unwrap().to_string())
             .collect();
         insta::assert_snapshot!(lines.join("\n"));
     }

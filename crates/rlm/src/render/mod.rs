@@ -7,7 +7,8 @@ mod status;
 mod text;
 
 use anstyle::{AnsiColor, Style};
-use loop_runner::Record;
+use loop_runner::{Record, RunId};
+use loop_state::StopReason;
 
 use crate::exit::Failure;
 
@@ -21,6 +22,16 @@ const DIM: Style = Style::new().dimmed();
 const GOOD: Style = AnsiColor::Green.on_default();
 const BAD: Style = AnsiColor::Red.on_default().bold();
 const MIND: Style = AnsiColor::Yellow.on_default();
+
+/// Says how a run that ended for `reason` can be taken up again; `None` when it is over for good.
+pub(crate) fn go_on(run: &RunId, reason: &StopReason) -> Option<String> {
+    match reason {
+        StopReason::Done(_) | StopReason::Planned => None,
+        StopReason::IterationLimit(_) => Some(format!("rlm resume {run} -n MORE")),
+        StopReason::TimeLimit(_) => Some(format!("rlm resume {run} --max-duration MORE")),
+        _ => Some(format!("rlm resume {run}")),
+    }
+}
 
 fn styled(style: Style, text: impl std::fmt::Display) -> String {
     format!("{style}{text}{style:#}")

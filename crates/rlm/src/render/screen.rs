@@ -10,7 +10,7 @@ use serde_json::json;
 
 use crate::exit::Code;
 use crate::render::banner::{self, Beginning};
-use crate::render::{BAD, BOLD, DIM, GOOD, event, json_line, styled};
+use crate::render::{BAD, BOLD, DIM, GOOD, event, go_on, json_line, styled};
 
 /// Where a run is shown.
 #[derive(Clone, Debug)]
@@ -47,7 +47,7 @@ impl Screen {
     /// Shows one piece of news.
     pub(crate) fn news(&self, at: Timestamp, news: &News) -> io::Result<()> {
         let text = if self.json {
-            json_line(&event::json(at, news))
+            event::json(at, news).map_or(String::new(), |value| json_line(&value))
         } else {
             event::text(news, &self.zone)
         };
@@ -67,8 +67,8 @@ impl Screen {
                 "at": now(),
                 "event": "run_ended",
                 "run": run,
-                "reason": outcome.reason,
-                "text": outcome.reason.to_string(),
+                "reason": outcome.reason.to_string(),
+                "exit_code": Code::of(&outcome.reason) as u8,
                 "left": left,
                 "of": of,
                 "proven": outcome.proven,
@@ -88,8 +88,8 @@ impl Screen {
             if !outcome.proven {
                 text.push_str(", as far as could be seen");
             }
-            if !outcome.reason.is_final() {
-                text.push_str(&format!("; go on with: rlm resume {run}"));
+            if let Some(again) = go_on(run, &outcome.reason) {
+                text.push_str(&format!("; go on with: {again}"));
             }
             self.print(&text)
         };

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::duration::show;
 use crate::render::event::{count, utc};
-use crate::render::plain;
+use crate::render::{go_on, plain};
 
 /// One run; the text and the JSON say the same.
 #[derive(Debug, Serialize)]
@@ -89,9 +89,11 @@ fn next(run: &RunEntry, m: &loop_state::Head) -> String {
             format!("iteration {} at {}", m.iteration + 1, utc(*until))
         }
         (RunState::Running, _) => "gates and check".into(),
-        (RunState::Ended, _) if m.end.as_ref().is_some_and(|end| end.reason.is_final()) => {
-            "nothing: it is over".into()
-        }
+        (RunState::Ended, _) => m
+            .end
+            .as_ref()
+            .and_then(|end| go_on(&run.id, &end.reason))
+            .unwrap_or_else(|| "nothing: it is over".into()),
         _ if cut => format!("rlm resume {}: iteration {at} again, it was cut", run.id),
         _ => format!("rlm resume {}: iteration {at}", run.id),
     }
