@@ -17,6 +17,9 @@ use std::time::Duration;
 
 const NAME: &str = "command";
 
+/// The longest line that comes out whole. Nothing here is parsed, so a longer one loses only its middle to the reader.
+const MAX_LINE: usize = 2 << 20;
+
 /// Runs a program as a one-shot agent. See the [module](self) for how the prompt gets there.
 ///
 /// A turn is completed when the program exits with 0, failed with another code, and died when it was killed by a signal;
@@ -107,6 +110,7 @@ impl Turn {
         let command = AgentCommand::new(program)
             .args(words)
             .stdin(stdin)
+            .max_line(MAX_LINE)
             .context(context)
             .map_err(|e| {
                 let what =

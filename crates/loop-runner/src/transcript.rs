@@ -29,6 +29,33 @@ pub struct Record {
     pub omitted: u64,
 }
 
+/// A [`Record`] that borrows its text.
+#[derive(Serialize)]
+struct Written<'a> {
+    at: Timestamp,
+    kind: &'a str,
+    text: &'a str,
+    #[serde(skip_serializing_if = "is_zero")]
+    omitted: u64,
+}
+
+struct Counted<'a> {
+    to: &'a mut BufWriter<fs_err::File>,
+    bytes: &'a mut u64,
+}
+
+impl Write for Counted<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.to.write(bytes)?;
+        *self.bytes += written as u64;
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.to.flush()
+    }
+}
+
 #[expect(
     clippy::trivially_copy_pass_by_ref,
     reason = "serde asks for a reference"
@@ -72,45 +99,40 @@ impl Transcript {
             Stream::Stdout => "stdout",
             Stream::Stderr => "stderr",
         };
-        let text = String::from_utf8_lossy(&line.bytes).into_owned();
-        self.record(&Record {
+        if self.written >= MAX_BYTES {
+            return Ok(());
+        }
+        self.write(
             at,
-            kind: kind.into(),
-            text,
-            omitted: line.omitted,
-        })
+            kind,
+            &String::from_utf8_lossy(&line.bytes),
+            line.omitted,
+        )?;
+        if self.written >= MAX_BYTES {
+            self.write(at, "truncated", "", 0)?;
+        }
+        Ok(())
     }
 
     pub(crate) fn note(&mut self, at: Timestamp, kind: &str, text: &str) -> io::Result<()> {
-        self.record(&Record {
-            at,
-            kind: kind.into(),
-            text: text.into(),
-            omitted: 0,
-        })
+        self.write(at, kind, text, 0)
     }
 
-    fn record(&mut self, record: &Record) -> io::Result<()> {
-        let is_output = matches!(record.kind.as_str(), "stdout" | "stderr");
-        if is_output && self.written >= MAX_BYTES {
-            return Ok(());
-        }
-        let mut line = serde_json::to_vec(record)?;
-        line.push(b'\n');
-        self.written += line.len() as u64;
-        self.unflushed_since.get_or_insert(record.at);
-        self.file.write_all(&line)?;
-        if is_output && self.written >= MAX_BYTES {
-            let end = Record {
-                at: record.at,
-                kind: "truncated".into(),
-                text: String::new(),
-                omitted: 0,
-            };
-            serde_json::to_writer(&mut self.file, &end)?;
-            self.file.write_all(b"\n")?;
-        }
-        Ok(())
+    /// Writes a record in pieces: a line can be large, and its escaped form six times as large.
+    fn write(&mut self, at: Timestamp, kind: &str, text: &str, omitted: u64) -> io::Result<()> {
+        self.unflushed_since.get_or_insert(at);
+        let mut counted = Counted {
+            to: &mut self.file,
+            bytes: &mut self.written,
+        };
+        let record = Written {
+            at,
+            kind,
+            text,
+            omitted,
+        };
+        serde_json::to_writer(&mut counted, &record)?;
+        counted.write_all(b"\n")
     }
 
     /// Returns when the next flush is due.
