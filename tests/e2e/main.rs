@@ -10,6 +10,8 @@
 mod crashes;
 mod fakes;
 mod harness;
+mod holding;
+mod idle;
 mod kills;
 mod models;
 mod presses;

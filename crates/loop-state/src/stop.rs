@@ -13,7 +13,7 @@ pub enum StopReason {
     Planned,
     /// It can't go on.
     Failed(String),
-    /// The last allowed iteration was made and the check still fails.
+    /// The last allowed iteration was made, and gates and check have not passed.
     IterationLimit(u32),
     /// The run was active for as long as it may be.
     TimeLimit(Duration),
@@ -44,7 +44,7 @@ impl fmt::Display for StopReason {
             Self::Planned => f.write_str("planned: all iterations were made"),
             Self::Failed(what) => write!(f, "failed: {what}"),
             Self::IterationLimit(limit) => {
-                write!(f, "iteration limit: {limit} made and the check still fails")
+                write!(f, "iteration limit: {limit} made and not done")
             }
             Self::TimeLimit(limit) => write!(f, "time limit: {limit:?} used up"),
             Self::Stuck(streak, count) => write!(f, "stuck: {count} {streak} in a row"),
