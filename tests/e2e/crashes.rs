@@ -76,7 +76,7 @@ fn s14_a_new_run_names_the_one_that_could_be_resumed() {
         "the other one stays as it was"
     );
     // And that one can still be resumed.
-    scene.rlm(&["resume", "--once"]).run(LONG);
+    scene.rlm(&["resume", "-n", "3"]).run(LONG);
     assert_eq!(scene.agent.starts()[4].env["RLM_ITERATION"], "3");
 }
 

@@ -137,7 +137,7 @@ fn x102_what_the_guard_ended_after_a_crash_is_named() {
     let named = ended
         .stdout
         .lines()
-        .find(|line| line.contains("ended by its guard"))
+        .find(|line| line.contains("by their guard"))
         .unwrap();
     let all = scene.agent.children().into_iter().map(|child| child.pid);
     assert!(

@@ -128,11 +128,11 @@ fn the_events_of_a_run_are_one_json_object_a_line() {
         &turn[..],
         &["iteration_ended"],
         &turn,
-        &["processes_ended", "iteration_ended", "ended", "run_ended"],
+        &["processes_ended", "iteration_ended", "run_ended"],
     ];
     assert_eq!(kinds, expected.concat());
     let last = events.last().unwrap();
-    assert_eq!(last["text"], "done: the check passed");
+    assert_eq!(last["reason"], "done: the check passed");
     assert_eq!(
         (&last["left"], &last["run"]),
         (&0.into(), &events[0]["run"])

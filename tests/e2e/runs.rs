@@ -53,7 +53,7 @@ fn s02_the_pause_is_ten_seconds_unless_it_is_given() {
     let mut running = scene.run_bare(&run).spawn();
     says(&mut running, "\"event\":\"sleeping\"");
     let events = events(&stop(running, Signal::INT).stdout);
-    assert_eq!(events[0]["settings"]["sleep"]["secs"], 10);
+    assert_eq!(events[0]["settings"]["sleep_ms"], 10_000);
     assert_eq!(scene.start_count(), 1, "it really sleeps");
 }
 

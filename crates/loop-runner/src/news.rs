@@ -54,7 +54,7 @@ pub enum News {
         /// How long that may take.
         budget: Duration,
     },
-    /// The run is being stopped: what runs is ended, within this time.
+    /// The run is being stopped, which is on disk: what runs is ended, within this time.
     Stopping {
         /// The time that is left for it.
         budget: Duration,

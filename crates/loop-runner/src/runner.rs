@@ -320,10 +320,9 @@ impl Runner {
         match message {
             Control::Steer(text) => Happening::SteerAdded(text),
             Control::Stop(request) => {
-                if request.when == When::Now && self.stop_by.is_none() {
+                if request.when == When::Now {
                     let budget = self.options.stop_budget;
-                    self.stop_by = Some(Instant::now() + budget);
-                    self.tell(News::Stopping { budget });
+                    self.stop_by.get_or_insert(Instant::now() + budget);
                 }
                 Happening::StopRequested(request)
             }
@@ -401,7 +400,7 @@ impl Runner {
             let reported = survivors::take_report(&self.project, &head.run);
             self.tell_swept("by their guard when the last process died", reported);
             let swept = survivors::sweep(head.scope).await;
-            self.tell_swept("that an earlier process had left alive", swept);
+            self.tell_swept("left alive by an earlier process", swept);
         }
     }
 

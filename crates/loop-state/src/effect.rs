@@ -75,6 +75,8 @@ pub enum Notice {
         /// When it begins.
         until: Timestamp,
     },
+    /// The run is being stopped: what runs is about to be ended.
+    Stopping,
     /// The run is over for this process.
     Ended(StopReason),
 }

@@ -58,7 +58,7 @@ pub enum TurnOutcome {
     Failed(String),
     /// It was ended because the machine had asked for a stop.
     Stopped,
-    /// The agent could not be started. As the first thing that a run does this ends it; later it is a failed turn.
+    /// The agent could not be started. As the first thing that a process does this ends the run; later it is a failed turn.
     NotStarted(String),
 }
 

@@ -54,6 +54,9 @@ pub struct Head {
     pub taken_at: Timestamp,
     /// When the last event happened.
     pub last_at: Timestamp,
+    /// How many attempts earlier processes had begun.
+    #[serde(default)]
+    pub taken_attempts: u32,
     /// For how many milliseconds earlier processes were active.
     #[serde(default)]
     pub active_ms: u64,
@@ -90,6 +93,7 @@ impl Head {
             started_at: Timestamp::default(),
             taken_at: Timestamp::default(),
             last_at: Timestamp::default(),
+            taken_attempts: 0,
             active_ms: 0,
             end: None,
         })

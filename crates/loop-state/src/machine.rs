@@ -238,7 +238,7 @@ impl Machine {
                     .failure
                     .take()
                     .filter(|_| !matches!(step, Step::Turn { .. }));
-                let mut effects = vec![Effect::Save];
+                let mut effects = vec![Effect::Save, Effect::Announce(Notice::Stopping)];
                 effects.extend(halt.into_iter().filter(|_| !already));
                 effects
             }

@@ -2,7 +2,7 @@
 
 use agent_duplex::{Input, ProcessName, SessionChoice, StopReport};
 use agent_subprocess::{Context, Marker, StopPolicy};
-use loop_state::{Brief, CheckResult, Effect, Happening, Tree, TurnOutcome};
+use loop_state::{Brief, CheckResult, Effect, Happening, Notice, Tree, TurnOutcome};
 
 use crate::check::{CheckEnd, RunningCheck};
 use crate::news::{Command, News};
@@ -51,6 +51,10 @@ impl Runner {
             }
             Effect::EndLeftovers => {
                 return Ok(Some(Happening::Settled(self.end_leftovers().await)));
+            }
+            Effect::Announce(Notice::Stopping) => {
+                let budget = self.budget();
+                self.tell(News::Stopping { budget });
             }
             Effect::Announce(notice) => self.tell(News::Run(notice)),
             // The pump sees the end in the head.

@@ -14,8 +14,10 @@ impl Machine {
         let halted = std::mem::take(&mut self.head.halting);
         let timed_out = self.head.failure.is_some();
         let failure = match outcome {
-            // Before anything ever ran it is a mistake of the user's; later the agent may be about to be replaced.
-            TurnOutcome::NotStarted(why) if self.head.counts.attempts == 1 => {
+            // As the first thing that a process does it is a mistake of the user's; later the agent may be about to be replaced.
+            TurnOutcome::NotStarted(why)
+                if self.head.counts.attempts == self.head.taken_attempts + 1 =>
+            {
                 self.head.step = Step::Ready;
                 return self.end(StopReason::Failed(tail(why)), at);
             }

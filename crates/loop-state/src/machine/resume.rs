@@ -22,6 +22,7 @@ impl Machine {
         head.taken_at = at;
         head.last_at = head.last_at.max(at);
         head.counts.processes += 1;
+        head.taken_attempts = head.counts.attempts;
         head.end = None;
         head.halting = false;
         let asked_to_stop = head.stopping.take().is_some();

@@ -294,7 +294,11 @@ fn a_stop_while_a_gate_runs_keeps_the_turn() {
     trace.then(Happening::TurnEnded(TurnOutcome::Completed));
     assert_eq!(
         trace.then(stop(When::Now)),
-        [Effect::Save, Effect::StopCheck]
+        [
+            Effect::Save,
+            Effect::Announce(Notice::Stopping),
+            Effect::StopCheck
+        ]
     );
     trace.then(Happening::GateEnded(CheckResult::Stopped));
     trace.then(Happening::Settled(Tree::default()));

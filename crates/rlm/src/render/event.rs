@@ -39,7 +39,7 @@ pub(crate) fn text(news: &News, zone: &TimeZone) -> String {
             format!("ending the turn: {}; it has {}", plain(why), show(*budget))
         }
         News::Stopping { budget } => {
-            format!("stopping: what runs has {} to end", show(*budget))
+            format!("stopping: saved; what runs has {} to end", show(*budget))
         }
         News::Ended { why, processes } => {
             format!(
