@@ -1,0 +1,315 @@
+//! One run at a time in a working tree, and what lives how long in it.
+
+use rlm_tests::wait_for;
+use rustix::process::Signal;
+
+use crate::scene::{PROMPT, STUBBORN_TREE, Scene, crash, expect_in_order, says, stop, until_ready};
+use crate::{LONG, RLM};
+
+#[test]
+fn j53_a_second_run_is_told_who_holds_the_working_tree() {
+    let scene = Scene::new("print ready\nhang");
+    let first = scene.ready(&["--once"]);
+    let (run, pid) = (scene.run_id(), first.pid());
+    let below = scene.file("below");
+    fs_err::create_dir(&below).unwrap();
+    let others = [
+        scene.run(&["--once"]),
+        scene.run(&["--once"]).dir(&below),
+        scene.rlm(&["resume", &run]),
+        scene.rlm(&["resume"]),
+    ];
+    for (number, other) in others.into_iter().enumerate() {
+        let refused = other.run(LONG).expect_code(9);
+        assert!(
+            refused.stderr.contains(&format!("run `{run}`")),
+            "{refused}"
+        );
+        assert_eq!(refused.stderr.lines().count(), 1, "{refused}");
+        if number < 3 {
+            assert!(
+                refused.stderr.contains(&format!("pid {pid}, since ")),
+                "{refused}"
+            );
+        }
+    }
+    assert_eq!(
+        (scene.start_count(), scene.statuses().len()),
+        (1, 1),
+        "it left nothing behind"
+    );
+    stop(first, Signal::INT);
+    scene.agent.set_script("print turn {start}");
+    scene.run(&["--once"]).run(LONG).expect_code(0);
+}
+
+#[test]
+fn j53_two_working_trees_are_free_of_each_other() {
+    let scene = Scene::new("print ready\nhang");
+    let first = scene.ready(&["--once"]);
+    let other = scene.sandbox.path().join("other");
+    scene
+        .sandbox
+        .git(&["worktree", "add", "-q", &other.display().to_string()]);
+    let second = until_ready(scene.run(&["--once"]).dir(&other));
+    assert_eq!(scene.start_count(), 2);
+    stop(second, Signal::INT);
+    stop(first, Signal::INT);
+}
+
+#[test]
+fn j53_after_a_kill_the_tree_is_free_when_the_agents_processes_are_gone() {
+    // The guard needs its time for these; the next run has to wait for it.
+    let scene = Scene::new(STUBBORN_TREE);
+    crash(scene.ready(&["--once"]));
+    scene.agent.set_script("print ready\nhang");
+    let next = scene.run(&["--once"]).spawn();
+    scene.wait_until_started(2);
+    assert_eq!(
+        scene.children_alive(1),
+        [],
+        "two agents never work in one work tree"
+    );
+    let first = scene.agent.starts()[0].pid;
+    assert!(scene.alive().iter().all(|process| process.pid != first));
+    stop(next, Signal::INT);
+}
+
+#[test]
+fn j53_a_stopped_loop_is_not_taken_for_dead() {
+    let scene = Scene::new("print ready\nhang");
+    let first = scene.ready(&["--once"]);
+    first.signal(Signal::STOP);
+    scene.run(&["--once"]).run(LONG).expect_code(9);
+    scene.rlm(&["resume"]).run(LONG).expect_code(9);
+    assert_eq!(scene.status()["state"], "running");
+    assert_eq!(scene.start_count(), 1);
+    first.signal(Signal::CONT);
+    stop(first, Signal::INT);
+}
+
+#[test]
+fn j53_a_deleted_state_directory_does_not_break_the_lock() {
+    let scene = Scene::new("print ready\nhang");
+    let first = scene.ready(&["--once"]);
+    fs_err::remove_dir_all(scene.file(".rlm")).unwrap();
+    scene.run(&["--once"]).run(LONG).expect_code(9);
+    assert_eq!(scene.start_count(), 1);
+    first.signal(Signal::INT);
+    first.wait(LONG);
+    scene.expect_nothing_alive();
+}
+
+/// Runs `rlm` as an agent's tool would, in another repository, and gives what it said and its exit code.
+fn inside(options: &str, environment: &str) -> (Scene, String) {
+    let scene = Scene::new("");
+    let other = scene.sandbox.path().join("other");
+    fs_err::create_dir(&other).unwrap();
+    let tool = format!(
+        "{environment} {RLM} -C {} run -p inner --once {options} -- sh -c 'env >env'; echo \"code $?\"",
+        other.display()
+    );
+    let run = ["run", "-p", PROMPT, "--once", "--", "sh", "-c", &tool];
+    let ended = scene.rlm(&run).run(LONG).expect_code(0);
+    (scene, ended.stdout)
+}
+
+#[test]
+fn x130_a_run_inside_an_agents_tool_is_refused() {
+    let (scene, said) = inside("", "");
+    expect_in_order(&said, &["this is inside run", "--nested", "code 2"]);
+    assert!(!scene.sandbox.path().join("other/.rlm").exists());
+}
+
+#[test]
+fn x130_a_nested_run_takes_nothing_from_the_identity_of_the_outer_one() {
+    let (scene, said) = inside(
+        "--nested",
+        "RLM_ITERATION=none RLM_ATTEMPT=-1 RLM_EPOCH=x RLM_PHASE=/ RLM_MARKER=..",
+    );
+    expect_in_order(&said, &["planned: all iterations were made", "code 0"]);
+    let outer = scene.run_id();
+    let env = fs_err::read_to_string(scene.sandbox.path().join("other/env")).unwrap();
+    let value = |name: &str| {
+        env.lines()
+            .find_map(|line| line.strip_prefix(&format!("{name}=")))
+            .unwrap()
+    };
+    assert_ne!(value("RLM_RUN_ID"), outer);
+    assert_eq!(
+        (
+            value("RLM_ITERATION"),
+            value("RLM_ATTEMPT"),
+            value("RLM_PHASE")
+        ),
+        ("1", "1", "main")
+    );
+}
+
+#[test]
+fn x130_a_nested_run_in_the_same_tree_finds_it_held() {
+    let scene = Scene::new("");
+    let tool = format!("{RLM} run -p inner --once --nested -- true; echo \"code $?\"");
+    let run = ["run", "-p", PROMPT, "--once", "--", "sh", "-c", &tool];
+    let ended = scene.rlm(&run).run(LONG).expect_code(0);
+    expect_in_order(&ended.stdout, &["is working in", "code 9"]);
+}
+
+#[test]
+fn x130_a_stop_of_the_outer_run_ends_the_nested_one() {
+    let scene = Scene::new("child daemon\nprint ready\nhang");
+    let other = scene.sandbox.path().join("other");
+    fs_err::create_dir(&other).unwrap();
+    let outer = [
+        "run",
+        "-p",
+        PROMPT,
+        "--once",
+        "--",
+        RLM,
+        "-C",
+        other.to_str().unwrap(),
+        "run",
+        "-p",
+        "x",
+        "--once",
+        "--nested",
+        "--",
+    ];
+    let running = until_ready(scene.rlm(&outer).args(scene.agent.argv()));
+    crash(running);
+    scene.wait_until_nothing_is_alive();
+}
+
+/// Prints whether the process lives whose number is in the file.
+const PROBE: &str = "if kill -0 $(cat pid); then echo it lives; else echo it is gone; fi";
+
+#[test]
+fn x127_leftovers_live_through_the_judgement_and_not_into_the_next_attempt() {
+    let scene = Scene::new("");
+    let agent = format!(
+        "if test -e pid; then {PROBE} >second 2>&1; else setsid sleep 600 >/dev/null 2>&1 & echo $! >pid; fi"
+    );
+    let run = [
+        "run",
+        "-p",
+        PROMPT,
+        "--sleep",
+        "0",
+        "-n",
+        "2",
+        "--gate",
+        PROBE,
+        "--until",
+        &format!("{PROBE}; false"),
+        "--",
+        "sh",
+        "-c",
+        &agent,
+    ];
+    let ended = scene.rlm(&run).run(LONG).expect_code(3);
+    let pid = fs_err::read_to_string(scene.file("pid")).unwrap();
+    let named = format!("left running by the agent: {} (sleep)", pid.trim());
+    expect_in_order(
+        &ended.stdout,
+        &[
+            "check did not pass",
+            "it lives",
+            &named,
+            "iteration 1 complete",
+            "iteration 2",
+            "it is gone",
+        ],
+    );
+    assert!(
+        fs_err::read_to_string(scene.file("second"))
+            .unwrap()
+            .contains("it is gone")
+    );
+    // What a gate prints when it passes is not shown, so it is asked for its log.
+    scene.expect_nothing_alive();
+}
+
+#[test]
+fn x127_leftovers_of_the_last_attempt_end_with_the_run() {
+    let scene = Scene::new("child plain\nchild setsid\nchild daemon\nchild holder");
+    let ended = scene.run(&["--until", "true"]).run(LONG).expect_code(0);
+    scene.expect_nothing_alive();
+    expect_in_order(
+        &ended.stdout,
+        &[
+            "ended 4 processes left running by the agent",
+            "done: the check passed; 0 of 4 left",
+        ],
+    );
+}
+
+#[test]
+fn x127_leftovers_of_a_failed_turn_end_too() {
+    let scene = Scene::new("@1 child daemon\n@1 exit 1\n@2 print ready\n@2 hang");
+    let running = scene.ready(&["-n", "2"]);
+    assert_eq!(scene.children_alive(1), []);
+    stop(running, Signal::INT);
+}
+
+#[test]
+fn x127_what_a_gate_leaves_ends_with_the_gate() {
+    // It also keeps the gate's output open, which must not hold the loop up.
+    for keeps in ["", ">/dev/null 2>&1"] {
+        let scene = Scene::new("print turn {start}");
+        let gate = format!("setsid sleep 600 {keeps} & echo $! >pid");
+        let ended = scene
+            .run(&[
+                "-n",
+                "1",
+                "--gate",
+                &gate,
+                "--until",
+                &format!("{PROBE}; false"),
+            ])
+            .run(LONG)
+            .expect_code(3);
+        let named = "left running by the command";
+        expect_in_order(
+            &ended.stdout,
+            &["gate 1 passed", named, "check did not pass", "it is gone"],
+        );
+        scene.expect_nothing_alive();
+    }
+}
+
+#[test]
+fn a_holder_of_its_output_does_not_keep_a_turn_open() {
+    let scene = Scene::new("@1 child holder\nprint turn {start}");
+    let ended = scene.run(&["-n", "2"]).run(LONG).expect_code(0);
+    expect_in_order(
+        &ended.stdout,
+        &[
+            "turn 1",
+            "iteration 1 complete",
+            "turn 2",
+            "iteration 2 complete",
+        ],
+    );
+}
+
+#[test]
+fn an_agent_that_closes_its_output_is_still_waited_for() {
+    let scene = Scene::new("close stdout\nclose stderr\nawait go");
+    let mut running = scene.run(&["--once"]).spawn();
+    scene.wait_until_started(1);
+    wait_for("its closed output", LONG, || {
+        let pid = scene.agent.starts()[0].pid;
+        let target = fs_err::read_link(format!("/proc/{pid}/fd/1")).ok()?;
+        (target.as_os_str() == "/dev/null").then_some(())
+    });
+    assert!(!running.has_ended());
+    says(&mut running, "agent runs");
+    assert!(
+        !running.stdout().contains("complete"),
+        "{}",
+        running.stdout()
+    );
+    fs_err::write(scene.file("go"), "").unwrap();
+    running.wait(LONG).expect_code(0);
+}
