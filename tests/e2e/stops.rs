@@ -141,7 +141,9 @@ fn l90_the_stages_of_a_stop_come_one_after_the_other() {
 #[test]
 fn l90_an_interrupted_agent_may_end_its_own_way_and_is_heard() {
     let scene = Scene::new("");
-    let agent = "trap 'echo last words; exit 0' INT; echo ready; while :; do sleep 0.05; done";
+    // Not as one word: the banner shows the command before the agent runs.
+    let agent =
+        "trap 'echo last words; exit 0' INT; printf 'rea%s\\n' dy; while :; do sleep 0.05; done";
     let running = until_ready(scene.rlm(&["run", "-p", "x", "--once", "--", "sh", "-c", agent]));
     stop(running, Signal::INT);
     let logs = scene.rlm(&["logs"]).run(LONG).expect_code(0).stdout;
