@@ -12,6 +12,7 @@ mod fakes;
 mod harness;
 mod holding;
 mod idle;
+mod kept;
 mod kills;
 mod models;
 mod presses;

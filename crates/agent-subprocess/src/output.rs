@@ -71,7 +71,7 @@ impl Outputs {
             (Stream::Stderr, stderr, &rooms[1]),
         ] {
             let (room, sender, tail) = (room.clone(), sender.clone(), tail.clone());
-            let reader = Reader {
+            let mut reader = Reader {
                 stream,
                 pipe,
                 lines: Lines::new(max_line),
@@ -86,6 +86,9 @@ impl Outputs {
                     draining.open -= 1;
                     draining.cut += u8::from(!to_the_end);
                 });
+                if !to_the_end {
+                    reader.discard().await;
+                }
             });
         }
         Outputs {
@@ -125,7 +128,7 @@ struct Reader {
 
 impl Reader {
     /// Reads to the end of the stream (`true`), or to where it stood [`DRAIN`] after the exit of the main process.
-    async fn run(mut self, mut progress: watch::Receiver<Progress>) -> bool {
+    async fn run(&mut self, mut progress: watch::Receiver<Progress>) -> bool {
         let mut deadline = None;
         loop {
             let ready = match deadline {
@@ -176,7 +179,7 @@ impl Reader {
     }
 
     /// Takes what is in the pipe now, which is all that the main process can have left there, and no more.
-    async fn cut(mut self) -> bool {
+    async fn cut(&mut self) -> bool {
         let mut left = rustix::io::ioctl_fionread(&self.pipe).unwrap_or(0);
         while left > 0
             && let Ok(read @ 1..) = self.read(64 << 10)
@@ -191,6 +194,26 @@ impl Reader {
         let rest = self.lines.finish();
         self.hand_out(rest).await;
         false
+    }
+
+    /// Reads on for nobody, so that what was left running neither blocks nor dies when it writes.
+    async fn discard(self) {
+        let Reader { pipe, room, .. } = self;
+        let mut nowhere = vec![0; 16 << 10];
+        // More than there ever is: granted to nobody, and refused when the caller's end is dropped.
+        let dropped = room.acquire_many(u32::MAX);
+        tokio::pin!(dropped);
+        loop {
+            tokio::select! {
+                biased;
+                _ = &mut dropped => return,
+                ready = pipe.readable() => match ready.and_then(|()| pipe.try_read(&mut nowhere)) {
+                    Ok(1..) => {}
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                    _ => return,
+                },
+            }
+        }
     }
 
     /// Queues a line as soon as there is room; `false` if nobody wants lines any more. Standard error never waits.

@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 use agent_duplex::{Driver, ProcessName};
 use agent_subprocess::Context;
 use cancellable_sleep::SleepGate;
-use loop_state::{Event, Happening, Machine, Resume, StopReason, StopRequest, Timestamp, When};
+use loop_state::{
+    Event, Happening, Head, Machine, Resume, StopReason, StopRequest, Timestamp, When,
+};
 use tokio::sync::mpsc;
 use uuid::Uuid;
 
@@ -16,9 +18,7 @@ use crate::journal::Journal;
 use crate::kept::Kept;
 use crate::news::{self, News, NewsReceiver, NewsSender};
 use crate::survivors::{self, Swept};
-use crate::{
-    AgentSettings, Error, Project, PromptSource, RunHead, RunId, Settings, WorkTree, prompt, runs,
-};
+use crate::{AgentSettings, Error, PromptSource, RunHead, Settings, WorkTree, prompt, runs};
 use attempt::Attempt;
 
 mod attempt;
@@ -72,7 +72,6 @@ pub struct Outcome {
 /// One run, taken by this process.
 #[derive(Debug)]
 pub struct Runner {
-    project: Project,
     work_tree: WorkTree,
     options: Options,
     machine: Machine,
@@ -110,22 +109,21 @@ impl Runner {
     ///
     /// [`Error::is_usage`] when the settings make no run, the prompt can't be read or the run exists.
     pub async fn create(
-        project: Project,
-        run: RunId,
         work_tree: WorkTree,
         mut settings: Settings,
         text: Option<String>,
         options: Options,
     ) -> Result<(Self, NewsReceiver), Error> {
-        let machine = Machine::new(settings.rules()).map_err(Error::rules)?;
-        if runs::exists(&project, &run) {
+        let (project, run) = (work_tree.project(), work_tree.run().clone());
+        let machine = Head::new(settings.rules()).map_err(Error::rules)?;
+        if runs::exists(project, &run) {
             return Err(Error::run_exists(run));
         }
         let prompt = match (&settings.phases[0].prompt, text) {
             (PromptSource::File(path), _) => prompt::read(path)?,
             (PromptSource::Kept(_), text) => text.unwrap_or_default(),
         };
-        let (mut journal, _) = Journal::open(&project, &run, true)?;
+        let (mut journal, _) = Journal::open(project, &run, true)?;
         let blob = blob_name();
         journal.put_blob(&blob, &prompt).await?;
         if let source @ PromptSource::Kept(_) = &mut settings.phases[0].prompt {
@@ -133,7 +131,7 @@ impl Runner {
         }
         let saved = RunHead {
             run,
-            machine: machine.head().clone(),
+            machine,
             settings,
             scope: Uuid::new_v4().simple().to_string(),
             prompt: Some(blob),
@@ -141,16 +139,8 @@ impl Runner {
         };
         // Saved before anything can be asked to stop: a run that a press ends at once can be resumed.
         journal.save(&saved).await?;
-        Ok(Self::new(
-            project,
-            work_tree,
-            options,
-            machine,
-            saved,
-            journal,
-            prompt,
-            Happening::Started,
-        ))
+        let first = Happening::Started;
+        Ok(Self::new(work_tree, options, saved, journal, prompt, first))
     }
 
     /// Takes up a saved run. `settings` replace the saved ones; `from` is the iteration to go back to.
@@ -159,15 +149,14 @@ impl Runner {
     ///
     /// [`Error::is_not_found`] when nothing is saved, [`Error::is_held`] when another process works on it.
     pub async fn open(
-        project: Project,
-        run: RunId,
         work_tree: WorkTree,
         settings: Option<Settings>,
         from: Option<u32>,
         options: Options,
     ) -> Result<(Self, NewsReceiver), Error> {
+        let (project, run) = (work_tree.project(), work_tree.run().clone());
         project.run(&run)?;
-        let (journal, loaded) = Journal::open(&project, &run, false)?;
+        let (journal, loaded) = Journal::open(project, &run, false)?;
         let Some(mut saved) = loaded.head else {
             return Err(Error::nothing_saved(run));
         };
@@ -181,32 +170,23 @@ impl Runner {
             saved.settings = settings;
         }
         let prompt = match &saved.prompt {
-            Some(name) => runs::blob(&project, &run, name)?,
+            Some(name) => runs::blob(project, &run, name)?,
             None => String::new(),
         };
-        let machine = Machine::from(saved.machine.clone());
         let first = match (saved.machine.counts.processes, rules) {
             (0, None) => Happening::Started,
             (_, rules) => Happening::Resumed(Resume { rules, from }),
         };
-        let (mut runner, receiver) = Self::new(
-            project, work_tree, options, machine, saved, journal, prompt, first,
-        );
+        let (mut runner, receiver) = Self::new(work_tree, options, saved, journal, prompt, first);
         for skipped in &loaded.report.skipped {
             runner.tell(News::Warning(skipped.to_string()));
         }
         Ok((runner, receiver))
     }
 
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "the two ways in differ in all of them"
-    )]
     fn new(
-        project: Project,
         work_tree: WorkTree,
         options: Options,
-        machine: Machine,
         saved: RunHead,
         journal: Journal,
         prompt: String,
@@ -214,10 +194,9 @@ impl Runner {
     ) -> (Self, NewsReceiver) {
         let (news, receiver) = news::channel();
         let runner = Self {
-            project,
             work_tree,
             options,
-            machine,
+            machine: Machine::from(saved.machine.clone()),
             saved,
             journal,
             prompt,
@@ -391,13 +370,13 @@ impl Runner {
 
     /// Ends what earlier processes of unfinished runs in this working tree left alive, before anything is spawned.
     async fn sweep_before(&mut self) {
-        let unfinished = self.project.runs().unwrap_or_default();
+        let unfinished = self.work_tree.project().runs().unwrap_or_default();
         let heads = unfinished.into_iter().filter_map(|entry| entry.head.ok());
         let heads: Vec<RunHead> = heads
             .filter(|head| head.run == self.saved.run || head.machine.end.is_none())
             .collect();
         for head in heads {
-            let reported = survivors::take_report(&self.project, &head.run);
+            let reported = survivors::take_report(self.work_tree.project(), &head.run);
             self.tell_swept("by their guard when the last process died", reported);
             let swept = survivors::sweep(head.scope).await;
             self.tell_swept("left alive by an earlier process", swept);

@@ -23,6 +23,8 @@ const POLL: Duration = Duration::from_millis(20);
 /// until the last agent's tree is gone, also after this process was killed. Dropping it gives this process's share up.
 #[derive(Clone, Debug)]
 pub struct WorkTree {
+    project: Project,
+    run: RunId,
     lock: Arc<OwnedFd>,
 }
 
@@ -107,8 +109,22 @@ impl WorkTree {
         let path = holder_path(project);
         fs_err::write(&path, text).map_err(|e| Error::io("can't write", path, e))?;
         Ok(Self {
+            project: project.clone(),
+            run: run.clone(),
             lock: Arc::new(directory.into()),
         })
+    }
+
+    /// Returns the project whose working tree this is.
+    #[must_use]
+    pub fn project(&self) -> &Project {
+        &self.project
+    }
+
+    /// Returns the run that has it.
+    #[must_use]
+    pub fn run(&self) -> &RunId {
+        &self.run
     }
 
     pub(crate) fn lock(&self) -> Arc<OwnedFd> {

@@ -26,7 +26,7 @@ impl Runner {
             }
             Effect::SavePhase(name) => {
                 self.refresh_saved().await;
-                let changed = self.project.git().changed().await;
+                let changed = self.work_tree.project().git().changed().await;
                 self.journal.save_phase(name, &self.saved, changed).await?;
             }
             Effect::StartAttempt(brief) => return self.start_attempt(&brief, drivers).await,
@@ -67,7 +67,7 @@ impl Runner {
     async fn refresh_saved(&mut self) {
         self.saved.machine = self.machine.head().clone();
         if self.stop_by.is_none() {
-            self.saved.git_commit = self.project.git().head_commit().await;
+            self.saved.git_commit = self.work_tree.project().git().head_commit().await;
         }
     }
 
@@ -85,7 +85,7 @@ impl Runner {
             |why: String| Ok(Some(Happening::TurnEnded(TurnOutcome::NotStarted(why))));
         self.refresh_prompt().await?;
         let changed = match brief.cut {
-            Some(_) => self.project.git().changed().await,
+            Some(_) => self.work_tree.project().git().changed().await,
             None => None,
         };
         let text = prompt::compose(brief, self.phase(), &self.prompt, changed.as_deref());
@@ -108,7 +108,7 @@ impl Runner {
 
     /// Makes the attempt's transcript, with the prompt as its first record. An attempt without one is better than none.
     fn begin_transcript(&mut self, brief: &Brief, text: &str) -> Option<Transcript> {
-        let run_dir = self.project.run_dir(&self.saved.run);
+        let run_dir = self.work_tree.project().run_dir(&self.saved.run);
         let at = self.clock.now();
         let made = Transcript::create(&run_dir, brief.iteration, brief.attempt)
             .and_then(|mut transcript| transcript.note(at, "prompt", text).map(|()| transcript));
@@ -154,7 +154,7 @@ impl Runner {
             ("RLM_ATTEMPT", head.attempt.to_string()),
             ("RLM_EPOCH", self.journal.epoch().to_string()),
         ];
-        let run_dir = self.project.run_dir(&self.saved.run);
+        let run_dir = self.work_tree.project().run_dir(&self.saved.run);
         Context {
             cwd: self.saved.settings.directory.clone(),
             env: identity

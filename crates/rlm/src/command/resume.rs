@@ -34,15 +34,7 @@ pub(crate) fn execute(directory: &Path, args: ResumeArgs) -> Result<ExitCode, Fa
     })?;
     let (runner, news) = session.block_on(async {
         let work_tree = WorkTree::take(&project, &run, &session.gate()).await?;
-        Runner::open(
-            project.clone(),
-            run,
-            work_tree,
-            settings,
-            from,
-            session.options(),
-        )
-        .await
+        Runner::open(work_tree, settings, from, session.options()).await
     })?;
     let (at, cut) = runner.head().machine.resumes_at();
     let beginning = Beginning::Again {

@@ -34,7 +34,7 @@ pub(crate) fn execute(directory: &Path, args: RunArgs) -> Result<ExitCode, Failu
     let (runner, news) = session.block_on(async {
         let work_tree = WorkTree::take(&project, &run, &session.gate()).await?;
         let options = session.options();
-        Runner::create(project.clone(), run, work_tree, settings, text, options).await
+        Runner::create(work_tree, settings, text, options).await
     })?;
     screen.begin(&Beginning::New { others }, &project, runner.head());
     session.carry_out(runner, news, screen)
