@@ -198,7 +198,11 @@ impl Reader {
 
     /// Reads on for nobody, so that what was left running neither blocks nor dies when it writes.
     async fn discard(self) {
-        let Reader { pipe, room, .. } = self;
+        let Reader {
+            pipe, room, sender, ..
+        } = self;
+        // The queue ends for its reader now.
+        drop(sender);
         let mut nowhere = vec![0; 16 << 10];
         // More than there ever is: granted to nobody, and refused when the caller's end is dropped.
         let dropped = room.acquire_many(u32::MAX);
