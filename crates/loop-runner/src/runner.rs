@@ -173,9 +173,12 @@ impl Runner {
             Some(name) => runs::blob(project, &run, name)?,
             None => String::new(),
         };
-        let first = match (saved.machine.counts.processes, rules) {
-            (0, None) => Happening::Started,
-            (_, rules) => Happening::Resumed(Resume { rules, from }),
+        let first = if saved.machine.counts.processes == 0 {
+            // Its process ended before it began.
+            saved.machine = Head::new(saved.settings.rules()).map_err(Error::rules)?;
+            Happening::Started
+        } else {
+            Happening::Resumed(Resume { rules, from })
         };
         let (mut runner, receiver) = Self::new(work_tree, options, saved, journal, prompt, first);
         for skipped in &loaded.report.skipped {
@@ -258,8 +261,6 @@ impl Runner {
         }
         happenings.push_front(self.first.clone());
         loop {
-            // What people want goes before what follows from earlier effects: a stop must not start anything.
-            self.hear_all(control, &mut happenings);
             let what = match happenings.pop_front() {
                 Some(what) => what,
                 None => self.next(control).await,
@@ -277,6 +278,8 @@ impl Runner {
             {
                 return Ok(end.reason.clone());
             }
+            // What people want goes before what follows from earlier effects: a stop must not start anything.
+            self.hear_all(control, &mut happenings);
         }
     }
 
