@@ -46,6 +46,8 @@ enum Kind {
          what it did is in the working tree, but it can't be resumed: start a new run"
     )]
     Vanished(RunId),
+    #[error("the prompt of run `{0}` is lost; give another one with --prompt-file FILE")]
+    PromptLost(RunId),
     #[error("`{}` is no directory to work in: {}", path.display(), bare(source))]
     Directory { path: PathBuf, source: io::Error },
     #[error("the prompt file `{}` {problem}", path.display())]
@@ -79,6 +81,10 @@ impl Error {
             path: path.into(),
             source,
         }))
+    }
+
+    pub(crate) fn prompt_lost(run: RunId) -> Self {
+        Self(Box::new(Kind::PromptLost(run)))
     }
 
     pub(crate) fn held(path: &Path, holder: Option<Holder>) -> Self {

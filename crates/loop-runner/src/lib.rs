@@ -45,7 +45,7 @@ pub use run_id::RunId;
 pub use runner::{Control, DriverFactory, Options, Outcome, Runner};
 pub use runs::{RunEntry, RunHead, RunState};
 pub use settings::{AgentSettings, Leftovers, PhaseSettings, PromptSource, Settings};
-pub use transcript::Record;
+pub use transcript::{Record, transcripts};
 pub use work_tree::{Holder, WorkTree};
 
 #[cfg(doctest)]

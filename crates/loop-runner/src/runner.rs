@@ -18,7 +18,10 @@ use crate::journal::Journal;
 use crate::kept::Kept;
 use crate::news::{self, News, NewsReceiver, NewsSender};
 use crate::survivors::{self, Swept};
-use crate::{AgentSettings, Error, PromptSource, RunHead, Settings, WorkTree, prompt, runs};
+use crate::{
+    AgentSettings, Error, Project, PromptSource, RunHead, Settings, WorkTree, prompt, runs,
+    transcript,
+};
 use attempt::Attempt;
 
 mod attempt;
@@ -169,16 +172,18 @@ impl Runner {
             rules = Some(settings.rules());
             saved.settings = settings;
         }
-        let prompt = match &saved.prompt {
-            Some(name) => runs::blob(project, &run, name)?,
-            None => String::new(),
-        };
+        let prompt = kept_prompt(project, &saved)?;
         let first = if saved.machine.counts.processes == 0 {
             // Its process ended before it began.
             saved.machine = Head::new(saved.settings.rules()).map_err(Error::rules)?;
             Happening::Started
         } else {
-            Happening::Resumed(Resume { rules, from })
+            let used_attempts = transcript::highest_attempt(&project.run_dir(&run));
+            Happening::Resumed(Resume {
+                rules,
+                from,
+                used_attempts,
+            })
         };
         let (mut runner, receiver) = Self::new(work_tree, options, saved, journal, prompt, first);
         for skipped in &loaded.report.skipped {
@@ -405,6 +410,17 @@ impl Runner {
             self.survivors.extend(new.iter().cloned());
             self.tell(News::Survivors(new));
         }
+    }
+}
+
+/// Returns the last prompt text that was read; when that is lost, what the prompt file says now.
+fn kept_prompt(project: &Project, saved: &RunHead) -> Result<String, Error> {
+    let kept = saved.prompt.as_ref();
+    let kept = kept.and_then(|name| runs::blob(project, &saved.run, name).ok());
+    match (kept, &saved.settings.phases[0].prompt) {
+        (Some(text), _) => Ok(text),
+        (None, PromptSource::File(path)) => prompt::read(path),
+        (None, _) => Err(Error::prompt_lost(saved.run.clone())),
     }
 }
 

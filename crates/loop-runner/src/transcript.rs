@@ -79,6 +79,36 @@ pub(crate) fn path(run_dir: &Path, iteration: u32, attempt: u32) -> PathBuf {
         .join(format!("{iteration}-{attempt}.ndjson"))
 }
 
+/// Lists the transcripts in a run's directory with the numbers of their iteration and attempt, in that order.
+///
+/// # Errors
+///
+/// When the directory can't be read. That there is none is an empty list.
+pub fn transcripts(run_dir: &Path) -> io::Result<Vec<(u32, u32, PathBuf)>> {
+    let entries = match fs_err::read_dir(run_dir.join("transcripts")) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        other => other?,
+    };
+    let numbered = |path: PathBuf| {
+        let (iteration, attempt) = path.file_stem()?.to_str()?.split_once('-')?;
+        Some((iteration.parse().ok()?, attempt.parse().ok()?, path))
+    };
+    let mut found: Vec<_> = entries
+        .filter_map(|entry| numbered(entry.ok()?.path()))
+        .collect();
+    found.sort();
+    Ok(found)
+}
+
+/// Returns the highest number that any attempt with a transcript had; 0 without one.
+pub(crate) fn highest_attempt(run_dir: &Path) -> u32 {
+    let all = transcripts(run_dir).unwrap_or_default();
+    all.iter()
+        .map(|(_, attempt, _)| *attempt)
+        .max()
+        .unwrap_or(0)
+}
+
 impl Transcript {
     pub(crate) fn create(run_dir: &Path, iteration: u32, attempt: u32) -> io::Result<Self> {
         private_dir(&run_dir.join("transcripts"))?;

@@ -46,6 +46,9 @@ pub struct Resume {
     /// The iteration to start at, instead of the saved one. What was recorded from there on is discarded.
     #[serde(default)]
     pub from: Option<u32>,
+    /// The highest attempt number that was ever used, as far as the caller knows: after a damage the saved state may be older than that.
+    #[serde(default)]
+    pub used_attempts: u32,
 }
 
 /// How a turn ended.

@@ -13,6 +13,8 @@ pub enum StopReason {
     Planned,
     /// It can't go on.
     Failed(String),
+    /// All planned iterations were made, and the last one, with this number, went wrong.
+    LastFailed(u32, String),
     /// The last allowed iteration was made, and gates and check have not passed.
     IterationLimit(u32),
     /// The run was active for as long as it may be.
@@ -43,6 +45,9 @@ impl fmt::Display for StopReason {
             Self::Done(Evidence::Check) => f.write_str("done: the check passed"),
             Self::Planned => f.write_str("planned: all iterations were made"),
             Self::Failed(what) => write!(f, "failed: {what}"),
+            Self::LastFailed(last, what) => {
+                write!(f, "failed: iteration {last}, the last one planned: {what}")
+            }
             Self::IterationLimit(limit) => {
                 write!(f, "iteration limit: {limit} made and not done")
             }

@@ -236,15 +236,9 @@ impl Machine {
 
     /// Returns how a phase ends whose plan was made: well, unless its last iteration went wrong.
     pub(super) fn plan_end(&self) -> StopReason {
-        match self
-            .head
-            .last
-            .as_ref()
-            .and_then(|last| last.failure.as_ref().map(|why| (last.iteration, why)))
-        {
-            Some((last, why)) => {
-                StopReason::Failed(format!("iteration {last}, the last one planned: {why}"))
-            }
+        let last = self.head.last.as_ref();
+        match last.and_then(|last| last.failure.clone().map(|why| (last.iteration, why))) {
+            Some((last, why)) => StopReason::LastFailed(last, why),
             None => StopReason::Planned,
         }
     }

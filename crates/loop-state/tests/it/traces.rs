@@ -165,8 +165,8 @@ fn s13_from_goes_back_and_never_numbers_an_attempt_twice() {
     trace.then(stop(When::Now));
     trace.then(Happening::TurnEnded(TurnOutcome::Stopped));
     let effects = trace.then(Happening::Resumed(Resume {
-        rules: None,
         from: Some(1),
+        ..Resume::default()
     }));
     let Some(Effect::StartAttempt(brief)) = effects.last() else {
         panic!("{effects:?}")
@@ -446,8 +446,8 @@ fn done_is_done() {
     trace.crash_and_resume();
     assert_eq!(trace.machine.head(), &head);
     let again = Resume {
-        rules: None,
         from: Some(1),
+        ..Resume::default()
     };
     let effects = trace
         .machine

@@ -1,10 +1,10 @@
 //! `rlm logs`
 
 use std::io::{self, BufRead, BufReader, ErrorKind, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 
-use loop_runner::{Project, Record};
+use loop_runner::{Project, Record, transcripts};
 
 use crate::args::LogsArgs;
 use crate::exit::{Code, Failure};
@@ -23,9 +23,9 @@ pub(crate) fn execute(directory: &Path, args: &LogsArgs) -> Result<ExitCode, Fai
             }
         },
     };
-    let mut transcripts = transcripts(&project.run_dir(&run).join("transcripts"))?;
+    let mut transcripts = transcripts(&project.run_dir(&run)).map_err(|e| unreadable(&e))?;
     if let Some(iteration) = args.iteration {
-        transcripts.retain(|((i, _), _)| *i == iteration);
+        transcripts.retain(|(number, ..)| *number == iteration);
         if transcripts.is_empty() {
             return Err(Failure::not_found(format!(
                 "run `{run}` has no transcript of iteration {iteration}"
@@ -33,7 +33,7 @@ pub(crate) fn execute(directory: &Path, args: &LogsArgs) -> Result<ExitCode, Fai
         }
     }
     let mut out = anstream::stdout().lock();
-    for ((iteration, attempt), path) in transcripts {
+    for (iteration, attempt, path) in transcripts {
         if !args.json && writeln!(out, "── iteration {iteration}, attempt {attempt} ──").is_err()
         {
             break;
@@ -60,25 +60,6 @@ pub(crate) fn execute(directory: &Path, args: &LogsArgs) -> Result<ExitCode, Fai
         }
     }
     Ok(Code::Done.into())
-}
-
-type Named = ((u32, u32), PathBuf);
-
-/// Lists the transcripts in the order of their attempts.
-fn transcripts(dir: &Path) -> Result<Vec<Named>, Failure> {
-    let entries = match fs_err::read_dir(dir) {
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
-        other => other.map_err(|e| unreadable(&e))?,
-    };
-    let named = |path: PathBuf| {
-        let (iteration, attempt) = path.file_stem()?.to_str()?.split_once('-')?;
-        Some(((iteration.parse().ok()?, attempt.parse().ok()?), path))
-    };
-    let mut found: Vec<Named> = entries
-        .filter_map(|entry| named(entry.ok()?.path()))
-        .collect();
-    found.sort_by_key(|((iteration, attempt), _)| (*iteration, *attempt));
-    Ok(found)
 }
 
 fn unreadable(error: &io::Error) -> Failure {

@@ -27,7 +27,9 @@ const MIND: Style = AnsiColor::Yellow.on_default();
 pub(crate) fn go_on(run: &RunId, reason: &StopReason) -> Option<String> {
     match reason {
         StopReason::Done(_) | StopReason::Planned => None,
-        StopReason::IterationLimit(_) => Some(format!("rlm resume {run} -n MORE")),
+        StopReason::IterationLimit(_) | StopReason::LastFailed(..) => {
+            Some(format!("rlm resume {run} -n MORE"))
+        }
         StopReason::TimeLimit(_) => Some(format!("rlm resume {run} --max-duration MORE")),
         _ => Some(format!("rlm resume {run}")),
     }
