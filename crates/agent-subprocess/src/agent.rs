@@ -14,6 +14,8 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 /// What a guard may take to list its tree before the host looks by itself.
 const LIST: Duration = Duration::from_secs(2);
+/// What noting who is alive may take at the beginning of a stop.
+const NOTE: Duration = Duration::from_millis(500);
 /// What killing a guard that does not answer, and the sweep after it, may take beyond the budget.
 const GIVE_UP: Duration = Duration::from_secs(8);
 
@@ -191,11 +193,11 @@ impl Agent {
 
     async fn end(&mut self, policy: &StopPolicy) -> StopReport {
         let exited_before = self.stopping.is_none() && self.keeper.exit().is_some();
-        let (start, mut stage) = *self.stopping.get_or_insert_with(|| {
-            // A keeper that is gone has sent its aftermath, or is about to.
-            let _gone = self.keeper.order(Order::Note);
-            (Instant::now(), Stage::Gone)
-        });
+        if self.stopping.is_none() {
+            self.stopping = Some((Instant::now(), Stage::Gone));
+            self.note(policy).await;
+        }
+        let (start, mut stage) = self.stopping.expect("it was just set");
         let mut gentle = stage.min(Stage::CloseStdin);
         let mut progress = self.keeper.progress.clone();
         while progress.borrow().aftermath.is_none() && stage != Stage::Kill {
@@ -251,6 +253,21 @@ impl Agent {
             containment: self.containment(),
             drained,
             guard_lost: aftermath.guard_lost,
+        }
+    }
+
+    /// Has everybody noted who is alive, before a gentle stage makes them go unseen.
+    async fn note(&mut self, policy: &StopPolicy) {
+        self.lists += 1;
+        let noted = self.keeper.order(Order::Note).and_then(|()| {
+            self.keeper.order(Order::List {
+                sequence: self.lists,
+            })
+        });
+        // Whoever does not answer soon costs the report some names, and the stop no time.
+        if noted.is_ok() {
+            let _known_or_due =
+                timeout(NOTE.min(policy.budget / 8), self.keeper.listed(self.lists)).await;
         }
     }
 

@@ -1,6 +1,8 @@
 //! Nothing of a tree escapes, whatever it does to get away.
 
-use crate::scene::{Scene, TREE, TREE_SIZE, is_gone, says, stdout, wait_for, wait_for_tree};
+use crate::scene::{
+    DEADLINE, Scene, TREE, TREE_SIZE, is_gone, says, stdout, wait_for, wait_for_tree,
+};
 use agent_subprocess::{Containment, ProcessId, Stage, StopPolicy};
 use std::time::Duration;
 
@@ -79,7 +81,9 @@ async fn who_holds_the_pipes_neither_delays_the_exit_nor_ends_the_output_early()
     let script = "echo before; (sleep 620) & head -c 3000000 /dev/zero; echo; echo last; exit 4";
     let mut agent = scene.agent(script).spawn().await.unwrap();
     assert_eq!(agent.wait().await.code, Some(4));
-    let lines = stdout(&mut agent).await;
+    let lines = tokio::time::timeout(DEADLINE, stdout(&mut agent))
+        .await
+        .unwrap();
     assert_eq!(
         lines.iter().map(String::len).collect::<Vec<_>>(),
         [6, 3_000_000, 4],

@@ -1,6 +1,6 @@
 //! Starting an agent, talking to it, and its end.
 
-use crate::scene::{Scene, alone, own_test, stdout, wait_for};
+use crate::scene::{DEADLINE, Scene, alone, own_test, stdout, wait_for};
 use agent_subprocess::{AgentCommand, Containment, Stage, StdinMode, StopPolicy};
 use std::os::fd::AsRawFd as _;
 use tokio::io::AsyncWriteExt as _;
@@ -91,10 +91,20 @@ async fn stdin_is_written_closed_and_closed_from_the_other_side() {
         .await
         .unwrap();
     let mut stdin = agent.take_stdin().unwrap();
-    let writer = tokio::spawn(async move { stdin.write_all(&vec![0; 4 << 20]).await });
-    tokio::task::yield_now().await;
+    let (begun, mut has_begun) = tokio::sync::watch::channel(false);
+    let writer = tokio::spawn(async move {
+        stdin.write_all(b"fits").await?;
+        begun.send_replace(true);
+        stdin.write_all(&vec![0; 4 << 20]).await
+    });
+    // One thread runs both tasks: when this one goes on, the writer waits in its second write.
+    has_begun.changed().await.unwrap();
     agent.close_stdin();
-    let error = writer.await.unwrap().unwrap_err();
+    let error = tokio::time::timeout(DEADLINE, writer)
+        .await
+        .unwrap()
+        .unwrap()
+        .unwrap_err();
     assert_eq!(error.kind(), std::io::ErrorKind::BrokenPipe);
     agent.stop(&StopPolicy::kill()).await;
     scene.nobody_is_left();

@@ -92,6 +92,32 @@ async fn what_was_written_until_the_end_can_be_read_after_a_stop() {
 }
 
 #[tokio::test]
+async fn whoever_was_alive_when_the_stop_began_counts_however_gently_it_ended() {
+    for containment in [Containment::Guard, Containment::Group] {
+        let scene = Scene::new();
+        let command = scene.agent("echo ready; cat | cat");
+        let mut agent = command
+            .stdin(StdinMode::Piped)
+            .containment(containment)
+            .spawn()
+            .await
+            .unwrap();
+        says(&mut agent, "ready").await;
+        crate::scene::wait_for("a pipeline", || scene.members().len() == 3);
+        let policy = StopPolicy {
+            close_stdin: Duration::from_secs(5),
+            ..StopPolicy::default().without_interrupt()
+        };
+        let report = agent.stop(&policy).await;
+        assert_eq!(
+            (report.stage, report.ended.len()),
+            (Stage::CloseStdin, 3),
+            "{report:?}"
+        );
+    }
+}
+
+#[tokio::test]
 async fn an_interrupt_reaches_the_group_and_the_agent_may_stay() {
     let scene = Scene::new();
     let mut agent = scene
