@@ -178,7 +178,8 @@ impl Runner {
             saved.machine = Head::new(saved.settings.rules()).map_err(Error::rules)?;
             Happening::Started
         } else {
-            let used_attempts = transcript::highest_attempt(&project.run_dir(&run));
+            let run_dir = project.run_dir(&run);
+            let used_attempts = transcript::unknown_attempts(&run_dir, &saved.machine);
             Happening::Resumed(Resume {
                 rules,
                 from,

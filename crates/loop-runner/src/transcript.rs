@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use agent_duplex::{Line, Stream};
 use fs_err::os::unix::fs::OpenOptionsExt;
-use loop_state::Timestamp;
+use loop_state::{Head, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use crate::project::private_dir;
@@ -100,13 +100,15 @@ pub fn transcripts(run_dir: &Path) -> io::Result<Vec<(u32, u32, PathBuf)>> {
     Ok(found)
 }
 
-/// Returns the highest number that any attempt with a transcript had; 0 without one.
-pub(crate) fn highest_attempt(run_dir: &Path) -> u32 {
+/// Returns the highest attempt number of a run whose saved state is older than its transcripts, as after a damage.
+pub(crate) fn unknown_attempts(run_dir: &Path, saved: &Head) -> Option<u32> {
     let all = transcripts(run_dir).unwrap_or_default();
-    all.iter()
-        .map(|(_, attempt, _)| *attempt)
-        .max()
-        .unwrap_or(0)
+    let present = (saved.iteration, saved.attempt);
+    let is_newer = |(iteration, attempt, _): &(u32, u32, PathBuf)| {
+        *attempt >= saved.first_attempt && (*iteration, *attempt) > present
+    };
+    let highest = all.iter().map(|(_, attempt, _)| *attempt).max();
+    highest.filter(|_| all.iter().any(is_newer))
 }
 
 impl Transcript {

@@ -46,9 +46,9 @@ pub struct Resume {
     /// The iteration to start at, instead of the saved one. What was recorded from there on is discarded.
     #[serde(default)]
     pub from: Option<u32>,
-    /// The highest attempt number that was ever used, as far as the caller knows: after a damage the saved state may be older than that.
+    /// The highest attempt number that was ever used, when the caller knows that the saved state is older than that: after a damage.
     #[serde(default)]
-    pub used_attempts: u32,
+    pub used_attempts: Option<u32>,
 }
 
 /// How a turn ended.

@@ -41,9 +41,9 @@ impl Machine {
             head.streaks.crashes += u32::from(!asked_to_stop);
             self.cut(cause);
         }
-        if resume.used_attempts > self.head.highest_attempt {
-            self.head.highest_attempt = resume.used_attempts;
-            self.head.first_attempt = resume.used_attempts + 1;
+        if let Some(used) = resume.used_attempts {
+            self.head.highest_attempt = self.head.highest_attempt.max(used);
+            self.head.first_attempt = self.head.highest_attempt + 1;
         }
         if let Some(from) = resume.from {
             self.go_back_to(from);

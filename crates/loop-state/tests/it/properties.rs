@@ -73,7 +73,7 @@ fn any_timer() -> impl Strategy<Value = Timer> {
 fn any_happening() -> impl Strategy<Value = Happening> {
     prop_oneof![
         1 => Just(Happening::Started),
-        2 => (proptest::option::of(0u32..6), proptest::option::of(any_rules()), 0u32..9)
+        2 => (proptest::option::of(0u32..6), proptest::option::of(any_rules()), proptest::option::of(0u32..9))
             .prop_map(|(from, rules, used_attempts)| Happening::Resumed(Resume { rules, from, used_attempts })),
         6 => any_outcome().prop_map(Happening::TurnEnded),
         4 => any_result().prop_map(Happening::GateEnded),
