@@ -126,7 +126,7 @@ fn a_crash_during_the_check_does_not_cost_the_turn() {
 }
 
 #[test]
-fn a_crash_during_a_gate_repeats_that_iteration() {
+fn a_crash_during_a_gate_does_not_cost_the_turn() {
     let scene = Scene::new("print turn {start}");
     let gate = "touch gating; while ! test -e go; do sleep 0.02; done";
     let running = scene.run(&["--gate", gate, "-n", "2"]).spawn();
@@ -140,10 +140,7 @@ fn a_crash_during_a_gate_repeats_that_iteration() {
         .iter()
         .map(|start| start.env["RLM_ITERATION"].clone())
         .collect();
-    assert!(
-        numbers == ["1", "1", "2"] || numbers == ["1", "2"],
-        "{numbers:?}"
-    );
+    assert_eq!(numbers, ["1", "2"]);
 }
 
 #[test]

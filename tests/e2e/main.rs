@@ -8,17 +8,22 @@
 )]
 
 mod crashes;
+mod damage;
 mod fakes;
+mod floods;
 mod harness;
 mod holding;
 mod idle;
+mod input;
 mod kept;
 mod kills;
 mod models;
 mod presses;
 mod project;
+mod promises;
 mod prompts;
 mod resume;
+mod room;
 mod runs;
 mod scene;
 mod smoke;

@@ -275,3 +275,18 @@ fn two_projects_do_not_know_of_each_other() {
     one.rlm(RLM).args(["status"]).run(LONG).expect_code(10);
     assert!(!one.repo().join(".rlm").exists(), "looking makes nothing");
 }
+
+#[test]
+fn the_settings_are_shown_as_text() {
+    let scene = Scene::new("print fine");
+    let ended = scene.run(&["--once", "--json"]).run(LONG).expect_code(0);
+    let argv = scene.agent.argv();
+    let shown = &events(&ended.stdout)[0]["settings"]["agent"]["Command"]["argv"];
+    let shown: Vec<String> = shown.as_array().unwrap().iter().map(text).collect();
+    assert_eq!(
+        argv.iter()
+            .map(|word| word.to_string_lossy())
+            .collect::<Vec<_>>(),
+        shown
+    );
+}

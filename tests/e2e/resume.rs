@@ -281,3 +281,25 @@ fn several_runs_that_can_be_resumed_are_listed() {
     says(&mut beside, "2 runs can be resumed instead");
     stop(beside, Signal::INT);
 }
+
+#[test]
+fn what_the_end_line_offers_does_something() {
+    let cases: [(&str, &[&str], &str); 2] = [
+        ("exit 1", &[], "failed: "),
+        ("print fine", &["--until", "false"], "iteration limit: "),
+    ];
+    for (script, criterion, end) in cases {
+        let scene = Scene::new(script);
+        let ended = scene.run(&[&["-n", "1"], criterion].concat()).run(LONG);
+        let line = ended.stdout.lines().last().unwrap().to_owned();
+        assert!(line.starts_with(end), "{ended}");
+        let offered = line
+            .split_once("go on with: rlm ")
+            .unwrap()
+            .1
+            .replace("MORE", "2");
+        let offered: Vec<&str> = offered.split_whitespace().collect();
+        let again = scene.rlm(&offered).run(LONG);
+        assert_eq!(scene.start_count(), 2, "{line}\n{again}");
+    }
+}

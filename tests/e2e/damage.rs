@@ -1,0 +1,315 @@
+//! Damaged state: it is told, what is left is used or refused, and nothing is deleted.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use rustix::process::Signal;
+
+use crate::LONG;
+use crate::scene::{PROMPT, Scene, events, expect_in_order, stop, text};
+
+/// A run that was stopped in its fourth iteration, and where its state is.
+struct Stopped {
+    scene: Scene,
+    run: String,
+    folder: PathBuf,
+}
+
+impl Stopped {
+    fn new() -> Self {
+        let scene = Scene::new("print turn {start}\n@4 print ready\n@4 hang");
+        stop(scene.ready(&["-n", "5", "--gate", "true"]), Signal::INT);
+        let run = scene.run_id();
+        let folder = scene.file(".rlm/runs").join(&run);
+        Self { scene, run, folder }
+    }
+
+    /// The file with the newest state.
+    fn journal(&self) -> PathBuf {
+        let entries = fs_err::read_dir(&self.folder).unwrap();
+        let names = entries.map(|entry| entry.unwrap().path());
+        names
+            .filter(|path| path.extension().is_some_and(|end| end == "ckj"))
+            .max()
+            .unwrap()
+    }
+
+    /// Changes the journal's bytes.
+    fn damage(&self, change: impl FnOnce(&mut Vec<u8>)) {
+        let path = self.journal();
+        let mut bytes = fs_err::read(&path).unwrap();
+        change(&mut bytes);
+        fs_err::write(path, bytes).unwrap();
+    }
+
+    /// Every file of the run but the lock's, which says who looked last.
+    fn files(&self) -> BTreeMap<PathBuf, Vec<u8>> {
+        let mut found = BTreeMap::new();
+        collect(&self.folder, &mut found);
+        found.remove(&self.folder.join("LOCK"));
+        found
+    }
+
+    /// Expects that the state is told to be damaged and is refused, and that no file was changed.
+    fn expect_refused(&self) {
+        let before = self.files();
+        let status = self
+            .scene
+            .rlm(&["status", &self.run, "--json"])
+            .run(LONG)
+            .expect_code(1);
+        let status = events(&status.stdout).remove(0);
+        assert_eq!(status["state"], "damaged");
+        assert!(!status["notes"].as_array().unwrap().is_empty(), "{status}");
+        for resume in [&["resume", &self.run][..], &["resume"]] {
+            let refused = self.scene.rlm(resume).run(LONG).expect_code(1);
+            assert!(
+                refused.stderr.contains(&self.run) && refused.stderr.lines().count() == 1,
+                "{refused}"
+            );
+        }
+        assert_eq!(self.files(), before);
+        assert_eq!(self.scene.start_count(), 4);
+        // A new run is not held up by it.
+        self.scene.run(&["--once"]).run(LONG).expect_code(0);
+        assert_eq!(self.files(), before);
+    }
+
+    /// Resumes to the end of the plan and expects that all bytes that there were are still there, wherever.
+    fn resume(&self, notes: bool) -> String {
+        let before = self.files();
+        let status = self
+            .scene
+            .rlm(&["status", &self.run, "--json"])
+            .run(LONG)
+            .expect_code(0);
+        let status = events(&status.stdout).remove(0);
+        assert_eq!(
+            !status["notes"].as_array().unwrap().is_empty(),
+            notes,
+            "{status}"
+        );
+        assert_eq!(self.files(), before, "looking changes nothing");
+        let ended = self
+            .scene
+            .rlm(&["resume", &self.run])
+            .run(LONG)
+            .expect_code(0);
+        let after: Vec<Vec<u8>> = self.files().into_values().collect();
+        for (path, bytes) in before.iter().filter(|(_, bytes)| !bytes.is_empty()) {
+            assert!(
+                after.contains(bytes),
+                "{} is gone:\n{ended}",
+                path.display()
+            );
+        }
+        assert_eq!(
+            self.scene.status()["reason"],
+            "planned: all iterations were made"
+        );
+        ended.stdout
+    }
+}
+
+fn collect(folder: &Path, into: &mut BTreeMap<PathBuf, Vec<u8>>) {
+    for entry in fs_err::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            collect(&path, into);
+        } else {
+            let bytes = fs_err::read(&path).unwrap();
+            into.insert(path, bytes);
+        }
+    }
+}
+
+fn invert(bytes: &mut [u8]) {
+    bytes.iter_mut().for_each(|byte| *byte ^= 0xff);
+}
+
+#[test]
+fn c63_damage_in_the_middle_falls_back_to_what_was_saved_before_it() {
+    let stopped = Stopped::new();
+    stopped.damage(|bytes| {
+        let middle = bytes.len() / 2;
+        invert(&mut bytes[middle..middle + 16]);
+    });
+    let said = stopped.resume(true);
+    expect_in_order(
+        &said,
+        &[
+            "resuming run",
+            "warning: progress-",
+            "wrong checksum",
+            "planned",
+        ],
+    );
+    assert!(
+        stopped.scene.start_count() > 5,
+        "an iteration was lost and is made again"
+    );
+}
+
+#[test]
+fn c63_after_a_fall_back_every_attempt_has_its_transcript() {
+    let stopped = Stopped::new();
+    stopped.damage(|bytes| {
+        let middle = bytes.len() / 2;
+        invert(&mut bytes[middle..middle + 16]);
+    });
+    stopped.resume(true);
+    let logs = stopped
+        .scene
+        .rlm(&["logs", &stopped.run])
+        .run(LONG)
+        .expect_code(0)
+        .stdout;
+    let count = stopped.scene.start_count();
+    assert!(
+        (1..=count).all(|turn| logs.contains(&format!("turn {turn}\n"))),
+        "{count} turns: {logs}"
+    );
+}
+
+#[test]
+fn c63_a_torn_end_falls_back_to_the_save_before_it() {
+    for keep in [2, 3] {
+        let stopped = Stopped::new();
+        stopped.damage(|bytes| bytes.truncate(bytes.len() * keep / 4));
+        let said = stopped.resume(false);
+        assert!(said.contains("resuming run"), "{said}");
+    }
+}
+
+#[test]
+fn c63_a_torn_last_save_costs_nothing_that_was_complete() {
+    let stopped = Stopped::new();
+    stopped.damage(|bytes| {
+        let end = bytes.iter().rposition(|byte| *byte != 0).unwrap();
+        invert(&mut bytes[end - 20..end]);
+    });
+    let said = stopped.resume(false);
+    assert!(said.contains("at iteration 4, which was cut"), "{said}");
+    assert_eq!(stopped.scene.start_count(), 6);
+}
+
+#[test]
+fn c63_state_of_which_nothing_is_left_is_refused() {
+    let changes: [fn(&mut Vec<u8>); 3] = [
+        Vec::clear,
+        |bytes| invert(&mut bytes[..8]),
+        |bytes| bytes.fill(0),
+    ];
+    for change in changes {
+        let stopped = Stopped::new();
+        stopped.damage(change);
+        stopped.expect_refused();
+    }
+}
+
+#[test]
+fn c63_a_journal_that_is_gone_or_no_file_is_refused() {
+    let stopped = Stopped::new();
+    let journal = stopped.journal();
+    fs_err::remove_file(&journal).unwrap();
+    stopped.expect_refused();
+    let stopped = Stopped::new();
+    let journal = stopped.journal();
+    fs_err::remove_file(&journal).unwrap();
+    fs_err::create_dir(&journal).unwrap();
+    stopped.expect_refused();
+}
+
+#[test]
+fn c63_the_journal_alone_is_enough_with_a_prompt() {
+    let stopped = Stopped::new();
+    let journal = stopped.journal();
+    for path in stopped.files().into_keys().filter(|path| *path != journal) {
+        fs_err::remove_file(path).unwrap();
+    }
+    assert_eq!(stopped.scene.status()["iteration"], 4);
+    fs_err::write(stopped.scene.file("PROMPT.md"), "Another text.\n").unwrap();
+    let resume = ["resume", "-P", "PROMPT.md"];
+    let ended = stopped.scene.rlm(&resume).run(LONG).expect_code(0);
+    assert!(
+        ended.stdout.contains("at iteration 4, which was cut"),
+        "{ended}"
+    );
+}
+
+#[test]
+fn a_lost_prompt_is_replaced_by_a_given_one() {
+    let stopped = Stopped::new();
+    fs_err::remove_dir_all(stopped.folder.join("blobs")).unwrap();
+    let refused = stopped.scene.rlm(&["resume"]).run(LONG).expect_code(1);
+    assert!(
+        refused.stderr.contains("--prompt-file"),
+        "the mend is named: {refused}"
+    );
+    fs_err::write(stopped.scene.file("PROMPT.md"), "Another text.\n").unwrap();
+    stopped
+        .scene
+        .rlm(&["resume", "-P", "PROMPT.md"])
+        .run(LONG)
+        .expect_code(0);
+    let prompts = stopped.scene.prompts();
+    assert!(
+        prompts[4].ends_with("Another text.\n") && !prompts[4].contains(PROMPT),
+        "{prompts:?}"
+    );
+}
+
+#[test]
+fn a_damaged_run_does_not_hide_the_others() {
+    let stopped = Stopped::new();
+    let good = stopped.run.clone();
+    let bad = stopped.scene.file(".rlm/runs/damaged-1");
+    fs_err::create_dir(&bad).unwrap();
+    fs_err::write(
+        bad.join("progress-00000001-0000000000000000.ckj"),
+        "no journal",
+    )
+    .unwrap();
+    fs_err::create_dir(stopped.scene.file(".rlm/runs/not a run")).unwrap();
+    let statuses = stopped.scene.statuses();
+    let states: BTreeMap<String, String> = statuses
+        .iter()
+        .map(|status| (text(&status["run"]), text(&status["state"])))
+        .collect();
+    assert_eq!(states.len(), 2, "{states:?}");
+    assert_eq!(
+        (&*states[&good], &*states["damaged-1"]),
+        ("stopped", "damaged")
+    );
+    stopped.scene.rlm(&["resume"]).run(LONG).expect_code(0);
+}
+
+/// CRC-32C, a bit at a time.
+fn crc32c(bytes: &[u8]) -> u32 {
+    let table = |byte: u32| (0..8).fold(byte, |crc, _| (crc >> 1) ^ (0x82f6_3b78 * (crc & 1)));
+    let sum = bytes.iter().fold(!0, |crc, byte| {
+        (crc >> 8) ^ table((crc ^ u32::from(*byte)) & 0xff)
+    });
+    !sum
+}
+
+#[test]
+fn c64_state_of_a_version_to_come_is_refused_with_both_versions() {
+    let stopped = Stopped::new();
+    // The version of the container stands behind its magic number, the checksum at the header's end.
+    stopped.damage(|bytes| {
+        bytes[8] = 2;
+        let sum = crc32c(&bytes[..28]);
+        bytes[28..32].copy_from_slice(&sum.to_le_bytes());
+    });
+    let ended = stopped
+        .scene
+        .rlm(&["resume", &stopped.run])
+        .run(LONG)
+        .expect_code(1);
+    assert!(
+        ended.stderr.contains("version 2") && ended.stderr.contains("up to 1"),
+        "{ended}"
+    );
+    stopped.expect_refused();
+}

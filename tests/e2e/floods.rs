@@ -1,0 +1,161 @@
+//! An agent that prints without measure costs neither memory nor the run.
+
+use rlm_tests::{Running, wait_for};
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::idle::memory;
+use crate::scene::{PROMPT, Scene, says, stop};
+use crate::{LONG, RLM};
+
+/// More than a run may ever need, in KiB: the 64 MiB that the item names.
+const MOST: u64 = 64 << 10;
+/// Ten times a small machine's time for the largest flood.
+const FLOOD: std::time::Duration = std::time::Duration::from_secs(100);
+
+/// Waits until the agent is through, and gives the most memory that the loop has had resident, in KiB.
+fn peak_until_done(scene: &Scene, mut running: Running) -> u64 {
+    running.until("the end of the flood", FLOOD, |_| {
+        scene.file("through").exists().then_some(())
+    });
+    let peak = memory(running.pid(), "VmHWM");
+    fs_err::write(scene.file("go"), "").unwrap();
+    running.wait(LONG).expect_code(0);
+    peak
+}
+
+fn flood(script: &str, arguments: &[&str]) -> (Scene, u64) {
+    let scene = Scene::new(&format!("{script}\ntouch through\nawait go"));
+    let running = scene.run(arguments).spawn();
+    let peak = peak_until_done(&scene, running);
+    (scene, peak)
+}
+
+#[test]
+fn x115_a_flood_of_lines_costs_no_memory() {
+    // The 1 GB of the item takes minutes in a debug build.
+    let size = std::env::var("RLM_TEST_FLOOD").unwrap_or_else(|_| "200M".into());
+    let (scene, peak) = flood(&format!("flood {size}"), &["--once"]);
+    assert!(peak < MOST, "{peak} KiB");
+    let run = scene.run_id();
+    let transcript = scene.file(&format!(".rlm/runs/{run}/transcripts/1-1.ndjson"));
+    assert!(
+        fs_err::metadata(transcript).unwrap().len() < 80 << 20,
+        "the transcript has an end"
+    );
+}
+
+#[test]
+fn x115_one_line_without_an_end_costs_no_memory() {
+    let (_scene, peak) = flood("flood 64M unbroken", &["--once"]);
+    assert!(peak < MOST, "{peak} KiB");
+}
+
+#[test]
+fn x115_a_line_whose_every_byte_has_to_be_written_otherwise_costs_no_memory() {
+    for (bytes, json) in [("\\000", true), ("\\377", false)] {
+        let scene = Scene::new("");
+        let agent = format!(
+            "head -c 20000000 /dev/zero | tr '\\000' '{bytes}'; touch through; while ! test -e go; do sleep 0.02; done"
+        );
+        let mut run = vec!["run", "-p", PROMPT, "--once"];
+        run.extend(json.then_some("--json"));
+        let running = scene.rlm(&run).args(["--", "sh", "-c", &agent]).spawn();
+        let peak = peak_until_done(&scene, running);
+        assert!(peak < MOST, "{bytes}: {peak} KiB");
+    }
+}
+
+#[test]
+fn x115_a_screen_that_takes_nothing_costs_no_memory() {
+    let scene = Scene::new("");
+    let lines = "for i in $(seq 60); do head -c 4000000 /dev/zero | tr '\\000' x; echo; done";
+    let agent = format!("{lines}; touch through; while ! test -e go; do sleep 0.02; done");
+    // The reader of the pipe never reads; the inner shell becomes the loop.
+    let script = r#"sh -c 'echo $$ >pid; exec "$@"' sh "$@" | exec sleep 600"#;
+    let shell = scene.sandbox.rlm("/bin/sh").args(["-c", script, "sh"]);
+    let outer = shell.args([
+        RLM, "run", "-p", PROMPT, "--json", "--once", "--", "sh", "-c", &agent,
+    ]);
+    let outer = outer.spawn();
+    scene.wait_for_file("through");
+    let pid: i32 = fs_err::read_to_string(scene.file("pid"))
+        .unwrap()
+        .trim()
+        .parse()
+        .unwrap();
+    assert_eq!(
+        fs_err::read_to_string(format!("/proc/{pid}/cmdline"))
+            .unwrap()
+            .split('\0')
+            .next(),
+        Some(RLM)
+    );
+    let peak = memory(pid, "VmHWM");
+    fs_err::write(scene.file("go"), "").unwrap();
+    // The run comes to its end, and a stop does not wait for a reader either.
+    wait_for("the end of the run", LONG, || {
+        (scene.status()["state"] == "ended").then_some(())
+    });
+    kill_process(Pid::from_raw(pid).unwrap(), Signal::TERM).unwrap();
+    wait_for("the end of the process", LONG, || {
+        scene
+            .alive()
+            .iter()
+            .all(|process| process.pid != pid)
+            .then_some(())
+    });
+    drop(outer);
+    assert!(peak < MOST, "{peak} KiB");
+}
+
+#[test]
+fn x115_a_flood_does_not_hold_a_stop_up() {
+    let scene = Scene::new("print begun\nflood 900G");
+    let mut running = scene.run(&["--once"]).spawn();
+    says(&mut running, "begun");
+    let ended = stop(running, Signal::INT);
+    assert!(
+        ended.stdout.contains("stopped by a person; 0 of 1 left"),
+        "{}",
+        ended.stdout.lines().last().unwrap()
+    );
+    scene.expect_nothing_alive();
+}
+
+#[test]
+fn s05_a_flood_does_not_hold_the_limit_of_an_iteration_up() {
+    let scene = Scene::new("flood 900G");
+    let limits = [
+        "--until",
+        "false",
+        "--max-failures",
+        "1",
+        "--iteration-timeout",
+        "1s",
+    ];
+    let run = scene.run(&limits).env("RLM_SHUTDOWN_TIMEOUT", "2s");
+    run.run(LONG).expect_code(6);
+    assert_eq!(
+        scene.status()["last_outcome"],
+        "iteration 1 failed: it took longer than 1s"
+    );
+}
+
+#[test]
+fn a_check_that_floods_is_told_by_its_end_alone() {
+    let scene = Scene::new("print turn {start}");
+    let check =
+        "head -c 50000000 /dev/zero | tr '\\000' 'x'; echo; seq 100000; echo the last line; false";
+    let mut running = scene.run(&["-n", "2", "--until", check]).spawn();
+    scene.wait_until_started(2);
+    running.until("a second check", FLOOD, |running| {
+        (running.stdout().matches("did not pass").count() == 2).then_some(())
+    });
+    running.wait(LONG).expect_code(3);
+    let prompt = scene.prompts().remove(1);
+    assert!(
+        prompt.contains("the last line") && prompt.len() < 32 << 10,
+        "{} bytes",
+        prompt.len()
+    );
+}

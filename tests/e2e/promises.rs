@@ -1,0 +1,57 @@
+//! The promises where two mechanisms meet.
+
+use std::os::unix::fs::PermissionsExt;
+
+use rlm_tests::poll_until;
+use rustix::process::Signal;
+
+use crate::LONG;
+use crate::scene::{Scene, stop};
+
+#[test]
+fn done_needs_the_gates_also_after_a_cut() {
+    let scene = Scene::new("@1 print ready\n@1 hang\nprint turn {start}");
+    stop(
+        scene.ready(&["--gate", "test -e good", "--until", "true"]),
+        Signal::INT,
+    );
+    let ended = scene.rlm(&["resume", "-n", "1"]).run(LONG).expect_code(3);
+    assert!(!ended.stdout.contains("done: "), "{ended}");
+    assert_eq!(scene.start_count(), 2);
+    fs_err::write(scene.file("good"), "").unwrap();
+    scene
+        .rlm(&["resume", &scene.run_id(), "-n", "2"])
+        .run(LONG)
+        .expect_code(0);
+}
+
+#[test]
+fn j43_a_press_before_there_is_a_run_ends_the_process_at_once() {
+    let scene = Scene::new("print turn");
+    let fifo = scene.file("fifo");
+    std::process::Command::new("mkfifo")
+        .arg(&fifo)
+        .status()
+        .unwrap();
+    // Its git waits for somebody to write.
+    let bin = scene.file("bin");
+    fs_err::create_dir(&bin).unwrap();
+    let git = bin.join("git");
+    fs_err::write(&git, "#!/bin/sh\ntouch \"$ASKED\"\nread line <\"$FIFO\"\n").unwrap();
+    fs_err::set_permissions(&git, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
+    let mut running = scene
+        .run(&["--once"])
+        .env("PATH", path)
+        .env("FIFO", &fifo)
+        .env("ASKED", scene.file("asked"))
+        .spawn();
+    scene.wait_for_file("asked");
+    running.signal(Signal::INT);
+    // Git alone would be waited for two seconds.
+    let soon = poll_until(LONG / 20, || running.has_ended().then_some(()));
+    assert!(soon.is_some(), "it waits");
+    running.wait(LONG).expect_signal(Signal::INT);
+    assert!(!scene.file(".rlm").exists());
+    fs_err::write(&fifo, "go\n").unwrap_or_default();
+}

@@ -1,0 +1,77 @@
+//! No room to write: a full disk, and a project that is read-only.
+
+use std::process::Command;
+
+use rlm_tests::Ended;
+
+use crate::scene::{PROMPT, Scene, expect_in_order};
+use crate::{LONG, RLM};
+
+/// Whether a shell may have mounts of its own, which end with it.
+fn has_mounts() -> bool {
+    let mount = ["-m", "mount", "-t", "tmpfs", "none", "/mnt"];
+    let status = Command::new("unshare").args(mount).status();
+    status.is_ok_and(|status| status.success())
+}
+
+fn with_mounts(scene: &Scene, script: &str) -> Ended {
+    let shell = scene
+        .sandbox
+        .rlm("unshare")
+        .args(["-m", "sh", "-ec", script, "sh", RLM]);
+    shell.args(scene.agent.argv()).run(LONG)
+}
+
+#[test]
+fn x117_a_project_that_is_read_only_is_refused_in_one_line() {
+    if !has_mounts() {
+        return println!("skipped: no mount namespace can be had here");
+    }
+    let scene = Scene::new("print never");
+    let script = r#"mount --bind . . && mount -o remount,ro,bind . && cd "$PWD"
+        ! touch x 2>/dev/null
+        rlm=$1; shift
+        "$rlm" run -p x --once -- "$@" || echo "code $?""#;
+    let ended = with_mounts(&scene, script);
+    assert_eq!(ended.stdout, "code 1\n", "{ended}");
+    assert!(
+        ended.stderr.contains(".rlm`") && ended.stderr.lines().count() == 1,
+        "{ended}"
+    );
+    assert_eq!(scene.start_count(), 0);
+}
+
+#[test]
+fn c62_a_full_disk_ends_the_run_with_a_clear_line_and_keeps_what_was_saved() {
+    let scene =
+        Scene::new("print turn {start}\n@2 print ready\n@2 await go\n@3.. print turn {start}");
+    // The state lies on a small disk of its own. After the second turn there is no room left.
+    let script = format!(
+        r#"mkdir .rlm && mount -t tmpfs -o size=256k none .rlm
+        rlm=$1; shift
+        "$rlm" run --sleep 0 -p '{PROMPT}' -n 5000 -- "$@" >said 2>errors & run=$!
+        until grep -q ready said; do sleep 0.05; done
+        head -c 1m /dev/zero >.rlm/ballast 2>/dev/null || true
+        touch go
+        wait $run && code=0 || code=$?
+        echo "code $code"
+        grep -c . errors; cat errors
+        rm .rlm/ballast
+        "$rlm" status
+        echo resumed; "$rlm" resume $(ls .rlm/runs) -n 3 | grep resuming"#
+    );
+    let ended = with_mounts(&scene, &script);
+    expect_in_order(
+        &ended.stdout,
+        &[
+            "code 1",
+            "1\n",
+            "rlm: run `",
+            "No space left",
+            "complete",
+            "resumed",
+            "resuming run",
+        ],
+    );
+    scene.expect_nothing_alive();
+}
