@@ -19,6 +19,16 @@ const NOTE: Duration = Duration::from_millis(500);
 /// What killing a guard that does not answer, and the sweep after it, may take beyond the budget.
 const GIVE_UP: Duration = Duration::from_secs(8);
 
+/// Where a stop stands; times count from `start`.
+#[derive(Clone, Copy, Debug)]
+struct Stopping {
+    start: Instant,
+    stage: Stage,
+    until: Duration,
+    /// The last stage that addressed the main process only.
+    gentle: Stage,
+}
+
 /// A running agent and the tree below it.
 ///
 /// Dropping it ends the whole tree: the guard sees its socket close, sends SIGTERM, and SIGKILL half a second later.
@@ -32,7 +42,7 @@ pub struct Agent {
     stdin_free: bool,
     outputs: Outputs,
     lists: u64,
-    stopping: Option<(Instant, Stage)>,
+    stopping: Option<Stopping>,
     report: Option<StopReport>,
     _hold: Vec<OwnedFd>,
 }
@@ -194,33 +204,44 @@ impl Agent {
     async fn end(&mut self, policy: &StopPolicy) -> StopReport {
         let exited_before = self.stopping.is_none() && self.keeper.exit().is_some();
         if self.stopping.is_none() {
-            self.stopping = Some((Instant::now(), Stage::Gone));
+            let (start, until) = (Instant::now(), Duration::ZERO);
+            self.stopping = Some(Stopping {
+                start,
+                stage: Stage::Gone,
+                until,
+                gentle: Stage::Gone,
+            });
             self.note(policy).await;
         }
-        let (start, mut stage) = self.stopping.expect("it was just set");
-        let mut gentle = stage.min(Stage::CloseStdin);
+        let mut now = self.stopping.expect("it was just set");
         let mut progress = self.keeper.progress.clone();
-        while progress.borrow().aftermath.is_none() && stage != Stage::Kill {
-            let seen = Seen {
-                stage,
-                main_exited: self.keeper.exit().is_some(),
-                stdin_open: self.stdin_open(),
-            };
-            let (next, until) = next_stage(policy, start.elapsed(), seen);
-            stage = next;
-            if stage < Stage::Terminate {
-                gentle = stage;
+        while progress.borrow().aftermath.is_none() {
+            let main_exited = self.keeper.exit().is_some();
+            if now.start.elapsed() >= now.until || (now.stage < Stage::Terminate && main_exited) {
+                if now.stage == Stage::Kill {
+                    break;
+                }
+                let seen = Seen {
+                    stage: now.stage,
+                    main_exited,
+                    stdin_open: self.stdin_open(),
+                };
+                (now.stage, now.until) = next_stage(policy, now.start.elapsed(), seen);
+                if now.stage < Stage::Terminate {
+                    now.gentle = now.stage;
+                }
+                self.stopping = Some(now);
+                self.enter(
+                    now.stage,
+                    policy,
+                    now.until.saturating_sub(now.start.elapsed()),
+                );
             }
-            self.stopping = Some((start, stage));
-            self.enter(
-                stage,
-                policy,
-                (start + until).saturating_duration_since(Instant::now()),
-            );
-            let done = progress.wait_for(|now| {
-                now.aftermath.is_some() || (stage < Stage::Terminate && now.exit.is_some())
+            let done = progress.wait_for(|progress| {
+                progress.aftermath.is_some()
+                    || (now.stage < Stage::Terminate && progress.exit.is_some())
             });
-            let _done_or_due = timeout_at(start + until, done).await;
+            let _done_or_due = timeout_at(now.start + now.until, done).await;
         }
         if progress.borrow().aftermath.is_none() {
             self.keeper.give_up.notify_one();
@@ -234,11 +255,11 @@ impl Agent {
         self.close_stdin();
         let nothing_left =
             exited_before && aftermath.ended.is_empty() && aftermath.survivors.is_empty();
-        let stage = match stage {
+        let stage = match &aftermath {
             _ if nothing_left => Stage::Gone,
-            _ if aftermath.killed => Stage::Kill,
-            _ if aftermath.terminated => Stage::Terminate,
-            _ => gentle,
+            aftermath if aftermath.killed => Stage::Kill,
+            aftermath if aftermath.terminated => Stage::Terminate,
+            _ => now.gentle,
         };
         let main_survived = aftermath
             .survivors

@@ -292,7 +292,7 @@ async fn the_agent_gets_neither_what_is_held_nor_what_the_host_leaks() {
         seen.push(agent.next_output().await.unwrap().line.text().into_owned());
     }
     assert_eq!(seen, ["0", "1", "2"], "and not {}", leaked.as_raw_fd());
-    wait_for("the sleeper", || scene.members().len() == 2);
+    scene.wait_for_program("sleep", "600");
     assert_eq!(agent.leftovers().await.len(), 1);
 
     // The guard holds the lock until the tree is gone, and no longer.
