@@ -11,7 +11,7 @@ const CAPACITY: usize = 4096;
 /// How many of those places agent output leaves to the news that matter.
 const RESERVED: usize = 512;
 /// How many bytes of output wait for a slow watcher.
-const MAX_BYTES: usize = 8 << 20;
+const MAX_BYTES: usize = 4 << 20;
 
 /// Something that a watcher of the run may want to show.
 #[derive(Clone, Debug)]
@@ -209,8 +209,8 @@ mod tests {
             sender.send(Timestamp(1), output.clone());
         }
         assert_eq!(sender.waiting.load(Ordering::Relaxed), MAX_BYTES);
-        assert_eq!(sender.missed, 92);
-        for _ in 0..8 {
+        assert_eq!(sender.missed, 96);
+        for _ in 0..4 {
             assert!(receiver.blocking_recv().is_some());
         }
         assert_eq!(sender.waiting.load(Ordering::Relaxed), 0);
