@@ -98,6 +98,26 @@ async fn who_holds_the_pipes_neither_delays_the_exit_nor_ends_the_output_early()
 }
 
 #[tokio::test]
+async fn a_server_left_running_may_go_on_writing() {
+    let scene = Scene::new();
+    // It writes for longer than its output is handed out, and more than a pipe holds.
+    let script = "(for n in $(seq 60); do head -c 50000 /dev/zero || exit; sleep 0.02; done; echo alive >alive; sleep 600) & exit 0";
+    let mut agent = scene.agent(script).spawn().await.unwrap();
+    assert!(agent.wait().await.success());
+    tokio::time::timeout(DEADLINE, stdout(&mut agent))
+        .await
+        .unwrap();
+    let written = async {
+        while !scene.path("alive").exists() {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(DEADLINE, written).await.unwrap();
+    agent.stop(&quick()).await;
+    scene.nobody_is_left();
+}
+
+#[tokio::test]
 async fn lineages_that_fork_and_die_are_ended() {
     let scene = Scene::new();
     // Bounded: each lineage ends by itself after 600 generations. The last arguments make a fork and exec a generation.
