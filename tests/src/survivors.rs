@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::process;
 use std::sync::{Mutex, PoisonError};
 
-use rustix::process::{Pid, Signal, WaitOptions, getsid, kill_process, waitpid};
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use uuid::Uuid;
 
 use crate::rlm::OWNED;
@@ -18,7 +18,7 @@ pub struct Process {
     pub pid: i32,
     /// The parent's.
     pub ppid: i32,
-    /// The session's.
+    /// The session's; 0 if its leader lives outside the pid namespace, as in a container without an init.
     pub sid: i32,
     /// The command name, 15 bytes at most.
     pub name: String,
@@ -94,7 +94,7 @@ impl Survivors {
         let marked = all.values().filter(|found| marked(found.pid));
         seen.extend(marked.map(|found| (found.pid, found.started)));
         let me = process::id().cast_signed();
-        let my_session = getsid(None).map_or(0, Pid::as_raw_pid);
+        let my_session = all.get(&me).map_or(0, |me| me.sid);
         loop {
             let sessions: HashSet<i32> = seen.keys().map(|pid| all[pid].sid).collect();
             let related = |found: &&Process| {
@@ -138,7 +138,7 @@ fn pids() -> impl Iterator<Item = i32> {
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
 }
 
-fn stat(pid: i32) -> Option<Process> {
+pub(crate) fn stat(pid: i32) -> Option<Process> {
     let text = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
     let text = String::from_utf8_lossy(&text);
     // The name stands in brackets and may itself hold any character.

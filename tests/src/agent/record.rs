@@ -10,6 +10,7 @@ use fs_err as fs;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use super::script::{Kind, SIGNALS};
+use crate::survivors::stat;
 
 /// One start of the fake agent.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -69,6 +70,7 @@ impl Start {
     /// Looks at this process; call it before anything is opened.
     pub(super) fn prepare() -> io::Result<Self> {
         let text = |text: std::ffi::OsString| text.to_string_lossy().into_owned();
+        let me = stat(process::id().cast_signed()).ok_or(io::ErrorKind::NotFound)?;
         Ok(Self {
             start: 0,
             argv: env::args_os().map(text).collect(),
@@ -77,9 +79,9 @@ impl Start {
                 .collect(),
             cwd: env::current_dir()?.display().to_string(),
             stdin: None,
-            pid: process::id().cast_signed(),
-            sid: rustix::process::getsid(None)?.as_raw_pid(),
-            ppid: rustix::process::getppid().map_or(0, rustix::process::Pid::as_raw_pid),
+            pid: me.pid,
+            sid: me.sid,
+            ppid: me.ppid,
             fds: open_fds(),
             ignored: ignored_signals(),
             at_ms: now_ms(),
