@@ -2,7 +2,10 @@ use std::fmt;
 use std::pin::Pin;
 use std::time::Duration;
 
-use crate::{Capabilities, Error, Event, Input, ProcessName, Receipt, StopReport};
+use crate::{
+    Capabilities, Decision, Error, Message, Observation, Permissions, ProcessName, Queued,
+    StopReport,
+};
 
 /// A boxed future, so that drivers can be trait objects.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -44,25 +47,29 @@ pub trait Driver: fmt::Debug + Send + Sync {
 ///
 /// Its methods are called one at a time. Dropping a connection ends what it had started, without a report; call [`stop`](Self::stop) for one.
 pub trait Connection: fmt::Debug + Send {
-    /// Hands an input to the agent and returns its receipt without waiting for a reply.
+    /// Hands a message to the agent without waiting for a reply.
+    ///
+    /// While a turn runs, an agent with [`Capability::Steer`](crate::Capability::Steer) takes it into that turn or queues it behind; the events say which.
     ///
     /// # Errors
     ///
-    /// [`Error::is_unsupported`] when the agent takes no (further) input in its present state. Then nothing was recorded or sent.
+    /// [`Error::is_unsupported`] when the agent takes no (further) message in its present state, [`Error::is_gone`] when its process ended,
+    /// [`Error::is_full`] when it does not read. Then nothing was recorded or sent.
     ///
     /// # Cancel safety
     ///
-    /// Not cancel safe: after a drop the input may or may not have reached the agent.
-    fn send(&mut self, input: Input) -> BoxFuture<'_, Result<Receipt, Error>>;
+    /// Not cancel safe: after a drop the message may or may not have reached the agent.
+    fn send(&mut self, message: Message) -> BoxFuture<'_, Result<(), Error>>;
 
-    /// Waits for the next event; `None` when no further event can come.
+    /// Waits for what comes next; `None` when nothing further can come.
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: no event is lost.
-    fn next(&mut self) -> BoxFuture<'_, Option<Event>>;
+    /// Cancel safe: nothing is lost.
+    fn next(&mut self) -> BoxFuture<'_, Option<Observation>>;
 
-    /// Asks the agent to end its turn and to stay; the turn is over when its [`Event::TurnCompleted`] comes.
+    /// Asks the agent to end its turn and to stay; the turn is over when its [`Event::TurnCompleted`](crate::Event::TurnCompleted) comes. Does nothing
+    /// when no turn runs.
     ///
     /// # Errors
     ///
@@ -71,9 +78,59 @@ pub trait Connection: fmt::Debug + Send {
     /// # Cancel safety
     ///
     /// Cancel safe: asking twice is harmless.
-    fn interrupt(&mut self) -> BoxFuture<'_, Result<(), Error>>;
+    fn interrupt(&mut self, queued: Queued) -> BoxFuture<'_, Result<(), Error>>;
 
-    /// Lists the processes of this connection that are alive after its turn ended.
+    /// Answers an [`Event::PermissionAsked`](crate::Event::PermissionAsked). An ask that was withdrawn, or answered before, is left alone.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::is_unsupported`] when the agent never asks.
+    ///
+    /// # Cancel safety
+    ///
+    /// Not cancel safe, as for [`send`](Self::send).
+    fn answer(&mut self, ask: &str, decision: Decision) -> BoxFuture<'_, Result<(), Error>> {
+        let (_, _) = (ask, decision);
+        Box::pin(async { Err(Error::unsupported("", "be answered", "it asks nothing")) })
+    }
+
+    /// Changes what the agent may do from now on.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::is_unsupported`] when that can't be changed while it runs.
+    ///
+    /// # Cancel safety
+    ///
+    /// Not cancel safe, as for [`send`](Self::send).
+    fn set_permissions(&mut self, permissions: Permissions) -> BoxFuture<'_, Result<(), Error>> {
+        let _ = permissions;
+        let mend = "say it when the agent is started";
+        Box::pin(async move { Err(Error::unsupported("", "change its permissions", mend)) })
+    }
+
+    /// Stops every process of the tree where it stands (`true`), or lets them go on (`false`).
+    ///
+    /// # Errors
+    ///
+    /// When whoever keeps the tree takes no order any more.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: saying it twice is harmless.
+    fn freeze(&mut self, frozen: bool) -> BoxFuture<'_, Result<(), Error>> {
+        let _ = frozen;
+        Box::pin(async { Ok(()) })
+    }
+
+    /// Ends the agent itself, politely and within a bound of seconds, when no turn runs; what it left running stays. Does nothing when it has ended.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future gives the wait up.
+    fn close(&mut self) -> BoxFuture<'_, ()>;
+
+    /// Lists the processes of this connection that are alive, apart from the agent itself.
     ///
     /// # Cancel safety
     ///

@@ -12,6 +12,10 @@ enum Kind {
         what: String,
         mend: String,
     },
+    #[error("the agent is gone: {0}")]
+    Gone(String),
+    #[error("{0} does not take more now; wait until it reads again")]
+    Full(String),
     #[error("{message}")]
     Start {
         message: String,
@@ -46,6 +50,30 @@ impl Error {
         }))
     }
 
+    /// Makes the answer to a message for an agent whose process ended; `how` says how.
+    #[must_use]
+    pub fn gone(how: impl Into<String>) -> Self {
+        Self(Box::new(Kind::Gone(how.into())))
+    }
+
+    /// Makes the answer to a message for which there is no room; `who` names the queue or the agent that has none.
+    #[must_use]
+    pub fn full(who: impl Into<String>) -> Self {
+        Self(Box::new(Kind::Full(who.into())))
+    }
+
+    /// Returns whether the agent's process had ended.
+    #[must_use]
+    pub fn is_gone(&self) -> bool {
+        matches!(*self.0, Kind::Gone(_))
+    }
+
+    /// Returns whether there was no room; nothing was taken, and trying later may help.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        matches!(*self.0, Kind::Full(_))
+    }
+
     /// Returns whether the agent can't do what was asked of it.
     #[must_use]
     pub fn is_unsupported(&self) -> bool {
@@ -68,7 +96,7 @@ impl fmt::Display for Error {
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match &*self.0 {
-            Kind::Unsupported { .. } => None,
+            Kind::Unsupported { .. } | Kind::Gone(_) | Kind::Full(_) => None,
             Kind::Start { source, .. } => source.as_deref().map(|e| e as _),
         }
     }

@@ -1,6 +1,9 @@
-use bytes::Bytes;
+use std::time::{Duration, SystemTime};
 
-use crate::TurnEnd;
+use bytes::Bytes;
+use uuid::Uuid;
+
+use crate::{Ask, ExitStatus, TurnEnd, Usage};
 
 /// Where a line came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -14,10 +17,42 @@ pub enum Stream {
 /// One line of an agent's output, without its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Line {
-    /// The bytes as they came; not necessarily UTF-8.
+    /// The bytes as they came; not necessarily UTF-8. Clones share them.
     pub bytes: Bytes,
     /// How many bytes were left out of the middle because the line was over its limit.
     pub omitted: u64,
+}
+
+/// What a connection has to report: a line as it came, and what it means.
+///
+/// A line without events is output that its driver gives no closer meaning, such as a message type of a newer agent. Events without a line are the
+/// driver's own: a process that ended, the end of a turn that the agent still owes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Observation {
+    /// The line, and which of the agent's two outputs it was written to.
+    pub raw: Option<(Stream, Line)>,
+    /// What it means, in order.
+    pub events: Vec<Event>,
+}
+
+impl Observation {
+    /// Makes the observation of a line that means nothing closer.
+    #[must_use]
+    pub fn output(stream: Stream, line: Line) -> Self {
+        Self {
+            raw: Some((stream, line)),
+            events: Vec::new(),
+        }
+    }
+}
+
+impl From<Event> for Observation {
+    fn from(event: Event) -> Self {
+        Self {
+            raw: None,
+            events: vec![event],
+        }
+    }
 }
 
 /// What an agent did, in words that are the same for every agent.
@@ -29,13 +64,144 @@ pub enum Event {
         /// Its process id.
         pid: u32,
     },
-    /// The agent wrote a line that its driver gives no closer meaning.
-    Output {
-        /// Which of its two outputs it wrote to.
-        stream: Stream,
-        /// What it wrote.
-        line: Line,
+    /// The agent's process ended while no turn ran. During a turn, [`TurnEnd::exit`] says so.
+    Exited(ExitStatus),
+    /// The agent's own conversation has this id. Comes once, and again only if the id changes.
+    Session {
+        /// The id, by which a later process can go on with it.
+        id: String,
     },
+    /// The agent named its model, its version or what else a person may want to see once.
+    Identified {
+        /// The agent's program and version.
+        agent: String,
+        /// The model.
+        model: String,
+    },
+    /// What became of a message that was sent.
+    Input {
+        /// The message's id.
+        id: Uuid,
+        /// Where it stands now.
+        state: InputState,
+    },
+    /// A turn begins.
+    TurnStarted {
+        /// The messages that it answers.
+        inputs: Vec<Uuid>,
+    },
+    /// A piece of the answer as it is written; the whole comes as [`Event::Message`].
+    TextDelta(String),
+    /// A piece of the model's thoughts.
+    ThinkingDelta(String),
+    /// A whole piece of the answer.
+    Message {
+        /// What it says.
+        text: String,
+        /// Whether it was cut off by an interrupt or by the end of the process.
+        partial: bool,
+    },
+    /// A tool was called.
+    ToolStarted {
+        /// The call's id.
+        id: String,
+        /// The tool's name.
+        name: String,
+        /// What it does, on one line: the command, the file. Comes from the model; it may hold anything.
+        summary: String,
+    },
+    /// A tool that runs gave a sign of life.
+    ToolProgress {
+        /// The call's id.
+        id: String,
+    },
+    /// A tool ended. Comes exactly once for each that was started, before the end of its turn.
+    ToolFinished {
+        /// The call's id.
+        id: String,
+        /// How it ended.
+        outcome: ToolOutcome,
+        /// The beginning of what it returned.
+        text: String,
+    },
+    /// The agent asks whether it may; it waits for [`Connection::answer`](crate::Connection::answer).
+    PermissionAsked(Ask),
+    /// An ask needs no answer any more.
+    PermissionWithdrawn {
+        /// The ask's id.
+        id: String,
+    },
+    /// The agent denied a tool by itself, without asking.
+    PermissionDenied {
+        /// The tool's name.
+        tool: String,
+        /// What it said about it.
+        message: String,
+    },
+    /// What was used since the last such event.
+    Used(Usage),
+    /// The service limits the rate.
+    RateLimited {
+        /// Whether it refuses now; otherwise it warns.
+        rejected: bool,
+        /// When the limit ends.
+        resets_at: Option<SystemTime>,
+        /// Which limit, in the service's words.
+        limit: String,
+    },
+    /// A request to the service failed and is tried again by the agent.
+    Retrying {
+        /// The number of the try that failed.
+        attempt: u32,
+        /// How many there will be at most.
+        of: u32,
+        /// How long the agent waits before.
+        delay: Duration,
+        /// The HTTP status; `None` when there was no answer.
+        status: Option<u16>,
+        /// The error in the agent's words.
+        error: String,
+    },
+    /// How many tasks the agent has running in the background now.
+    BackgroundTasks(u32),
+    /// The agent's context was compacted or cleared.
+    ContextReset {
+        /// Why, in the agent's words.
+        why: String,
+    },
+    /// The agent took notice of an interrupt.
+    InterruptTaken {
+        /// The messages that are queued and will be answered next.
+        queued: Vec<Uuid>,
+    },
+    /// Something is not as it should be, and what the driver did about it.
+    Warning(String),
     /// The turn is over. Comes exactly once a turn, last.
     TurnCompleted(TurnEnd),
+}
+
+/// Where a message stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum InputState {
+    /// The agent has it and will look at it when it can.
+    Queued,
+    /// It is part of the turn that runs.
+    Taken,
+    /// The agent threw it away; the text says why.
+    Dropped(String),
+}
+
+/// How a tool ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ToolOutcome {
+    /// It did what it was called for.
+    Done,
+    /// It failed.
+    Failed,
+    /// It was not allowed.
+    Denied,
+    /// The turn ended before it did; what it had done is not known.
+    Cut,
 }

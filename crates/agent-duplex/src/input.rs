@@ -2,7 +2,7 @@ use std::time::SystemTime;
 
 use uuid::Uuid;
 
-/// A message for the agent.
+/// Something to say to the agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Input {
     /// The caller's own id for it; need not be unique.
@@ -43,4 +43,34 @@ impl Receipt {
             at: SystemTime::now(),
         }
     }
+}
+
+/// What a driver is given to hand on: one or more inputs as one text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Message {
+    /// Unique; agents that report what became of a message do it under this id.
+    pub id: Uuid,
+    /// What it says.
+    pub text: String,
+}
+
+impl Message {
+    /// Makes a message with a random id.
+    #[must_use]
+    pub fn new(text: impl Into<String>) -> Self {
+        Self {
+            id: Uuid::new_v4(),
+            text: text.into(),
+        }
+    }
+}
+
+/// What becomes of messages that wait when the turn before them is interrupted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Queued {
+    /// They are answered next.
+    #[default]
+    Keep,
+    /// The agent forgets them.
+    Drop,
 }

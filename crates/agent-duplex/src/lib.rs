@@ -25,6 +25,7 @@
 //! This version carries one-shot agents: an inbox, subscriptions, replay and restarts with a session are still to come, and the enums are
 //! `#[non_exhaustive]` for them.
 
+mod ask;
 mod capability;
 mod driver;
 mod error;
@@ -32,14 +33,17 @@ mod event;
 mod input;
 mod stop;
 mod turn;
+mod usage;
 
+pub use ask::{Ask, Decision, Permissions};
 pub use capability::{Capabilities, Capability};
 pub use driver::{BoxFuture, Connection, Driver, SessionChoice};
 pub use error::Error;
-pub use event::{Event, Line, Stream};
-pub use input::{Input, Receipt};
+pub use event::{Event, InputState, Line, Observation, Stream, ToolOutcome};
+pub use input::{Input, Message, Queued, Receipt};
 pub use stop::{ProcessName, StopReport, StopStage};
 pub use turn::{EndReason, ExitStatus, Turn, TurnEnd};
+pub use usage::Usage;
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

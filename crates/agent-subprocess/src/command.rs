@@ -7,10 +7,11 @@
 
 mod prompt;
 
-use crate::{Agent, AgentCommand, Context, Exit, Output, Stage, StdinMode};
+use crate::duplex::{exit_status, freeze, names, nothing_to_stop, observation, stop_report};
+use crate::{Agent, AgentCommand, Context, Exit, StdinMode};
 use agent_duplex::{BoxFuture, Capabilities, Connection, Driver, EndReason, Error, Event};
-use agent_duplex::{ExitStatus, Input, Line, ProcessName, Receipt, SessionChoice, StopReport};
-use agent_duplex::{StopStage, Stream, TurnEnd};
+use agent_duplex::{Message, Observation, ProcessName, Queued, SessionChoice};
+use agent_duplex::{StopReport, TurnEnd};
 use prompt::{Prompt, PromptFile};
 use std::ffi::OsString;
 use std::time::Duration;
@@ -87,8 +88,8 @@ struct Turn {
 }
 
 impl Turn {
-    async fn start(driver: &CommandDriver, input: &Input) -> Result<Self, Error> {
-        let (text, context) = (&input.text, &driver.context);
+    async fn start(driver: &CommandDriver, text: &str) -> Result<Self, Error> {
+        let context = &driver.context;
         let prompt =
             Prompt::place(&driver.argv, text.as_bytes(), &context.scratch).map_err(|e| {
                 let what = format!(
@@ -105,7 +106,7 @@ impl Turn {
         let stdin = if prompt.placed {
             StdinMode::Null
         } else {
-            StdinMode::Bytes(text.clone().into())
+            StdinMode::Bytes(text.into())
         };
         let command = AgentCommand::new(program)
             .args(words)
@@ -131,29 +132,27 @@ impl Turn {
         })
     }
 
-    async fn next(&mut self) -> Option<Event> {
+    async fn next(&mut self) -> Option<Observation> {
         if !self.announced {
             self.announced = true;
-            return Some(Event::Started {
-                pid: self.agent.pid(),
-            });
+            let pid = self.agent.pid();
+            return Some(Event::Started { pid }.into());
         } else if self.completed {
             return None;
         }
         if let Some(output) = self.agent.next_output().await {
-            return Some(event(output));
+            return Some(observation(output));
         }
         let exit = self.agent.wait().await;
         self.completed = true;
         self.prompt_file = None;
-        Some(Event::TurnCompleted(TurnEnd {
+        let end = TurnEnd {
             reason: reason(exit, self.interrupted),
-            exit: exit
-                .code
-                .map(ExitStatus::Code)
-                .or(exit.signal.map(ExitStatus::Signal)),
+            detail: String::new(),
+            exit: exit_status(exit),
             stderr_tail: self.agent.stderr_tail(),
-        }))
+        };
+        Some(Event::TurnCompleted(end).into())
     }
 
     async fn stop(&mut self, driver: &CommandDriver, budget: Duration) -> StopReport {
@@ -167,32 +166,27 @@ impl Turn {
         self.interrupted |= !self.agent.has_exited();
         let report = self.agent.stop(&policy).await;
         self.prompt_file = None;
-        StopReport {
-            stage: stage(report.stage),
-            proven: report.is_proven(),
-            ended: names(report.ended),
-            survivors: names(report.survivors),
-        }
+        stop_report(report)
     }
 }
 
 impl Connection for CommandConnection {
-    fn send(&mut self, input: Input) -> BoxFuture<'_, Result<Receipt, Error>> {
+    fn send(&mut self, message: Message) -> BoxFuture<'_, Result<(), Error>> {
         Box::pin(async move {
             if self.turn.is_some() || self.stopped.is_some() {
                 let mend = "start it again with the new prompt";
                 return Err(Error::unsupported(NAME, "take a second input", mend));
             }
-            self.turn = Some(Turn::start(&self.driver, &input).await?);
-            Ok(Receipt::now(&input))
+            self.turn = Some(Turn::start(&self.driver, &message.text).await?);
+            Ok(())
         })
     }
 
-    fn next(&mut self) -> BoxFuture<'_, Option<Event>> {
+    fn next(&mut self) -> BoxFuture<'_, Option<Observation>> {
         Box::pin(async move { self.turn.as_mut()?.next().await })
     }
 
-    fn interrupt(&mut self) -> BoxFuture<'_, Result<(), Error>> {
+    fn interrupt(&mut self, _queued: Queued) -> BoxFuture<'_, Result<(), Error>> {
         Box::pin(async move {
             let Some(turn) = self.turn.as_mut().filter(|turn| !turn.agent.has_exited()) else {
                 return Ok(());
@@ -202,6 +196,20 @@ impl Connection for CommandConnection {
                 .interrupt()
                 .map_err(|e| Error::unsupported(NAME, format!("be interrupted ({e})"), "stop it"))
         })
+    }
+
+    fn freeze(&mut self, frozen: bool) -> BoxFuture<'_, Result<(), Error>> {
+        Box::pin(async move {
+            match self.turn.as_mut() {
+                Some(turn) => freeze(&mut turn.agent, frozen),
+                None => Ok(()),
+            }
+        })
+    }
+
+    /// The program is its turn: it has ended by itself.
+    fn close(&mut self) -> BoxFuture<'_, ()> {
+        Box::pin(async {})
     }
 
     fn leftovers(&mut self) -> BoxFuture<'_, Vec<ProcessName>> {
@@ -220,12 +228,7 @@ impl Connection for CommandConnection {
             }
             let report = match &mut self.turn {
                 Some(turn) => turn.stop(&self.driver, budget).await,
-                None => StopReport {
-                    stage: StopStage::AlreadyEnded,
-                    ended: Vec::new(),
-                    survivors: Vec::new(),
-                    proven: true,
-                },
+                None => nothing_to_stop(),
             };
             self.stopped.insert(report).clone()
         })
@@ -238,40 +241,5 @@ fn reason(exit: Exit, interrupted: bool) -> EndReason {
         Exit { code: Some(0), .. } => EndReason::Completed,
         Exit { code: Some(_), .. } => EndReason::Failed,
         _ => EndReason::Died,
-    }
-}
-
-fn stage(stage: Stage) -> StopStage {
-    match stage {
-        Stage::Gone => StopStage::AlreadyEnded,
-        Stage::Interrupt => StopStage::Interrupt,
-        Stage::CloseStdin => StopStage::CloseInput,
-        Stage::Terminate => StopStage::Terminate,
-        Stage::Kill => StopStage::Kill,
-    }
-}
-
-fn names(processes: Vec<crate::ProcessName>) -> Vec<ProcessName> {
-    processes
-        .into_iter()
-        .map(|process| ProcessName {
-            pid: process.pid,
-            name: process.name,
-        })
-        .collect()
-}
-
-fn event(output: Output) -> Event {
-    let stream = match output.stream {
-        crate::Stream::Stdout => Stream::Stdout,
-        crate::Stream::Stderr => Stream::Stderr,
-    };
-    let omitted = output.line.truncated.unwrap_or(0);
-    Event::Output {
-        stream,
-        line: Line {
-            bytes: output.line.bytes,
-            omitted,
-        },
     }
 }

@@ -34,6 +34,8 @@ mod builder;
 #[cfg(feature = "command")]
 pub mod command;
 mod context;
+#[cfg(any(feature = "command", feature = "claude"))]
+mod duplex;
 mod error;
 mod group;
 pub mod guard;

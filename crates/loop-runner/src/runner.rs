@@ -100,7 +100,7 @@ pub struct Runner {
 /// What woke the run.
 enum Wakeup {
     Control(Control),
-    Agent(Option<agent_duplex::Event>),
+    Agent(Option<agent_duplex::Observation>),
     Check(CheckEnd),
     Time,
 }

@@ -2,16 +2,12 @@
 
 use agent_duplex::{
     Capabilities, Capability, EndReason, Error, Event, Input, ProcessName, Receipt, StopReport,
-    StopStage, Turn, TurnEnd,
+    StopStage, Turn,
 };
 use proptest::prelude::*;
 
 fn end(reason: EndReason) -> Event {
-    Event::TurnCompleted(TurnEnd {
-        reason,
-        exit: None,
-        stderr_tail: String::new(),
-    })
+    Event::TurnCompleted(reason.into())
 }
 
 fn any_event() -> impl Strategy<Value = Event> {

@@ -2,7 +2,8 @@
 
 use crate::scene::{Scene, is_gone};
 use agent_duplex::{
-    Connection, Driver as _, EndReason, Event, ExitStatus, Input, SessionChoice, StopStage, TurnEnd,
+    Connection, Driver as _, EndReason, Event, ExitStatus, Message, Queued, SessionChoice,
+    StopStage, TurnEnd,
 };
 use agent_subprocess::command::CommandDriver;
 use agent_subprocess::{Context, StopPolicy};
@@ -31,19 +32,20 @@ async fn connect(scene: &Scene, argv: &[&str]) -> Box<dyn Connection> {
 /// Reads a turn to its end, and checks that it begins and ends once.
 async fn turn(connection: &mut dyn Connection) -> (Vec<String>, TurnEnd) {
     let mut lines = Vec::new();
-    assert!(matches!(connection.next().await, Some(Event::Started { pid }) if pid > 0));
+    let begin = connection.next().await.unwrap();
+    assert!(matches!(begin.events[..], [Event::Started { pid }] if pid > 0));
     loop {
-        match connection
-            .next()
-            .await
-            .expect("a turn ends with its completion")
-        {
-            Event::Output { line, .. } => {
-                lines.push(String::from_utf8_lossy(&line.bytes).into_owned())
-            }
-            Event::TurnCompleted(end) => {
+        let seen = connection.next().await;
+        let seen = seen.expect("a turn ends with its completion");
+        lines.extend(
+            seen.raw
+                .map(|(_, line)| String::from_utf8_lossy(&line.bytes).into_owned()),
+        );
+        match &seen.events[..] {
+            [] => {}
+            [Event::TurnCompleted(end)] => {
                 assert!(connection.next().await.is_none(), "nothing comes after it");
-                return (lines, end);
+                return (lines, end.clone());
             }
             other => panic!("{other:?}"),
         }
@@ -54,15 +56,14 @@ async fn turn(connection: &mut dyn Connection) -> (Vec<String>, TurnEnd) {
 async fn the_prompt_comes_on_standard_input() {
     let scene = Scene::new();
     let mut connection = connect(&scene, &["sh", "-c", "echo $GREETING; cat; echo oops >&2"]).await;
-    let input = Input::new("the prompt\nof two lines");
-    let receipt = connection.send(input.clone()).await.unwrap();
-    assert_eq!(receipt.input_id, input.id);
+    let message = Message::new("the prompt\nof two lines");
+    connection.send(message.clone()).await.unwrap();
     let (mut lines, end) = turn(&mut *connection).await;
     lines.sort();
     assert_eq!(lines, ["hello", "of two lines", "oops", "the prompt"]);
     let expected = (EndReason::Completed, Some(ExitStatus::Code(0)), "oops\n");
     assert_eq!((end.reason, end.exit, end.stderr_tail.as_str()), expected);
-    assert!(connection.send(input).await.unwrap_err().is_unsupported());
+    assert!(connection.send(message).await.unwrap_err().is_unsupported());
     let report = connection.stop(Duration::from_secs(8)).await;
     assert_eq!(
         (report.stage, report.to_string().as_str()),
@@ -80,7 +81,7 @@ async fn the_prompt_comes_in_a_private_file_or_in_a_word_where_that_is_asked_for
     )
     .await;
     connection
-        .send(Input::new("a {prompt_file} b"))
+        .send(Message::new("a {prompt_file} b"))
         .await
         .unwrap();
     let (lines, end) = turn(&mut *connection).await;
@@ -107,7 +108,7 @@ async fn the_end_of_a_turn_is_told_by_its_reason() {
         let scene = Scene::new();
         let mut connection = connect(&scene, &["sh", "-c", script]).await;
         connection
-            .send(Input::new(&*"p".repeat(4 << 20)))
+            .send(Message::new(&*"p".repeat(4 << 20)))
             .await
             .unwrap();
         assert_eq!(turn(&mut *connection).await.1.reason, reason);
@@ -120,25 +121,25 @@ async fn s5_an_interrupt_ends_the_turn_and_a_stop_everything_else() {
     // Like a real agent: it answers SIGINT with its partial text and with exit code 0, and leaves a tool behind.
     let script = "setsid sleep 660 >/dev/null 2>&1 & trap 'echo partial; exit 0' INT; echo ready; while :; do sleep 0.05; done";
     let mut connection = connect(&scene, &["sh", "-c", script]).await;
-    connection.send(Input::new("")).await.unwrap();
+    connection.send(Message::new("")).await.unwrap();
     loop {
-        if let Some(Event::Output { line, .. }) = connection.next().await
+        if let Some((_, line)) = connection.next().await.and_then(|seen| seen.raw)
             && line.bytes == "ready"
         {
             break;
         }
     }
     scene.wait_for_program("sleep", "660");
-    connection.interrupt().await.unwrap();
+    connection.interrupt(Queued::Drop).await.unwrap();
     let mut events = Vec::new();
     while let Some(event) = connection.next().await {
         events.push(event);
     }
     assert!(
-        matches!(&events[0], Event::Output { line, .. } if line.bytes == "partial"),
+        matches!(&events[0].raw, Some((_, line)) if line.bytes == "partial"),
         "{events:?}"
     );
-    let Some(Event::TurnCompleted(end)) = events.last() else {
+    let Some([Event::TurnCompleted(end)]) = events.last().map(|seen| &seen.events[..]) else {
         panic!("{events:?}")
     };
     assert_eq!(
@@ -170,7 +171,7 @@ async fn s5_an_interrupt_ends_the_turn_and_a_stop_everything_else() {
 async fn a_stopped_turn_is_completed_as_interrupted() {
     let scene = Scene::new();
     let mut connection = connect(&scene, &["sleep", "670"]).await;
-    connection.send(Input::new("")).await.unwrap();
+    connection.send(Message::new("")).await.unwrap();
     let report = connection.stop(Duration::from_secs(8)).await;
     assert_eq!(
         (report.stage, report.to_string().as_str()),
@@ -202,7 +203,7 @@ async fn what_cannot_be_done_is_said() {
             .is_start()
     );
     let mut connection = connect(&scene, &["./no-such-agent"]).await;
-    let error = connection.send(Input::new("")).await.unwrap_err();
+    let error = connection.send(Message::new("")).await.unwrap_err();
     let text = error
         .to_string()
         .replace(scene.directory.path().to_str().unwrap(), "FOLDER");
@@ -213,7 +214,7 @@ async fn what_cannot_be_done_is_said() {
     );
     assert!(
         connection
-            .send(Input::new(""))
+            .send(Message::new(""))
             .await
             .unwrap_err()
             .is_unsupported()

@@ -3,7 +3,7 @@
 use std::io;
 use std::time::{Duration, Instant};
 
-use agent_duplex::{Connection, EndReason, Event, Turn, TurnEnd};
+use agent_duplex::{Connection, EndReason, Event, Observation, Queued, Turn, TurnEnd};
 use cancellable_sleep::SleepGate;
 use loop_state::{Happening, Timestamp, TurnOutcome};
 
@@ -48,7 +48,7 @@ impl Attempt {
     }
 
     /// Waits for the next event. Cancel safe.
-    pub(crate) async fn next(&mut self) -> Option<Event> {
+    pub(crate) async fn next(&mut self) -> Option<Observation> {
         self.connection.next().await
     }
 
@@ -69,35 +69,30 @@ impl Attempt {
 
 impl Runner {
     /// Takes what the agent did; `None` when it has nothing more to say.
-    pub(super) async fn agent_did(&mut self, event: Option<Event>) -> Option<Happening> {
+    pub(super) async fn agent_did(&mut self, seen: Option<Observation>) -> Option<Happening> {
         let at = self.clock.now();
-        let Some(attempt) = &mut self.attempt else {
-            return None;
-        };
-        let event = match event {
-            Some(event) => event,
+        let attempt = self.attempt.as_mut()?;
+        let seen = match seen {
+            Some(seen) => seen,
             None => {
                 attempt.output_over = true;
-                attempt.turn.finish()?
+                attempt.turn.finish()?.into()
             }
         };
         self.machine.alive(at);
-        match event {
-            Event::Output { stream, line } => {
-                self.write_transcript(|transcript| transcript.output(at, stream, &line));
-                self.tell(News::Output { stream, line });
-                None
-            }
-            Event::Started { pid } => {
-                attempt.turn.observe(Event::Started { pid });
-                self.tell(News::AgentStarted { pid });
-                None
-            }
-            event => match attempt.turn.observe(event) {
-                Some(Event::TurnCompleted(end)) => Some(self.turn_over(end).await),
-                _ => None,
-            },
+        if let Some((stream, line)) = seen.raw {
+            self.write_transcript(|transcript| transcript.output(at, stream, &line));
+            self.tell(News::Output { stream, line });
         }
+        for event in seen.events {
+            let attempt = self.attempt.as_mut()?;
+            match attempt.turn.observe(event)? {
+                Event::Started { pid } => self.tell(News::AgentStarted { pid }),
+                Event::TurnCompleted(end) => return Some(self.turn_over(end).await),
+                _ => {}
+            }
+        }
+        None
     }
 
     /// Flushes what is due and ends the patience with an interrupted agent.
@@ -132,7 +127,7 @@ impl Runner {
             polite_until: now + POLITE.min(budget / 2),
             end_by: now + budget,
         });
-        if attempt.connection.interrupt().await.is_ok() {
+        if attempt.connection.interrupt(Queued::Drop).await.is_ok() {
             return None;
         }
         Some(self.force_end().await)
@@ -234,6 +229,7 @@ impl Runner {
 fn describe(reason: EndReason, end: &TurnEnd) -> String {
     let mut text = match (reason, end.exit) {
         (EndReason::Interrupted, _) => "the agent was interrupted".to_owned(),
+        (_, _) if !end.detail.is_empty() => format!("{reason}: {}", end.detail),
         (_, Some(exit)) => format!("the agent ended: {exit}"),
         _ => "the agent is gone and did not say how its turn ended".to_owned(),
     };

@@ -1,6 +1,6 @@
 //! Doing what the machine says.
 
-use agent_duplex::{Input, ProcessName, SessionChoice, StopReport};
+use agent_duplex::{Message, ProcessName, SessionChoice, StopReport};
 use agent_subprocess::{Context, Marker, StopPolicy};
 use loop_state::{Brief, CheckResult, Effect, Happening, Notice, Tree, TurnOutcome};
 
@@ -98,7 +98,7 @@ impl Runner {
             Ok(connection) => connection,
             Err(e) => return not_started(e.to_string()),
         };
-        if let Err(e) = connection.send(Input::new(text)).await {
+        if let Err(e) = connection.send(Message::new(text)).await {
             return not_started(e.to_string());
         }
         self.ended.clear();

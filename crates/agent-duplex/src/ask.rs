@@ -1,0 +1,39 @@
+/// A question of the agent's: may it use this tool?
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ask {
+    /// The question's id.
+    pub id: String,
+    /// The tool's name.
+    pub tool: String,
+    /// What it would do, on one line. Comes from the model; it may hold anything.
+    pub summary: String,
+    /// Why the agent asks, in its own words; may be empty.
+    pub reason: String,
+}
+
+/// The answer to an [`Ask`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Decision {
+    /// This once.
+    Allow,
+    /// Not this once; the turn goes on.
+    Deny {
+        /// What the agent is told.
+        message: String,
+    },
+}
+
+/// What an agent may do without being told each time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Permissions {
+    /// It asks for what its own settings don't allow.
+    Ask,
+    /// It may edit files in its working directory; anything else is denied unless its own settings allow it.
+    #[default]
+    Edits,
+    /// Everything.
+    All,
+    /// Nothing that its own settings don't allow.
+    Deny,
+}

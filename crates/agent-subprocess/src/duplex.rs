@@ -1,0 +1,67 @@
+//! What the drivers share: the words of this crate in those of `agent-duplex`.
+
+use agent_duplex::{
+    Error, ExitStatus, Line, Observation, ProcessName, StopReport, StopStage, Stream,
+};
+
+use crate::{Agent, Exit, Output, Stage};
+
+pub(crate) fn exit_status(exit: Exit) -> Option<ExitStatus> {
+    exit.code
+        .map(ExitStatus::Code)
+        .or(exit.signal.map(ExitStatus::Signal))
+}
+
+pub(crate) fn observation(output: Output) -> Observation {
+    let stream = match output.stream {
+        crate::Stream::Stdout => Stream::Stdout,
+        crate::Stream::Stderr => Stream::Stderr,
+    };
+    let line = Line {
+        bytes: output.line.bytes,
+        omitted: output.line.truncated.unwrap_or(0),
+    };
+    Observation::output(stream, line)
+}
+
+pub(crate) fn freeze(agent: &mut Agent, frozen: bool) -> Result<(), Error> {
+    let done = if frozen {
+        agent.suspend()
+    } else {
+        agent.resume()
+    };
+    done.map_err(|e| Error::gone(e.to_string()))
+}
+
+pub(crate) fn names(processes: Vec<crate::ProcessName>) -> Vec<ProcessName> {
+    let name = |process: crate::ProcessName| ProcessName {
+        pid: process.pid,
+        name: process.name,
+    };
+    processes.into_iter().map(name).collect()
+}
+
+pub(crate) fn stop_report(report: crate::StopReport) -> StopReport {
+    StopReport {
+        stage: match report.stage {
+            Stage::Gone => StopStage::AlreadyEnded,
+            Stage::Interrupt => StopStage::Interrupt,
+            Stage::CloseStdin => StopStage::CloseInput,
+            Stage::Terminate => StopStage::Terminate,
+            Stage::Kill => StopStage::Kill,
+        },
+        proven: report.is_proven(),
+        ended: names(report.ended),
+        survivors: names(report.survivors),
+    }
+}
+
+/// The report of a stop before anything was started.
+pub(crate) fn nothing_to_stop() -> StopReport {
+    StopReport {
+        stage: StopStage::AlreadyEnded,
+        ended: Vec::new(),
+        survivors: Vec::new(),
+        proven: true,
+    }
+}
