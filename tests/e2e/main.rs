@@ -28,6 +28,8 @@ mod runs;
 mod scene;
 mod smoke;
 mod stops;
+mod talk;
+mod talks;
 
 use std::time::Duration;
 

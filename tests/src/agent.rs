@@ -17,10 +17,34 @@
 //! | `child plain\|setsid\|daemon\|holder [ignore SIGNAL…]` | starts a child that lives ten minutes, and waits until it is ready ([`Kind`]) |
 //! | `ignore SIGNAL…`, `no-stdin` | settings, in force before the start is recorded |
 //!
+//! Started with `--input-format stream-json` it speaks that protocol instead, as the real CLI does (2.1.329 was recorded): options that this does
+//! not know end it, and a line on stdin that is not exactly one JSON object ends it with 99. The script is then one of a whole conversation:
+//!
+//! | line | does |
+//! |---|---|
+//! | `turn`, `turn ..` | what follows belongs to the next turn, or to all from there on; a turn without a script says `Done.` |
+//! | `say [MS] TEXT` | writes an answer, a delta a word, with MS between them; `echo` says what it was sent, `recall` all it was told in this session |
+//! | `big SIZE` | an answer in one line of that size |
+//! | `tool NAME SUMMARY` … `tool-end [TEXT]` | what stands between them happens while the tool runs |
+//! | `run COMMAND` | a Bash tool that is really run, in a session of its own |
+//! | `ask TOOL SUMMARY` | asks whether it may, unless its permission mode says; a Bash command that it may is really run |
+//! | `expect-steer` | waits until a message came that no turn has taken |
+//! | `retry STATUS TIMES [MS]` | so many failures of the service; after ten it gives up |
+//! | `not-logged-in` | fails like the CLI without an account |
+//! | `noise TEXT`, `event JSON`, `unknown-event` | a line that is no JSON, one that is, one of a type that nobody knows |
+//! | `deaf WORD…` | a setting: it does not hear that control request (`interrupt`, `end_session`…), or the end of stdin (`eof`) |
+//! | `refuse TEXT`, `unknown-session` | settings: it does not start, or not with `--resume` |
+//!
+//! What waits when a tool ends is folded into the turn, what waits when a turn ends begins one together, and so on: as the CLI does it. SIGINT is an
+//! interrupt and an orderly end, SIGTERM ends it with 143. Sessions lie in the record folder ([`Memory`]); what it was told is in [`Message`],
+//! [`Control`] and [`Answer`].
+//!
 //! In a text `\n \t \r \e \\ \xNN` are bytes, `{start}` is the number of the start and `{NAME}` a variable of the environment.
 //! Signals that can be caught are logged ([`Received`]) before they act.
 
 mod children;
+mod duplex;
+mod heard;
 mod perform;
 mod record;
 mod script;
@@ -33,6 +57,8 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
+pub use duplex::session::Memory;
+pub use heard::{Answer, Control, Message, Taken};
 pub use record::{Child, Received, Start};
 pub use script::Kind;
 
@@ -57,6 +83,12 @@ struct Arguments {
 
 /// Runs `fake-agent`.
 pub fn main_impl() -> ExitCode {
+    let words: Vec<String> = std::env::args_os()
+        .map(|word| word.to_string_lossy().into_owned())
+        .collect();
+    if duplex::is_meant(&words) {
+        return duplex::run(&words).unwrap_or_else(|error| broken(&error));
+    }
     let mut argv: Vec<OsString> = std::env::args_os().collect();
     for (variable, flag) in [
         ("FAKE_AGENT_SCRIPT", "--script"),
@@ -155,6 +187,45 @@ impl FakeAgent {
     #[must_use]
     pub fn signals(&self) -> Vec<Received> {
         record::read_signals(&self.record())
+    }
+
+    /// The messages that it got in conversations, oldest first, and what became of them.
+    #[must_use]
+    pub fn messages(&self) -> Vec<Message> {
+        heard::messages(&self.record())
+    }
+
+    /// The control requests that it got, oldest first.
+    #[must_use]
+    pub fn controls(&self) -> Vec<Control> {
+        heard::controls(&self.record())
+    }
+
+    /// The answers that it got to its questions, oldest first.
+    #[must_use]
+    pub fn answers(&self) -> Vec<Answer> {
+        heard::answers(&self.record())
+    }
+
+    /// What it remembers of a session.
+    #[must_use]
+    pub fn session(&self, id: &str) -> Vec<Memory> {
+        duplex::session::memories(&self.record(), id)
+    }
+
+    /// The variables by which it finds its script and its records when its command line is not the test's to say.
+    #[must_use]
+    pub fn variables(&self) -> [(&'static str, PathBuf); 2] {
+        [
+            ("FAKE_AGENT_RECORD", self.record()),
+            ("FAKE_AGENT_SCRIPT", self.folder.join("script")),
+        ]
+    }
+
+    /// The program itself.
+    #[must_use]
+    pub fn program(&self) -> &Path {
+        &self.program
     }
 
     /// The folder in which everything of this agent lies.

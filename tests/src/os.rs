@@ -1,7 +1,7 @@
 //! The one module with unsafe code: what has to happen in the child between fork and exec.
 #![expect(
     unsafe_code,
-    reason = "a controlling terminal can only be taken in the child, before exec"
+    reason = "a session, and its controlling terminal, can only be taken in the child, before exec"
 )]
 
 use std::os::unix::process::CommandExt;
@@ -14,6 +14,17 @@ pub(crate) fn take_terminal(command: &mut Command) {
         command.pre_exec(|| {
             rustix::process::setsid()?;
             rustix::process::ioctl_tiocsctty(rustix::stdio::stdin())?;
+            Ok(())
+        });
+    }
+}
+
+/// Makes the child the leader of a session of its own.
+pub(crate) fn own_session(command: &mut Command) {
+    // SAFETY: the closure makes one system call and nothing else: it neither allocates nor locks.
+    unsafe {
+        command.pre_exec(|| {
+            rustix::process::setsid()?;
             Ok(())
         });
     }

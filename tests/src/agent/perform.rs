@@ -1,6 +1,7 @@
 //! Does what a plan says, one action after the other.
 
 use std::io::{self, Read, Write};
+use std::path::Path;
 use std::process::ExitCode;
 use std::thread;
 use std::time::Instant;
@@ -25,20 +26,17 @@ pub(super) fn run(arguments: &Arguments) -> io::Result<ExitCode> {
         Some(path) => fs::read_to_string(path)?,
         None => arguments.lines.join("\n"),
     };
-    let mut start = Start::prepare()?;
-    // Who sees the record may rely on `ignore`, but only the record tells which lines count: so signals are held back meanwhile.
-    let watch = signals::catch()?;
-    start.claim(dir)?;
-    let mut plan = Plan::parse(&text, start.start).map_err(io::Error::other)?;
-    plan.ignore
-        .extend(start.ignored.iter().filter_map(|name| signal(name).ok()));
+    let (mut start, plan, watch) = begin(dir, &text)?;
     watch.obey(dir.clone(), start.start, plan.ignore);
     let mut stdin = Vec::new();
     if plan.reads_stdin {
         io::stdin().read_to_end(&mut stdin)?;
         start.complete(dir, &stdin)?;
     }
-    for (number, action) in plan.actions.iter().enumerate() {
+    if plan.turns.len() > 1 {
+        return Err(io::Error::other("one turn is all that a command has"));
+    }
+    for (number, action) in plan.turns[0].iter().enumerate() {
         match action {
             Action::Exit(code) => return Ok(ExitCode::from(*code)),
             Action::Echo => write(Stream::Stdout, &stdin)?,
@@ -51,7 +49,20 @@ pub(super) fn run(arguments: &Arguments) -> io::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn perform(action: &Action) -> io::Result<()> {
+/// Records the start and reads what is to be done in it.
+pub(super) fn begin(dir: &Path, script: &str) -> io::Result<(Start, Plan, signals::Watch)> {
+    let mut start = Start::prepare()?;
+    // Who sees the record may rely on `ignore`, but only the record tells which lines count: so signals are held back meanwhile.
+    let watch = signals::catch()?;
+    start.claim(dir)?;
+    let mut plan = Plan::parse(script, start.start).map_err(io::Error::other)?;
+    plan.ignore
+        .extend(start.ignored.iter().filter_map(|name| signal(name).ok()));
+    Ok((start, plan, watch))
+}
+
+/// Does what needs nobody else.
+pub(super) fn perform(action: &Action) -> io::Result<()> {
     match action {
         Action::Delay(time) => {
             let end = Instant::now() + *time;
@@ -92,8 +103,10 @@ fn perform(action: &Action) -> io::Result<()> {
                 Stream::Stderr => dup2_stderr(null.file())?,
             }
         }
-        Action::Exit(_) | Action::Echo | Action::Child { .. } => {
-            unreachable!("done by the caller, who knows more")
+        other => {
+            return Err(io::Error::other(format!(
+                "{other:?} is for a conversation, or for who knows more"
+            )));
         }
     }
     Ok(())

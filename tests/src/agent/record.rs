@@ -172,7 +172,7 @@ pub(super) fn read_signals(dir: &Path) -> Vec<Received> {
         .collect()
 }
 
-fn now_ms() -> u64 {
+pub(super) fn now_ms() -> u64 {
     SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .map_or(0, |since| {

@@ -4,6 +4,7 @@ use std::env;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use serde_json::{Value, json};
 use signal_hook::consts as sig;
 
 /// Signals by the names that scripts and records use.
@@ -75,12 +76,47 @@ pub(super) enum Action {
         kind: Kind,
         ignore: Vec<i32>,
     },
+    /// The rest is for conversations alone.
+    Say {
+        pause: Duration,
+        text: String,
+    },
+    /// So many bytes in one line.
+    Big(u64),
+    /// Says all that it was ever told in this session.
+    Recall,
+    Tool {
+        name: String,
+        summary: String,
+    },
+    ToolEnd(String),
+    Run(String),
+    Ask {
+        tool: String,
+        summary: String,
+    },
+    ExpectSteer,
+    Retry {
+        status: u16,
+        times: u32,
+        pause: Option<Duration>,
+    },
+    NotLoggedIn,
+    Event(Value),
 }
 
 /// What one start of the agent is to do.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Plan {
-    pub(super) actions: Vec<Action>,
+    /// At least one.
+    pub(super) turns: Vec<Vec<Action>>,
+    /// The last of them is also done in all later turns.
+    pub(super) goes_on: bool,
+    /// What it does not hear in a conversation.
+    pub(super) deaf: Vec<String>,
+    pub(super) unknown_session: bool,
+    /// It does not start at all, and says this.
+    pub(super) refusal: Option<String>,
     /// In force before the start is recorded, wherever the line stands.
     pub(super) ignore: Vec<i32>,
     pub(super) reads_stdin: bool,
@@ -91,6 +127,7 @@ impl Plan {
     pub(super) fn parse(text: &str, start: u32) -> Result<Self, String> {
         let mut plan = Self {
             reads_stdin: true,
+            turns: vec![Vec::new()],
             ..Self::default()
         };
         for (number, line) in text.lines().enumerate() {
@@ -119,6 +156,7 @@ impl Plan {
     fn add(&mut self, line: &str, start: u32) -> Result<(), String> {
         let (name, rest) = line.split_once(' ').unwrap_or((line, ""));
         let bytes = |text: &str| unescape(text, start);
+        let words = |text: &str| String::from_utf8_lossy(&unescape(text, start)).into_owned();
         let action = match name {
             "no-stdin" => {
                 self.reads_stdin = false;
@@ -128,8 +166,69 @@ impl Plan {
                 self.ignore.extend(signals(rest)?);
                 return Ok(());
             }
+            "deaf" => {
+                self.deaf.extend(rest.split_whitespace().map(Into::into));
+                return Ok(());
+            }
+            "unknown-session" => {
+                self.unknown_session = true;
+                return Ok(());
+            }
+            "refuse" => {
+                self.refusal = Some(words(rest));
+                return Ok(());
+            }
+            "turn" => {
+                self.goes_on = rest == "..";
+                if !(self.turns == [[]] && self.goes_on) {
+                    self.turns.push(Vec::new());
+                }
+                return Ok(());
+            }
+            "say" => {
+                let (first, others) = rest.split_once(' ').unwrap_or((rest, ""));
+                let (pause, text) = match first.parse() {
+                    Ok(pause) => (pause, others),
+                    Err(_) => (0, rest),
+                };
+                Action::Say {
+                    pause: Duration::from_millis(pause),
+                    text: words(text),
+                }
+            }
+            "big" => Action::Big(size(rest)?),
+            "recall" => Action::Recall,
+            "tool" | "ask" => {
+                let (tool, summary) = rest.split_once(' ').unwrap_or((rest, ""));
+                let (tool, summary) = (tool.to_owned(), words(summary));
+                match name {
+                    "ask" => Action::Ask { tool, summary },
+                    _ => Action::Tool {
+                        name: tool,
+                        summary,
+                    },
+                }
+            }
+            "tool-end" => Action::ToolEnd(words(rest)),
+            "run" => Action::Run(rest.into()),
+            "expect-steer" => Action::ExpectSteer,
+            "retry" => {
+                let mut numbers = rest.split_whitespace();
+                let mut next = || numbers.next().map(number).transpose();
+                let needs = || "needs a status and a number of times".to_owned();
+                Action::Retry {
+                    status: next()?.and_then(|n| n.try_into().ok()).ok_or_else(needs)?,
+                    times: next()?.and_then(|n| n.try_into().ok()).ok_or_else(needs)?,
+                    pause: next()?.map(Duration::from_millis),
+                }
+            }
+            "not-logged-in" => Action::NotLoggedIn,
+            "event" => Action::Event(serde_json::from_str(rest).map_err(|e| e.to_string())?),
+            "unknown-event" => {
+                Action::Event(json!({"type": "of_a_later_version", "detail": {"n": [1]}}))
+            }
             "delay" => Action::Delay(Duration::from_millis(number(rest)?)),
-            "print" => Action::Print {
+            "print" | "noise" => Action::Print {
                 to: Stream::Stdout,
                 text: [bytes(rest), b"\n".to_vec()].concat(),
             },
@@ -198,7 +297,8 @@ impl Plan {
             }
             _ => return Err("no such action".into()),
         };
-        self.actions.push(action);
+        let turn = self.turns.last_mut().expect("there is always a turn");
+        turn.push(action);
         Ok(())
     }
 }
@@ -297,7 +397,7 @@ mod tests {
     fn a_start_sees_only_its_own_lines() {
         let script =
             "@1 exit 1\n# a remark\n@2..3 print {start}\n@4.. die KILL\nignore TERM INT\nno-stdin";
-        let actions = |start| Plan::parse(script, start).unwrap().actions;
+        let actions = |start| Plan::parse(script, start).unwrap().turns.remove(0);
         assert_eq!(actions(1), [Action::Exit(1)]);
         assert_eq!(
             actions(3),
@@ -312,6 +412,23 @@ mod tests {
             (plan.ignore, plan.reads_stdin),
             (vec![sig::SIGTERM, sig::SIGINT], false)
         );
+    }
+
+    #[test]
+    fn turns_follow_one_another_and_the_last_may_go_on() {
+        let say = |text: &str| Action::Say {
+            pause: Duration::ZERO,
+            text: text.into(),
+        };
+        let plan = Plan::parse("say a b\nsay 5 c\nturn\nturn ..\nsay d", 1).unwrap();
+        let slow = Action::Say {
+            pause: Duration::from_millis(5),
+            text: "c".into(),
+        };
+        assert_eq!(plan.turns, [vec![say("a b"), slow], vec![], vec![say("d")]]);
+        assert!(plan.goes_on);
+        let plan = Plan::parse("turn ..\nsay a", 1).unwrap();
+        assert_eq!((plan.turns, plan.goes_on), (vec![vec![say("a")]], true));
     }
 
     #[test]

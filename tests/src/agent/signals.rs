@@ -34,6 +34,19 @@ pub(super) fn catch() -> io::Result<Watch> {
 impl Watch {
     /// Logs every signal and obeys all but `ignored`, on a thread that lives as long as the process.
     pub(super) fn obey(self, dir: PathBuf, start: u32, ignored: Vec<i32>) {
+        self.hand(dir, start, ignored, |signal| {
+            let _died = emulate_default_handler(signal);
+        });
+    }
+
+    /// The same, but `act` obeys.
+    pub(super) fn hand(
+        self,
+        dir: PathBuf,
+        start: u32,
+        ignored: Vec<i32>,
+        mut act: impl FnMut(i32) + Send + 'static,
+    ) {
         let mut signals = self.0;
         thread::spawn(move || {
             for info in &mut signals {
@@ -41,7 +54,7 @@ impl Watch {
                 // A record that cannot be written must not keep the signal from acting.
                 let _logged = record::log_signal(&dir, start, signal);
                 if !ignored.contains(&signal) {
-                    let _died = emulate_default_handler(signal);
+                    act(signal);
                 }
             }
         });

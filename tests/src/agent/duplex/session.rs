@@ -1,0 +1,111 @@
+//! What a fake agent keeps of a session, so that a later process can go on with it.
+
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use fs_err as fs;
+use serde::{Deserialize, Serialize};
+
+/// One thing that a session remembers.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Memory {
+    /// Where it belongs: sessions are found only from the working directory they began in.
+    Place(String),
+    /// What a person said.
+    User(String),
+    /// What the agent said, whole or cut off by an interrupt.
+    Agent(String),
+    /// What a tool returned.
+    Tool(String),
+    /// The note that an interrupt leaves.
+    Marker(String),
+    /// The cost so far, written at an orderly end alone.
+    Cost(u64),
+}
+
+/// A session as it stands.
+#[derive(Debug)]
+pub(super) struct Session {
+    pub(super) id: String,
+    path: PathBuf,
+    memories: Vec<Memory>,
+}
+
+impl Session {
+    pub(super) fn new(record: &Path, id: &str) -> Self {
+        let path = path(record, id);
+        Self {
+            memories: read(&path),
+            path,
+            id: id.into(),
+        }
+    }
+
+    /// Whether there is something to resume in this working directory.
+    pub(super) fn is_known(&self) -> bool {
+        self.memories.first() == Some(&Memory::Place(here()))
+    }
+
+    /// Whether its id has been used.
+    pub(super) fn is_used(&self) -> bool {
+        !self.memories.is_empty()
+    }
+
+    /// The costs so far in millionths of a dollar; none after a crash.
+    pub(super) fn cost(&self) -> u64 {
+        match self.memories.last() {
+            Some(Memory::Cost(cost)) => *cost,
+            _ => 0,
+        }
+    }
+
+    /// All that it was told.
+    pub(super) fn told(&self) -> Vec<&str> {
+        let mut told = Vec::new();
+        for memory in &self.memories {
+            if let Memory::User(text) = memory {
+                told.push(text.as_str());
+            }
+        }
+        told
+    }
+
+    pub(super) fn remember(&mut self, memory: Memory) -> io::Result<()> {
+        if self.memories.is_empty() {
+            self.write(Memory::Place(here()))?;
+        }
+        self.write(memory)
+    }
+
+    fn write(&mut self, memory: Memory) -> io::Result<()> {
+        fs::create_dir_all(self.path.parent().expect("it lies in a folder"))?;
+        let mut file = fs::OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(&self.path)?;
+        file.write_all(format!("{}\n", serde_json::to_string(&memory)?).as_bytes())?;
+        self.memories.push(memory);
+        Ok(())
+    }
+}
+
+/// What the session with this id remembers.
+pub(in crate::agent) fn memories(record: &Path, id: &str) -> Vec<Memory> {
+    read(&path(record, id))
+}
+
+fn path(record: &Path, id: &str) -> PathBuf {
+    record.join("sessions").join(format!("{id}.ndjson"))
+}
+
+fn read(path: &Path) -> Vec<Memory> {
+    let text = fs::read_to_string(path).unwrap_or_default();
+    text.lines()
+        .filter_map(|line| serde_json::from_str(line).ok())
+        .collect()
+}
+
+fn here() -> String {
+    std::env::current_dir().map_or_else(|_| String::new(), |path| path.display().to_string())
+}

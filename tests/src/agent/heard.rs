@@ -1,0 +1,134 @@
+//! What a conversation leaves behind for the test: all that the fake agent was told, in the order in which it heard it.
+
+use std::io::{self, Write};
+use std::path::Path;
+
+use fs_err as fs;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+const LOG: &str = "heard.ndjson";
+
+/// One message that a fake agent got.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Message {
+    /// The number of the start that got it.
+    pub start: u32,
+    /// The process id of that start.
+    pub pid: i32,
+    /// The session.
+    pub session: String,
+    /// The id that the message was sent with; may be empty.
+    pub id: String,
+    /// What it says.
+    pub text: String,
+    /// Milliseconds since the epoch.
+    pub at_ms: u64,
+    /// What became of it; `None` while it waits.
+    #[serde(default)]
+    pub taken: Option<Taken>,
+}
+
+/// What became of a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Taken {
+    /// It began a turn, alone or with others: the number of the turn within the process, from 1.
+    Began(u32),
+    /// It was folded into that turn while it ran.
+    Folded(u32),
+    /// It was thrown away because somebody said so.
+    Cancelled,
+}
+
+/// One control request that a fake agent got.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Control {
+    /// The number of the start that got it.
+    pub start: u32,
+    /// Its kind: `initialize`, `interrupt`, …
+    pub subtype: String,
+    /// All of it.
+    pub request: Value,
+    /// Milliseconds since the epoch.
+    pub at_ms: u64,
+}
+
+/// One answer to a question of a fake agent's.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Answer {
+    /// The number of the start that asked.
+    pub start: u32,
+    /// The question's id.
+    pub ask: String,
+    /// What was asked about, as the script names it; empty when nothing was asked under that id (any more).
+    pub summary: String,
+    /// `allow` or `deny`.
+    pub behavior: String,
+    /// What it was told with it.
+    pub message: String,
+    /// Milliseconds since the epoch.
+    pub at_ms: u64,
+}
+
+/// One line of the log.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Heard {
+    Message(Message),
+    /// Start, place among the messages of that start, and what became of it.
+    Taken(u32, usize, Taken),
+    Control(Control),
+    Answer(Answer),
+}
+
+pub(super) fn log(dir: &Path, heard: &Heard) -> io::Result<()> {
+    let mut file = fs::OpenOptions::new()
+        .create(true)
+        .append(true)
+        .open(dir.join(LOG))?;
+    file.write_all(format!("{}\n", serde_json::to_string(heard)?).as_bytes())
+}
+
+fn read(dir: &Path) -> Vec<Heard> {
+    let text = fs::read_to_string(dir.join(LOG)).unwrap_or_default();
+    let end = text.rfind('\n').map_or(0, |at| at + 1); // a line in the making is not read
+    text[..end]
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
+}
+
+pub(super) fn messages(dir: &Path) -> Vec<Message> {
+    let mut messages: Vec<Message> = Vec::new();
+    for heard in read(dir) {
+        match heard {
+            Heard::Message(message) => messages.push(message),
+            Heard::Taken(start, place, taken) => {
+                let mut of_start = messages.iter_mut().filter(|message| message.start == start);
+                of_start.nth(place).unwrap().taken = Some(taken);
+            }
+            _ => {}
+        }
+    }
+    messages
+}
+
+pub(super) fn controls(dir: &Path) -> Vec<Control> {
+    let pick = |heard| match heard {
+        Heard::Control(control) => Some(control),
+        _ => None,
+    };
+    read(dir).into_iter().filter_map(pick).collect()
+}
+
+pub(super) fn answers(dir: &Path) -> Vec<Answer> {
+    let pick = |heard| match heard {
+        Heard::Answer(answer) => Some(answer),
+        _ => None,
+    };
+    read(dir).into_iter().filter_map(pick).collect()
+}
