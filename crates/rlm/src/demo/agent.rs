@@ -1,0 +1,455 @@
+//! The demo's agent: holds the conversation and does what the script says. No model is behind it, and no network.
+
+use std::collections::VecDeque;
+use std::io::{self, BufRead, Read, Write};
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process_group};
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use super::project;
+use super::protocol::{self, Incoming, Message, Place, Request, Summary};
+use super::script::{self, NOTES, PROGRAM, Step, Tool, Tree};
+
+/// Longer lines are cut, and then die of being no JSON.
+const MAX_LINE: u64 = 4 << 20;
+const MAX_OUTPUT: u64 = 64 << 10;
+const MAX_QUEUE: usize = 100;
+/// How many words' time it takes to think of the next step, and to use a tool.
+const THINKING: u32 = 6;
+const WORKING: u32 = 8;
+
+/// What wakes the agent.
+#[derive(Debug)]
+pub(super) enum Happening {
+    Line(Vec<u8>),
+    /// Standard input has ended.
+    Closed,
+    /// A command has closed its output.
+    Output {
+        call: u32,
+        text: String,
+    },
+}
+
+/// Why a turn does not go on.
+#[derive(Debug)]
+enum Stop {
+    Aborted { place: Place, leave: bool },
+    Failed(io::Error),
+}
+
+impl From<io::Error> for Stop {
+    fn from(error: io::Error) -> Self {
+        Self::Failed(error)
+    }
+}
+
+/// How an agent was started.
+#[derive(Debug)]
+pub(super) struct Setup {
+    pub(super) session: String,
+    /// Whether the session was begun by another process.
+    pub(super) resumed: bool,
+    pub(super) mode: String,
+    /// The time between two words.
+    pub(super) pace: Duration,
+    pub(super) tree: PathBuf,
+}
+
+#[derive(Debug)]
+pub(super) struct Agent<W> {
+    setup: Setup,
+    out: W,
+    /// Kept for the threads that read a command's output.
+    sender: SyncSender<Happening>,
+    happenings: Receiver<Happening>,
+    queue: VecDeque<Message>,
+    closed: bool,
+    /// Whether nothing was said in this session yet.
+    first: bool,
+    /// Whether the loop asked for a step that was not taken to its end.
+    unfinished: bool,
+    /// The messages that the running turn answers.
+    taken: Vec<String>,
+    last_said: String,
+    calls: u32,
+    turns: u32,
+    heard: u64,
+    said: u64,
+}
+
+impl<W: Write> Agent<W> {
+    pub(super) fn new(
+        setup: Setup,
+        out: W,
+        sender: SyncSender<Happening>,
+        happenings: Receiver<Happening>,
+    ) -> Self {
+        Self {
+            first: !setup.resumed,
+            unfinished: setup.resumed,
+            setup,
+            out,
+            sender,
+            happenings,
+            queue: VecDeque::new(),
+            closed: false,
+            taken: Vec::new(),
+            last_said: String::new(),
+            calls: 0,
+            turns: 0,
+            heard: 0,
+            said: 0,
+        }
+    }
+
+    /// Talks until it is told to end, or until its input has ended and all is answered.
+    pub(super) fn run(mut self) -> io::Result<()> {
+        loop {
+            let stopped = match self.queue.pop_front() {
+                Some(message) => self.turn(message),
+                None if self.closed => return Ok(()),
+                None => {
+                    let happening = self.next_happening();
+                    self.handle(happening)
+                }
+            };
+            match stopped {
+                // An interrupt between two turns has nothing to interrupt.
+                Ok(()) | Err(Stop::Aborted { leave: false, .. }) => {}
+                Err(Stop::Aborted { leave: true, .. }) => return Ok(()),
+                Err(Stop::Failed(error)) => return Err(error),
+            }
+        }
+    }
+
+    fn turn(&mut self, message: Message) -> Result<(), Stop> {
+        let (began, heard, said) = (Instant::now(), self.heard, self.said);
+        self.taken.clear();
+        self.last_said.clear();
+        let init = protocol::init(&self.setup.tree.to_string_lossy(), &self.setup.mode);
+        self.take(&message, Some(init))?;
+        let stopped = self.answer(&message.text);
+        let end = match &stopped {
+            Ok(()) => Ok(self.last_said.as_str()),
+            Err(Stop::Aborted { place, .. }) => Err(*place),
+            Err(Stop::Failed(_)) => return stopped,
+        };
+        let result = protocol::result(&Summary {
+            end,
+            index: self.turns,
+            took_ms: u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX),
+            turn: (self.heard - heard, self.said - said),
+            total: (self.heard, self.said),
+        });
+        self.turns += 1;
+        if let Err(place) = end {
+            self.write(protocol::marker(place))?;
+        }
+        self.write(result)?;
+        let state = if stopped.is_ok() {
+            "completed"
+        } else {
+            "cancelled"
+        };
+        for uuid in std::mem::take(&mut self.taken) {
+            self.write(protocol::lifecycle(&uuid, state))?;
+        }
+        stopped
+    }
+
+    /// Makes a message a part of the running turn.
+    fn take(&mut self, message: &Message, init: Option<Value>) -> io::Result<()> {
+        if let Some(uuid) = &message.uuid {
+            self.write(protocol::lifecycle(uuid, "started"))?;
+            self.taken.push(uuid.clone());
+        }
+        self.heard += message.text.split_whitespace().count() as u64;
+        init.into_iter()
+            .chain([protocol::replay(message)])
+            .try_for_each(|value| self.write(value))
+    }
+
+    fn answer(&mut self, message: &str) -> Result<(), Stop> {
+        let order = script::read(message, std::mem::take(&mut self.first));
+        self.unfinished |= order.work;
+        for words in &order.words {
+            self.obey(words)?;
+        }
+        let steps = if self.unfinished {
+            let mut tree = self.look();
+            if !order.words.is_empty() {
+                tree.notes.clear();
+            }
+            script::work(&tree)
+        } else {
+            vec![script::commit("Note what a person said")]
+        };
+        let last_tool = steps.iter().rposition(|step| matches!(step, Step::Use(_)));
+        for (index, step) in steps.iter().enumerate() {
+            self.perform(step)?;
+            // What is said while a tool works belongs to the turn, as long as the turn will commit what comes of it.
+            if matches!(step, Step::Use(_)) && Some(index) != last_tool {
+                while let Some(message) = self.queue.pop_front() {
+                    self.take(&message, None)?;
+                    for words in script::read(&message.text, false).words {
+                        self.obey(words)?;
+                    }
+                }
+            }
+        }
+        self.unfinished = false;
+        Ok(())
+    }
+
+    fn obey(&mut self, words: &str) -> Result<(), Stop> {
+        script::obey(words, &self.notes())
+            .iter()
+            .try_for_each(|step| self.perform(step))
+    }
+
+    fn look(&self) -> Tree {
+        Tree {
+            program: fs_err::read_to_string(self.setup.tree.join(PROGRAM)).ok(),
+            uncommitted: project::differs(&self.setup.tree, PROGRAM),
+            notes: self.notes(),
+        }
+    }
+
+    fn notes(&self) -> String {
+        fs_err::read_to_string(self.setup.tree.join(NOTES)).unwrap_or_default()
+    }
+
+    fn perform(&mut self, step: &Step) -> Result<(), Stop> {
+        self.pause(THINKING)?;
+        self.calls += 1;
+        let id = format!("msg_{}", self.calls);
+        match step {
+            Step::Say(text) => self.say(&id, text),
+            Step::Use(tool) => self.use_tool(&id, tool),
+        }
+    }
+
+    fn say(&mut self, id: &str, text: &str) -> Result<(), Stop> {
+        self.write_all(protocol::open(id, protocol::text_block("")))?;
+        self.last_said.clear();
+        for word in text.split_inclusive(' ') {
+            if let Err(stop) = self.pause(1) {
+                if matches!(stop, Stop::Aborted { .. }) {
+                    let block = protocol::text_block(&self.last_said);
+                    self.write(protocol::assistant(id, block, true))?;
+                    self.write_all(protocol::close(None))?;
+                }
+                return Err(stop);
+            }
+            self.write(protocol::delta(word))?;
+            self.last_said.push_str(word);
+            self.said += 1;
+        }
+        self.write(protocol::assistant(id, protocol::text_block(text), false))?;
+        Ok(self.write_all(protocol::close(Some("end_turn")))?)
+    }
+
+    fn use_tool(&mut self, id: &str, tool: &Tool) -> Result<(), Stop> {
+        let call = format!("toolu_{}", self.calls);
+        let (name, input) = (tool.name(), tool.input());
+        let block = |input: &Value| protocol::tool_block(&call, name, input);
+        self.write_all(protocol::open(id, block(&json!({}))))?;
+        self.write(protocol::input_delta(&input))?;
+        self.write(protocol::assistant(id, block(&input), false))?;
+        self.write_all(protocol::close(Some("tool_use")))?;
+        let done = self.pause(WORKING).and_then(|()| self.carry_out(tool));
+        let result = match done {
+            Ok((output, failed)) => protocol::tool_result(&call, &output, failed),
+            Err(Stop::Aborted { leave, .. }) => {
+                self.write(protocol::tool_rejected(&call))?;
+                let place = Place::Tool;
+                return Err(Stop::Aborted { place, leave });
+            }
+            Err(failed) => return Err(failed),
+        };
+        Ok(self.write(result)?)
+    }
+
+    /// Returns what the tool printed, and whether it failed.
+    fn carry_out(&mut self, tool: &Tool) -> Result<(String, bool), Stop> {
+        let path = |path: &str| self.setup.tree.join(path);
+        let written = match tool {
+            Tool::Bash { command } => return self.shell(command),
+            Tool::Write {
+                path: file,
+                content,
+            } => fs_err::write(path(file), content),
+            Tool::Edit {
+                path: file,
+                old,
+                new,
+            } => fs_err::read_to_string(path(file))
+                .and_then(|text| fs_err::write(path(file), text.replacen(old, new, 1))),
+        };
+        Ok(match written {
+            Ok(()) => ("written".to_owned(), false),
+            Err(error) => (error.to_string(), true),
+        })
+    }
+
+    fn shell(&mut self, command: &str) -> Result<(String, bool), Stop> {
+        let (reader, writer) = io::pipe()?;
+        let mut child = project::clean(Command::new("sh").args(["-c", command]))
+            .current_dir(&self.setup.tree)
+            .stdin(Stdio::null())
+            .stdout(writer.try_clone()?)
+            .stderr(writer)
+            .process_group(0)
+            .spawn()?;
+        let (sender, call) = (self.sender.clone(), self.calls);
+        std::thread::spawn(move || {
+            let mut output = Vec::new();
+            let _what_came_counts = reader.take(MAX_OUTPUT).read_to_end(&mut output);
+            let text = String::from_utf8_lossy(&output).into_owned();
+            let _agent_is_gone = sender.send(Happening::Output { call, text });
+        });
+        loop {
+            match self.next_happening() {
+                Happening::Output { call: of, text } if of == call => {
+                    return Ok((text, !child.wait()?.success()));
+                }
+                other => {
+                    if let Err(stop) = self.handle(other) {
+                        // All of the command. It was not waited for, so the number is still its own.
+                        let _gone = kill_process_group(Pid::from_child(&child), Signal::KILL);
+                        child.wait()?;
+                        return Err(stop);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Lets time for so many words pass, and hears what is said meanwhile.
+    fn pause(&mut self, words: u32) -> Result<(), Stop> {
+        let until = Instant::now() + self.setup.pace * words;
+        loop {
+            let left = match self.closed {
+                true => Duration::ZERO,
+                false => until.saturating_duration_since(Instant::now()),
+            };
+            match self.happenings.recv_timeout(left) {
+                Ok(happening) => self.handle(happening)?,
+                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => return Ok(()),
+            }
+        }
+    }
+
+    fn next_happening(&self) -> Happening {
+        let happening = self.happenings.recv();
+        happening.expect("the agent holds a sender itself")
+    }
+
+    /// Answers what can be answered at once; an error is the end of a turn.
+    fn handle(&mut self, happening: Happening) -> Result<(), Stop> {
+        let line = match happening {
+            Happening::Line(line) => line,
+            Happening::Closed => {
+                self.closed = true;
+                return Ok(());
+            }
+            // Of a command that was cut.
+            Happening::Output { .. } => return Ok(()),
+        };
+        let incoming = protocol::parse(&line)
+            .map_err(|why| Stop::Failed(io::Error::new(io::ErrorKind::InvalidData, why)))?;
+        match incoming {
+            Incoming::Message(message) => self.enqueue(message)?,
+            Incoming::Request { id, request } => self.fulfil(&id, request)?,
+            Incoming::Other => {}
+        }
+        Ok(())
+    }
+
+    fn enqueue(&mut self, message: Message) -> io::Result<()> {
+        let room = self.queue.len() < MAX_QUEUE;
+        if let Some(uuid) = &message.uuid {
+            let state = if room { "queued" } else { "refused" };
+            self.write(protocol::lifecycle(uuid, state))?;
+        }
+        if room {
+            self.queue.push_back(message);
+        }
+        Ok(())
+    }
+
+    fn fulfil(&mut self, id: &str, request: Request) -> Result<(), Stop> {
+        let mut leave = None;
+        let answer = match request {
+            Request::Initialize => protocol::initialized(std::process::id()),
+            Request::Interrupt { cancel_queued } => {
+                leave = Some(false);
+                let queue = self.queue.iter();
+                let queued: Vec<_> = queue.filter_map(|message| message.uuid.clone()).collect();
+                if cancel_queued {
+                    self.queue.clear();
+                    for uuid in &queued {
+                        self.write(protocol::lifecycle(uuid, "cancelled"))?;
+                    }
+                    protocol::receipt(&[], Some(&queued))
+                } else {
+                    protocol::receipt(&queued, None)
+                }
+            }
+            Request::EndSession => {
+                leave = Some(true);
+                json!({})
+            }
+            Request::SetPermissionMode(mode) => {
+                self.write(protocol::permission_mode(&mode))?;
+                self.setup.mode = mode.clone();
+                json!({"mode": mode})
+            }
+            Request::Unknown(subtype) => {
+                return Ok(self.write(protocol::unsupported(id, &subtype))?);
+            }
+        };
+        self.write(protocol::success(id, answer))?;
+        let place = Place::Text;
+        leave.map_or(Ok(()), |leave| Err(Stop::Aborted { place, leave }))
+    }
+
+    fn write_all(&mut self, values: impl IntoIterator<Item = Value>) -> io::Result<()> {
+        values.into_iter().try_for_each(|value| self.write(value))
+    }
+
+    fn write(&mut self, mut value: Value) -> io::Result<()> {
+        if value["type"] != "control_response" {
+            value["session_id"] = self.setup.session.as_str().into();
+            if value["uuid"].is_null() {
+                value["uuid"] = Uuid::new_v4().to_string().into();
+            }
+        }
+        let mut line = value.to_string();
+        line.push('\n');
+        self.out.write_all(line.as_bytes())?;
+        self.out.flush()
+    }
+}
+
+/// Reads lines until the input ends or nobody wants them any more.
+pub(super) fn listen(mut input: impl BufRead, sender: &SyncSender<Happening>) {
+    loop {
+        let mut line = Vec::new();
+        let happening = match input.by_ref().take(MAX_LINE).read_until(b'\n', &mut line) {
+            Ok(1..) => Happening::Line(line),
+            Ok(0) | Err(_) => Happening::Closed,
+        };
+        let last = matches!(happening, Happening::Closed);
+        if sender.send(happening).is_err() || last {
+            return;
+        }
+    }
+}

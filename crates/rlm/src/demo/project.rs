@@ -1,0 +1,93 @@
+//! The project that the demo's agent works on: a git repository that needs nothing but `git` and `sh`.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use super::script::{self, CHECK, PROMPT};
+use crate::exit::{Code, Failure};
+
+/// What would make git look elsewhere than where it is started.
+const ELSEWHERE: [&str; 5] = [
+    "GIT_DIR",
+    "GIT_WORK_TREE",
+    "GIT_INDEX_FILE",
+    "GIT_OBJECT_DIRECTORY",
+    "GIT_COMMON_DIR",
+];
+
+/// Makes the repository in `chosen`, or in a new temporary directory, and returns where that is.
+pub(super) fn make(chosen: Option<&Path>) -> Result<PathBuf, Failure> {
+    if !git(Path::new("."), &["--version"]).is_ok_and(|output| output.status.success()) {
+        return Err(Failure::usage(
+            "the demo needs git, and `git --version` does not run; install it and try again",
+        ));
+    }
+    let directory = match chosen {
+        Some(directory) => directory.to_owned(),
+        None => {
+            let random = uuid::Uuid::new_v4().simple().to_string();
+            std::env::temp_dir().join(format!("rlm-demo-{}", &random[..8]))
+        }
+    };
+    let unusable = |what: &str| Failure::usage(format!("`{}` {what}", directory.display()));
+    fs_err::create_dir_all(&directory).map_err(|e| unusable(&format!("can't be made: {e}")))?;
+    let mut entries =
+        fs_err::read_dir(&directory).map_err(|e| unusable(&format!("can't be read: {e}")))?;
+    if entries.next().is_some() {
+        return Err(unusable(
+            "is not empty; name a directory that is empty or not there yet",
+        ));
+    }
+    for (name, text) in [("PROMPT.md", PROMPT), ("check.sh", CHECK)] {
+        fs_err::write(directory.join(name), text)
+            .map_err(|e| unusable(&format!("can't be written to: {e}")))?;
+    }
+    let commit = script::commit_command("Say what is wanted");
+    // Templates may hold hooks, and `-b` is younger than many a git.
+    let begin = "git init -q --template= && git symbolic-ref HEAD refs/heads/main";
+    run(&directory, "sh", &["-c", &format!("{begin} && {commit}")])?;
+    fs_err::canonicalize(&directory).map_err(|e| unusable(&format!("can't be found: {e}")))
+}
+
+fn run(directory: &Path, program: &str, arguments: &[&str]) -> Result<(), Failure> {
+    let failed = |why: &str| Failure {
+        code: Code::Failed,
+        message: format!(
+            "no repository could be made in `{}`: {}",
+            directory.display(),
+            why.trim()
+        ),
+    };
+    match output(directory, program, arguments) {
+        Ok(output) if output.status.success() => Ok(()),
+        Ok(output) => Err(failed(&String::from_utf8_lossy(&output.stderr))),
+        Err(error) => Err(failed(&format!("`{program}`: {error}"))),
+    }
+}
+
+/// Whether a file is not as it was committed; what git can't say is taken for no.
+pub(super) fn differs(directory: &Path, file: &str) -> bool {
+    git(directory, &["status", "--porcelain", "--", file])
+        .is_ok_and(|output| !output.stdout.is_empty())
+}
+
+fn git(directory: &Path, arguments: &[&str]) -> std::io::Result<Output> {
+    output(directory, "git", arguments)
+}
+
+fn output(directory: &Path, program: &str, arguments: &[&str]) -> std::io::Result<Output> {
+    clean(Command::new(program).args(arguments))
+        .current_dir(directory)
+        .stdin(Stdio::null())
+        .output()
+}
+
+/// Makes git the same for everybody: no hooks, no signing, no editor, and no other repository than the one here.
+pub(super) fn clean(command: &mut Command) -> &mut Command {
+    for name in ELSEWHERE {
+        command.env_remove(name);
+    }
+    command
+        .env("GIT_CONFIG_GLOBAL", "/dev/null")
+        .env("GIT_CONFIG_SYSTEM", "/dev/null")
+}

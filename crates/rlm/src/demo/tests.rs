@@ -1,0 +1,484 @@
+//! The agent's dialogue, line by line, in real repositories.
+
+use std::io::{self, Write};
+use std::process::Command;
+use std::sync::mpsc::{self, SyncSender};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use super::agent::{Agent, Happening, Setup, listen};
+use super::script::{self, Order};
+use super::{project, protocol, value};
+
+const SESSION: &str = "11111111-1111-4111-8111-111111111111";
+
+fn repository() -> TempDir {
+    let directory = tempfile::tempdir().unwrap();
+    project::make(Some(directory.path())).unwrap();
+    directory
+}
+
+fn message(number: u32, text: &str) -> Value {
+    let uuid = format!("00000000-0000-4000-8000-{number:012}");
+    json!({"type": "user", "uuid": uuid, "message": {"role": "user", "content": text}})
+}
+
+fn request(subtype: &str) -> Value {
+    json!({"type": "control_request", "request_id": subtype, "request": {"subtype": subtype}})
+}
+
+fn send(sender: &SyncSender<Happening>, value: &Value) {
+    let line = value.to_string().into_bytes();
+    sender.send(Happening::Line(line)).unwrap();
+}
+
+fn setup(directory: &TempDir) -> Setup {
+    Setup {
+        session: SESSION.into(),
+        resumed: false,
+        mode: "default".into(),
+        pace: Duration::ZERO,
+        tree: directory.path().to_owned(),
+    }
+}
+
+/// Looks again and again, for ten seconds at most.
+fn wait_for<T>(mut look: impl FnMut() -> Option<T>) -> T {
+    let deadline = Instant::now() + Duration::from_secs(10);
+    loop {
+        match look() {
+            Some(found) => return found,
+            None => assert!(Instant::now() < deadline, "it did not come"),
+        }
+        std::thread::park_timeout(Duration::from_millis(5));
+    }
+}
+
+/// The other side of the conversation: says something when it has heard enough.
+struct Host<F> {
+    sender: SyncSender<Happening>,
+    heard: Vec<Value>,
+    react: F,
+}
+
+impl<F: FnMut(&Value) -> Vec<Value>> Write for &mut Host<F> {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        let value: Value = serde_json::from_slice(line).expect("each write is a whole line");
+        for answer in (self.react)(&value) {
+            match answer {
+                Value::Null => self.sender.send(Happening::Closed).unwrap(),
+                answer => send(&self.sender, &answer),
+            }
+        }
+        self.heard.push(value);
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Begins with these lines; `react` adds more to each line heard, `null` is the end of the input.
+fn converse(
+    directory: &TempDir,
+    begin: &[Value],
+    react: impl FnMut(&Value) -> Vec<Value>,
+) -> (io::Result<()>, Vec<Value>) {
+    let (sender, happenings) = mpsc::sync_channel(1000);
+    for value in begin {
+        send(&sender, value);
+    }
+    let mut host = Host {
+        sender: sender.clone(),
+        heard: Vec::new(),
+        react,
+    };
+    let ended = Agent::new(setup(directory), &mut host, sender, happenings).run();
+    (ended, host.heard)
+}
+
+/// One session of the loop: the prompt, and the end after its turn.
+fn session(directory: &TempDir, prompt: &str) -> Vec<Value> {
+    let (ended, heard) = converse(directory, &[message(1, prompt)], |value| {
+        let over = value["type"] == "result";
+        over.then_some(Value::Null).into_iter().collect()
+    });
+    ended.unwrap();
+    heard
+}
+
+/// What a person would want to know of the lines; adjacent words are joined.
+fn digest(lines: &[Value]) -> String {
+    let mut digest = String::new();
+    for line in lines {
+        assert!(line["type"] == "control_response" || line["session_id"] == SESSION);
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let block = &line["message"]["content"][0];
+        let aborted = if line["aborted"] == true {
+            " (aborted)"
+        } else {
+            ""
+        };
+        let new = match text(&line["type"]).as_str() {
+            "command_lifecycle" => {
+                let uuid = text(&line["command_uuid"]);
+                format!("message {} {}", &uuid[35..], text(&line["state"]))
+            }
+            "stream_event" => match line["event"]["delta"]["text"].as_str() {
+                Some(word) if digest.ends_with(' ') => {
+                    digest.push_str(word);
+                    continue;
+                }
+                Some(word) => format!("delta {word}"),
+                None => continue,
+            },
+            "assistant" if block["type"] == "tool_use" => {
+                format!("tool{aborted} {} {}", text(&block["name"]), block["input"])
+            }
+            "assistant" => format!("text{aborted} {}", text(&block["text"]).trim_end()),
+            "user" if line["isReplay"] == true => format!("taken {:.40}", block["text"]),
+            "user" if block["type"] == "tool_result" => format!(
+                "{} {:?}",
+                if block["is_error"] == true {
+                    "failed"
+                } else {
+                    "result"
+                },
+                text(&block["content"])
+            ),
+            "user" => text(&block["text"]),
+            "result" => format!(
+                "end {} {}",
+                text(&line["subtype"]),
+                text(&line["terminal_reason"])
+            ),
+            "control_response" => line["response"].to_string(),
+            other => format!("{other} {}", text(&line["subtype"])),
+        };
+        if !digest.is_empty() {
+            digest.push('\n');
+        }
+        digest.push_str(&new);
+    }
+    digest
+        .lines()
+        .map(|line| line.trim_end().to_owned() + "\n")
+        .collect()
+}
+
+fn passes(directory: &TempDir) -> bool {
+    let mut check = Command::new("sh");
+    let output = check.arg("check.sh").current_dir(directory).output();
+    output.unwrap().status.success()
+}
+
+fn commits(directory: &TempDir) -> Vec<String> {
+    let mut git = Command::new("git");
+    let log = project::clean(git.args(["log", "--reverse", "--format=%an: %s"]));
+    let output = log.current_dir(directory).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    text.lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn three_sessions_do_the_work_and_only_the_third_passes() {
+    let directory = repository();
+    let mut digests = Vec::new();
+    for expected in [false, false, true] {
+        digests.push(digest(&session(&directory, script::PROMPT)));
+        assert_eq!(passes(&directory), expected);
+    }
+    insta::assert_snapshot!(digests.join("\n"));
+    insta::assert_debug_snapshot!(commits(&directory), @r#"
+    [
+        "rlm demo: Say what is wanted",
+        "rlm demo: Print Roman numerals",
+        "rlm demo: Subtract where Roman numerals do",
+        "rlm demo: Refuse what has no Roman numeral",
+    ]
+    "#);
+    // There is nothing left to do, and nothing is done.
+    session(&directory, script::PROMPT);
+    assert_eq!(commits(&directory).len(), 4);
+}
+
+#[test]
+fn the_three_states_differ_in_what_the_check_says() {
+    let directory = repository();
+    let mut said = Vec::new();
+    for _ in 0..4 {
+        let mut check = Command::new("sh");
+        let output = check
+            .arg("check.sh")
+            .current_dir(&directory)
+            .output()
+            .unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        said.push(text.lines().last().unwrap().to_owned());
+        session(&directory, script::PROMPT);
+    }
+    insta::assert_debug_snapshot!(said, @r#"
+    [
+        "FAIL there is no roman.sh",
+        "FAIL roman.sh 4 printed 'IIII' instead of 'IV'",
+        "FAIL roman.sh 0 did not refuse",
+        "all tests pass",
+    ]
+    "#);
+}
+
+#[test]
+fn an_interrupt_in_a_text_ends_the_turn_and_the_next_message_goes_on() {
+    let directory = repository();
+    let mut words = 0;
+    let (ended, heard) = converse(&directory, &[message(1, script::PROMPT)], |value| {
+        words += u32::from(!value["event"]["delta"]["text"].is_null());
+        match value["type"].as_str() {
+            Some("stream_event") if words == 3 => {
+                words += 1;
+                vec![request("interrupt")]
+            }
+            Some("result") if value["result_index"] == 0 => {
+                vec![message(2, "Use tabs.\nOnly tabs.")]
+            }
+            Some("result") => vec![request("end_session")],
+            _ => vec![],
+        }
+    });
+    ended.unwrap();
+    insta::assert_snapshot!(digest(&heard));
+    let notes = fs_err::read_to_string(directory.path().join("NOTES.md")).unwrap();
+    assert_eq!(notes, "- Use tabs.\n  Only tabs.\n");
+    assert_eq!(commits(&directory).len(), 2);
+}
+
+#[test]
+fn an_interrupt_in_a_tool_rejects_it_and_the_next_session_keeps_what_was_done() {
+    let directory = repository();
+    let (ended, heard) = converse(&directory, &[message(1, script::PROMPT)], |value| {
+        let command = value["message"]["content"][0]["input"]["command"].as_str();
+        match value["type"].as_str() {
+            Some("assistant") if command.is_some_and(|c| c.contains("commit")) => {
+                vec![request("interrupt")]
+            }
+            Some("result") => vec![Value::Null],
+            _ => vec![],
+        }
+    });
+    ended.unwrap();
+    let ends: Vec<Value> = heard.into_iter().rev().take(5).rev().collect();
+    insta::assert_snapshot!(digest(&ends), @r#"
+    {"request_id":"interrupt","response":{"still_queued":[]},"subtype":"success"}
+    failed "The user doesn't want to proceed with this tool use. The tool use was rejected."
+    [Request interrupted by user for tool use]
+    end error_during_execution aborted_tools
+    message 1 cancelled
+    "#);
+    assert_eq!(commits(&directory).len(), 1);
+    insta::assert_snapshot!(digest(&session(&directory, script::PROMPT)), @r#"
+    message 1 queued
+    message 1 started
+    system init
+    taken "Make `sh check.sh` pass.\n\nroman.sh shall print a number as a Roman numeral.\n- Do one step, commit it and end your turn: another session goes on after you.\n- Keep to what NOTES.md says, if it is there.\n"
+    delta I was cut before I could commit. I look at what is there.
+    text I was cut before I could commit. I look at what is there.
+    tool Bash {"command":"git status --short"}
+    result "?? roman.sh\n"
+    delta That work is good. I commit it, so that nothing is done twice.
+    text That work is good. I commit it, so that nothing is done twice.
+    tool Bash {"command":"git add -A && git -c user.name='rlm demo' -c user.email=demo@localhost commit -qm 'Keep what a cut attempt left'"}
+    result ""
+    end success completed
+    message 1 completed
+    "#);
+    assert_eq!(
+        commits(&directory)[1],
+        "rlm demo: Keep what a cut attempt left"
+    );
+}
+
+#[test]
+fn an_interrupt_ends_a_command_that_runs() {
+    let directory = repository();
+    let started = directory.path().join("started");
+    fs_err::write(
+        directory.path().join("check.sh"),
+        "echo $$ >new; mv new started; exec sleep 600",
+    )
+    .unwrap();
+    let (sender, happenings) = mpsc::sync_channel(1000);
+    send(&sender, &message(1, script::PROMPT));
+    let person = sender.clone();
+    let interrupt = std::thread::spawn(move || {
+        let pid = wait_for(|| fs_err::read_to_string(&started).ok());
+        send(&person, &request("interrupt"));
+        person.send(Happening::Closed).unwrap();
+        pid
+    });
+    let mut heard = Vec::new();
+    let agent = Agent::new(setup(&directory), &mut heard, sender, happenings);
+    agent.run().unwrap();
+    let heard = String::from_utf8(heard).unwrap();
+    assert!(heard.contains("aborted_tools"), "{heard}");
+    let pid = interrupt.join().unwrap();
+    wait_for(|| {
+        let mut exists = Command::new("sh");
+        let exists = exists.args(["-c", &format!("kill -0 {}", pid.trim())]);
+        (!exists.output().unwrap().status.success()).then_some(())
+    });
+}
+
+#[test]
+fn a_word_during_a_tool_is_obeyed_within_the_turn_and_one_at_its_end_in_a_turn_of_its_own() {
+    let directory = repository();
+    let mut tools = 0;
+    let (ended, heard) = converse(&directory, &[message(1, script::PROMPT)], |value| {
+        let is_tool = value["message"]["content"][0]["type"] == "tool_use";
+        tools += u32::from(is_tool);
+        match (value["type"].as_str(), tools) {
+            (Some("assistant"), 1) if is_tool => vec![message(2, "Mind the docs.")],
+            // Its own answer to that is the second tool; then comes the program, then the commit.
+            (Some("assistant"), 4) if is_tool => vec![message(3, "Be quick.")],
+            (Some("result"), _) if value["result_index"] == 1 => vec![Value::Null],
+            _ => vec![],
+        }
+    });
+    ended.unwrap();
+    insta::assert_snapshot!(digest(&heard));
+    let last = commits(&directory).pop().unwrap();
+    assert_eq!(last, "rlm demo: Note what a person said");
+    // The next session knows it.
+    let next = digest(&session(&directory, script::PROMPT));
+    assert!(next.contains("NOTES.md says “Be quick.”"), "{next}");
+}
+
+#[test]
+fn requests_between_turns_are_answered_and_start_none() {
+    let directory = repository();
+    let dialogue = [
+        request("initialize"),
+        request("interrupt"),
+        json!({"type": "keep_alive"}),
+        json!({"type": "control_request", "request_id": "mode",
+            "request": {"subtype": "set_permission_mode", "mode": "plan"}}),
+        request("rewind_files"),
+        request("end_session"),
+        message(1, "too late"),
+    ];
+    let (ended, heard) = converse(&directory, &dialogue, |_| vec![]);
+    ended.unwrap();
+    let text = digest(&heard).replace(&format!(":{},", std::process::id()), ":PID,");
+    insta::assert_snapshot!(text, @r#"
+    {"request_id":"initialize","response":{"account":{},"agents":[],"capabilities":["interrupt_receipt_v1","interrupt_cancel_queued_v1"],"claude_code_version":"0.1.0","commands":[],"models":[],"output_style":"default","pid":PID,"session_state":"idle"},"subtype":"success"}
+    {"request_id":"interrupt","response":{"still_queued":[]},"subtype":"success"}
+    system status
+    {"request_id":"mode","response":{"mode":"plan"},"subtype":"success"}
+    {"error":"unsupported request: rewind_files","error_code":"unsupported_request","request_id":"rewind_files","subtype":"error"}
+    {"request_id":"end_session","response":{},"subtype":"success"}
+    "#);
+}
+
+#[test]
+fn an_interrupt_leaves_queued_messages_or_drops_them() {
+    for drop in [false, true] {
+        let directory = repository();
+        let interrupt = json!({"type": "control_request", "request_id": "i",
+            "request": {"subtype": "interrupt", "cancel_queued": drop}});
+        let begin = [message(1, script::PROMPT), message(2, "second"), interrupt];
+        let (ended, heard) = converse(&directory, &begin, |value| {
+            let over = value["type"] == "result";
+            over.then_some(Value::Null).into_iter().collect()
+        });
+        ended.unwrap();
+        let answers = heard.iter().filter(|line| line["type"] == "result").count();
+        assert_eq!(answers, if drop { 1 } else { 2 });
+        let text = digest(&heard);
+        assert_eq!(text.contains("message 2 cancelled"), drop, "{text}");
+    }
+}
+
+#[test]
+fn after_the_end_of_its_input_the_turn_is_finished() {
+    let directory = repository();
+    let (ended, heard) = converse(&directory, &[message(1, script::PROMPT)], |value| {
+        let begins = value["subtype"] == "init";
+        begins.then_some(Value::Null).into_iter().collect()
+    });
+    ended.unwrap();
+    let last = &heard[heard.len() - 2];
+    assert_eq!(last["terminal_reason"], "completed");
+    assert_eq!(commits(&directory).len(), 2);
+}
+
+#[test]
+fn a_line_that_is_none_ends_it() {
+    let directory = tempfile::tempdir().unwrap();
+    for line in ["", "{", "[]", "\u{feff}{}", "{} {}", r#"{"type":"news"}"#] {
+        let (sender, happenings) = mpsc::sync_channel(10);
+        listen(format!("{line}\n").as_bytes(), &sender);
+        let ended = Agent::new(setup(&directory), io::sink(), sender, happenings).run();
+        assert!(ended.is_err(), "{line}");
+    }
+}
+
+#[test]
+fn the_loops_prompt_is_told_from_a_persons_word() {
+    let order = |work, words: &[&'static str]| Order {
+        work,
+        words: words.to_vec(),
+    };
+    let person = "Note from the person who runs the loop: one\n\ntwo";
+    let with_note = format!("Note from the loop: cut.\n\n{person}\n\n{}", script::PROMPT);
+    assert_eq!(script::read(script::PROMPT, false), order(true, &[]));
+    assert_eq!(
+        script::read(&with_note, false),
+        order(true, &["one\n\ntwo"])
+    );
+    assert_eq!(script::read("Rewritten.", true), order(true, &[]));
+    assert_eq!(
+        script::read(&format!("{person}\n\nRewritten."), true),
+        order(true, &["one"])
+    );
+    assert_eq!(
+        script::read("Note from the loop: go on.", false),
+        order(true, &[])
+    );
+    assert_eq!(
+        script::read(" Mind the docs.\n", false),
+        order(false, &["Mind the docs."])
+    );
+}
+
+#[test]
+fn flags_are_found_in_both_spellings() {
+    let flags = ["-p", "--session-id=a", "--resume", "b", "--resume-more=c"].map(Into::into);
+    assert_eq!(value(&flags, "--session-id").as_deref(), Some("a"));
+    assert_eq!(value(&flags, "--resume").as_deref(), Some("b"));
+    assert_eq!(value(&flags, "--model"), None);
+}
+
+#[test]
+fn only_an_empty_directory_is_taken() {
+    let directory = tempfile::tempdir().unwrap();
+    let made = directory.path().join("a/b");
+    project::make(Some(&made)).unwrap();
+    let error = project::make(Some(&made)).unwrap_err();
+    assert!(error.message.contains("is not empty"), "{}", error.message);
+    let error = project::make(Some(&made.join("check.sh"))).unwrap_err();
+    assert!(error.message.contains("can't be made"), "{}", error.message);
+}
+
+proptest::proptest! {
+    #[test]
+    fn no_line_and_no_word_makes_it_panic(line: Vec<u8>, text: String, first: bool) {
+        let _any = protocol::parse(&line);
+        let words = script::read(&text, first).words;
+        proptest::prop_assert!(words.iter().all(|words| !script::obey(words, "").is_empty()));
+        let said = protocol::parse(message(1, &text).to_string().as_bytes());
+        let message = protocol::Message { uuid: Some("00000000-0000-4000-8000-000000000001".into()), text };
+        proptest::prop_assert_eq!(said, Ok(protocol::Incoming::Message(message)));
+    }
+}
