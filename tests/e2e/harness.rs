@@ -120,6 +120,64 @@ fn ctrl_c_on_the_terminal_is_an_interrupt_for_what_runs_on_it() {
 }
 
 #[test]
+fn a_screen_shows_what_a_person_would_see() {
+    let sandbox = Sandbox::new();
+    let script =
+        "no-stdin\nprint \\e[31mred\\e[0m\npart working\\rdone   \nawait go\nprint \\e[2Jafter";
+    let agent = sandbox.fake_agent(FAKE_AGENT, script);
+    let (running, terminal) = agent.prepare(&sandbox).spawn_on_terminal();
+    terminal.sees("done", LONG);
+    assert_eq!(terminal.screen(), "red\ndone   ");
+    assert_eq!(terminal.cursor(), (1, 7));
+    fs_err::write(sandbox.repo().join("go"), "").unwrap();
+    terminal.sees_no("red", LONG);
+    terminal.sees("after", LONG);
+    running.wait(LONG).expect_code(0);
+
+    let (running, terminal) = sandbox
+        .rlm("/bin/sh")
+        .args(["-c", "seq 100; stty size; read line; stty size"])
+        .spawn_on_terminal();
+    terminal.sees("40 120", LONG);
+    assert!(!terminal.screen().contains("\n7\n"));
+    let lines: Vec<String> = terminal.scrolled().lines().map(str::to_owned).collect();
+    assert_eq!((lines[0].as_str(), lines[99].as_str()), ("1", "100"));
+    terminal.resize(10, 20);
+    terminal.send("\r");
+    terminal.sees("10 20", LONG);
+    running.wait(LONG).expect_code(0);
+}
+
+#[test]
+fn a_shell_on_a_terminal_controls_its_jobs() {
+    let sandbox = Sandbox::new();
+    let (shell, terminal) = sandbox.shell().spawn_on_terminal();
+    terminal.sees("$ ", LONG);
+    assert_eq!(terminal.foreground(), Some(shell.pid()));
+    terminal.send("sleep 600\r");
+    wait_for("the sleep in the foreground", LONG, || {
+        (terminal.foreground() != Some(shell.pid())).then_some(())
+    });
+    let state = || {
+        let alive = sandbox.survivors().scan();
+        alive
+            .into_iter()
+            .find(|process| process.name == "sleep")
+            .map(|process| process.state)
+    };
+    wait_for("the sleep", LONG, || (state() == Some('S')).then_some(()));
+    terminal.send(b"\x1a");
+    wait_for("the stop", LONG, || (state() == Some('T')).then_some(()));
+    terminal.sees("Stopped", LONG);
+    terminal.send("fg\r");
+    wait_for("going on", LONG, || (state() == Some('S')).then_some(()));
+    terminal.send(b"\x03");
+    wait_for("the end", LONG, || state().is_none().then_some(()));
+    terminal.send("exit 3\r");
+    shell.wait(LONG).expect_code(3);
+}
+
+#[test]
 fn a_sandbox_is_a_repository_with_one_commit_and_a_home_of_its_own() {
     let sandbox = Sandbox::new();
     assert_eq!(sandbox.git(&["rev-list", "--count", "HEAD"]), "1");

@@ -2,26 +2,43 @@
 
 use std::fs::File;
 use std::io::{self, Read, Write};
+use std::num::NonZeroU16;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
-use rustix::termios::{Termios, Winsize, tcgetattr, tcsetwinsize};
+use rustix::termios::{Termios, Winsize, tcgetattr, tcgetpgrp, tcsetwinsize};
 
 use crate::wait::poll_until;
 
 /// Kept of what was printed; what comes later is read and forgotten, so that the program is never held up.
-const SCREEN: usize = 16 << 20;
+const KEPT: usize = 16 << 20;
+/// Rows that have left the screen and are kept.
+const SCROLLED: usize = 10_000;
+const ROWS: u16 = 40;
+const COLUMNS: u16 = 120;
 
 /// The person's side of a pseudo-terminal. Dropping it hangs up.
 #[derive(Debug)]
 #[must_use]
 pub struct Terminal {
     ours: File,
-    printed: Arc<Mutex<Vec<u8>>>,
+    printed: Arc<Mutex<Printed>>,
+}
+
+/// What came, and what a person sees of it.
+struct Printed {
+    bytes: Vec<u8>,
+    screen: vt100::Parser,
+}
+
+impl std::fmt::Debug for Printed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} bytes", self.bytes.len())
+    }
 }
 
 impl Terminal {
@@ -38,27 +55,22 @@ impl Terminal {
             options,
             rustix::fs::Mode::empty(),
         )?;
-        tcsetwinsize(
-            &ours,
-            Winsize {
-                ws_row: 40,
-                ws_col: 120,
-                ws_xpixel: 0,
-                ws_ypixel: 0,
-            },
-        )?;
+        tcsetwinsize(&ours, size(ROWS, COLUMNS))?;
         let ours = File::from(ours);
         let mut reader = ours.try_clone()?;
-        let printed = Arc::new(Mutex::new(Vec::new()));
+        let printed = Arc::new(Mutex::new(Printed {
+            bytes: Vec::new(),
+            screen: vt100::Parser::new(some(ROWS), some(COLUMNS), SCROLLED),
+        }));
         let sink = Arc::clone(&printed);
         thread::spawn(move || {
             let mut block = [0; 8192];
             // An error means that the last process on the terminal has ended.
             while let Ok(count @ 1..) = reader.read(&mut block) {
-                let mut sink: std::sync::MutexGuard<'_, Vec<u8>> =
-                    sink.lock().unwrap_or_else(PoisonError::into_inner);
-                let room = SCREEN.saturating_sub(sink.len()).min(count);
-                sink.extend_from_slice(&block[..room]);
+                let mut sink = sink.lock().unwrap_or_else(PoisonError::into_inner);
+                let room = KEPT.saturating_sub(sink.bytes.len()).min(count);
+                sink.bytes.extend_from_slice(&block[..room]);
+                sink.screen.process(&block[..count]);
             }
         });
         Ok((Self { ours, printed }, theirs))
@@ -76,13 +88,120 @@ impl Terminal {
             .expect("the terminal should be open");
     }
 
+    /// Types a lot, as a paste does: the program has to read on for it to arrive.
+    ///
+    /// # Panics
+    ///
+    /// When the terminal has not taken all of it after `deadline`.
+    #[track_caller]
+    pub fn paste(&self, bytes: impl Into<Vec<u8>>, deadline: Duration) {
+        let (bytes, ours) = (bytes.into(), self.ours.try_clone());
+        let writer = thread::spawn(move || ours?.write_all(&bytes));
+        let written = poll_until(deadline, || writer.is_finished().then_some(()));
+        assert!(
+            written.is_some(),
+            "not all was read within {deadline:?}:\n{}",
+            self.scrolled()
+        );
+        let result = writer.join().expect("a writer does not panic");
+        result.expect("the terminal should be open");
+    }
+
     /// All bytes printed so far, escape sequences included.
     #[must_use]
     pub fn bytes(&self) -> Vec<u8> {
-        self.printed
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.printed().bytes.clone()
+    }
+
+    fn printed(&self) -> MutexGuard<'_, Printed> {
+        self.printed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What a person sees now: the rows of the screen, without what is empty at their ends and at the bottom.
+    #[must_use]
+    pub fn screen(&self) -> String {
+        self.printed().screen.screen().contents()
+    }
+
+    /// The same, with what has left the screen at its top.
+    #[must_use]
+    pub fn scrolled(&self) -> String {
+        let mut printed = self.printed();
+        let screen = printed.screen.screen_mut();
+        let (rows, columns) = screen.size();
+        screen.set_scrollback(usize::MAX);
+        let mut lines = Vec::new();
+        while screen.scrollback() > 0 {
+            let take = screen.scrollback().min(rows.get().into());
+            lines.extend(screen.rows(0, columns.get()).take(take));
+            screen.set_scrollback(screen.scrollback() - take);
+        }
+        lines.push(screen.contents());
+        lines.join("\n")
+    }
+
+    /// Where the cursor stands: row and column, from 0.
+    #[must_use]
+    pub fn cursor(&self) -> (u16, u16) {
+        self.printed().screen.screen().cursor_position()
+    }
+
+    /// Waits until the screen is as wished.
+    ///
+    /// # Panics
+    ///
+    /// When it is not after `deadline`; the screen is in the message.
+    #[track_caller]
+    pub fn wait_screen(&self, what: &str, deadline: Duration, is_it: impl Fn(&str) -> bool) {
+        let found = poll_until(deadline, || is_it(&self.screen()).then_some(()));
+        assert!(
+            found.is_some(),
+            "{what} was not to be seen within {deadline:?}:\n{}",
+            self.scrolled()
+        );
+    }
+
+    /// Waits until `text` stands on the screen.
+    ///
+    /// # Panics
+    ///
+    /// As [`wait_screen`](Self::wait_screen).
+    #[track_caller]
+    pub fn sees(&self, text: &str, deadline: Duration) {
+        self.wait_screen(text, deadline, |screen| screen.contains(text));
+    }
+
+    /// Waits until `text` stands nowhere on the screen.
+    ///
+    /// # Panics
+    ///
+    /// As [`wait_screen`](Self::wait_screen).
+    #[track_caller]
+    pub fn sees_no(&self, text: &str, deadline: Duration) {
+        let what = format!("the end of {text:?}");
+        self.wait_screen(&what, deadline, |screen| !screen.contains(text));
+    }
+
+    /// Makes it another size, as a person does who drags a window's corner; what runs in the foreground gets SIGWINCH.
+    ///
+    /// # Panics
+    ///
+    /// When the terminal is gone.
+    pub fn resize(&self, rows: u16, columns: u16) {
+        let mut printed = self.printed();
+        printed
+            .screen
+            .screen_mut()
+            .set_size(some(rows), some(columns));
+        tcsetwinsize(&self.ours, size(rows, columns)).expect("the terminal should be open");
+    }
+
+    /// The process group that has it in the foreground.
+    #[must_use]
+    pub fn foreground(&self) -> Option<i32> {
+        tcgetpgrp(&self.ours)
+            .ok()
+            .map(|pid| pid.as_raw_nonzero().get())
     }
 
     /// All text printed so far.
@@ -122,5 +241,18 @@ impl Terminal {
     #[must_use]
     pub fn settings(&self) -> Termios {
         tcgetattr(&self.ours).expect("the terminal should be open")
+    }
+}
+
+fn some(number: u16) -> NonZeroU16 {
+    NonZeroU16::new(number).expect("a terminal has rows and columns")
+}
+
+fn size(rows: u16, columns: u16) -> Winsize {
+    Winsize {
+        ws_row: rows,
+        ws_col: columns,
+        ws_xpixel: 0,
+        ws_ypixel: 0,
     }
 }

@@ -82,6 +82,12 @@ impl Sandbox {
         Rlm::new(self, program.as_ref())
     }
 
+    /// Prepares an interactive shell with job control, for a terminal; its prompt is `$ `.
+    pub fn shell(&self) -> Rlm<'_> {
+        let shell = Rlm::new(self, Path::new("/bin/bash")).args(["--norc", "--noprofile", "-i"]);
+        shell.env("PS1", "$ ").env("HISTFILE", "/dev/null")
+    }
+
     /// Makes a fake agent whose files lie beside the repository; `program` is `env!("CARGO_BIN_EXE_fake-agent")`.
     #[must_use]
     pub fn fake_agent(&self, program: impl Into<PathBuf>, script: &str) -> FakeAgent {

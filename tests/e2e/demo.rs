@@ -1,0 +1,142 @@
+//! `rlm demo`: the whole thing without an account, as a newcomer meets it.
+
+use std::os::unix::fs::symlink;
+use std::path::PathBuf;
+use std::process::Command;
+
+use rlm_tests::{Ended, Rlm, Sandbox};
+use rustix::process::Signal;
+
+use crate::scene::{expect_in_order, stop};
+use crate::{LONG, RLM};
+
+struct Demo {
+    sandbox: Sandbox,
+    place: PathBuf,
+}
+
+impl Demo {
+    fn new() -> Self {
+        let sandbox = Sandbox::new();
+        Self {
+            place: sandbox.path().join("a demo"),
+            sandbox,
+        }
+    }
+
+    fn demo(&self) -> Rlm<'_> {
+        let demo = self.sandbox.rlm(RLM).args(["demo", "--dir"]);
+        demo.args([&self.place])
+    }
+
+    /// `rlm -C PLACE ARGUMENTS`
+    fn there(&self, arguments: &[&str]) -> Rlm<'_> {
+        let rlm = self.sandbox.rlm(RLM).args(["-C"]).args([&self.place]);
+        rlm.args(arguments)
+    }
+
+    fn passes(&self) -> bool {
+        let mut check = Command::new("sh");
+        let check = check.arg("check.sh").current_dir(&self.place).output();
+        check.unwrap().status.success()
+    }
+
+    fn commits(&self) -> Vec<String> {
+        let place = self.place.to_str().unwrap();
+        let log = self.sandbox.git(&["-C", place, "log", "--reverse", "--format=%s"]);
+        log.lines().map(str::to_owned).collect()
+    }
+
+    /// Runs what was printed as a command, as a person would who copies it.
+    #[track_caller]
+    fn copied(&self, command: &str) -> Ended {
+        let bin = self.sandbox.path().join("bin");
+        if !bin.exists() {
+            fs_err::create_dir(&bin).unwrap();
+            symlink(RLM, bin.join("rlm")).unwrap();
+        }
+        let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
+        let sh = self.sandbox.rlm("/bin/sh").args(["-c", command]);
+        sh.env("PATH", path).run(LONG)
+    }
+}
+
+#[test]
+fn the_demo_runs_to_its_end_and_its_commands_work() {
+    let demo = Demo::new();
+    let ended = demo.demo().run(LONG).expect_code(0);
+    expect_in_order(
+        &ended.stdout,
+        &[
+            "iteration 1",
+            "printed 'IIII' instead of 'IV'",
+            "iteration 2",
+            "roman.sh 0 did not refuse",
+            "iteration 3",
+            "check passed",
+            "done",
+            "Look at what happened:",
+        ],
+    );
+    assert!(!ended.stdout.contains("iteration 4"), "{ended}");
+    assert!(!ended.stdout.contains("Ctrl-C while"), "{ended}");
+    assert!(demo.passes());
+    assert_eq!(demo.commits().len(), 4);
+    let printed: Vec<&str> = ended
+        .stdout
+        .lines()
+        .filter_map(|line| line.strip_prefix("  "))
+        .filter(|line| line.starts_with("git -C ") || line.starts_with("rlm -C "))
+        .collect();
+    assert_eq!(printed.len(), 3, "{ended}");
+    for (command, expected) in printed.iter().zip(["900:CM", "done", "IV and IX subtract"]) {
+        let shown = demo.copied(command).expect_code(0).stdout;
+        assert!(shown.contains(expected), "{command}: {shown}");
+    }
+    assert!(demo.sandbox.survivors().scan().is_empty());
+}
+
+#[test]
+fn the_demo_makes_a_place_of_its_own_and_keeps_it() {
+    let sandbox = Sandbox::new();
+    let ended = sandbox.rlm(RLM).args(["demo"]).run(LONG).expect_code(0);
+    let temporary = sandbox.path().join("tmp");
+    let mut kept = fs_err::read_dir(temporary).unwrap();
+    let place = kept.next().unwrap().unwrap().path();
+    assert!(place.join("roman.sh").exists());
+    assert!(ended.stdout.contains(&format!("rlm -C {}", place.display())), "{ended}");
+}
+
+#[test]
+fn a_demo_that_was_cut_goes_on_and_does_nothing_twice() {
+    let demo = Demo::new();
+    let mut running = demo.demo().args(["--pace", "50ms"]).spawn();
+    running.until("the second iteration's words", LONG, |running| {
+        running.stdout().contains("I know nothing").then_some(())
+    });
+    stop(running, Signal::TERM);
+    assert!(!demo.passes());
+    let ended = demo.there(&["resume"]).run(LONG).expect_code(0);
+    assert!(!ended.stdout.contains("── iteration 1"), "{ended}");
+    assert!(demo.passes());
+    assert_eq!(demo.commits().len(), 4);
+    assert!(demo.sandbox.survivors().scan().is_empty());
+}
+
+#[test]
+fn the_demo_takes_no_directory_that_holds_something() {
+    let demo = Demo::new();
+    fs_err::create_dir(&demo.place).unwrap();
+    fs_err::write(demo.place.join("mine"), "").unwrap();
+    let ended = demo.demo().run(LONG).expect_code(2);
+    assert!(ended.stderr.contains("is not empty"), "{ended}");
+    assert_eq!(fs_err::read_dir(&demo.place).unwrap().count(), 1);
+}
+
+#[test]
+fn the_demo_without_git_says_what_it_needs() {
+    let demo = Demo::new();
+    let ended = demo.demo().env("PATH", "/nowhere").run(LONG).expect_code(2);
+    assert!(ended.stderr.contains("needs git"), "{ended}");
+    assert!(!demo.place.exists());
+}
