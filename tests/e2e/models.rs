@@ -146,6 +146,17 @@ fn a_plain_turn_is_one_message() {
 }
 
 #[test]
+fn a_long_text_has_the_size_it_was_given() {
+    let model = FakeModel::start("");
+    let (_, body) = say(&model, "[[big 1500000]]", &[], false);
+    let message: Value = serde_json::from_str(&body).unwrap();
+    assert_eq!(
+        message["content"][0]["text"].as_str().unwrap().len(),
+        1_500_000
+    );
+}
+
+#[test]
 fn failures_are_counted_and_then_the_next_step_is_due() {
     let model = FakeModel::start("");
     let said = "[[status 429 7 2]] [[drop 2]] [[text fine]]";

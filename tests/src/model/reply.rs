@@ -20,7 +20,7 @@ pub(super) enum Piece {
 }
 
 /// The text of a reply, piece by piece.
-pub(super) fn pieces(step: &Step) -> Box<dyn Iterator<Item = Piece>> {
+pub(super) fn pieces(step: &Step, asked: &Asked) -> Box<dyn Iterator<Item = Piece>> {
     let tokens = |count: usize| (0..count).map(|number| Piece::Token(format!("tok{number} ")));
     match step {
         Step::Text(text) => {
@@ -32,6 +32,17 @@ pub(super) fn pieces(step: &Step) -> Box<dyn Iterator<Item = Piece>> {
                     .collect::<Vec<_>>()
                     .into_iter(),
             )
+        }
+        Step::Big(size) => {
+            let block: String = (0..).map(|n| format!("{n} ")).take(1000).collect();
+            let whole = size / block.len();
+            let rest = block[..size % block.len()].to_owned();
+            let pieces = std::iter::repeat_n(block, whole).chain([rest]);
+            Box::new(pieces.map(Piece::Token))
+        }
+        Step::Steered => {
+            let text = format!("steered: {}", asked.steers.join(" | "));
+            Box::new([Piece::Token(text)].into_iter())
         }
         Step::Slow { pause, time } => {
             let count =

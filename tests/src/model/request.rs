@@ -6,6 +6,9 @@ use serde_json::Value;
 /// Kept of each text, so that a log of many requests stays small.
 const KEPT: usize = 64 << 10;
 
+/// How the client hands on what a person says while a turn runs.
+const MEANWHILE: &str = "The user sent a new message while you were working:\n";
+
 /// One block of the conversation as the model was sent it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
@@ -31,6 +34,8 @@ pub(super) struct Asked {
     pub(super) last_user: String,
     /// How many replies of the model follow it.
     pub(super) step: usize,
+    /// What the person said since then, while the model worked.
+    pub(super) steers: Vec<String>,
 }
 
 impl Asked {
@@ -47,6 +52,7 @@ impl Asked {
             turn: 0,
             last_user: String::new(),
             step: 0,
+            steers: Vec::new(),
         };
         for message in array(&body["messages"]) {
             asked.message(&text_of(&message["role"]), &message["content"]);
@@ -75,8 +81,13 @@ impl Asked {
             let said = without_reminders(&text);
             if !said.is_empty() {
                 (self.last_user, self.step) = (said, 0);
+                self.steers.clear();
                 self.turn += 1;
             }
+        }
+        if let Some((_, said)) = text.split_once(MEANWHILE) {
+            self.steers
+                .push(said.lines().next().unwrap_or_default().into());
         }
         if text.len() > KEPT {
             text = text.chars().take(KEPT / 4).collect();
@@ -148,5 +159,20 @@ mod tests {
             (asked.turn, asked.last_user.as_str(), asked.step),
             (2, "more", 0)
         );
+    }
+
+    #[test]
+    fn what_was_said_meanwhile_is_no_turn_of_its_own() {
+        let said = |text: &str| json!({"role": "system", "content": format!("{MEANWHILE}{text}\n\nThis is how it is handed on.")});
+        let user = |text: &str| json!({"role": "user", "content": text});
+        let asked = Asked::read(&json!({"messages": [user("go"), said("one"), said("two")]}));
+        assert_eq!(
+            (asked.turn, asked.last_user.as_str()),
+            (1, "go"),
+            "{asked:?}"
+        );
+        assert_eq!(asked.steers, ["one", "two"]);
+        let asked = Asked::read(&json!({"messages": [user("go"), said("one"), user("next")]}));
+        assert!(asked.steers.is_empty());
     }
 }

@@ -7,6 +7,10 @@ use serde_json::Value;
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Step {
     Text(String),
+    /// A text of so many bytes.
+    Big(usize),
+    /// Says what came in the middle of the turn.
+    Steered,
     Shell(String),
     Tool {
         name: String,
@@ -41,6 +45,8 @@ impl Step {
     pub(super) fn name(&self) -> &'static str {
         match self {
             Self::Text(_) => "text",
+            Self::Big(_) => "big",
+            Self::Steered => "steered",
             Self::Shell(_) => "sh",
             Self::Tool { .. } => "tool",
             Self::Slow { .. } => "slow",
@@ -76,6 +82,8 @@ fn step(body: &str) -> Option<Step> {
     let mut words = rest.split_whitespace();
     let step = match name {
         "text" => Step::Text(rest.into()),
+        "big" => Step::Big(words.next()?.parse().ok()?),
+        "steered" => Step::Steered,
         "sh" => Step::Shell(rest.into()),
         "tool" => {
             let (name, input) = rest.split_once(' ').unwrap_or((rest, "{}"));

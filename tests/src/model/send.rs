@@ -42,7 +42,7 @@ impl Reply<'_> {
 
     fn whole(&mut self, call: Option<(String, Value)>) -> io::Result<Outcome> {
         let mut text = String::new();
-        for piece in reply::pieces(self.step) {
+        for piece in reply::pieces(self.step, self.asked) {
             match piece {
                 Piece::Token(token) => text.push_str(&token),
                 Piece::Pause(time) => self.connection.pause(time)?,
@@ -77,7 +77,7 @@ impl Reply<'_> {
         self.connection
             .event(&json!({"type": "content_block_start", "index": 0, "content_block": block}))?;
         let mut tokens = 1;
-        for piece in reply::pieces(self.step) {
+        for piece in reply::pieces(self.step, self.asked) {
             match piece {
                 Piece::Token(token) => self.delta(&json!({"type": "text_delta", "text": token}))?,
                 Piece::Pause(time) => self.connection.pause(time)?,
