@@ -22,7 +22,7 @@ impl Input {
     }
 }
 
-/// What [`send`](crate::Connection::send) returns at once: proof that an input was taken, not that it was read.
+/// What [`Conversation::send`](crate::Conversation::send) returns at once: proof that an input was taken, not that it was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Receipt {
     /// Unique for every acceptance, even when the input's id repeats.
@@ -31,18 +31,8 @@ pub struct Receipt {
     pub input_id: String,
     /// When it was taken.
     pub at: SystemTime,
-}
-
-impl Receipt {
-    /// Makes the receipt of an input that was taken now.
-    #[must_use]
-    pub fn now(input: &Input) -> Self {
-        Self {
-            id: Uuid::new_v4(),
-            input_id: input.id.clone(),
-            at: SystemTime::now(),
-        }
-    }
+    /// Whether the input's id came before, among the last thousand. It is only said: a repeated input is delivered like any other.
+    pub duplicate: bool,
 }
 
 /// What a driver is given to hand on: one or more inputs as one text.

@@ -25,23 +25,34 @@
 //! This version carries one-shot agents: an inbox, subscriptions, replay and restarts with a session are still to come, and the enums are
 //! `#[non_exhaustive]` for them.
 
+mod actor;
 mod ask;
 mod capability;
+mod conversation;
 mod driver;
 mod error;
 mod event;
+mod inbox;
 mod input;
+mod ledger;
+mod lifecycle;
+mod published;
 mod stop;
+mod subscription;
 mod turn;
 mod usage;
 
 pub use ask::{Ask, Decision, Permissions};
 pub use capability::{Capabilities, Capability};
+pub use conversation::{Conversation, ConversationOptions};
 pub use driver::{BoxFuture, Connection, Driver, SessionChoice};
 pub use error::Error;
 pub use event::{Event, InputState, Line, Observation, Stream, ToolOutcome};
 pub use input::{Input, Message, Queued, Receipt};
+pub use lifecycle::Lifecycle;
+pub use published::{Assignment, Completion, InputRef, Published, TurnId, What};
 pub use stop::{ProcessName, StopReport, StopStage};
+pub use subscription::{Dropped, Primary, Subscription};
 pub use turn::{EndReason, ExitStatus, Turn, TurnEnd};
 pub use usage::Usage;
 

@@ -1,8 +1,7 @@
 //! What the crate promises, seen from outside.
 
 use agent_duplex::{
-    Capabilities, Capability, EndReason, Error, Event, Input, ProcessName, Receipt, StopReport,
-    StopStage, Turn,
+    Capabilities, Capability, EndReason, Error, Event, ProcessName, StopReport, StopStage, Turn,
 };
 use proptest::prelude::*;
 
@@ -40,14 +39,6 @@ proptest! {
             prop_assert_eq!(set.has(capability), bits.contains(&i));
         }
     }
-}
-
-#[test]
-fn l80_receipts_are_unique_even_when_the_input_repeats() {
-    let input = Input::new("go on");
-    let (first, second) = (Receipt::now(&input), Receipt::now(&input));
-    assert_eq!(first.input_id, second.input_id);
-    assert_ne!(first.id, second.id);
 }
 
 #[test]

@@ -1,0 +1,368 @@
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use tokio::sync::{Notify, mpsc, oneshot, watch};
+use tokio::time::Instant;
+use uuid::Uuid;
+
+use crate::actor::{Actor, Command, Interrupt};
+use crate::ledger::Ledger;
+use crate::subscription::Queue;
+use crate::{
+    Capabilities, Decision, Driver, Error, Input, Lifecycle, Permissions, Primary, ProcessName,
+    Published, Queued, Receipt, SessionChoice, StopReport, StopStage, Subscription, What,
+};
+
+/// How many commands, and how many interrupts, wait at most while the agent's end is busy with one.
+const COMMANDS: usize = 64;
+
+/// The budget of a stop that was given a larger one than clocks can count.
+const FOREVER: Duration = Duration::from_secs(1 << 30);
+
+/// The limits of a conversation.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct ConversationOptions {
+    /// How many inputs may be pending: accepted, and in no turn yet. 100 by default.
+    pub inbox: usize,
+    /// How much the [`Primary`] may leave unread before the agent is not read any further. 1000 by default.
+    pub backlog: usize,
+}
+
+impl Default for ConversationOptions {
+    fn default() -> Self {
+        Self {
+            inbox: 100,
+            backlog: 1000,
+        }
+    }
+}
+
+/// A conversation with one agent over one connection at a time.
+///
+/// Clones are handles on the same one. Dropping the last handle ends what it started, without a report; the futures and the readers that it gave away
+/// keep nothing alive. When the agent ended by itself, [`start`](Self::start) opens the next connection of the same conversation, and what no turn
+/// took is delivered there.
+#[derive(Clone, Debug)]
+pub struct Conversation(Arc<Handle>);
+
+#[derive(Debug)]
+struct Handle {
+    shared: Arc<Shared>,
+    capabilities: Capabilities,
+    commands: mpsc::Sender<Command>,
+    interrupts: mpsc::Sender<Interrupt>,
+    halt: watch::Sender<Option<Instant>>,
+    report: watch::Receiver<Option<StopReport>>,
+}
+
+/// What the handles and the actor see both.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    state: Mutex<State>,
+    pub(crate) primary: Arc<Queue>,
+    /// Wakes the actor for an input.
+    pub(crate) arrived: Notify,
+}
+
+#[derive(Debug)]
+pub(crate) struct State {
+    pub(crate) ledger: Ledger,
+    pub(crate) lifecycle: Lifecycle,
+    /// Whether an input was accepted since the actor looked last.
+    pub(crate) arrived: bool,
+    sequence: u64,
+    subscribers: Vec<Arc<Queue>>,
+}
+
+impl Conversation {
+    /// Makes a conversation with the agent of `driver`, and its lossless reader.
+    ///
+    /// Nothing is started yet; inputs that are sent before [`start`](Self::start) become one turn.
+    ///
+    /// # Panics
+    ///
+    /// Outside of a tokio runtime. The runtime needs its timer.
+    pub fn new(driver: Box<dyn Driver>, options: ConversationOptions) -> (Self, Primary) {
+        let capabilities = driver.capabilities();
+        let shared = Arc::new(Shared {
+            state: Mutex::new(State {
+                ledger: Ledger::new(options.inbox),
+                lifecycle: Lifecycle::Idle,
+                arrived: false,
+                sequence: 0,
+                subscribers: Vec::new(),
+            }),
+            primary: Queue::new(options.backlog),
+            arrived: Notify::new(),
+        });
+        let (commands, obeyed) = mpsc::channel(COMMANDS);
+        let (interrupts, interrupted) = mpsc::channel(COMMANDS);
+        let (halt, halted) = watch::channel(None);
+        let (reported, report) = watch::channel(None);
+        let primary = Primary(Arc::clone(&shared.primary));
+        let actor = Actor::new(
+            Arc::clone(&shared),
+            driver,
+            obeyed,
+            interrupted,
+            halted,
+            reported,
+        );
+        tokio::spawn(actor.run());
+        let handle = Handle {
+            shared,
+            capabilities,
+            commands,
+            interrupts,
+            halt,
+            report,
+        };
+        (Self(Arc::new(handle)), primary)
+    }
+
+    /// Connects, and delivers what waits in the inbox.
+    ///
+    /// After an agent ended by itself this starts the next one; what the last one left running is ended before, and is in the report of
+    /// [`stop`](Self::stop).
+    ///
+    /// # Errors
+    ///
+    /// When the agent can't be started, can't do what `session` asks, or did not take the inputs that waited (they wait on then); [`Error::is_start`]
+    /// also when an agent runs already; [`Error::is_gone`] when the conversation is over.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future gives the answer up, not the start.
+    pub async fn start(&self, session: SessionChoice) -> Result<(), Error> {
+        self.ask(|done| Command::Start { session, done }).await?
+    }
+
+    /// Takes an input, at once: the receipt says that it was accepted, not that it was read.
+    ///
+    /// While a turn runs, an agent with [`Capability::Steer`](crate::Capability::Steer) is handed the input at once; for others it waits for the turn's
+    /// end, where all that waits becomes one turn.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::is_full`] when too many inputs are pending; [`Error::is_gone`] when the conversation is over. Then nothing was recorded.
+    pub fn send(&self, input: Input) -> Result<Receipt, Error> {
+        let shared = &self.0.shared;
+        let mut state = shared.lock();
+        if state.lifecycle.is_over() {
+            return Err(over());
+        }
+        let receipt = state
+            .ledger
+            .accept(input, Uuid::new_v4(), SystemTime::now())?;
+        state.arrived = true;
+        drop(state);
+        shared.arrived.notify_one();
+        Ok(receipt)
+    }
+
+    /// Returns the inputs that no turn took, oldest first: what another conversation may want to go on with after this one is over.
+    ///
+    /// An input that was on its way to the agent when it was stopped is among them, even if the agent had got it.
+    #[must_use]
+    pub fn pending(&self) -> Vec<Input> {
+        self.0.shared.lock().ledger.pending().cloned().collect()
+    }
+
+    /// Tells the agent to end its turn and to stay. The request is made at once; the future waits until the agent took notice *and* the turn has ended,
+    /// or until it is known that none runs.
+    ///
+    /// With [`Queued::Drop`] the inputs that wait in the inbox are dropped too. A turn's end is seen by reading the agent, and that goes no further than
+    /// the [`Primary`]'s backlog: read it while you wait for this.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::is_unsupported`] when the agent can't be interrupted, [`Error::is_full`] when too many requests wait, [`Error::is_gone`] when the
+    /// conversation is over.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future takes nothing back.
+    pub fn interrupt(
+        &self,
+        queued: Queued,
+    ) -> impl Future<Output = Result<(), Error>> + Send + use<> {
+        let (done, answer) = oneshot::channel();
+        let asked = self.0.interrupts.try_send(Interrupt { queued, done });
+        async move {
+            asked.map_err(|e| match e {
+                mpsc::error::TrySendError::Full(_) => Error::full("the conversation"),
+                mpsc::error::TrySendError::Closed(_) => over(),
+            })?;
+            answer.await.map_err(|_| over())?
+        }
+    }
+
+    /// Answers an ask. One that was answered before, was withdrawn or belongs to an agent that has ended is left alone.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::is_gone`] when the agent or the conversation ended meanwhile, [`Error::is_full`] when the agent does not read.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future before it has waited does nothing; later it takes nothing back.
+    pub async fn answer(&self, ask: &str, decision: Decision) -> Result<(), Error> {
+        let ask = ask.to_owned();
+        self.ask(|done| Command::Answer {
+            ask,
+            decision,
+            done,
+        })
+        .await?
+    }
+
+    /// Changes what the agent may do from now on.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::is_unsupported`] when that can't be changed while it runs, [`Error::is_gone`] when none runs.
+    ///
+    /// # Cancel safety
+    ///
+    /// As for [`answer`](Self::answer).
+    pub async fn set_permissions(&self, permissions: Permissions) -> Result<(), Error> {
+        self.ask(|done| Command::Permissions { permissions, done })
+            .await?
+    }
+
+    /// Stops every process of the agent's tree where it stands (`true`), or lets them go on (`false`). Does nothing when none runs.
+    ///
+    /// # Errors
+    ///
+    /// When whoever keeps the tree takes no order any more; [`Error::is_gone`] when the conversation is over.
+    ///
+    /// # Cancel safety
+    ///
+    /// As for [`answer`](Self::answer).
+    pub async fn freeze(&self, frozen: bool) -> Result<(), Error> {
+        self.ask(|done| Command::Freeze { frozen, done }).await?
+    }
+
+    /// Ends the agent politely: after the turn that runs, within a bound of seconds. What it left running stays, and inputs wait. Does nothing when none
+    /// runs.
+    ///
+    /// # Cancel safety
+    ///
+    /// As for [`answer`](Self::answer).
+    pub async fn close(&self) {
+        // When the conversation is over, so is the agent.
+        let _over = self.ask(|done| Command::Close { done }).await;
+    }
+
+    /// Lists the processes that the agent started and that are alive, apart from the agent itself. None after a stop: its report has the survivors.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe.
+    pub async fn leftovers(&self) -> Vec<ProcessName> {
+        self.ask(|done| Command::Leftovers { done })
+            .await
+            .unwrap_or_default()
+    }
+
+    /// Ends the conversation and everything that it started, within `budget`, and says what came of it.
+    ///
+    /// The turn that runs is completed as interrupted, unless the agent says otherwise with its last words, and every reader comes to its end once it
+    /// has read what there is. Concurrent and later callers get the same report; the first budget counts.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future gives the report up, not the stop.
+    pub async fn stop(&self, budget: Duration) -> StopReport {
+        let now = Instant::now();
+        let end_by = now.checked_add(budget).unwrap_or(now + FOREVER);
+        self.0.halt.send_if_modified(|halt| {
+            let first = halt.is_none();
+            halt.get_or_insert(end_by);
+            first
+        });
+        let mut report = self.0.report.clone();
+        let reported = report.wait_for(Option::is_some).await;
+        reported
+            .ok()
+            .and_then(|report| report.clone())
+            // Whoever was to report is gone with its connection, whose drop ended everything unseen.
+            .unwrap_or_else(|| nothing_stopped(false))
+    }
+
+    /// Returns what the agent can do.
+    #[must_use]
+    pub fn capabilities(&self) -> Capabilities {
+        self.0.capabilities
+    }
+
+    /// Returns where the conversation stands.
+    #[must_use]
+    pub fn lifecycle(&self) -> Lifecycle {
+        self.0.shared.lock().lifecycle
+    }
+
+    /// Reads along from now on. The subscription holds up to `capacity` unread things; with more, it is dropped and told so.
+    pub fn subscribe(&self, capacity: usize) -> Subscription {
+        let queue = Queue::new(capacity);
+        let mut state = self.0.shared.lock();
+        if state.lifecycle == Lifecycle::Ended {
+            queue.close();
+        } else {
+            state.subscribers.push(Arc::clone(&queue));
+        }
+        Subscription(queue)
+    }
+
+    async fn ask<T>(
+        &self,
+        command: impl FnOnce(oneshot::Sender<T>) -> Command,
+    ) -> Result<T, Error> {
+        let (done, answer) = oneshot::channel();
+        let sent = self.0.commands.send(command(done)).await;
+        sent.map_err(|_| over())?;
+        answer.await.map_err(|_| over())
+    }
+}
+
+impl Shared {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// Tells all readers.
+    pub(crate) fn publish(&mut self, primary: &Queue, what: What) {
+        self.sequence += 1;
+        let published = Published {
+            sequence: self.sequence,
+            what,
+        };
+        self.subscribers.retain(|queue| queue.offer(&published));
+        primary.push(published);
+    }
+
+    /// Lets all readers come to their end.
+    pub(crate) fn close(&mut self, primary: &Queue) {
+        primary.close();
+        for queue in self.subscribers.drain(..) {
+            queue.close();
+        }
+    }
+}
+
+pub(crate) fn over() -> Error {
+    Error::gone("the conversation is over")
+}
+
+/// The report of a stop that found nothing; `proven` when nothing is known to be left.
+pub(crate) fn nothing_stopped(proven: bool) -> StopReport {
+    StopReport {
+        stage: StopStage::AlreadyEnded,
+        ended: Vec::new(),
+        survivors: Vec::new(),
+        proven,
+    }
+}

@@ -1,0 +1,415 @@
+//! The bookkeeping of a conversation, pure: which input is where, which turn runs, what is open in it.
+//!
+//! A message that is handed on while no turn runs is assigned a turn at once. One that is handed on during a turn is *sent*: it belongs to no turn
+//! until the agent names it. An agent may also begin turns by itself; when one of those turns out to run first, the assigned turn waits *ahead*.
+
+mod report;
+#[cfg(test)]
+mod tests;
+mod turn;
+
+use std::time::SystemTime;
+
+use uuid::Uuid;
+
+use crate::inbox::{Accepted, Inbox};
+use crate::published::{Completion, InputRef};
+use crate::{
+    EndReason, Error, Event, ExitStatus, Input, InputState, Message, Observation, Receipt,
+    ToolOutcome, TurnEnd, TurnId, What,
+};
+use report::Report;
+use turn::{Begun, Parcel, Turn};
+
+/// How many tools, and how many asks, are kept track of at once; an agent that opens more is out of its mind.
+const MAX_OPEN: usize = 1000;
+
+#[derive(Debug)]
+pub(crate) struct Ledger {
+    inbox: Inbox,
+    /// On its way to the agent.
+    handing: Option<(Uuid, Vec<Accepted>)>,
+    /// Handed on, and in no turn yet.
+    sent: Vec<(Uuid, Vec<Accepted>)>,
+    /// The one that the agent's events belong to.
+    turn: Option<Turn>,
+    /// Assigned, but the agent runs another one first.
+    ahead: Option<Turn>,
+    tools: Vec<String>,
+    asks: Vec<String>,
+    turns: u64,
+    last: Option<TurnId>,
+    generation: u32,
+    /// Whether this connection says when turns begin. Then one that did not begin can't be finished.
+    announces: bool,
+    exit: Option<ExitStatus>,
+}
+
+impl Ledger {
+    pub(crate) fn new(capacity: usize) -> Self {
+        Self {
+            inbox: Inbox::new(capacity),
+            handing: None,
+            sent: Vec::new(),
+            turn: None,
+            ahead: None,
+            tools: Vec::new(),
+            asks: Vec::new(),
+            turns: 0,
+            last: None,
+            generation: 0,
+            announces: false,
+            exit: None,
+        }
+    }
+
+    /// Returns whether a turn runs, or one was promised by handing a message on.
+    pub(crate) fn in_turn(&self) -> bool {
+        self.turn.is_some()
+    }
+
+    /// Returns whether the agent has anything to do, as far as is known.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.turn.is_some() || !self.sent.is_empty()
+    }
+
+    pub(crate) fn is_open_ask(&self, ask: &str) -> bool {
+        self.asks.iter().any(|open| open == ask)
+    }
+
+    /// Iterates over the inputs that no turn took, oldest first.
+    pub(crate) fn pending(&self) -> impl Iterator<Item = &Input> {
+        let handed = self.sent.iter().chain(&self.handing);
+        handed
+            .flat_map(|(_, inputs)| inputs)
+            .chain(self.inbox.iter())
+            .map(|accepted| &accepted.input)
+    }
+
+    /// Takes an input. The error is [`Error::is_full`].
+    pub(crate) fn accept(
+        &mut self,
+        input: Input,
+        id: Uuid,
+        at: SystemTime,
+    ) -> Result<Receipt, Error> {
+        let elsewhere = self.pending().count() - self.inbox.len();
+        self.inbox.accept(input, elsewhere, id, at)
+    }
+
+    /// Returns what is to be handed on next: everything that waits when no turn runs, one input at a time when one runs and the agent can be steered.
+    ///
+    /// One of [`handed_on`](Self::handed_on) and [`kept_back`](Self::kept_back) has to follow.
+    pub(crate) fn offer(&mut self, steer: bool, id: Uuid) -> Option<Message> {
+        let count = match self.turn {
+            None => self.inbox.len(),
+            Some(_) => usize::from(steer).min(self.inbox.len()),
+        };
+        if count == 0 {
+            return None;
+        }
+        let inputs = self.inbox.take(count);
+        let texts: Vec<&str> = inputs.iter().map(|i| i.input.text.as_str()).collect();
+        let text = texts.join("\n\n");
+        self.handing = Some((id, inputs));
+        Some(Message { id, text })
+    }
+
+    /// The agent has the message that was offered.
+    pub(crate) fn handed_on(&mut self) -> Vec<What> {
+        let mut report = Report::default();
+        if let Some((id, inputs)) = self.handing.take() {
+            if self.turn.is_some() {
+                self.sent.push((id, inputs));
+            } else {
+                self.open(vec![Parcel::new(id, &inputs)], Begun::No, &mut report);
+            }
+        }
+        report.finish()
+    }
+
+    /// The agent did not get the message that was offered.
+    pub(crate) fn kept_back(&mut self) {
+        if let Some((_, inputs)) = self.handing.take() {
+            self.inbox.put_back(inputs);
+        }
+    }
+
+    /// Forgets the inputs that wait.
+    pub(crate) fn drop_waiting(&mut self, why: &str) -> Vec<What> {
+        let mut report = Report::default();
+        for accepted in self.inbox.take(usize::MAX) {
+            report.pass(Event::Input {
+                id: accepted.receipt,
+                state: InputState::Dropped(why.to_owned()),
+            });
+        }
+        report.finish()
+    }
+
+    /// An ask was answered.
+    pub(crate) fn answered(&mut self, ask: &str) {
+        close(&mut self.asks, ask);
+    }
+
+    /// A new connection is open; `resumed` when it goes on with a session.
+    pub(crate) fn connected(&mut self, resumed: bool) {
+        self.generation += 1;
+        self.announces = false;
+        self.exit = None;
+        if !resumed {
+            self.last = None;
+        }
+    }
+
+    /// The connection has nothing more to say: what is owed is written, and what no turn took waits again.
+    pub(crate) fn connection_ended(&mut self, reason: EndReason) -> Vec<What> {
+        self.kept_back();
+        for (_, inputs) in std::mem::take(&mut self.sent).into_iter().rev() {
+            self.inbox.put_back(inputs);
+        }
+        let mut report = Report::default();
+        let mut end = TurnEnd::from(reason);
+        end.exit = self.exit;
+        while self.turn.is_some() {
+            self.complete(&end, &mut report);
+        }
+        self.close_open(&mut report);
+        report.finish()
+    }
+
+    /// Takes what the agent did, and returns what is to be told of it.
+    pub(crate) fn observe(&mut self, seen: Observation) -> Vec<What> {
+        let mut report = Report::of(seen.raw);
+        for event in seen.events {
+            self.event(event, &mut report);
+        }
+        report.finish()
+    }
+
+    fn event(&mut self, event: Event, report: &mut Report) {
+        let tell = match &event {
+            Event::TurnStarted { inputs } => return self.started(inputs, report),
+            Event::TurnCompleted(end) => return self.completed(end, report),
+            Event::Input { id, state } => return self.input(*id, state, report),
+            Event::InterruptTaken { queued } => {
+                let names = queued.iter().flat_map(|id| self.names(*id));
+                let queued = names.map(|name| name.receipt).collect();
+                return report.pass(Event::InterruptTaken { queued });
+            }
+            Event::TextDelta(_)
+            | Event::ThinkingDelta(_)
+            | Event::Message { .. }
+            | Event::PermissionDenied { .. } => self.speaks(),
+            Event::ToolStarted { id, .. } => self.speaks() && open(&mut self.tools, id),
+            Event::ToolProgress { id } => self.tools.contains(id),
+            Event::ToolFinished { id, .. } => close(&mut self.tools, id),
+            Event::PermissionAsked(ask) => open(&mut self.asks, &ask.id),
+            Event::PermissionWithdrawn { id } => close(&mut self.asks, id),
+            Event::Exited(status) => {
+                self.exit = Some(*status);
+                true
+            }
+            _ => true,
+        };
+        if tell {
+            report.pass(event);
+        }
+    }
+
+    /// Returns whether what the agent says now can belong to a turn, rather than come late from the one before.
+    fn speaks(&self) -> bool {
+        let turn = self.turn.as_ref();
+        turn.is_some_and(|turn| turn.begun != Begun::No || !self.announces)
+    }
+
+    fn started(&mut self, messages: &[Uuid], report: &mut Report) {
+        self.announces = true;
+        if let Some(turn) = self.turn.as_mut().filter(|turn| turn.begun == Begun::No) {
+            let mine = messages.iter().any(|id| turn.has(*id));
+            let others = self.sent.iter().any(|(id, _)| messages.contains(id));
+            if mine || !(others || turn.queued) {
+                turn.begun = if mine { Begun::Named } else { Begun::Unnamed };
+            } else {
+                self.ahead = self.turn.take();
+            }
+        }
+        let taken = self.take(messages);
+        match self.turn {
+            None => self.open(taken, Begun::Named, report),
+            Some(_) => self.inject(taken, report),
+        }
+    }
+
+    fn input(&mut self, id: Uuid, state: &InputState, report: &mut Report) {
+        let names = self.names(id);
+        match state {
+            InputState::Queued => self.queued(id, report),
+            InputState::Taken => self.taken(id, report),
+            InputState::Dropped(_) => self.sent.retain(|(sent, _)| *sent != id),
+        }
+        for name in names {
+            report.pass(Event::Input {
+                id: name.receipt,
+                state: state.clone(),
+            });
+        }
+        if let InputState::Dropped(why) = state {
+            self.dropped(id, why, report);
+        }
+    }
+
+    /// What is queued is not what runs.
+    fn queued(&mut self, id: Uuid, report: &mut Report) {
+        let Some(turn) = self.turn.as_mut().filter(|turn| turn.has(id)) else {
+            return;
+        };
+        match turn.begun {
+            Begun::No => turn.queued = true,
+            Begun::Named => {}
+            Begun::Unnamed => {
+                turn.begun = Begun::No;
+                turn.queued = true;
+                self.ahead = self.turn.take();
+                self.open(Vec::new(), Begun::Named, report);
+            }
+        }
+    }
+
+    fn taken(&mut self, id: Uuid, report: &mut Report) {
+        let taken = self.take(&[id]);
+        match &mut self.turn {
+            Some(turn) if turn.has(id) => turn.begun = Begun::Named,
+            None if !taken.is_empty() => self.open(taken, Begun::Named, report),
+            _ => self.inject(taken, report),
+        }
+    }
+
+    /// A turn whose last message was thrown away before it began never will.
+    fn dropped(&mut self, id: Uuid, why: &str, report: &mut Report) {
+        let end = TurnEnd {
+            detail: why.to_owned(),
+            ..EndReason::Interrupted.into()
+        };
+        if let Some(turn) = self.ahead.as_mut().filter(|turn| turn.has(id)) {
+            turn.remove(id);
+            if turn.is_empty() {
+                let turn = self.ahead.take();
+                self.completion(turn, &end, report);
+            }
+        } else if let Some(turn) = self.turn.as_mut().filter(|turn| turn.begun == Begun::No) {
+            turn.remove(id);
+            if turn.is_empty() {
+                self.complete(&end, report);
+            }
+        }
+    }
+
+    fn completed(&mut self, end: &TurnEnd, report: &mut Report) {
+        let Some(turn) = &self.turn else {
+            return;
+        };
+        let stale = self.announces && turn.begun == Begun::No && end.reason == EndReason::Completed;
+        if !stale {
+            self.complete(end, report);
+        }
+    }
+
+    /// Ends the turn that runs, and with it one whose messages all went into it.
+    fn complete(&mut self, end: &TurnEnd, report: &mut Report) {
+        self.close_open(report);
+        let turn = self.turn.take();
+        self.completion(turn, end, report);
+        self.turn = self.ahead.take();
+        if self.turn.as_ref().is_some_and(Turn::is_empty) {
+            let folded = self.turn.take();
+            self.completion(folded, end, report);
+        }
+    }
+
+    fn completion(&mut self, turn: Option<Turn>, end: &TurnEnd, report: &mut Report) {
+        let Some(turn) = turn else {
+            return;
+        };
+        self.last = Some(turn.id);
+        report.say(What::Completed(Completion {
+            turn: turn.id,
+            end: end.clone(),
+            pending: self.pending().count(),
+        }));
+    }
+
+    /// Writes the ends that a turn owes to its readers.
+    fn close_open(&mut self, report: &mut Report) {
+        for id in self.tools.drain(..) {
+            report.pass(Event::ToolFinished {
+                id,
+                outcome: ToolOutcome::Cut,
+                text: String::new(),
+            });
+        }
+        for id in self.asks.drain(..) {
+            report.pass(Event::PermissionWithdrawn { id });
+        }
+    }
+
+    fn open(&mut self, messages: Vec<Parcel>, begun: Begun, report: &mut Report) {
+        self.turns += 1;
+        let turn = self.turn.insert(Turn {
+            id: TurnId(self.turns),
+            parent: self.last,
+            messages: Vec::new(),
+            begun,
+            queued: false,
+        });
+        report.say(turn.assign(messages, self.generation, false));
+    }
+
+    fn inject(&mut self, messages: Vec<Parcel>, report: &mut Report) {
+        let Some(turn) = self.turn.as_mut().filter(|_| !messages.is_empty()) else {
+            return;
+        };
+        report.say(turn.assign(messages, self.generation, true));
+    }
+
+    /// Takes messages out of where they wait for their turn, to put them into one.
+    fn take(&mut self, messages: &[Uuid]) -> Vec<Parcel> {
+        let mut taken = Vec::new();
+        if let Some(ahead) = &mut self.ahead {
+            taken.extend(ahead.messages.extract_if(.., |p| messages.contains(&p.id)));
+        }
+        let sent = self.sent.extract_if(.., |(id, _)| messages.contains(id));
+        taken.extend(sent.map(|(id, inputs)| Parcel::new(id, &inputs)));
+        taken
+    }
+
+    /// Returns the inputs that a message is made of, as long as it is of any concern.
+    fn names(&self, message: Uuid) -> Vec<InputRef> {
+        let turns = self.turn.iter().chain(&self.ahead);
+        if let Some(parcel) = turns
+            .flat_map(|turn| &turn.messages)
+            .find(|p| p.id == message)
+        {
+            return parcel.names().to_vec();
+        }
+        let sent = self.sent.iter().find(|(id, _)| *id == message);
+        sent.map_or_else(Vec::new, |(_, inputs)| {
+            inputs.iter().map(Accepted::name).collect()
+        })
+    }
+}
+
+/// Notes that something with this id is open; false when it was before, or when there is no room to note it.
+fn open(list: &mut Vec<String>, id: &str) -> bool {
+    let new = list.len() < MAX_OPEN && !list.iter().any(|open| open == id);
+    if new {
+        list.push(id.to_owned());
+    }
+    new
+}
+
+/// Notes that something is over; false when it was not open.
+fn close(list: &mut Vec<String>, id: &str) -> bool {
+    let at = list.iter().position(|open| open == id);
+    at.map(|at| list.remove(at)).is_some()
+}

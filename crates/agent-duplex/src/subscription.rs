@@ -1,0 +1,212 @@
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::Notify;
+
+use crate::{Published, What};
+
+/// How many bytes of lines a reader may leave unread before it counts as slow, whatever its capacity.
+const MAX_BYTES: usize = 16 << 20;
+
+/// The one reader of a [`Conversation`](crate::Conversation) that misses nothing.
+///
+/// While it does not read, the conversation stops reading its agent once the backlog is full; it goes on taking commands. Dropping it means that
+/// nobody wants to know any more: the agent is read on and what it says goes to the subscribers alone.
+#[derive(Debug)]
+#[must_use = "dropping it lets the conversation go on without a lossless reader"]
+pub struct Primary(pub(crate) Arc<Queue>);
+
+impl Primary {
+    /// Waits for what comes next; `None` when the conversation has ended and everything was read.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: nothing is lost.
+    pub async fn next(&mut self) -> Option<Published> {
+        self.0.pop().await
+    }
+}
+
+impl Drop for Primary {
+    fn drop(&mut self) {
+        self.0.abandon();
+    }
+}
+
+/// A reader of a [`Conversation`](crate::Conversation) that nobody waits for: one that reads too slowly is dropped, and told so.
+///
+/// Dropping it ends the subscription.
+#[derive(Debug)]
+#[must_use = "dropping it ends the subscription"]
+pub struct Subscription(pub(crate) Arc<Queue>);
+
+impl Subscription {
+    /// Waits for what comes next; `None` when the conversation has ended and everything was read, or after the error.
+    ///
+    /// # Errors
+    ///
+    /// [`Dropped`] once, after everything that had been kept for this reader: from there on it missed something. A new subscription begins with
+    /// what is published then.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: nothing is lost.
+    pub async fn next(&mut self) -> Option<Result<Published, Dropped>> {
+        match self.0.pop().await {
+            Some(published) => Some(Ok(published)),
+            None => self.0.lagged().map(Err),
+        }
+    }
+}
+
+impl Drop for Subscription {
+    fn drop(&mut self) {
+        self.0.abandon();
+    }
+}
+
+/// A subscriber read too slowly and was dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Dropped {
+    /// The sequence number of the last thing that it got; 0 for none.
+    pub last: u64,
+}
+
+impl fmt::Display for Dropped {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let last = self.last;
+        write!(
+            f,
+            "the subscriber read too slowly and was dropped after {last}; subscribe again with more room"
+        )
+    }
+}
+
+impl std::error::Error for Dropped {}
+
+/// What waits for one reader.
+#[derive(Debug)]
+pub(crate) struct Queue {
+    capacity: usize,
+    inner: Mutex<Inner>,
+    ready: Notify,
+    room: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    items: VecDeque<Published>,
+    bytes: usize,
+    last: u64,
+    /// Nothing more comes.
+    closed: bool,
+    /// Something was left out, and the reader has not been told.
+    lagged: bool,
+    /// Nobody reads.
+    abandoned: bool,
+}
+
+impl Inner {
+    fn is_full(&self, capacity: usize) -> bool {
+        !self.abandoned && (self.items.len() >= capacity || self.bytes >= MAX_BYTES)
+    }
+}
+
+impl Queue {
+    pub(crate) fn new(capacity: usize) -> Arc<Self> {
+        Arc::new(Self {
+            capacity: capacity.max(1),
+            inner: Mutex::default(),
+            ready: Notify::new(),
+            room: Notify::new(),
+        })
+    }
+
+    /// Adds an item whether there is room or not.
+    pub(crate) fn push(&self, item: Published) {
+        let mut inner = self.lock();
+        if !inner.abandoned && !inner.closed {
+            inner.bytes += weight(&item);
+            inner.items.push_back(item);
+            self.ready.notify_one();
+        }
+    }
+
+    /// Adds an item, or closes the queue when there is no room. Returns whether its reader still wants more.
+    pub(crate) fn offer(&self, item: &Published) -> bool {
+        let full = {
+            let mut inner = self.lock();
+            let full = inner.is_full(self.capacity);
+            inner.lagged |= full;
+            inner.closed |= full;
+            full || inner.abandoned
+        };
+        if full {
+            self.ready.notify_one();
+        } else {
+            self.push(item.clone());
+        }
+        !full
+    }
+
+    /// Lets the reader read what there is, and then end.
+    pub(crate) fn close(&self) {
+        self.lock().closed = true;
+        self.ready.notify_one();
+    }
+
+    pub(crate) fn has_room(&self) -> bool {
+        !self.lock().is_full(self.capacity)
+    }
+
+    /// Waits until there is room. Cancel safe.
+    pub(crate) async fn room(&self) {
+        while !self.has_room() {
+            self.room.notified().await;
+        }
+    }
+
+    async fn pop(&self) -> Option<Published> {
+        loop {
+            {
+                let mut inner = self.lock();
+                if let Some(item) = inner.items.pop_front() {
+                    inner.bytes -= weight(&item);
+                    inner.last = item.sequence;
+                    self.room.notify_one();
+                    return Some(item);
+                }
+                if inner.closed {
+                    return None;
+                }
+            }
+            self.ready.notified().await;
+        }
+    }
+
+    fn lagged(&self) -> Option<Dropped> {
+        let mut inner = self.lock();
+        let last = inner.last;
+        std::mem::take(&mut inner.lagged).then_some(Dropped { last })
+    }
+
+    fn abandon(&self) {
+        let mut inner = self.lock();
+        inner.abandoned = true;
+        inner.items = VecDeque::new();
+        self.room.notify_one();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Events are a small multiple of their line; the line is what counts.
+fn weight(item: &Published) -> usize {
+    match &item.what {
+        What::Observed(seen) => seen.raw.as_ref().map_or(0, |(_, line)| line.bytes.len()),
+        _ => 0,
+    }
+}
