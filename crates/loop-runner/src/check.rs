@@ -8,7 +8,7 @@ use agent_duplex::ProcessName;
 use agent_subprocess::{Agent, AgentCommand, Containment, Context};
 use cancellable_sleep::SleepGate;
 use loop_state::CheckResult;
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 
 use crate::news::Command;
@@ -24,6 +24,7 @@ pub(crate) struct RunningCheck {
     started: Instant,
     /// Told how long the command may take to end. Dropping it ends the command too.
     halt: Option<oneshot::Sender<Duration>>,
+    frozen: watch::Sender<bool>,
     task: JoinHandle<CheckEnd>,
 }
 
@@ -49,11 +50,13 @@ impl RunningCheck {
         timeout: Duration,
     ) -> Self {
         let (halt, halted) = oneshot::channel();
-        let task = tokio::spawn(run(text, context, timeout, halted));
+        let (frozen, freezes) = watch::channel(false);
+        let task = tokio::spawn(run(text, context, timeout, halted, freezes));
         Self {
             command,
             started: Instant::now(),
             halt: Some(halt),
+            frozen,
             task,
         }
     }
@@ -63,6 +66,11 @@ impl RunningCheck {
             // One that has ended meanwhile needs no telling.
             let _ended = halt.send(budget);
         }
+    }
+
+    /// Stops the command where it stands, or lets it go on.
+    pub(crate) fn freeze(&self, frozen: bool) {
+        self.frozen.send_replace(frozen);
     }
 
     /// Waits for the end. Cancel safe.
@@ -91,6 +99,7 @@ async fn run(
     context: Context,
     timeout: Duration,
     mut halted: oneshot::Receiver<Duration>,
+    mut freezes: watch::Receiver<bool>,
 ) -> CheckEnd {
     let mut process = match spawn(text, &context).await {
         Ok(process) => process,
@@ -107,6 +116,11 @@ async fn run(
             budget = &mut halted => {
                 stop = stop.clone().within(budget.unwrap_or(stop.budget));
                 break None;
+            }
+            Ok(()) = freezes.changed() => {
+                let frozen = *freezes.borrow_and_update();
+                // One that is gone needs neither.
+                let _gone = if frozen { process.suspend() } else { process.resume() };
             }
             _ = &mut clock => break Some(format!("it took longer than {timeout:?}")),
             output = process.next_output() => match output {

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use agent_duplex::{Connection, ProcessName, StopReport};
+use agent_duplex::{ProcessName, StopReport};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
@@ -25,11 +25,11 @@ impl Kept {
     /// Takes the connection of a finished attempt, and returns the oldest one's end when there are too many.
     pub(crate) async fn keep(
         &mut self,
-        connection: Box<dyn Connection>,
+        attempt: crate::runner::Attempt,
         budget: Duration,
     ) -> Option<(Vec<ProcessName>, StopReport)> {
         let (halt, halted) = oneshot::channel();
-        let task = tokio::spawn(carry(connection, halted, budget));
+        let task = tokio::spawn(carry(attempt, halted, budget));
         let halt = Some(halt);
         self.0.push_back(Attempt { halt, task });
         if self.0.len() > MOST {
@@ -67,7 +67,7 @@ impl Attempt {
 
 /// Reads what the leftovers still print, so that none of them blocks, until they are to end.
 async fn carry(
-    mut connection: Box<dyn Connection>,
+    mut attempt: crate::runner::Attempt,
     mut halted: oneshot::Receiver<Duration>,
     default: Duration,
 ) -> (Vec<ProcessName>, StopReport) {
@@ -76,9 +76,9 @@ async fn carry(
         tokio::select! {
             biased;
             budget = &mut halted => break budget.unwrap_or(default),
-            event = connection.next(), if speaks => speaks = event.is_some(),
+            event = attempt.next(), if speaks => speaks = event.is_some(),
         }
     };
-    let alive = connection.leftovers().await;
-    (alive, connection.stop(budget).await)
+    let alive = attempt.conversation.leftovers().await;
+    (alive, attempt.conversation.stop(budget).await)
 }

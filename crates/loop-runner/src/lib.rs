@@ -22,7 +22,9 @@
 //! growing at 64 MiB each and say so.
 
 mod check;
+mod claim;
 mod clock;
+mod control;
 mod error;
 mod git;
 mod journal;
@@ -36,16 +38,19 @@ mod runs;
 mod settings;
 mod survivors;
 mod transcript;
+mod view;
 mod work_tree;
 
+pub use control::Control;
 pub use error::Error;
 pub use news::{Command, News, NewsReceiver};
 pub use project::Project;
 pub use run_id::RunId;
-pub use runner::{Control, DriverFactory, Options, Outcome, Runner};
+pub use runner::{DriverFactory, Options, Outcome, Runner};
 pub use runs::{RunEntry, RunHead, RunState};
-pub use settings::{AgentSettings, Leftovers, PhaseSettings, PromptSource, Settings};
+pub use settings::{AgentSettings, Leftovers, Permissions, PhaseSettings, PromptSource, Settings};
 pub use transcript::{Record, transcripts};
+pub use view::{AgentView, View};
 pub use work_tree::{Holder, WorkTree};
 
 #[cfg(doctest)]

@@ -31,6 +31,12 @@ pub enum News {
         /// What it wrote.
         line: Line,
     },
+    /// What the agent did, in words that are the same for every agent. A driver that has them says nothing by [`News::Output`].
+    Agent(agent_duplex::Event),
+    /// A steer will be in the next prompt: the agent can't take it now.
+    NextPrompt(u32),
+    /// A message to the run makes no sense now; the text says why.
+    Rejected(&'static str),
     /// A gate or the check was started.
     CommandStarted {
         /// Which.

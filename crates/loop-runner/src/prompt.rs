@@ -21,6 +21,8 @@ pub(crate) fn compose(
         let cause = match cut.cause {
             CutCause::Stop => "the loop was stopped",
             CutCause::TimeLimit => "the loop's time was used up",
+            CutCause::Restart => "the person who runs the loop wanted it done again",
+            CutCause::Agent => "the agent could not work",
             _ => "the loop's process died",
         };
         let mut note = format!(
@@ -48,15 +50,35 @@ pub(crate) fn compose(
             feedback.text.trim_end()
         ));
     }
-    for steer in &brief.steers {
-        parts.push(format!(
-            "Note from the person who runs the loop: {}",
-            steer.text.trim_end()
-        ));
+    parts.extend(brief.steers.iter().map(|steer| steer_note(&steer.text)));
+    match (&brief.session, brief.cut) {
+        // It has the prompt; to send that again would have the work done twice.
+        (Some(_), Some(_)) => parts.push("Go on where you were cut off.".to_owned()),
+        _ => {
+            parts.push(text.to_owned());
+            parts.extend(phase.promise.as_deref().map(promise_note));
+        }
     }
-    parts.push(text.to_owned());
     parts.join("\n\n")
 }
+
+/// Says a steer so that the agent knows whose word it is.
+pub(crate) fn steer_note(text: &str) -> String {
+    format!(
+        "Note from the person who runs the loop: {}",
+        text.trim_end()
+    )
+}
+
+fn promise_note(promise: &str) -> String {
+    format!(
+        "Note from the loop: when the whole task is done, and only then, end your last message with this line:\n\
+         <promise>{promise}</promise>"
+    )
+}
+
+/// What an interrupted agent is told when nobody had anything to say.
+pub(crate) const GO_ON: &str = "Go on where you were interrupted.";
 
 /// Reads a prompt file; missing, empty and huge ones are refused by name.
 pub(crate) fn read(path: &Path) -> Result<String, Error> {
@@ -104,6 +126,9 @@ mod tests {
             agent: AgentSettings::Command {
                 argv: vec!["agent".into()],
             },
+            permissions: Default::default(),
+            session: Default::default(),
+            promise: None,
             gates: vec!["cargo fmt --check".into()],
             until: Some("cargo test".into()),
             check_timeout: Duration::from_secs(900),
@@ -119,6 +144,7 @@ mod tests {
             cut: None,
             feedback: None,
             steers: vec![],
+            session: None,
         }
     }
 
@@ -142,9 +168,10 @@ mod tests {
                 text: "1 failed\n".into(),
             }),
             steers: vec![Steer {
+                id: 1,
                 at: Timestamp(1),
                 text: "mind the docs".into(),
-                delivered: true,
+                state: Default::default(),
             }],
             ..plain()
         };

@@ -1,15 +1,14 @@
 //! One run taken by this process.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use agent_duplex::{Driver, ProcessName};
+use agent_duplex::{Driver, ProcessName, Published};
 use agent_subprocess::Context;
 use cancellable_sleep::SleepGate;
-use loop_state::{
-    Event, Happening, Head, Machine, Resume, StopReason, StopRequest, Timestamp, When,
-};
-use tokio::sync::mpsc;
+use loop_state::{Event, Happening, Head, Machine, Resume, StopReason, Timestamp};
+use tokio::sync::{mpsc, watch};
 use uuid::Uuid;
 
 use crate::check::{CheckEnd, RunningCheck};
@@ -18,43 +17,39 @@ use crate::journal::Journal;
 use crate::kept::Kept;
 use crate::news::{self, News, NewsReceiver, NewsSender};
 use crate::survivors::{self, Swept};
+use crate::view::{AgentView, View};
 use crate::{
-    AgentSettings, Error, Project, PromptSource, RunHead, Settings, WorkTree, prompt, runs,
-    transcript,
+    Control, Error, PhaseSettings, Project, PromptSource, RunHead, Settings, WorkTree, prompt,
+    runs, transcript,
 };
-use attempt::Attempt;
+pub(crate) use attempt::Attempt;
 
 mod attempt;
+mod halt;
 mod perform;
+mod person;
 
 /// The longest single wait: after it the wall clock is looked at again, so that a suspend or a clock set forward is noticed.
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
 
 /// Makes the driver of an attempt: what to run, and the context that its processes must carry.
 pub type DriverFactory =
-    Box<dyn Fn(&AgentSettings, Context) -> Result<Box<dyn Driver>, Error> + Send>;
-
-/// A message to the run.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Control {
-    /// The run shall stop.
-    Stop(StopRequest),
-    /// A person has something to say to the agent.
-    Steer(String),
-}
+    Box<dyn Fn(&PhaseSettings, Context) -> Result<Box<dyn Driver>, Error> + Send>;
 
 /// How a run is carried out by this process; none of it is saved.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The one budget of a stop, all its stages together; 8 s by default.
     pub stop_budget: Duration,
+    /// Whether a person can be asked; otherwise the agent's questions are answered with no at once. By default nobody can.
+    pub interactive: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
         Self {
             stop_budget: Duration::from_secs(8),
+            interactive: false,
         }
     }
 }
@@ -92,6 +87,10 @@ pub struct Runner {
     kept: Kept,
     /// When the one budget of the run's stop is used up.
     stop_by: Option<Instant>,
+    /// Whether what runs is ended without being asked first.
+    impatient: bool,
+    frozen_at: Option<Timestamp>,
+    view: watch::Sender<Arc<View>>,
     ended: Vec<ProcessName>,
     survivors: Vec<ProcessName>,
     proven: bool,
@@ -100,7 +99,7 @@ pub struct Runner {
 /// What woke the run.
 enum Wakeup {
     Control(Control),
-    Agent(Option<agent_duplex::Observation>),
+    Agent(Option<Published>),
     Check(CheckEnd),
     Time,
 }
@@ -202,6 +201,12 @@ impl Runner {
         first: Happening,
     ) -> (Self, NewsReceiver) {
         let (news, receiver) = news::channel();
+        let view = View {
+            head: saved.machine.clone(),
+            agent: AgentView::default(),
+            prompt_is_kept: matches!(saved.settings.phases[0].prompt, PromptSource::Kept(_)),
+        };
+        let (view, _) = watch::channel(Arc::new(view));
         let runner = Self {
             work_tree,
             options,
@@ -217,6 +222,9 @@ impl Runner {
             check: None,
             kept: Kept::default(),
             stop_by: None,
+            impatient: false,
+            frozen_at: None,
+            view,
             ended: Vec::new(),
             survivors: Vec::new(),
             proven: true,
@@ -228,6 +236,12 @@ impl Runner {
     #[must_use]
     pub fn head(&self) -> &RunHead {
         &self.saved
+    }
+
+    /// Returns a look at the run that stays up to date.
+    #[must_use]
+    pub fn watch(&self) -> watch::Receiver<Arc<View>> {
+        self.view.subscribe()
     }
 
     /// Runs to an end.
@@ -261,7 +275,7 @@ impl Runner {
         control: &mut mpsc::Receiver<Control>,
     ) -> Result<StopReason, Error> {
         let mut happenings = VecDeque::new();
-        self.hear_all(control, &mut happenings);
+        self.hear_all(control, &mut happenings).await?;
         if let Some(Happening::StopRequested(request)) = happenings.front() {
             return Ok(StopReason::Stopped(request.by));
         }
@@ -269,52 +283,58 @@ impl Runner {
         loop {
             let what = match happenings.pop_front() {
                 Some(what) => what,
-                None => self.next(control).await,
+                None => {
+                    happenings.extend(self.next(control).await?);
+                    continue;
+                }
             };
+            let rejection = Self::why_rejected(&what);
             let event = Event {
                 at: self.clock.now(),
                 what,
             };
             self.journal.note(event.clone());
-            for effect in self.machine.step(event) {
+            let effects = self.machine.step(event);
+            if let (true, Some(why)) = (effects.is_empty(), rejection) {
+                self.tell(News::Rejected(why));
+            }
+            for effect in effects {
                 happenings.extend(self.perform(effect, drivers).await?);
             }
+            self.refresh_view();
             if let Some(end) = &self.machine.head().end
                 && happenings.is_empty()
             {
                 return Ok(end.reason.clone());
             }
             // What people want goes before what follows from earlier effects: a stop must not start anything.
-            self.hear_all(control, &mut happenings);
+            self.hear_all(control, &mut happenings).await?;
         }
     }
 
-    fn hear_all(
+    async fn hear_all(
         &mut self,
         control: &mut mpsc::Receiver<Control>,
         happenings: &mut VecDeque<Happening>,
-    ) {
-        for index in 0.. {
-            let Ok(message) = control.try_recv() else {
-                break;
-            };
-            let happening = self.hear(message);
-            happenings.insert(index, happening);
-        }
-    }
-
-    /// Takes a message. The first stop starts the one budget that everything it has to end shares.
-    fn hear(&mut self, message: Control) -> Happening {
-        match message {
-            Control::Steer(text) => Happening::SteerAdded(text),
-            Control::Stop(request) => {
-                if request.when == When::Now {
-                    let budget = self.options.stop_budget;
-                    self.stop_by.get_or_insert(Instant::now() + budget);
-                }
-                Happening::StopRequested(request)
+    ) -> Result<(), Error> {
+        let mut heard = 0;
+        while let Ok(message) = control.try_recv() {
+            if let Some(happening) = self.hear(message).await? {
+                happenings.insert(heard, happening);
+                heard += 1;
             }
         }
+        Ok(())
+    }
+
+    /// Lets those who watch see how things stand.
+    fn refresh_view(&self) {
+        let view = View {
+            head: self.machine.head().clone(),
+            agent: self.attempt.as_ref().map(Attempt::view).unwrap_or_default(),
+            prompt_is_kept: matches!(self.phase().prompt, PromptSource::Kept(_)),
+        };
+        self.view.send_replace(Arc::new(view));
     }
 
     /// How long something that is to end now may take.
@@ -325,23 +345,22 @@ impl Runner {
         }
     }
 
-    /// Waits for the next thing that concerns the machine.
-    async fn next(&mut self, control: &mut mpsc::Receiver<Control>) -> Happening {
-        loop {
-            let now = self.clock.now();
-            if let Some(due) = self.machine.due(now) {
-                return due;
-            }
-            let happening = match self.wakeup(now, control).await {
-                Wakeup::Control(message) => Some(self.hear(message)),
-                Wakeup::Agent(event) => self.agent_did(event).await,
-                Wakeup::Check(end) => Some(self.check_ended(end)),
-                Wakeup::Time => self.time_passed().await,
-            };
-            if let Some(happening) = happening {
-                return happening;
-            }
+    /// Waits for what concerns the machine; empty when something else happened.
+    async fn next(
+        &mut self,
+        control: &mut mpsc::Receiver<Control>,
+    ) -> Result<Vec<Happening>, Error> {
+        let now = self.clock.now();
+        // What stands still is not late; the thaw says for how long it stood.
+        if let (Some(due), None) = (self.machine.due(now), self.frozen_at) {
+            return Ok(vec![due]);
         }
+        Ok(match self.wakeup(now, control).await {
+            Wakeup::Control(message) => self.hear(message).await?.into_iter().collect(),
+            Wakeup::Agent(published) => self.agent_did(published).await,
+            Wakeup::Check(end) => vec![self.check_ended(end)],
+            Wakeup::Time => self.time_passed().await.into_iter().collect(),
+        })
     }
 
     /// Time goes before the agent, so that a flood of output can't hold a deadline up.
@@ -359,13 +378,16 @@ impl Runner {
     }
 
     fn wait_from(&self, now: Timestamp) -> Duration {
-        let deadline = self.machine.next_deadline().map(|at| at.since(now));
+        let deadline = self.machine.next_deadline();
+        let deadline = deadline
+            .filter(|_| self.frozen_at.is_none())
+            .map(|at| at.since(now));
         let flush = self
             .attempt
             .as_ref()
             .and_then(Attempt::flush_at)
             .map(|at| at.since(now));
-        let halt = self.attempt.as_ref().and_then(Attempt::polite_until);
+        let halt = self.attempt.as_ref().and_then(Attempt::patient_until);
         let halt = halt.map(|at| at.saturating_duration_since(Instant::now()));
         [deadline, flush, halt]
             .into_iter()

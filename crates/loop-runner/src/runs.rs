@@ -1,5 +1,5 @@
 use checkpoint_store::reader;
-use loop_state::{Event, Head};
+use loop_state::{Event, Head, StopCause, StopReason};
 use serde::{Deserialize, Serialize};
 
 use crate::{Error, Project, RunId, Settings};
@@ -29,6 +29,8 @@ pub struct RunHead {
 pub enum RunState {
     /// A process works on it now.
     Running,
+    /// A process holds it and waits for a person.
+    Paused,
     /// It was stopped and waits to be resumed.
     Stopped,
     /// Its process died and it waits to be resumed.
@@ -57,6 +59,22 @@ impl RunEntry {
     #[must_use]
     pub fn is_resumable(&self) -> bool {
         matches!(self.state, RunState::Stopped | RunState::Crashed)
+    }
+
+    /// Returns whether a person stopped it or is stopping it, so that only a person may continue it.
+    #[must_use]
+    pub fn was_stopped_by_a_person(&self) -> bool {
+        let Ok(head) = &self.head else {
+            return false;
+        };
+        let by = match (&head.machine.end, head.machine.stopping) {
+            (Some(end), _) => match end.reason {
+                StopReason::Stopped(by) => Some(by),
+                _ => None,
+            },
+            (None, stopping) => stopping.map(|request| request.by),
+        };
+        by == Some(StopCause::Person)
     }
 }
 
@@ -113,6 +131,7 @@ impl Project {
             Err(e) => (Err(e.to_string()), Vec::new()),
         };
         let state = match &head {
+            Ok(head) if live && head.machine.is_waiting() => RunState::Paused,
             _ if live => RunState::Running,
             Err(_) => RunState::Damaged,
             Ok(head) => match &head.machine.end {

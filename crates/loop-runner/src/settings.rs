@@ -2,7 +2,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use loop_state::{Limits, PhaseRules, Rules};
+use loop_state::{Limits, PhaseRules, Rules, SessionPolicy};
 use serde::{Deserialize, Serialize};
 
 use crate::{Error, prompt};
@@ -46,6 +46,15 @@ pub struct PhaseSettings {
     pub prompt: PromptSource,
     /// The agent.
     pub agent: AgentSettings,
+    /// What the agent may do. Means nothing to a command.
+    #[serde(default)]
+    pub permissions: Permissions,
+    /// Which of the agent's sessions an iteration gets.
+    #[serde(default)]
+    pub session: SessionPolicy,
+    /// The text by which the agent promises that the phase is done.
+    #[serde(default)]
+    pub promise: Option<String>,
     /// Commands for `sh -c` that must pass before an iteration counts.
     #[serde(default)]
     pub gates: Vec<String>,
@@ -78,6 +87,44 @@ pub enum AgentSettings {
         #[serde(with = "words")]
         argv: Vec<OsString>,
     },
+    /// Claude Code, in duplex.
+    Claude {
+        /// The program, and arguments that come before the driver's own.
+        #[serde(with = "words")]
+        program: Vec<OsString>,
+        /// The model; the agent's own choice when there is none.
+        #[serde(default)]
+        model: Option<String>,
+        /// Arguments that come behind the driver's own.
+        #[serde(with = "words", default)]
+        args: Vec<OsString>,
+    },
+}
+
+/// What an agent may do without being told each time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Permissions {
+    /// The person is asked for what the agent's own settings don't allow.
+    Ask,
+    /// It may edit files in its working directory; what else its own settings don't allow is denied.
+    #[default]
+    Edits,
+    /// Everything.
+    All,
+    /// What its own settings don't allow is denied.
+    Deny,
+}
+
+impl From<Permissions> for agent_duplex::Permissions {
+    fn from(permissions: Permissions) -> Self {
+        match permissions {
+            Permissions::Ask => Self::Ask,
+            Permissions::Edits => Self::Edits,
+            Permissions::All => Self::All,
+            Permissions::Deny => Self::Deny,
+        }
+    }
 }
 
 impl Settings {
@@ -103,6 +150,8 @@ impl Settings {
             name: phase.name.clone(),
             gates: u32::try_from(phase.gates.len()).unwrap_or(u32::MAX),
             until: phase.until.is_some(),
+            promise: phase.promise.is_some(),
+            session: phase.session,
             limits: phase.limits.clone(),
         };
         Rules {

@@ -2,7 +2,7 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use agent_duplex::{Line, Stream};
+use agent_duplex::{Event, Line, Observation, Stream};
 use fs_err::os::unix::fs::OpenOptionsExt;
 use loop_state::{Head, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -19,7 +19,8 @@ const MAX_BYTES: u64 = 64 << 20;
 pub struct Record {
     /// When it happened, in milliseconds since the Unix epoch.
     pub at: Timestamp,
-    /// What it is: `prompt`, `stdout`, `stderr`, `end` or `truncated`.
+    /// What it is: `prompt`, `steer`, `end`, `truncated`; of a plain agent `stdout` and `stderr`; of one whose driver understands it `text` (as it was
+    /// streamed), `message`, `tool`, `result`, `ask`, `note`, and `raw`, the line behind them.
     pub kind: String,
     /// Its text; bytes that are not UTF-8 stand as U+FFFD.
     #[serde(default)]
@@ -69,6 +70,8 @@ fn is_zero(n: &u64) -> bool {
 pub(crate) struct Transcript {
     file: BufWriter<fs_err::File>,
     written: u64,
+    /// Text that was streamed in pieces and makes one record.
+    streamed: String,
     unflushed_since: Option<Timestamp>,
 }
 
@@ -122,6 +125,7 @@ impl Transcript {
         Ok(Self {
             file: BufWriter::new(file),
             written: 0,
+            streamed: String::new(),
             unflushed_since: None,
         })
     }
@@ -131,15 +135,48 @@ impl Transcript {
             Stream::Stdout => "stdout",
             Stream::Stderr => "stderr",
         };
-        if self.written >= MAX_BYTES {
-            return Ok(());
-        }
-        self.write(
+        self.bounded(
             at,
             kind,
             &String::from_utf8_lossy(&line.bytes),
             line.omitted,
-        )?;
+        )
+    }
+
+    /// Takes what a driver understood: its events as text, and the line behind them. Of text that is streamed only the text is kept: it comes again,
+    /// as a message, when the agent gets so far.
+    pub(crate) fn observed(&mut self, at: Timestamp, seen: &Observation) -> io::Result<()> {
+        let mut streamed = false;
+        for event in &seen.events {
+            match event {
+                Event::TextDelta(text) => {
+                    self.unflushed_since.get_or_insert(at);
+                    self.streamed.push_str(text);
+                    streamed = true;
+                }
+                Event::ThinkingDelta(_) => streamed = true,
+                event => {
+                    if let Some((kind, text)) = words(event) {
+                        self.bounded(at, kind, &text, 0)?;
+                    }
+                }
+            }
+        }
+        match &seen.raw {
+            Some((Stream::Stdout, line)) if !streamed => {
+                let text = String::from_utf8_lossy(&line.bytes);
+                self.bounded(at, "raw", &text, line.omitted)
+            }
+            Some((Stream::Stderr, line)) => self.output(at, Stream::Stderr, line),
+            _ => Ok(()),
+        }
+    }
+
+    fn bounded(&mut self, at: Timestamp, kind: &str, text: &str, omitted: u64) -> io::Result<()> {
+        if self.written >= MAX_BYTES {
+            return Ok(());
+        }
+        self.write(at, kind, text, omitted)?;
         if self.written >= MAX_BYTES {
             self.write(at, "truncated", "", 0)?;
         }
@@ -152,6 +189,10 @@ impl Transcript {
 
     /// Writes a record in pieces: a line can be large, and its escaped form six times as large.
     fn write(&mut self, at: Timestamp, kind: &str, text: &str, omitted: u64) -> io::Result<()> {
+        let streamed = std::mem::take(&mut self.streamed);
+        if !streamed.is_empty() {
+            self.write(at, "text", &streamed, 0)?;
+        }
         self.unflushed_since.get_or_insert(at);
         let mut counted = Counted {
             to: &mut self.file,
@@ -173,9 +214,31 @@ impl Transcript {
     }
 
     pub(crate) fn flush(&mut self) -> io::Result<()> {
-        self.unflushed_since = None;
+        if let Some(since) = self.unflushed_since.take()
+            && !self.streamed.is_empty()
+        {
+            let streamed = std::mem::take(&mut self.streamed);
+            self.bounded(since, "text", &streamed, 0)?;
+            self.unflushed_since = None;
+        }
         self.file.flush()
     }
+}
+
+/// Says an event as a record, if it is one for people.
+fn words(event: &Event) -> Option<(&'static str, String)> {
+    Some(match event {
+        Event::Message { text, .. } => ("message", text.clone()),
+        Event::ToolStarted { name, summary, .. } => ("tool", format!("{name}: {summary}")),
+        Event::ToolFinished { outcome, text, .. } => ("result", format!("{outcome:?}: {text}")),
+        Event::PermissionAsked(ask) => ("ask", format!("{}: {}", ask.tool, ask.summary)),
+        Event::PermissionDenied { tool, message } => ("note", format!("{tool} denied: {message}")),
+        Event::Warning(text) => ("note", text.clone()),
+        Event::Retrying { error, attempt, .. } => ("note", format!("retry {attempt}: {error}")),
+        Event::ContextReset { why } => ("note", format!("context reset: {why}")),
+        Event::InterruptTaken { .. } => ("note", "interrupted".into()),
+        _ => return None,
+    })
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-use crate::{Cut, Feedback, Steer, StopReason, Timestamp, Tree};
+use crate::{Again, Cut, Feedback, Steer, SteerState, StopReason, Timestamp, Tree};
 
 /// Something that must be done now.
 ///
@@ -14,6 +14,12 @@ pub enum Effect {
     StartAttempt(Brief),
     /// End the turn and the whole tree of the attempt; the turn's end is still to be reported.
     StopAttempt,
+    /// Give the steer with this number to the turn that runs, if its agent can take one; report [`Happening::SteerMoved`](crate::Happening::SteerMoved).
+    Deliver(u32),
+    /// End the turn and keep the session; report [`Happening::TurnEnded`](crate::Happening::TurnEnded) unless the agent has more to answer.
+    InterruptTurn,
+    /// Go on in the session of an interrupted turn, with the steers that were not delivered.
+    GoOn,
     /// Run the gate with this index; report [`Happening::GateEnded`](crate::Happening::GateEnded).
     RunGate(u32),
     /// Run the check; report [`Happening::CheckEnded`](crate::Happening::CheckEnded).
@@ -43,6 +49,8 @@ pub struct Brief {
     pub feedback: Option<Feedback>,
     /// What people said since the last turn.
     pub steers: Vec<Steer>,
+    /// The session to go on with; `None` for a fresh one.
+    pub session: Option<String>,
 }
 
 /// News of the run.
@@ -75,6 +83,27 @@ pub enum Notice {
         /// When it begins.
         until: Timestamp,
     },
+    /// A steer came further.
+    Steer {
+        /// Its number.
+        id: u32,
+        /// How far.
+        state: SteerState,
+    },
+    /// The turn was interrupted and waits for a word.
+    Interrupted,
+    /// The run will pause when the iteration is complete.
+    Pausing,
+    /// The run waits until a person lets it go on.
+    Paused,
+    /// The run goes on.
+    Continued,
+    /// What runs is ended, to be done again.
+    Again(Again),
+    /// The next attempt gets a fresh session.
+    Fresh,
+    /// The run will be stopped when the iteration is complete.
+    StoppingLater,
     /// The run is being stopped: what runs is about to be ended.
     Stopping,
     /// The run is over for this process.

@@ -1,6 +1,8 @@
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 
-use crate::{Rules, StopRequest, Timestamp};
+use crate::{Again, Rules, SteerState, StopRequest, Timestamp, Usage};
 
 /// Something that happened, and when.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -34,7 +36,39 @@ pub enum Happening {
     /// Somebody wants the run to stop.
     StopRequested(StopRequest),
     /// A person has something to say to the agent.
-    SteerAdded(String),
+    SteerAdded {
+        /// What.
+        text: String,
+        /// Whether the turn that runs is to be interrupted for it.
+        now: bool,
+    },
+    /// A steer came further.
+    SteerMoved {
+        /// Its number.
+        id: u32,
+        /// How far it has come; going back is ignored.
+        state: SteerState,
+    },
+    /// A person wants the turn to end and its session to wait.
+    InterruptRequested,
+    /// A person wants the run to wait when the iteration is complete.
+    PauseRequested,
+    /// A person wants the run to go on, or takes a wish to pause back.
+    ContinueRequested,
+    /// A person wants the next iteration now.
+    SleepSkipped,
+    /// A person wants something done again, in a fresh session.
+    AgainRequested(Again),
+    /// A person wants the next attempt in a fresh session.
+    FreshRequested,
+    /// The agent's session has this id.
+    SessionKnown(String),
+    /// The agent used this much more.
+    Used(Usage),
+    /// The agent was denied something that it had asked for.
+    Denied,
+    /// The processes of the run stood still for this long, and go on.
+    Thawed(Duration),
 }
 
 /// How a run is taken over.
@@ -57,10 +91,18 @@ pub struct Resume {
 pub enum TurnOutcome {
     /// The agent finished it.
     Completed,
+    /// The agent finished it and made the promise.
+    Claimed,
+    /// A person's interrupt ended it; the session waits.
+    Interrupted,
     /// The agent failed, died or ran out of time; the text says how.
     Failed(String),
     /// It was ended because the machine had asked for a stop.
     Stopped,
+    /// The agent can't work before a person has mended something, such as a login. Ends the run.
+    Hopeless(String),
+    /// The session that was to be gone on with is not there any more. The work is begun again in a fresh one.
+    SessionLost,
     /// The agent could not be started. As the first thing that a process does this ends the run; later it is a failed turn.
     NotStarted(String),
 }

@@ -1,6 +1,9 @@
 use serde::{Deserialize, Serialize};
 
-use crate::{PhaseRules, Rules, RulesError, StopReason, StopRequest, Timestamp};
+use crate::{
+    Evidence, PhaseRules, Rules, RulesError, Steer, SteerState, StopReason, StopRequest, Timestamp,
+    Usage,
+};
 
 /// The whole state of a run: what is saved, and all that a resume needs.
 ///
@@ -30,9 +33,24 @@ pub struct Head {
     /// What the next prompt must say about a failed gate or check.
     #[serde(default)]
     pub feedback: Option<Feedback>,
-    /// What people said, until a turn that was given it is over.
+    /// What people said, until a turn that saw it is over.
     #[serde(default)]
     pub steers: Vec<Steer>,
+    /// The id of the agent's session, as far as it is known.
+    #[serde(default)]
+    pub session: Option<String>,
+    /// Whether the next attempt gets a fresh session in any case.
+    #[serde(default)]
+    pub fresh: bool,
+    /// Whether the present turn made the promise.
+    #[serde(default)]
+    pub claimed: bool,
+    /// A wish to pause when the iteration is complete.
+    #[serde(default)]
+    pub pausing: bool,
+    /// A wish to do the present work again, while what runs is being ended.
+    #[serde(default)]
+    pub again: Option<Again>,
     /// A wish to stop that is being carried out.
     #[serde(default)]
     pub stopping: Option<StopRequest>,
@@ -45,6 +63,9 @@ pub struct Head {
     /// Totals of the run; they only grow.
     #[serde(default)]
     pub counts: Counts,
+    /// What the agent used in the run, by its own reckoning.
+    #[serde(default)]
+    pub usage: Usage,
     /// The last complete iteration.
     #[serde(default)]
     pub last: Option<Last>,
@@ -85,10 +106,16 @@ impl Head {
             cut: None,
             feedback: None,
             steers: Vec::new(),
+            session: None,
+            fresh: false,
+            claimed: false,
+            pausing: false,
+            again: None,
             stopping: None,
             halting: false,
             streaks: Streaks::default(),
             counts: Counts::default(),
+            usage: Usage::default(),
             last: None,
             started_at: Timestamp::default(),
             taken_at: Timestamp::default(),
@@ -105,12 +132,24 @@ impl Head {
         &self.rules.phases[self.phase as usize]
     }
 
+    /// Returns whether the run waits for a person, however long that takes.
+    #[must_use]
+    pub fn is_waiting(&self) -> bool {
+        matches!(self.step, Step::Interrupted { .. } | Step::Paused { .. })
+    }
+
+    /// Returns the steers that no agent is known to have seen, oldest first.
+    pub fn unseen_steers(&self) -> impl Iterator<Item = &Steer> {
+        let unseen = |steer: &&Steer| steer.state != SteerState::Seen;
+        self.steers.iter().filter(unseen)
+    }
+
     /// Returns the iteration that a resume begins with, and whether it is done again because it was cut.
     #[must_use]
     pub fn resumes_at(&self) -> (u32, bool) {
         match self.step {
-            Step::Sleeping { .. } => (self.iteration + 1, false),
-            Step::Turn { .. } => (self.iteration, true),
+            Step::Sleeping { .. } | Step::Paused { .. } => (self.iteration + 1, false),
+            Step::Turn { .. } | Step::Interrupted { .. } => (self.iteration, true),
             Step::Ready | Step::Recheck { .. } => (self.iteration.max(1), self.cut.is_some()),
             Step::Gate { .. } | Step::Check | Step::Settling { .. } => (self.iteration, false),
         }
@@ -125,6 +164,11 @@ pub enum Step {
     Ready,
     /// The agent works.
     Turn {
+        /// Since when.
+        since: Timestamp,
+    },
+    /// A person interrupted the turn; its session is open and waits for a word.
+    Interrupted {
         /// Since when.
         since: Timestamp,
     },
@@ -150,6 +194,20 @@ pub enum Step {
         /// When it begins.
         until: Timestamp,
     },
+    /// The iteration is complete and a person wants the next one to wait.
+    Paused {
+        /// Since when.
+        since: Timestamp,
+    },
+}
+
+/// What a person wants done again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Again {
+    /// The iteration.
+    Iteration,
+    /// The phase.
+    Phase,
 }
 
 /// What follows when the tree of an attempt is gone.
@@ -157,8 +215,10 @@ pub enum Step {
 pub enum Then {
     /// The iteration is complete.
     Next,
-    /// The iteration is complete and the check has passed.
-    Done,
+    /// The iteration is complete and this shows that the phase is done.
+    Done(Evidence),
+    /// What a person wants done again.
+    Again(Again),
     /// The run ends, with the iteration's turn made but not judged.
     End(StopReason),
 }
@@ -182,6 +242,10 @@ pub enum CutCause {
     Stop,
     /// The run's time was used up.
     TimeLimit,
+    /// A person wanted it done again.
+    Restart,
+    /// The agent can't work before a person has mended something.
+    Agent,
 }
 
 /// The output of a failed command, for the next prompt.
@@ -200,18 +264,6 @@ pub enum FeedbackSource {
     Gate(u32),
     /// The check.
     Check,
-}
-
-/// A person's message into the running loop.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Steer {
-    /// When it was said.
-    pub at: Timestamp,
-    /// What it says.
-    pub text: String,
-    /// Whether the present attempt was given it.
-    #[serde(default)]
-    pub delivered: bool,
 }
 
 /// Failures in a row, by kind.
@@ -236,6 +288,12 @@ pub struct Counts {
     pub failed: u32,
     /// Attempts that were cut.
     pub cuts: u32,
+    /// Steers that were recorded.
+    #[serde(default)]
+    pub steers: u32,
+    /// What the agent asked for and was denied.
+    #[serde(default)]
+    pub denied: u32,
     /// Processes that took the run, the first one included.
     pub processes: u32,
 }

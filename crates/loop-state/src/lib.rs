@@ -27,28 +27,32 @@
 //!
 //! # Limits
 //!
-//! Text in the head is bounded: [`MAX_TEXT`] bytes for each piece, [`MAX_STEERS`] steers. Budgets, rate-limit waits, pauses and autonomy modes are
-//! not built yet.
+//! Text in the head is bounded: [`MAX_TEXT`] bytes for each piece, [`MAX_STEERS`] steers of [`MAX_STEER_BYTES`] together. Budgets, rate-limit waits and
+//! autonomy modes are not built yet.
 
 mod effect;
 mod event;
 mod head;
 mod machine;
 mod rules;
+mod steer;
 mod stop;
 mod text;
 mod time;
+mod usage;
 
 pub use effect::{Brief, Effect, Notice};
 pub use event::{CheckResult, Event, Happening, Resume, Timer, Tree, TurnOutcome};
 pub use head::{
-    Counts, Cut, CutCause, End, Feedback, FeedbackSource, Head, Last, Steer, Step, Streaks, Then,
+    Again, Counts, Cut, CutCause, End, Feedback, FeedbackSource, Head, Last, Step, Streaks, Then,
 };
 pub use machine::Machine;
-pub use rules::{Limits, PhaseRules, Rules, RulesError};
+pub use rules::{Limits, PhaseRules, Rules, RulesError, SessionPolicy};
+pub use steer::{Steer, SteerState};
 pub use stop::{Evidence, StopCause, StopReason, StopRequest, Streak, When};
-pub use text::{MAX_STEERS, MAX_TEXT};
+pub use text::{MAX_STEER_BYTES, MAX_STEERS, MAX_TEXT};
 pub use time::Timestamp;
+pub use usage::Usage;
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

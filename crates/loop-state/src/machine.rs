@@ -1,12 +1,12 @@
 use std::time::Duration;
 
-use crate::text::{MAX_STEERS, tail};
 use crate::{
-    Brief, Effect, End, Event, FeedbackSource, Happening, Head, Notice, Rules, RulesError, Steer,
-    Step, StopReason, StopRequest, Timer, Timestamp, When,
+    Brief, Effect, End, Event, FeedbackSource, Happening, Head, Notice, Rules, RulesError,
+    SessionPolicy, SteerState, Step, StopReason, StopRequest, Timer, Timestamp, When,
 };
 
 mod iteration;
+mod person;
 mod resume;
 
 type Effects = Vec<Effect>;
@@ -18,7 +18,9 @@ type Effects = Vec<Effect>;
 /// ```
 /// use loop_state::{Effect, Event, Happening, Limits, Machine, PhaseRules, Rules, Timestamp};
 ///
-/// let phase = PhaseRules { name: "main".into(), gates: 0, until: true, limits: Limits::default() };
+/// let phase = PhaseRules {
+///     name: "main".into(), gates: 0, until: true, promise: false, session: Default::default(), limits: Limits::default(),
+/// };
 /// let rules = Rules { phases: vec![phase], max_duration: None, max_failures: 3, sleep: Default::default() };
 /// let mut machine = Machine::new(rules)?;
 /// let effects = machine.step(Event { at: Timestamp(0), what: Happening::Started });
@@ -32,6 +34,8 @@ pub struct Machine {
     head: Head,
     /// When the agent last gave a sign of life.
     alive_at: Timestamp,
+    /// Whether the agent waits for something that is not its own doing: a tool that runs, a person's answer.
+    busy: bool,
 }
 
 impl Machine {
@@ -53,6 +57,11 @@ impl Machine {
     /// Notes that the agent gave a sign of life. Postpones the idle timer and changes nothing else.
     pub fn alive(&mut self, at: Timestamp) {
         self.alive_at = self.alive_at.max(at);
+    }
+
+    /// Notes whether the agent waits for a tool or for a person; such silence is not idleness.
+    pub fn busy(&mut self, busy: bool) {
+        self.busy = busy;
     }
 
     /// Returns what the passing of time alone brings about at `now`; feed it back as an event.
@@ -86,6 +95,7 @@ impl Machine {
                     .map(|t| (since + t, Timer::Iteration)),
                 limits
                     .idle_timeout
+                    .filter(|_| !self.busy)
                     .map(|t| (self.alive_at.max(since) + t, Timer::Idle)),
             ),
             Step::Sleeping { until } => (Some((until, Timer::Sleep)), None),
@@ -112,9 +122,10 @@ impl Machine {
             (what, step) => {
                 self.head.last_at = self.head.last_at.max(at);
                 match (what, step) {
-                    (Happening::TurnEnded(outcome), Step::Turn { .. }) => {
-                        self.turn_ended(outcome, at)
-                    }
+                    (
+                        Happening::TurnEnded(outcome),
+                        Step::Turn { .. } | Step::Interrupted { .. },
+                    ) => self.turn_ended(outcome, at),
                     (Happening::GateEnded(result), Step::Gate { index })
                     | (Happening::GateEnded(result), Step::Recheck { gate: index }) => {
                         self.command_ended(FeedbackSource::Gate(index), result, at)
@@ -129,8 +140,7 @@ impl Machine {
                     (Happening::StopRequested(request), step) => {
                         self.stop_requested(request, step, at)
                     }
-                    (Happening::SteerAdded(text), _) => self.steer_added(text, at),
-                    _ => Effects::new(),
+                    (what, step) => self.person_or_agent(what, step, at),
                 }
             }
         }
@@ -157,18 +167,25 @@ impl Machine {
         head.highest_attempt = head.highest_attempt.max(head.attempt);
         head.counts.attempts += 1;
         head.step = Step::Turn { since: at };
+        head.again = None;
+        head.claimed = false;
+        let goes_on = head.phase_rules().session == SessionPolicy::Continue && !head.fresh;
+        head.fresh = false;
+        head.session = head.session.take().filter(|_| goes_on);
         self.alive_at = at;
-        for steer in &mut head.steers {
-            steer.delivered = true;
-        }
+        self.busy = false;
         let brief = Brief {
             phase: head.phase,
             iteration: head.iteration,
             attempt: head.attempt,
             cut: head.cut,
             feedback: head.feedback.clone(),
-            steers: head.steers.clone(),
+            steers: head.unseen_steers().cloned().collect(),
+            session: head.session.clone(),
         };
+        for steer in &mut head.steers {
+            steer.state = SteerState::Seen;
+        }
         let news = Notice::AttemptStarted {
             iteration: brief.iteration,
             attempt: brief.attempt,
@@ -195,7 +212,7 @@ impl Machine {
             (Timer::Sleep, Step::Sleeping { .. }) => {
                 return self.begin_iteration(self.head.iteration + 1, at);
             }
-            (Timer::Run, Step::Sleeping { .. }) => {
+            (Timer::Run, Step::Sleeping { .. } | Step::Paused { .. }) => {
                 return self.end(
                     StopReason::TimeLimit(self.head.rules.max_duration.unwrap_or_default()),
                     at,
@@ -211,7 +228,7 @@ impl Machine {
     /// Tells what runs now to end.
     fn halt(&mut self, step: &Step) -> Effects {
         let effect = match step {
-            Step::Turn { .. } => Effect::StopAttempt,
+            Step::Turn { .. } | Step::Interrupted { .. } => Effect::StopAttempt,
             Step::Gate { .. } | Step::Check | Step::Recheck { .. } => Effect::StopCheck,
             _ => return Effects::new(),
         };
@@ -227,10 +244,18 @@ impl Machine {
         }
         self.head.stopping = Some(request);
         match (request.when, &step) {
-            (_, Step::Sleeping { .. }) => self.end(StopReason::Stopped(request.by), at),
-            (When::AfterIteration, _) => vec![Effect::Save],
+            (_, Step::Sleeping { .. } | Step::Paused { .. }) => {
+                self.end(StopReason::Stopped(request.by), at)
+            }
+            (When::AfterIteration, step) if !matches!(step, Step::Interrupted { .. }) => {
+                vec![Effect::Save, Effect::Announce(Notice::StoppingLater)]
+            }
             // What is being halted already for another reason now ends for this one.
-            (When::Now, _) => {
+            (_, _) => {
+                self.head.stopping = Some(StopRequest {
+                    when: When::Now,
+                    ..request
+                });
                 let already = self.head.halting;
                 let halt = self.halt(&step);
                 self.head.failure = self
@@ -251,24 +276,14 @@ impl Machine {
             .is_some_and(|request| request.when == When::Now)
     }
 
-    fn steer_added(&mut self, text: String, at: Timestamp) -> Effects {
-        if self.head.steers.len() >= MAX_STEERS {
-            return Effects::new();
-        }
-        self.head.steers.push(Steer {
-            at,
-            text: tail(text),
-            delivered: false,
-        });
-        vec![Effect::Save]
-    }
-
     fn end(&mut self, reason: StopReason, at: Timestamp) -> Effects {
         let head = &mut self.head;
         head.active_ms += at.since(head.taken_at).as_millis() as u64;
         head.taken_at = at;
         head.last_at = head.last_at.max(at);
         head.stopping = None;
+        head.pausing = false;
+        head.again = None;
         head.halting = false;
         head.end = Some(End { at, reason });
         let mut effects = vec![Effect::Save];
@@ -297,6 +312,7 @@ impl From<Head> for Machine {
     fn from(head: Head) -> Self {
         Self {
             alive_at: head.last_at,
+            busy: false,
             head,
         }
     }

@@ -27,8 +27,25 @@ pub struct PhaseRules {
     /// Whether a check decides that the phase is done.
     #[serde(default)]
     pub until: bool,
+    /// Whether the agent can promise that the phase is done. With a check, that is asked only then.
+    #[serde(default)]
+    pub promise: bool,
+    /// Which of the agent's sessions an iteration gets.
+    #[serde(default)]
+    pub session: SessionPolicy,
     /// Its limits.
     pub limits: Limits,
+}
+
+/// Which of the agent's sessions an iteration gets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SessionPolicy {
+    /// One of its own: what is not in the prompt or on the disk is forgotten.
+    #[default]
+    Fresh,
+    /// That of the iteration before it. A cut attempt is gone on with, and its prompt is not sent again.
+    Continue,
 }
 
 /// Limits of a phase; `None` means none.
@@ -53,7 +70,7 @@ pub enum RulesError {
     #[error("a run needs at least one phase")]
     NoPhase,
     /// A phase would never end.
-    #[error("phase `{0}` has no end: give it a check or a number of iterations")]
+    #[error("phase `{0}` has no end: give it a check, a promise or a number of iterations")]
     Endless(String),
     /// A limit of zero iterations.
     #[error("phase `{0}` may run 0 iterations: at least 1 is needed")]
@@ -72,7 +89,9 @@ impl Rules {
         }
         for phase in &self.phases {
             match phase.limits.max_iterations {
-                None if !phase.until => return Err(RulesError::Endless(phase.name.clone())),
+                None if !phase.until && !phase.promise => {
+                    return Err(RulesError::Endless(phase.name.clone()));
+                }
                 Some(0) => return Err(RulesError::ZeroIterations(phase.name.clone())),
                 _ => {}
             }

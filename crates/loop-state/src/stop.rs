@@ -43,6 +43,9 @@ impl fmt::Display for StopReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Done(Evidence::Check) => f.write_str("done: the check passed"),
+            Self::Done(Evidence::Claim) => {
+                f.write_str("done, as the agent says: no check was there to prove it")
+            }
             Self::Planned => f.write_str("planned: all iterations were made"),
             Self::Failed(what) => write!(f, "failed: {what}"),
             Self::LastFailed(last, what) => {
@@ -64,6 +67,8 @@ impl fmt::Display for StopReason {
 pub enum Evidence {
     /// The loop ran the check itself and it passed.
     Check,
+    /// The agent's word, and no more.
+    Claim,
 }
 
 /// A kind of failure that is counted in a row.

@@ -1,59 +1,88 @@
-//! The agent's side of an attempt: its connection, its transcript, and how its turn ends.
+//! The agent's side of an attempt: its conversation, its transcript, and what is heard of it.
 
+use std::collections::{BTreeMap, HashMap};
 use std::io;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use agent_duplex::{Connection, EndReason, Event, Observation, Queued, Turn, TurnEnd};
-use cancellable_sleep::SleepGate;
-use loop_state::{Happening, Timestamp, TurnOutcome};
+use agent_duplex::{
+    Ask, Capabilities, Capability, Completion, Conversation, Decision, EndReason, Event,
+    InputState, Observation, Primary, Published, Stream, What,
+};
+use loop_state::{Happening, SteerState, Timestamp, Usage};
+use uuid::Uuid;
 
 use crate::news::News;
 use crate::runner::Runner;
 use crate::transcript::Transcript;
-
-/// How long an interrupted agent may take to come to an end by itself, at most half the budget of the stop.
-const POLITE: Duration = Duration::from_secs(3);
-/// How long to look for the last words of an agent that was ended.
-const LAST_WORDS: Duration = Duration::from_secs(1);
+use crate::view::AgentView;
+use crate::{Permissions, claim};
 
 #[derive(Debug)]
 pub(crate) struct Attempt {
-    pub(crate) connection: Box<dyn Connection>,
-    turn: Turn,
+    pub(crate) conversation: Conversation,
+    pub(crate) primary: Primary,
+    capabilities: Capabilities,
     /// `None` when it could not be written.
-    transcript: Option<Transcript>,
-    output_over: bool,
-    halting: Option<Halting>,
+    pub(super) transcript: Option<Transcript>,
+    pub(super) in_turn: bool,
+    /// Whether nothing more can be heard of this conversation.
+    pub(super) over: bool,
+    pub(super) halting: Option<Halting>,
+    /// Until when the turn may take to end after a person's interrupt.
+    pub(super) interrupt_by: Option<Instant>,
     /// Whether the end of its tree was counted.
-    stopped: bool,
+    pub(super) stopped: bool,
+    /// The steers by the receipts of what was sent.
+    pub(super) sent: HashMap<Uuid, u32>,
+    tools: BTreeMap<String, String>,
+    pub(super) asks: Vec<Ask>,
+    /// The end of what the agent said last: a promise may stand there.
+    last_words: String,
 }
 
 /// A turn that was told to end.
 #[derive(Clone, Copy, Debug)]
-struct Halting {
-    polite_until: Instant,
-    end_by: Instant,
+pub(super) struct Halting {
+    pub(super) polite_until: Instant,
+    pub(super) end_by: Instant,
 }
 
 impl Attempt {
-    pub(crate) fn new(connection: Box<dyn Connection>, transcript: Option<Transcript>) -> Self {
+    pub(crate) fn new(
+        conversation: Conversation,
+        primary: Primary,
+        transcript: Option<Transcript>,
+    ) -> Self {
         Self {
-            connection,
-            turn: Turn::default(),
+            capabilities: conversation.capabilities(),
+            conversation,
+            primary,
             transcript,
-            output_over: false,
+            in_turn: true,
+            over: false,
             halting: None,
+            interrupt_by: None,
             stopped: false,
+            sent: HashMap::new(),
+            tools: BTreeMap::new(),
+            asks: Vec::new(),
+            last_words: String::new(),
         }
     }
 
-    /// Waits for the next event. Cancel safe.
-    pub(crate) async fn next(&mut self) -> Option<Observation> {
-        self.connection.next().await
+    /// Goes on in another process.
+    pub(super) fn replace(&mut self, conversation: Conversation, primary: Primary) {
+        let transcript = self.transcript.take();
+        *self = Self::new(conversation, primary, transcript);
+    }
+
+    /// Waits for the next thing. Cancel safe.
+    pub(crate) async fn next(&mut self) -> Option<Published> {
+        self.primary.next().await
     }
 
     pub(crate) fn may_speak(&self) -> bool {
-        !self.output_over
+        !self.over
     }
 
     pub(crate) fn flush_at(&self) -> Option<Timestamp> {
@@ -61,147 +90,217 @@ impl Attempt {
     }
 
     /// Returns until when an interrupted turn may come to its end by itself.
-    pub(crate) fn polite_until(&self) -> Option<Instant> {
-        let halting = self.halting.filter(|_| !self.turn.is_completed())?;
-        Some(halting.polite_until)
+    pub(crate) fn patient_until(&self) -> Option<Instant> {
+        let halting = self.halting.map(|halting| halting.polite_until);
+        halting.or(self.interrupt_by).filter(|_| self.in_turn)
+    }
+
+    /// Returns whether messages and interrupts reach the agent within its turn.
+    pub(crate) fn is_steerable(&self) -> bool {
+        self.capabilities.has(Capability::Steer) && self.capabilities.has(Capability::Interrupt)
+    }
+
+    pub(super) fn view(&self) -> AgentView {
+        AgentView {
+            alive: !self.over && !self.stopped,
+            steerable: self.is_steerable(),
+            tools: self.tools.values().cloned().collect(),
+            asks: self.asks.clone(),
+        }
+    }
+
+    /// Returns whether the promise was made at the end of the turn.
+    pub(super) fn has_claimed(&self, promise: Option<&String>) -> bool {
+        promise.is_some_and(|promise| claim::is_made(&self.last_words, promise))
+    }
+
+    /// Keeps the line that may hold a promise.
+    fn listen(&mut self, seen: &Observation) {
+        if let (Some((Stream::Stdout, line)), false) = (&seen.raw, self.understands())
+            && line.bytes.iter().any(|byte| !byte.is_ascii_whitespace())
+        {
+            let from = line.bytes.len().saturating_sub(claim::MAX_LINE);
+            self.last_words = String::from_utf8_lossy(&line.bytes[from..]).into_owned();
+        }
+        for event in &seen.events {
+            match event {
+                Event::Message { text, partial } => {
+                    self.last_words = if *partial {
+                        String::new()
+                    } else {
+                        text.clone()
+                    };
+                }
+                // What was said before a tool ran is not the end of the turn.
+                Event::ToolStarted { .. } => self.last_words.clear(),
+                _ => {}
+            }
+        }
+    }
+
+    /// Returns whether the driver understands what the agent says, so that nobody needs its raw lines.
+    fn understands(&self) -> bool {
+        self.capabilities.has(Capability::Tools)
     }
 }
 
 impl Runner {
     /// Takes what the agent did; `None` when it has nothing more to say.
-    pub(super) async fn agent_did(&mut self, seen: Option<Observation>) -> Option<Happening> {
-        let at = self.clock.now();
-        let attempt = self.attempt.as_mut()?;
-        let seen = match seen {
-            Some(seen) => seen,
-            None => {
-                attempt.output_over = true;
-                attempt.turn.finish()?.into()
-            }
+    pub(super) async fn agent_did(&mut self, published: Option<Published>) -> Vec<Happening> {
+        let Some(attempt) = &mut self.attempt else {
+            return Vec::new();
         };
+        let Some(published) = published else {
+            attempt.over = true;
+            self.refresh_view();
+            return Vec::new();
+        };
+        match published.what {
+            What::Assigned(assignment) => {
+                attempt.in_turn = true;
+                let seen = assignment.inputs.iter();
+                let seen: Vec<u32> = seen
+                    .filter_map(|input| attempt.sent.remove(&input.receipt))
+                    .collect();
+                let state = SteerState::Seen;
+                let moved = |id| Happening::SteerMoved { id, state };
+                seen.into_iter().map(moved).collect()
+            }
+            What::Observed(seen) => self.observed(seen).await,
+            What::Completed(completion) => self.completed(completion).await,
+            _ => Vec::new(),
+        }
+    }
+
+    async fn observed(&mut self, seen: Observation) -> Vec<Happening> {
+        let at = self.clock.now();
         self.machine.alive(at);
-        if let Some((stream, line)) = seen.raw {
-            self.write_transcript(|transcript| transcript.output(at, stream, &line));
+        let Some(attempt) = &mut self.attempt else {
+            return Vec::new();
+        };
+        attempt.listen(&seen);
+        let understands = attempt.understands();
+        self.write_transcript(|transcript| match (&seen.raw, understands) {
+            (Some((stream, line)), false) => transcript.output(at, *stream, line),
+            _ => transcript.observed(at, &seen),
+        });
+        if let Some((stream, line)) = seen.raw
+            && (!understands || stream == Stream::Stderr)
+        {
             self.tell(News::Output { stream, line });
         }
+        let mut happenings = Vec::new();
         for event in seen.events {
-            let attempt = self.attempt.as_mut()?;
-            match attempt.turn.observe(event)? {
-                Event::Started { pid } => self.tell(News::AgentStarted { pid }),
-                Event::TurnCompleted(end) => return Some(self.turn_over(end).await),
-                _ => {}
-            }
+            happenings.extend(self.event(event).await);
         }
+        if let Some(attempt) = &self.attempt {
+            let busy = !attempt.tools.is_empty() || !attempt.asks.is_empty();
+            self.machine.busy(busy);
+        }
+        happenings
+    }
+
+    async fn event(&mut self, event: Event) -> Option<Happening> {
+        let attempt = self.attempt.as_mut()?;
+        match &event {
+            Event::Started { pid } => {
+                self.tell(News::AgentStarted { pid: *pid });
+                self.refresh_view();
+                return None;
+            }
+            Event::Session { id } => return Some(Happening::SessionKnown(id.clone())),
+            Event::Used(used) => {
+                return Some(Happening::Used(Usage {
+                    input_tokens: used.input_tokens,
+                    output_tokens: used.output_tokens,
+                    cost_microusd: used.cost_microusd,
+                }));
+            }
+            Event::Input { id, state } => {
+                if let InputState::Dropped(_) = state
+                    && let Some(steer) = attempt.sent.remove(id)
+                {
+                    self.tell(News::NextPrompt(steer));
+                }
+                return None;
+            }
+            Event::ToolStarted { id, name, summary } => {
+                let says = format!("{name}: {summary}");
+                attempt.tools.insert(id.clone(), says);
+            }
+            Event::ToolFinished { id, .. } => drop(attempt.tools.remove(id)),
+            Event::PermissionAsked(ask) => return self.asked(ask.clone()).await,
+            Event::PermissionWithdrawn { id } => attempt.asks.retain(|ask| ask.id != *id),
+            Event::PermissionDenied { .. } => {
+                self.tell(News::Agent(event));
+                return Some(Happening::Denied);
+            }
+            Event::TextDelta(_) | Event::ThinkingDelta(_) => {
+                self.tell(News::Agent(event));
+                return None;
+            }
+            _ => {}
+        }
+        self.tell(News::Agent(event));
+        self.refresh_view();
         None
     }
 
-    /// Flushes what is due and ends the patience with an interrupted agent.
-    pub(super) async fn time_passed(&mut self) -> Option<Happening> {
-        let now = self.clock.now();
-        if self
-            .attempt
-            .as_ref()?
-            .flush_at()
-            .is_some_and(|at| at <= now)
-        {
-            self.write_transcript(Transcript::flush);
-        }
-        let attempt = self.attempt.as_ref()?;
-        if attempt.polite_until()? > Instant::now() {
-            return None;
-        }
-        Some(self.force_end().await)
-    }
-
-    /// Asks the agent to end its turn.
-    pub(super) async fn halt_turn(&mut self) -> Option<Happening> {
-        let budget = self.budget();
-        if self.stop_by.is_none() {
-            let why = self.machine.head().failure.clone();
-            let why = why.unwrap_or_else(|| "the run's time is used up".into());
-            self.tell(News::EndingTurn { why, budget });
-        }
-        let now = Instant::now();
+    /// Puts a question to the person, or answers it for them.
+    async fn asked(&mut self, ask: Ask) -> Option<Happening> {
+        let permissions = self.phase().permissions;
+        let interactive = self.options.interactive;
         let attempt = self.attempt.as_mut()?;
-        attempt.halting = Some(Halting {
-            polite_until: now + POLITE.min(budget / 2),
-            end_by: now + budget,
-        });
-        if attempt.connection.interrupt(Queued::Drop).await.is_ok() {
-            return None;
-        }
-        Some(self.force_end().await)
-    }
-
-    /// Ends an agent that did not come to an end by itself, and hears its last words.
-    async fn force_end(&mut self) -> Happening {
-        self.stop_tree().await;
-        let patience = SleepGate::new();
-        let over = patience.sleep(LAST_WORDS);
-        tokio::pin!(over);
-        while let Some(attempt) = self.attempt.as_mut() {
-            let event = tokio::select! {
-                biased;
-                _ = &mut over => break,
-                event = attempt.connection.next() => event,
-            };
-            let last = event.is_none();
-            match Box::pin(self.agent_did(event)).await {
-                Some(happening) => return happening,
-                None if last => break,
-                None => {}
+        let decision = match permissions {
+            Permissions::Ask if interactive => {
+                attempt.asks.push(ask.clone());
+                self.tell(News::Agent(Event::PermissionAsked(ask)));
+                self.refresh_view();
+                return None;
             }
-        }
-        Happening::TurnEnded(TurnOutcome::Stopped)
+            Permissions::All => Decision::Allow,
+            Permissions::Ask => deny("nobody is there to be asked"),
+            Permissions::Edits => deny("only file edits are allowed in this loop"),
+            Permissions::Deny => deny("this loop allows nothing that has to be asked for"),
+        };
+        self.answer(&ask, decision).await
     }
 
-    async fn turn_over(&mut self, end: TurnEnd) -> Happening {
-        let halted = self
-            .attempt
-            .as_ref()
-            .is_some_and(|attempt| attempt.halting.is_some());
-        if halted {
-            self.stop_tree().await;
-        }
-        let outcome = match end.reason {
-            EndReason::Completed => TurnOutcome::Completed,
-            _ if halted => TurnOutcome::Stopped,
-            reason => TurnOutcome::Failed(describe(reason, &end)),
+    /// Answers a question; a denial is counted.
+    pub(super) async fn answer(&mut self, ask: &Ask, decision: Decision) -> Option<Happening> {
+        let attempt = self.attempt.as_mut()?;
+        attempt.asks.retain(|open| open.id != ask.id);
+        let denied = match &decision {
+            Decision::Deny { message } => Some(message.clone()),
+            _ => None,
         };
-        self.note_end(&outcome);
-        Happening::TurnEnded(outcome)
+        if let Err(e) = attempt.conversation.answer(&ask.id, decision).await {
+            self.tell(News::Warning(format!("the agent was not answered: {e}")));
+        }
+        self.refresh_view();
+        let message = denied?;
+        let tool = format!("{}: {}", ask.tool, ask.summary);
+        self.tell(News::Agent(Event::PermissionDenied { tool, message }));
+        Some(Happening::Denied)
     }
 
-    fn note_end(&mut self, outcome: &TurnOutcome) {
-        let text = match outcome {
-            TurnOutcome::Completed => "completed",
-            TurnOutcome::Failed(why) | TurnOutcome::NotStarted(why) => why,
-            _ => "stopped",
+    async fn completed(&mut self, completion: Completion) -> Vec<Happening> {
+        let Some(attempt) = &mut self.attempt else {
+            return Vec::new();
         };
-        let at = self.clock.now();
-        self.write_transcript(|transcript| {
-            transcript.note(at, "end", text)?;
-            transcript.flush()
-        });
-    }
-
-    /// Ends the whole tree of the attempt within what is left of the stop's budget.
-    pub(super) async fn stop_tree(&mut self) {
-        let budget = self.budget();
-        let Some(attempt) = self.attempt.as_mut() else {
-            return;
-        };
-        let budget = match attempt.halting {
-            Some(halting) => halting.end_by.saturating_duration_since(Instant::now()),
-            None => budget,
-        };
-        let report = attempt.connection.stop(budget).await;
-        if std::mem::replace(&mut attempt.stopped, true) {
-            return;
+        let goes_on = matches!(
+            completion.end.reason,
+            EndReason::Completed | EndReason::Interrupted
+        );
+        if completion.pending > 0 && goes_on && attempt.halting.is_none() && !attempt.over {
+            // What was said meanwhile is answered in a turn of its own, which belongs to the same iteration.
+            attempt.interrupt_by = None;
+            return Vec::new();
         }
-        self.ended.extend(report.ended);
-        self.proven &= report.proven;
-        self.note_survivors(report.survivors);
+        attempt.in_turn = false;
+        attempt.tools.clear();
+        let asked = attempt.interrupt_by.take().is_some();
+        vec![self.turn_over(completion.end, asked).await]
     }
 
     /// Writes to the transcript. One that can't be written costs the run its record, not its life: it is given up, and that is said.
@@ -225,22 +324,9 @@ impl Runner {
     }
 }
 
-/// Says how a turn failed, with the last thing that the agent complained about.
-fn describe(reason: EndReason, end: &TurnEnd) -> String {
-    let mut text = match (reason, end.exit) {
-        (EndReason::Interrupted, _) => "the agent was interrupted".to_owned(),
-        (_, _) if !end.detail.is_empty() => format!("{reason}: {}", end.detail),
-        (_, Some(exit)) => format!("the agent ended: {exit}"),
-        _ => "the agent is gone and did not say how its turn ended".to_owned(),
-    };
-    if let Some(last) = end
-        .stderr_tail
-        .lines()
-        .rev()
-        .find(|line| !line.trim().is_empty())
-    {
-        let last: String = last.trim().chars().take(200).collect();
-        text.push_str(&format!(" ({last})"));
-    }
-    text
+fn deny(why: &str) -> Decision {
+    let message = format!(
+        "Denied: {why}. Find another way, or say at the end what you would have needed and why."
+    );
+    Decision::Deny { message }
 }

@@ -1,6 +1,6 @@
 //! Doing what the machine says.
 
-use agent_duplex::{Message, ProcessName, SessionChoice, StopReport};
+use agent_duplex::{Conversation, Input, ProcessName, SessionChoice, StopReport};
 use agent_subprocess::{Context, Marker, StopPolicy};
 use loop_state::{Brief, CheckResult, Effect, Happening, Notice, Tree, TurnOutcome};
 
@@ -18,7 +18,7 @@ impl Runner {
         &mut self,
         effect: Effect,
         drivers: &DriverFactory,
-    ) -> Result<Option<Happening>, Error> {
+    ) -> Result<Vec<Happening>, Error> {
         match effect {
             Effect::Save => {
                 self.refresh_saved().await;
@@ -29,8 +29,14 @@ impl Runner {
                 let changed = self.work_tree.project().git().changed().await;
                 self.journal.save_phase(name, &self.saved, changed).await?;
             }
-            Effect::StartAttempt(brief) => return self.start_attempt(&brief, drivers).await,
-            Effect::StopAttempt => return Ok(self.halt_turn().await),
+            Effect::StartAttempt(brief) => {
+                let happening = self.start_attempt(&brief, drivers).await?;
+                return Ok(happening.into_iter().collect());
+            }
+            Effect::StopAttempt => return Ok(self.halt_turn().await.into_iter().collect()),
+            Effect::Deliver(id) => return Ok(self.deliver(id).into_iter().collect()),
+            Effect::InterruptTurn => self.interrupt_turn(),
+            Effect::GoOn => return Ok(self.go_on(drivers).await),
             Effect::RunGate(index) => {
                 let text = self.phase().gates[index as usize].clone();
                 self.run_command(Command::Gate(index), text);
@@ -50,7 +56,7 @@ impl Runner {
                 }
             }
             Effect::EndLeftovers => {
-                return Ok(Some(Happening::Settled(self.end_leftovers().await)));
+                return Ok(vec![Happening::Settled(self.end_leftovers().await)]);
             }
             Effect::Announce(Notice::Stopping) => {
                 let budget = self.budget();
@@ -60,7 +66,7 @@ impl Runner {
             // The pump sees the end in the head.
             _ => {}
         }
-        Ok(None)
+        Ok(Vec::new())
     }
 
     /// Git is asked for the commit as well, but not while the run is being stopped: saving comes first then.
@@ -71,7 +77,7 @@ impl Runner {
         }
     }
 
-    fn phase(&self) -> &PhaseSettings {
+    pub(super) fn phase(&self) -> &PhaseSettings {
         &self.saved.settings.phases[self.machine.head().phase as usize]
     }
 
@@ -90,19 +96,22 @@ impl Runner {
         };
         let text = prompt::compose(brief, self.phase(), &self.prompt, changed.as_deref());
         let transcript = self.begin_transcript(brief, &text);
-        let driver = match drivers(&self.phase().agent, self.context("")) {
+        let driver = match drivers(self.phase(), self.context("")) {
             Ok(driver) => driver,
             Err(e) => return not_started(e.to_string()),
         };
-        let mut connection = match driver.connect(SessionChoice::Fresh).await {
-            Ok(connection) => connection,
-            Err(e) => return not_started(e.to_string()),
+        let session = brief.session.clone();
+        let session = session.map_or(SessionChoice::Fresh, SessionChoice::Resume);
+        let (conversation, primary) = Conversation::new(driver, Default::default());
+        let started = match conversation.send(Input::new(text)) {
+            Ok(_) => conversation.start(session).await,
+            Err(e) => Err(e),
         };
-        if let Err(e) = connection.send(Message::new(text)).await {
+        if let Err(e) = started {
             return not_started(e.to_string());
         }
         self.ended.clear();
-        self.attempt = Some(Attempt::new(connection, transcript));
+        self.attempt = Some(Attempt::new(conversation, primary, transcript));
         Ok(None)
     }
 
@@ -144,7 +153,7 @@ impl Runner {
     /// What every process of the present attempt carries: its identity, its marker, and a share of the working tree's lock.
     ///
     /// `role` sets the commands of the loop apart from the agent, whose leftovers live beside them.
-    fn context(&self, role: &str) -> Context {
+    pub(super) fn context(&self, role: &str) -> Context {
         let head = self.machine.head();
         let member = format!("{}.{}{}", head.iteration, head.attempt, role);
         let identity = [
@@ -213,15 +222,16 @@ impl Runner {
     /// Ends what the attempt left running and names it, or carries it on.
     async fn end_leftovers(&mut self) -> Tree {
         let before = self.survivors.len();
-        let Some(mut attempt) = self.attempt.take() else {
+        let Some(attempt) = self.attempt.take() else {
             return Tree::default();
         };
-        let leftovers = attempt.connection.leftovers().await;
+        attempt.conversation.close().await;
+        let leftovers = attempt.conversation.leftovers().await;
         let keep = self.saved.settings.leftovers == Leftovers::Keep && !leftovers.is_empty();
         let mut ended = leftovers.len();
         if keep {
             let budget = self.budget();
-            let oldest = self.kept.keep(attempt.connection, budget).await;
+            let oldest = self.kept.keep(attempt, budget).await;
             ended = oldest.as_ref().map_or(0, |(alive, _)| alive.len());
             self.tell_kept_ended(oldest);
         } else {

@@ -5,8 +5,9 @@ use std::time::Duration;
 use super::{Effects, Machine, once_saved};
 use crate::text::tail;
 use crate::{
-    CheckResult, Cut, CutCause, Effect, Evidence, Feedback, FeedbackSource, Last, Notice, Step,
-    StopReason, StopRequest, Streak, Then, Timestamp, Tree, TurnOutcome, When,
+    Again, CheckResult, Cut, CutCause, Effect, Evidence, Feedback, FeedbackSource, Last, Notice,
+    SessionPolicy, SteerState, Step, StopReason, StopRequest, Streak, Then, Timestamp, Tree,
+    TurnOutcome, When,
 };
 
 impl Machine {
@@ -21,17 +22,40 @@ impl Machine {
                 self.head.step = Step::Ready;
                 return self.end(StopReason::Failed(tail(why)), at);
             }
-            TurnOutcome::Stopped if halted && !timed_out => return self.turn_halted(at),
+            TurnOutcome::Hopeless(why) if !self.must_stop_now() => {
+                return self.turn_hopeless(tail(why), at);
+            }
+            TurnOutcome::SessionLost if !halted && self.head.session.is_some() => {
+                return self.session_lost(at);
+            }
+            TurnOutcome::Interrupted if !halted => return self.turn_interrupted(at),
+            TurnOutcome::Stopped | TurnOutcome::Interrupted if halted && !timed_out => {
+                return self.turn_halted(at);
+            }
+            TurnOutcome::Interrupted => Some("it was interrupted".into()),
+            TurnOutcome::SessionLost => Some("its session is not there any more".into()),
             TurnOutcome::Stopped => Some("it was stopped from outside".into()),
-            TurnOutcome::Failed(why) | TurnOutcome::NotStarted(why) => Some(tail(why)),
+            TurnOutcome::Failed(why)
+            | TurnOutcome::NotStarted(why)
+            | TurnOutcome::Hopeless(why) => Some(tail(why)),
+            TurnOutcome::Claimed => {
+                self.head.claimed = true;
+                None
+            }
             TurnOutcome::Completed => None,
         };
+        if let Some(again) = self.again() {
+            return self.turn_again(again, at);
+        }
         let head = &mut self.head;
         head.failure = head.failure.take().or(failure);
         head.cut = None;
         head.feedback = None;
         head.streaks.crashes = 0;
-        head.steers.retain(|steer| !steer.delivered);
+        head.steers.retain(|steer| steer.state != SteerState::Seen);
+        for steer in &mut head.steers {
+            steer.state = SteerState::Recorded;
+        }
         if head.failure.is_some() {
             head.counts.failed += 1;
             head.streaks.failures += 1;
@@ -48,9 +72,17 @@ impl Machine {
 
     /// The turn ended because the run has to: its iteration will be done again.
     fn turn_halted(&mut self, at: Timestamp) -> Effects {
+        if let Some(again) = self.again() {
+            return self.turn_again(again, at);
+        }
         let (cause, reason) = self.why_halted();
         self.cut(cause);
         self.end(reason, at)
+    }
+
+    /// Returns what is to be done again, unless the run has to stop first.
+    fn again(&self) -> Option<Again> {
+        self.head.again.filter(|_| !self.must_stop_now())
     }
 
     pub(super) fn why_halted(&self) -> (CutCause, StopReason) {
@@ -75,8 +107,14 @@ impl Machine {
         head.counts.cuts += 1;
         head.failure = None;
         head.step = Step::Ready;
+        // A session that is gone on with remembers what it saw.
+        let remembers = head.phase_rules().session == SessionPolicy::Continue
+            && head.session.is_some()
+            && !head.fresh;
         for steer in &mut head.steers {
-            steer.delivered = false;
+            if !(remembers && steer.state == SteerState::Seen) {
+                steer.state = SteerState::Recorded;
+            }
         }
     }
 
@@ -94,11 +132,14 @@ impl Machine {
     }
 
     fn ask_check(&mut self) -> Effects {
-        if self.head.phase_rules().until {
-            self.head.step = Step::Check;
-            vec![Effect::RunCheck]
-        } else {
-            self.settle(Then::Next)
+        let rules = self.head.phase_rules();
+        match (rules.until, !rules.promise || self.head.claimed) {
+            (true, true) => {
+                self.head.step = Step::Check;
+                vec![Effect::RunCheck]
+            }
+            (false, true) if rules.promise => self.settle(Then::Done(Evidence::Claim)),
+            _ => self.settle(Then::Next),
         }
     }
 
@@ -110,6 +151,9 @@ impl Machine {
     ) -> Effects {
         let recheck = matches!(self.head.step, Step::Recheck { .. });
         if std::mem::take(&mut self.head.halting) {
+            if let Some(again) = self.again() {
+                return self.command_again(again);
+            }
             let reason = self.why_halted().1;
             if recheck {
                 self.head.step = Step::Ready;
@@ -136,7 +180,7 @@ impl Machine {
 
     fn command_passed(&mut self, source: FeedbackSource, recheck: bool) -> Effects {
         match source {
-            FeedbackSource::Check => self.settle(Then::Done),
+            FeedbackSource::Check => self.settle(Then::Done(Evidence::Check)),
             FeedbackSource::Gate(index) if recheck => self.recheck_from(index + 1),
             FeedbackSource::Gate(index) if index + 1 < self.head.phase_rules().gates => {
                 self.head.step = Step::Gate { index: index + 1 };
@@ -149,7 +193,7 @@ impl Machine {
         }
     }
 
-    fn settle(&mut self, then: Then) -> Effects {
+    pub(super) fn settle(&mut self, then: Then) -> Effects {
         self.head.step = Step::Settling { then };
         vec![Effect::EndLeftovers]
     }
@@ -157,8 +201,9 @@ impl Machine {
     pub(super) fn settled(&mut self, then: Then, leftovers: Tree, at: Timestamp) -> Effects {
         let done = match then {
             Then::End(reason) => return self.end(reason, at),
-            Then::Done => true,
-            Then::Next => false,
+            Then::Again(again) => return self.begin_again(again, at),
+            Then::Done(evidence) => Some(evidence),
+            Then::Next => None,
         };
         let head = &mut self.head;
         head.cut = None;
@@ -175,7 +220,7 @@ impl Machine {
             failure,
             leftovers,
         };
-        if done || self.is_plan_made() {
+        if done.is_some() || self.is_plan_made() {
             return self.phase_over(done, news, at);
         }
         let reason = match self.head.stopping {
@@ -184,6 +229,9 @@ impl Machine {
         };
         if let Some(reason) = reason {
             return once_saved(news, self.end(reason, at));
+        }
+        if self.head.pausing {
+            return once_saved(news, self.pause(at));
         }
         if self.head.rules.sleep.is_zero() {
             return once_saved(news, self.begin_iteration(self.head.iteration + 1, at));
@@ -201,21 +249,18 @@ impl Machine {
     fn is_plan_made(&self) -> bool {
         let rules = self.head.phase_rules();
         !rules.until
+            && !rules.promise
             && rules
                 .limits
                 .max_iterations
                 .is_some_and(|max| self.head.iteration >= max)
     }
 
-    fn phase_over(&mut self, done: bool, news: Notice, at: Timestamp) -> Effects {
+    fn phase_over(&mut self, done: Option<Evidence>, news: Notice, at: Timestamp) -> Effects {
         let head = &mut self.head;
         let name = head.phase_rules().name.clone();
         let mut effects = if (head.phase as usize) + 1 == head.rules.phases.len() {
-            let reason = if done {
-                StopReason::Done(Evidence::Check)
-            } else {
-                self.plan_end()
-            };
+            let reason = done.map_or_else(|| self.plan_end(), StopReason::Done);
             self.end(reason, at)
         } else {
             head.phase += 1;
@@ -258,7 +303,7 @@ impl Machine {
     pub(super) fn limit(&self, at: Timestamp) -> Option<StopReason> {
         let rules = self.head.phase_rules();
         match rules.limits.max_iterations {
-            Some(max) if self.head.iteration >= max && rules.until => {
+            Some(max) if self.head.iteration >= max && (rules.until || rules.promise) => {
                 Some(StopReason::IterationLimit(max))
             }
             Some(max) if self.head.iteration >= max => Some(self.plan_end()),

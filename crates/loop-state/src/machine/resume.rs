@@ -1,7 +1,7 @@
 //! Taking a saved run up again.
 
 use super::{Effects, Machine};
-use crate::{CutCause, Effect, Resume, Step, StopReason, Streak, Timestamp};
+use crate::{Again, CutCause, Effect, Resume, Step, StopReason, Streak, Timestamp};
 
 impl Machine {
     pub(super) fn resumed(&mut self, resume: Resume, at: Timestamp) -> Effects {
@@ -25,6 +25,8 @@ impl Machine {
         head.taken_attempts = head.counts.attempts;
         head.end = None;
         head.halting = false;
+        head.pausing = false;
+        let again = head.again.take();
         let asked_to_stop = head.stopping.take().is_some();
         if let Some(rules) = resume.rules
             && rules.validate().is_ok()
@@ -32,20 +34,23 @@ impl Machine {
             head.phase = head.phase.min(rules.phases.len() as u32 - 1);
             head.rules = rules;
         }
-        if matches!(head.step, Step::Turn { .. }) {
-            let cause = if asked_to_stop {
-                CutCause::Stop
-            } else {
-                CutCause::Crash
+        let waited = matches!(head.step, Step::Interrupted { .. });
+        if waited || matches!(head.step, Step::Turn { .. }) {
+            let cause = match again {
+                Some(_) => CutCause::Restart,
+                None if asked_to_stop => CutCause::Stop,
+                None => CutCause::Crash,
             };
-            head.streaks.crashes += u32::from(!asked_to_stop);
+            // Nothing was spent while the session waited for a word, and a wish to begin again explains the end of a turn.
+            let crashed = cause == CutCause::Crash && !waited;
+            head.streaks.crashes += u32::from(crashed);
             self.cut(cause);
         }
         if let Some(used) = resume.used_attempts {
             self.head.highest_attempt = self.head.highest_attempt.max(used);
             self.head.first_attempt = self.head.highest_attempt + 1;
         }
-        if let Some(from) = resume.from {
+        if let Some(from) = resume.from.or((again == Some(Again::Phase)).then_some(1)) {
             self.go_back_to(from);
         }
         let head = &self.head;
@@ -57,7 +62,7 @@ impl Machine {
             return self.end(reason, at);
         }
         match head.step {
-            Step::Sleeping { .. } => match self.limit(at) {
+            Step::Sleeping { .. } | Step::Paused { .. } => match self.limit(at) {
                 Some(reason) => self.end(reason, at),
                 None => self.begin_iteration(self.head.iteration + 1, at),
             },
@@ -66,7 +71,11 @@ impl Machine {
                 effects.extend(self.judge());
                 effects
             }
-            _ if head.cut.is_some() && head.phase_rules().until => {
+            _ if head.cut.is_some()
+                && head.phase_rules().until
+                && !head.phase_rules().promise
+                && again.is_none() =>
+            {
                 let mut effects = vec![Effect::Save];
                 effects.extend(self.recheck_from(0));
                 effects
@@ -86,6 +95,7 @@ impl Machine {
         head.attempt = 0;
         head.cut = None;
         head.feedback = None;
+        head.claimed = false;
         head.failure = None;
         head.step = Step::Ready;
     }

@@ -2,10 +2,11 @@
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
+mod person;
 mod properties;
 mod traces;
 
-use loop_state::{Event, Happening, Limits, PhaseRules, Rules, Timestamp};
+use loop_state::{Event, Happening, Limits, PhaseRules, Rules, SessionPolicy, Timestamp};
 use std::time::Duration;
 
 /// One phase with a check, three failures allowed, no sleep.
@@ -15,6 +16,8 @@ fn rules(change: impl FnOnce(&mut Rules)) -> Rules {
             name: "main".into(),
             gates: 0,
             until: true,
+            promise: false,
+            session: SessionPolicy::Fresh,
             limits: Limits::default(),
         }],
         max_duration: None,

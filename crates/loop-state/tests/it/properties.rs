@@ -2,8 +2,9 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use loop_state::{
-    CheckResult, Counts, Effect, Event, Happening, Head, Limits, Machine, PhaseRules, Resume,
-    Rules, Step, StopCause, StopRequest, Timer, Timestamp, Tree, TurnOutcome, When,
+    Again, CheckResult, Counts, Effect, Event, Happening, Head, Limits, Machine, Notice,
+    PhaseRules, Resume, Rules, SessionPolicy, SteerState, Step, StopCause, StopRequest, Timer,
+    Timestamp, Tree, TurnOutcome, When,
 };
 use proptest::prelude::*;
 
@@ -18,12 +19,20 @@ fn any_rules() -> impl Strategy<Value = Rules> {
             iteration_timeout: turn.map(Duration::from_millis),
             idle_timeout: idle.map(Duration::from_millis),
         });
-    let phase = (limits, any::<bool>(), 0u32..3).prop_map(|(limits, until, gates)| PhaseRules {
-        name: "p".into(),
-        gates,
-        until: until || limits.max_iterations.is_none(),
-        limits,
-    });
+    let phase = (limits, any::<[bool; 3]>(), 0u32..3).prop_map(
+        |(limits, [until, promise, keep], gates)| PhaseRules {
+            name: "p".into(),
+            gates,
+            until: until || limits.max_iterations.is_none(),
+            promise,
+            session: if keep {
+                SessionPolicy::Continue
+            } else {
+                SessionPolicy::Fresh
+            },
+            limits,
+        },
+    );
     (
         proptest::collection::vec(phase, 1..3),
         proptest::option::of(1u64..200),
@@ -52,6 +61,10 @@ fn any_outcome() -> impl Strategy<Value = TurnOutcome> {
         2 => Just(TurnOutcome::Failed("exit status 1".into())),
         1 => Just(TurnOutcome::Stopped),
         1 => Just(TurnOutcome::NotStarted("gone".into())),
+        2 => Just(TurnOutcome::Claimed),
+        2 => Just(TurnOutcome::Interrupted),
+        1 => Just(TurnOutcome::SessionLost),
+        1 => Just(TurnOutcome::Hopeless("log in".into())),
     ]
 }
 
@@ -81,7 +94,31 @@ fn any_happening() -> impl Strategy<Value = Happening> {
         6 => (0u32..3).prop_map(|ended| Happening::Settled(Tree { ended, survivors: 0 })),
         3 => any_timer().prop_map(Happening::TimeUp),
         1 => any_request().prop_map(Happening::StopRequested),
-        1 => Just(Happening::SteerAdded("say".into())),
+        1 => any::<bool>().prop_map(|now| Happening::SteerAdded { text: "say".into(), now }),
+        1 => (0u32..4, any_state()).prop_map(|(id, state)| Happening::SteerMoved { id, state }),
+        1 => any_wish(),
+        1 => Just(Happening::SessionKnown("s".into())),
+        1 => Just(Happening::Thawed(Duration::from_millis(30))),
+    ]
+}
+
+fn any_state() -> impl Strategy<Value = SteerState> {
+    prop_oneof![
+        Just(SteerState::Recorded),
+        Just(SteerState::Delivered),
+        Just(SteerState::Seen)
+    ]
+}
+
+fn any_wish() -> impl Strategy<Value = Happening> {
+    prop_oneof![
+        Just(Happening::InterruptRequested),
+        Just(Happening::PauseRequested),
+        Just(Happening::ContinueRequested),
+        Just(Happening::SleepSkipped),
+        Just(Happening::AgainRequested(Again::Iteration)),
+        Just(Happening::AgainRequested(Again::Phase)),
+        Just(Happening::FreshRequested),
     ]
 }
 
@@ -199,6 +236,8 @@ proptest! {
             for effect in machine.step(Event { at: now, what }) {
                 match effect {
                     Effect::StartAttempt(_) => todo.push(Happening::TurnEnded(outcomes.next().unwrap())),
+                    Effect::Announce(Notice::Interrupted) => todo.push(Happening::ContinueRequested),
+                    Effect::GoOn => todo.push(Happening::TurnEnded(TurnOutcome::Completed)),
                     Effect::StopAttempt => todo = vec![Happening::TurnEnded(TurnOutcome::Stopped)],
                     Effect::RunGate(_) => todo.push(Happening::GateEnded(results.next().unwrap())),
                     Effect::RunCheck => todo.push(Happening::CheckEnded(results.next().unwrap())),

@@ -5,21 +5,21 @@ use std::time::Duration;
 
 use insta::assert_snapshot;
 use loop_state::{
-    CheckResult, CutCause, Effect, Event, Evidence, Happening, MAX_STEERS, MAX_TEXT, Machine,
-    Notice, Resume, Rules, RulesError, Step, StopCause, StopReason, StopRequest, Streak, Timer,
-    Timestamp, Tree, TurnOutcome, When,
+    CheckResult, CutCause, Effect, Event, Evidence, Happening, Machine, Notice, Resume, Rules,
+    RulesError, Step, StopCause, StopReason, StopRequest, Streak, Timer, Timestamp, Tree,
+    TurnOutcome, When,
 };
 
 use crate::{at, rules};
 
-struct Trace {
-    machine: Machine,
-    now: u64,
-    text: String,
+pub(crate) struct Trace {
+    pub(crate) machine: Machine,
+    pub(crate) now: u64,
+    pub(crate) text: String,
 }
 
 impl Trace {
-    fn new(rules: Rules) -> Self {
+    pub(crate) fn new(rules: Rules) -> Self {
         let mut trace = Self {
             machine: Machine::new(rules).unwrap(),
             now: 0,
@@ -29,7 +29,7 @@ impl Trace {
         trace
     }
 
-    fn then(&mut self, what: Happening) -> Vec<Effect> {
+    pub(crate) fn then(&mut self, what: Happening) -> Vec<Effect> {
         self.now += 100;
         let effects = self.machine.step(at(self.now, what.clone()));
         writeln!(self.text, "{} {}", self.now, short(&what)).unwrap();
@@ -40,19 +40,19 @@ impl Trace {
     }
 
     /// A turn that completes, whose check has this result, and whose tree is gone.
-    fn iteration(&mut self, check: CheckResult) -> Vec<Effect> {
+    pub(crate) fn iteration(&mut self, check: CheckResult) -> Vec<Effect> {
         self.then(Happening::TurnEnded(TurnOutcome::Completed));
         self.then(Happening::CheckEnded(check));
         self.then(Happening::Settled(Tree::default()))
     }
 
     /// The process dies; another one takes the run over.
-    fn crash_and_resume(&mut self) -> Vec<Effect> {
+    pub(crate) fn crash_and_resume(&mut self) -> Vec<Effect> {
         self.machine = Machine::from(self.machine.head().clone());
         self.then(Happening::Resumed(Resume::default()))
     }
 
-    fn reason(&self) -> StopReason {
+    pub(crate) fn reason(&self) -> StopReason {
         self.machine.head().end.clone().unwrap().reason
     }
 }
@@ -65,11 +65,11 @@ fn short(value: &impl std::fmt::Debug) -> String {
         .replace("cut: None, feedback: None", "plain")
 }
 
-fn failed(text: &str) -> CheckResult {
+pub(crate) fn failed(text: &str) -> CheckResult {
     CheckResult::Failed(text.into())
 }
 
-fn stop(when: When) -> Happening {
+pub(crate) fn stop(when: When) -> Happening {
     Happening::StopRequested(StopRequest {
         by: StopCause::Person,
         when,
@@ -322,7 +322,10 @@ fn a_stop_in_the_sleep_is_immediate_and_one_after_the_iteration_waits_for_it() {
     );
     assert_eq!(trace.machine.head().resumes_at(), (2, false));
     trace.crash_and_resume();
-    assert_eq!(trace.then(stop(When::AfterIteration)), [Effect::Save]);
+    assert_eq!(
+        trace.then(stop(When::AfterIteration)),
+        [Effect::Save, Effect::Announce(Notice::StoppingLater)]
+    );
     trace.iteration(failed("no"));
     assert_eq!(trace.reason(), StopReason::Stopped(StopCause::Person));
     assert_eq!(trace.machine.head().resumes_at(), (3, false));
@@ -362,39 +365,6 @@ fn time_used_by_earlier_processes_counts() {
     trace.then(what);
     trace.then(Happening::CheckEnded(CheckResult::Stopped));
     assert_eq!(trace.reason(), StopReason::TimeLimit(limit));
-}
-
-#[test]
-fn steers_reach_one_turn_and_survive_a_cut() {
-    let mut trace = Trace::new(rules(|_| {}));
-    trace.then(Happening::SteerAdded("mind the tests".into()));
-    trace.iteration(failed("no"));
-    let given = trace.machine.head().steers.clone();
-    assert!(given[0].delivered);
-    trace.crash_and_resume();
-    assert!(!trace.machine.head().steers[0].delivered);
-    trace.then(Happening::CheckEnded(failed("no")));
-    trace.iteration(failed("no"));
-    assert!(trace.machine.head().steers.is_empty());
-}
-
-#[test]
-fn text_and_steers_are_bounded() {
-    let mut trace = Trace::new(rules(|_| {}));
-    for _ in 0..MAX_STEERS + 5 {
-        trace
-            .machine
-            .step(at(0, Happening::SteerAdded("é".repeat(MAX_TEXT))));
-    }
-    assert_eq!(trace.machine.head().steers.len(), MAX_STEERS);
-    assert!(
-        trace
-            .machine
-            .head()
-            .steers
-            .iter()
-            .all(|s| s.text.len() <= MAX_TEXT)
-    );
 }
 
 #[test]

@@ -1,0 +1,202 @@
+//! What a person asks of a run while it goes on.
+
+use std::time::Instant;
+
+use agent_duplex::{Conversation, Input, SessionChoice};
+use loop_state::{Happening, SteerState, StopCause, StopRequest, TurnOutcome, When};
+
+use crate::PromptSource;
+use crate::control::Control;
+use crate::error::Error;
+use crate::news::News;
+use crate::prompt;
+use crate::runner::{DriverFactory, Runner, blob_name};
+
+impl Runner {
+    /// Takes a message. The first stop starts the one budget that everything it has to end shares.
+    pub(super) async fn hear(&mut self, message: Control) -> Result<Option<Happening>, Error> {
+        let steerable = self
+            .attempt
+            .as_ref()
+            .is_none_or(|attempt| attempt.is_steerable());
+        Ok(Some(match message {
+            Control::Stop(request) => self.hear_stop(request),
+            Control::Abort => {
+                self.impatient = true;
+                self.hear_stop(StopRequest {
+                    by: StopCause::Person,
+                    when: When::Now,
+                })
+            }
+            Control::Steer { text, now } => Happening::SteerAdded {
+                text,
+                now: now && steerable,
+            },
+            Control::Interrupt if !steerable => {
+                return self.reject("this agent can't be interrupted within its turn: stop it, or restart the iteration");
+            }
+            Control::Interrupt => Happening::InterruptRequested,
+            Control::Pause => Happening::PauseRequested,
+            Control::Continue => Happening::ContinueRequested,
+            Control::SkipSleep => Happening::SleepSkipped,
+            Control::Again(again) => Happening::AgainRequested(again),
+            Control::FreshSession => Happening::FreshRequested,
+            Control::Answer { ask, decision } => {
+                let attempt = self.attempt.as_ref();
+                let open = attempt.and_then(|a| a.asks.iter().find(|open| open.id == ask).cloned());
+                let Some(ask) = open else {
+                    return self.reject("the agent does not ask that any more");
+                };
+                return Ok(self.answer(&ask, decision).await);
+            }
+            Control::Prompt(text) => {
+                self.replace_prompt(text).await?;
+                return Ok(None);
+            }
+            Control::Freeze { frozen, done } => {
+                let thawed = self.freeze(frozen).await;
+                // Whoever asked may have given up waiting.
+                let _gone = done.send(());
+                return Ok(thawed);
+            }
+        }))
+    }
+
+    fn hear_stop(&mut self, request: StopRequest) -> Happening {
+        if request.when == When::Now {
+            let budget = self.options.stop_budget;
+            self.stop_by.get_or_insert(Instant::now() + budget);
+        }
+        Happening::StopRequested(request)
+    }
+
+    fn reject(&mut self, why: &'static str) -> Result<Option<Happening>, Error> {
+        self.tell(News::Rejected(why));
+        Ok(None)
+    }
+
+    /// Says why a wish changed nothing; `None` for what is no wish.
+    pub(super) fn why_rejected(happening: &Happening) -> Option<&'static str> {
+        Some(match happening {
+            Happening::SteerAdded { .. } => {
+                "too much was said that the agent has not seen; this was not taken"
+            }
+            Happening::InterruptRequested => "there is no turn to interrupt",
+            Happening::PauseRequested => "it pauses or stops already",
+            Happening::ContinueRequested => "it is not paused",
+            Happening::SleepSkipped => "it does not sleep",
+            Happening::AgainRequested(_) => "not now: something is being ended; try again",
+            Happening::StopRequested(_) => "it is being stopped already",
+            _ => return None,
+        })
+    }
+
+    /// Gives a steer to the turn that runs, if the agent takes one.
+    pub(super) fn deliver(&mut self, id: u32) -> Option<Happening> {
+        let head = self.machine.head();
+        let text = head.steers.iter().find(|steer| steer.id == id)?;
+        let text = text.text.clone();
+        let attempt = self.attempt.as_ref();
+        if attempt.is_none_or(|attempt| !attempt.is_steerable() || attempt.over) {
+            self.tell(News::NextPrompt(id));
+            return None;
+        }
+        match self.say(id, &text) {
+            Ok(happening) => Some(happening),
+            Err(_) => {
+                self.tell(News::NextPrompt(id));
+                None
+            }
+        }
+    }
+
+    fn say(&mut self, id: u32, text: &str) -> Result<Happening, agent_duplex::Error> {
+        let at = self.clock.now();
+        let attempt = self.attempt.as_mut().expect("looked at before");
+        let receipt = attempt.conversation.send(Input {
+            id: format!("steer-{id}"),
+            text: prompt::steer_note(text),
+        })?;
+        attempt.sent.insert(receipt.id, id);
+        self.write_transcript(|transcript| transcript.note(at, "steer", text));
+        let state = SteerState::Delivered;
+        Ok(Happening::SteerMoved { id, state })
+    }
+
+    /// Goes on in the session of an interrupted turn, in the same process if that lives.
+    pub(super) async fn go_on(&mut self, drivers: &DriverFactory) -> Vec<Happening> {
+        let failed = |why: String| vec![Happening::TurnEnded(TurnOutcome::Failed(why))];
+        let gone = self
+            .attempt
+            .as_ref()
+            .is_none_or(|attempt| attempt.over || attempt.stopped);
+        if gone && let Err(why) = self.reconnect(drivers).await {
+            return failed(why);
+        }
+        let steers: Vec<_> = self.machine.head().unseen_steers().cloned().collect();
+        let mut happenings = Vec::new();
+        for steer in &steers {
+            match self.say(steer.id, &steer.text) {
+                Ok(happening) => happenings.push(happening),
+                Err(e) => return failed(e.to_string()),
+            }
+        }
+        let Some(attempt) = self.attempt.as_mut() else {
+            return failed("there is no agent to go on with".into());
+        };
+        attempt.in_turn = true;
+        if steers.is_empty()
+            && let Err(e) = attempt.conversation.send(Input::new(prompt::GO_ON))
+        {
+            return failed(e.to_string());
+        }
+        self.refresh_view();
+        happenings
+    }
+
+    /// Starts a new process in the session of the present attempt.
+    async fn reconnect(&mut self, drivers: &DriverFactory) -> Result<(), String> {
+        let session = self.machine.head().session.clone();
+        let session = session.ok_or("the agent is gone, and its session has no name")?;
+        let driver = drivers(self.phase(), self.context("")).map_err(|e| e.to_string())?;
+        let (conversation, primary) = Conversation::new(driver, Default::default());
+        let started = conversation.start(SessionChoice::Resume(session)).await;
+        started.map_err(|e| e.to_string())?;
+        if let Some(attempt) = &mut self.attempt {
+            attempt.replace(conversation, primary);
+        }
+        Ok(())
+    }
+
+    /// Replaces the text of a prompt that comes from no file.
+    async fn replace_prompt(&mut self, text: String) -> Result<(), Error> {
+        if !matches!(self.phase().prompt, PromptSource::Kept(_)) || text.trim().is_empty() {
+            return self
+                .reject("the prompt comes from a file, or the new one is empty")
+                .map(drop);
+        }
+        let blob = blob_name();
+        self.journal.put_blob(&blob, &text).await?;
+        self.saved.prompt = Some(blob);
+        self.prompt = text;
+        self.journal.save(&self.saved).await
+    }
+
+    /// Stops all that runs where it stands, or lets it go on; says for how long it stood.
+    async fn freeze(&mut self, frozen: bool) -> Option<Happening> {
+        if let Some(attempt) = &self.attempt {
+            // One that is gone needs neither.
+            let _gone = attempt.conversation.freeze(frozen).await;
+        }
+        if let Some(check) = &self.check {
+            check.freeze(frozen);
+        }
+        let now = self.clock.now();
+        if frozen {
+            self.frozen_at.get_or_insert(now);
+            return None;
+        }
+        let since = self.frozen_at.take()?;
+        Some(Happening::Thawed(now.since(since)))
+    }
+}

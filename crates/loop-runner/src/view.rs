@@ -1,0 +1,28 @@
+use agent_duplex::Ask;
+use loop_state::Head;
+
+/// What a run looks like now: what is saved of it, and what is true of its live agent.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct View {
+    /// The state of the run.
+    pub head: Head,
+    /// The agent of the present attempt.
+    pub agent: AgentView,
+    /// Whether the prompt comes from no file, so that [`Control::Prompt`](crate::Control::Prompt) replaces it.
+    pub prompt_is_kept: bool,
+}
+
+/// The agent of the present attempt.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct AgentView {
+    /// Whether it runs.
+    pub alive: bool,
+    /// Whether it can be interrupted and steered within a turn.
+    pub steerable: bool,
+    /// What its tools do now, each on one line. Comes from the model; it may hold anything.
+    pub tools: Vec<String>,
+    /// What it asks and nobody has answered.
+    pub asks: Vec<Ask>,
+}

@@ -1,0 +1,211 @@
+//! What a person asks of a run while it goes on, and what its agent tells beside its turns.
+
+use super::{Effects, Machine};
+use crate::text::{MAX_STEER_BYTES, MAX_STEERS};
+use crate::{
+    Again, CutCause, Effect, Happening, Notice, Steer, SteerState, Step, StopReason, Then,
+    Timestamp,
+};
+
+impl Machine {
+    pub(super) fn person_or_agent(
+        &mut self,
+        what: Happening,
+        step: Step,
+        at: Timestamp,
+    ) -> Effects {
+        match what {
+            Happening::SteerAdded { text, now } => self.steer_added(text, now, step, at),
+            Happening::SteerMoved { id, state } => self.steer_moved(id, state),
+            Happening::InterruptRequested => self.interrupt_requested(&step),
+            Happening::PauseRequested => self.pause_requested(&step, at),
+            Happening::ContinueRequested => self.continue_requested(&step, at),
+            Happening::SleepSkipped => match step {
+                Step::Sleeping { .. } => self.begin_iteration(self.head.iteration + 1, at),
+                _ => Effects::new(),
+            },
+            Happening::AgainRequested(again) => self.again_requested(again, &step, at),
+            Happening::FreshRequested => {
+                self.head.fresh = true;
+                vec![Effect::Save, Effect::Announce(Notice::Fresh)]
+            }
+            Happening::SessionKnown(id) if self.head.session.as_ref() != Some(&id) => {
+                self.head.session = Some(id);
+                vec![Effect::Save]
+            }
+            Happening::Used(more) => {
+                self.head.usage.add(more);
+                Effects::new()
+            }
+            Happening::Denied => {
+                self.head.counts.denied += 1;
+                Effects::new()
+            }
+            Happening::Thawed(frozen) => {
+                self.thawed(frozen, at);
+                Effects::new()
+            }
+            _ => Effects::new(),
+        }
+    }
+
+    fn steer_added(&mut self, text: String, now: bool, step: Step, at: Timestamp) -> Effects {
+        let head = &mut self.head;
+        let waiting: usize = head.steers.iter().map(|steer| steer.text.len()).sum();
+        if head.steers.len() >= MAX_STEERS || waiting + text.len() > MAX_STEER_BYTES {
+            return Effects::new();
+        }
+        head.counts.steers += 1;
+        let (id, state) = (head.counts.steers, SteerState::Recorded);
+        head.steers.push(Steer {
+            id,
+            at,
+            text,
+            state,
+        });
+        let mut effects = vec![Effect::Save, Effect::Announce(Notice::Steer { id, state })];
+        match step {
+            Step::Turn { .. } if !head.halting => {
+                effects.push(Effect::Deliver(id));
+                effects.extend(now.then_some(Effect::InterruptTurn));
+            }
+            Step::Interrupted { .. } if !head.halting => effects.extend(self.go_on(at)),
+            _ => {}
+        }
+        effects
+    }
+
+    fn steer_moved(&mut self, id: u32, state: SteerState) -> Effects {
+        let Some(steer) = self.head.steers.iter_mut().find(|steer| steer.id == id) else {
+            return Effects::new();
+        };
+        if state as u8 <= steer.state as u8 {
+            return Effects::new();
+        }
+        steer.state = state;
+        vec![Effect::Save, Effect::Announce(Notice::Steer { id, state })]
+    }
+
+    fn interrupt_requested(&mut self, step: &Step) -> Effects {
+        match step {
+            Step::Turn { .. } if !self.head.halting => vec![Effect::InterruptTurn],
+            _ => Effects::new(),
+        }
+    }
+
+    /// A person's interrupt ended the turn.
+    pub(super) fn turn_interrupted(&mut self, at: Timestamp) -> Effects {
+        self.head.step = Step::Interrupted { since: at };
+        vec![Effect::Save, Effect::Announce(Notice::Interrupted)]
+    }
+
+    fn go_on(&mut self, at: Timestamp) -> Effects {
+        self.head.step = Step::Turn { since: at };
+        self.alive_at = at;
+        self.busy = false;
+        vec![
+            Effect::Save,
+            Effect::Announce(Notice::Continued),
+            Effect::GoOn,
+        ]
+    }
+
+    fn pause_requested(&mut self, step: &Step, at: Timestamp) -> Effects {
+        match step {
+            Step::Sleeping { .. } => self.pause(at),
+            Step::Paused { .. } | Step::Interrupted { .. } => Effects::new(),
+            _ if self.head.pausing || self.head.stopping.is_some() => Effects::new(),
+            _ => {
+                self.head.pausing = true;
+                vec![Effect::Save, Effect::Announce(Notice::Pausing)]
+            }
+        }
+    }
+
+    pub(super) fn pause(&mut self, at: Timestamp) -> Effects {
+        self.head.pausing = false;
+        self.head.step = Step::Paused { since: at };
+        vec![Effect::Save, Effect::Announce(Notice::Paused)]
+    }
+
+    fn continue_requested(&mut self, step: &Step, at: Timestamp) -> Effects {
+        match step {
+            Step::Interrupted { .. } if !self.head.halting => self.go_on(at),
+            Step::Paused { .. } => {
+                let mut effects = self.begin_iteration(self.head.iteration + 1, at);
+                effects.insert(1, Effect::Announce(Notice::Continued));
+                effects
+            }
+            _ if self.head.pausing => {
+                self.head.pausing = false;
+                vec![Effect::Save, Effect::Announce(Notice::Continued)]
+            }
+            _ => Effects::new(),
+        }
+    }
+
+    fn again_requested(&mut self, again: Again, step: &Step, at: Timestamp) -> Effects {
+        if self.must_stop_now() {
+            return Effects::new();
+        }
+        self.head.fresh = true;
+        let halt = match step {
+            Step::Sleeping { .. } | Step::Paused { .. } | Step::Ready => {
+                return self.begin_again(again, at);
+            }
+            Step::Settling { .. } => return Effects::new(),
+            _ if self.head.halting => Effects::new(),
+            step => self.halt(step),
+        };
+        self.head.again = Some(again);
+        self.head.pausing = false;
+        let mut effects = vec![Effect::Save, Effect::Announce(Notice::Again(again))];
+        effects.extend(halt);
+        effects
+    }
+
+    /// The turn ended because a person wants it done again.
+    pub(super) fn turn_again(&mut self, again: Again, at: Timestamp) -> Effects {
+        self.cut(CutCause::Restart);
+        self.begin_again(again, at)
+    }
+
+    pub(super) fn begin_again(&mut self, again: Again, at: Timestamp) -> Effects {
+        let from = match again {
+            Again::Iteration => self.head.iteration,
+            Again::Phase => 1,
+        };
+        let cut = self.head.cut.filter(|_| again == Again::Iteration);
+        self.go_back_to(from);
+        self.head.cut = cut;
+        self.begin_attempt(at)
+    }
+
+    /// A gate or the check ended because of what a person wants.
+    pub(super) fn command_again(&mut self, again: Again) -> Effects {
+        self.settle(Then::Again(again))
+    }
+
+    /// Time in which nothing could be done is not held against the turn.
+    fn thawed(&mut self, frozen: std::time::Duration, at: Timestamp) {
+        if let Step::Turn { since } = &mut self.head.step {
+            *since = (*since + frozen).min(at);
+            self.alive_at = (self.alive_at + frozen).min(at);
+        }
+    }
+
+    /// The agent can't work before a person has mended something.
+    pub(super) fn turn_hopeless(&mut self, why: String, at: Timestamp) -> Effects {
+        self.cut(CutCause::Agent);
+        self.end(StopReason::Failed(why), at)
+    }
+
+    /// What was said in a session that is lost was said to nobody.
+    pub(super) fn session_lost(&mut self, at: Timestamp) -> Effects {
+        self.head.session = None;
+        for steer in &mut self.head.steers {
+            steer.state = SteerState::Recorded;
+        }
+        self.begin_attempt(at)
+    }
+}

@@ -1,0 +1,20 @@
+use serde::{Deserialize, Serialize};
+
+/// What the agent used, by its own reckoning.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Usage {
+    /// Tokens that the model read.
+    pub input_tokens: u64,
+    /// Tokens that the model wrote.
+    pub output_tokens: u64,
+    /// Millionths of a US dollar.
+    pub cost_microusd: u64,
+}
+
+impl Usage {
+    pub(crate) fn add(&mut self, more: Self) {
+        self.input_tokens = self.input_tokens.saturating_add(more.input_tokens);
+        self.output_tokens = self.output_tokens.saturating_add(more.output_tokens);
+        self.cost_microusd = self.cost_microusd.saturating_add(more.cost_microusd);
+    }
+}

@@ -1,0 +1,335 @@
+//! What a person can ask of a run while it goes on.
+
+use std::time::Duration;
+
+use insta::assert_snapshot;
+use loop_state::{
+    Again, Brief, CutCause, Effect, Evidence, Happening, MAX_STEER_BYTES, MAX_STEERS, Resume,
+    SessionPolicy, SteerState, Step, StopCause, StopReason, Timer, Timestamp, Tree, TurnOutcome,
+    When,
+};
+
+use crate::rules;
+use crate::traces::{Trace, failed, stop};
+
+fn steer(text: &str, now: bool) -> Happening {
+    let text = text.into();
+    Happening::SteerAdded { text, now }
+}
+
+fn moved(id: u32, state: SteerState) -> Happening {
+    Happening::SteerMoved { id, state }
+}
+
+fn started(effects: &[Effect]) -> &Brief {
+    let brief = effects.iter().find_map(|effect| match effect {
+        Effect::StartAttempt(brief) => Some(brief),
+        _ => None,
+    });
+    brief.unwrap_or_else(|| panic!("nothing was started: {effects:?}"))
+}
+
+fn continuing() -> Trace {
+    let mut trace = Trace::new(rules(|rules| {
+        rules.phases[0].session = SessionPolicy::Continue;
+    }));
+    trace.then(Happening::SessionKnown("s1".into()));
+    trace
+}
+
+#[test]
+fn x109_a_steer_is_recorded_then_delivered_then_seen() {
+    let mut trace = Trace::new(rules(|_| {}));
+    trace.then(steer("mind the docs", false));
+    trace.then(moved(1, SteerState::Delivered));
+    trace.then(moved(1, SteerState::Seen));
+    trace.then(moved(1, SteerState::Delivered));
+    trace.iteration(failed("no"));
+    assert!(trace.machine.head().steers.is_empty());
+    assert_snapshot!(trace.text);
+}
+
+#[test]
+fn x109_a_steer_that_was_not_seen_goes_into_the_next_prompt() {
+    let mut trace = Trace::new(rules(|_| {}));
+    trace.then(steer("mind the docs", false));
+    trace.then(moved(1, SteerState::Delivered));
+    let effects = trace.iteration(failed("no"));
+    assert_eq!(started(&effects).steers[0].text, "mind the docs");
+    let effects = trace.iteration(failed("no"));
+    assert!(started(&effects).steers.is_empty(), "only once");
+}
+
+#[test]
+fn x109_a_steer_survives_a_crash_and_a_fresh_session_is_told_again() {
+    let mut trace = Trace::new(rules(|_| {}));
+    trace.then(steer("mind the docs", false));
+    trace.then(moved(1, SteerState::Seen));
+    trace.crash_and_resume();
+    let effects = trace.then(Happening::CheckEnded(failed("no")));
+    assert_eq!(started(&effects).steers.len(), 1);
+}
+
+#[test]
+fn x109_a_session_that_is_gone_on_with_is_not_told_twice() {
+    let mut trace = continuing();
+    trace.then(steer("seen", false));
+    trace.then(moved(1, SteerState::Seen));
+    trace.then(steer("not seen", false));
+    trace.then(moved(2, SteerState::Delivered));
+    trace.crash_and_resume();
+    let effects = trace.then(Happening::CheckEnded(failed("no")));
+    let brief = started(&effects);
+    assert_eq!(brief.session.as_deref(), Some("s1"));
+    assert_eq!(brief.steers.len(), 1);
+    assert_eq!(brief.steers[0].text, "not seen");
+    // The session turns out to be lost: what was said in it was said to nobody.
+    let effects = trace.then(Happening::TurnEnded(TurnOutcome::SessionLost));
+    let brief = started(&effects);
+    assert_eq!((brief.session.as_deref(), brief.steers.len()), (None, 2));
+}
+
+#[test]
+fn s10_a_steer_for_now_interrupts_the_turn_and_no_other_step() {
+    let mut trace = Trace::new(rules(|_| {}));
+    let effects = trace.then(steer("stop that", true));
+    assert_eq!(effects[2..], [Effect::Deliver(1), Effect::InterruptTurn]);
+    trace.then(Happening::TurnEnded(TurnOutcome::Completed));
+    let effects = trace.then(steer("mind the tests", true));
+    assert_eq!(effects.len(), 2, "recorded and told: {effects:?}");
+}
+
+#[test]
+fn steers_are_bounded_and_never_cut() {
+    let mut trace = Trace::new(rules(|_| {}));
+    let large = "é".repeat(100 * 1024);
+    for _ in 0..4 {
+        trace.machine.step(crate::at(0, steer(&large, false)));
+    }
+    for _ in 0..MAX_STEERS + 5 {
+        trace.machine.step(crate::at(0, steer("x", false)));
+    }
+    let steers = &trace.machine.head().steers;
+    assert_eq!(
+        (steers.len(), steers[0].text.len()),
+        (MAX_STEERS, large.len())
+    );
+    assert!(steers.iter().map(|steer| steer.text.len()).sum::<usize>() <= MAX_STEER_BYTES);
+    assert!(trace.then(steer("one more", false)).is_empty());
+}
+
+#[test]
+fn an_interrupted_turn_waits_for_a_word_and_goes_on() {
+    let mut trace = Trace::new(rules(|rules| {
+        rules.phases[0].limits.iteration_timeout = Some(Duration::from_secs(1));
+    }));
+    trace.then(Happening::InterruptRequested);
+    trace.then(Happening::TurnEnded(TurnOutcome::Interrupted));
+    assert_eq!(
+        trace.machine.next_deadline(),
+        None,
+        "a person has all the time there is"
+    );
+    trace.then(Happening::ContinueRequested);
+    trace.then(Happening::InterruptRequested);
+    trace.then(Happening::TurnEnded(TurnOutcome::Interrupted));
+    trace.then(steer("another way", false));
+    assert_snapshot!(trace.text);
+}
+
+#[test]
+fn a_stop_or_a_crash_while_a_session_waits_cuts_the_attempt() {
+    for request in [When::Now, When::AfterIteration] {
+        let mut trace = Trace::new(rules(|_| {}));
+        trace.then(Happening::TurnEnded(TurnOutcome::Interrupted));
+        let effects = trace.then(stop(request));
+        assert_eq!(effects.last(), Some(&Effect::StopAttempt), "{effects:?}");
+        trace.then(Happening::TurnEnded(TurnOutcome::Stopped));
+        assert_eq!(trace.reason(), StopReason::Stopped(StopCause::Person));
+        assert_eq!(trace.machine.head().cut.unwrap().cause, CutCause::Stop);
+    }
+    let mut trace = Trace::new(rules(|_| {}));
+    trace.then(Happening::TurnEnded(TurnOutcome::Interrupted));
+    trace.crash_and_resume();
+    let head = trace.machine.head();
+    assert_eq!(head.cut.unwrap().cause, CutCause::Crash);
+    assert_eq!(head.streaks.crashes, 0, "nothing was spent while it waited");
+}
+
+#[test]
+fn c75_a_pause_waits_for_the_iteration_and_then_for_a_person() {
+    let mut trace = Trace::new(rules(|rules| rules.sleep = Duration::from_secs(9)));
+    trace.then(Happening::PauseRequested);
+    trace.iteration(failed("no"));
+    assert_eq!(trace.machine.next_deadline(), None);
+    trace.then(Happening::ContinueRequested);
+    // Taken back before it took effect.
+    trace.then(Happening::PauseRequested);
+    trace.then(Happening::ContinueRequested);
+    trace.iteration(failed("no"));
+    // In the sleep it is in effect at once.
+    trace.then(Happening::PauseRequested);
+    trace.then(stop(When::Now));
+    assert_snapshot!(trace.text);
+}
+
+#[test]
+fn a_paused_run_is_resumed_where_it_was() {
+    let mut trace = Trace::new(rules(|_| {}));
+    trace.then(Happening::PauseRequested);
+    trace.iteration(failed("no"));
+    let effects = trace.crash_and_resume();
+    assert_eq!(started(&effects).iteration, 2);
+}
+
+#[test]
+fn s25_restart_does_the_iteration_again_in_a_fresh_session() {
+    let mut trace = continuing();
+    trace.iteration(failed("no"));
+    let effects = trace.then(Happening::AgainRequested(Again::Iteration));
+    assert_eq!(effects.last(), Some(&Effect::StopAttempt));
+    let effects = trace.then(Happening::TurnEnded(TurnOutcome::Stopped));
+    let brief = started(&effects);
+    assert_eq!((brief.iteration, brief.session.as_deref()), (2, None));
+    assert_eq!(brief.cut.unwrap().cause, CutCause::Restart);
+    assert!(brief.attempt > 1);
+}
+
+#[test]
+fn s25_start_over_begins_at_iteration_one_in_any_step() {
+    let over = || Happening::AgainRequested(Again::Phase);
+    let mut trace = continuing();
+    trace.iteration(failed("no"));
+    trace.then(Happening::TurnEnded(TurnOutcome::Completed));
+    let effects = trace.then(over());
+    assert_eq!(effects.last(), Some(&Effect::StopCheck));
+    trace.then(Happening::CheckEnded(failed("ended")));
+    let effects = trace.then(Happening::Settled(Tree::default()));
+    let brief = started(&effects);
+    assert_eq!(
+        (brief.iteration, brief.session.as_deref(), brief.cut),
+        (1, None, None)
+    );
+
+    let mut trace = Trace::new(rules(|rules| rules.sleep = Duration::from_secs(9)));
+    trace.iteration(failed("no"));
+    let effects = trace.then(over());
+    assert_eq!(started(&effects).iteration, 1);
+
+    // A crash while the turn was being ended for it does not forget it.
+    trace.iteration(failed("no"));
+    trace.then(Happening::SleepSkipped);
+    trace.then(over());
+    let effects = trace.crash_and_resume();
+    assert_eq!(started(&effects).iteration, 1);
+    let cut = trace.machine.head().counts.cuts;
+    assert_eq!((cut, trace.machine.head().streaks.crashes), (1, 0));
+}
+
+#[test]
+fn a_stop_goes_before_a_restart() {
+    let mut trace = Trace::new(rules(|_| {}));
+    trace.then(Happening::AgainRequested(Again::Iteration));
+    trace.then(stop(When::Now));
+    trace.then(Happening::TurnEnded(TurnOutcome::Stopped));
+    assert!(trace.reason().is_stopped());
+}
+
+#[test]
+fn the_sleep_can_be_skipped() {
+    let mut trace = Trace::new(rules(|rules| rules.sleep = Duration::from_secs(9)));
+    assert!(trace.then(Happening::SleepSkipped).is_empty());
+    trace.iteration(failed("no"));
+    let effects = trace.then(Happening::SleepSkipped);
+    assert_eq!(started(&effects).iteration, 2);
+}
+
+#[test]
+fn a_fresh_session_can_be_wished_for_once() {
+    let mut trace = continuing();
+    trace.then(Happening::FreshRequested);
+    let effects = trace.iteration(failed("no"));
+    assert_eq!(started(&effects).session, None);
+    trace.then(Happening::SessionKnown("s2".into()));
+    let effects = trace.iteration(failed("no"));
+    assert_eq!(started(&effects).session.as_deref(), Some("s2"));
+}
+
+#[test]
+fn x105_a_promise_starts_the_check_and_is_not_done_without_it() {
+    let mut trace = Trace::new(rules(|rules| rules.phases[0].promise = true));
+    trace.then(Happening::TurnEnded(TurnOutcome::Completed));
+    trace.then(Happening::Settled(Tree::default()));
+    trace.then(Happening::TurnEnded(TurnOutcome::Claimed));
+    trace.then(Happening::CheckEnded(failed("1 test failed")));
+    let effects = trace.then(Happening::Settled(Tree::default()));
+    assert_eq!(
+        started(&effects).feedback.as_ref().unwrap().text,
+        "1 test failed"
+    );
+    trace.then(Happening::TurnEnded(TurnOutcome::Claimed));
+    trace.then(Happening::CheckEnded(loop_state::CheckResult::Passed));
+    trace.then(Happening::Settled(Tree::default()));
+    assert_eq!(trace.reason(), StopReason::Done(Evidence::Check));
+    assert_snapshot!(trace.text);
+}
+
+#[test]
+fn x105_a_promise_without_a_check_is_done_on_the_agents_word_and_says_so() {
+    let mut trace = Trace::new(rules(|rules| {
+        rules.phases[0].promise = true;
+        rules.phases[0].until = false;
+        rules.phases[0].gates = 1;
+    }));
+    trace.then(Happening::TurnEnded(TurnOutcome::Claimed));
+    trace.then(Happening::GateEnded(failed("red")));
+    trace.then(Happening::Settled(Tree::default()));
+    assert_eq!(trace.machine.head().iteration, 2, "a gate outweighs a word");
+    trace.then(Happening::TurnEnded(TurnOutcome::Claimed));
+    trace.then(Happening::GateEnded(loop_state::CheckResult::Passed));
+    trace.then(Happening::Settled(Tree::default()));
+    assert_eq!(trace.reason(), StopReason::Done(Evidence::Claim));
+}
+
+#[test]
+fn an_agent_that_cannot_work_ends_the_run_and_is_tried_again_at_a_resume() {
+    let mut trace = Trace::new(rules(|_| {}));
+    trace.iteration(failed("no"));
+    trace.then(Happening::TurnEnded(TurnOutcome::Hopeless("log in".into())));
+    assert_eq!(trace.reason(), StopReason::Failed("log in".into()));
+    trace.then(Happening::Resumed(Resume::default()));
+    let effects = trace.then(Happening::CheckEnded(failed("no")));
+    assert_eq!(
+        (started(&effects).iteration, started(&effects).attempt),
+        (2, 2)
+    );
+}
+
+#[test]
+fn s05_a_running_tool_is_not_silence() {
+    let mut trace = Trace::new(rules(|rules| {
+        rules.phases[0].limits.idle_timeout = Some(Duration::from_secs(2));
+    }));
+    assert_eq!(trace.machine.next_deadline(), Some(Timestamp(2100)));
+    trace.machine.busy(true);
+    assert_eq!(trace.machine.due(Timestamp(60_000)), None);
+    trace.machine.busy(false);
+    trace.machine.alive(Timestamp(60_000));
+    assert_eq!(trace.machine.next_deadline(), Some(Timestamp(62_000)));
+}
+
+#[test]
+fn x126_time_in_which_all_stood_still_is_not_held_against_the_turn() {
+    let mut trace = Trace::new(rules(|rules| {
+        rules.phases[0].limits.iteration_timeout = Some(Duration::from_secs(10));
+    }));
+    trace.now = 3_600_000;
+    trace.then(Happening::Thawed(Duration::from_secs(3595)));
+    assert!(matches!(trace.machine.head().step, Step::Turn { .. }));
+    let due = trace.machine.next_deadline().unwrap();
+    assert!(due > Timestamp(trace.now), "{due:?}");
+    assert_eq!(
+        trace.machine.due(due),
+        Some(Happening::TimeUp(Timer::Iteration))
+    );
+}
