@@ -51,7 +51,7 @@ fn x117_a_mistake_on_the_command_line_is_refused() {
         (&["-n", "4294967296"], "--max-iterations"),
         (&["--once", "--max-failures", "-3"], "-3"),
         (&["--once", "--agent", "gpt"], "command, claude"),
-        (&["--once", "--agent", "claude"], "claude -p"),
+        (&["--once", "--agent", "claude"], "was not found"),
         (&["--once", "--prompt", "again"], "--prompt"),
         (&["--once", "-P", "PROMPT.md"], "--prompt-file"),
         (&["--once", "--until"], "--until"),

@@ -212,7 +212,7 @@ fn s16_a_resume_without_its_agent_is_a_clear_error() {
         .args(&argv[1..]);
     stop(until_ready(run), Signal::INT);
     fs_err::remove_file(&agent).unwrap();
-    let ended = scene.rlm(&["resume"]).run(LONG).expect_code(1);
+    let ended = scene.rlm(&["resume"]).run(LONG).expect_code(2);
     assert!(
         format!("{}{}", ended.stdout, ended.stderr).contains("agent`"),
         "it is named: {ended}"

@@ -128,10 +128,7 @@ impl Sandbox {
     pub fn environment(&self) -> Vec<(String, String)> {
         let path = |part: &str| self.path().join(part).display().to_string();
         let pairs = [
-            (
-                "PATH",
-                std::env::var("PATH").unwrap_or_else(|_| "/usr/bin:/bin".into()),
-            ),
+            ("PATH", path_without_agents()),
             ("LANG", "C.UTF-8".into()),
             ("TERM", "xterm-256color".into()),
             ("HOME", path("home")),
@@ -162,4 +159,17 @@ impl Drop for Sandbox {
             panic!("could not end {:?}", self.survivors.scan());
         }
     }
+}
+
+/// The search path without the folders in which a real agent lies: no test may start one by finding it.
+fn path_without_agents() -> String {
+    let path = std::env::var("PATH").unwrap_or_else(|_| "/usr/bin:/bin".into());
+    let has_agent = |folder: &Path| {
+        let mut agents = ["claude", "codex", "gemini", "opencode"].iter();
+        agents.any(|agent| folder.join(agent).exists()) && !folder.join("sh").exists()
+    };
+    let folders = path
+        .split(':')
+        .filter(|folder| !has_agent(Path::new(folder)));
+    folders.collect::<Vec<_>>().join(":")
 }

@@ -5,17 +5,22 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args as ClapArgs, Parser, Subcommand};
-use loop_runner::Leftovers;
+use loop_runner::{Leftovers, Permissions, RunId};
+use loop_state::SessionPolicy;
 
 use crate::duration;
 
 const EXAMPLES: &str = "\
 Examples:
+  rlm demo                                     see it work: no account, no network
   rlm init                                     write rlm.toml and PROMPT.md
-  rlm run --until 'cargo test' -- claude -p    run until the tests pass, prompt on the agent's stdin
-  rlm run -n 5 -p 'Improve the docs' -- codex exec -
+  rlm run --until 'cargo test'                 the agent that is installed, until the tests pass
+  rlm run --until 'cargo test' --agent claude --permissions all
+  rlm run -n 5 -p 'Improve the docs' -- codex exec -    any command: the prompt comes on its stdin
   rlm status                                   where it stands
   rlm resume                                   go on after Ctrl-C, a crash or a reboot
+
+While it runs: Ctrl-C opens a menu, Enter lets you say something to the agent, /help lists the rest.
 
 Exit codes: 0 done, 1 failed, 2 usage, 3 limit, 6 stuck, 7 stopped, 8 survivors, 9 held, 10 not found.
 A run that a signal stopped dies by that signal (130, 143, 129).";
@@ -46,27 +51,38 @@ pub(crate) enum Command {
 }
 
 #[derive(Debug, ClapArgs)]
-#[command(after_help = "A run needs an end: --until, an explicit -n, or --once.
+#[command(
+    after_help = "A run needs an end: --until, --completion-promise, an explicit -n, or --once.
 
 Examples:
-  rlm run --until 'cargo test' -- claude -p --dangerously-skip-permissions
-  rlm run -n 3 --sleep 0 -P notes/prompt.md --gate 'cargo fmt --check' -- my-agent")]
+  rlm run --until 'cargo test'
+  rlm run --until 'cargo test' --agent claude --permissions ask --model opus
+  rlm run -n 20 --completion-promise DONE --session continue
+  rlm run -n 3 --sleep 0 -P notes/prompt.md --gate 'cargo fmt --check' -- my-agent"
+)]
 pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(crate) what: LoopArgs,
     #[command(flatten)]
     pub(crate) show: Show,
-    /// The agent's kind [default: command]
+    /// The agent [default: a command behind --, else the one that is installed]
     #[arg(long, env = "RLM_AGENT", value_enum, help_heading = "Agent")]
     pub(crate) agent: Option<AgentKind>,
+    /// The name of the run, for those who come back to it [default: made from the time]
+    #[arg(long, value_name = "ID")]
+    pub(crate) run_id: Option<RunId>,
+    /// Continue the run that can be continued, if no person stopped it; else start a new one
+    #[arg(long)]
+    pub(crate) resume_or_start: bool,
     /// Run one iteration
     #[arg(long, conflicts_with = "max_iterations", help_heading = "Ends")]
     pub(crate) once: bool,
     /// Allow this run inside another run's agent
     #[arg(long)]
     pub(crate) nested: bool,
-    /// The agent: a program and its arguments. It gets the prompt on standard input, or where its arguments
-    /// say {prompt_file} (a private file) or {prompt} (visible to other users in the process list)
+    /// Without --agent the agent itself: a program and its arguments. It gets the prompt on standard input, or where
+    /// its arguments say {prompt_file} (a private file) or {prompt} (visible to other users in the process list).
+    /// With --agent claude, more arguments for it
     #[arg(last = true, value_name = "COMMAND")]
     pub(crate) agent_command: Vec<OsString>,
 }
@@ -91,7 +107,7 @@ pub(crate) struct ResumeArgs {
     /// Allow this run inside another run's agent
     #[arg(long)]
     pub(crate) nested: bool,
-    /// Another agent command than the saved one
+    /// Another agent command than the saved one, or other arguments for the agent
     #[arg(last = true, value_name = "COMMAND")]
     pub(crate) agent_command: Vec<OsString>,
 }
@@ -122,7 +138,7 @@ pub(crate) struct Show {
     /// Print NDJSON events instead of text
     #[arg(long)]
     pub(crate) json: bool,
-    /// Never ask anything (this version never does)
+    /// Never ask anything: no menu, no prompt; Ctrl-C saves and stops
     #[arg(long)]
     pub(crate) no_input: bool,
 }
@@ -142,6 +158,10 @@ pub(crate) struct LoopArgs {
     /// The file with the prompt, read anew for each iteration; - is standard input [default: PROMPT.md]
     #[arg(short = 'P', long, value_name = "FILE", help_heading = "Prompt")]
     pub(crate) prompt_file: Option<PathBuf>,
+    /// Done when the agent says so: when it ends its last message with <promise>TEXT</promise>. With --until, that is
+    /// asked only then; without, the agent's word is all there is
+    #[arg(long, value_name = "TEXT", help_heading = "Ends")]
+    pub(crate) completion_promise: Option<String>,
     /// Done when this command exits with 0; asked after each iteration
     #[arg(long, value_name = "CMD", help_heading = "Ends")]
     pub(crate) until: Option<String>,
@@ -157,7 +177,7 @@ pub(crate) struct LoopArgs {
     /// How long one turn of the agent may take [default: 1h, that is 3600 s]
     #[arg(long, value_name = "TIME", value_parser = duration::parse, help_heading = "Limits")]
     pub(crate) iteration_timeout: Option<Duration>,
-    /// How long the agent may print nothing [default: off for a command]
+    /// How long the agent may be silent; a running tool is no silence [default: 15m, off for a command]
     #[arg(long, value_name = "TIME", value_parser = duration::parse, help_heading = "Limits")]
     pub(crate) idle_timeout: Option<Duration>,
     /// How long a gate or the check may take [default: 15m, that is 900 s]
@@ -169,6 +189,31 @@ pub(crate) struct LoopArgs {
     /// The pause between iterations [default: 10s]
     #[arg(long, value_name = "TIME", value_parser = duration::parse, help_heading = "Limits")]
     pub(crate) sleep: Option<Duration>,
+    /// What the agent may do: ask = what its own settings don't allow, you are asked; edits = it edits files, the rest
+    /// is denied; all = everything; deny = nothing more than its own settings allow [default: edits, or RLM_PERMISSIONS]
+    #[arg(
+        long,
+        value_name = "ask|edits|all|deny",
+        value_enum,
+        hide_possible_values = true,
+        help_heading = "Agent"
+    )]
+    pub(crate) permissions: Option<PermissionsArg>,
+    /// The agent's conversation: a fresh one for each iteration, or one that goes on [default: fresh]
+    #[arg(
+        long,
+        value_name = "fresh|continue",
+        value_enum,
+        hide_possible_values = true,
+        help_heading = "Agent"
+    )]
+    pub(crate) session: Option<SessionArg>,
+    /// The model, by the agent's own names for it [default: the agent's choice]
+    #[arg(long, value_name = "NAME", help_heading = "Agent")]
+    pub(crate) model: Option<String>,
+    /// The agent's program [default: found on PATH]
+    #[arg(long, value_name = "PATH", help_heading = "Agent")]
+    pub(crate) agent_bin: Option<PathBuf>,
     /// What becomes of processes that the agent leaves running: ended before the next attempt, or kept to the end
     /// of the run, those of the last 8 attempts at most [default: end]
     #[arg(
@@ -186,6 +231,44 @@ pub(crate) struct LoopArgs {
 pub(crate) enum LeftoversArg {
     End,
     Keep,
+}
+
+/// The values of `--permissions`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum PermissionsArg {
+    Ask,
+    Edits,
+    All,
+    Deny,
+}
+
+impl From<PermissionsArg> for Permissions {
+    fn from(arg: PermissionsArg) -> Self {
+        match arg {
+            PermissionsArg::Ask => Self::Ask,
+            PermissionsArg::Edits => Self::Edits,
+            PermissionsArg::All => Self::All,
+            PermissionsArg::Deny => Self::Deny,
+        }
+    }
+}
+
+/// The values of `--session`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum SessionArg {
+    Fresh,
+    Continue,
+}
+
+impl From<SessionArg> for SessionPolicy {
+    fn from(arg: SessionArg) -> Self {
+        match arg {
+            SessionArg::Fresh => Self::Fresh,
+            SessionArg::Continue => Self::Continue,
+        }
+    }
 }
 
 impl From<LeftoversArg> for Leftovers {

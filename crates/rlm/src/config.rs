@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde::de::{self, Visitor};
 use serde::{Deserialize, Deserializer};
 
-use crate::args::{AgentKind, LeftoversArg};
+use crate::args::{AgentKind, LeftoversArg, PermissionsArg, SessionArg};
 use crate::duration;
 use crate::exit::Failure;
 
@@ -19,8 +19,14 @@ const MAX_BYTES: u64 = 1 << 20;
 pub(crate) const TEMPLATE: &str = r#"# Settings of `rlm run` in this project. Options on the command line win.
 
 # prompt-file = "PROMPT.md"        # read anew for each iteration
-# command = ["claude", "-p"]       # the agent; gets the prompt on standard input
+# agent = "claude"                 # the agent that rlm drives
+# permissions = "edits"            # or "ask", "all", "deny": what it may do
+# session = "fresh"                # or "continue": its conversation from one iteration to the next
+# model = "opus"
+# agent-bin = "/usr/local/bin/claude"
+# command = ["my-agent", "run"]    # or any program; it gets the prompt on standard input
 # until = "cargo test"             # done when this exits with 0
+# completion-promise = "DONE"      # done when the agent says so; with until, that is asked then
 # gates = ["cargo fmt --check"]    # must pass before an iteration counts
 # max-iterations = 100
 # max-duration = "8h"
@@ -39,6 +45,11 @@ pub(crate) struct Config {
     pub(crate) prompt_file: Option<PathBuf>,
     pub(crate) agent: Option<AgentKind>,
     pub(crate) command: Option<Vec<String>>,
+    pub(crate) agent_bin: Option<PathBuf>,
+    pub(crate) permissions: Option<PermissionsArg>,
+    pub(crate) session: Option<SessionArg>,
+    pub(crate) model: Option<String>,
+    pub(crate) completion_promise: Option<String>,
     pub(crate) until: Option<String>,
     pub(crate) gates: Option<Vec<String>>,
     pub(crate) max_iterations: Option<NonZeroU32>,

@@ -5,16 +5,17 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use loop_runner::{AgentSettings, PhaseSettings, PromptSource, Settings};
+use loop_runner::{AgentSettings, Permissions, PhaseSettings, PromptSource, Settings};
 use loop_state::Limits;
 
-use crate::args::{AgentKind, LoopArgs, RunArgs};
+use crate::args::{AgentKind, LoopArgs, PermissionsArg, RunArgs};
 use crate::config::Config;
 use crate::drivers;
 use crate::exit::Failure;
 
 pub(crate) const DEFAULT_ITERATIONS: u32 = 100;
 pub(crate) const DEFAULT_ITERATION_TIMEOUT: Duration = Duration::from_secs(3600);
+pub(crate) const DEFAULT_IDLE_TIMEOUT: Duration = Duration::from_secs(900);
 pub(crate) const DEFAULT_CHECK_TIMEOUT: Duration = Duration::from_secs(900);
 pub(crate) const DEFAULT_FAILURES: u32 = 3;
 pub(crate) const DEFAULT_SLEEP: Duration = Duration::from_secs(10);
@@ -43,23 +44,53 @@ pub(crate) fn new_run(
         agent_command,
         ..
     } = args;
-    drivers::require(agent.or(config.agent).unwrap_or(AgentKind::Command))?;
-    let argv: Vec<OsString> = if agent_command.is_empty() {
-        config
-            .command
-            .unwrap_or_default()
-            .into_iter()
-            .map(Into::into)
-            .collect()
-    } else {
-        agent_command
+    let command = config
+        .command
+        .map(|words| words.into_iter().map(Into::into).collect());
+    let kind = drivers::choose(
+        agent.or(config.agent),
+        &agent_command,
+        command.as_ref(),
+        directory,
+    )?;
+    let agent = match kind {
+        AgentKind::Command => {
+            refuse_driver_options(&what)?;
+            let given = Some(agent_command).filter(|words| !words.is_empty());
+            AgentSettings::Command {
+                argv: given.or(command).unwrap_or_default(),
+            }
+        }
+        AgentKind::Claude => AgentSettings::Claude {
+            program: vec![
+                program(what.agent_bin.clone(), directory)
+                    .or(config.agent_bin.map(|bin| root.join(bin)))
+                    .map_or("claude".into(), Into::into),
+            ],
+            model: what.model.clone().or(config.model),
+            args: agent_command,
+        },
+        other => return Err(drivers::unsupported(other)),
     };
-    let Some(program) = argv.first() else {
+    drivers::find_program(drivers::program(&agent), directory)?;
+    let driven = !matches!(agent, AgentSettings::Command { .. });
+    let permissions = match what
+        .permissions
+        .or(permissions_from_environment()?)
+        .or(config.permissions)
+    {
+        Some(given) if driven => given.into(),
+        _ => Permissions::default(),
+    };
+    let promise = what.completion_promise.or(config.completion_promise);
+    if promise
+        .as_deref()
+        .is_some_and(|promise| promise.trim().is_empty())
+    {
         return Err(Failure::usage(
-            "no agent: give a command behind --, for example: rlm run --until 'make test' -- claude -p",
+            "the completion promise is empty; give the text that the agent shall say",
         ));
-    };
-    drivers::find_program(program, directory)?;
+    }
     let until = what.until.or(config.until);
     let planned = match once {
         true => Some(1),
@@ -67,9 +98,9 @@ pub(crate) fn new_run(
             .max_iterations
             .or(config.max_iterations.map(Into::into)),
     };
-    if until.is_none() && planned.is_none() {
+    if until.is_none() && planned.is_none() && promise.is_none() {
         return Err(Failure::usage(
-            "this run has no end: give --until CMD, -n N or --once",
+            "this run has no end: give --until CMD, --completion-promise TEXT, -n N or --once",
         ));
     }
     let file = what.prompt_file.map(|file| directory.join(file));
@@ -78,7 +109,15 @@ pub(crate) fn new_run(
     let phase = PhaseSettings {
         name: "main".into(),
         prompt,
-        agent: AgentSettings::Command { argv },
+        agent,
+        permissions,
+        session: what
+            .session
+            .or(config.session)
+            .filter(|_| driven)
+            .map(Into::into)
+            .unwrap_or_default(),
+        promise,
         gates: if what.gate.is_empty() {
             config.gates.unwrap_or_default()
         } else {
@@ -96,7 +135,10 @@ pub(crate) fn new_run(
                     .or(config.iteration_timeout)
                     .unwrap_or(DEFAULT_ITERATION_TIMEOUT),
             ),
-            idle_timeout: what.idle_timeout.or(config.idle_timeout),
+            idle_timeout: what
+                .idle_timeout
+                .or(config.idle_timeout)
+                .or(driven.then_some(DEFAULT_IDLE_TIMEOUT)),
         },
     };
     let settings = Settings {
@@ -117,6 +159,44 @@ pub(crate) fn new_run(
     Ok(Resolved { settings, text })
 }
 
+/// Refuses what only an agent with a driver of its own can be told.
+fn refuse_driver_options(args: &LoopArgs) -> Result<(), Failure> {
+    let given = [
+        ("--permissions", args.permissions.is_some()),
+        ("--model", args.model.is_some()),
+        ("--session", args.session.is_some()),
+        ("--agent-bin", args.agent_bin.is_some()),
+    ];
+    match given.into_iter().find(|(_, given)| *given) {
+        None => Ok(()),
+        Some((option, _)) => Err(Failure::usage(format!(
+            "{option} means nothing to a command: give it the agent's own flags behind --, or name a driver with --agent"
+        ))),
+    }
+}
+
+/// A program that is named by a path counts from `directory`; a bare name is looked for on `PATH`.
+fn program(given: Option<PathBuf>, directory: &Path) -> Option<PathBuf> {
+    given.map(|given| match given.components().count() {
+        1 => given,
+        _ => directory.join(given),
+    })
+}
+
+fn permissions_from_environment() -> Result<Option<PermissionsArg>, Failure> {
+    let Some(text) = std::env::var_os("RLM_PERMISSIONS") else {
+        return Ok(None);
+    };
+    let text = text.to_string_lossy();
+    <PermissionsArg as clap::ValueEnum>::from_str(&text, false)
+        .map(Some)
+        .map_err(|_| {
+            Failure::usage(format!(
+                "RLM_PERMISSIONS: `{text}` is none of ask, edits, all, deny"
+            ))
+        })
+}
+
 /// Puts what was given to `resume` over the saved settings; `None` when nothing was given.
 pub(crate) fn resumed(
     args: LoopArgs,
@@ -131,13 +211,35 @@ pub(crate) fn resumed(
             "a resumed run keeps its prompt: give --prompt-file FILE, or edit the file it has",
         ));
     }
-    if let Some(file) = args.prompt_file {
+    if let Some(file) = &args.prompt_file {
         phase.prompt = PromptSource::File(at.join(file));
     }
-    if let Some(program) = command.first() {
-        drivers::find_program(program, &settings.directory)?;
-        phase.agent = AgentSettings::Command { argv: command };
+    match &mut phase.agent {
+        AgentSettings::Command { argv } => {
+            refuse_driver_options(&args)?;
+            if !command.is_empty() {
+                *argv = command;
+            }
+        }
+        AgentSettings::Claude {
+            program: words,
+            model,
+            args: more,
+        } => {
+            if let Some(bin) = program(args.agent_bin, at) {
+                *words = vec![bin.into()];
+            }
+            *model = args.model.or(model.take());
+            if !command.is_empty() {
+                *more = command;
+            }
+            phase.permissions = args.permissions.map_or(phase.permissions, Into::into);
+            phase.session = args.session.map_or(phase.session, Into::into);
+        }
+        _ => {}
     }
+    drivers::find_program(drivers::program(&phase.agent), &settings.directory)?;
+    phase.promise = args.completion_promise.or(phase.promise.take());
     if args.until.is_some() {
         phase.until = args.until;
     }
@@ -206,10 +308,56 @@ mod tests {
     }
 
     #[test]
+    fn x124_what_a_driver_can_be_told_means_nothing_to_a_command() {
+        for option in [
+            "--permissions all",
+            "--model opus",
+            "--session continue",
+            "--agent-bin sh",
+        ] {
+            let error = resolve(&format!("--once {option}"), Config::default()).unwrap_err();
+            let name = option.split(' ').next().unwrap();
+            assert!(
+                error.starts_with(name) && error.contains("behind --"),
+                "{error}"
+            );
+        }
+    }
+
+    #[test]
+    fn x124_permissions_are_edits_unless_said() {
+        let claude = "--once --agent claude --agent-bin sh";
+        let settings = resolve(claude, Config::default()).unwrap();
+        let phase = &settings.phases[0];
+        assert_eq!(phase.permissions, Permissions::Edits);
+        assert_eq!(phase.limits.idle_timeout, Some(DEFAULT_IDLE_TIMEOUT));
+        let AgentSettings::Claude { program, args, .. } = &phase.agent else {
+            panic!("{:?}", phase.agent)
+        };
+        assert_eq!(
+            (program[0].to_str(), args[0].to_str()),
+            (Some("sh"), Some("sh"))
+        );
+        let asked = || Config {
+            permissions: Some(PermissionsArg::Ask),
+            ..Config::default()
+        };
+        let settings = resolve(claude, asked()).unwrap();
+        assert_eq!(settings.phases[0].permissions, Permissions::Ask);
+        let settings = resolve(&format!("{claude} --permissions all"), asked()).unwrap();
+        assert_eq!(settings.phases[0].permissions, Permissions::All);
+    }
+
+    #[test]
     fn s18_a_run_needs_an_end() {
         let error = resolve("", Config::default()).unwrap_err();
         assert!(error.contains("no end"), "{error}");
-        for end in ["--until true", "-n 5", "--once"] {
+        for end in [
+            "--until true",
+            "-n 5",
+            "--once",
+            "--completion-promise DONE",
+        ] {
             resolve(end, Config::default()).unwrap();
         }
     }

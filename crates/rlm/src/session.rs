@@ -63,6 +63,7 @@ impl Session {
     pub(crate) fn options(&self) -> Options {
         Options {
             stop_budget: self.shutdown_budget,
+            interactive: false,
         }
     }
 

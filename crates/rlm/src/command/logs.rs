@@ -39,6 +39,8 @@ pub(crate) fn execute(directory: &Path, args: &LogsArgs) -> Result<ExitCode, Fai
             break;
         }
         let file = fs_err::File::open(&path).map_err(|e| unreadable(&e))?;
+        // Text as it was streamed is shown only where no message said it again: at the cut end of a turn.
+        let mut streamed = String::new();
         for line in BufReader::new(file).lines() {
             // The last line of an attempt that was cut may be half a line: it is passed over like any other damage.
             let line = match line {
@@ -50,13 +52,25 @@ pub(crate) fn execute(directory: &Path, args: &LogsArgs) -> Result<ExitCode, Fai
                 line
             } else {
                 match serde_json::from_str::<Record>(&line) {
-                    Ok(record) => render::record(&record),
+                    Ok(record) if record.kind == "text" => {
+                        streamed.push_str(&record.text);
+                        continue;
+                    }
+                    Ok(record) => {
+                        if matches!(record.kind.as_str(), "message" | "raw") {
+                            streamed.clear();
+                        }
+                        render::record(&record)
+                    }
                     Err(_) => continue,
                 }
             };
-            if writeln!(out, "{text}").is_err() {
+            if !text.is_empty() && writeln!(out, "{text}").is_err() {
                 return Ok(Code::Done.into());
             }
+        }
+        if !streamed.is_empty() && writeln!(out, "{}", render::streamed(&streamed)).is_err() {
+            break;
         }
     }
     Ok(Code::Done.into())

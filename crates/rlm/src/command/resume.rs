@@ -14,6 +14,15 @@ use crate::{render, resolve};
 pub(crate) fn execute(directory: &Path, args: ResumeArgs) -> Result<ExitCode, Failure> {
     let session = Session::begin()?;
     refuse_nested(args.nested)?;
+    carry_on(session, directory, args)
+}
+
+/// Continues the run that is meant.
+pub(crate) fn carry_on(
+    session: Session,
+    directory: &Path,
+    args: ResumeArgs,
+) -> Result<ExitCode, Failure> {
     let screen = Screen::new(args.show.json);
     let (directory, from) = (directory.to_owned(), args.from);
     let (project, run, settings) = session.prepare(move || {
@@ -79,11 +88,15 @@ fn choose(project: &Project, name: Option<&str>) -> Result<RunEntry, Failure> {
         .filter(|r| r.state == RunState::Damaged)
         .map(|r| r.id.to_string())
         .collect();
-    if let Some(live) = runs.iter().find(|run| run.state == RunState::Running) {
-        let message = format!(
-            "run `{}` is at work in this project; wait for it or stop it",
-            live.id
-        );
+    let live = |run: &&RunEntry| matches!(run.state, RunState::Running | RunState::Paused);
+    if let Some(live) = runs.iter().find(live) {
+        let state = match live.state {
+            RunState::Paused => {
+                "waits in another terminal of this project; go on there, or stop it"
+            }
+            _ => "is at work in this project; wait for it or stop it",
+        };
+        let message = format!("run `{}` {state}", live.id);
         return Err(Failure {
             code: Code::Held,
             message,

@@ -5,7 +5,8 @@ use std::process::ExitCode;
 
 use loop_runner::{Project, RunId, Runner, WorkTree};
 
-use crate::args::RunArgs;
+use crate::args::{LoopArgs, ResumeArgs, RunArgs};
+use crate::command::resume;
 use crate::exit::Failure;
 use crate::render::{Beginning, Screen};
 use crate::resolve::Resolved;
@@ -15,8 +16,77 @@ use crate::{config, resolve};
 pub(crate) fn execute(directory: &Path, args: RunArgs) -> Result<ExitCode, Failure> {
     let session = Session::begin()?;
     refuse_nested(args.nested)?;
+    if args.resume_or_start
+        && let Some(run) = session.prepare(candidate(directory, args.run_id.clone()))?
+    {
+        return resume::carry_on(session, directory, resuming(args, &run));
+    }
+    start(session, directory, args)
+}
+
+/// Looks for the run that `--resume-or-start` continues.
+fn candidate(
+    directory: &Path,
+    named: Option<RunId>,
+) -> impl FnOnce() -> Result<Option<RunId>, Failure> + Send + 'static {
+    let directory = directory.to_owned();
+    move || {
+        let runs = Project::find(&directory)?.runs()?;
+        let mut runs: Vec<_> = match named {
+            Some(name) => {
+                let Some(run) = runs.into_iter().find(|run| run.id == name) else {
+                    return Ok(None);
+                };
+                if run.was_stopped_by_a_person() {
+                    return Err(Failure::usage(format!(
+                        "run `{name}` was stopped by a person, who alone continues it: rlm resume {name}"
+                    )));
+                }
+                vec![run]
+            }
+            None => runs
+                .into_iter()
+                .filter(|run| run.is_resumable() && !run.was_stopped_by_a_person())
+                .collect(),
+        };
+        match runs.len() {
+            0 | 1 => Ok(runs.pop().map(|run| run.id)),
+            _ => {
+                let names: Vec<String> = runs.iter().map(|run| run.id.to_string()).collect();
+                Err(Failure::usage(format!(
+                    "several runs can be continued, name one with --run-id: {}",
+                    names.join(", ")
+                )))
+            }
+        }
+    }
+}
+
+/// The same wishes for a run that exists: its prompt and its agent are its own.
+fn resuming(args: RunArgs, run: &RunId) -> ResumeArgs {
+    ResumeArgs {
+        run: Some(run.to_string()),
+        what: LoopArgs {
+            prompt: None,
+            prompt_file: None,
+            ..args.what
+        },
+        show: args.show,
+        from: None,
+        nested: args.nested,
+        agent_command: Vec::new(),
+    }
+}
+
+/// Starts a new run.
+pub(crate) fn start(
+    session: Session,
+    directory: &Path,
+    args: RunArgs,
+) -> Result<ExitCode, Failure> {
     let screen = Screen::new(args.show.json);
     let directory = directory.to_owned();
+    let run = args.run_id.clone().unwrap_or_else(new_id);
     let (project, resolved, others) = session.prepare(move || {
         let project = Project::find(&directory)?;
         let config = config::read(project.root())?;
@@ -29,7 +99,6 @@ pub(crate) fn execute(directory: &Path, args: RunArgs) -> Result<ExitCode, Failu
             .collect();
         Ok((project, resolved, others))
     })?;
-    let run = new_id();
     let Resolved { settings, text } = resolved;
     let (runner, news) = session.block_on(async {
         let work_tree = WorkTree::take(&project, &run, &session.gate()).await?;

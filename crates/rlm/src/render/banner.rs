@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use loop_runner::{AgentSettings, Project, RunHead, RunId};
+use loop_runner::{AgentSettings, Permissions, PhaseSettings, Project, RunHead, RunId};
 use serde_json::{Value, json};
 
+use crate::drivers;
 use crate::duration::show;
 use crate::render::event::count;
 use crate::render::text::plain;
@@ -63,27 +64,30 @@ pub(crate) fn lines(beginning: &Beginning, project: &Project, head: &RunHead) ->
         1 => "1 iteration".to_owned(),
         n => format!("{n} iterations"),
     });
-    let ends = match (&phase.until, count) {
-        (Some(until), Some(count)) => format!("when `{until}` passes; at the latest after {count}"),
-        (Some(until), None) => format!("when `{until}` passes"),
-        (None, count) => format!("after {}", count.unwrap_or_default()),
+    let count = count.unwrap_or_else(|| "any number of iterations".to_owned());
+    let ends = match (&phase.until, &phase.promise) {
+        (Some(until), None) => format!("when `{until}` passes; at the latest after {count}"),
+        (Some(until), Some(promise)) => format!(
+            "when the agent says {promise} and `{until}` passes; at the latest after {count}"
+        ),
+        (None, Some(promise)) => format!(
+            "when the agent says {promise}, which nothing checks; at the latest after {count}"
+        ),
+        (None, None) => format!("after {count}"),
     };
     let turn = limits.iteration_timeout.map_or("any time".into(), show);
     let total = head
         .settings
         .max_duration
         .map_or(String::new(), |d| format!(", {} in all", show(d)));
-    let AgentSettings::Command { argv } = &phase.agent else {
-        return lines;
-    };
-    let argv: Vec<_> = argv.iter().map(|word| word.to_string_lossy()).collect();
     let run = &head.run;
     lines.extend([
         format!("ends    {ends}"),
         format!("spends  {turn} a turn{total}; its own costs are the agent's to limit"),
         format!(
-            "agent   {}: may do what its own flags allow, in {}",
-            argv.join(" "),
+            "agent   {}: {}, in {}",
+            drivers::name(&phase.agent),
+            may(phase),
             head.settings.directory.display()
         ),
         format!("stop    Ctrl-C saves and stops, closing the terminal too; then: rlm resume {run}"),
@@ -93,6 +97,19 @@ pub(crate) fn lines(beginning: &Beginning, project: &Project, head: &RunHead) ->
         ),
     ]);
     lines.iter().map(|line| plain(line)).collect()
+}
+
+/// Says what the agent may do.
+pub(crate) fn may(phase: &PhaseSettings) -> &'static str {
+    match (&phase.agent, phase.permissions) {
+        (AgentSettings::Command { .. }, _) => "may do what its own flags allow",
+        (_, Permissions::Ask) => "asks you for what its own settings don't allow",
+        (_, Permissions::Edits) => {
+            "may edit files; what else its own settings don't allow is denied"
+        }
+        (_, Permissions::All) => "MAY DO EVERYTHING (--permissions all)",
+        (_, Permissions::Deny) => "may do only what its own settings allow",
+    }
 }
 
 /// The same for programs.
@@ -118,6 +135,9 @@ fn settings(head: &RunHead) -> Value {
     let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
     json!({
         "agent": phase.agent,
+        "permissions": phase.permissions,
+        "session": phase.session,
+        "completion_promise": phase.promise,
         "prompt": phase.prompt,
         "until": phase.until,
         "gates": phase.gates,

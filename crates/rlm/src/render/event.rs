@@ -5,10 +5,11 @@ use std::time::Duration;
 use agent_duplex::{ProcessName, Stream};
 use jiff::tz::TimeZone;
 use loop_runner::{Command, News};
-use loop_state::{CheckResult, Notice, Timestamp};
+use loop_state::{Again, CheckResult, Notice, SteerState, Timestamp};
 use serde_json::{Value, json};
 
 use crate::duration::show;
+use crate::render::agent;
 use crate::render::text::{line, plain, safe};
 use crate::render::{BAD, BOLD, DIM, GOOD, MIND, styled};
 
@@ -27,6 +28,11 @@ pub(crate) fn text(news: &News, zone: &TimeZone) -> String {
         News::Output { line: l, .. } => {
             format!("{} {}", styled(MIND, "┆"), line(&l.bytes, l.omitted))
         }
+        News::Agent(event) => agent::text(event),
+        News::NextPrompt(id) => {
+            format!("steer {id}: the agent can't take it now; it will be in the next prompt")
+        }
+        News::Rejected(why) => format!("{} {why}", styled(MIND, "no:")),
         News::CommandStarted { command, text } => {
             styled(DIM, format!("{}: {}", name(*command), plain(text)))
         }
@@ -107,6 +113,22 @@ fn notice_text(notice: &Notice, zone: &TimeZone) -> String {
         Notice::Sleeping { until } => {
             styled(DIM, format!("next iteration at {}", clock(*until, zone)))
         }
+        Notice::Steer { id, state } => match state {
+            SteerState::Recorded => format!("steer {id}: recorded"),
+            SteerState::Delivered => format!("steer {id}: delivered to the agent"),
+            SteerState::Seen => format!("steer {id}: {}", styled(GOOD, "seen by the agent")),
+        },
+        Notice::Interrupted => styled(
+            BOLD,
+            "interrupted: the session waits; say something, /continue, or Ctrl-C",
+        ),
+        Notice::Pausing => "will pause when the iteration is complete".into(),
+        Notice::Paused => styled(BOLD, "paused; /continue goes on"),
+        Notice::Continued => "going on".into(),
+        Notice::Again(Again::Iteration) => "ending what runs, to do the iteration again".into(),
+        Notice::Again(Again::Phase) => "ending what runs, to start over".into(),
+        Notice::Fresh => "the next attempt gets a fresh session".into(),
+        Notice::StoppingLater => "will stop when the iteration is complete".into(),
         // The end has a line of its own when everything is over.
         _ => String::new(),
     }
@@ -156,6 +178,9 @@ pub(crate) fn json(at: Timestamp, news: &News) -> Option<Value> {
             "text": String::from_utf8_lossy(&line.bytes),
             "omitted": line.omitted,
         }),
+        News::Agent(event) => agent::json(event)?,
+        News::NextPrompt(id) => json!({"event": "steer", "id": id, "state": "next_prompt"}),
+        News::Rejected(why) => json!({"event": "rejected", "why": why}),
         News::CommandStarted { command, text } => {
             json!({"event": "command_started", "command": name(*command), "text": text})
         }
@@ -214,6 +239,21 @@ fn notice_json(notice: &Notice) -> Option<Value> {
         }),
         Notice::PhaseEnded { name } => json!({"event": "phase_ended", "phase": name}),
         Notice::Sleeping { until } => json!({"event": "sleeping", "until": utc(*until)}),
+        Notice::Steer { id, state } => json!({"event": "steer", "id": id, "state": match state {
+            SteerState::Recorded => "recorded",
+            SteerState::Delivered => "delivered",
+            SteerState::Seen => "seen",
+        }}),
+        Notice::Interrupted => json!({"event": "interrupted"}),
+        Notice::Pausing => json!({"event": "pausing"}),
+        Notice::Paused => json!({"event": "paused"}),
+        Notice::Continued => json!({"event": "continued"}),
+        Notice::Again(again) => json!({"event": "again", "what": match again {
+            Again::Iteration => "iteration",
+            Again::Phase => "phase",
+        }}),
+        Notice::Fresh => json!({"event": "fresh_session"}),
+        Notice::StoppingLater => json!({"event": "stopping_later"}),
         // The end of the run has an event of its own when everything is over.
         _ => return None,
     })

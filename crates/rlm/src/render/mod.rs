@@ -1,5 +1,6 @@
 //! What people and programs get to see: functions from what happened to text.
 
+mod agent;
 mod banner;
 mod event;
 mod screen;
@@ -48,7 +49,9 @@ pub(crate) fn failure(failure: &Failure) -> String {
 pub(crate) fn record(record: &Record) -> String {
     let text = text::safe(&record.text);
     match record.kind.as_str() {
-        "stdout" => text,
+        "stdout" | "message" => text,
+        // The line behind what is shown.
+        "raw" => String::new(),
         kind => text
             .lines()
             .map(|line| format!("{} {line}\n", styled(DIM, format!("[{kind}]"))))
@@ -56,6 +59,15 @@ pub(crate) fn record(record: &Record) -> String {
             .trim_end()
             .to_owned(),
     }
+}
+
+/// Text that was streamed and cut off.
+pub(crate) fn streamed(text: &str) -> String {
+    format!(
+        "{} {}",
+        text::safe(text.trim_end()),
+        styled(MIND, "(cut off)")
+    )
 }
 
 /// One JSON object on one line.

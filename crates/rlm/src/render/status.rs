@@ -2,11 +2,13 @@
 
 use std::fmt;
 
-use loop_runner::{RunEntry, RunState};
+use loop_runner::{Permissions, RunEntry, RunState};
 use loop_state::{Step, Timestamp};
 use serde::Serialize;
 
+use crate::drivers;
 use crate::duration::show;
+use crate::render::banner::may;
 use crate::render::event::{count, utc};
 use crate::render::{go_on, plain};
 
@@ -37,6 +39,14 @@ struct Detail {
     age_s: u64,
     directory: String,
     git_commit: Option<String>,
+    agent: String,
+    permissions: Permissions,
+    denied: u32,
+    session: Option<String>,
+    input_tokens: u64,
+    output_tokens: u64,
+    cost_usd: Option<f64>,
+    steers_waiting: usize,
 }
 
 impl Status {
@@ -45,6 +55,7 @@ impl Status {
         let detail = match &run.head {
             Ok(head) => {
                 let m = &head.machine;
+                let phase = &head.settings.phases[m.phase as usize];
                 let now = Timestamp(u64::try_from(now.as_millisecond()).unwrap_or(0));
                 Some(Detail {
                     phase: m.phase_rules().name.clone(),
@@ -64,6 +75,15 @@ impl Status {
                     age_s: now.since(m.started_at).as_secs(),
                     directory: head.settings.directory.display().to_string(),
                     git_commit: head.git_commit.clone(),
+                    agent: format!("{}: {}", drivers::name(&phase.agent), may(phase)),
+                    permissions: phase.permissions,
+                    denied: m.counts.denied,
+                    session: m.session.clone(),
+                    input_tokens: m.usage.input_tokens,
+                    output_tokens: m.usage.output_tokens,
+                    cost_usd: (m.usage.cost_microusd > 0)
+                        .then(|| m.usage.cost_microusd as f64 / 1e6),
+                    steers_waiting: m.unseen_steers().count(),
                 })
             }
             Err(why) => {
@@ -80,10 +100,23 @@ impl Status {
     }
 }
 
+/// What was used, as far as the agent says.
+fn cost(d: &Detail) -> Option<String> {
+    let tokens = d.input_tokens + d.output_tokens;
+    match d.cost_usd {
+        Some(cost) => Some(format!("{cost:.2} USD, {tokens} tokens")),
+        None => (tokens > 0).then(|| format!("{tokens} tokens")),
+    }
+}
+
 /// What would happen next.
 fn next(run: &RunEntry, m: &loop_state::Head) -> String {
     let (at, cut) = m.resumes_at();
     match (run.state, &m.step) {
+        (RunState::Paused, Step::Interrupted { .. }) => {
+            "the agent was interrupted and waits for a word".into()
+        }
+        (RunState::Paused, _) => "it waits until a person lets it go on".into(),
         (RunState::Running, Step::Turn { .. }) => "the agent works".into(),
         (RunState::Running, Step::Sleeping { until }) => {
             format!("iteration {} at {}", m.iteration + 1, utc(*until))
@@ -116,6 +149,18 @@ impl fmt::Display for Status {
                 ("reason", d.reason.clone()),
                 ("last", d.last_outcome.clone()),
                 ("next", Some(d.next.clone())),
+                ("agent", Some(d.agent.clone())),
+                (
+                    "denied",
+                    (d.denied > 0).then(|| count(d.denied as usize, "request", "requests")),
+                ),
+                ("session", d.session.clone()),
+                (
+                    "steers",
+                    (d.steers_waiting > 0)
+                        .then(|| format!("{} waiting for the next prompt", d.steers_waiting)),
+                ),
+                ("cost", cost(d)),
                 ("age", Some(format!("{age}, saved {}", d.saved_at))),
                 ("git", d.git_commit.clone()),
                 ("in", Some(d.directory.clone())),

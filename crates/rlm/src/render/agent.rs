@@ -1,0 +1,149 @@
+//! What an agent did, in words.
+
+use agent_duplex::{Event, ToolOutcome};
+use serde_json::{Value, json};
+
+use crate::duration::show;
+use crate::render::text::{plain, safe};
+use crate::render::{BAD, BOLD, DIM, MIND, styled};
+
+/// The most characters of what a tool returned that are shown.
+const RESULT: usize = 160;
+
+/// One event as lines for the screen; empty when there is nothing to show. Streamed text is not shown here: its message says it again.
+pub(crate) fn text(event: &Event) -> String {
+    match event {
+        Event::Message { text, partial } => {
+            let cut = if *partial {
+                styled(MIND, " (cut off)")
+            } else {
+                String::new()
+            };
+            format!("{}{cut}", safe(text.trim_end()))
+        }
+        Event::ToolStarted { name, summary, .. } => {
+            format!("{} {}: {}", styled(BOLD, "●"), plain(name), plain(summary))
+        }
+        Event::ToolFinished { outcome, text, .. } => {
+            let first = text
+                .lines()
+                .find(|line| !line.trim().is_empty())
+                .unwrap_or_default();
+            let first: String = plain(first).chars().take(RESULT).collect();
+            match outcome {
+                ToolOutcome::Done => styled(DIM, format!("  ⎿ {first}")),
+                ToolOutcome::Cut => styled(MIND, "  ⎿ cut off"),
+                ToolOutcome::Denied => styled(MIND, format!("  ⎿ denied: {first}")),
+                _ => styled(BAD, format!("  ⎿ failed: {first}")),
+            }
+        }
+        Event::PermissionAsked(ask) => format!(
+            "{} {}: {}",
+            styled(MIND, "the agent asks:"),
+            plain(&ask.tool),
+            plain(&ask.summary)
+        ),
+        Event::PermissionDenied { tool, message } => {
+            format!(
+                "{} {} ({})",
+                styled(MIND, "denied:"),
+                plain(tool),
+                plain(message)
+            )
+        }
+        Event::RateLimited {
+            rejected, limit, ..
+        } => {
+            let what = if *rejected { "reached" } else { "near" };
+            format!(
+                "{} {}",
+                styled(MIND, format!("rate limit {what}:")),
+                plain(limit)
+            )
+        }
+        Event::Retrying {
+            attempt,
+            of,
+            delay,
+            status,
+            error,
+        } => {
+            let status = status.map_or("no answer".into(), |status| status.to_string());
+            styled(
+                MIND,
+                format!(
+                    "the service failed ({status}, {}); the agent tries again in {} ({attempt} of {of})",
+                    plain(error),
+                    show(*delay)
+                ),
+            )
+        }
+        Event::ContextReset { why } => styled(DIM, format!("context reset: {}", plain(why))),
+        Event::Identified { agent, model } => {
+            styled(DIM, format!("{}, model {}", plain(agent), plain(model)))
+        }
+        Event::Warning(text) => format!("{} {}", styled(MIND, "warning:"), plain(text)),
+        Event::Exited(status) => styled(DIM, format!("agent ended: {status}")),
+        _ => String::new(),
+    }
+}
+
+/// One event for programs; `None` for what says nothing to them.
+pub(crate) fn json(event: &Event) -> Option<Value> {
+    Some(match event {
+        Event::TextDelta(text) => json!({"event": "text", "text": text}),
+        Event::ThinkingDelta(text) => json!({"event": "thinking", "text": text}),
+        Event::Message { text, partial } => {
+            json!({"event": "message", "text": text, "partial": partial})
+        }
+        Event::ToolStarted { id, name, summary } => {
+            json!({"event": "tool_started", "id": id, "tool": name, "summary": summary})
+        }
+        Event::ToolFinished { id, outcome, text } => json!({
+            "event": "tool_finished",
+            "id": id,
+            "outcome": match outcome {
+                ToolOutcome::Done => "done",
+                ToolOutcome::Denied => "denied",
+                ToolOutcome::Cut => "cut",
+                _ => "failed",
+            },
+            "text": text,
+        }),
+        Event::PermissionAsked(ask) => json!({
+            "event": "permission_asked", "id": ask.id, "tool": ask.tool, "summary": ask.summary,
+        }),
+        Event::PermissionWithdrawn { id } => json!({"event": "permission_withdrawn", "id": id}),
+        Event::PermissionDenied { tool, message } => {
+            json!({"event": "permission_denied", "tool": tool, "message": message})
+        }
+        Event::RateLimited {
+            rejected, limit, ..
+        } => {
+            json!({"event": "rate_limited", "rejected": rejected, "limit": limit})
+        }
+        Event::Retrying {
+            attempt,
+            of,
+            delay,
+            status,
+            error,
+        } => json!({
+            "event": "retrying",
+            "attempt": attempt,
+            "of": of,
+            "delay_ms": delay.as_millis() as u64,
+            "status": status,
+            "error": error,
+        }),
+        Event::ContextReset { why } => json!({"event": "context_reset", "why": why}),
+        Event::Identified { agent, model } => {
+            json!({"event": "agent_identified", "agent": agent, "model": model})
+        }
+        Event::Warning(text) => json!({"event": "warning", "text": text}),
+        Event::BackgroundTasks(running) => {
+            json!({"event": "background_tasks", "running": running})
+        }
+        _ => return None,
+    })
+}
