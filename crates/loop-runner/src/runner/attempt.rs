@@ -27,6 +27,8 @@ pub(crate) struct Attempt {
     pub(super) in_turn: bool,
     /// Whether nothing more can be heard of this conversation.
     pub(super) over: bool,
+    /// Whether the agent's process has ended.
+    pub(super) gone: bool,
     pub(super) halting: Option<Halting>,
     /// Until when the turn may take to end after a person's interrupt.
     pub(super) interrupt_by: Option<Instant>,
@@ -60,6 +62,7 @@ impl Attempt {
             transcript,
             in_turn: true,
             over: false,
+            gone: false,
             halting: None,
             interrupt_by: None,
             stopped: false,
@@ -102,7 +105,7 @@ impl Attempt {
 
     pub(super) fn view(&self) -> AgentView {
         AgentView {
-            alive: !self.over && !self.stopped,
+            alive: !self.gone && !self.stopped,
             steerable: self.is_steerable(),
             tools: self.tools.values().cloned().collect(),
             asks: self.asks.clone(),
@@ -208,6 +211,7 @@ impl Runner {
                 self.refresh_view();
                 return None;
             }
+            Event::Exited(_) => attempt.gone = true,
             Event::Session { id } => return Some(Happening::SessionKnown(id.clone())),
             Event::Used(used) => {
                 return Some(Happening::Used(Usage {
@@ -292,12 +296,14 @@ impl Runner {
             completion.end.reason,
             EndReason::Completed | EndReason::Interrupted
         );
-        if completion.pending > 0 && goes_on && attempt.halting.is_none() && !attempt.over {
+        let gone = attempt.gone || completion.end.exit.is_some();
+        if completion.pending > 0 && goes_on && attempt.halting.is_none() && !gone {
             // What was said meanwhile is answered in a turn of its own, which belongs to the same iteration.
             attempt.interrupt_by = None;
             return Vec::new();
         }
         attempt.in_turn = false;
+        attempt.gone |= completion.end.exit.is_some();
         attempt.tools.clear();
         let asked = attempt.interrupt_by.take().is_some();
         vec![self.turn_over(completion.end, asked).await]

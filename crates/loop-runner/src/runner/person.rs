@@ -97,7 +97,7 @@ impl Runner {
         let text = head.steers.iter().find(|steer| steer.id == id)?;
         let text = text.text.clone();
         let attempt = self.attempt.as_ref();
-        if attempt.is_none_or(|attempt| !attempt.is_steerable() || attempt.over) {
+        if attempt.is_none_or(|attempt| !attempt.is_steerable() || attempt.gone) {
             self.tell(News::NextPrompt(id));
             return None;
         }
@@ -129,11 +129,18 @@ impl Runner {
         let gone = self
             .attempt
             .as_ref()
-            .is_none_or(|attempt| attempt.over || attempt.stopped);
+            .is_none_or(|attempt| attempt.gone || attempt.stopped);
         if gone && let Err(why) = self.reconnect(drivers).await {
             return failed(why);
         }
-        let steers: Vec<_> = self.machine.head().unseen_steers().cloned().collect();
+        // What was sent and not taken is delivered by the conversation itself.
+        let sent = self
+            .attempt
+            .iter()
+            .flat_map(|attempt| attempt.sent.values());
+        let sent: Vec<u32> = sent.copied().collect();
+        let unseen = self.machine.head().unseen_steers();
+        let steers: Vec<_> = unseen.filter(|s| !sent.contains(&s.id)).cloned().collect();
         let mut happenings = Vec::new();
         for steer in &steers {
             match self.say(steer.id, &steer.text) {
@@ -146,6 +153,7 @@ impl Runner {
         };
         attempt.in_turn = true;
         if steers.is_empty()
+            && sent.is_empty()
             && let Err(e) = attempt.conversation.send(Input::new(prompt::GO_ON))
         {
             return failed(e.to_string());
@@ -158,9 +166,15 @@ impl Runner {
     async fn reconnect(&mut self, drivers: &DriverFactory) -> Result<(), String> {
         let session = self.machine.head().session.clone();
         let session = session.ok_or("the agent is gone, and its session has no name")?;
+        let session = SessionChoice::Resume(session);
+        if let Some(attempt) = self.attempt.as_mut().filter(|attempt| !attempt.stopped) {
+            let started = attempt.conversation.start(session).await;
+            attempt.gone = started.is_err();
+            return started.map_err(|e| e.to_string());
+        }
         let driver = drivers(self.phase(), self.context("")).map_err(|e| e.to_string())?;
         let (conversation, primary) = Conversation::new(driver, Default::default());
-        let started = conversation.start(SessionChoice::Resume(session)).await;
+        let started = conversation.start(session).await;
         started.map_err(|e| e.to_string())?;
         if let Some(attempt) = &mut self.attempt {
             attempt.replace(conversation, primary);

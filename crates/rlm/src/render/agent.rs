@@ -83,7 +83,6 @@ pub(crate) fn text(event: &Event) -> String {
             styled(DIM, format!("{}, model {}", plain(agent), plain(model)))
         }
         Event::Warning(text) => format!("{} {}", styled(MIND, "warning:"), plain(text)),
-        Event::Exited(status) => styled(DIM, format!("agent ended: {status}")),
         _ => String::new(),
     }
 }
@@ -141,6 +140,7 @@ pub(crate) fn json(event: &Event) -> Option<Value> {
             json!({"event": "agent_identified", "agent": agent, "model": model})
         }
         Event::Warning(text) => json!({"event": "warning", "text": text}),
+        Event::Exited(status) => json!({"event": "agent_ended", "status": status.to_string()}),
         Event::BackgroundTasks(running) => {
             json!({"event": "background_tasks", "running": running})
         }
