@@ -48,6 +48,11 @@ pub(crate) enum Command {
     Logs(LogsArgs),
     /// Write rlm.toml and PROMPT.md if they are absent
     Init,
+    /// See it work in a small repository of its own: no account, no network
+    Demo(DemoArgs),
+    /// Be the demo's agent
+    #[command(name = DEMO_AGENT, hide = true)]
+    DemoAgent(DemoAgentArgs),
 }
 
 #[derive(Debug, ClapArgs)]
@@ -131,6 +136,28 @@ pub(crate) struct LogsArgs {
     /// Print the records as they are stored, one JSON object a line
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct DemoArgs {
+    /// Where to make the repository; an empty directory, or none yet [default: a new temporary one]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) dir: Option<PathBuf>,
+    /// How fast the agent writes: the time between two words
+    #[arg(long, value_name = "TIME", value_parser = duration::parse, hide = true)]
+    pub(crate) pace: Option<Duration>,
+}
+
+/// The hidden command under which this program is the demo's agent.
+pub(crate) const DEMO_AGENT: &str = "__demo-agent";
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct DemoAgentArgs {
+    #[arg(long, value_parser = duration::parse, default_value = "0")]
+    pub(crate) pace: Duration,
+    /// The flags of the agent that it stands for
+    #[arg(last = true)]
+    pub(crate) flags: Vec<OsString>,
 }
 
 #[derive(Debug, ClapArgs)]

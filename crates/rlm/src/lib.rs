@@ -11,6 +11,7 @@
 mod args;
 mod command;
 mod config;
+mod demo;
 mod drivers;
 mod duration;
 mod exit;
@@ -39,6 +40,8 @@ pub fn main_impl() -> ExitCode {
         Command::Status(status) => command::status::execute(directory, &status),
         Command::Logs(logs) => command::logs::execute(directory, &logs),
         Command::Init => command::init::execute(directory),
+        Command::Demo(demo) => command::demo::execute(directory, demo),
+        Command::DemoAgent(agent) => demo::be_agent(agent.pace, &agent.flags),
     };
     result.unwrap_or_else(|failure: Failure| {
         anstream::eprintln!("{}", render::failure(&failure));

@@ -99,18 +99,31 @@ pub(crate) fn start(
             .collect();
         Ok((project, resolved, others))
     })?;
+    let beginning = Beginning::New { others };
+    begin(session, screen, &project, run, resolved, &beginning)
+}
+
+/// Takes the working tree for a run that is new, and carries it out.
+pub(crate) fn begin(
+    session: Session,
+    screen: Screen,
+    project: &Project,
+    run: RunId,
+    resolved: Resolved,
+    beginning: &Beginning,
+) -> Result<ExitCode, Failure> {
     let Resolved { settings, text } = resolved;
     let (runner, news) = session.block_on(async {
-        let work_tree = WorkTree::take(&project, &run, &session.gate()).await?;
+        let work_tree = WorkTree::take(project, &run, &session.gate()).await?;
         let options = session.options();
         Runner::create(work_tree, settings, text, options).await
     })?;
-    screen.begin(&Beginning::New { others }, &project, runner.head());
+    screen.begin(beginning, project, runner.head());
     session.carry_out(runner, news, screen)
 }
 
 /// Makes a name that sorts by time and that two runs of one second don't share.
-fn new_id() -> RunId {
+pub(crate) fn new_id() -> RunId {
     let time = jiff::Timestamp::now().strftime("%Y%m%d-%H%M%S");
     let random = uuid::Uuid::new_v4().simple().to_string();
     format!("{time}-{}", &random[..4])

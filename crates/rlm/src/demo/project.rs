@@ -29,10 +29,15 @@ pub(super) fn make(chosen: Option<&Path>) -> Result<PathBuf, Failure> {
             std::env::temp_dir().join(format!("rlm-demo-{}", &random[..8]))
         }
     };
+    let made = match chosen {
+        Some(_) => fs_err::create_dir_all(&directory),
+        // What is there already in a directory for everybody is somebody else's.
+        None => fs_err::create_dir(&directory),
+    };
     let unusable = |what: &str| Failure::usage(format!("`{}` {what}", directory.display()));
-    fs_err::create_dir_all(&directory).map_err(|e| unusable(&format!("can't be made: {e}")))?;
-    let mut entries =
-        fs_err::read_dir(&directory).map_err(|e| unusable(&format!("can't be read: {e}")))?;
+    made.map_err(|e| unusable(&format!("can't be made: {}", e.kind())))?;
+    let mut entries = fs_err::read_dir(&directory)
+        .map_err(|e| unusable(&format!("can't be read: {}", e.kind())))?;
     if entries.next().is_some() {
         return Err(unusable(
             "is not empty; name a directory that is empty or not there yet",
@@ -40,13 +45,13 @@ pub(super) fn make(chosen: Option<&Path>) -> Result<PathBuf, Failure> {
     }
     for (name, text) in [("PROMPT.md", PROMPT), ("check.sh", CHECK)] {
         fs_err::write(directory.join(name), text)
-            .map_err(|e| unusable(&format!("can't be written to: {e}")))?;
+            .map_err(|e| unusable(&format!("can't be written to: {}", e.kind())))?;
     }
     let commit = script::commit_command("Say what is wanted");
     // Templates may hold hooks, and `-b` is younger than many a git.
     let begin = "git init -q --template= && git symbolic-ref HEAD refs/heads/main";
     run(&directory, "sh", &["-c", &format!("{begin} && {commit}")])?;
-    fs_err::canonicalize(&directory).map_err(|e| unusable(&format!("can't be found: {e}")))
+    fs_err::canonicalize(&directory).map_err(|e| unusable(&format!("can't be found: {}", e.kind())))
 }
 
 fn run(directory: &Path, program: &str, arguments: &[&str]) -> Result<(), Failure> {

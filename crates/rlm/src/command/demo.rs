@@ -1,0 +1,119 @@
+//! `rlm demo`
+
+use std::ffi::OsString;
+use std::io::{IsTerminal, Write};
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Parser;
+use loop_runner::{AgentSettings, Project};
+
+use crate::args::{Args, Command, DEMO_AGENT, DemoArgs};
+use crate::command::run;
+use crate::config::Config;
+use crate::exit::{Code, Failure};
+use crate::render::{Beginning, Screen};
+use crate::resolve::Resolved;
+use crate::session::Session;
+use crate::{demo, duration, resolve};
+
+/// The run, as a user would type it. Twenty iterations are far more than it takes, unless a person undoes what was done.
+const TYPED: &str = "rlm run --agent claude --model scripted --permissions all -n 20";
+const CHECK: &str = "sh check.sh";
+
+/// The time between two words, and between two iterations, for a person who watches. Nobody else has to wait.
+const WATCHED: (Duration, Duration) = (Duration::from_millis(40), Duration::from_millis(500));
+
+pub(crate) fn execute(directory: &Path, args: DemoArgs) -> Result<ExitCode, Failure> {
+    let session = Session::begin()?;
+    let watched = std::io::stdout().is_terminal();
+    let chosen = args.dir.map(|dir| directory.join(dir));
+    let (project, resolved) = session.prepare(move || {
+        let project = Project::find(&demo::make_project(chosen.as_deref())?)?;
+        let (pace, sleep) = if watched { WATCHED } else { Default::default() };
+        let resolved = settings(project.directory(), args.pace.unwrap_or(pace), sleep)?;
+        Ok((project, resolved))
+    })?;
+    let place = quoted(&project.directory().to_string_lossy());
+    show(&introduction(&place, watched));
+    let (screen, beginning) = (Screen::new(false), Beginning::New { others: vec![] });
+    let ended = run::begin(
+        session,
+        screen,
+        &project,
+        run::new_id(),
+        resolved,
+        &beginning,
+    )?;
+    show(&conclusion(&place));
+    Ok(ended)
+}
+
+/// The settings of that run; its agent is this program again.
+fn settings(directory: &Path, pace: Duration, sleep: Duration) -> Result<Resolved, Failure> {
+    let failed = |message: String| Failure {
+        code: Code::Failed,
+        message,
+    };
+    let this = std::env::current_exe()
+        .map_err(|e| failed(format!("this program can't find itself: {e}")))?;
+    let sleep = duration::show(sleep);
+    let words = TYPED.split(' ').map(OsString::from);
+    let rest = ["--sleep", &sleep, "--until", CHECK, "--agent-bin"].map(OsString::from);
+    let words = words.chain(rest).chain([this.into_os_string()]);
+    let Ok(Args {
+        command: Command::Run(args),
+        ..
+    }) = Args::try_parse_from(words)
+    else {
+        unreachable!("these are the words of a run")
+    };
+    let mut resolved = resolve::new_run(*args, Config::default(), directory, directory)?;
+    if let AgentSettings::Claude { program, .. } = &mut resolved.settings.phases[0].agent {
+        let pace = format!("--pace={}ms", pace.as_millis());
+        program.extend([DEMO_AGENT.into(), pace.into(), "--".into()]);
+    }
+    Ok(resolved)
+}
+
+fn show(text: &str) {
+    // That nobody reads is no reason to fail.
+    let _gone = anstream::stdout().write_all(text.as_bytes());
+}
+
+fn introduction(place: &str, watched: bool) -> String {
+    let mut text = format!(
+        "A demo in {place}: no account, no network.\n\
+         A scripted agent writes a small shell program until `{CHECK}` passes. It gets there in three iterations.\n"
+    );
+    if watched {
+        text.push_str(&format!(
+            "Press Ctrl-C while it works: a menu opens.\n\
+             - Steer: tell the agent something. It writes that into NOTES.md.\n\
+             - Save and exit, and go on whenever you like: rlm -C {place} resume\n"
+        ));
+    }
+    text.push('\n');
+    text
+}
+
+fn conclusion(place: &str) -> String {
+    format!(
+        "\nLook at what happened:\n  \
+           git -C {place} log -p\n  \
+           rlm -C {place} status\n  \
+           rlm -C {place} logs\n\
+         With a real agent, in a repository of your own:\n  \
+           rlm run --until 'cargo test' --agent claude\n"
+    )
+}
+
+/// A path as a shell reads it.
+fn quoted(path: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+,:@%".contains(c);
+    match path.chars().all(plain) {
+        true => path.to_owned(),
+        false => format!("'{}'", path.replace('\'', r"'\''")),
+    }
+}
