@@ -348,9 +348,6 @@ impl Actor {
         self.commands.close();
         self.interrupts.close();
         while self.commands.try_recv().is_ok() {}
-        while let Ok(interrupt) = self.interrupts.try_recv() {
-            self.interrupting.push(interrupt.done);
-        }
         self.closing.clear();
         if let Some(connection) = self.connection.as_mut() {
             let left = end_by.saturating_duration_since(Instant::now());
@@ -415,6 +412,9 @@ impl Drop for Actor {
     fn drop(&mut self) {
         drop(self.connection.take());
         self.seen(None);
+        while let Ok(interrupt) = self.interrupts.try_recv() {
+            self.interrupting.push(interrupt.done);
+        }
         self.turn_over();
         self.show(Lifecycle::Ended);
         self.shared.lock().close(&self.shared.primary);

@@ -37,6 +37,8 @@ mod input;
 mod ledger;
 mod lifecycle;
 mod published;
+#[cfg(feature = "test-util")]
+pub mod scripted;
 mod stop;
 mod subscription;
 mod turn;

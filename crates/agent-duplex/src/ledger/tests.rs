@@ -1,0 +1,389 @@
+use std::fmt::Write as _;
+use std::time::SystemTime;
+
+use bytes::Bytes;
+use proptest::prelude::*;
+use uuid::Uuid;
+
+use super::Ledger;
+use crate::scripted::Audit;
+use crate::{
+    Ask, EndReason, Event, ExitStatus, Input, InputState, Line, Message, Observation, Stream,
+    ToolOutcome, What,
+};
+
+/// A ledger, what it told, and the messages that were handed on.
+struct Book {
+    ledger: Ledger,
+    audit: Audit,
+    messages: Vec<Message>,
+    names: Vec<Uuid>,
+    lines: usize,
+    text: String,
+}
+
+impl Book {
+    fn new() -> Self {
+        let mut ledger = Ledger::new(8);
+        ledger.connected(false);
+        Self {
+            ledger,
+            audit: Audit::new(),
+            messages: Vec::new(),
+            names: Vec::new(),
+            lines: 0,
+            text: String::new(),
+        }
+    }
+
+    fn accept(&mut self) {
+        let id = Uuid::new_v4();
+        let input = Input::new(format!("i{}", self.names.len()));
+        let full = self.ledger.pending().count() >= 8;
+        match self.ledger.accept(input, id, SystemTime::UNIX_EPOCH) {
+            Ok(receipt) => {
+                assert!(!full);
+                self.audit.accepted(&receipt);
+                self.names.push(id);
+            }
+            Err(e) => assert!(full && e.is_full()),
+        }
+    }
+
+    fn hand_on(&mut self, taken: bool) {
+        let Some(message) = self.ledger.offer(true, Uuid::new_v4()) else {
+            return;
+        };
+        if taken {
+            self.messages.push(message);
+            let told = self.ledger.handed_on();
+            self.told(&told);
+        } else {
+            self.ledger.kept_back();
+        }
+    }
+
+    fn say(&mut self, event: Event) {
+        self.observe(event.into());
+    }
+
+    fn observe(&mut self, seen: Observation) {
+        let told = self.ledger.observe(seen);
+        self.told(&told);
+    }
+
+    fn end(&mut self) {
+        let told = self.ledger.connection_ended(EndReason::Died);
+        self.told(&told);
+        assert!(!self.ledger.is_busy());
+        assert_eq!(self.audit.running(), 0);
+    }
+
+    fn told(&mut self, told: &[What]) {
+        for what in told {
+            self.audit.see(what);
+            assert!(self.audit.running() <= 2);
+            match what {
+                What::Assigned(a) => {
+                    let inputs = a.inputs.iter().map(|i| self.name(i.receipt));
+                    let inputs = inputs.collect::<Vec<_>>().join(",");
+                    let injected = if a.injected { " injected" } else { "" };
+                    let parent = a.parent.map(|p| format!(" after {p}")).unwrap_or_default();
+                    let turn = a.turn;
+                    writeln!(self.text, "turn {turn}{parent}:{injected} [{inputs}]").unwrap();
+                }
+                What::Completed(c) => {
+                    let (turn, end, pending) = (c.turn, &c.end, c.pending);
+                    let exit = end.exit.map(|e| format!(" ({e})")).unwrap_or_default();
+                    let reason = end.reason;
+                    writeln!(
+                        self.text,
+                        "turn {turn} over: {reason}{exit}, {pending} pending"
+                    )
+                    .unwrap();
+                }
+                What::Observed(seen) => {
+                    self.lines += usize::from(seen.raw.is_some());
+                    for event in &seen.events {
+                        let event = match event {
+                            Event::Input { id, state } => format!("{} {state:?}", self.name(*id)),
+                            event => format!("{event:?}"),
+                        };
+                        writeln!(self.text, "  {event}").unwrap();
+                    }
+                }
+                What::Lifecycle(_) => unreachable!(),
+            }
+        }
+        let completed = told.iter().rev().find_map(|what| match what {
+            What::Completed(completion) => Some(completion.pending),
+            _ => None,
+        });
+        if let Some(pending) = completed {
+            assert_eq!(pending, self.audit.pending());
+        }
+        assert_eq!(self.ledger.pending().count(), self.audit.pending());
+    }
+
+    fn name(&self, receipt: Uuid) -> String {
+        let at = self.names.iter().position(|name| *name == receipt);
+        format!("i{}", at.unwrap())
+    }
+
+    fn started(&mut self, messages: &[usize]) {
+        let inputs = messages.iter().map(|i| self.messages[*i].id).collect();
+        self.say(Event::TurnStarted { inputs });
+    }
+
+    fn input(&mut self, message: usize, state: InputState) {
+        let id = self.messages[message].id;
+        self.say(Event::Input { id, state });
+    }
+
+    fn over(&mut self) {
+        self.say(Event::TurnCompleted(EndReason::Completed.into()));
+    }
+}
+
+fn tool(id: &str) -> Event {
+    Event::ToolStarted {
+        id: id.into(),
+        name: "Bash".into(),
+        summary: String::new(),
+    }
+}
+
+fn ask(id: &str) -> Event {
+    Event::PermissionAsked(Ask {
+        id: id.into(),
+        tool: "Bash".into(),
+        summary: String::new(),
+        reason: String::new(),
+    })
+}
+
+#[test]
+fn l81_folded_queued_and_merged_inputs_belong_to_the_turn_that_took_them() {
+    let mut book = Book::new();
+    (0..2).for_each(|_| book.accept());
+    book.hand_on(true);
+    book.started(&[0]);
+    (0..3).for_each(|_| book.accept());
+    (0..3).for_each(|_| book.hand_on(true));
+    book.input(1, InputState::Queued);
+    book.input(1, InputState::Taken);
+    book.accept();
+    book.over();
+    book.started(&[2, 3]);
+    book.over();
+    insta::assert_snapshot!(book.text, @r"
+    turn 1: [i0,i1]
+      i2 Queued
+    turn 1: injected [i2]
+      i2 Taken
+    turn 1 over: the turn was completed, 3 pending
+    turn 2 after 1: [i3,i4]
+    turn 2 over: the turn was completed, 1 pending
+    ");
+}
+
+#[test]
+fn l81_a_turn_of_the_agents_own_runs_before_the_one_that_was_promised() {
+    let mut book = Book::new();
+    book.accept();
+    book.hand_on(true);
+    book.say(Event::TurnStarted { inputs: vec![] });
+    book.say(tool("t"));
+    book.input(0, InputState::Queued);
+    book.over();
+    book.say(Event::TextDelta("late".into()));
+    book.over();
+    book.started(&[0]);
+    book.over();
+    insta::assert_snapshot!(book.text, @r#"
+    turn 1: [i0]
+      ToolStarted { id: "t", name: "Bash", summary: "" }
+    turn 2: []
+      i0 Queued
+      ToolFinished { id: "t", outcome: Cut, text: "" }
+    turn 2 over: the turn was completed, 0 pending
+    turn 1 over: the turn was completed, 0 pending
+    "#);
+}
+
+#[test]
+fn l81_a_promised_turn_that_was_folded_into_another_ends_with_it() {
+    let mut book = Book::new();
+    book.accept();
+    book.hand_on(true);
+    book.input(0, InputState::Queued);
+    book.say(Event::TurnStarted { inputs: vec![] });
+    book.input(0, InputState::Taken);
+    book.over();
+    insta::assert_snapshot!(book.text, @r"
+    turn 1: [i0]
+      i0 Queued
+    turn 2: []
+    turn 2: injected [i0]
+      i0 Taken
+    turn 2 over: the turn was completed, 0 pending
+    turn 1 over: the turn was completed, 0 pending
+    ");
+}
+
+#[test]
+fn l81_nothing_comes_after_a_completion_and_nothing_is_left_open() {
+    let mut book = Book::new();
+    book.accept();
+    book.hand_on(true);
+    book.started(&[0]);
+    book.say(tool("t"));
+    book.say(ask("a"));
+    book.accept();
+    book.hand_on(true);
+    let line = Line {
+        bytes: Bytes::from_static(b"{}"),
+        omitted: 0,
+    };
+    book.observe(Observation {
+        raw: Some((Stream::Stdout, line)),
+        events: vec![
+            Event::TextDelta("early".into()),
+            Event::TurnCompleted(EndReason::Completed.into()),
+            Event::TextDelta("late".into()),
+            Event::TurnCompleted(EndReason::Failed.into()),
+            Event::ToolFinished {
+                id: "t".into(),
+                outcome: ToolOutcome::Done,
+                text: String::new(),
+            },
+        ],
+    });
+    assert_eq!(book.lines, 1);
+    insta::assert_snapshot!(book.text, @r#"
+    turn 1: [i0]
+      ToolStarted { id: "t", name: "Bash", summary: "" }
+      PermissionAsked(Ask { id: "a", tool: "Bash", summary: "", reason: "" })
+      TextDelta("early")
+      ToolFinished { id: "t", outcome: Cut, text: "" }
+      PermissionWithdrawn { id: "a" }
+    turn 1 over: the turn was completed, 1 pending
+    "#);
+}
+
+#[test]
+fn l91_a_death_is_told_with_its_status_and_what_was_not_taken_waits_again() {
+    let mut book = Book::new();
+    (0..2).for_each(|_| book.accept());
+    book.hand_on(true);
+    book.accept();
+    book.hand_on(true);
+    book.accept();
+    book.say(Event::Exited(ExitStatus::Signal(9)));
+    book.end();
+    let waiting: Vec<&str> = book.ledger.pending().map(|i| i.text.as_str()).collect();
+    assert_eq!(waiting, ["i2", "i3"]);
+    book.ledger.connected(true);
+    book.hand_on(true);
+    insta::assert_snapshot!(book.text, @r"
+    turn 1: [i0,i1]
+      Exited(Signal(9))
+    turn 1 over: the agent ended before its turn did (killed by signal 9), 2 pending
+    turn 2 after 1: [i2,i3]
+    ");
+}
+
+#[test]
+fn a_message_that_was_thrown_away_takes_its_turn_along() {
+    let mut book = Book::new();
+    book.accept();
+    book.hand_on(true);
+    book.accept();
+    book.hand_on(true);
+    book.input(1, InputState::Dropped("interrupted".into()));
+    book.input(0, InputState::Dropped("interrupted".into()));
+    book.say(Event::TurnCompleted(EndReason::Interrupted.into()));
+    insta::assert_snapshot!(book.text, @r#"
+    turn 1: [i0]
+      i1 Dropped("interrupted")
+      i0 Dropped("interrupted")
+    turn 1 over: the turn was interrupted, 0 pending
+    "#);
+}
+
+#[derive(Clone, Debug)]
+enum Op {
+    Accept,
+    HandOn(bool),
+    Started(Vec<usize>),
+    Input(usize, InputState),
+    Say(Event),
+    End(bool),
+}
+
+fn any_op() -> impl Strategy<Value = Op> {
+    let id = || (0u8..3).prop_map(|i| i.to_string());
+    let state = prop_oneof![
+        Just(InputState::Queued),
+        Just(InputState::Taken),
+        Just(InputState::Dropped("gone".into())),
+    ];
+    let reason = prop_oneof![Just(EndReason::Completed), Just(EndReason::Interrupted)];
+    let event = prop_oneof![
+        Just(Event::TextDelta("x".into())),
+        id().prop_map(|id| tool(&id)),
+        id().prop_map(|id| ask(&id)),
+        id().prop_map(|id| Event::PermissionWithdrawn { id }),
+        id().prop_map(|id| Event::ToolFinished {
+            id,
+            outcome: ToolOutcome::Done,
+            text: String::new(),
+        }),
+    ];
+    prop_oneof![
+        3 => Just(Op::Accept),
+        3 => any::<bool>().prop_map(Op::HandOn),
+        3 => proptest::collection::vec(0usize..9, 0..3).prop_map(Op::Started),
+        3 => (0usize..9, state).prop_map(|(i, state)| Op::Input(i, state)),
+        3 => reason.prop_map(|r| Op::Say(Event::TurnCompleted(r.into()))),
+        4 => event.prop_map(Op::Say),
+        1 => any::<bool>().prop_map(Op::End),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2000))]
+    /// Whatever a driver reports: each turn begins before it ends and ends once, nothing is open after it, each line comes once, the counts are
+    /// right, and every input is in a turn, was thrown away by the agent, or waits, in the order in which it was accepted.
+    #[test]
+    fn l81_l86_the_ledger_keeps_its_promises(ops in proptest::collection::vec(any_op(), 0..60)) {
+        let mut book = Book::new();
+        let mut lines = 0;
+        for op in ops {
+            match op {
+                Op::Accept => book.accept(),
+                Op::HandOn(taken) => book.hand_on(taken),
+                Op::Started(of) => {
+                    let of: Vec<usize> = of.into_iter().filter(|i| *i < book.messages.len()).collect();
+                    book.started(&of);
+                }
+                Op::Input(i, state) if i < book.messages.len() => book.input(i, state),
+                Op::Input(..) => {}
+                Op::Say(event) => {
+                    lines += 1;
+                    let line = Line { bytes: Bytes::new(), omitted: 0 };
+                    let raw = Some((Stream::Stdout, line));
+                    book.observe(Observation { raw, events: vec![event] });
+                }
+                Op::End(resumed) => {
+                    book.end();
+                    book.ledger.connected(resumed);
+                }
+            }
+            prop_assert_eq!(book.lines, lines);
+            let waiting: Vec<&String> = book.ledger.pending().map(|input| &input.text).collect();
+            prop_assert!(waiting.is_sorted_by_key(|text| text[1..].parse::<u32>().unwrap()));
+        }
+        book.end();
+    }
+}

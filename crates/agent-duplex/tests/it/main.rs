@@ -1,5 +1,12 @@
 //! What the crate promises, seen from outside.
 
+mod commands;
+mod ends;
+mod random;
+mod readers;
+mod talk;
+mod turns;
+
 use agent_duplex::{
     Capabilities, Capability, EndReason, Error, Event, ProcessName, StopReport, StopStage, Turn,
 };
@@ -85,4 +92,7 @@ fn types_cross_threads() {
     check::<Error>();
     check::<Event>();
     check::<StopReport>();
+    check::<agent_duplex::Conversation>();
+    check::<agent_duplex::Primary>();
+    check::<agent_duplex::Subscription>();
 }

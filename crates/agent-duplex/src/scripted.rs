@@ -1,0 +1,150 @@
+//! Agents that are played by a script, for tests of programs that hold conversations.
+//!
+//! A [`Script`] says, step by step, what the agent waits for and what it reports; [`Gate`]s take the place of time. What it was told is in the
+//! driver's [`calls`](ScriptedDriver::calls).
+//!
+//! # Examples
+//!
+//! ```
+//! use agent_duplex::scripted::{Script, ScriptedDriver};
+//! use agent_duplex::{Capabilities, Conversation, ConversationOptions, EndReason, Input, SessionChoice, What};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), agent_duplex::Error> {
+//! let script = Script::new().message().begin().say("hello").end(EndReason::Completed);
+//! let driver = ScriptedDriver::new(Capabilities::none()).plays(script);
+//! let (conversation, mut primary) = Conversation::new(Box::new(driver), ConversationOptions::default());
+//! conversation.send(Input::new("hi"))?;
+//! conversation.start(SessionChoice::Fresh).await?;
+//! while let Some(published) = primary.next().await {
+//!     if let What::Completed(completion) = published.what {
+//!         assert_eq!(completion.end.reason, EndReason::Completed);
+//!         break;
+//!     }
+//! }
+//! # Ok(())
+//! # }
+//! ```
+
+mod audit;
+mod connection;
+mod script;
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::watch;
+
+use crate::{
+    BoxFuture, Capabilities, Connection, Decision, Driver, Error, Message, Permissions, Queued,
+    SessionChoice,
+};
+pub use audit::Audit;
+use connection::ScriptedConnection;
+pub use script::{Gate, Script};
+
+/// A driver whose agents play scripts, one a connection. Clones share scripts and calls.
+#[derive(Clone, Debug)]
+pub struct ScriptedDriver {
+    capabilities: Capabilities,
+    scripts: Arc<Mutex<VecDeque<Script>>>,
+    calls: watch::Sender<Vec<Call>>,
+}
+
+/// What a scripted driver or one of its agents was told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Call {
+    /// To open a connection.
+    Connected(SessionChoice),
+    /// A message, and it took it.
+    Sent(Message),
+    /// To end its turn.
+    Interrupted(Queued),
+    /// The answer to an ask.
+    Answered(String, Decision),
+    /// What it may do.
+    Permitted(Permissions),
+    /// To stand still, or to go on.
+    Frozen(bool),
+    /// To end by itself.
+    Closed,
+    /// To end now.
+    Stopped,
+    /// Nothing more: its connection was dropped.
+    Dropped,
+}
+
+impl ScriptedDriver {
+    /// Makes a driver whose agents can do this.
+    #[must_use]
+    pub fn new(capabilities: Capabilities) -> Self {
+        Self {
+            capabilities,
+            scripts: Arc::default(),
+            calls: watch::Sender::new(Vec::new()),
+        }
+    }
+
+    /// Adds the script of the next connection. A connection without a script can't be opened.
+    #[must_use]
+    pub fn plays(self, script: Script) -> Self {
+        self.scripts().push_back(script);
+        self
+    }
+
+    fn scripts(&self) -> MutexGuard<'_, VecDeque<Script>> {
+        self.scripts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns everything that was told so far, in order.
+    #[must_use]
+    pub fn calls(&self) -> Vec<Call> {
+        self.calls.borrow().clone()
+    }
+
+    /// Returns the texts of all messages that were taken so far.
+    #[must_use]
+    pub fn messages(&self) -> Vec<String> {
+        let text = |call: &Call| match call {
+            Call::Sent(message) => Some(message.text.clone()),
+            _ => None,
+        };
+        self.calls.borrow().iter().filter_map(text).collect()
+    }
+
+    /// Waits until what was told is as a test wants it.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe.
+    pub async fn told(&self, wanted: impl Fn(&[Call]) -> bool) {
+        let mut calls = self.calls.subscribe();
+        // The sender lives as long as `self`.
+        let _told = calls.wait_for(|calls| wanted(calls)).await;
+    }
+}
+
+impl Driver for ScriptedDriver {
+    fn name(&self) -> &str {
+        "scripted"
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        self.capabilities
+    }
+
+    fn connect(&self, session: SessionChoice) -> BoxFuture<'_, Result<Box<dyn Connection>, Error>> {
+        Box::pin(async move {
+            self.calls
+                .send_modify(|calls| calls.push(Call::Connected(session)));
+            let script = self.scripts().pop_front();
+            let Some(script) = script else {
+                return Err(Error::start("there is no script; add one", None));
+            };
+            let connection = ScriptedConnection::new(script, self.calls.clone());
+            connection.connecting().await?;
+            Ok(Box::new(connection) as Box<dyn Connection>)
+        })
+    }
+}

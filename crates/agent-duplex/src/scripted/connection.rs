@@ -1,0 +1,201 @@
+use std::time::Duration;
+
+use tokio::sync::watch;
+
+use super::Call;
+use super::script::{Gate, Script, Step};
+use crate::{
+    BoxFuture, Connection, Decision, Error, Event, ExitStatus, Message, Observation, Permissions,
+    ProcessName, Queued, StopReport, StopStage,
+};
+
+#[derive(Debug)]
+pub(super) struct ScriptedConnection {
+    script: Script,
+    calls: watch::Sender<Vec<Call>>,
+    messages: Vec<Message>,
+    interrupts: usize,
+    answers: usize,
+    /// How many of each were waited for.
+    awaited: Awaited,
+    /// How many messages had begun.
+    begun: usize,
+    busy: Option<Gate>,
+    over: bool,
+    stopping: bool,
+    stopped: Option<StopReport>,
+}
+
+#[derive(Debug, Default)]
+struct Awaited {
+    messages: usize,
+    interrupts: usize,
+    answers: usize,
+}
+
+impl ScriptedConnection {
+    pub(super) fn new(script: Script, calls: watch::Sender<Vec<Call>>) -> Self {
+        Self {
+            script,
+            calls,
+            messages: Vec::new(),
+            interrupts: 0,
+            answers: 0,
+            awaited: Awaited::default(),
+            begun: 0,
+            busy: None,
+            over: false,
+            stopping: false,
+            stopped: None,
+        }
+    }
+
+    pub(super) async fn connecting(&self) -> Result<(), Error> {
+        if let Some(gate) = &self.script.connecting {
+            gate.opened().await;
+        }
+        self.script.fails.map_or(Ok(()), |fails| Err(fails()))
+    }
+
+    fn note(&self, call: Call) {
+        self.calls.send_modify(|calls| calls.push(call));
+    }
+
+    /// Takes the first step, if it is not one that has to be waited for. Whoever changes what is waited for has to borrow the connection, and so
+    /// drops this wait.
+    async fn step(&mut self) -> Option<Observation> {
+        let step = match self.script.steps.front() {
+            None if self.stopping => {
+                self.over = true;
+                return None;
+            }
+            None => return std::future::pending().await,
+            Some(step) => step.clone(),
+        };
+        let due = match &step {
+            Step::Message => self.messages.len() > self.awaited.messages,
+            Step::Interrupted => self.interrupts > self.awaited.interrupts,
+            Step::Answered => self.answers > self.awaited.answers,
+            Step::Gate(gate) => {
+                gate.opened().await;
+                true
+            }
+            _ => true,
+        };
+        if !due {
+            return std::future::pending().await;
+        }
+        self.script.steps.pop_front();
+        match step {
+            Step::Emit(seen) => return Some(seen),
+            Step::Make(make) => return Some(make(&self.messages)),
+            Step::Begin => {
+                let messages = &self.messages[self.begun..self.awaited.messages];
+                let inputs = messages.iter().map(|message| message.id).collect();
+                self.begun = self.awaited.messages;
+                return Some(Event::TurnStarted { inputs }.into());
+            }
+            Step::Message => self.awaited.messages += 1,
+            Step::Interrupted => self.awaited.interrupts += 1,
+            Step::Answered => self.awaited.answers += 1,
+            Step::Gate(_) => {}
+            Step::Busy(gate) => self.busy = Some(gate),
+            Step::Refuse(with) => self.script.refuses = with,
+            Step::Panic => panic!("the script says so"),
+            Step::Over => self.over = true,
+        }
+        None
+    }
+}
+
+impl Connection for ScriptedConnection {
+    fn send(&mut self, message: Message) -> BoxFuture<'_, Result<(), Error>> {
+        Box::pin(async move {
+            if let Some(gate) = &self.busy {
+                gate.opened().await;
+            }
+            if let Some(refuses) = self.script.refuses {
+                return Err(refuses());
+            } else if self.over {
+                return Err(Error::gone("its script is over"));
+            }
+            self.note(Call::Sent(message.clone()));
+            self.messages.push(message);
+            Ok(())
+        })
+    }
+
+    fn next(&mut self) -> BoxFuture<'_, Option<Observation>> {
+        Box::pin(async move {
+            while !self.over {
+                if let Some(seen) = self.step().await {
+                    return Some(seen);
+                }
+            }
+            None
+        })
+    }
+
+    fn interrupt(&mut self, queued: Queued) -> BoxFuture<'_, Result<(), Error>> {
+        self.note(Call::Interrupted(queued));
+        self.interrupts += 1;
+        Box::pin(async { Ok(()) })
+    }
+
+    fn answer(&mut self, ask: &str, decision: Decision) -> BoxFuture<'_, Result<(), Error>> {
+        self.note(Call::Answered(ask.to_owned(), decision));
+        self.answers += 1;
+        Box::pin(async { Ok(()) })
+    }
+
+    fn set_permissions(&mut self, permissions: Permissions) -> BoxFuture<'_, Result<(), Error>> {
+        self.note(Call::Permitted(permissions));
+        Box::pin(async { Ok(()) })
+    }
+
+    fn freeze(&mut self, frozen: bool) -> BoxFuture<'_, Result<(), Error>> {
+        self.note(Call::Frozen(frozen));
+        Box::pin(async { Ok(()) })
+    }
+
+    fn close(&mut self) -> BoxFuture<'_, ()> {
+        self.note(Call::Closed);
+        let exited = Event::Exited(ExitStatus::Code(0));
+        self.script.steps = [Step::Emit(exited.into()), Step::Over].into();
+        Box::pin(async {})
+    }
+
+    fn leftovers(&mut self) -> BoxFuture<'_, Vec<ProcessName>> {
+        let leftovers = self.script.leftovers.clone();
+        Box::pin(async { leftovers })
+    }
+
+    fn stop(&mut self, budget: Duration) -> BoxFuture<'_, StopReport> {
+        if !std::mem::replace(&mut self.stopping, true) {
+            self.note(Call::Stopped);
+            self.over = false;
+            self.script.steps = self.script.last_words.drain(..).map(Step::Emit).collect();
+        }
+        let mut stage = StopStage::Terminate;
+        Box::pin(async move {
+            if let Some(gate) = &self.script.stopping
+                && tokio::time::timeout(budget, gate.opened()).await.is_err()
+            {
+                stage = StopStage::Kill;
+            }
+            let report = StopReport {
+                stage,
+                ended: std::mem::take(&mut self.script.leftovers),
+                survivors: Vec::new(),
+                proven: true,
+            };
+            self.stopped.get_or_insert(report).clone()
+        })
+    }
+}
+
+impl Drop for ScriptedConnection {
+    fn drop(&mut self) {
+        self.note(Call::Dropped);
+    }
+}

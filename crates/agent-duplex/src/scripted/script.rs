@@ -1,0 +1,226 @@
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::Arc;
+
+use tokio::sync::watch;
+
+use crate::{EndReason, Error, Event, InputState, Message, Observation, ProcessName, TurnEnd};
+
+/// A door that a test opens, once.
+#[derive(Clone, Debug, Default)]
+pub struct Gate(watch::Sender<bool>);
+
+impl Gate {
+    /// Makes a closed one.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Opens it for everybody.
+    pub fn open(&self) {
+        self.0.send_replace(true);
+    }
+
+    /// Waits until it is open.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe.
+    pub async fn opened(&self) {
+        let mut open = self.0.subscribe();
+        // The sender lives as long as `self`.
+        let _open = open.wait_for(|open| *open).await;
+    }
+}
+
+/// What one connection does, step by step. At its end the agent sits idle until it is stopped.
+#[derive(Clone, Debug, Default)]
+pub struct Script {
+    pub(super) steps: VecDeque<Step>,
+    pub(super) connecting: Option<Gate>,
+    pub(super) fails: Option<fn() -> Error>,
+    pub(super) refuses: Option<fn() -> Error>,
+    pub(super) stopping: Option<Gate>,
+    pub(super) last_words: Vec<Observation>,
+    pub(super) leftovers: Vec<ProcessName>,
+}
+
+type Make = Arc<dyn Fn(&[Message]) -> Observation + Send + Sync>;
+
+#[derive(Clone)]
+pub(super) enum Step {
+    Emit(Observation),
+    Make(Make),
+    Begin,
+    Message,
+    Interrupted,
+    Answered,
+    Gate(Gate),
+    Busy(Gate),
+    Refuse(Option<fn() -> Error>),
+    Panic,
+    Over,
+}
+
+impl fmt::Debug for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Emit(_) | Self::Make(_) | Self::Begin => "report",
+            Self::Message => "wait for a message",
+            Self::Interrupted => "wait for an interrupt",
+            Self::Answered => "wait for an answer",
+            Self::Gate(_) => "wait for a gate",
+            Self::Busy(_) | Self::Refuse(_) => "take messages otherwise",
+            Self::Panic => "panic",
+            Self::Over => "end",
+        })
+    }
+}
+
+impl Script {
+    /// Makes an empty one: an agent that says nothing.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    fn step(mut self, step: Step) -> Self {
+        self.steps.push_back(step);
+        self
+    }
+
+    /// Reports this.
+    #[must_use]
+    pub fn observe(self, seen: impl Into<Observation>) -> Self {
+        self.step(Step::Emit(seen.into()))
+    }
+
+    /// Reports what is made of the messages that this connection was sent so far.
+    #[must_use]
+    pub fn make(self, make: impl Fn(&[Message]) -> Observation + Send + Sync + 'static) -> Self {
+        self.step(Step::Make(Arc::new(make)))
+    }
+
+    /// Reports a whole piece of an answer.
+    #[must_use]
+    pub fn say(self, text: &str) -> Self {
+        self.observe(Event::Message {
+            text: text.to_owned(),
+            partial: false,
+        })
+    }
+
+    /// Reports that a turn begins with the messages that were waited for since the last such step.
+    #[must_use]
+    pub fn begin(self) -> Self {
+        self.step(Step::Begin)
+    }
+
+    /// Reports what became of a message of this connection, by its number from 0.
+    #[must_use]
+    pub fn input(self, number: usize, state: InputState) -> Self {
+        self.make(move |messages| {
+            let id = messages[number].id;
+            let state = state.clone();
+            Event::Input { id, state }.into()
+        })
+    }
+
+    /// Reports the end of a turn.
+    #[must_use]
+    pub fn end(self, reason: EndReason) -> Self {
+        self.observe(Event::TurnCompleted(TurnEnd::from(reason)))
+    }
+
+    /// Waits for a message more than before.
+    #[must_use]
+    pub fn message(self) -> Self {
+        self.step(Step::Message)
+    }
+
+    /// Waits for an interrupt more than before.
+    #[must_use]
+    pub fn interrupted(self) -> Self {
+        self.step(Step::Interrupted)
+    }
+
+    /// Waits for an answer more than before.
+    #[must_use]
+    pub fn answered(self) -> Self {
+        self.step(Step::Answered)
+    }
+
+    /// Waits until a gate is open.
+    #[must_use]
+    pub fn gate(self, gate: &Gate) -> Self {
+        self.step(Step::Gate(gate.clone()))
+    }
+
+    /// From here on, takes a message only once a gate is open; who sends one waits.
+    #[must_use]
+    pub fn busy(self, gate: &Gate) -> Self {
+        self.step(Step::Busy(gate.clone()))
+    }
+
+    /// From here on, answers each message with an error, or takes them again.
+    #[must_use]
+    pub fn refuses(self, with: Option<fn() -> Error>) -> Self {
+        self.step(Step::Refuse(with))
+    }
+
+    /// Panics in the driver.
+    #[must_use]
+    pub fn panics(self) -> Self {
+        self.step(Step::Panic)
+    }
+
+    /// Has nothing more to say, as an agent that is gone.
+    #[must_use]
+    pub fn over(self) -> Self {
+        self.step(Step::Over)
+    }
+
+    /// Opens its connection only once a gate is open.
+    #[must_use]
+    pub fn connecting(mut self, gate: &Gate) -> Self {
+        self.connecting = Some(gate.clone());
+        self
+    }
+
+    /// Fails to open its connection.
+    #[must_use]
+    pub fn fails(mut self, with: fn() -> Error) -> Self {
+        self.fails = Some(with);
+        self
+    }
+
+    /// Takes no message at all, from the beginning.
+    #[must_use]
+    pub fn deaf(mut self, with: fn() -> Error) -> Self {
+        self.refuses = Some(with);
+        self
+    }
+
+    /// Is stopped only once a gate is open, or the budget is used up.
+    #[must_use]
+    pub fn stopping(mut self, gate: &Gate) -> Self {
+        self.stopping = Some(gate.clone());
+        self
+    }
+
+    /// Still reports this after it was stopped.
+    #[must_use]
+    pub fn last_words(mut self, seen: impl Into<Observation>) -> Self {
+        self.last_words.push(seen.into());
+        self
+    }
+
+    /// Has started a process of this name and number.
+    #[must_use]
+    pub fn leaves(mut self, pid: u32, name: &str) -> Self {
+        let name = name.to_owned();
+        self.leftovers.push(ProcessName { pid, name });
+        self
+    }
+}

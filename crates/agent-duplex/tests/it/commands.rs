@@ -1,0 +1,217 @@
+//! Interrupts, answers, closing, and futures that are dropped half-way.
+
+use std::time::Duration;
+
+use agent_duplex::scripted::{Call, Gate, Script, ScriptedDriver};
+use agent_duplex::{
+    Ask, Decision, EndReason, Error, Event, ExitStatus, InputState, Lifecycle, Permissions, Queued,
+    SessionChoice, What,
+};
+
+use crate::talk::{Talk, delta, soon, steered};
+
+#[tokio::test]
+async fn an_interrupt_is_done_when_the_turn_is_over() {
+    let gate = Gate::new();
+    let script = Script::new().message().begin().observe(delta("x"));
+    let script = script.interrupted().observe(delta("y")).gate(&gate);
+    let script = script.end(EndReason::Interrupted).message().begin();
+    let script = script.end(EndReason::Completed);
+    let mut talk = Talk::with(ScriptedDriver::new(steered()).plays(script));
+    talk.send("go");
+    talk.start().await;
+    talk.observed(delta("x")).await;
+    let interrupt = tokio::spawn(talk.conversation.interrupt(Queued::Keep));
+    let twice = tokio::spawn(talk.conversation.interrupt(Queued::Keep));
+    talk.observed(delta("y")).await;
+    // What comes now waits for the turn's end: it must not be cut off with it.
+    talk.send("instead");
+    soon(talk.conversation.leftovers()).await;
+    assert_eq!(talk.driver.messages(), ["go"]);
+    assert!(!interrupt.is_finished());
+    assert_eq!(talk.conversation.lifecycle(), Lifecycle::Interrupting);
+    gate.open();
+    soon(interrupt).await.unwrap().unwrap();
+    soon(twice).await.unwrap().unwrap();
+    assert_eq!(talk.completed().await.pending, 1);
+    assert_eq!(talk.completed().await.end.reason, EndReason::Completed);
+    assert_eq!(talk.driver.messages(), ["go", "instead"]);
+}
+
+#[tokio::test]
+async fn an_interrupt_waits_for_nothing_when_no_turn_runs_and_drops_what_waits() {
+    let mut talk = Talk::with(ScriptedDriver::new(steered()).plays(Script::new()));
+    let receipt = talk.send("never mind");
+    soon(talk.conversation.interrupt(Queued::Drop))
+        .await
+        .unwrap();
+    let why = "the turn was interrupted".to_owned();
+    let dropped = Event::Input {
+        id: receipt.id,
+        state: InputState::Dropped(why),
+    };
+    talk.observed(dropped).await;
+    talk.start().await;
+    soon(talk.conversation.interrupt(Queued::Keep))
+        .await
+        .unwrap();
+    assert!(talk.conversation.pending().is_empty());
+    assert_eq!(talk.driver.calls(), [Call::Connected(SessionChoice::Fresh)]);
+}
+
+#[tokio::test]
+async fn an_ask_is_answered_once_and_one_of_a_dead_agent_never() {
+    let ask = |id: &str| {
+        Event::PermissionAsked(Ask {
+            id: id.into(),
+            tool: "Bash".into(),
+            summary: "make".into(),
+            reason: String::new(),
+        })
+    };
+    let script = Script::new().message().begin();
+    let script = script.observe(ask("a")).observe(ask("b")).answered().over();
+    let next = Script::new();
+    let driver = ScriptedDriver::new(steered()).plays(script).plays(next);
+    let mut talk = Talk::with(driver);
+    talk.send("go");
+    talk.start().await;
+    talk.observed(ask("b")).await;
+    for _ in 0..2 {
+        soon(talk.conversation.answer("a", Decision::Allow))
+            .await
+            .unwrap();
+    }
+    talk.audit.answered("a");
+    let withdrawn = Event::PermissionWithdrawn { id: "b".into() };
+    talk.observed(withdrawn).await;
+    talk.completed().await;
+    talk.becomes(Lifecycle::Idle).await;
+    talk.start().await;
+    soon(talk.conversation.answer("b", Decision::Allow))
+        .await
+        .unwrap();
+    let answers = talk
+        .driver
+        .calls()
+        .into_iter()
+        .filter(|call| matches!(call, Call::Answered(..)));
+    let answers: Vec<Call> = answers.collect();
+    assert_eq!(answers, [Call::Answered("a".into(), Decision::Allow)]);
+}
+
+#[tokio::test]
+async fn closing_waits_for_the_turn_and_keeps_what_waits() {
+    let gate = Gate::new();
+    let script = Script::new()
+        .message()
+        .gate(&gate)
+        .end(EndReason::Completed);
+    let again = Script::new().message().end(EndReason::Completed);
+    let driver = ScriptedDriver::new(agent_duplex::Capabilities::none());
+    let mut talk = Talk::with(driver.plays(script.leaves(7, "server")).plays(again));
+    talk.send("go");
+    talk.start().await;
+    talk.becomes(Lifecycle::InTurn).await;
+    talk.send("later");
+    let conversation = talk.conversation.clone();
+    let close = tokio::spawn(async move { conversation.close().await });
+    assert_eq!(
+        soon(talk.conversation.leftovers()).await[0].to_string(),
+        "7 (server)"
+    );
+    assert!(!talk.driver.calls().contains(&Call::Closed));
+    gate.open();
+    soon(close).await.unwrap();
+    talk.observed(Event::Exited(ExitStatus::Code(0))).await;
+    assert_eq!(talk.conversation.pending().len(), 1);
+    assert!(
+        soon(talk.conversation.set_permissions(Permissions::All))
+            .await
+            .unwrap_err()
+            .is_gone()
+    );
+    talk.start().await;
+    talk.completed().await;
+    let report = soon(talk.conversation.stop(Duration::ZERO)).await;
+    assert_eq!(report.to_string(), "0 of 1 left");
+}
+
+#[tokio::test]
+async fn an_agent_that_does_not_read_is_complained_of_and_asked_again() {
+    let full: fn() -> Error = || Error::full("the agent");
+    let script = Script::new()
+        .message()
+        .begin()
+        .refuses(Some(full))
+        .observe(delta("x"));
+    let script = script
+        .interrupted()
+        .refuses(None)
+        .end(EndReason::Interrupted)
+        .message();
+    let script = script.begin().end(EndReason::Completed);
+    let mut talk = Talk::with(ScriptedDriver::new(steered()).plays(script));
+    talk.send("go");
+    talk.start().await;
+    talk.observed(delta("x")).await;
+    talk.send("more");
+    let warned = |what: &What| matches!(what, What::Observed(seen) if matches!(seen.events[..], [Event::Warning(_)]));
+    talk.read_until(warned).await;
+    let interrupt = tokio::spawn(talk.conversation.interrupt(Queued::Keep));
+    talk.completed().await;
+    soon(interrupt).await.unwrap().unwrap();
+    talk.completed().await;
+    assert_eq!(talk.read.iter().filter(|what| warned(what)).count(), 1);
+    assert_eq!(talk.driver.messages(), ["go", "more"]);
+}
+
+/// Polls a future a number of times, and drops it.
+async fn give_up<T>(future: impl Future<Output = T>, polls: usize) {
+    let mut future = std::pin::pin!(future);
+    for _ in 0..polls {
+        let once = std::future::poll_fn(|cx| std::task::Poll::Ready(future.as_mut().poll(cx)));
+        if once.await.is_ready() {
+            return;
+        }
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn futures_that_are_dropped_half_way_take_nothing_back_and_break_nothing() {
+    for polls in 0..12 {
+        let script = Script::new()
+            .message()
+            .begin()
+            .observe(delta("x"))
+            .interrupted();
+        let script = script
+            .end(EndReason::Interrupted)
+            .message()
+            .begin()
+            .observe(delta("y"));
+        let mut talk = Talk::with(ScriptedDriver::new(steered()).plays(script.leaves(7, "sleep")));
+        talk.send("go");
+        let conversation = talk.conversation.clone();
+        give_up(conversation.start(SessionChoice::Fresh), polls).await;
+        if polls == 0 {
+            talk.start().await;
+        }
+        give_up(async { talk.observed(delta("x")).await }, polls).await;
+        give_up(conversation.interrupt(Queued::Keep), polls).await;
+        give_up(conversation.answer("a", Decision::Allow), polls).await;
+        give_up(conversation.freeze(true), polls).await;
+        give_up(conversation.leftovers(), polls).await;
+        talk.send("then");
+        talk.observed(delta("y")).await;
+        give_up(conversation.close(), polls).await;
+        give_up(conversation.stop(Duration::from_secs(8)), polls).await;
+        let report = soon(conversation.stop(Duration::from_secs(8))).await;
+        assert_eq!(report.to_string(), "0 of 1 left");
+        drop(conversation);
+        talk.read_all().await;
+        assert_eq!(talk.audit.completed(), 2, "after {polls} polls");
+        assert_eq!(talk.driver.messages(), ["go", "then"]);
+    }
+}

@@ -1,0 +1,276 @@
+//! Deaths, stops, drops.
+
+use std::time::Duration;
+
+use agent_duplex::scripted::{Call, Gate, Script, ScriptedDriver};
+use agent_duplex::{
+    EndReason, Event, ExitStatus, Input, Lifecycle, SessionChoice, StopStage, TurnEnd, What,
+};
+
+use crate::talk::{Talk, delta, soon, steered};
+
+const BUDGET: Duration = Duration::from_secs(8);
+
+#[tokio::test]
+async fn l91_an_agent_that_dies_in_a_turn_completes_it_as_died() {
+    let end = TurnEnd {
+        exit: Some(ExitStatus::Code(0)),
+        stderr_tail: "out of luck\n".into(),
+        ..EndReason::Died.into()
+    };
+    let script = Script::new().message().begin().observe(delta("hal"));
+    let script = script.observe(Event::TurnCompleted(end.clone())).over();
+    let mut talk = Talk::with(ScriptedDriver::new(steered()).plays(script));
+    talk.send("go");
+    talk.start().await;
+    assert_eq!(talk.completed().await.end, end);
+    talk.becomes(Lifecycle::Idle).await;
+}
+
+#[tokio::test]
+async fn l91_a_death_that_the_driver_did_not_tell_is_none_the_less_one() {
+    let script = Script::new().message().begin().message();
+    let script = script.observe(Event::Exited(ExitStatus::Signal(9))).over();
+    let resumed = Script::new().message().end(EndReason::Completed);
+    let driver = ScriptedDriver::new(steered()).plays(script).plays(resumed);
+    let mut talk = Talk::with(driver);
+    talk.send("one");
+    talk.start().await;
+    talk.send("two");
+    let completion = talk.completed().await;
+    assert_eq!(completion.end.reason, EndReason::Died);
+    assert_eq!(completion.end.exit, Some(ExitStatus::Signal(9)));
+    assert_eq!(completion.pending, 1);
+    talk.becomes(Lifecycle::Idle).await;
+    // What no turn took is delivered by the next one, what was in a turn is not.
+    let session = SessionChoice::Resume("s".into());
+    soon(talk.conversation.start(session.clone()))
+        .await
+        .unwrap();
+    assert_eq!(talk.completed().await.pending, 0);
+    assert_eq!(talk.driver.messages(), ["one", "two", "two"]);
+    assert!(talk.driver.calls().contains(&Call::Connected(session)));
+    let generation = talk.read.iter().rev().find_map(|what| match what {
+        What::Assigned(assignment) => Some((assignment.generation, assignment.parent)),
+        _ => None,
+    });
+    assert_eq!(generation, Some((2, Some(completion.turn))));
+}
+
+#[tokio::test]
+async fn l98_a_stop_ends_all_streams_once_and_all_callers_wait_for_it() {
+    let gate = Gate::new();
+    let script = Script::new().message().begin().observe(delta("hal"));
+    let script = script.leaves(7, "sleep").stopping(&gate);
+    let script = script.last_words(delta("f")).last_words(delta(" a"));
+    let mut talk = Talk::with(ScriptedDriver::new(steered()).plays(script));
+    let mut subscription = talk.conversation.subscribe(100);
+    talk.send("go");
+    talk.start().await;
+    talk.observed(delta("hal")).await;
+    let callers: Vec<_> = (0..10)
+        .map(|_| {
+            let conversation = talk.conversation.clone();
+            tokio::spawn(async move { conversation.stop(BUDGET).await })
+        })
+        .collect();
+    soon(talk.driver.told(|calls| calls.contains(&Call::Stopped))).await;
+    assert_eq!(talk.conversation.lifecycle(), Lifecycle::Stopping);
+    assert!(
+        talk.conversation
+            .send(Input::new("late"))
+            .unwrap_err()
+            .is_gone()
+    );
+    assert!(callers.iter().all(|caller| !caller.is_finished()));
+    gate.open();
+    let report = soon(talk.conversation.stop(BUDGET)).await;
+    assert_eq!(report.stage, StopStage::Terminate);
+    assert_eq!(report.to_string(), "0 of 1 left");
+    for caller in callers {
+        assert_eq!(soon(caller).await.unwrap(), report);
+    }
+    let completion = talk.completed().await;
+    assert_eq!(completion.end.reason, EndReason::Interrupted);
+    talk.read_all().await;
+    let before = talk
+        .read
+        .iter()
+        .filter(|what| matches!(what, What::Observed(_)));
+    assert_eq!(before.count(), 3, "{:?}", talk.read);
+    while soon(subscription.next()).await.is_some() {}
+    assert_eq!(soon(talk.conversation.stop(BUDGET)).await, report);
+    let stops = talk.driver.calls();
+    assert_eq!(
+        stops.iter().filter(|call| **call == Call::Stopped).count(),
+        1
+    );
+    assert!(
+        soon(talk.conversation.start(SessionChoice::Fresh))
+            .await
+            .unwrap_err()
+            .is_gone()
+    );
+}
+
+#[tokio::test]
+async fn l98_a_driver_that_panics_ends_the_agent_and_all_streams() {
+    let script = Script::new().message().begin().panics();
+    let mut talk = Talk::with(ScriptedDriver::new(steered()).plays(script));
+    let mut subscription = talk.conversation.subscribe(100);
+    talk.send("go");
+    talk.start().await;
+    let completion = talk.completed().await;
+    assert_eq!(completion.end.reason, EndReason::Died);
+    talk.read_all().await;
+    while soon(subscription.next()).await.is_some() {}
+    assert_eq!(talk.driver.calls().last(), Some(&Call::Dropped));
+    assert!(!soon(talk.conversation.stop(BUDGET)).await.proven);
+    assert!(
+        talk.conversation
+            .send(Input::new("late"))
+            .unwrap_err()
+            .is_gone()
+    );
+}
+
+#[test]
+fn l98_a_runtime_that_is_shut_down_ends_the_agent_and_all_streams() {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .build()
+        .unwrap();
+    let script = Script::new().message().begin().observe(delta("x"));
+    let mut talk = runtime.block_on(async {
+        let mut talk = Talk::with(ScriptedDriver::new(steered()).plays(script));
+        talk.send("go");
+        talk.start().await;
+        talk.observed(delta("x")).await;
+        talk
+    });
+    drop(runtime);
+    let other = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .build()
+        .unwrap();
+    other.block_on(async {
+        talk.completed().await;
+        talk.read_all().await;
+        assert!(!soon(talk.conversation.stop(BUDGET)).await.proven);
+    });
+    assert_eq!(talk.driver.calls().last(), Some(&Call::Dropped));
+}
+
+#[tokio::test]
+async fn dropping_the_last_handle_ends_what_it_started() {
+    let script = Script::new().message().begin().observe(delta("x"));
+    let mut talk = Talk::with(ScriptedDriver::new(steered()).plays(script));
+    talk.send("go");
+    talk.start().await;
+    talk.observed(delta("x")).await;
+    let clone = talk.conversation.clone();
+    let Talk {
+        conversation,
+        mut primary,
+        driver,
+        ..
+    } = talk;
+    drop(conversation);
+    soon(clone.freeze(false)).await.unwrap();
+    // Waiting for an interrupt keeps nothing alive.
+    let interrupt = clone.interrupt(agent_duplex::Queued::Keep);
+    drop(clone);
+    let mut last = Vec::new();
+    while let Some(published) = soon(primary.next()).await {
+        last.push(published.what);
+    }
+    let [
+        ..,
+        What::Completed(completion),
+        What::Lifecycle(Lifecycle::Ended),
+    ] = &last[..]
+    else {
+        panic!("{last:?}")
+    };
+    assert_eq!(completion.end.reason, EndReason::Interrupted);
+    assert_eq!(driver.calls().last(), Some(&Call::Dropped));
+    soon(interrupt).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_stop_lets_a_connection_come_about_so_that_it_can_be_reported() {
+    let gate = Gate::new();
+    let script = Script::new().connecting(&gate).leaves(7, "sleep");
+    let mut talk = Talk::with(ScriptedDriver::new(steered()).plays(script));
+    let conversation = talk.conversation.clone();
+    let start = tokio::spawn(async move { conversation.start(SessionChoice::Fresh).await });
+    talk.becomes(Lifecycle::Starting).await;
+    // An interrupt finds nothing to interrupt, and does not wait for the start.
+    soon(talk.conversation.interrupt(agent_duplex::Queued::Keep))
+        .await
+        .unwrap();
+    let conversation = talk.conversation.clone();
+    let stop = tokio::spawn(async move { conversation.stop(BUDGET * 10).await });
+    tokio::task::yield_now().await;
+    gate.open();
+    let report = soon(stop).await.unwrap();
+    assert_eq!(
+        (report.to_string().as_str(), report.proven),
+        ("0 of 1 left", true)
+    );
+    assert!(soon(start).await.unwrap().unwrap_err().is_gone());
+    talk.read_all().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stop_does_not_wait_for_ever_for_a_connection() {
+    let script = Script::new().connecting(&Gate::new());
+    let mut talk = Talk::with(ScriptedDriver::new(steered()).plays(script));
+    let conversation = talk.conversation.clone();
+    let start = tokio::spawn(async move { conversation.start(SessionChoice::Fresh).await });
+    talk.becomes(Lifecycle::Starting).await;
+    assert!(!talk.conversation.stop(BUDGET).await.proven);
+    assert!(start.await.unwrap().unwrap_err().is_gone());
+    talk.read_all().await;
+}
+
+#[tokio::test]
+async fn a_stop_does_not_wait_for_an_agent_that_takes_no_input() {
+    let script = Script::new()
+        .message()
+        .begin()
+        .busy(&Gate::new())
+        .observe(delta("x"));
+    let mut talk = Talk::with(ScriptedDriver::new(steered()).plays(script));
+    talk.send("go");
+    talk.start().await;
+    talk.observed(delta("x")).await;
+    talk.send("stuck");
+    soon(talk.conversation.stop(BUDGET)).await;
+    talk.read_all().await;
+    assert_eq!(talk.audit.completed(), 1);
+    assert_eq!(talk.conversation.pending()[0].text, "stuck");
+}
+
+#[tokio::test(start_paused = true)]
+async fn last_words_are_waited_for_a_bounded_time_and_not_while_nobody_reads() {
+    // The scripted agent never ends its words: its gate stays shut.
+    let mut options = agent_duplex::ConversationOptions::default();
+    options.backlog = 1;
+    let mut script = Script::new().message().begin().observe(delta("x"));
+    for i in 0..100 {
+        script = script.last_words(delta(&i.to_string()));
+    }
+    let mut talk = Talk::limited(ScriptedDriver::new(steered()).plays(script), options);
+    talk.send("go");
+    talk.start().await;
+    talk.observed(delta("x")).await;
+    soon(talk.conversation.stop(BUDGET)).await;
+    tokio::time::advance(Duration::from_secs(60)).await;
+    talk.read_all().await;
+    let words = talk
+        .read
+        .iter()
+        .filter(|what| matches!(what, What::Observed(_)));
+    assert_eq!(words.count(), 101);
+}

@@ -1,0 +1,129 @@
+//! What the tests share: a conversation with a scripted agent, and what was read of it.
+
+use std::time::Duration;
+
+use agent_duplex::scripted::{Audit, ScriptedDriver};
+use agent_duplex::{
+    Capabilities, Capability, Completion, Conversation, ConversationOptions, Event, Input,
+    Lifecycle, Primary, Receipt, SessionChoice, What,
+};
+
+/// How long anything may take that takes no time.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+pub(crate) fn steered() -> Capabilities {
+    Capabilities::none()
+        .with(Capability::Steer)
+        .with(Capability::Interrupt)
+}
+
+pub(crate) fn delta(text: &str) -> Event {
+    Event::TextDelta(text.into())
+}
+
+/// Waits for something that has to come soon.
+pub(crate) async fn soon<T>(what: impl Future<Output = T>) -> T {
+    tokio::time::timeout(PATIENCE, what)
+        .await
+        .expect("it never came")
+}
+
+pub(crate) struct Talk {
+    pub(crate) conversation: Conversation,
+    pub(crate) primary: Primary,
+    pub(crate) driver: ScriptedDriver,
+    pub(crate) audit: Audit,
+    pub(crate) read: Vec<What>,
+    sequence: u64,
+}
+
+impl Talk {
+    pub(crate) fn with(driver: ScriptedDriver) -> Self {
+        Self::limited(driver, ConversationOptions::default())
+    }
+
+    pub(crate) fn limited(driver: ScriptedDriver, options: ConversationOptions) -> Self {
+        let (conversation, primary) = Conversation::new(Box::new(driver.clone()), options);
+        Self {
+            conversation,
+            primary,
+            driver,
+            audit: Audit::new(),
+            read: Vec::new(),
+            sequence: 0,
+        }
+    }
+
+    pub(crate) fn send(&mut self, text: &str) -> Receipt {
+        let receipt = self
+            .conversation
+            .send(Input::new(text))
+            .expect("there is room");
+        self.audit.accepted(&receipt);
+        receipt
+    }
+
+    pub(crate) async fn start(&self) {
+        soon(self.conversation.start(SessionChoice::Fresh))
+            .await
+            .expect("there is a script");
+    }
+
+    /// Reads one thing more; false at the end.
+    pub(crate) async fn read(&mut self) -> bool {
+        let Some(published) = soon(self.primary.next()).await else {
+            return false;
+        };
+        self.sequence += 1;
+        assert_eq!(published.sequence, self.sequence);
+        self.audit.see(&published.what);
+        self.read.push(published.what);
+        true
+    }
+
+    pub(crate) async fn read_until(&mut self, wanted: impl Fn(&What) -> bool) -> What {
+        loop {
+            assert!(self.read().await, "it ended before: {:#?}", self.read);
+            let last = self.read.last().expect("one was read");
+            if wanted(last) {
+                return last.clone();
+            }
+        }
+    }
+
+    pub(crate) async fn completed(&mut self) -> Completion {
+        let what = self.read_until(|what| matches!(what, What::Completed(_)));
+        let What::Completed(completion) = what.await else {
+            unreachable!()
+        };
+        completion
+    }
+
+    pub(crate) async fn observed(&mut self, event: Event) {
+        self.read_until(
+            |what| matches!(what, What::Observed(seen) if seen.events.contains(&event)),
+        )
+        .await;
+    }
+
+    pub(crate) async fn becomes(&mut self, lifecycle: Lifecycle) {
+        self.read_until(|what| *what == What::Lifecycle(lifecycle))
+            .await;
+    }
+
+    pub(crate) async fn read_all(&mut self) {
+        while self.read().await {}
+        assert_eq!(self.audit.running(), 0);
+        assert_eq!(self.read.last(), Some(&What::Lifecycle(Lifecycle::Ended)));
+        assert_eq!(self.conversation.lifecycle(), Lifecycle::Ended);
+    }
+
+    /// Returns the turns in the order of their assignments, each with its inputs' ids as receipts, and whether it was injected.
+    pub(crate) fn assignments(&self) -> Vec<(String, usize, bool)> {
+        let assigned = self.read.iter().filter_map(|what| match what {
+            What::Assigned(a) => Some((a.turn.to_string(), a.inputs.len(), a.injected)),
+            _ => None,
+        });
+        assigned.collect()
+    }
+}

@@ -1,0 +1,250 @@
+//! Receipts, assignments, completions.
+
+use agent_duplex::scripted::{Gate, Script, ScriptedDriver};
+use agent_duplex::{
+    Capabilities, Conversation, ConversationOptions, EndReason, Error, Event, Input, InputState,
+    Lifecycle, SessionChoice, What,
+};
+
+use crate::talk::{Talk, delta, soon, steered};
+
+#[tokio::test]
+async fn l80_receipts_are_unique_and_tell_a_repeated_input() {
+    let talk = Talk::with(ScriptedDriver::new(steered()));
+    let input = Input::new("go on");
+    let first = talk.conversation.send(input.clone()).unwrap();
+    let second = talk.conversation.send(input).unwrap();
+    assert_eq!(first.input_id, second.input_id);
+    assert_ne!(first.id, second.id);
+    assert_eq!((first.duplicate, second.duplicate), (false, true));
+    assert!(first.at <= second.at);
+    assert_eq!(talk.conversation.pending().len(), 2);
+}
+
+#[tokio::test]
+async fn l82_what_is_sent_before_the_start_is_one_turn_in_order() {
+    let script = Script::new().message().begin().end(EndReason::Completed);
+    let mut talk = Talk::with(ScriptedDriver::new(steered()).plays(script));
+    let receipts = ["one", "two", "three"].map(|text| talk.send(text));
+    talk.start().await;
+    let completion = talk.completed().await;
+    assert_eq!(completion.pending, 0);
+    assert_eq!(talk.driver.messages(), ["one\n\ntwo\n\nthree"]);
+    let What::Assigned(assignment) = &talk.read[1] else {
+        panic!("{:?}", talk.read)
+    };
+    let assigned: Vec<_> = assignment.inputs.iter().map(|i| i.receipt).collect();
+    assert_eq!(assigned, receipts.map(|r| r.id));
+    assert_eq!((assignment.generation, assignment.parent), (1, None));
+}
+
+#[tokio::test]
+async fn l81_each_turn_is_assigned_and_completed_and_follows_the_one_before() {
+    let turn = |script: Script| script.message().say("done").end(EndReason::Completed);
+    let script = turn(turn(Script::new()));
+    let mut talk = Talk::with(ScriptedDriver::new(Capabilities::none()).plays(script));
+    talk.start().await;
+    talk.becomes(Lifecycle::Ready).await;
+    talk.send("one");
+    let first = talk.completed().await;
+    talk.send("two");
+    talk.completed().await;
+    talk.becomes(Lifecycle::Ready).await;
+    let kinds: Vec<String> = talk.read.iter().map(kind).collect();
+    insta::assert_snapshot!(kinds.join("\n"), @r"
+    starting
+    ready
+    assigned 1
+    in a turn
+    observed
+    completed 1
+    ready
+    assigned 2
+    in a turn
+    observed
+    completed 2
+    ready
+    ");
+    let parent = talk.read.iter().rev().find_map(|what| match what {
+        What::Assigned(assignment) => assignment.parent,
+        _ => None,
+    });
+    assert_eq!(parent, Some(first.turn));
+}
+
+fn kind(what: &What) -> String {
+    match what {
+        What::Assigned(assignment) => format!("assigned {}", assignment.turn),
+        What::Completed(completion) => format!("completed {}", completion.turn),
+        What::Lifecycle(lifecycle) => lifecycle.to_string(),
+        _ => "observed".into(),
+    }
+}
+
+#[tokio::test]
+async fn l83_a_full_inbox_takes_nothing_and_records_nothing() {
+    let script = Script::new().message().end(EndReason::Completed);
+    let mut talk = Talk::with(ScriptedDriver::new(steered()).plays(script));
+    for i in 0..100 {
+        talk.send(&i.to_string());
+    }
+    let error = talk.conversation.send(Input::new("over")).unwrap_err();
+    assert!(error.is_full(), "{error}");
+    assert_eq!(talk.conversation.pending().len(), 100);
+    talk.start().await;
+    talk.completed().await;
+    assert!(talk.driver.messages()[0].ends_with("98\n\n99"));
+    talk.send("there is room again");
+}
+
+#[tokio::test]
+async fn l84_inputs_during_a_turn_are_handed_on_at_once_to_who_can_be_steered() {
+    let mut script = Script::new().message().begin();
+    for _ in 0..50 {
+        script = script.message();
+    }
+    for number in 1..=50 {
+        script = script.input(number, InputState::Taken);
+    }
+    let script = script.end(EndReason::Completed);
+    let mut talk = Talk::with(ScriptedDriver::new(steered()).plays(script));
+    talk.send("go");
+    talk.start().await;
+    for i in 0..50 {
+        talk.send(&i.to_string());
+    }
+    assert_eq!(talk.completed().await.pending, 0);
+    let texts: Vec<String> = (0..50).map(|i| i.to_string()).collect();
+    assert_eq!(talk.driver.messages()[1..], texts);
+    let assigned = talk.assignments();
+    assert_eq!(assigned[0], ("1".into(), 1, false));
+    assert_eq!(assigned[1..], vec![("1".to_owned(), 1, true); 50]);
+}
+
+#[tokio::test]
+async fn l84_l86_inputs_wait_for_the_end_of_a_turn_that_can_not_be_steered() {
+    let gate = Gate::new();
+    let script = Script::new().message().observe(delta("x")).gate(&gate);
+    let script = script.end(EndReason::Completed).message();
+    let script = script.end(EndReason::Completed);
+    let mut talk = Talk::with(ScriptedDriver::new(Capabilities::none()).plays(script));
+    talk.send("go");
+    talk.start().await;
+    talk.observed(delta("x")).await;
+    talk.send("one");
+    talk.send("two");
+    assert_eq!(talk.driver.messages(), ["go"]);
+    gate.open();
+    assert_eq!(talk.completed().await.pending, 2);
+    assert_eq!(talk.completed().await.pending, 0);
+    assert_eq!(talk.driver.messages(), ["go", "one\n\ntwo"]);
+}
+
+#[tokio::test]
+async fn l86_what_the_agent_queued_is_pending_until_its_turn_comes() {
+    let script = Script::new().message().begin().message();
+    let script = script.input(1, InputState::Queued);
+    let script = script.end(EndReason::Completed).begin();
+    let script = script.end(EndReason::Completed);
+    let mut talk = Talk::with(ScriptedDriver::new(steered()).plays(script));
+    talk.send("go");
+    talk.start().await;
+    let receipt = talk.send("and then");
+    let queued = Event::Input {
+        id: receipt.id,
+        state: InputState::Queued,
+    };
+    talk.observed(queued).await;
+    assert_eq!(talk.completed().await.pending, 1);
+    assert_eq!(talk.completed().await.pending, 0);
+    assert_eq!(
+        talk.assignments(),
+        [("1".into(), 1, false), ("2".into(), 1, false)]
+    );
+}
+
+#[tokio::test]
+async fn an_agent_of_one_turn_leaves_the_rest_pending() {
+    let once: fn() -> Error = || Error::unsupported("scripted", "take more", "start it again");
+    let gate = Gate::new();
+    let script = Script::new().message().refuses(Some(once)).gate(&gate);
+    let script = script.end(EndReason::Completed).over();
+    let next = Script::new().message().end(EndReason::Completed);
+    let driver = ScriptedDriver::new(Capabilities::none())
+        .plays(script)
+        .plays(next);
+    let mut talk = Talk::with(driver);
+    talk.start().await;
+    talk.becomes(Lifecycle::Ready).await;
+    talk.send("one");
+    talk.becomes(Lifecycle::InTurn).await;
+    talk.send("two");
+    gate.open();
+    assert_eq!(talk.completed().await.pending, 1);
+    talk.becomes(Lifecycle::Idle).await;
+    talk.start().await;
+    assert_eq!(talk.completed().await.pending, 0);
+    assert_eq!(talk.driver.messages(), ["one", "two"]);
+    let warned = talk.read.iter().any(
+        |what| matches!(what, What::Observed(seen) if matches!(seen.events[..], [Event::Warning(_)])),
+    );
+    assert!(!warned);
+}
+
+#[tokio::test]
+async fn a_start_fails_when_its_inputs_are_not_taken_and_they_wait_on() {
+    let missing: fn() -> Error = || Error::start("the program is missing; install it", None);
+    let driver = ScriptedDriver::new(Capabilities::none())
+        .plays(Script::new().deaf(missing))
+        .plays(Script::new().fails(missing))
+        .plays(Script::new().message().end(EndReason::Completed));
+    let mut talk = Talk::with(driver);
+    talk.send("go");
+    for _ in 0..2 {
+        let started = soon(talk.conversation.start(SessionChoice::Fresh)).await;
+        assert!(started.unwrap_err().is_start());
+        assert_eq!(talk.conversation.pending().len(), 1);
+    }
+    talk.start().await;
+    assert_eq!(talk.completed().await.pending, 0);
+    let again = soon(talk.conversation.start(SessionChoice::Fresh)).await;
+    assert!(again.unwrap_err().is_start());
+}
+
+#[tokio::test]
+async fn l85_what_waits_at_a_stop_can_be_delivered_by_the_next_conversation() {
+    let script = Script::new().message().observe(delta("x"));
+    let mut talk = Talk::with(ScriptedDriver::new(Capabilities::none()).plays(script));
+    talk.send("go");
+    talk.start().await;
+    talk.observed(delta("x")).await;
+    talk.send("one");
+    talk.send("two");
+    soon(talk.conversation.stop(std::time::Duration::ZERO)).await;
+    talk.read_all().await;
+    let script = Script::new().message().end(EndReason::Completed);
+    let driver = ScriptedDriver::new(Capabilities::none()).plays(script);
+    let mut next = Talk::with(driver);
+    for input in talk.conversation.pending() {
+        next.send(&input.text);
+    }
+    next.start().await;
+    next.completed().await;
+    assert_eq!(next.driver.messages(), ["one\n\ntwo"]);
+}
+
+#[tokio::test]
+async fn a_conversation_needs_no_reader() {
+    let script = Script::new().message().end(EndReason::Completed).message();
+    let driver = ScriptedDriver::new(Capabilities::none()).plays(script);
+    let options = ConversationOptions::default();
+    let (conversation, primary) = Conversation::new(Box::new(driver.clone()), options);
+    drop(primary);
+    conversation.send(Input::new("one")).unwrap();
+    soon(conversation.start(SessionChoice::Fresh))
+        .await
+        .unwrap();
+    conversation.send(Input::new("two")).unwrap();
+    soon(driver.told(|calls| calls.len() == 3)).await;
+    assert_eq!(driver.messages(), ["one", "two"]);
+}
