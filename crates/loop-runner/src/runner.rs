@@ -238,6 +238,12 @@ impl Runner {
         &self.saved
     }
 
+    /// Returns the text of the prompt as it was last read.
+    #[must_use]
+    pub fn prompt(&self) -> &str {
+        &self.prompt
+    }
+
     /// Returns a look at the run that stays up to date.
     #[must_use]
     pub fn watch(&self) -> watch::Receiver<Arc<View>> {

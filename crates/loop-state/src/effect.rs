@@ -90,6 +90,13 @@ pub enum Notice {
         /// How far.
         state: SteerState,
     },
+    /// The turn did nothing that could be seen; so did this many in a row.
+    NothingDone {
+        /// How many, this one included.
+        in_a_row: u32,
+    },
+    /// The session that was to be gone on with is not there any more; a fresh one is begun.
+    SessionLost,
     /// The turn was interrupted and waits for a word.
     Interrupted,
     /// The run will pause when the iteration is complete.

@@ -65,6 +65,8 @@ pub enum Happening {
     SessionKnown(String),
     /// The agent used this much more.
     Used(Usage),
+    /// In the turn that runs no tool ran and nothing changed, as far as that can be known.
+    NothingDone,
     /// The agent was denied something that it had asked for.
     Denied,
     /// The processes of the run stood still for this long, and go on.

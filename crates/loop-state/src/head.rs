@@ -45,6 +45,9 @@ pub struct Head {
     /// Whether the present turn made the promise.
     #[serde(default)]
     pub claimed: bool,
+    /// Whether the present turn did nothing that could be seen.
+    #[serde(default)]
+    pub idled: bool,
     /// A wish to pause when the iteration is complete.
     #[serde(default)]
     pub pausing: bool,
@@ -109,6 +112,7 @@ impl Head {
             session: None,
             fresh: false,
             claimed: false,
+            idled: false,
             pausing: false,
             again: None,
             stopping: None,
@@ -275,6 +279,9 @@ pub struct Streaks {
     pub gates: u32,
     /// Turns cut by the death of the loop's process.
     pub crashes: u32,
+    /// Turns that did nothing.
+    #[serde(default)]
+    pub idle: u32,
 }
 
 /// Totals of a run.

@@ -169,6 +169,7 @@ impl Machine {
         head.step = Step::Turn { since: at };
         head.again = None;
         head.claimed = false;
+        head.idled = false;
         let goes_on = head.phase_rules().session == SessionPolicy::Continue && !head.fresh;
         head.fresh = false;
         head.session = head.session.take().filter(|_| goes_on);

@@ -81,6 +81,8 @@ pub enum Streak {
     Gates,
     /// Turns that were cut because the loop's process died.
     Crashes,
+    /// Turns in which no tool ran and nothing changed.
+    Idle,
 }
 
 impl fmt::Display for Streak {
@@ -89,6 +91,7 @@ impl fmt::Display for Streak {
             Self::Failures => "failed turns",
             Self::Gates => "failed gates",
             Self::Crashes => "crashes",
+            Self::Idle => "turns without any work",
         })
     }
 }

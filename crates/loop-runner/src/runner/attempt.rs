@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use agent_duplex::{
     Ask, Capabilities, Capability, Completion, Conversation, Decision, EndReason, Event,
-    InputState, Observation, Primary, Published, Stream, What,
+    InputState, Observation, Primary, Published, Stream, TurnEnd, What,
 };
 use loop_state::{Happening, SteerState, Timestamp, Usage};
 use uuid::Uuid;
@@ -38,6 +38,10 @@ pub(crate) struct Attempt {
     pub(super) sent: HashMap<Uuid, u32>,
     tools: BTreeMap<String, String>,
     pub(super) asks: Vec<Ask>,
+    /// How many tools were called.
+    pub(super) tools_run: u32,
+    /// What git showed as changed when the attempt began.
+    pub(super) changed: Option<Vec<String>>,
     /// The end of what the agent said last: a promise may stand there.
     last_words: String,
 }
@@ -69,14 +73,18 @@ impl Attempt {
             sent: HashMap::new(),
             tools: BTreeMap::new(),
             asks: Vec::new(),
+            tools_run: 0,
+            changed: None,
             last_words: String::new(),
         }
     }
 
     /// Goes on in another process.
     pub(super) fn replace(&mut self, conversation: Conversation, primary: Primary) {
-        let transcript = self.transcript.take();
-        *self = Self::new(conversation, primary, transcript);
+        let earlier = std::mem::replace(self, Self::new(conversation, primary, None));
+        self.transcript = earlier.transcript;
+        self.tools_run = earlier.tools_run;
+        self.changed = earlier.changed;
     }
 
     /// Waits for the next thing. Cancel safe.
@@ -142,7 +150,7 @@ impl Attempt {
     }
 
     /// Returns whether the driver understands what the agent says, so that nobody needs its raw lines.
-    fn understands(&self) -> bool {
+    pub(super) fn understands(&self) -> bool {
         self.capabilities.has(Capability::Tools)
     }
 }
@@ -229,6 +237,7 @@ impl Runner {
                 return None;
             }
             Event::ToolStarted { id, name, summary } => {
+                attempt.tools_run += 1;
                 let says = format!("{name}: {summary}");
                 attempt.tools.insert(id.clone(), says);
             }
@@ -306,7 +315,20 @@ impl Runner {
         attempt.gone |= completion.end.exit.is_some();
         attempt.tools.clear();
         let asked = attempt.interrupt_by.take().is_some();
-        vec![self.turn_over(completion.end, asked).await]
+        let idled = !asked && self.did_nothing(&completion.end).await;
+        let over = self.turn_over(completion.end, asked).await;
+        let idled = idled.then_some(Happening::NothingDone);
+        idled.into_iter().chain([over]).collect()
+    }
+
+    /// Returns whether a completed turn left no trace. Of an agent whose tools are not reported nothing is said.
+    async fn did_nothing(&self, end: &TurnEnd) -> bool {
+        let Some(attempt) = &self.attempt else {
+            return false;
+        };
+        let suspicious =
+            end.reason == EndReason::Completed && attempt.understands() && attempt.tools_run == 0;
+        suspicious && self.work_tree.project().git().changed().await == attempt.changed
     }
 
     /// Writes to the transcript. One that can't be written costs the run its record, not its life: it is given up, and that is said.

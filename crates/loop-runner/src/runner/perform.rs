@@ -111,7 +111,11 @@ impl Runner {
             return not_started(e.to_string());
         }
         self.ended.clear();
-        self.attempt = Some(Attempt::new(conversation, primary, transcript));
+        let mut attempt = Attempt::new(conversation, primary, transcript);
+        if attempt.understands() {
+            attempt.changed = self.work_tree.project().git().changed().await;
+        }
+        self.attempt = Some(attempt);
         Ok(None)
     }
 

@@ -62,7 +62,18 @@ impl Machine {
         } else {
             head.streaks.failures = 0;
         }
+        head.streaks.idle = if head.idled && head.failure.is_none() {
+            head.streaks.idle + 1
+        } else {
+            0
+        };
+        let (idled, in_a_row) = (head.idled, head.streaks.idle);
         let mut effects = self.judge();
+        if idled && in_a_row > 0 {
+            effects.insert(0, Effect::Announce(Notice::NothingDone { in_a_row }));
+            effects.insert(0, Effect::Save);
+            return effects;
+        }
         if effects != [Effect::EndLeftovers] {
             // Gates can take longer than the turn did: a crash among them must not cost the turn.
             effects.insert(0, Effect::Save);
@@ -225,7 +236,10 @@ impl Machine {
         }
         let reason = match self.head.stopping {
             Some(request) => Some(StopReason::Stopped(request.by)),
-            None => self.stuck().or_else(|| self.limit(at)),
+            None => self
+                .stuck()
+                .or_else(|| self.limit(at))
+                .or_else(|| self.stuck_idle()),
         };
         if let Some(reason) = reason {
             return once_saved(news, self.end(reason, at));
@@ -297,6 +311,12 @@ impl Machine {
         .into_iter()
         .find(|(_, count)| max > 0 && *count >= max)
         .map(|(streak, count)| StopReason::Stuck(streak, count))
+    }
+
+    /// Work that leaves no trace is not going to end by itself; a limit that is reached at the same time says more.
+    fn stuck_idle(&self) -> Option<StopReason> {
+        let (max, idle) = (self.head.rules.max_failures, self.head.streaks.idle);
+        (max > 0 && idle >= max).then_some(StopReason::Stuck(Streak::Idle, idle))
     }
 
     /// Returns the limit that forbids another iteration.

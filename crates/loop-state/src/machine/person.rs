@@ -37,6 +37,10 @@ impl Machine {
                 self.head.usage.add(more);
                 Effects::new()
             }
+            Happening::NothingDone if matches!(step, Step::Turn { .. }) => {
+                self.head.idled = true;
+                Effects::new()
+            }
             Happening::Denied => {
                 self.head.counts.denied += 1;
                 Effects::new()
@@ -206,6 +210,8 @@ impl Machine {
         for steer in &mut self.head.steers {
             steer.state = SteerState::Recorded;
         }
-        self.begin_attempt(at)
+        let mut effects = self.begin_attempt(at);
+        effects.insert(1, Effect::Announce(Notice::SessionLost));
+        effects
     }
 }

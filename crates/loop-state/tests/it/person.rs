@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use insta::assert_snapshot;
 use loop_state::{
-    Again, Brief, CutCause, Effect, Evidence, Happening, MAX_STEER_BYTES, MAX_STEERS, Resume,
-    SessionPolicy, SteerState, Step, StopCause, StopReason, Timer, Timestamp, Tree, TurnOutcome,
-    When,
+    Again, Brief, CutCause, Effect, Evidence, Happening, MAX_STEER_BYTES, MAX_STEERS, Notice,
+    Resume, SessionPolicy, SteerState, Step, StopCause, StopReason, Streak, Timer, Timestamp, Tree,
+    TurnOutcome, When,
 };
 
 use crate::rules;
@@ -332,4 +332,36 @@ fn x126_time_in_which_all_stood_still_is_not_held_against_the_turn() {
         trace.machine.due(due),
         Some(Happening::TimeUp(Timer::Iteration))
     );
+}
+
+#[test]
+fn x105_turns_without_work_are_told_and_three_in_a_row_are_stuck() {
+    let idle = |trace: &mut Trace| {
+        trace.then(Happening::NothingDone);
+        trace.iteration(failed("no"))
+    };
+    let mut trace = Trace::new(rules(|_| {}));
+    idle(&mut trace);
+    idle(&mut trace);
+    trace.iteration(failed("no"));
+    assert_eq!(trace.machine.head().streaks.idle, 0);
+    for in_a_row in 1..=3 {
+        trace.then(Happening::NothingDone);
+        let effects = trace.then(Happening::TurnEnded(TurnOutcome::Completed));
+        assert_eq!(
+            effects[1],
+            Effect::Announce(Notice::NothingDone { in_a_row })
+        );
+        trace.then(Happening::CheckEnded(failed("no")));
+        trace.then(Happening::Settled(Tree::default()));
+    }
+    assert_eq!(trace.reason(), StopReason::Stuck(Streak::Idle, 3));
+
+    let mut trace = Trace::new(rules(|rules| {
+        rules.phases[0].limits.max_iterations = Some(3)
+    }));
+    for _ in 0..3 {
+        idle(&mut trace);
+    }
+    assert_eq!(trace.reason(), StopReason::IterationLimit(3));
 }

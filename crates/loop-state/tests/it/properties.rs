@@ -98,6 +98,7 @@ fn any_happening() -> impl Strategy<Value = Happening> {
         1 => (0u32..4, any_state()).prop_map(|(id, state)| Happening::SteerMoved { id, state }),
         1 => any_wish(),
         1 => Just(Happening::SessionKnown("s".into())),
+        1 => Just(Happening::NothingDone),
         1 => Just(Happening::Thawed(Duration::from_millis(30))),
     ]
 }

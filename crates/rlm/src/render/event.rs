@@ -118,6 +118,14 @@ fn notice_text(notice: &Notice, zone: &TimeZone) -> String {
             SteerState::Delivered => format!("steer {id}: delivered to the agent"),
             SteerState::Seen => format!("steer {id}: {}", styled(GOOD, "seen by the agent")),
         },
+        Notice::NothingDone { in_a_row } => format!(
+            "{} no tool ran and nothing changed ({in_a_row} in a row)",
+            styled(MIND, "warning:")
+        ),
+        Notice::SessionLost => format!(
+            "{} the session to go on with does not exist any more; a fresh one gets the prompt",
+            styled(MIND, "warning:")
+        ),
         Notice::Interrupted => styled(
             BOLD,
             "interrupted: the session waits; say something, /continue, or Ctrl-C",
@@ -244,6 +252,8 @@ fn notice_json(notice: &Notice) -> Option<Value> {
             SteerState::Delivered => "delivered",
             SteerState::Seen => "seen",
         }}),
+        Notice::NothingDone { in_a_row } => json!({"event": "nothing_done", "in_a_row": in_a_row}),
+        Notice::SessionLost => json!({"event": "session_lost"}),
         Notice::Interrupted => json!({"event": "interrupted"}),
         Notice::Pausing => json!({"event": "pausing"}),
         Notice::Paused => json!({"event": "paused"}),
