@@ -154,6 +154,12 @@ impl Agent {
         self.signal(Signal::CONT, Whom::Tree)
     }
 
+    /// Sends a signal to the process group of the main process, whose other descendants are left alone.
+    #[cfg(feature = "claude")]
+    pub(crate) fn signal_main(&self, signal: Signal) -> Result<(), Error> {
+        self.signal(signal, Whom::Group)
+    }
+
     fn signal(&self, signal: Signal, whom: Whom) -> Result<(), Error> {
         if self.keeper.progress.borrow().aftermath.is_some() {
             return Ok(());

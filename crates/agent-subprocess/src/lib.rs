@@ -31,6 +31,8 @@ struct ReadmeDoctests;
 
 mod agent;
 mod builder;
+#[cfg(feature = "claude")]
+pub mod claude;
 #[cfg(feature = "command")]
 pub mod command;
 mod context;

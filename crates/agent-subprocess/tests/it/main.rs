@@ -6,6 +6,8 @@
     reason = "helpers of a test binary are not tests themselves"
 )]
 
+#[cfg(feature = "claude")]
+mod claude;
 #[cfg(feature = "command")]
 mod command;
 mod containment;

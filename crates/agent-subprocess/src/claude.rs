@@ -1,0 +1,16 @@
+//! The `claude` driver: Claude Code in duplex, over line-delimited JSON on its standard input and output.
+//!
+//! One process carries many turns. A message that is sent while a turn runs joins it at its next request, or makes the
+//! turn after it; an interrupt ends the turn and leaves the process, its session and its context as they are. The
+//! session's id is chosen by the driver, so that a later process can go on with it whatever happens to this one.
+//!
+//! What the agent says is taken as it comes: types, subtypes and fields that are not known pass as raw lines, and one
+//! field of a wrong type does not lose the line that it stands in.
+
+mod connection;
+mod driver;
+mod failure;
+mod protocol;
+mod writer;
+
+pub use driver::ClaudeDriver;

@@ -1,0 +1,98 @@
+//! Ending the agent: between turns and politely, or with everything that it started.
+
+use super::ClaudeConnection;
+use crate::duplex::stop_report;
+use agent_duplex::{ProcessName, StopReport, StopStage};
+use rustix::process::Signal;
+use std::path::Path;
+use std::time::Duration;
+use tokio::time::{Instant, timeout};
+
+/// How long tasks in the background may go on before their agent is asked to end.
+const BACKGROUND: Duration = Duration::from_secs(30);
+/// How long a request to end may take to get into the pipe before that is closed.
+const WRITTEN: Duration = Duration::from_millis(200);
+/// How long a turn may take to end after an interrupt, in a stop.
+const INTERRUPT: Duration = Duration::from_secs(3);
+
+#[derive(Clone, Copy, Debug)]
+enum Means {
+    Ask,
+    CloseInput,
+    Signal(Signal),
+}
+
+/// The means of ending the agent alone, and how long each is given.
+const POLITELY: [(Means, Duration); 4] = [
+    (Means::Ask, Duration::from_secs(2)),
+    (Means::CloseInput, Duration::from_secs(1)),
+    (Means::Signal(Signal::TERM), Duration::from_secs(2)),
+    (Means::Signal(Signal::KILL), Duration::from_secs(2)),
+];
+
+impl ClaudeConnection {
+    /// Ends the agent alone. Its input stays open while tasks in the background may want to ask something.
+    pub(super) async fn end_politely(&mut self) {
+        let until = Instant::now() + BACKGROUND;
+        self.pump(until, |c| c.session.background() == 0).await;
+        for (means, time) in POLITELY {
+            if self.over || self.stopped.is_some() {
+                return;
+            }
+            match means {
+                Means::Ask => {
+                    let line = self.session.end_session();
+                    self.push(line);
+                }
+                Means::CloseInput => self.agent.close_stdin(),
+                // Who can't be signalled is left to a stop.
+                Means::Signal(signal) => drop(self.agent.signal_main(signal)),
+            }
+            self.pump(Instant::now() + time, |_| false).await;
+        }
+    }
+
+    /// Ends everything: the turn by the agent's own means, so that its words are kept, then the agent and its tree.
+    pub(super) async fn end(&mut self, budget: Duration) -> StopReport {
+        let now = (Instant::now(), !self.agent.has_exited());
+        let (start, was_alive) = *self.stopping.get_or_insert(now);
+        self.session.leave();
+        if was_alive && !self.frozen {
+            self.ask_interrupt(true);
+            let until = start + INTERRUPT.min(budget / 3);
+            self.pump(until, |c| !c.session.owes_turn()).await;
+        }
+        let mut stage = StopStage::Interrupt;
+        if !self.agent.has_exited() {
+            stage = StopStage::CloseInput;
+            let line = self.session.end_session();
+            if let Ok(written) = self.writer.push(line) {
+                // Written or not, its input is closed next.
+                let _late = timeout(WRITTEN.min(budget / 16), written).await;
+            }
+        }
+        let policy = self.policy.clone().without_interrupt();
+        let left = budget.saturating_sub(start.elapsed());
+        let mut report = stop_report(self.agent.stop(&policy.within(left)).await);
+        let pid = self.agent.pid();
+        let is_named = |named: &ProcessName| named.pid == pid;
+        if was_alive && !report.ended.iter().chain(&report.survivors).any(is_named) {
+            // It obeyed before the tree was looked at.
+            report.stage = report.stage.max(stage);
+            report.ended.insert(
+                0,
+                ProcessName {
+                    pid,
+                    name: self.name(),
+                },
+            );
+        }
+        report
+    }
+
+    /// The command name, as far as it is known of a process that is gone.
+    fn name(&self) -> String {
+        let name = Path::new(&self.program).file_name().unwrap_or_default();
+        name.to_string_lossy().chars().take(15).collect()
+    }
+}

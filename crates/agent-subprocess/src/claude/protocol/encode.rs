@@ -1,0 +1,83 @@
+//! What is written to the agent: one JSON object on one line.
+
+use agent_duplex::{Message, Permissions};
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+/// Makes control requests, with ids that no other process has used and that tell which request an answer is for.
+#[derive(Debug)]
+pub(super) struct Requests {
+    prefix: String,
+    last: u64,
+}
+
+impl Requests {
+    pub(super) fn new() -> Self {
+        let prefix = Uuid::new_v4().simple().to_string();
+        Requests { prefix, last: 0 }
+    }
+
+    /// Makes the id and the line of a request.
+    pub(super) fn line(&mut self, request: Value) -> (String, Vec<u8>) {
+        self.last += 1;
+        let id = format!("{}-{}", self.prefix, self.last);
+        let bytes = line(json!({"type": "control_request", "request_id": id, "request": request}));
+        (id, bytes)
+    }
+}
+
+pub(super) fn user(message: &Message) -> Vec<u8> {
+    line(json!({
+        "type": "user",
+        "message": {"role": "user", "content": message.text},
+        "parent_tool_use_id": null,
+        "session_id": "",
+        "uuid": message.id.to_string(),
+    }))
+}
+
+/// Allows a call. Some versions want its input back, so it is echoed as it came.
+pub(super) fn allow(ask: &str, input: &str) -> Vec<u8> {
+    let ask = Value::from(ask);
+    terminated(format!(
+        r#"{{"type":"control_response","response":{{"subtype":"success","request_id":{ask},"response":{{"behavior":"allow","updatedInput":{input}}}}}}}"#
+    ))
+}
+
+pub(super) fn deny(ask: &str, message: &str) -> Vec<u8> {
+    let answer = json!({"behavior": "deny", "message": message});
+    let response = json!({"subtype": "success", "request_id": ask, "response": answer});
+    line(json!({"type": "control_response", "response": response}))
+}
+
+/// Answers a request that can't be met; without an answer the agent would wait for ever.
+pub(super) fn refuse(request: &str, subtype: &str) -> Vec<u8> {
+    let error = format!("unsupported control request: {subtype}");
+    let response = json!({"subtype": "error", "request_id": request, "error": error});
+    line(json!({"type": "control_response", "response": response}))
+}
+
+/// Returns the agent's name for what it may do. Everything that it asks is answered by whoever reads the events.
+pub(in crate::claude) fn mode(permissions: Permissions) -> &'static str {
+    match permissions {
+        Permissions::Ask | Permissions::Deny => "default",
+        Permissions::Edits => "acceptEdits",
+        Permissions::All => "bypassPermissions",
+    }
+}
+
+fn line(value: Value) -> Vec<u8> {
+    terminated(value.to_string())
+}
+
+/// Ends a line, and sees to it that nobody takes it for two: besides `\n`, some readers split at these.
+fn terminated(mut line: String) -> Vec<u8> {
+    if line.contains(['\r', '\u{2028}', '\u{2029}']) {
+        line = line.replace('\r', " ");
+        line = line
+            .replace('\u{2028}', "\\u2028")
+            .replace('\u{2029}', "\\u2029");
+    }
+    line.push('\n');
+    line.into_bytes()
+}

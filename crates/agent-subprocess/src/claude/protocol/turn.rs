@@ -1,0 +1,157 @@
+//! What is open within one turn: a half text and the tools that run.
+
+use super::json::Object;
+use super::summary::{result, summary};
+use agent_duplex::{Event, ToolOutcome};
+
+/// How much of a text is kept for the case that it is cut off.
+const HALF: usize = 4 << 20;
+
+/// A turn that runs.
+#[derive(Debug, Default)]
+pub(super) struct Turn {
+    /// What was streamed of a text that has not come as a whole.
+    half: String,
+    /// The calls that have not ended.
+    tools: Vec<String>,
+    /// The calls that we denied.
+    denied: Vec<String>,
+    failure: String,
+    refusals: u32,
+}
+
+impl Turn {
+    /// Returns the kind of the last failed call of the service; empty if it did not fail.
+    pub(super) fn failure(&self) -> &str {
+        &self.failure
+    }
+
+    /// Counts that the service did not know us.
+    pub(super) fn refuse(&mut self) -> u32 {
+        self.refusals += 1;
+        self.refusals
+    }
+
+    pub(super) fn is_refused(&self) -> bool {
+        self.refusals >= super::REFUSALS
+    }
+
+    pub(super) fn deny(&mut self, call: String) {
+        self.denied.push(call);
+    }
+
+    pub(super) fn progress(&self, line: &Object<'_>) -> Option<Event> {
+        let id = line.text("tool_use_id");
+        self.tools
+            .contains(&id)
+            .then_some(Event::ToolProgress { id })
+    }
+
+    pub(super) fn streamed(&mut self, event: &Object<'_>, events: &mut Vec<Event>) {
+        match event.text("type").as_str() {
+            "message_start" | "content_block_start" => self.half.clear(),
+            "content_block_delta" => {
+                let delta = event.object("delta");
+                match delta.text("type").as_str() {
+                    "text_delta" => {
+                        let text = delta.text("text");
+                        if self.half.len() < HALF {
+                            self.half.push_str(&text);
+                        }
+                        events.push(Event::TextDelta(text));
+                    }
+                    "thinking_delta" => events.push(Event::ThinkingDelta(delta.text("thinking"))),
+                    _ => {}
+                }
+            }
+            _ => {}
+        }
+    }
+
+    pub(super) fn assistant(&mut self, line: &Object<'_>, apart: bool, events: &mut Vec<Event>) {
+        if !apart {
+            self.failure = line.text("error");
+            if self.failure.is_empty() && !self.is_refused() {
+                self.refusals = 0;
+            }
+        }
+        let message = line.object("message");
+        if let (Some(text), false) = (message.get::<String>("content"), apart) {
+            self.text(text, line.flag("aborted"), events);
+        }
+        for block in message.list("content") {
+            match block.text("type").as_str() {
+                // What an agent of the agent's says is no answer.
+                "text" if !apart => self.text(block.text("text"), line.flag("aborted"), events),
+                "tool_use" | "server_tool_use" | "mcp_tool_use" => self.call(&block, events),
+                _ => self.returned(&block, false, line, events),
+            }
+        }
+    }
+
+    fn text(&mut self, text: String, partial: bool, events: &mut Vec<Event>) {
+        self.half.clear();
+        events.push(Event::Message { text, partial });
+    }
+
+    fn call(&mut self, block: &Object<'_>, events: &mut Vec<Event>) {
+        let id = block.text("id");
+        if !self.tools.contains(&id) {
+            self.tools.push(id.clone());
+            let (name, summary) = (block.text("name"), summary(block));
+            events.push(Event::ToolStarted { id, name, summary });
+        }
+    }
+
+    pub(super) fn user(&mut self, line: &Object<'_>, interrupted: bool, events: &mut Vec<Event>) {
+        for block in line.object("message").list("content") {
+            self.returned(&block, interrupted, line, events);
+        }
+    }
+
+    /// Ends a call, if `block` is what it returned.
+    fn returned(
+        &mut self,
+        block: &Object<'_>,
+        interrupted: bool,
+        line: &Object<'_>,
+        events: &mut Vec<Event>,
+    ) {
+        let id = block.text("tool_use_id");
+        let Some(n) = self.tools.iter().position(|tool| *tool == id) else {
+            return;
+        };
+        self.tools.swap_remove(n);
+        let meta = line.list("tool_result_meta").into_iter();
+        let meta = { meta }
+            .find(|meta| meta.text("id") == id)
+            .unwrap_or_default();
+        let rejected = meta.object("permission_decision").text("decision") == "reject";
+        // An interrupt rejects what runs in the same words as a person who was asked.
+        let outcome = match block.flag("is_error") {
+            false => ToolOutcome::Done,
+            true if rejected || self.denied.contains(&id) => ToolOutcome::Denied,
+            true if interrupted && meta.get::<String>("non_execution_kind").is_some() => {
+                ToolOutcome::Cut
+            }
+            true if meta.text("non_execution_kind") == "permission-rule" => ToolOutcome::Denied,
+            true => ToolOutcome::Failed,
+        };
+        let text = result(block);
+        events.push(Event::ToolFinished { id, outcome, text });
+    }
+
+    /// Ends what is open.
+    pub(super) fn close(self, events: &mut Vec<Event>) {
+        if !self.half.is_empty() {
+            let (text, partial) = (self.half, true);
+            events.push(Event::Message { text, partial });
+        }
+        let (outcome, text) = (ToolOutcome::Cut, String::new());
+        events.extend(self.tools.into_iter().map(|id| Event::ToolFinished {
+            id,
+            outcome,
+            text: text.clone(),
+        }));
+    }
+}

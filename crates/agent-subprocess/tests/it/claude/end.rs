@@ -1,0 +1,159 @@
+//! Ends: between turns and politely, or with everything that was started.
+
+use super::*;
+use agent_duplex::{ExitStatus, StopStage};
+use std::time::Duration;
+
+async fn closed(functions: &str) -> (Scene, Vec<Event>) {
+    let scene = Scene::new();
+    let mut connection = connect(&scene, functions).await;
+    connection.send(Message::new("hello")).await.unwrap();
+    turn(&mut *connection).await;
+    timeout(DEADLINE, connection.close()).await.unwrap();
+    let leftovers = connection.leftovers().await;
+    assert!(
+        leftovers.iter().all(|left| left.name == "sleep"),
+        "{leftovers:?}"
+    );
+    let rest = rest(&mut *connection).await;
+    drop(connection.stop(Duration::from_secs(4)).await);
+    scene.nobody_is_left();
+    (scene, rest)
+}
+
+#[tokio::test]
+async fn x114_after_its_last_word_an_agent_is_ended_by_the_mildest_means_that_helps() {
+    let (asked, eof, term, kill) = tokio::join!(
+        closed(""),
+        closed("on_end() { :; }"),
+        closed("on_end() { while :; do sleep 0.1; done; }"),
+        closed("trap '' TERM; on_end() { while :; do sleep 0.1; done; }"),
+    );
+    assert_eq!(asked.1, [Event::Exited(ExitStatus::Code(0))]);
+    assert_eq!(eof.1, [Event::Exited(ExitStatus::Code(0))]);
+    assert_eq!(term.1, [Event::Exited(ExitStatus::Signal(libc::SIGTERM))]);
+    assert_eq!(kill.1, [Event::Exited(ExitStatus::Signal(libc::SIGKILL))]);
+}
+
+#[tokio::test]
+async fn x114_what_runs_in_the_background_is_waited_for() {
+    let script = r#"
+on_user() { begin; say '{"type":"system","subtype":"background_tasks_changed","tasks":[{"task_id":"b"}]}'; result completed
+  sleep 1; echo done >> order; say '{"type":"system","subtype":"background_tasks_changed","tasks":[]}'; }
+on_end() { echo end >> order; ok; exit 0; }"#;
+    let (scene, rest) = closed(script).await;
+    let order = std::fs::read_to_string(scene.path("order")).unwrap();
+    assert_eq!(order, "done\nend\n");
+    assert_eq!(
+        rest,
+        [
+            Event::BackgroundTasks(0),
+            Event::Exited(ExitStatus::Code(0))
+        ]
+    );
+}
+
+#[tokio::test]
+async fn x114_an_end_leaves_alone_what_the_agent_left() {
+    let scene = Scene::new();
+    let script = "on_user() { begin; setsid sleep 620 >/dev/null 2>&1 & result completed; }";
+    let mut connection = connect(&scene, script).await;
+    connection.send(Message::new("hello")).await.unwrap();
+    turn(&mut *connection).await;
+    scene.wait_for_program("sleep", "620");
+    connection.close().await;
+    assert_eq!(rest(&mut *connection).await.len(), 1);
+    assert_eq!(connection.leftovers().await.len(), 1);
+    let report = connection.stop(DEADLINE).await;
+    assert_eq!(report.to_string(), "0 of 1 left");
+    scene.nobody_is_left();
+}
+
+#[tokio::test]
+async fn a_stop_in_a_turn_interrupts_it_first_so_that_its_words_are_kept() {
+    let scene = Scene::new();
+    let script = r#"on_user() { begin; delta half; setsid sleep 621 & }
+on_interrupt() { echo interrupt >> order; ok '"still_queued":[]'; result aborted_tools; }
+on_end() { echo end >> order; ok; exit 0; }"#;
+    let mut connection = connect(&scene, script).await;
+    connection.send(Message::new("hello")).await.unwrap();
+    until(&mut *connection, |e| matches!(e, Event::TextDelta(_))).await;
+    scene.wait_for_program("sleep", "621");
+    let report = connection.stop(Duration::from_secs(8)).await;
+    assert_eq!(
+        connection.stop(Duration::from_secs(8)).await,
+        report,
+        "the second is the first"
+    );
+    let order = std::fs::read_to_string(scene.path("order")).unwrap();
+    assert_eq!(order, "interrupt\nend\n");
+    assert!(
+        report.proven && report.survivors.is_empty() && report.ended.len() >= 2,
+        "{report:?}"
+    );
+    let (events, end) = turn(&mut *connection).await;
+    assert_eq!(end.reason, EndReason::Interrupted);
+    let kept = Event::Message {
+        text: "half".to_owned(),
+        partial: true,
+    };
+    assert!(events.contains(&kept), "{events:?}");
+    assert_eq!(
+        rest(&mut *connection).await,
+        [Event::Exited(ExitStatus::Code(0))]
+    );
+    assert!(
+        connection
+            .send(Message::new("more"))
+            .await
+            .unwrap_err()
+            .is_gone()
+    );
+    scene.nobody_is_left();
+}
+
+#[tokio::test]
+async fn a_stop_says_which_means_helped() {
+    let idle = |functions: &'static str| async move {
+        let scene = Scene::new();
+        let mut connection = connect(&scene, functions).await;
+        let report = connection.stop(Duration::from_secs(4)).await;
+        assert_eq!(report.survivors, []);
+        assert!(
+            report.ended.iter().any(|ended| ended.name == "sh"),
+            "{report:?}"
+        );
+        scene.nobody_is_left();
+        report.stage
+    };
+    let (asked, eof, term, kill) = tokio::join!(
+        idle(""),
+        idle("on_end() { :; }"),
+        idle("on_end() { while :; do sleep 0.1; done; }"),
+        idle("trap '' TERM; on_end() { while :; do sleep 0.1; done; }"),
+    );
+    let expected = [
+        StopStage::CloseInput,
+        StopStage::CloseInput,
+        StopStage::Terminate,
+        StopStage::Kill,
+    ];
+    assert_eq!([asked, eof, term, kill], expected);
+}
+
+#[tokio::test]
+async fn a_stop_of_an_agent_that_ignores_everything_owes_the_end_of_its_turn() {
+    let scene = Scene::new();
+    let script = "trap '' TERM INT; on_user() { begin; delta half; while :; do sleep 0.1; done; }";
+    let mut connection = connect(&scene, script).await;
+    connection.send(Message::new("hello")).await.unwrap();
+    connection.send(Message::new("never read")).await.unwrap();
+    until(&mut *connection, |e| matches!(e, Event::TextDelta(_))).await;
+    let report = connection.stop(Duration::from_secs(3)).await;
+    assert_eq!((report.stage, report.survivors.len()), (StopStage::Kill, 0));
+    let (_, end) = turn(&mut *connection).await;
+    assert_eq!(end.reason, EndReason::Interrupted);
+    assert_eq!(end.exit, Some(ExitStatus::Signal(libc::SIGKILL)));
+    assert_eq!(rest(&mut *connection).await, []);
+    scene.nobody_is_left();
+}

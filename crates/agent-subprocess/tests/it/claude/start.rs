@@ -1,0 +1,189 @@
+//! Starts: what is said to the agent, and what it fails with.
+
+use super::*;
+use agent_duplex::{Driver, Permissions};
+
+/// Records how it was started, then converses.
+const RECORDED: &str = r#"
+for word in "$@"; do printf '%s\n' "$word"; done > argv
+env > env
+"#;
+
+fn recorded(scene: &Scene) -> (Vec<String>, String) {
+    let read = |name| std::fs::read_to_string(scene.path(name)).unwrap();
+    (
+        read("argv").lines().map(str::to_owned).collect(),
+        read("env"),
+    )
+}
+
+#[tokio::test]
+async fn l97_what_is_chosen_reaches_the_agent_as_words_and_variables() {
+    let scene = Scene::new();
+    let extra = [
+        "--tools",
+        "Bash Edit; $(touch shell)",
+        "--max-turns=3",
+        "--setting-sources=",
+    ];
+    let driver = driver(&scene, RECORDED)
+        .model("-m odd")
+        .permissions(Permissions::Ask)
+        .args(extra.map(OsString::from).into());
+    drop(driver.connect(SessionChoice::Fresh).await.unwrap());
+    let (mut argv, env) = recorded(&scene);
+    let at = argv
+        .iter()
+        .position(|word| word.starts_with("--session-id="))
+        .unwrap();
+    argv[at].truncate("--session-id=".len());
+    insta::assert_snapshot!(argv.join(" | "), @"-p | --input-format | stream-json | --output-format | stream-json | --verbose | --include-partial-messages | --replay-user-messages | --session-id= | --permission-prompt-tool | stdio | --permission-mode | default | --model=-m odd | --tools | Bash Edit; $(touch shell) | --max-turns=3 | --setting-sources=");
+    assert!(env.contains("GREETING=hello\n"));
+    assert!(!scene.path("shell").exists());
+}
+
+#[tokio::test]
+async fn l97_permissions_are_said_in_the_agents_own_words() {
+    let mut shown = Vec::new();
+    for permissions in [
+        Permissions::Ask,
+        Permissions::Edits,
+        Permissions::Deny,
+        Permissions::All,
+    ] {
+        let scene = Scene::new();
+        let driver = driver(&scene, RECORDED).permissions(permissions);
+        let session = SessionChoice::Resume("some-id".to_owned());
+        let mut connection = driver.connect(session).await.unwrap();
+        let (argv, _) = recorded(&scene);
+        shown.push(format!(
+            "{permissions:?}: {}",
+            argv[argv.len() - 4..].join(" ")
+        ));
+        assert!(argv.contains(&"--resume=some-id".to_owned()), "{argv:?}");
+        let all = connection.set_permissions(Permissions::All).await;
+        assert_eq!(all.is_ok(), permissions == Permissions::All);
+    }
+    insta::assert_snapshot!(shown.join("\n"), @r"
+    Ask: --permission-prompt-tool stdio --permission-mode default
+    Edits: --permission-prompt-tool stdio --permission-mode acceptEdits
+    Deny: --permission-prompt-tool stdio --permission-mode default
+    All: --resume=some-id --permission-prompt-tool stdio --dangerously-skip-permissions
+    ");
+}
+
+#[tokio::test]
+async fn l97_the_agent_does_not_believe_itself_inside_of_another() {
+    let scene = Scene::new();
+    let mut context = context(&scene);
+    context.env.push(("CLAUDECODE".into(), "1".into()));
+    let script = format!("{AGENT}{RECORDED}{LOOP}");
+    let program = ["sh", "-c", &script, "sh"].map(OsString::from);
+    let driver = ClaudeDriver::new(program.into(), context);
+    drop(driver.connect(SessionChoice::Fresh).await.unwrap());
+    assert!(!recorded(&scene).1.contains("CLAUDECODE"));
+}
+
+#[tokio::test]
+async fn l94_a_session_that_is_replaced_is_told_and_one_that_is_chosen_twice_refused() {
+    let scene = Scene::new();
+    let script = r#"begin() { say '{"type":"system","subtype":"init","session_id":"other"}'; say '{"type":"system","subtype":"status","status":"requesting"}'; }"#;
+    let mut connection = connect(&scene, script).await;
+    connection.send(Message::new("hello")).await.unwrap();
+    let (events, _) = turn(&mut *connection).await;
+    let sessions: Vec<&Event> = events
+        .iter()
+        .filter(|e| matches!(e, Event::Session { .. } | Event::Warning(_)))
+        .collect();
+    let [
+        Event::Session { id: ours },
+        Event::Warning(warning),
+        Event::Session { id },
+    ] = sessions[..]
+    else {
+        panic!("{events:?}");
+    };
+    assert!(warning.contains(ours) && warning.contains("other") && id == "other");
+
+    for arg in ["--session-id=x", "--resume", "-c", "--input-format=text"] {
+        let driver = driver(&scene, "").args(vec![arg.into()]);
+        let error = driver.connect(SessionChoice::Fresh).await.unwrap_err();
+        assert!(
+            error.is_start() && error.to_string().contains(arg),
+            "{error}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_start_that_fails_says_what_to_do() {
+    let stderr = [
+        "--dangerously-skip-permissions cannot be used with root/sudo privileges for security reasons",
+        "error: unknown option '--frobnicate'",
+        "Error: Session ID 0 is already in use.",
+        "a stack trace",
+        "",
+    ];
+    let mut shown = Vec::new();
+    for stderr in stderr {
+        let scene = Scene::new();
+        let script = format!("printf '%s\\n' \"{stderr}\" >&2; exit 1");
+        let connected = raw(&scene, &script).connect(SessionChoice::Fresh).await;
+        let error = connected.unwrap_err();
+        assert!(error.is_start());
+        shown.push(error.to_string());
+        scene.nobody_is_left();
+    }
+    let scene = Scene::new();
+    for program in [vec![], vec!["no-such-agent".into()]] {
+        let driver = ClaudeDriver::new(program, context(&scene));
+        let error = driver.connect(SessionChoice::Fresh).await.unwrap_err();
+        assert!(error.is_start());
+        shown.push(error.to_string());
+    }
+    insta::assert_snapshot!(shown.join("\n"), @r"
+    the agent refuses to skip permissions as root: run as another user, or set IS_SANDBOX=1 in a container
+    the agent says: unknown option '--frobnicate'; correct the agent's extra arguments, or update the agent
+    the agent says: Session ID 0 is already in use; start a fresh session, or resume that one
+    `sh` ended at once (exit status 1), saying: a stack trace; try it by hand
+    `sh` ended at once (exit status 1); try it by hand
+    no agent was given: name the program to run
+    `no-such-agent` was not found on PATH: install it, or name it by its full path
+    ");
+}
+
+#[tokio::test]
+async fn a_session_that_does_not_exist_is_the_end_of_the_first_turn() {
+    let scene = Scene::new();
+    let script = r#"
+echo '{"type":"result","subtype":"error_during_execution","is_error":true,"errors":["No conversation found with session ID: x"]}'
+echo 'No conversation found with session ID: x' >&2; exit 1"#;
+    let session = SessionChoice::Resume("x".to_owned());
+    let mut connection = raw(&scene, script).connect(session).await.unwrap();
+    let message = Message::new("hello");
+    connection.send(message.clone()).await.unwrap();
+    let (events, end) = turn(&mut *connection).await;
+    assert!(events.contains(&Event::TurnStarted {
+        inputs: vec![message.id]
+    }));
+    assert_eq!(end.reason, EndReason::SessionNotFound);
+    assert!(end.detail.contains("start a fresh session"), "{end:?}");
+}
+
+#[tokio::test]
+async fn an_agent_that_never_introduces_itself_gets_its_first_message_all_the_same() {
+    let scene = Scene::new();
+    let mut connection = connect(&scene, "on_initialize() { :; }").await;
+    connection.send(Message::new("hello")).await.unwrap();
+    assert_eq!(turn(&mut *connection).await.1.reason, EndReason::Completed);
+}
+
+#[tokio::test]
+async fn dropping_what_waits_for_the_first_word_ends_the_agent() {
+    let scene = Scene::new();
+    let driver = raw(&scene, "sleep 618");
+    let connect = driver.connect(SessionChoice::Fresh);
+    let dropped = timeout(std::time::Duration::from_millis(300), connect).await;
+    assert!(dropped.is_err());
+    crate::scene::wait_for("the end", || scene.find().is_empty());
+}

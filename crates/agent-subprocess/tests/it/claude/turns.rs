@@ -1,0 +1,342 @@
+//! Turns: begun, steered, interrupted, ended by what ended.
+
+use super::*;
+use agent_duplex::{Decision, ExitStatus, InputState, Permissions, Queued, ToolOutcome};
+use std::time::Duration;
+
+fn delta(text: &str) -> impl Fn(&Event) -> bool {
+    move |event| matches!(event, Event::TextDelta(delta) if delta == text)
+}
+
+#[tokio::test]
+async fn a_process_carries_many_turns_and_names_its_session_before_it_says_a_word() {
+    let scene = Scene::new();
+    let mut connection = connect(&scene, "").await;
+    let begin = next(&mut *connection).await.unwrap();
+    let [Event::Started { pid }, Event::Session { id }] = &begin.events[..] else {
+        panic!("{begin:?}");
+    };
+    assert!(*pid > 0 && id.parse::<uuid::Uuid>().is_ok());
+    for _ in 0..3 {
+        let message = Message::new("hello");
+        connection.send(message.clone()).await.unwrap();
+        let (events, end) = turn(&mut *connection).await;
+        let inputs = vec![message.id];
+        let started = Event::TurnStarted { inputs };
+        assert!(events.contains(&started), "{events:?}");
+        assert_eq!(end.reason, EndReason::Completed);
+    }
+    drop(connection.stop(DEADLINE).await);
+    scene.nobody_is_left();
+}
+
+#[tokio::test]
+async fn l89_an_interrupt_ends_the_turn_and_the_process_goes_on() {
+    let scene = Scene::new();
+    let script = "on_user() { begin; delta one; delta \" pid $$\"; delta end; }";
+    let mut connection = connect(&scene, script).await;
+    let mut pids = Vec::new();
+    for _ in 0..2 {
+        connection.send(Message::new("go on")).await.unwrap();
+        until(&mut *connection, delta("end")).await;
+        connection.interrupt(Queued::Keep).await.unwrap();
+        connection.interrupt(Queued::Keep).await.unwrap();
+        let (events, end) = turn(&mut *connection).await;
+        let is_taken = |e: &&Event| matches!(e, Event::InterruptTaken { .. });
+        let taken = events.iter().filter(is_taken).count();
+        assert_eq!(taken, 1, "asked twice, told once: {events:?}");
+        assert_eq!(end.reason, EndReason::Interrupted);
+        assert!(!events.iter().any(|e| matches!(e, Event::TextDelta(_))));
+        let half = events.iter().find_map(|event| match event {
+            Event::Message {
+                text,
+                partial: true,
+            } => Some(text.clone()),
+            _ => None,
+        });
+        pids.push(half.unwrap());
+    }
+    assert!(
+        pids[0].starts_with("one pid ") && pids[0] == pids[1],
+        "{pids:?}"
+    );
+    // Nothing runs: nothing is asked, and nothing is waited for.
+    connection.interrupt(Queued::Keep).await.unwrap();
+    drop(connection.stop(DEADLINE).await);
+    let rest = rest(&mut *connection).await;
+    assert!(
+        !rest
+            .iter()
+            .any(|e| matches!(e, Event::InterruptTaken { .. })),
+        "{rest:?}"
+    );
+}
+
+#[tokio::test]
+async fn x109_a_message_during_a_turn_is_followed_until_it_is_part_of_one_or_dropped() {
+    let scene = Scene::new();
+    let script = r#"
+turns=0
+fate() { say '{"type":"command_lifecycle","command_uuid":"'"$1"'","state":"'$2'"}'; }
+on_user() {
+  turns=$((turns + 1))
+  case $turns in
+    1) begin ;;
+    2) fate "$(field uuid)" queued; fate "$(field uuid)" started ;;
+    3) fate "$(field uuid)" queued; result completed; begin ;;
+    4) kept=$(field uuid); fate "$kept" queued ;;
+  esac
+}
+on_interrupt() { ok '"still_queued":[],"cancelled":["'$kept'"]'; fate "$kept" cancelled; result aborted_tools; }
+"#;
+    let mut connection = connect(&scene, script).await;
+    let [first, joins, follows, dropped] = ["1", "2", "3", "4"].map(Message::new);
+    for message in [&first, &joins, &follows, &dropped] {
+        connection.send(message.clone()).await.unwrap();
+    }
+    let is_queued = |e: &Event| matches!(e, Event::Input { id, state: InputState::Queued } if *id == dropped.id);
+    let mut events = until(&mut *connection, is_queued).await;
+    connection.interrupt(Queued::Drop).await.unwrap();
+    events.extend(turn(&mut *connection).await.0);
+    let is_ours = |e: &Event| {
+        matches!(
+            e,
+            Event::Input { .. } | Event::TurnStarted { .. } | Event::TurnCompleted(_)
+        )
+    };
+    events.retain(is_ours);
+    let input = |message: &Message, state| Event::Input {
+        id: message.id,
+        state,
+    };
+    let began = |message: &Message| Event::TurnStarted {
+        inputs: vec![message.id],
+    };
+    let ended = |reason: EndReason| Event::TurnCompleted(reason.into());
+    let expected = [
+        began(&first),
+        input(&joins, InputState::Queued),
+        input(&joins, InputState::Taken),
+        input(&follows, InputState::Queued),
+        ended(EndReason::Completed),
+        began(&follows),
+        input(&dropped, InputState::Queued),
+        input(&dropped, InputState::Dropped("cancelled".to_owned())),
+        ended(EndReason::Interrupted),
+    ];
+    assert_eq!(events, expected);
+}
+
+#[tokio::test]
+async fn p23_an_agent_that_ignores_the_interrupt_gets_sigint() {
+    let scene = Scene::new();
+    let script = r"trap 'result aborted_streaming; exit 0' INT
+on_user() { begin; delta end; while :; do sleep 0.05; done; }";
+    let mut connection = connect(&scene, script).await;
+    connection.send(Message::new("go on")).await.unwrap();
+    until(&mut *connection, delta("end")).await;
+    connection.interrupt(Queued::Keep).await.unwrap();
+    let (events, end) = turn(&mut *connection).await;
+    let is_told = |e: &Event| matches!(e, Event::Warning(text) if text.contains("SIGINT"));
+    assert!(events.iter().any(is_told), "{events:?}");
+    assert_eq!(end.reason, EndReason::Interrupted);
+    assert_eq!(
+        rest(&mut *connection).await,
+        [Event::Exited(ExitStatus::Code(0))]
+    );
+}
+
+#[tokio::test]
+async fn an_interrupt_waits_for_who_is_stopped_where_it_stands() {
+    let scene = Scene::new();
+    let mut connection = connect(&scene, "on_user() { begin; delta end; }").await;
+    connection.send(Message::new("go on")).await.unwrap();
+    let begin = until(&mut *connection, delta("end")).await;
+    let Event::Started { pid } = begin[0] else {
+        panic!("{begin:?}")
+    };
+    connection.freeze(true).await.unwrap();
+    let stat = || std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    crate::scene::wait_for("it stands still", || stat().contains(") T "));
+    connection.interrupt(Queued::Keep).await.unwrap();
+    // Longer than an interrupt may take.
+    let early = timeout(Duration::from_secs(4), connection.next()).await;
+    assert!(early.is_err(), "{early:?}");
+    connection.freeze(false).await.unwrap();
+    let (events, end) = turn(&mut *connection).await;
+    assert!(
+        !events.iter().any(|e| matches!(e, Event::Warning(_))),
+        "{events:?}"
+    );
+    assert_eq!(end.reason, EndReason::Interrupted);
+}
+
+#[tokio::test]
+async fn l91_an_agent_that_dies_in_a_turn_leaves_nothing_open_and_no_success() {
+    for (death, exit) in [
+        ("exit 3", ExitStatus::Code(3)),
+        ("exit 0", ExitStatus::Code(0)),
+        ("kill -SEGV $$", ExitStatus::Signal(libc::SIGSEGV)),
+    ] {
+        let scene = Scene::new();
+        let script = format!("on_user() {{ begin; delta half; tool; echo oops >&2; {death}; }}");
+        let mut connection = connect(&scene, &script).await;
+        connection.send(Message::new("hello")).await.unwrap();
+        let (events, end) = turn(&mut *connection).await;
+        let seen = (end.reason, end.exit, end.stderr_tail.as_str());
+        assert_eq!(seen, (EndReason::Died, Some(exit), "oops\n"));
+        let open = &events[events.len() - 3..events.len() - 1];
+        let [
+            Event::Message {
+                text,
+                partial: true,
+            },
+            Event::ToolFinished { id, outcome, .. },
+        ] = open
+        else {
+            panic!("{events:?}");
+        };
+        assert_eq!((&**text, &**id, *outcome), ("half", "t1", ToolOutcome::Cut));
+        assert_eq!(next(&mut *connection).await, None);
+        let error = connection.send(Message::new("more")).await.unwrap_err();
+        assert!(
+            error.is_gone() && error.to_string().contains("oops"),
+            "{error}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn the_exit_of_an_idle_agent_is_told_as_that() {
+    let scene = Scene::new();
+    let mut connection = connect(&scene, "on_user() { begin; result completed; exit 7; }").await;
+    connection.send(Message::new("hello")).await.unwrap();
+    assert_eq!(turn(&mut *connection).await.1.reason, EndReason::Completed);
+    assert_eq!(
+        rest(&mut *connection).await,
+        [Event::Exited(ExitStatus::Code(7))]
+    );
+    let error = connection.send(Message::new("more")).await.unwrap_err();
+    assert!(
+        error.is_gone() && error.to_string().contains("exit status 7"),
+        "{error}"
+    );
+}
+
+#[tokio::test]
+async fn an_agent_that_closes_its_output_is_ended() {
+    let scene = Scene::new();
+    let script = "on_user() { begin; exec >&- 2>&-; sleep 617; }";
+    let mut connection = connect(&scene, script).await;
+    connection.send(Message::new("hello")).await.unwrap();
+    let (events, end) = turn(&mut *connection).await;
+    let is_told = |e: &Event| matches!(e, Event::Warning(text) if text.contains("SIGTERM"));
+    assert!(events.iter().any(is_told), "{events:?}");
+    assert_eq!(
+        (end.reason, end.exit),
+        (EndReason::Died, Some(ExitStatus::Signal(libc::SIGTERM)))
+    );
+}
+
+const REFUSED: &str = r#"
+on_user() { begin; for n in 1 2; do
+  say '{"type":"system","subtype":"api_retry","attempt":'$n',"max_retries":10,"retry_delay_ms":500,"error_status":401,"error":"authentication_failed"}'
+done; }
+"#;
+
+#[tokio::test]
+async fn a_service_that_does_not_know_us_is_not_asked_for_minutes() {
+    let scene = Scene::new();
+    let mut connection = connect(&scene, REFUSED).await;
+    connection.send(Message::new("hello")).await.unwrap();
+    let (_, end) = turn(&mut *connection).await;
+    assert_eq!(end.reason, EndReason::NotLoggedIn);
+    assert!(end.detail.contains("ANTHROPIC_API_KEY"), "{end:?}");
+}
+
+#[tokio::test]
+async fn nor_by_an_agent_that_can_not_be_interrupted() {
+    let scene = Scene::new();
+    let script = format!("{REFUSED}\ntrap '' INT\non_interrupt() {{ :; }}");
+    let mut connection = connect(&scene, &script).await;
+    connection.send(Message::new("hello")).await.unwrap();
+    let (_, end) = turn(&mut *connection).await;
+    assert_eq!(end.reason, EndReason::NotLoggedIn);
+    drop(connection.stop(Duration::from_secs(2)).await);
+    assert_eq!(rest(&mut *connection).await, [], "the turn had its end");
+}
+
+#[tokio::test]
+async fn questions_are_answered_withdrawn_or_refused() {
+    let scene = Scene::new();
+    let script = r#"
+ask() { say '{"type":"control_request","request_id":"'$1'","request":{"subtype":"can_use_tool","tool_name":"Bash","tool_use_id":"t1","decision_reason":"because","input":{"command":"make  x","n":1e2}}}'; }
+on_user() { begin; tool; ask a1; }
+on_other() {
+  printf '%s\n' "$line" >> heard
+  case $line in
+    *'"a1"'*) ask a2 ;;
+    *'"a2"'*) say '{"type":"user","message":{"content":[{"type":"tool_result","tool_use_id":"t1","is_error":true,"content":"no"}]}}'
+      ask a3; say '{"type":"control_cancel_request","request_id":"a3"}'
+      say '{"type":"control_request","request_id":"a4","request":{"subtype":"mcp_message"}}' ;;
+    *'"a4"'*) result completed ;;
+  esac
+}
+"#;
+    let mut connection = connect(&scene, script).await;
+    connection.send(Message::new("hello")).await.unwrap();
+    let is_asked = |e: &Event| matches!(e, Event::PermissionAsked(_));
+    let asked = until(&mut *connection, is_asked).await.pop();
+    let Some(Event::PermissionAsked(ask)) = asked else {
+        panic!("{asked:?}")
+    };
+    let shown = [&ask.id, &ask.tool, &ask.summary, &ask.reason];
+    assert_eq!(shown, ["a1", "Bash", "make x", "because"]);
+    connection.answer("a1", Decision::Allow).await.unwrap();
+    until(&mut *connection, is_asked).await;
+    let message = "not \"now\"".to_owned();
+    connection
+        .answer("a2", Decision::Deny { message })
+        .await
+        .unwrap();
+    let (events, _) = turn(&mut *connection).await;
+    let is_denied = |e: &Event| {
+        matches!(
+            e,
+            Event::ToolFinished {
+                outcome: ToolOutcome::Denied,
+                ..
+            }
+        )
+    };
+    assert!(events.iter().any(is_denied), "{events:?}");
+    assert!(events.contains(&Event::PermissionWithdrawn {
+        id: "a3".to_owned()
+    }));
+    // Withdrawn, answered before, never asked: left alone.
+    for ask in ["a3", "a1", "a9"] {
+        connection.answer(ask, Decision::Allow).await.unwrap();
+    }
+    connection.set_permissions(Permissions::Deny).await.unwrap();
+    let all = connection.set_permissions(Permissions::All).await;
+    assert!(all.unwrap_err().is_unsupported());
+    connection.close().await;
+    let heard = std::fs::read_to_string(scene.path("heard")).unwrap();
+    let heard = without_ids(&heard);
+    insta::assert_snapshot!(heard, @r#"
+    {"type":"control_response","response":{"subtype":"success","request_id":"a1","response":{"behavior":"allow","updatedInput":{"command":"make  x","n":1e2}}}}
+    {"response":{"request_id":"a2","response":{"behavior":"deny","message":"not \"now\""},"subtype":"success"},"type":"control_response"}
+    {"response":{"error":"unsupported control request: mcp_message","request_id":"a4","subtype":"error"},"type":"control_response"}
+    {"request":{"mode":"default","subtype":"set_permission_mode"},"request_id":"ID","type":"control_request"}
+    "#);
+}
+
+/// Puts the random part of our requests' ids away.
+fn without_ids(heard: &str) -> String {
+    let is_random = |word: &str| word.len() > 32 && word.as_bytes()[32] == b'-';
+    let words: Vec<&str> = heard.split('"').collect();
+    let words = words
+        .iter()
+        .map(|word| if is_random(word) { "ID" } else { word });
+    words.collect::<Vec<_>>().join("\"")
+}

@@ -1,0 +1,105 @@
+//! Writing: whole lines, in bounded memory and time, whatever the agent does.
+
+use super::*;
+use agent_duplex::Stream;
+use std::time::Duration;
+
+#[tokio::test]
+async fn l96_lines_go_in_and_come_out_as_they_are() {
+    let scene = Scene::new();
+    let script = r#"
+on_user() {
+  begin; printf '%s\n' "$line" >> heard
+  printf '{"type":"assistant","message":{"content":[{"type":"text","text":"'; head -c 10000000 /dev/zero | tr '\0' x; printf '"}]}}\n'
+  say '{"type":"tomorrow","really":[1]}'; say 'noise'; say ''; printf '\377\n'
+  result completed
+}"#;
+    let mut connection = connect(&scene, script).await;
+    let text = "\u{feff}one\ntwo\r\n\n\u{2028}three\0\u{2029} ".repeat(400_000);
+    connection.send(Message::new(&*text)).await.unwrap();
+    let (mut raws, mut answer) = (Vec::new(), 0);
+    loop {
+        let seen = next(&mut *connection).await.unwrap();
+        if let (Some((Stream::Stdout, line)), []) = (&seen.raw, &seen.events[..]) {
+            raws.push(line.bytes.clone());
+        }
+        for event in &seen.events {
+            if let Event::Message { text, .. } = event {
+                answer = text.len();
+            }
+        }
+        if matches!(seen.events.last(), Some(Event::TurnCompleted(_))) {
+            break;
+        }
+    }
+    assert_eq!(answer, 10_000_000);
+    let odd: [&[u8]; 4] = [
+        br#"{"type":"tomorrow","really":[1]}"#,
+        b"noise",
+        b"",
+        b"\xff",
+    ];
+    assert!(
+        odd.iter().all(|odd| raws.iter().any(|raw| raw == odd)),
+        "passed as they are"
+    );
+    connection.send(Message::new("")).await.unwrap();
+    turn(&mut *connection).await;
+    let heard = std::fs::read_to_string(scene.path("heard")).unwrap();
+    assert!(heard.len() > 10_000_000 && heard.is_ascii() || !heard.starts_with('\u{feff}'));
+    let lines: Vec<&str> = heard.lines().collect();
+    assert_eq!(lines.len(), 2, "one a message, none of them empty");
+    assert!(
+        !heard.contains(['\r', '\u{2028}', '\u{2029}']),
+        "which some take for the end of a line"
+    );
+    let line: serde_json::Value = serde_json::from_str(lines[0]).unwrap();
+    assert_eq!(line["message"]["content"], *text);
+}
+
+#[tokio::test]
+async fn p8_an_agent_that_does_not_read_fills_a_bound_and_hangs_nobody() {
+    let scene = Scene::new();
+    let script = r#"on_user() { begin; n=0; while [ ! -e go ]; do n=$((n + 1)); delta $n; sleep 0.1; done; result completed; }"#;
+    let mut connection = connect(&scene, script).await;
+    connection.send(Message::new("go on")).await.unwrap();
+    let text = "x".repeat(8 << 20);
+    let mut sent = 0;
+    let error = loop {
+        match timeout(DEADLINE, connection.send(Message::new(&*text)))
+            .await
+            .unwrap()
+        {
+            Ok(()) => sent += 1,
+            Err(error) => break error,
+        }
+        assert!(sent < 10, "bounded");
+    };
+    assert!(error.is_full() && sent > 1, "{sent} {error}");
+    // What it says is heard all the same, and it is ended as ever.
+    until(&mut *connection, |e| matches!(e, Event::TextDelta(_))).await;
+    std::fs::write(scene.path("go"), "").unwrap();
+    for _ in 0..=sent {
+        assert_eq!(turn(&mut *connection).await.1.reason, EndReason::Completed);
+    }
+    connection.send(Message::new("small again")).await.unwrap();
+    assert_eq!(turn(&mut *connection).await.1.reason, EndReason::Completed);
+}
+
+#[tokio::test]
+async fn p9_a_closed_input_is_told_as_gone() {
+    let scene = Scene::new();
+    let script = "on_user() { begin; result completed; exec <&-; sleep 619; }";
+    let mut connection = connect(&scene, script).await;
+    connection.send(Message::new("hello")).await.unwrap();
+    turn(&mut *connection).await;
+    scene.wait_for_program("sleep", "619");
+    let error = connection.send(Message::new("more")).await.unwrap_err();
+    assert!(
+        error.is_gone() && error.to_string().contains("closed its input"),
+        "{error}"
+    );
+    let report = connection.stop(Duration::from_secs(4)).await;
+    assert!(report.survivors.is_empty(), "{report}");
+    scene.nobody_is_left();
+}
