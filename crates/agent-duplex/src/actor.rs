@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot, watch};
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, timeout, timeout_at};
 use uuid::Uuid;
 
 use crate::conversation::{Shared, nothing_stopped};
@@ -15,6 +15,8 @@ use crate::{
 
 /// How long the agent is listened to after a stop, the time apart in which nobody reads.
 const LAST_WORDS: Duration = Duration::from_secs(1);
+/// How long closing waits for the end of a turn.
+const CLOSING: Duration = Duration::from_secs(30);
 /// The budget for ending what an agent left behind before the next one is started: the usual one of a stop.
 const RETIRE: Duration = Duration::from_secs(8);
 
@@ -74,6 +76,7 @@ pub(crate) struct Actor {
     interrupting: Vec<Done<Result<(), Error>>>,
     /// Those who wait for the agent to be closed.
     closing: Vec<Done<()>>,
+    close_by: Instant,
     /// What came of the connections before this one.
     earlier: StopReport,
     /// How a turn ended that its connection does not account for.
@@ -102,6 +105,7 @@ impl Actor {
             closed: false,
             interrupting: Vec::new(),
             closing: Vec::new(),
+            close_by: Instant::now(),
             earlier: nothing_stopped(true),
             owed: EndReason::Died,
         }
@@ -120,6 +124,7 @@ impl Actor {
                 Some(interrupt) = self.interrupts.recv() => self.interrupt(interrupt).await,
                 Some(command) = self.commands.recv() => self.obey(command).await,
                 () = self.shared.arrived.notified() => {}
+                () = until(self.close_by), if !self.closing.is_empty() => {}
                 seen = next(&mut self.connection), if self.reading && room => self.seen(seen),
                 () = self.shared.primary.room(), if self.reading && !room => {}
             }
@@ -142,7 +147,7 @@ impl Actor {
                 decision,
                 done,
             } => {
-                let open = self.shared.lock().ledger.is_open_ask(&ask);
+                let open = self.shared.lock().ledger.is_unanswered(&ask);
                 let Some(connection) = self.connection.as_mut().filter(|_| open) else {
                     return answer(done, Ok(()));
                 };
@@ -166,7 +171,12 @@ impl Actor {
                 }
                 None => answer(done, Ok(())),
             },
-            Command::Close { done } => self.closing.push(done),
+            Command::Close { done } => {
+                if self.closing.is_empty() {
+                    self.close_by = Instant::now() + CLOSING;
+                }
+                self.closing.push(done);
+            }
             Command::Leftovers { done } => match self.connection.as_mut() {
                 Some(connection) => {
                     reply(
@@ -235,7 +245,7 @@ impl Actor {
             let report = unless_halted(&mut self.halt, connection.stop(RETIRE)).await?;
             self.account(report);
             let mut halt = self.halt.clone();
-            unless_halted(&mut halt, self.last_words()).await?;
+            unless_halted(&mut halt, self.last_words(false)).await?;
             self.connection = None;
         }
         Some(())
@@ -297,9 +307,10 @@ impl Actor {
         }
     }
 
-    /// Closes the agent, if that is wanted and no turn runs.
+    /// Closes the agent, if that is wanted and no turn is worth waiting for.
     async fn close(&mut self) {
-        if self.closing.is_empty() || self.shared.lock().ledger.in_turn() {
+        let wait = self.shared.lock().ledger.in_turn() && Instant::now() < self.close_by;
+        if self.closing.is_empty() || wait {
             return;
         }
         if let Some(connection) = self.connection.as_mut().filter(|_| self.reading) {
@@ -355,14 +366,16 @@ impl Actor {
             self.account(report);
         }
         self.report.send_replace(Some(self.earlier.clone()));
-        self.last_words().await;
+        self.last_words(true).await;
     }
 
-    /// Reads what the agent had said before it was ended.
-    async fn last_words(&mut self) {
+    /// Reads what the agent had said before it was ended; `patiently`, as the primary has room for it.
+    async fn last_words(&mut self, patiently: bool) {
         let mut patience = LAST_WORDS;
         while self.reading {
-            self.shared.primary.room().await;
+            if patiently {
+                self.shared.primary.room().await;
+            }
             let since = Instant::now();
             let seen = timeout(patience, next(&mut self.connection)).await;
             patience = patience.saturating_sub(since.elapsed());
@@ -436,6 +449,11 @@ async fn unless_halted<T>(halt: &mut Halt, deed: impl Future<Output = T>) -> Opt
         _ = halted(halt) => None,
         done = deed => Some(done),
     }
+}
+
+async fn until(at: Instant) {
+    // There is nothing to wait for but the time.
+    let _elapsed = timeout_at(at, std::future::pending::<()>()).await;
 }
 
 async fn next(connection: &mut Option<Box<dyn Connection>>) -> Option<Observation> {

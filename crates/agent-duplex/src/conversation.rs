@@ -244,8 +244,10 @@ impl Conversation {
         self.ask(|done| Command::Freeze { frozen, done }).await?
     }
 
-    /// Ends the agent politely: after the turn that runs, within a bound of seconds. What it left running stays, and inputs wait. Does nothing when none
-    /// runs.
+    /// Ends the agent politely: after the turn that runs, if that takes no more than 30 s, and within a bound of seconds. What it left running stays, and
+    /// inputs wait. Does nothing when none runs.
+    ///
+    /// A turn's end is seen only as far as the [`Primary`] is read.
     ///
     /// # Cancel safety
     ///

@@ -85,9 +85,9 @@ pub enum Event {
         /// Where it stands now.
         state: InputState,
     },
-    /// A turn begins.
+    /// A turn begins. Who reports this for one turn does it for all that are finished.
     TurnStarted {
-        /// The messages that it answers.
+        /// The messages that it answers; none when the agent begins by itself or does not know.
         inputs: Vec<Uuid>,
     },
     /// A piece of the answer as it is written; the whole comes as [`Event::Message`].
@@ -124,7 +124,8 @@ pub enum Event {
         /// The beginning of what it returned.
         text: String,
     },
-    /// The agent asks whether it may; it waits for [`Connection::answer`](crate::Connection::answer).
+    /// The agent asks whether it may; it waits for [`Connection::answer`](crate::Connection::answer). The end of a turn withdraws what is open; what is
+    /// waited for beyond that, say by a task in the background, is asked again then.
     PermissionAsked(Ask),
     /// An ask needs no answer any more.
     PermissionWithdrawn {

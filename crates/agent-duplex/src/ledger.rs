@@ -37,6 +37,8 @@ pub(crate) struct Ledger {
     ahead: Option<Turn>,
     tools: Vec<String>,
     asks: Vec<String>,
+    /// Asks that the agent waits for, as far as is known: also those of a turn that is over, for it may ask on behalf of something else.
+    unanswered: Vec<String>,
     turns: u64,
     last: Option<TurnId>,
     generation: u32,
@@ -55,6 +57,7 @@ impl Ledger {
             ahead: None,
             tools: Vec::new(),
             asks: Vec::new(),
+            unanswered: Vec::new(),
             turns: 0,
             last: None,
             generation: 0,
@@ -73,8 +76,9 @@ impl Ledger {
         self.turn.is_some() || !self.sent.is_empty()
     }
 
-    pub(crate) fn is_open_ask(&self, ask: &str) -> bool {
-        self.asks.iter().any(|open| open == ask)
+    /// Returns whether the agent that runs may wait for the answer to this.
+    pub(crate) fn is_unanswered(&self, ask: &str) -> bool {
+        self.unanswered.iter().any(|open| open == ask)
     }
 
     /// Iterates over the inputs that no turn took, oldest first.
@@ -150,6 +154,7 @@ impl Ledger {
     /// An ask was answered.
     pub(crate) fn answered(&mut self, ask: &str) {
         close(&mut self.asks, ask);
+        close(&mut self.unanswered, ask);
     }
 
     /// A new connection is open; `resumed` when it goes on with a session.
@@ -175,6 +180,7 @@ impl Ledger {
             self.complete(&end, &mut report);
         }
         self.close_open(&mut report);
+        self.unanswered.clear();
         report.finish()
     }
 
@@ -204,8 +210,14 @@ impl Ledger {
             Event::ToolStarted { id, .. } => self.speaks() && open(&mut self.tools, id),
             Event::ToolProgress { id } => self.tools.contains(id),
             Event::ToolFinished { id, .. } => close(&mut self.tools, id),
-            Event::PermissionAsked(ask) => open(&mut self.asks, &ask.id),
-            Event::PermissionWithdrawn { id } => close(&mut self.asks, id),
+            Event::PermissionAsked(ask) => {
+                open(&mut self.unanswered, &ask.id);
+                open(&mut self.asks, &ask.id)
+            }
+            Event::PermissionWithdrawn { id } => {
+                close(&mut self.unanswered, id);
+                close(&mut self.asks, id)
+            }
             Event::Exited(status) => {
                 self.exit = Some(*status);
                 true
@@ -332,10 +344,12 @@ impl Ledger {
             return;
         };
         self.last = Some(turn.id);
+        let ahead = self.ahead.iter().flat_map(|turn| &turn.messages);
+        let ahead: usize = ahead.map(|parcel| parcel.names().len()).sum();
         report.say(What::Completed(Completion {
             turn: turn.id,
             end: end.clone(),
-            pending: self.pending().count(),
+            pending: self.pending().count() + ahead,
         }));
     }
 

@@ -1,8 +1,8 @@
 //! A conversation with a coding agent, free of any transport.
 //!
-//! An agent CLI is a process that speaks some protocol; a program that drives it wants none of that. This crate holds the words both sides share:
-//! a [`Driver`] knows one agent and opens [`Connection`]s, a connection takes [`Input`]s and answers each with a [`Receipt`], and everything that
-//! the agent does comes back as neutral [`Event`]s with the agent's own bytes beside them.
+//! An agent CLI is a process that speaks some protocol; a program that drives it wants none of that. Here a [`Driver`] knows one agent and opens
+//! [`Connection`]s; a [`Conversation`] holds one of those at a time, takes [`Input`]s at any moment and answers each with a [`Receipt`], and tells its
+//! readers what became of them, and what the agent does as neutral [`Event`]s with the agent's own bytes beside them.
 //!
 //! # What it is not for
 //!
@@ -11,19 +11,30 @@
 //!
 //! # Theory of operation
 //!
-//! A *turn* is one request and its response, made of one or more inputs. However a turn ends, its connection reports exactly one
-//! [`Event::TurnCompleted`], and after it nothing more of that turn. Drivers see to that as well as they can; [`Turn`] makes it a guarantee: it
-//! stands between a connection and its reader, drops what comes too late and writes the completion that a dead process still owes.
+//! A *turn* is one request and its response, made of one or more inputs. An input goes from its receipt to an [`Assignment`], which names the turn that
+//! took it, to a [`Completion`], of which every turn has exactly one, whatever became of its agent: it finished, was interrupted or stopped, died, broke
+//! its protocol, or its driver panicked.
+//!
+//! Messages and turns are not one to one. Inputs that wait while no turn runs become one message and one turn; an agent with [`Capability::Steer`] is
+//! handed an input during a turn and folds it into that turn, queues it, or merges it with others; some agents begin turns by themselves. The *ledger*, a
+//! pure state machine, keeps the books: it believes what a driver names, drops what comes too late or twice, and writes what is owed at the end of a turn:
+//! the ends of its open tools, the withdrawal of its open asks, the completion.
+//!
+//! One task, the *actor*, holds the connection and calls it one method at a time. It looks for a stop, for interrupts, for commands, for inputs and for
+//! the agent's output, in this order, and a stop cuts off whatever it waits for.
+//!
+//! There are two kinds of readers. The one [`Primary`] misses nothing: while its backlog is full, the agent is not read any further, so that nothing grows
+//! without bound. A [`Subscription`] reads along; one that falls behind is dropped and told at which position, and nobody waits for it.
 //!
 //! What an agent cannot do is said beforehand in its [`Capabilities`], and answered with an [`Error`] whose [`Error::is_unsupported`] is true when
 //! it is asked for all the same. It is never silently ignored.
 //!
-//! Drivers never wait by themselves and never retry: the caller owns time.
+//! Drivers never retry, and wait only where their protocol wants it: the caller owns time.
 //!
 //! # Limits
 //!
-//! This version carries one-shot agents: an inbox, subscriptions, replay and restarts with a session are still to come, and the enums are
-//! `#[non_exhaustive]` for them.
+//! A new subscription begins with what is published next: there is no replay. Inputs live in memory; [`Conversation::pending`] gives back those that no
+//! turn took. The enums are `#[non_exhaustive]`.
 
 mod actor;
 mod ask;
@@ -55,7 +66,7 @@ pub use lifecycle::Lifecycle;
 pub use published::{Assignment, Completion, InputRef, Published, TurnId, What};
 pub use stop::{ProcessName, StopReport, StopStage};
 pub use subscription::{Dropped, Primary, Subscription};
-pub use turn::{EndReason, ExitStatus, Turn, TurnEnd};
+pub use turn::{EndReason, ExitStatus, TurnEnd};
 pub use usage::Usage;
 
 #[cfg(doctest)]

@@ -73,6 +73,6 @@ pub struct Completion {
     pub turn: TurnId,
     /// How it ended.
     pub end: TurnEnd,
-    /// How many inputs wait, or were handed on, and are in no turn yet.
+    /// How many inputs wait, were handed on and are in no turn yet, or are in one that waited for this one.
     pub pending: usize,
 }

@@ -1,7 +1,5 @@
 use std::fmt;
 
-use crate::Event;
-
 /// How a process ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ExitStatus {
@@ -96,48 +94,5 @@ impl From<EndReason> for TurnEnd {
             exit: None,
             stderr_tail: String::new(),
         }
-    }
-}
-
-/// Sees to it that a turn has exactly one completion and that nothing of it comes later.
-///
-/// Feed it what a connection reports, and tell it when the connection ends.
-///
-/// # Examples
-///
-/// ```
-/// use agent_duplex::{EndReason, Event, Turn};
-///
-/// let mut turn = Turn::default();
-/// assert!(turn.observe(Event::Started { pid: 7 }).is_some());
-/// // The connection ends and owes the completion: the turn died.
-/// let Some(Event::TurnCompleted(end)) = turn.finish() else { panic!() };
-/// assert_eq!(end.reason, EndReason::Died);
-/// assert!(turn.finish().is_none());
-/// ```
-#[derive(Debug, Default)]
-pub struct Turn {
-    completed: bool,
-}
-
-impl Turn {
-    /// Returns whether the completion was reported.
-    #[must_use]
-    pub fn is_completed(&self) -> bool {
-        self.completed
-    }
-
-    /// Passes an event on, unless the turn was already over.
-    pub fn observe(&mut self, event: Event) -> Option<Event> {
-        if self.completed {
-            return None;
-        }
-        self.completed = matches!(event, Event::TurnCompleted(_));
-        Some(event)
-    }
-
-    /// Returns the completion that an ended connection still owes.
-    pub fn finish(&mut self) -> Option<Event> {
-        self.observe(Event::TurnCompleted(EndReason::Died.into()))
     }
 }

@@ -101,6 +101,44 @@ async fn an_ask_is_answered_once_and_one_of_a_dead_agent_never() {
 }
 
 #[tokio::test]
+async fn an_ask_that_outlives_its_turn_can_be_answered() {
+    let ask = Event::PermissionAsked(Ask {
+        id: "a".into(),
+        tool: "Bash".into(),
+        summary: "make".into(),
+        reason: "a task in the background".into(),
+    });
+    let script = Script::new().message().begin().observe(ask.clone());
+    let script = script.end(EndReason::Completed).observe(ask.clone());
+    let mut talk = Talk::with(ScriptedDriver::new(steered()).plays(script.answered()));
+    talk.send("go");
+    talk.start().await;
+    talk.observed(ask.clone()).await;
+    talk.completed().await;
+    talk.observed(ask).await;
+    soon(talk.conversation.answer("a", Decision::Allow))
+        .await
+        .unwrap();
+    assert!(matches!(
+        talk.driver.calls().last(),
+        Some(Call::Answered(..))
+    ));
+}
+
+#[tokio::test(start_paused = true)]
+async fn closing_does_not_wait_for_ever_for_a_turn() {
+    let script = Script::new().message().begin().observe(delta("x"));
+    let mut talk = Talk::with(ScriptedDriver::new(steered()).plays(script));
+    talk.send("go");
+    talk.start().await;
+    talk.observed(delta("x")).await;
+    talk.conversation.close().await;
+    let completion = talk.completed().await;
+    assert_eq!(completion.end.reason, EndReason::Died);
+    talk.becomes(Lifecycle::Idle).await;
+}
+
+#[tokio::test]
 async fn closing_waits_for_the_turn_and_keeps_what_waits() {
     let gate = Gate::new();
     let script = Script::new()

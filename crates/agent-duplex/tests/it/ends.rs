@@ -211,7 +211,9 @@ async fn a_stop_lets_a_connection_come_about_so_that_it_can_be_reported() {
         .unwrap();
     let conversation = talk.conversation.clone();
     let stop = tokio::spawn(async move { conversation.stop(BUDGET * 10).await });
-    tokio::task::yield_now().await;
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+    }
     gate.open();
     let report = soon(stop).await.unwrap();
     assert_eq!(
@@ -246,6 +248,9 @@ async fn a_stop_does_not_wait_for_an_agent_that_takes_no_input() {
     talk.start().await;
     talk.observed(delta("x")).await;
     talk.send("stuck");
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+    }
     soon(talk.conversation.stop(BUDGET)).await;
     talk.read_all().await;
     assert_eq!(talk.audit.completed(), 1);
@@ -254,7 +259,6 @@ async fn a_stop_does_not_wait_for_an_agent_that_takes_no_input() {
 
 #[tokio::test(start_paused = true)]
 async fn last_words_are_waited_for_a_bounded_time_and_not_while_nobody_reads() {
-    // The scripted agent never ends its words: its gate stays shut.
     let mut options = agent_duplex::ConversationOptions::default();
     options.backlog = 1;
     let mut script = Script::new().message().begin().observe(delta("x"));
@@ -262,11 +266,17 @@ async fn last_words_are_waited_for_a_bounded_time_and_not_while_nobody_reads() {
         script = script.last_words(delta(&i.to_string()));
     }
     let mut talk = Talk::limited(ScriptedDriver::new(steered()).plays(script), options);
+    let mut along = talk.conversation.subscribe(10_000);
     talk.send("go");
     talk.start().await;
     talk.observed(delta("x")).await;
     soon(talk.conversation.stop(BUDGET)).await;
     tokio::time::advance(Duration::from_secs(60)).await;
+    let mut published = 0;
+    while let Ok(Some(_)) = tokio::time::timeout(Duration::ZERO, along.next()).await {
+        published += 1;
+    }
+    assert!(published < 20, "{published}");
     talk.read_all().await;
     let words = talk
         .read

@@ -7,36 +7,10 @@ mod readers;
 mod talk;
 mod turns;
 
-use agent_duplex::{
-    Capabilities, Capability, EndReason, Error, Event, ProcessName, StopReport, StopStage, Turn,
-};
+use agent_duplex::{Capabilities, Capability, Error, Event, ProcessName, StopReport, StopStage};
 use proptest::prelude::*;
 
-fn end(reason: EndReason) -> Event {
-    Event::TurnCompleted(reason.into())
-}
-
-fn any_event() -> impl Strategy<Value = Event> {
-    prop_oneof![
-        (1u32..9).prop_map(|pid| Event::Started { pid }),
-        Just(end(EndReason::Completed)),
-        Just(end(EndReason::Interrupted)),
-    ]
-}
-
 proptest! {
-    /// Whatever a driver reports, a reader sees exactly one completion, and sees it last.
-    #[test]
-    fn l81_a_turn_has_exactly_one_completion(events in proptest::collection::vec(any_event(), 0..12)) {
-        let mut turn = Turn::default();
-        let mut seen: Vec<Event> = events.into_iter().filter_map(|e| turn.observe(e)).collect();
-        seen.extend(turn.finish());
-        seen.extend(turn.finish());
-        let completions = seen.iter().filter(|e| matches!(e, Event::TurnCompleted(_))).count();
-        prop_assert_eq!(completions, 1);
-        prop_assert!(matches!(seen.last(), Some(Event::TurnCompleted(_))));
-    }
-
     #[test]
     fn a_set_holds_what_was_put_in(bits in proptest::collection::vec(0usize..6, 0..8)) {
         use Capability::{Interrupt, Permissions, Resume, Steer, Tools, Usage};
