@@ -1,24 +1,28 @@
 //! A run in the foreground: signals in, news to the screen, the end as an exit code.
 
+use std::ops::Deref;
 use std::process::ExitCode;
-use std::sync::mpsc as std_mpsc;
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use cancellable_sleep::SleepGate;
-use interrupt_stack::{Cause, Installed, Interrupts, die_by};
-use loop_runner::{Control, NewsReceiver, Options, Outcome, Runner};
+use interrupt_stack::{Cause, HardExit, Installed, Interrupts, die_by};
+use loop_runner::{Control, NewsReceiver, Options, Outcome, PromptSource, Runner};
 use loop_state::{StopCause, StopRequest, When};
 use tokio::sync::mpsc;
 
 use crate::drivers;
 use crate::exit::{Code, Failure};
 use crate::render::Screen;
+use crate::terminal::{self, Shown, Subject, Terminal};
 use crate::{duration, render};
 
 /// How long a shutdown waits for a screen that doesn't take its last lines.
 const LAST_LINES: Duration = Duration::from_secs(1);
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 const DEFAULT_SHUTDOWN: Duration = Duration::from_secs(8);
+/// How many wishes of a person wait for a run that is busy saving.
+const WISHES: usize = 64;
 
 /// What a command that carries out a run needs from the first moment on.
 #[derive(Debug)]
@@ -26,11 +30,13 @@ pub(crate) struct Session {
     interrupts: Installed,
     runtime: tokio::runtime::Runtime,
     shutdown_budget: Duration,
+    terminal: Terminal,
 }
 
 impl Session {
-    /// Takes the signals and makes a runtime, before anything slow or anything that can fail for the user's reasons.
-    pub(crate) fn begin() -> Result<Self, Failure> {
+    /// Takes the signals and makes a runtime, before anything slow or anything that can fail for the user's reasons. With `no_input` nobody is asked
+    /// anything, as where there is no terminal.
+    pub(crate) fn begin(no_input: bool) -> Result<Self, Failure> {
         let shutdown_budget = match std::env::var("RLM_SHUTDOWN_TIMEOUT") {
             Ok(text) => duration::parse(&text)
                 .map_err(|e| Failure::usage(format!("RLM_SHUTDOWN_TIMEOUT: {e}")))?,
@@ -40,8 +46,14 @@ impl Session {
             code: Code::Failed,
             message: format!("{what}: {e}"),
         };
+        terminal::restore_on_panic();
+        let exit = |cause| {
+            terminal::restore();
+            die_by(cause)
+        };
         let interrupts = Interrupts::builder()
             .shutdown_deadline(Some(shutdown_budget))
+            .hard_exit(HardExit::Callback(Box::new(exit)))
             .install()
             .map_err(|e| failed("signals can't be taken", &e))?;
         let runtime = tokio::runtime::Builder::new_current_thread()
@@ -52,6 +64,7 @@ impl Session {
             interrupts,
             runtime,
             shutdown_budget,
+            terminal: Terminal::find(no_input),
         })
     }
 
@@ -63,7 +76,7 @@ impl Session {
     pub(crate) fn options(&self) -> Options {
         Options {
             stop_budget: self.shutdown_budget,
-            interactive: false,
+            interactive: self.terminal.can_ask(),
         }
     }
 
@@ -79,10 +92,16 @@ impl Session {
 
     /// Waits for something that comes before a run. A press ends the process at once: nothing runs that had to be stopped.
     pub(crate) fn block_on<F: Future>(&self, future: F) -> F::Output {
+        let mut start = self.interrupts.push("start");
         self.runtime.block_on(async {
+            let press = async {
+                start.notified().await.escalate();
+                self.interrupts.cancelled().await
+            };
             tokio::select! {
                 biased;
                 cause = self.interrupts.cancelled() => die_by(cause),
+                cause = press => die_by(cause),
                 output = future => output,
             }
         })
@@ -95,16 +114,26 @@ impl Session {
         news: NewsReceiver,
         screen: Screen,
     ) -> Result<ExitCode, Failure> {
-        let (printed, last_line) = std_mpsc::channel();
-        let printer = screen.clone();
-        std::thread::spawn(move || {
-            print_all(news, &printer);
-            // The receiver is gone when the end did not wait any longer.
-            let _late = printed.send(());
-        });
-        let run = runner.head().run.clone();
-        let outcome = self.runtime.block_on(self.supervise(runner));
-        let has_printed = self.wait_for_screen(&last_line);
+        let (control, messages) = mpsc::channel(WISHES);
+        let head = runner.head();
+        let run = head.run.clone();
+        let prompt = match &head.settings.phases[0].prompt {
+            PromptSource::File(path) => Subject::File(path.clone()),
+            _ => Subject::Text(runner.prompt().to_owned()),
+        };
+        let shown = Shown {
+            run: run.to_string(),
+            view: runner.watch(),
+            control: control.clone(),
+            interrupts: self.interrupts.deref().clone(),
+            prompt,
+            screen: screen.clone(),
+        };
+        let console = self.terminal.show(shown, news);
+        let outcome = self
+            .runtime
+            .block_on(self.supervise(runner, &control, messages));
+        let has_printed = self.wait_for(&console);
         let outcome = outcome?;
         if has_printed {
             screen.end(&run, &outcome);
@@ -113,31 +142,35 @@ impl Session {
     }
 
     /// Waits until all was printed. A slow reader gets its time, as from any program, but a process that is shut down has little of it.
-    fn wait_for_screen(&self, last_line: &std_mpsc::Receiver<()>) -> bool {
+    fn wait_for(&self, console: &JoinHandle<()>) -> bool {
         let mut patience = LAST_LINES;
-        loop {
-            match last_line.recv_timeout(LOOK_AGAIN) {
-                Ok(()) => return true,
-                Err(std_mpsc::RecvTimeoutError::Disconnected) => return false,
-                Err(_) if self.interrupts.cause().is_none() => {}
-                Err(_) if patience.is_zero() => return false,
-                Err(_) => patience = patience.saturating_sub(LOOK_AGAIN),
+        while !console.is_finished() {
+            if self.interrupts.cause().is_some() {
+                if patience.is_zero() {
+                    return false;
+                }
+                patience = patience.saturating_sub(LOOK_AGAIN);
             }
+            // The console's thread wakes this one when it ends.
+            std::thread::park_timeout(LOOK_AGAIN);
         }
+        true
     }
 
     /// Runs, and turns the beginning of a shutdown into a stop of the run.
-    ///
-    /// No handler is pushed: without a menu the fixed action of every press is *interrupt the turn, save, stop*, which is what an empty stack does.
-    async fn supervise(&self, runner: Runner) -> Result<Outcome, loop_runner::Error> {
-        let (control, messages) = mpsc::channel(8);
+    async fn supervise(
+        &self,
+        runner: Runner,
+        control: &mpsc::Sender<Control>,
+        messages: mpsc::Receiver<Control>,
+    ) -> Result<Outcome, loop_runner::Error> {
         let stop = async {
             let by = match self.interrupts.cancelled().await {
                 Cause::Terminate => StopCause::Terminated,
                 Cause::Hangup => StopCause::HungUp,
                 _ => StopCause::Person,
             };
-            // A full queue would mean eight stops before this one; a closed one that the run is over.
+            // A closed queue says that the run is over.
             let _over = control
                 .send(Control::Stop(StopRequest {
                     by,
@@ -153,6 +186,8 @@ impl Session {
     }
 
     fn end(self, outcome: &Outcome) -> Result<ExitCode, Failure> {
+        // The console has done it, unless it hangs.
+        terminal::restore();
         // A runtime whose blocking thread hangs must not hold the end up.
         self.runtime.shutdown_background();
         if !outcome.survivors.is_empty() {
@@ -161,15 +196,6 @@ impl Session {
         match self.interrupts.cause() {
             Some(cause) if outcome.reason.is_stopped() && cause.signal().is_some() => die_by(cause),
             _ => Ok(Code::of(&outcome.reason).into()),
-        }
-    }
-}
-
-/// Prints until the run is over. A screen that is gone costs nothing but the lines.
-fn print_all(mut news: NewsReceiver, screen: &Screen) {
-    while let Some((at, item)) = news.blocking_recv() {
-        if screen.news(at, &item).is_err() {
-            return;
         }
     }
 }

@@ -12,7 +12,7 @@ use crate::session::{Session, refuse_nested};
 use crate::{render, resolve};
 
 pub(crate) fn execute(directory: &Path, args: ResumeArgs) -> Result<ExitCode, Failure> {
-    let session = Session::begin()?;
+    let session = Session::begin(args.show.no_input)?;
     refuse_nested(args.nested)?;
     carry_on(session, directory, args)
 }

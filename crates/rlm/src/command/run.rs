@@ -14,7 +14,7 @@ use crate::session::{Session, refuse_nested};
 use crate::{config, resolve};
 
 pub(crate) fn execute(directory: &Path, args: RunArgs) -> Result<ExitCode, Failure> {
-    let session = Session::begin()?;
+    let session = Session::begin(args.show.no_input)?;
     refuse_nested(args.nested)?;
     if args.resume_or_start
         && let Some(run) = session.prepare(candidate(directory, args.run_id.clone()))?

@@ -19,10 +19,10 @@ pub(crate) use status::Status;
 pub(crate) use text::plain;
 
 const BOLD: Style = Style::new().bold();
-const DIM: Style = Style::new().dimmed();
+pub(crate) const DIM: Style = Style::new().dimmed();
 const GOOD: Style = AnsiColor::Green.on_default();
 const BAD: Style = AnsiColor::Red.on_default().bold();
-const MIND: Style = AnsiColor::Yellow.on_default();
+pub(crate) const MIND: Style = AnsiColor::Yellow.on_default();
 
 /// Says how a run that ended for `reason` can be taken up again; `None` when it is over for good.
 pub(crate) fn go_on(run: &RunId, reason: &StopReason) -> Option<String> {
@@ -36,7 +36,7 @@ pub(crate) fn go_on(run: &RunId, reason: &StopReason) -> Option<String> {
     }
 }
 
-fn styled(style: Style, text: impl std::fmt::Display) -> String {
+pub(crate) fn styled(style: Style, text: impl std::fmt::Display) -> String {
     format!("{style}{text}{style:#}")
 }
 

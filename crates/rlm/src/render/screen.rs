@@ -1,18 +1,19 @@
-//! The plain log of a run on the standard output: text, or one JSON object a line.
+//! The log of a run: text, or one JSON object a line.
 
 use std::io::{self, Write};
 use std::time::SystemTime;
 
+use agent_duplex::Event;
 use jiff::tz::TimeZone;
 use loop_runner::{News, Outcome, Project, RunHead, RunId};
-use loop_state::Timestamp;
+use loop_state::{Evidence, Notice, StopReason, Timestamp};
 use serde_json::json;
 
 use crate::exit::Code;
 use crate::render::banner::{self, Beginning};
 use crate::render::{BAD, BOLD, DIM, GOOD, event, go_on, json_line, styled};
 
-/// Where a run is shown.
+/// How a run is shown.
 #[derive(Clone, Debug)]
 pub(crate) struct Screen {
     json: bool,
@@ -44,18 +45,42 @@ impl Screen {
         let _gone = self.print(&text);
     }
 
-    /// Shows one piece of news.
-    pub(crate) fn news(&self, at: Timestamp, news: &News) -> io::Result<()> {
-        let text = if self.json {
-            event::json(at, news).map_or(String::new(), |value| json_line(&value))
-        } else {
-            event::text(news, &self.zone)
+    pub(crate) fn is_json(&self) -> bool {
+        self.json
+    }
+
+    /// Returns one piece of news as whole lines, none when there is nothing to show; `None` for what the agent says in its own words, which flows.
+    pub(crate) fn news(&self, at: Timestamp, news: &News) -> Option<String> {
+        let flows = matches!(
+            news,
+            News::Agent(Event::TextDelta(_) | Event::Message { .. })
+        );
+        let text = match self.json {
+            true => event::json(at, news).map_or(String::new(), |value| json_line(&value)),
+            false if flows => return None,
+            false => event::text(news, &self.zone),
         };
-        if text.is_empty() {
-            Ok(())
-        } else {
-            self.print(&text)
+        Some(ended(text))
+    }
+
+    /// Returns what a person who gave an order must hear of it, also where the log goes elsewhere.
+    pub(crate) fn answer(&self, news: &News) -> Option<String> {
+        match news {
+            News::NextPrompt(_) | News::Rejected(_) => {}
+            News::Run(
+                Notice::Steer { .. }
+                | Notice::Interrupted
+                | Notice::Pausing
+                | Notice::Paused
+                | Notice::Continued
+                | Notice::Again(_)
+                | Notice::Fresh
+                | Notice::StoppingLater,
+            ) => {}
+            News::Stopping { .. } => {}
+            _ => return None,
         }
+        Some(ended(event::text(news, &self.zone)))
     }
 
     /// Shows how the run ended: the reason, and the proof that nothing was left alive.
@@ -68,6 +93,7 @@ impl Screen {
                 "event": "run_ended",
                 "run": run,
                 "reason": outcome.reason.to_string(),
+                "evidence": evidence(&outcome.reason),
                 "exit_code": Code::of(&outcome.reason) as u8,
                 "left": left,
                 "of": of,
@@ -104,9 +130,25 @@ impl Screen {
     }
 }
 
+fn ended(mut text: String) -> String {
+    if !text.is_empty() {
+        text.push('\n');
+    }
+    text
+}
+
 fn now() -> String {
     let since = SystemTime::now()
         .duration_since(SystemTime::UNIX_EPOCH)
         .unwrap_or_default();
     event::utc(Timestamp(since.as_millis() as u64))
+}
+
+/// Says what proves that the work is done.
+fn evidence(reason: &StopReason) -> Option<&'static str> {
+    match reason {
+        StopReason::Done(Evidence::Check) => Some("check"),
+        StopReason::Done(Evidence::Claim) => Some("claim"),
+        _ => None,
+    }
 }

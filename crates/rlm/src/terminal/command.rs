@@ -1,0 +1,174 @@
+//! Lines that begin with `/`.
+
+/// What a person can type while a run goes on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Command {
+    Pause,
+    Continue,
+    Status,
+    Interrupt,
+    /// Something to say to the agent; the second is whether its turn is interrupted for it. Nothing said opens `steer>`.
+    Steer(String, bool),
+    New,
+    StopLater,
+    Exit,
+    Help,
+}
+
+/// The commands with what they do, in the order of the help.
+const COMMANDS: [(&str, &str); 10] = [
+    ("pause", "wait when this iteration is complete"),
+    ("continue", "go on, or take a pause back"),
+    ("status", "say where the run stands"),
+    (
+        "interrupt",
+        "end the turn and keep its session; then /continue, or steer",
+    ),
+    (
+        "steer TEXT",
+        "tell the agent something; Enter alone opens steer>",
+    ),
+    ("now TEXT", "interrupt the turn, and go on with this"),
+    ("new", "give the next attempt a fresh session"),
+    ("stop", "stop when this iteration is complete"),
+    ("exit", "save and stop now"),
+    ("help", "show this"),
+];
+
+/// Returns what a typed line asks for: a command, why it is none, or `None` when it is something to say.
+///
+/// A path is something to say.
+pub(crate) fn parse(line: &str) -> Option<Result<Command, String>> {
+    let line = line.trim();
+    let (word, rest) = match line.strip_prefix('/')?.split_once(char::is_whitespace) {
+        Some((word, rest)) => (word, rest.trim()),
+        None => (line.trim_start_matches('/'), ""),
+    };
+    if word.contains(['/', '.']) {
+        return None;
+    }
+    let command = match word.to_lowercase().as_str() {
+        "pause" => Command::Pause,
+        "continue" => Command::Continue,
+        "status" => Command::Status,
+        "interrupt" => Command::Interrupt,
+        "steer" => return Some(Ok(Command::Steer(rest.into(), false))),
+        "now" => return Some(Ok(Command::Steer(rest.into(), true))),
+        "new" => Command::New,
+        "stop" => Command::StopLater,
+        "exit" | "quit" => Command::Exit,
+        "help" | "?" | "" => Command::Help,
+        other => return Some(Err(unknown(other))),
+    };
+    if rest.is_empty() {
+        Some(Ok(command))
+    } else {
+        Some(Err(format!(
+            "/{word} takes nothing behind it; it was not carried out"
+        )))
+    }
+}
+
+fn unknown(word: &str) -> String {
+    let names = || {
+        COMMANDS
+            .iter()
+            .filter_map(|(name, _)| name.split(' ').next())
+    };
+    let begun = names().find(|name| word.len() > 1 && name.starts_with(word));
+    let near = || names().map(|name| (distance(word, name), name)).min();
+    let nearest = begun.or_else(|| near().filter(|(far, _)| *far <= 2).map(|(_, name)| name));
+    let word: String = word.chars().take(30).collect();
+    match nearest {
+        Some(name) => format!("there is no /{word}; did you mean /{name}? /help shows all"),
+        None => format!("there is no /{word}; /help shows all"),
+    }
+}
+
+/// How many insertions, removals and replacements lie between two words.
+fn distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, a) in a.chars().take(30).enumerate() {
+        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
+        for (j, b) in b.iter().enumerate() {
+            let replaced = diagonal + usize::from(a != *b);
+            diagonal = row[j + 1];
+            row[j + 1] = replaced.min(diagonal + 1).min(row[j] + 1);
+        }
+    }
+    row[b.len()]
+}
+
+/// The lines of `/help`.
+pub(crate) fn help() -> Vec<String> {
+    let mut lines = vec!["Enter opens steer>, Ctrl-C the menu. Commands:".to_owned()];
+    lines.extend(
+        COMMANDS
+            .iter()
+            .map(|(name, what)| format!("  /{name:<11} {what}")),
+    );
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn x121_lines_are_commands_or_something_to_say() {
+        assert_eq!(parse("/pause"), Some(Ok(Command::Pause)));
+        assert_eq!(parse("  /EXIT "), Some(Ok(Command::Exit)));
+        assert_eq!(parse("/"), Some(Ok(Command::Help)));
+        let now = Command::Steer("mind the docs".into(), true);
+        assert_eq!(parse("/now  mind the docs"), Some(Ok(now)));
+        assert_eq!(parse("pause"), None);
+        assert_eq!(parse("/etc/hosts is wrong"), None);
+        assert_eq!(parse("/src.rs too"), None);
+        assert!(matches!(parse("/stop now"), Some(Err(_))));
+    }
+
+    #[test]
+    fn x121_an_unknown_command_names_the_nearest() {
+        let said = ["/puase", "/inter", "/frobnicate", "/stpo"]
+            .map(|line| parse(line).unwrap().unwrap_err());
+        insta::assert_snapshot!(said.join("\n"), @"
+        there is no /puase; did you mean /pause? /help shows all
+        there is no /inter; did you mean /interrupt? /help shows all
+        there is no /frobnicate; /help shows all
+        there is no /stpo; did you mean /stop? /help shows all
+        ");
+    }
+
+    #[test]
+    fn the_help_names_every_command() {
+        insta::assert_snapshot!(help().join("\n"), @"
+        Enter opens steer>, Ctrl-C the menu. Commands:
+          /pause       wait when this iteration is complete
+          /continue    go on, or take a pause back
+          /status      say where the run stands
+          /interrupt   end the turn and keep its session; then /continue, or steer
+          /steer TEXT  tell the agent something; Enter alone opens steer>
+          /now TEXT    interrupt the turn, and go on with this
+          /new         give the next attempt a fresh session
+          /stop        stop when this iteration is complete
+          /exit        save and stop now
+          /help        show this
+        ");
+        for (name, _) in COMMANDS {
+            let line = format!("/{}", name.split(' ').next().unwrap());
+            assert!(parse(&line).unwrap().is_ok(), "{line}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_line_is_understood_or_refused(line in "/?\\PC{0,40}") {
+            let parsed = parse(&line);
+            if !line.trim().starts_with('/') {
+                prop_assert_eq!(parsed, None);
+            }
+        }
+    }
+}

@@ -1,0 +1,634 @@
+//! The thread that has the screen: everything that concerns the person comes to it, one thing at a time.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant, SystemTime};
+
+use anstream::adapter::strip_str;
+use interrupt_stack::{Cause, Handler, Interrupts, Notice, PressSource};
+use loop_runner::{Control, News, NewsReceiver, View};
+use loop_state::Timestamp;
+use rustix::process::{Signal, getpid, kill_process};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::{MissedTickBehavior, interval, timeout, timeout_at};
+
+use super::Terminal;
+use super::editor::{Editor, Subject};
+use super::keys::Decoder;
+use super::paint::Painter;
+use super::rows::Rows;
+use super::scene::Scene;
+use super::sink::Sink;
+use super::status;
+use super::tty::{Tty, Typed, block_terminal_signals};
+use super::ui::{Answer, Effect, Ui, Wants};
+use crate::render::{DIM, Screen, styled};
+
+/// How often the status line is drawn anew when nothing else happens.
+const TICK: Duration = Duration::from_millis(250);
+/// How long the way down to a stop by ^Z may wait for each of those who must know.
+const FREEZE_WAIT: Duration = Duration::from_secs(1);
+/// How much of what waits to be printed is made one frame.
+const FRAME: usize = 64 << 10;
+const FRAME_NEWS: usize = 64;
+/// How long an editor that was told to end has for it.
+const EDITOR_GRACE: Duration = Duration::from_millis(500);
+
+/// What a run in the foreground gives the one who shows it.
+pub(crate) struct Shown {
+    pub(crate) run: String,
+    pub(crate) view: watch::Receiver<Arc<View>>,
+    pub(crate) control: mpsc::Sender<Control>,
+    pub(crate) interrupts: Interrupts,
+    pub(crate) prompt: Subject,
+    pub(crate) screen: Screen,
+}
+
+/// Shows the run until it is over and all is printed.
+pub(super) fn show(
+    shown: Shown,
+    news: NewsReceiver,
+    terminal: &Terminal,
+    handler: Option<Handler>,
+) {
+    block_terminal_signals();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("the system gives a second runtime as it gave the first");
+    let (typed_to, typed) = mpsc::channel(16);
+    let reader = terminal.tty.clone().map(|tty| Reader::start(tty, typed_to));
+    let interrupts = shown.interrupts.clone();
+    let console = Console::new(shown, terminal, handler);
+    runtime.block_on(console.run(news, typed, &interrupts));
+    drop(reader);
+}
+
+/// The thread that reads the terminal. Dropping it ends the thread.
+struct Reader {
+    end: Option<std::io::PipeWriter>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Reader {
+    fn start(tty: Arc<Tty>, to: mpsc::Sender<Typed>) -> Option<Self> {
+        let (ended, end) = std::io::pipe().ok()?;
+        let thread = std::thread::spawn(move || tty.read_all(&to, &ended.into()));
+        Some(Self {
+            end: Some(end),
+            thread: Some(thread),
+        })
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        drop(self.end.take());
+        // It waits for the pipe and for the receiver, which is gone; a panic of it has been reported.
+        let _panicked = self.thread.take().map(JoinHandle::join);
+    }
+}
+
+struct Console {
+    run: String,
+    view: watch::Receiver<Arc<View>>,
+    control: mpsc::Sender<Control>,
+    interrupts: Interrupts,
+    prompt: Subject,
+    screen: Screen,
+    ui: Ui,
+    painter: Painter,
+    decoder: Decoder,
+    /// When what the decoder has is all that comes.
+    decode_by: Option<Instant>,
+    tty: Option<Arc<Tty>>,
+    dumb: bool,
+    in_front: bool,
+    generation: u64,
+    ui_generation: u64,
+    handler: Option<Handler>,
+    notice: Option<Notice>,
+    broken: Option<String>,
+    editor: Option<Editor>,
+    kill_editor_at: Option<Instant>,
+    log: Sink,
+    /// Where the person is talked to when the log goes elsewhere.
+    face: Option<Sink>,
+    /// What waits to be printed.
+    to_log: String,
+    to_face: String,
+    is_over: bool,
+}
+
+enum Woken {
+    Notice(Notice),
+    Shutdown,
+    Typed(Option<Typed>),
+    Silence,
+    Edited(super::editor::Edited),
+    Suspend,
+    Continued,
+    LogRoom,
+    FaceRoom,
+    News(Option<(Timestamp, News)>),
+    View(bool),
+    Tick,
+}
+
+impl Console {
+    fn new(shown: Shown, terminal: &Terminal, handler: Option<Handler>) -> Self {
+        let Shown {
+            run,
+            view,
+            control,
+            interrupts,
+            prompt,
+            screen,
+        } = shown;
+        let tty = terminal.tty.clone();
+        let log_here = tty.is_some() && terminal.log_here;
+        let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
+        let face = tty
+            .as_ref()
+            .filter(|_| !log_here)
+            .and_then(|_| Sink::terminal().ok());
+        let width = tty
+            .as_ref()
+            .filter(|_| log_here)
+            .map(|tty| tty.size().0 - 1);
+        Self {
+            run,
+            view,
+            control,
+            interrupts,
+            prompt,
+            screen,
+            ui: Ui::new(width),
+            painter: Painter::new(dumb),
+            decoder: Decoder::default(),
+            decode_by: None,
+            in_front: tty.as_ref().is_some_and(|tty| tty.is_foreground()),
+            tty,
+            dumb,
+            generation: 0,
+            ui_generation: 0,
+            handler,
+            notice: None,
+            broken: terminal.broken.clone(),
+            editor: None,
+            kill_editor_at: None,
+            log: Sink::stdout(),
+            face,
+            to_log: String::new(),
+            to_face: String::new(),
+            is_over: false,
+        }
+    }
+
+    async fn run(
+        mut self,
+        mut news: NewsReceiver,
+        mut typed: mpsc::Receiver<Typed>,
+        interrupts: &Interrupts,
+    ) {
+        let mut shutdown = pin!(interrupts.cancelled());
+        let (mut is_shut, mut has_view) = (false, true);
+        let mut suspend = signal(SignalKind::from_raw(Signal::TSTP.as_raw())).ok();
+        let mut continued = signal(SignalKind::from_raw(Signal::CONT.as_raw())).ok();
+        let mut tick = interval(TICK);
+        tick.set_missed_tick_behavior(MissedTickBehavior::Skip);
+        while !(self.is_over && self.editor.is_none() && self.wants_to_print() == (false, false)) {
+            let deadline = self.decode_by.map(tokio::time::Instant::from_std);
+            let can_type = self.tty.is_some();
+            let wants_news = !self.is_over && self.to_log.len() < FRAME;
+            let (log, face) = self.wants_to_print();
+            let can_tick = (can_type && !self.is_over) || self.editor.is_some();
+            let woken = tokio::select! {
+                biased;
+                notice = next_notice(&mut self.handler), if !is_shut => Woken::Notice(notice),
+                _ = &mut shutdown, if !is_shut => Woken::Shutdown,
+                typed = typed_before(&mut typed, deadline), if can_type => typed.map_or(Woken::Silence, Woken::Typed),
+                edited = edited(&mut self.editor), if self.editor.is_some() => Woken::Edited(edited),
+                _ = next_signal(&mut suspend) => Woken::Suspend,
+                _ = next_signal(&mut continued) => Woken::Continued,
+                () = self.log.room(), if log => Woken::LogRoom,
+                () = room(self.face.as_ref()), if face => Woken::FaceRoom,
+                item = news.recv(), if wants_news => Woken::News(item),
+                changed = self.view.changed(), if has_view => Woken::View(changed.is_ok()),
+                _ = tick.tick(), if can_tick => Woken::Tick,
+            };
+            match woken {
+                Woken::Notice(notice) => self.noticed(notice),
+                Woken::Shutdown => {
+                    is_shut = true;
+                    self.shut();
+                }
+                Woken::Typed(typed) => self.typed(typed),
+                Woken::Silence => {
+                    let keys = self.decoder.flush();
+                    self.keys(keys);
+                }
+                Woken::Edited(result) => {
+                    self.editor = None;
+                    self.returned();
+                    self.ui.edited(result);
+                    if self.is_over {
+                        self.ui.shut();
+                    }
+                }
+                Woken::Suspend => self.suspend(&mut continued).await,
+                Woken::Continued => self.returned(),
+                Woken::LogRoom => self.print_log(),
+                Woken::FaceRoom => self.print_face(),
+                Woken::News(item) => self.all_news(item, &mut news).await,
+                Woken::View(is_there) => {
+                    has_view = is_there;
+                    self.look();
+                }
+                Woken::Tick => self.tick(),
+            }
+            self.perform();
+        }
+        self.leave();
+    }
+
+    fn noticed(&mut self, notice: Notice) {
+        match (&self.tty, &self.broken) {
+            (_, Some(why)) => {
+                complain(why);
+                drop(notice);
+            }
+            // In the background nothing prompts; the press means what it means without a terminal.
+            (Some(tty), _) if !tty.is_foreground() && self.editor.is_none() => notice.decline(),
+            _ => {
+                self.notice = Some(notice);
+                self.ui.pressed();
+            }
+        }
+    }
+
+    fn shut(&mut self) {
+        self.ui.shut();
+        if let Some(editor) = &self.editor {
+            editor.hang_up();
+            self.kill_editor_at = Some(Instant::now() + EDITOR_GRACE);
+        }
+    }
+
+    fn typed(&mut self, typed: Option<Typed>) {
+        match typed {
+            Some(Typed::Lines(bytes)) => {
+                if bytes.ends_with(b"\n") {
+                    let lines = bytes.iter().filter(|b| **b == b'\n').count();
+                    (0..lines).for_each(|_| self.painter.line_typed());
+                }
+                let text = String::from_utf8_lossy(&bytes).into_owned();
+                let view = self.view.borrow().clone();
+                self.ui.lines(&text, Scene::from(&*view), now(), &self.run);
+            }
+            Some(Typed::Keys(bytes, generation)) if generation == self.generation => {
+                let keys = self.decoder.feed(&bytes);
+                self.keys(keys);
+            }
+            Some(Typed::Keys(..)) => {}
+            Some(Typed::Gone) | None => {
+                self.ui.shut();
+                self.tty = None;
+            }
+        }
+    }
+
+    fn keys(&mut self, keys: Vec<super::keys::Key>) {
+        self.decode_by = self.decoder.patience().map(|wait| Instant::now() + wait);
+        let view = self.view.borrow().clone();
+        self.ui.keys(keys, Scene::from(&*view), now(), &self.run);
+    }
+
+    /// Takes what is there at once, so that a flood is drawn in few frames.
+    async fn all_news(&mut self, first: Option<(Timestamp, News)>, news: &mut NewsReceiver) {
+        let mut next = Some(first);
+        for _ in 0..FRAME_NEWS {
+            match next {
+                Some(Some((at, item))) => self.news(at, &item),
+                Some(None) => {
+                    self.is_over = true;
+                    self.ui.settle();
+                    if self.editor.is_none() {
+                        self.ui.shut();
+                    }
+                    return;
+                }
+                None => return,
+            }
+            if self.to_log.len() >= FRAME {
+                return;
+            }
+            let mut waiting = pin!(news.recv());
+            next = std::future::poll_fn(|context| {
+                Poll::Ready(match waiting.as_mut().poll(context) {
+                    Poll::Ready(item) => Some(item),
+                    Poll::Pending => None,
+                })
+            })
+            .await;
+        }
+        if let Some(Some((at, item))) = next {
+            self.news(at, &item);
+        }
+    }
+
+    fn news(&mut self, at: Timestamp, news: &News) {
+        let text = self.screen.news(at, news);
+        self.ui.news(news, text.as_deref());
+        if self.face.is_some()
+            && let Some(words) = self.screen.answer(news)
+        {
+            self.ui.say(&words);
+        }
+        self.perform();
+    }
+
+    fn look(&mut self) {
+        let view = self.view.borrow_and_update().clone();
+        self.ui.viewed(Scene::from(&*view));
+    }
+
+    fn tick(&mut self) {
+        let view = self.view.borrow().clone();
+        self.ui.ticked(Scene::from(&*view));
+        if let Some(editor) = &self.editor
+            && self.kill_editor_at.is_some_and(|at| at <= Instant::now())
+        {
+            editor.kill();
+        }
+        let in_front = self.tty.as_ref().is_some_and(|tty| tty.is_foreground());
+        if self.editor.is_none() && in_front != self.in_front {
+            self.returned();
+        }
+    }
+
+    /// The terminal was somebody else's, and may be ours again.
+    fn returned(&mut self) {
+        let Some(tty) = &self.tty else { return };
+        if self.editor.is_some() {
+            return;
+        }
+        self.in_front = tty.is_foreground();
+        self.painter.forget();
+        if self.in_front {
+            tty.take_over();
+            self.ui.step_forward();
+        } else {
+            self.ui.step_back();
+        }
+    }
+
+    /// Stops the whole tree as ^Z does, and comes back as by `fg`.
+    async fn suspend(&mut self, continued: &mut Option<tokio::signal::unix::Signal>) {
+        // A session's leader has no shell that could let it go on.
+        if nix::unistd::getsid(None).is_ok_and(|leader| leader == nix::unistd::getpid()) {
+            self.ui
+                .say("^Z does nothing here: there is no shell to come back to\n");
+            return;
+        }
+        let erased = self.painter.frame("", &Rows::default());
+        let sink = self.face.as_ref().unwrap_or(&self.log);
+        let _slow = timeout(FREEZE_WAIT, sink.write_through(erased)).await;
+        if let Some(tty) = &self.tty {
+            tty.restore();
+        }
+        self.freeze(true).await;
+        let _impossible = kill_process(getpid(), Signal::STOP);
+        // Stopping takes effect at a moment of its own: only the signal to go on says that it is over.
+        let _at_once = timeout(FREEZE_WAIT, next_signal(continued)).await;
+        self.freeze(false).await;
+        self.returned();
+    }
+
+    async fn freeze(&self, frozen: bool) {
+        let (done, is_done) = oneshot::channel();
+        if self
+            .control
+            .try_send(Control::Freeze { frozen, done })
+            .is_ok()
+        {
+            let _slow = timeout(FREEZE_WAIT, is_done).await;
+        }
+    }
+
+    fn perform(&mut self) {
+        loop {
+            let effects = self.ui.effects();
+            if effects.is_empty() {
+                break;
+            }
+            for effect in effects {
+                self.one(effect);
+            }
+        }
+        self.settle_mode();
+    }
+
+    fn one(&mut self, effect: Effect) {
+        match effect {
+            Effect::Print(text) => self.to_log.push_str(&text),
+            Effect::Say(text) if self.face.is_some() => self.to_face.push_str(&text),
+            Effect::Say(text) => self.to_log.push_str(&text),
+            Effect::Send(control) => {
+                if let Control::Prompt(text) = &control {
+                    self.prompt = Subject::Text(text.clone());
+                }
+                if self.control.try_send(control).is_err() && !self.is_over {
+                    self.to_log.push_str("the run takes no orders now\n");
+                }
+            }
+            Effect::Notice(answer) => match (self.notice.take(), answer) {
+                (Some(notice), Answer::Handled) => notice.handled(),
+                (Some(notice), Answer::Escalate) => notice.escalate(),
+                (notice, _) => drop(notice),
+            },
+            Effect::Exit => self.interrupts.injector().terminate(Cause::Requested),
+            Effect::Press => self.interrupts.injector().press(PressSource::RawByte),
+            Effect::Suspend => {
+                let _impossible = kill_process(getpid(), Signal::TSTP);
+            }
+            Effect::Edit => self.edit(),
+        }
+    }
+
+    fn edit(&mut self) {
+        let Some(tty) = self.tty.clone() else { return };
+        tty.reset();
+        match Editor::open(&tty, self.prompt.clone()) {
+            Ok(editor) => {
+                self.editor = Some(editor);
+                self.painter.forget();
+            }
+            Err(why) => self.ui.edited(Err(why)),
+        }
+    }
+
+    /// Has the terminal be in the mode that what prompts needs.
+    fn settle_mode(&mut self) {
+        let Some(tty) = self.tty.clone() else { return };
+        if self.editor.is_some() || !tty.is_foreground() {
+            return;
+        }
+        let wants = self.ui.wants();
+        let bracket = wants == Wants::Text && !self.dumb;
+        match tty.single_keys(wants != Wants::Lines, bracket) {
+            Ok(()) => {}
+            Err(error) if wants != Wants::Lines && tty.is_foreground() => {
+                complain(&error.to_string());
+                self.ui.cannot_prompt();
+                for effect in self.ui.effects() {
+                    self.one(effect);
+                }
+                return;
+            }
+            Err(_) => return,
+        }
+        if self.ui.generation() != self.ui_generation {
+            self.ui_generation = self.ui.generation();
+            self.generation = tty.forget_typed();
+            self.decoder = Decoder::default();
+            self.decode_by = None;
+        }
+    }
+
+    /// What stands below the log now.
+    fn live(&mut self) -> Rows {
+        let Some(tty) = self
+            .tty
+            .as_ref()
+            .filter(|_| self.in_front && self.editor.is_none())
+        else {
+            return Rows::default();
+        };
+        let (columns, rows) = tty.size();
+        // In the last column a terminal may begin a new row.
+        let (width, height) = (columns.saturating_sub(1), rows.saturating_sub(1));
+        self.ui.resized(width);
+        let view = self.view.borrow().clone();
+        let scene = Scene::from(&*view);
+        if let Some(rows) = self.ui.rows(scene, width, height) {
+            return rows;
+        }
+        let mut rows = Rows::default();
+        if self.has_status() {
+            if !self.ui.partial().is_empty() {
+                rows.rows.push(super::rows::cut(self.ui.partial(), width));
+            }
+            let line = status::line(&self.run, scene, now(), width);
+            let colour = self.log.has_colour();
+            rows.rows
+                .push(if colour { styled(DIM, line) } else { line });
+        }
+        rows
+    }
+
+    fn has_status(&self) -> bool {
+        self.face.is_none() && !self.dumb && !self.screen.is_json() && !self.is_over
+    }
+
+    /// Whether something waits to be printed: on the log, on the terminal where that is another place.
+    fn wants_to_print(&mut self) -> (bool, bool) {
+        let live = self.live();
+        let draw = self.painter.would_draw(&live);
+        match self.face {
+            None => (draw || !self.to_log.is_empty(), false),
+            Some(_) => (!self.to_log.is_empty(), draw || !self.to_face.is_empty()),
+        }
+    }
+
+    /// Prints what waits; there is room for it.
+    fn print_log(&mut self) {
+        let text = coloured(&self.log, std::mem::take(&mut self.to_log));
+        let text = match self.face {
+            None => {
+                let live = self.live();
+                self.painter.frame(&text, &live)
+            }
+            Some(_) => text,
+        };
+        self.log.write(text);
+    }
+
+    fn print_face(&mut self) {
+        let live = self.live();
+        if let Some(face) = &self.face {
+            let text = coloured(face, std::mem::take(&mut self.to_face));
+            face.write(self.painter.frame(&text, &live));
+        }
+    }
+
+    /// The run is over: the terminal is left as it was found.
+    fn leave(&mut self) {
+        if let Some(tty) = &self.tty {
+            tty.restore();
+        }
+    }
+}
+
+fn coloured(sink: &Sink, text: String) -> String {
+    match sink.has_colour() {
+        true => text,
+        false => strip_str(&text).to_string(),
+    }
+}
+
+/// Says on the standard error that a press could not be answered.
+fn complain(why: &str) {
+    anstream::eprintln!(
+        "rlm: the menu can't be shown: {why}; Ctrl-C again, within 2 s, saves and stops"
+    );
+}
+
+fn now() -> Timestamp {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    Timestamp(since.unwrap_or_default().as_millis() as u64)
+}
+
+async fn next_notice(handler: &mut Option<Handler>) -> Notice {
+    match handler {
+        Some(handler) => handler.notified().await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn next_signal(signals: &mut Option<tokio::signal::unix::Signal>) {
+    let came = match signals {
+        Some(signals) => signals.recv().await,
+        None => None,
+    };
+    if came.is_none() {
+        std::future::pending::<()>().await;
+    }
+}
+
+async fn typed_before(
+    typed: &mut mpsc::Receiver<Typed>,
+    deadline: Option<tokio::time::Instant>,
+) -> Result<Option<Typed>, tokio::time::error::Elapsed> {
+    match deadline {
+        Some(deadline) => timeout_at(deadline, typed.recv()).await,
+        None => Ok(typed.recv().await),
+    }
+}
+
+async fn edited(editor: &mut Option<Editor>) -> super::editor::Edited {
+    match editor {
+        Some(editor) => editor.ended().await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn room(sink: Option<&Sink>) {
+    match sink {
+        Some(sink) => sink.room().await,
+        None => std::future::pending().await,
+    }
+}

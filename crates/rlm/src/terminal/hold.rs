@@ -1,0 +1,76 @@
+//! Output that waits while the person is asked something.
+
+use std::collections::VecDeque;
+
+const MAX_LINES: usize = 2000;
+const MAX_BYTES: usize = 1 << 20;
+
+/// The newest of what was to be printed.
+#[derive(Debug, Default)]
+pub(crate) struct Hold {
+    lines: VecDeque<String>,
+    bytes: usize,
+    left_out: u64,
+}
+
+impl Hold {
+    /// Keeps lines for later; the oldest go when there is no room.
+    pub(crate) fn push(&mut self, text: &str) {
+        for line in text.split_terminator('\n') {
+            self.bytes += line.len();
+            self.lines.push_back(line.to_owned());
+            while self.lines.len() > MAX_LINES || (self.bytes > MAX_BYTES && self.lines.len() > 1) {
+                let oldest = self.lines.pop_front().unwrap_or_default();
+                self.bytes -= oldest.len();
+                self.left_out += 1;
+            }
+        }
+    }
+
+    /// Gives up what waits, with a word about what is missing.
+    pub(crate) fn release(&mut self) -> String {
+        let held = std::mem::take(self);
+        let mut text = match held.left_out {
+            0 => String::new(),
+            n => format!("({n} lines not shown; the transcript has them)\n"),
+        };
+        for line in held.lines {
+            text.push_str(&line);
+            text.push('\n');
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn s08_what_was_held_comes_whole_and_in_order() {
+        let mut hold = Hold::default();
+        hold.push("one\ntwo\n");
+        hold.push("\n");
+        hold.push("three");
+        assert_eq!(hold.release(), "one\ntwo\n\nthree\n");
+        assert_eq!(hold.release(), "");
+    }
+
+    proptest! {
+        /// It is bounded, keeps the newest, and counts the rest.
+        #[test]
+        fn the_newest_are_kept(count in 0usize..5000, length in 0usize..1500) {
+            let mut hold = Hold::default();
+            for n in 0..count {
+                hold.push(&format!("{n}{}\n", "x".repeat(length)));
+            }
+            prop_assert!(hold.lines.len() <= MAX_LINES && hold.bytes <= MAX_BYTES);
+            let kept = hold.lines.len();
+            prop_assert_eq!(kept as u64 + hold.left_out, count as u64);
+            let text = hold.release();
+            let last = text.lines().last().map(|line| line.trim_end_matches('x'));
+            prop_assert_eq!(last.map(str::to_owned), count.checked_sub(1).map(|n| n.to_string()));
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! The menu that a press opens.
+
+use super::keys::Key;
+use super::rows::Rows;
+use super::scene::Scene;
+
+/// Something that can be chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Choice {
+    Continue,
+    Steer,
+    EditPrompt,
+    SkipSleep,
+    Restart,
+    StartOver,
+    Exit,
+    Abort,
+}
+
+const CHOICES: [(Choice, char, &str); 8] = [
+    (Choice::Continue, 'c', "continue"),
+    (Choice::Steer, 's', "steer"),
+    (Choice::EditPrompt, 'e', "edit prompt"),
+    (Choice::SkipSleep, 'k', "skip the sleep"),
+    (Choice::Restart, 'r', "restart the iteration"),
+    (Choice::StartOver, 'o', "start over"),
+    (Choice::Exit, 'x', "save and exit"),
+    (Choice::Abort, 'a', "abort"),
+];
+
+/// What a key means in the menu.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Chosen {
+    It(Choice),
+    /// The menu closes and nothing else happens.
+    Nothing,
+    /// There is no such choice, or not now.
+    Wrong(char),
+}
+
+/// Returns whether a choice makes sense now.
+fn is_active(choice: Choice, scene: Scene<'_>) -> bool {
+    match choice {
+        Choice::Continue => true,
+        _ if scene.is_ending() => false,
+        Choice::SkipSleep => scene.sleeps(),
+        Choice::Restart => scene.head.iteration > 0,
+        _ => true,
+    }
+}
+
+/// Returns what a key chooses; `None` for keys that choose nothing and are no mistake.
+pub(crate) fn choose(key: &Key, scene: Scene<'_>) -> Option<Chosen> {
+    match key {
+        Key::Enter | Key::NewLine => Some(Chosen::It(Choice::Continue)),
+        Key::Esc => Some(Chosen::Nothing),
+        Key::Char(c) => {
+            let letter = c.to_lowercase().next().unwrap_or(*c);
+            let found = CHOICES.iter().find(|(_, key, _)| *key == letter);
+            let active = found.filter(|(choice, ..)| is_active(*choice, scene));
+            Some(active.map_or(Chosen::Wrong(*c), |(choice, ..)| Chosen::It(*choice)))
+        }
+        _ => None,
+    }
+}
+
+/// Lays the menu out in at most `height` rows of `width` columns.
+pub(crate) fn rows(scene: Scene<'_>, hint: Option<&str>, width: usize, height: usize) -> Rows {
+    let goes_on = match (scene.waits(), scene.is_ending()) {
+        (_, true) => "the run is ending",
+        (true, _) => "the run waits",
+        _ => "the run goes on meanwhile",
+    };
+    let line = |(choice, key, label): &(Choice, char, &str)| {
+        let key = if is_active(*choice, scene) { *key } else { '-' };
+        let more = match choice {
+            Choice::Continue => " (Enter, Esc)",
+            Choice::Steer if !scene.hears() => " (with the next prompt)",
+            Choice::SkipSleep if !is_active(*choice, scene) => " (it does not sleep)",
+            _ => "",
+        };
+        format!("  {key}  {label}{more}")
+    };
+    let end = hint.unwrap_or("Ctrl-C again saves and stops");
+    let mut lines = vec![format!("menu: {goes_on}")];
+    if height >= CHOICES.len() + 2 {
+        lines.extend(CHOICES.iter().map(line));
+    } else {
+        let active = CHOICES
+            .iter()
+            .filter(|(choice, ..)| is_active(*choice, scene));
+        let words = active.map(|(_, key, label)| format!("{key} {label}"));
+        let mut all = words.collect::<Vec<_>>().join(", ");
+        lines.extend(super::rows::take_rows(&mut all, width));
+        lines.push(all);
+    }
+    lines.push(end.to_owned());
+    let mut rows = Rows::cut(lines.iter().map(String::as_str), width);
+    let column = rows.rows.last().map_or(0, |row| super::rows::width(row));
+    rows.cursor = Some((rows.rows.len() - 1, column.min(width.saturating_sub(1))));
+    rows.within(height)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::terminal::stage::{Stand, at};
+    use loop_state::{Step, Timestamp};
+    use proptest::prelude::*;
+
+    fn letters(step: Step) -> String {
+        let stand = at(step);
+        let active = |(choice, ..): &&(Choice, char, &str)| is_active(*choice, stand.scene());
+        CHOICES
+            .iter()
+            .filter(active)
+            .map(|(_, key, _)| *key)
+            .collect()
+    }
+
+    #[test]
+    fn s09_all_is_offered_and_only_what_makes_sense_is_active() {
+        let turn = at(Step::Turn {
+            since: Timestamp(0),
+        });
+        insta::assert_snapshot!(rows(turn.scene(), None, 60, 20).rows.join("\n"), @"
+        menu: the run goes on meanwhile
+          c  continue (Enter, Esc)
+          s  steer (with the next prompt)
+          e  edit prompt
+          -  skip the sleep (it does not sleep)
+          r  restart the iteration
+          o  start over
+          x  save and exit
+          a  abort
+        Ctrl-C again saves and stops
+        ");
+        let until = Timestamp(9);
+        assert_eq!(letters(Step::Turn { since: until }), "cseroxa");
+        assert_eq!(letters(Step::Sleeping { until }), "csekroxa");
+        let mut ready = at(Step::Ready);
+        ready.head.iteration = 0;
+        assert_eq!(
+            choose(&Key::Char('r'), ready.scene()),
+            Some(Chosen::Wrong('r'))
+        );
+    }
+
+    #[test]
+    fn s09_letters_are_case_blind_and_a_wrong_one_is_said() {
+        let stand = at(Step::Turn {
+            since: Timestamp(0),
+        });
+        let choice = |key| choose(&key, stand.scene()).unwrap();
+        assert_eq!(choice(Key::Char('X')), Chosen::It(Choice::Exit));
+        assert_eq!(choice(Key::Enter), Chosen::It(Choice::Continue));
+        assert_eq!(choice(Key::Esc), Chosen::Nothing);
+        assert_eq!(choice(Key::Char('k')), Chosen::Wrong('k'));
+        assert_eq!(choice(Key::Char('ß')), Chosen::Wrong('ß'));
+        assert_eq!(choose(&Key::Up, stand.scene()), None);
+    }
+
+    #[test]
+    fn a_small_screen_has_room_for_it() {
+        let Stand { .. } = at(Step::Ready);
+        let stand = at(Step::Sleeping {
+            until: Timestamp(1),
+        });
+        insta::assert_snapshot!(rows(stand.scene(), None, 20, 8).rows.join("\n"), @"
+        c continue, s steer,
+        e edit prompt, k
+        skip the sleep, r
+        restart the
+        iteration, o start
+        over, x save and
+        exit, a abort
+        Ctrl-C again saves …
+        ");
+    }
+
+    proptest! {
+        #[test]
+        fn it_fits_any_screen(width in 1usize..100, height in 1usize..30, hint in "[^\\p{Cc}]{0,50}") {
+            let stand = at(Step::Turn { since: Timestamp(0) });
+            let menu = rows(stand.scene(), Some(&hint), width, height);
+            prop_assert!(menu.rows.len() <= height);
+            for row in &menu.rows {
+                prop_assert!(crate::terminal::rows::width(row) <= width.max(2), "{row:?}");
+            }
+            let (row, column) = menu.cursor.unwrap();
+            prop_assert!(row < menu.rows.len() && column <= width);
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! The terminal of a run in the foreground: one owner of the screen, the keys, the menu.
+//!
+//! `ui` is the machine: what is typed, pressed and reported goes in, effects come out; `keys`, `line`, `command`, `menu`, `status`, `talk`, `hold`,
+//! `rows` and `paint` are its pure parts. `console` is the thread that drives it, `tty`, `sink` and `editor` touch the world.
+//!
+//! The terminal keeps editing lines itself while nothing prompts, so what is typed ahead is harmless. While something prompts, keys come one by one,
+//! but the signals of Ctrl-C, Ctrl-Z and Ctrl-\\ stay switched on: a press is one whatever state this thread is in. A key library would bring its
+//! own reader of the terminal, which could not be kept from it in the background, nor stopped at the end.
+
+mod command;
+mod console;
+mod editor;
+mod hold;
+mod keys;
+mod line;
+mod menu;
+mod paint;
+mod rows;
+mod scene;
+mod sink;
+#[cfg(test)]
+mod stage;
+mod status;
+mod talk;
+mod tty;
+mod ui;
+
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use loop_runner::NewsReceiver;
+use tty::Tty;
+
+pub(crate) use console::Shown;
+pub(crate) use editor::Subject;
+pub(crate) use tty::{restore, restore_on_panic};
+
+/// Where a person can be reached, if anywhere.
+#[derive(Clone, Debug)]
+pub(crate) struct Terminal {
+    tty: Option<Arc<Tty>>,
+    /// Why the terminal that there is can't be used.
+    broken: Option<String>,
+    /// Whether the log goes to that terminal too.
+    log_here: bool,
+}
+
+impl Terminal {
+    /// Finds the controlling terminal, unless the person wants nothing asked.
+    pub(crate) fn find(no_input: bool) -> Self {
+        let (tty, broken) = match Tty::open() {
+            _ if no_input => (None, None),
+            Ok(tty) => (tty, None),
+            Err(error) => (None, Some(error.to_string())),
+        };
+        Self {
+            tty,
+            broken,
+            log_here: tty::is_controlling(std::io::stdout()),
+        }
+    }
+
+    /// Whether somebody is there who can answer.
+    pub(crate) fn can_ask(&self) -> bool {
+        self.tty.as_ref().is_some_and(|tty| tty.is_foreground())
+    }
+
+    /// Shows a run on a thread of its own, which ends when the run is over and all is printed.
+    pub(crate) fn show(&self, shown: Shown, news: NewsReceiver) -> JoinHandle<()> {
+        // Before anything is started, so that a press always finds the menu.
+        let has_menu = self.tty.is_some() || self.broken.is_some();
+        let handler = has_menu.then(|| shown.interrupts.push("run"));
+        let (terminal, caller) = (self.clone(), std::thread::current());
+        std::thread::spawn(move || {
+            console::show(shown, news, &terminal, handler);
+            caller.unpark();
+        })
+    }
+}

@@ -1,0 +1,150 @@
+//! The log above, the live rows below: what is written to the terminal.
+
+use super::rows::{Rows, width};
+
+/// Knows what stands on the screen below the log.
+#[derive(Debug)]
+pub(crate) struct Painter {
+    /// Whether the terminal obeys no sequences.
+    dumb: bool,
+    drawn: Rows,
+    /// How many rows the cursor was moved down by what the person typed.
+    moved: usize,
+}
+
+impl Painter {
+    pub(crate) fn new(dumb: bool) -> Self {
+        Self {
+            dumb,
+            drawn: Rows::default(),
+            moved: 0,
+        }
+    }
+
+    /// The terminal echoed the end of a line.
+    pub(crate) fn line_typed(&mut self) {
+        if !self.drawn.rows.is_empty() {
+            self.moved += 1;
+        }
+    }
+
+    /// Others wrote on the screen: what was drawn is theirs now.
+    pub(crate) fn forget(&mut self) {
+        self.drawn = Rows::default();
+        self.moved = 0;
+    }
+
+    /// Whether the live rows are not those that stand there.
+    pub(crate) fn would_draw(&self, live: &Rows) -> bool {
+        *live != self.drawn || self.moved > 0
+    }
+
+    /// Returns what must be written to print `log`, whole lines, above the live rows.
+    pub(crate) fn frame(&mut self, log: &str, live: &Rows) -> String {
+        if log.is_empty() && !self.would_draw(live) {
+            return String::new();
+        }
+        let mut out = self.erase();
+        out.push_str(log);
+        out.push_str(&live.rows.join("\n"));
+        if let Some((row, column)) = live.cursor
+            && !self.dumb
+        {
+            let up = live.rows.len() - 1 - row;
+            if up > 0 {
+                out.push_str(&format!("\x1b[{up}A"));
+            }
+            out.push('\r');
+            if column > 0 {
+                out.push_str(&format!("\x1b[{column}C"));
+            }
+        }
+        self.drawn = live.clone();
+        self.moved = 0;
+        out
+    }
+
+    fn erase(&self) -> String {
+        let Some(last) = self.drawn.rows.last() else {
+            return String::new();
+        };
+        if self.dumb {
+            return match (self.drawn.rows.len(), self.moved) {
+                (1, 0) => format!("\r{}\r", " ".repeat(width(last))),
+                (_, 0) => "\n".into(),
+                _ => String::new(),
+            };
+        }
+        let row = self
+            .drawn
+            .cursor
+            .map_or(self.drawn.rows.len() - 1, |(row, _)| row);
+        match row + self.moved {
+            0 => "\r\x1b[J".into(),
+            up => format!("\r\x1b[{up}A\x1b[J"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn live(rows: &[&str], cursor: Option<(usize, usize)>) -> Rows {
+        Rows {
+            rows: rows.iter().map(|row| (*row).to_owned()).collect(),
+            cursor,
+        }
+    }
+
+    #[test]
+    fn the_log_goes_above_the_live_rows() {
+        let mut painter = Painter::new(false);
+        let status = live(&["status"], None);
+        let menu = live(&["menu:", "  c  continue", "? "], Some((2, 2)));
+        let frames = [
+            painter.frame("one\n", &Rows::default()),
+            painter.frame("", &status),
+            painter.frame("", &status),
+            painter.frame("two\n", &status),
+            painter.frame("", &menu),
+            painter.frame("", &live(&["steer> a", "> b"], Some((0, 8)))),
+            painter.frame("three\n", &Rows::default()),
+        ];
+        insta::assert_debug_snapshot!(frames, @r#"
+        [
+            "one\n",
+            "status",
+            "",
+            "\r\u{1b}[Jtwo\nstatus",
+            "\r\u{1b}[Jmenu:\n  c  continue\n? \r\u{1b}[2C",
+            "\r\u{1b}[2A\u{1b}[Jsteer> a\n> b\u{1b}[1A\r\u{1b}[8C",
+            "\r\u{1b}[Jthree\n",
+        ]
+        "#);
+    }
+
+    #[test]
+    fn what_a_person_typed_is_erased_with_the_status() {
+        let mut painter = Painter::new(false);
+        painter.frame("", &live(&["status"], None));
+        painter.line_typed();
+        assert_eq!(
+            painter.frame("", &live(&["steer> "], Some((0, 7)))),
+            "\r\x1b[1A\x1b[Jsteer> \r\x1b[7C"
+        );
+    }
+
+    #[test]
+    fn a_dumb_terminal_gets_no_sequences() {
+        let mut painter = Painter::new(true);
+        let mut out = painter.frame("", &live(&["menu:", "? "], Some((1, 2))));
+        out += &painter.frame("", &live(&["steer> ab"], Some((0, 9))));
+        out += &painter.frame("", &live(&["steer> a"], Some((0, 8))));
+        out += &painter.frame("log\n", &Rows::default());
+        assert_eq!(
+            out,
+            "menu:\n? \nsteer> ab\r         \rsteer> a\r        \rlog\n"
+        );
+    }
+}

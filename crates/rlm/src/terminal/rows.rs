@@ -1,0 +1,138 @@
+//! Rows of text at the bottom of the screen, measured in columns.
+
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+
+use crate::render::plain;
+
+/// Rows that fit the screen, and where the cursor stands in them: row and column, from 0.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Rows {
+    pub(crate) rows: Vec<String>,
+    pub(crate) cursor: Option<(usize, usize)>,
+}
+
+impl Rows {
+    /// Makes rows of lines, each cut to `width` columns.
+    pub(crate) fn cut<'a>(lines: impl IntoIterator<Item = &'a str>, width: usize) -> Self {
+        Self {
+            rows: lines.into_iter().map(|line| cut(line, width)).collect(),
+            cursor: None,
+        }
+    }
+
+    /// Keeps at most `height` rows: those around the cursor, else the first.
+    pub(crate) fn within(mut self, height: usize) -> Self {
+        let height = height.max(1);
+        if self.rows.len() > height {
+            let row = self.cursor.map_or(0, |(row, _)| row);
+            let first = (row + 1).saturating_sub(height);
+            self.rows.drain(..first);
+            self.rows.truncate(height);
+            self.cursor = self.cursor.map(|(row, column)| (row - first, column));
+        }
+        self
+    }
+}
+
+/// How a typed character is shown.
+pub(crate) fn shown(c: char) -> String {
+    match c {
+        '\t' => "  ".into(),
+        c => plain(c.encode_utf8(&mut [0; 4])),
+    }
+}
+
+/// How many columns a text without control characters takes.
+pub(crate) fn width(text: &str) -> usize {
+    text.width()
+}
+
+/// Cuts a text without control characters to `width` columns, and shows that it was cut.
+pub(crate) fn cut(text: &str, width: usize) -> String {
+    if text.width() <= width {
+        return text.to_owned();
+    }
+    let mut short = String::new();
+    let mut columns = 0;
+    for c in text.chars() {
+        let wide = c.width().unwrap_or(0);
+        if columns + wide > width.saturating_sub(1) {
+            break;
+        }
+        columns += wide;
+        short.push(c);
+    }
+    if width > 0 {
+        short.push('…');
+    }
+    short
+}
+
+/// Takes whole rows of at most `width` columns off the front of `text`, broken between words where that is possible, and leaves what is not yet a
+/// whole row. Line breaks are not expected in it.
+pub(crate) fn take_rows(text: &mut String, width: usize) -> Vec<String> {
+    let mut rows = Vec::new();
+    let width = width.max(2);
+    while text.width() > width {
+        let (mut columns, mut end, mut space) = (0, 0, None);
+        for (at, c) in text.char_indices() {
+            columns += c.width().unwrap_or(0);
+            if c == ' ' {
+                space = Some(at);
+            }
+            if columns > width {
+                break;
+            }
+            end = at + c.len_utf8();
+        }
+        match space.filter(|at| *at > 0) {
+            Some(at) => {
+                rows.push(text[..at].trim_end().to_owned());
+                text.drain(..=at);
+            }
+            None => rows.push(text.drain(..end).collect()),
+        }
+    }
+    rows
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn only_what_fits_is_kept() {
+        assert_eq!(cut("日本語", 6), "日本語");
+        assert_eq!(cut("日本語", 5), "日本…");
+        assert_eq!(cut("日本語", 4), "日…");
+        assert_eq!(cut("abc", 0), "");
+        let rows = Rows {
+            rows: ["a", "b", "c", "d"].map(String::from).to_vec(),
+            cursor: Some((2, 1)),
+        };
+        let seen = rows.within(2);
+        assert_eq!(
+            (seen.rows.concat(), seen.cursor),
+            ("bc".into(), Some((1, 1)))
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn rows_fit_and_nothing_but_space_is_lost(text in "[a-z 日é]{0,80}", width in 2usize..30) {
+            let mut rest = text.clone();
+            let rows = take_rows(&mut rest, width);
+            for row in rows.iter().chain([&rest]) {
+                prop_assert!(row.width() <= width, "{rows:?} {rest:?}");
+            }
+            let solid = |text: &str| text.replace(' ', "");
+            prop_assert_eq!(solid(&(rows.concat() + &rest)), solid(&text));
+        }
+
+        #[test]
+        fn cut_text_fits(text in "[^\\p{Cc}]{0,40}", to in 0usize..30) {
+            prop_assert!(cut(&text, to).width() <= to);
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! What of a run decides what a person can do and is shown.
+
+use loop_runner::{AgentView, View};
+use loop_state::{Head, Step};
+
+/// A run as the terminal sees it at one moment.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Scene<'a> {
+    pub(crate) head: &'a Head,
+    pub(crate) agent: &'a AgentView,
+}
+
+impl<'a> From<&'a View> for Scene<'a> {
+    fn from(view: &'a View) -> Self {
+        Self {
+            head: &view.head,
+            agent: &view.agent,
+        }
+    }
+}
+
+impl Scene<'_> {
+    /// Whether it is over, or about to be.
+    pub(crate) fn is_ending(&self) -> bool {
+        self.head.end.is_some()
+            || self
+                .head
+                .stopping
+                .is_some_and(|stop| stop.when == loop_state::When::Now)
+    }
+
+    /// Whether it waits for a person.
+    pub(crate) fn waits(&self) -> bool {
+        matches!(
+            self.head.step,
+            Step::Paused { .. } | Step::Interrupted { .. }
+        )
+    }
+
+    pub(crate) fn sleeps(&self) -> bool {
+        matches!(self.head.step, Step::Sleeping { .. })
+    }
+
+    /// Whether an agent is there that takes a word now.
+    pub(crate) fn hears(&self) -> bool {
+        self.agent.steerable
+            && matches!(self.head.step, Step::Turn { .. } | Step::Interrupted { .. })
+    }
+}

@@ -1,0 +1,52 @@
+//! Runs for tests: a state and an agent, without a runner.
+
+use std::time::Duration;
+
+use loop_runner::AgentView;
+use loop_state::{Head, Limits, PhaseRules, Rules, SessionPolicy, Step, Timestamp};
+
+use super::scene::Scene;
+
+pub(crate) struct Stand {
+    pub(crate) head: Head,
+    pub(crate) agent: AgentView,
+}
+
+impl Stand {
+    pub(crate) fn scene(&self) -> Scene<'_> {
+        Scene {
+            head: &self.head,
+            agent: &self.agent,
+        }
+    }
+}
+
+/// A run in its third iteration.
+pub(crate) fn at(step: Step) -> Stand {
+    let phase = PhaseRules {
+        name: "main".into(),
+        gates: 1,
+        until: true,
+        promise: false,
+        session: SessionPolicy::Fresh,
+        limits: Limits {
+            max_iterations: Some(100),
+            ..Limits::default()
+        },
+    };
+    let rules = Rules {
+        phases: vec![phase],
+        max_duration: None,
+        max_failures: 3,
+        sleep: Duration::from_secs(10),
+    };
+    let mut head = Head::new(rules).unwrap();
+    head.iteration = 3;
+    head.attempt = 1;
+    head.step = step;
+    head.started_at = Timestamp(0);
+    Stand {
+        head,
+        agent: AgentView::default(),
+    }
+}

@@ -1,0 +1,248 @@
+//! The live status line.
+
+use std::time::Duration;
+
+use loop_state::{Step, Timestamp, When};
+
+use super::rows::{cut, width};
+use super::scene::Scene;
+use crate::duration::show;
+use crate::render::plain;
+
+const SEPARATOR: &str = " · ";
+/// The widest name of a running tool.
+const MAX_TOOL: usize = 48;
+
+/// Says on one line of at most `columns` columns where the run stands and what comes next.
+pub(crate) fn line(run: &str, scene: Scene<'_>, now: Timestamp, columns: usize) -> String {
+    let head = scene.head;
+    let of = head
+        .rules
+        .phases
+        .get(head.phase as usize)
+        .and_then(|phase| phase.limits.max_iterations);
+    let of = of.map(|of| format!("/{of}")).unwrap_or_default();
+    let attempt = head.attempt > head.first_attempt;
+    let cost = head.usage.cost_microusd;
+    let keys = if scene.waits() {
+        "/continue: go on"
+    } else {
+        "Enter: steer"
+    };
+    // What is said, and how early it is left out where there is little room.
+    let mut parts = vec![
+        (7, format!("iteration {}{of}", head.iteration)),
+        (
+            4,
+            if attempt {
+                format!("attempt {}", head.attempt)
+            } else {
+                String::new()
+            },
+        ),
+        (9, stands(scene, now)),
+        (8, wishes(scene).to_owned()),
+        (
+            6,
+            if cost > 0 {
+                dollars(cost)
+            } else {
+                String::new()
+            },
+        ),
+        (2, format!("{} in all", seconds(now.since(head.started_at)))),
+        (1, plain(run)),
+        (if scene.waits() { 8 } else { 3 }, keys.to_owned()),
+        (5, "Ctrl-C: menu".to_owned()),
+    ];
+    parts.retain(|(_, text)| !text.is_empty());
+    loop {
+        let texts: Vec<&str> = parts.iter().map(|(_, text)| text.as_str()).collect();
+        let text = texts.join(SEPARATOR);
+        let least = parts.iter().map(|(weight, _)| *weight).min();
+        if width(&text) <= columns || parts.len() <= 1 {
+            return cut(&text, columns);
+        }
+        parts.retain(|(weight, _)| Some(*weight) != least);
+    }
+}
+
+/// Says at some length where the run stands, for `/status`.
+pub(crate) fn report(run: &str, scene: Scene<'_>, now: Timestamp) -> Vec<String> {
+    let head = scene.head;
+    let mut lines = vec![format!(
+        "run {}: iteration {}, attempt {}, {} complete, {} in all",
+        plain(run),
+        head.iteration,
+        head.attempt,
+        head.counts.iterations,
+        seconds(now.since(head.started_at))
+    )];
+    let wishes = match wishes(scene) {
+        "" => String::new(),
+        wish => format!(", {wish}"),
+    };
+    lines.push(format!("  now      {}{wishes}", stands(scene, now)));
+    if let Some(session) = &head.session {
+        lines.push(format!("  session  {}", plain(session)));
+    }
+    if let Some(last) = &head.last {
+        let how = last.failure.as_deref().unwrap_or("complete");
+        lines.push(format!(
+            "  last     iteration {}: {}",
+            last.iteration,
+            cut(&plain(how), 100)
+        ));
+    }
+    let used = head.usage;
+    if used.input_tokens + used.output_tokens > 0 {
+        let tokens = format!(
+            "{} tokens in, {} out",
+            used.input_tokens, used.output_tokens
+        );
+        lines.push(format!(
+            "  used     {}, {tokens}",
+            dollars(used.cost_microusd)
+        ));
+    }
+    for steer in head.steers.iter().rev().take(5).rev() {
+        let text = cut(&plain(&steer.text), 60);
+        let state = format!("{:?}", steer.state).to_lowercase();
+        lines.push(format!("  steer {}  {state}: {text}", steer.id));
+    }
+    for ask in &scene.agent.asks {
+        lines.push(format!(
+            "  asks     {}: {}",
+            plain(&ask.tool),
+            cut(&plain(&ask.summary), 80)
+        ));
+    }
+    lines
+}
+
+/// What happens now.
+fn stands(scene: Scene<'_>, now: Timestamp) -> String {
+    let head = scene.head;
+    let since = |at: Timestamp| seconds(now.since(at));
+    if scene.is_ending() {
+        return "stopping".into();
+    }
+    match &head.step {
+        Step::Turn { since: at } => match scene.agent.tools.last() {
+            Some(tool) => format!("{} {}", cut(&plain(tool), MAX_TOOL), since(*at)),
+            None if scene.agent.alive => format!("agent works {}", since(*at)),
+            None => format!("agent starts {}", since(*at)),
+        },
+        Step::Interrupted { since: at } => format!("interrupted {}", since(*at)),
+        Step::Paused { since: at } => format!("paused {}", since(*at)),
+        Step::Sleeping { until } => {
+            // A wait of 6.2 s is over in the seventh second.
+            let left = until.since(now).as_millis().div_ceil(1000);
+            format!("next in {}", show(Duration::from_secs(left as u64)))
+        }
+        Step::Gate { index } => format!("gate {} runs", index + 1),
+        Step::Check => "check runs".into(),
+        Step::Recheck { gate } if *gate < gates(scene) => format!("gate {} runs", gate + 1),
+        Step::Recheck { .. } => "check runs".into(),
+        Step::Settling { .. } => "ending what was left running".into(),
+        _ => "starting".into(),
+    }
+}
+
+fn gates(scene: Scene<'_>) -> u32 {
+    let phase = scene.head.rules.phases.get(scene.head.phase as usize);
+    phase.map_or(0, |phase| phase.gates)
+}
+
+/// What was asked for and is still to come.
+fn wishes(scene: Scene<'_>) -> &'static str {
+    let head = scene.head;
+    match head.stopping {
+        Some(stop) if stop.when == When::AfterIteration => "then stop",
+        _ if head.pausing => "then pause",
+        _ => "",
+    }
+}
+
+/// Millionths of a dollar as people write them.
+pub(crate) fn dollars(microusd: u64) -> String {
+    format!("${}.{:02}", microusd / 1_000_000, microusd / 10_000 % 100)
+}
+
+fn seconds(time: Duration) -> String {
+    show(Duration::from_secs(time.as_secs()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::terminal::stage::at;
+    use proptest::prelude::*;
+
+    const RUN: &str = "20260101-120000-ab12";
+
+    #[test]
+    fn it_says_where_the_run_stands_at_any_width() {
+        let mut stand = at(Step::Turn {
+            since: Timestamp(60_000),
+        });
+        stand.agent.alive = true;
+        stand.agent.tools = vec!["Bash: cargo test".into()];
+        stand.head.attempt = 2;
+        stand.head.usage.cost_microusd = 1_234_567;
+        let now = Timestamp(125_000);
+        let widths = [120, 100, 80, 60, 40, 20, 7];
+        let lines = widths.map(|columns| line(RUN, stand.scene(), now, columns));
+        insta::assert_snapshot!(lines.join("\n"), @"
+        iteration 3/100 · attempt 2 · Bash: cargo test 1m5s · $1.23 · 2m5s in all · Enter: steer · Ctrl-C: menu
+        iteration 3/100 · attempt 2 · Bash: cargo test 1m5s · $1.23 · Enter: steer · Ctrl-C: menu
+        iteration 3/100 · attempt 2 · Bash: cargo test 1m5s · $1.23 · Ctrl-C: menu
+        iteration 3/100 · Bash: cargo test 1m5s · $1.23
+        iteration 3/100 · Bash: cargo test 1m5s
+        Bash: cargo test 1m…
+        Bash: …
+        ");
+    }
+
+    #[test]
+    fn every_step_has_words() {
+        let t = Timestamp(60_000);
+        let steps = [
+            Step::Ready,
+            Step::Turn { since: t },
+            Step::Interrupted { since: t },
+            Step::Gate { index: 0 },
+            Step::Check,
+            Step::Recheck { gate: 0 },
+            Step::Recheck { gate: 1 },
+            Step::Sleeping {
+                until: Timestamp(66_200),
+            },
+            Step::Paused { since: t },
+        ];
+        let lines = steps.map(|step| line(RUN, at(step).scene(), t, 60));
+        insta::assert_snapshot!(lines.join("\n"), @"
+        iteration 3/100 · starting · Enter: steer · Ctrl-C: menu
+        iteration 3/100 · agent starts 0s · Ctrl-C: menu
+        iteration 3/100 · interrupted 0s · /continue: go on
+        iteration 3/100 · gate 1 runs · Enter: steer · Ctrl-C: menu
+        iteration 3/100 · check runs · Enter: steer · Ctrl-C: menu
+        iteration 3/100 · gate 1 runs · Enter: steer · Ctrl-C: menu
+        iteration 3/100 · check runs · Enter: steer · Ctrl-C: menu
+        iteration 3/100 · next in 7s · Enter: steer · Ctrl-C: menu
+        iteration 3/100 · paused 0s · /continue: go on
+        ");
+    }
+
+    proptest! {
+        /// A tool may be called anything, and the line fits.
+        #[test]
+        fn it_fits(tool in "\\PC{0,80}|日{0,40}", columns in 0usize..120, now in any::<u64>()) {
+            let mut stand = at(Step::Turn { since: Timestamp(5) });
+            stand.agent.tools = vec![tool];
+            let line = line(RUN, stand.scene(), Timestamp(now), columns);
+            prop_assert!(width(&line) <= columns, "{line:?}");
+            prop_assert!(!line.chars().any(char::is_control));
+        }
+    }
+}

@@ -1,0 +1,333 @@
+//! The controlling terminal: its modes, who it belongs to, and what comes from it.
+//!
+//! The signals of the terminal's keys stay switched on in every mode, so that Ctrl-C is a press whatever state this program is in.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
+use std::time::Duration;
+
+use nix::sys::signal::{SigSet, Signal};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{Mode, OFlags, open};
+use rustix::io::Errno;
+use rustix::process::getpgrp;
+use rustix::termios::{
+    LocalModes, OptionalActions, QueueSelector, SpecialCodeIndex, Termios, tcflush, tcgetattr,
+    tcgetpgrp, tcgetwinsize, tcsetattr,
+};
+use tokio::sync::mpsc;
+
+/// The most that is read as one piece.
+const MAX_PIECE: usize = 64 << 10;
+/// What follows this closely came at once: a paste.
+const TOGETHER: Duration = Duration::from_millis(20);
+/// How often a program in the background looks whether it still is.
+const LOOK_AGAIN: Duration = Duration::from_millis(250);
+const PASTE_ON: &[u8] = b"\x1b[?2004h";
+const PASTE_OFF: &[u8] = b"\x1b[?2004l";
+
+/// The terminal that the end of the process must leave as it was.
+static OURS: OnceLock<Arc<Tty>> = OnceLock::new();
+
+/// The controlling terminal.
+#[derive(Debug)]
+pub(crate) struct Tty {
+    /// Opened anew and not blocking, which nobody else's descriptor becomes by that.
+    fd: OwnedFd,
+    state: Mutex<State>,
+    /// Whether the terminal is in our mode, for those who can't wait for the lock.
+    is_ours: AtomicBool,
+}
+
+#[derive(Debug)]
+struct State {
+    /// The mode that we found.
+    found: Termios,
+    single_keys: bool,
+    paste: bool,
+    /// Grows when what was typed before is to be forgotten.
+    generation: u64,
+}
+
+/// Something that was typed.
+#[derive(Debug)]
+pub(crate) enum Typed {
+    /// By a terminal that edits lines itself: a line with its end, or what there was of one.
+    Lines(Vec<u8>),
+    /// Keys, with the generation that they belong to.
+    Keys(Vec<u8>, u64),
+    /// The terminal is gone.
+    Gone,
+}
+
+impl Tty {
+    /// Opens the controlling terminal; `None` when there is none.
+    ///
+    /// # Errors
+    ///
+    /// When there is one that can't be used.
+    pub(crate) fn open() -> io::Result<Option<Arc<Self>>> {
+        let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC | OFlags::NONBLOCK;
+        let fd = match open("/dev/tty", flags, Mode::empty()) {
+            Ok(fd) => fd,
+            Err(Errno::NXIO | Errno::NOENT | Errno::IO | Errno::NOTTY) => return Ok(None),
+            Err(errno) => return Err(errno.into()),
+        };
+        let found = tcgetattr(&fd)?;
+        let tty = Arc::new(Self {
+            fd,
+            state: Mutex::new(State {
+                found,
+                single_keys: false,
+                paste: false,
+                generation: 0,
+            }),
+            is_ours: AtomicBool::new(false),
+        });
+        // A process has one session.
+        let tty = Arc::clone(OURS.get_or_init(|| tty));
+        Ok(Some(tty))
+    }
+
+    /// Opens it once more, for somebody who may block.
+    pub(crate) fn again() -> io::Result<File> {
+        let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
+        Ok(open("/dev/tty", flags, Mode::empty())?.into())
+    }
+
+    /// Whether it is our turn: a program in the background must not touch a terminal.
+    pub(crate) fn is_foreground(&self) -> bool {
+        is_foreground(&self.fd)
+    }
+
+    /// Columns and rows.
+    pub(crate) fn size(&self) -> (usize, usize) {
+        let size = tcgetwinsize(&self.fd).ok();
+        let (columns, rows) = size.map_or((0, 0), |size| (size.ws_col, size.ws_row));
+        let or = |n: u16, default: usize| if n == 0 { default } else { n.into() };
+        (or(columns, 80), or(rows, 24))
+    }
+
+    /// Has keys come one by one and unseen, or lines edited by the terminal.
+    ///
+    /// # Errors
+    ///
+    /// When the terminal is not ours or does not obey.
+    pub(crate) fn single_keys(&self, on: bool, bracket_pastes: bool) -> io::Result<()> {
+        let mut state = self.lock();
+        if state.single_keys == on && state.paste == (on && bracket_pastes) {
+            return Ok(());
+        }
+        if !self.is_foreground() {
+            return Err(Errno::PERM.into());
+        }
+        let mut mode = state.found.clone();
+        if on {
+            mode.local_modes
+                .remove(LocalModes::ICANON | LocalModes::ECHO | LocalModes::IEXTEN);
+            mode.special_codes[SpecialCodeIndex::VMIN] = 1;
+            mode.special_codes[SpecialCodeIndex::VTIME] = 0;
+            self.is_ours.store(true, Ordering::SeqCst);
+        }
+        tcsetattr(&self.fd, OptionalActions::Now, &mode)?;
+        self.is_ours.store(on, Ordering::SeqCst);
+        state.single_keys = on;
+        let paste = on && bracket_pastes;
+        if paste != state.paste {
+            state.paste = paste;
+            self.write_now(if paste { PASTE_ON } else { PASTE_OFF });
+        }
+        Ok(())
+    }
+
+    /// Forgets what was typed and not read. Returns the generation of what is typed from now on.
+    pub(crate) fn forget_typed(&self) -> u64 {
+        let mut state = self.lock();
+        if self.is_foreground() {
+            // If it fails, keys that nobody saw the question for may answer it; there is nothing better to do.
+            let _unlikely = tcflush(&self.fd, QueueSelector::IFlush);
+        }
+        state.generation += 1;
+        state.generation
+    }
+
+    /// Takes the mode that is found now for the one to restore: after a time in which the terminal was somebody else's.
+    pub(crate) fn take_over(&self) {
+        let mut state = self.lock();
+        if let Ok(found) = tcgetattr(&self.fd)
+            && self.is_foreground()
+            && found.local_modes.contains(LocalModes::ICANON)
+        {
+            state.found = found;
+        }
+        state.single_keys = false;
+        state.paste = false;
+        self.is_ours.store(false, Ordering::SeqCst);
+    }
+
+    /// Puts the mode back that somebody else may have left otherwise.
+    pub(crate) fn reset(&self) {
+        let mut state = self.lock();
+        if self.is_foreground() {
+            let _gone = tcsetattr(&self.fd, OptionalActions::Now, &state.found);
+            state.single_keys = false;
+            state.paste = false;
+        }
+    }
+
+    /// Gives the terminal to the process group `group`, or back to ours.
+    pub(crate) fn give_to(&self, group: rustix::process::Pid) -> io::Result<()> {
+        Ok(rustix::termios::tcsetpgrp(&self.fd, group)?)
+    }
+
+    /// Puts the terminal into the mode in which we found it, if it is ours to do so.
+    pub(crate) fn restore(&self) {
+        let Some(state) = self.lock_soon() else {
+            return;
+        };
+        if self.is_ours.load(Ordering::SeqCst) && self.is_foreground() {
+            if state.paste {
+                self.write_now(PASTE_OFF);
+            }
+            let _gone = tcsetattr(&self.fd, OptionalActions::Now, &state.found);
+        }
+    }
+
+    /// Writes what is small, or gives it up: a terminal that takes nothing must hold nobody up.
+    fn write_now(&self, bytes: &[u8]) {
+        let _full = rustix::io::write(&self.fd, bytes);
+    }
+
+    /// Locks for an end of the process that may have come upon the thread that holds the lock: others hold it for moments only.
+    fn lock_soon(&self) -> Option<MutexGuard<'_, State>> {
+        (0..10_000).find_map(|_| match self.state.try_lock() {
+            Ok(state) => Some(state),
+            Err(TryLockError::Poisoned(state)) => Some(state.into_inner()),
+            Err(TryLockError::WouldBlock) => {
+                std::thread::yield_now();
+                None
+            }
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Reads until the terminal or the receiver is gone, or `end` is closed at its other side. Never reads, and is never stopped, in the background.
+    pub(crate) fn read_all(&self, to: &mpsc::Sender<Typed>, end: &OwnedFd) {
+        block_terminal_signals();
+        loop {
+            if !self.is_foreground() {
+                if wait(&[end], LOOK_AGAIN)[0].is_some() {
+                    return;
+                }
+                continue;
+            }
+            let [typed, ended] = wait(&[&self.fd, end], LOOK_AGAIN * 4);
+            if ended.is_some() {
+                return;
+            }
+            let Some(flags) = typed else { continue };
+            let Some(piece) = self.read_piece(flags, end) else {
+                continue;
+            };
+            let gone = matches!(piece, Typed::Gone);
+            if to.blocking_send(piece).is_err() || gone {
+                return;
+            }
+        }
+    }
+
+    /// Reads what came at once.
+    fn read_piece(&self, flags: PollFlags, end: &OwnedFd) -> Option<Typed> {
+        let mut piece = Vec::new();
+        let mut block = [0; 4096];
+        let (mut single_keys, mut generation) = (false, 0);
+        loop {
+            // Under the lock, so that each byte is known to be typed before or after a change.
+            let state = self.lock();
+            let same = piece.is_empty()
+                || (state.single_keys, state.generation) == (single_keys, generation);
+            if !same {
+                break;
+            }
+            (single_keys, generation) = (state.single_keys, state.generation);
+            let result = rustix::io::read(&self.fd, &mut block);
+            drop(state);
+            match result {
+                Ok(0) | Err(Errno::IO) if piece.is_empty() => {
+                    if flags.contains(PollFlags::HUP) || !is_terminal(&self.fd) {
+                        return Some(Typed::Gone);
+                    }
+                    // The end of a file, typed as Ctrl-D; or we are in the background by now. Neither may make this loop spin.
+                    wait(&[end], TOGETHER);
+                    return None;
+                }
+                Ok(0) | Err(_) => break,
+                Ok(count) => piece.extend_from_slice(&block[..count]),
+            }
+            // A single key has nothing that belongs to it; more is awaited for a moment, and the end of a piece is no end of a line by chance.
+            let alone = single_keys && piece.len() == 1;
+            if alone || piece.len() >= MAX_PIECE || wait(&[&self.fd], TOGETHER)[0].is_none() {
+                break;
+            }
+        }
+        match (piece.is_empty(), single_keys) {
+            (true, _) => None,
+            (_, true) => Some(Typed::Keys(piece, generation)),
+            (_, false) => Some(Typed::Lines(piece)),
+        }
+    }
+}
+
+fn is_foreground(fd: &OwnedFd) -> bool {
+    tcgetpgrp(fd).is_ok_and(|group| group == getpgrp())
+}
+
+fn is_terminal(fd: &OwnedFd) -> bool {
+    tcgetattr(fd).is_ok()
+}
+
+/// Whether `fd` is our controlling terminal, by whatever name.
+pub(crate) fn is_controlling(fd: impl AsFd) -> bool {
+    tcgetpgrp(fd).is_ok()
+}
+
+/// Waits until one of the descriptors has something to say, at most this long.
+fn wait<const N: usize>(fds: &[&OwnedFd; N], timeout: Duration) -> [Option<PollFlags>; N] {
+    let mut polled = fds.map(|fd| PollFd::new(fd, PollFlags::IN));
+    let timeout = Timespec::try_from(timeout).ok();
+    match poll(&mut polled, timeout.as_ref()) {
+        Ok(_) => polled.map(|fd| Some(fd.revents()).filter(|flags| !flags.is_empty())),
+        Err(_) => [None; N],
+    }
+}
+
+/// Has this thread be refused, rather than the process stopped, when it touches a terminal from the background.
+pub(crate) fn block_terminal_signals() {
+    let mut signals = SigSet::empty();
+    signals.add(Signal::SIGTTIN);
+    signals.add(Signal::SIGTTOU);
+    signals.thread_block().expect("these signals exist");
+}
+
+/// Leaves the terminal as it was found: for the ends of the process that pass nobody who would do it.
+pub(crate) fn restore() {
+    if let Some(tty) = OURS.get() {
+        block_terminal_signals();
+        tty.restore();
+    }
+}
+
+/// Has a panic leave the terminal as it was found, so that its message can be read.
+pub(crate) fn restore_on_panic() {
+    let before = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        restore();
+        before(panic);
+    }));
+}

@@ -1,0 +1,509 @@
+use super::*;
+use crate::terminal::keys::Decoder;
+use crate::terminal::stage::{Stand, at};
+use loop_state::Step;
+use proptest::prelude::*;
+
+/// A person at a terminal, on which the log is shown too.
+struct Play {
+    ui: Ui,
+    stand: Stand,
+}
+
+const NOW: Timestamp = Timestamp(100_000);
+
+impl Play {
+    fn new(step: Step) -> Self {
+        Self {
+            ui: Ui::new(Some(60)),
+            stand: at(step),
+        }
+    }
+
+    fn in_turn() -> Self {
+        Self::new(Step::Turn {
+            since: Timestamp(90_000),
+        })
+    }
+
+    /// Types keys, as many pieces as are given.
+    fn keys(&mut self, text: &str) {
+        let mut decoder = Decoder::default();
+        let mut keys = decoder.feed(text.as_bytes());
+        keys.extend(decoder.flush());
+        self.ui.keys(keys, self.stand.scene(), NOW, "run-1");
+    }
+
+    /// Types a line that the terminal edits.
+    fn line(&mut self, text: &str) {
+        self.ui.lines(text, self.stand.scene(), NOW, "run-1");
+    }
+
+    fn output(&mut self, text: &str) {
+        self.ui.news(&News::Rejected("text"), Some(text));
+    }
+
+    fn asks(&mut self, id: &str, summary: &str) {
+        self.ui.news(
+            &News::Agent(Event::PermissionAsked(ask(id, summary))),
+            Some(""),
+        );
+    }
+
+    /// What is to be done, a line each, without colours.
+    fn out(&mut self) -> String {
+        let effects = self.ui.effects();
+        let words = effects.iter().map(|effect| match effect {
+            Effect::Print(text) => format!("print {:?}", plain_text(text)),
+            Effect::Say(text) => format!("say {:?}", plain_text(text)),
+            Effect::Send(control) => format!("{control:?}"),
+            other => format!("{other:?}"),
+        });
+        words.collect::<Vec<_>>().join("\n")
+    }
+
+    fn screen(&self) -> String {
+        let rows = self.ui.rows(self.stand.scene(), 60, 20);
+        rows.map_or(String::new(), |rows| rows.rows.join("\n"))
+    }
+}
+
+fn plain_text(text: &str) -> String {
+    anstream::adapter::strip_str(text).to_string()
+}
+
+fn ask(id: &str, summary: &str) -> Ask {
+    Ask {
+        id: id.into(),
+        tool: "Bash".into(),
+        summary: summary.into(),
+        reason: String::new(),
+    }
+}
+
+#[test]
+fn s08_output_waits_while_the_menu_is_open() {
+    let mut play = Play::in_turn();
+    play.output("before\n");
+    play.ui.pressed();
+    play.output("one\n");
+    play.output("two\n");
+    assert_eq!(play.out(), "print \"before\\n\"");
+    assert_eq!(play.ui.wants(), Wants::Choice);
+    play.keys("\x1b");
+    assert_eq!(play.out(), "Notice(Handled)\nprint \"one\\ntwo\\n\"");
+    assert_eq!(play.ui.wants(), Wants::Lines);
+}
+
+#[test]
+fn s09_each_choice_does_what_it_says() {
+    let chosen = |step: Step, key: &str| {
+        let mut play = Play::new(step);
+        play.ui.pressed();
+        play.keys(key);
+        play.out().replace('\n', "; ")
+    };
+    let turn = || Step::Turn {
+        since: Timestamp(0),
+    };
+    let sleep = || Step::Sleeping { until: NOW };
+    let paused = || Step::Paused { since: NOW };
+    let lines = [
+        ("c in a turn", chosen(turn(), "c")),
+        ("Enter", chosen(turn(), "\r")),
+        ("c when paused", chosen(paused(), "C")),
+        ("Esc when paused", chosen(paused(), "\x1b")),
+        ("K in the sleep", chosen(sleep(), "K")),
+        ("k in a turn", chosen(turn(), "k")),
+        ("r", chosen(turn(), "r")),
+        ("o", chosen(turn(), "o")),
+        ("e", chosen(turn(), "e")),
+        ("s", chosen(turn(), "s")),
+        ("x", chosen(turn(), "x")),
+        ("a", chosen(turn(), "a")),
+    ];
+    let lines = lines.map(|(what, effects)| format!("{what:16} {effects}"));
+    insta::assert_snapshot!(lines.join("\n"), @"
+    c in a turn      Notice(Handled)
+    Enter            Notice(Handled)
+    c when paused    Notice(Handled); Continue
+    Esc when paused  Notice(Handled)
+    K in the sleep   Notice(Handled); SkipSleep
+    k in a turn      
+    r                Notice(Handled); Again(Iteration)
+    o                Notice(Handled); Again(Phase)
+    e                Notice(Handled); Edit
+    s                Notice(Handled)
+    x                Notice(Handled); Exit
+    a                Notice(Handled); Abort; Exit
+    ");
+}
+
+#[test]
+fn s09_a_wrong_key_asks_again_with_a_hint() {
+    let mut play = Play::in_turn();
+    play.ui.pressed();
+    play.keys("z\x1b[A");
+    assert_eq!(play.out(), "");
+    assert!(
+        play.screen().ends_with("`z` is no choice now; Esc goes on"),
+        "{}",
+        play.screen()
+    );
+    play.keys("\r");
+    assert_eq!(play.out(), "Notice(Handled)");
+}
+
+#[test]
+fn j39_a_press_in_the_menu_is_the_second_rung() {
+    let mut play = Play::in_turn();
+    play.ui.pressed();
+    play.ui.pressed();
+    assert_eq!(play.out(), "Notice(Escalate)");
+    play.keys("\x03");
+    assert_eq!(play.out(), "Press");
+}
+
+#[test]
+fn j40_a_menu_that_cannot_be_shown_decides_nothing() {
+    let mut play = Play::in_turn();
+    play.ui.pressed();
+    play.ui.cannot_prompt();
+    assert_eq!(play.out(), "Notice(Drop)");
+    assert_eq!(play.ui.wants(), Wants::Lines);
+}
+
+#[test]
+fn s11_a_steer_is_sent_by_enter_and_by_nothing_else() {
+    let mut play = Play::in_turn();
+    play.line("\n");
+    assert_eq!((play.ui.wants(), play.out()), (Wants::Text, String::new()));
+    play.keys("mind the docs");
+    insta::assert_snapshot!(play.screen(), @"
+    Enter sends, Alt-Enter breaks the line, Esc cancels
+    steer> mind the docs
+    ");
+    play.keys("\r");
+    insta::assert_snapshot!(play.out(), @r#"
+    say "you: mind the docs\n"
+    Steer { text: "mind the docs", now: false }
+    "#);
+}
+
+#[test]
+fn s11_what_was_typed_ahead_is_sent_by_a_second_enter_only() {
+    let mut play = Play::in_turn();
+    play.line("fix it\n");
+    assert_eq!(play.out(), "");
+    play.keys("\r");
+    assert!(
+        play.out()
+            .contains("Steer { text: \"fix it\", now: false }")
+    );
+    // Several lines at once, as from a paste, end with an empty one.
+    play.line("one\ntwo\n");
+    assert_eq!(play.out(), "");
+    play.keys("\r");
+    assert!(
+        play.out()
+            .contains("Steer { text: \"one\\ntwo\", now: false }")
+    );
+    // What is on its way when the prompt opens is text.
+    play.line("three\n");
+    play.line("four\n");
+    assert_eq!(play.out(), "");
+    play.keys("\x1b");
+    play.line("begun");
+    play.line(" and ended\n");
+    play.keys("\r");
+    assert!(play.out().contains("begun and ended"));
+}
+
+#[test]
+fn a_press_at_steer_opens_the_menu_and_keeps_what_was_written() {
+    let mut play = Play::in_turn();
+    play.line("half a tho\n");
+    play.keys("ught");
+    play.ui.pressed();
+    assert_eq!(play.ui.wants(), Wants::Choice);
+    play.keys("s");
+    assert!(
+        play.screen().contains("steer> half a thought"),
+        "{}",
+        play.screen()
+    );
+}
+
+#[test]
+fn x121_commands_are_carried_out() {
+    let said = |line: &str| {
+        let mut play = Play::in_turn();
+        play.line(&format!("{line}\n"));
+        let typed = play.out();
+        // At steer> they are the same.
+        let mut play = Play::in_turn();
+        play.line("\n");
+        play.keys(&format!("{line}\r"));
+        assert_eq!(play.out(), typed);
+        typed.replace('\n', "; ")
+    };
+    let lines = [
+        "/pause",
+        "/continue",
+        "/interrupt",
+        "/now stop that",
+        "/steer mind",
+        "/new",
+        "/stop",
+        "/exit",
+        "/status",
+    ];
+    let lines = lines.map(|line| format!("{line:15} {}", said(line)));
+    insta::assert_snapshot!(lines.join("\n"), @r#"
+    /pause          Pause
+    /continue       Continue
+    /interrupt      Interrupt
+    /now stop that  say "you: stop that\n"; Steer { text: "stop that", now: true }
+    /steer mind     say "you: mind\n"; Steer { text: "mind", now: false }
+    /new            FreshSession
+    /stop           Stop(StopRequest { by: Person, when: AfterIteration })
+    /exit           Exit
+    /status         say "run run-1: iteration 3, attempt 1, 0 complete, 1m40s in all\n  now      agent starts 10s\n"
+    "#);
+    let mut play = Play::in_turn();
+    play.line("/puase\n");
+    insta::assert_snapshot!(play.out(), @r#"say "there is no /puase; did you mean /pause? /help shows all\n""#);
+}
+
+#[test]
+fn x124_questions_are_asked_one_after_the_other() {
+    let mut play = Play::in_turn();
+    play.asks("1", "rm -rf build");
+    play.asks("2", "cargo publish\u{1b}[2J");
+    insta::assert_snapshot!(play.screen(), @"
+    may it? Bash: rm -rf build
+    y allow, n deny, Esc skip
+    ");
+    play.keys("q");
+    assert!(
+        play.screen().ends_with("press y, n or Esc "),
+        "{}",
+        play.screen()
+    );
+    // The second key was typed before the second question was there.
+    play.keys("yy");
+    insta::assert_snapshot!(play.out(), @r#"
+    say "allowed: Bash: rm -rf build\n"
+    Answer { ask: "1", decision: Allow }
+    "#);
+    insta::assert_snapshot!(play.screen(), @r"
+    may it? Bash: cargo publish\u{1b}[2J
+    y allow, n deny, Esc skip
+    ");
+    play.keys("\x1b");
+    insta::assert_snapshot!(play.out(), @r#"
+    say "skipped: Bash: cargo publish\\u{1b}[2J\n"
+    Answer { ask: "2", decision: Deny { message: "the person skipped this question" } }
+    "#);
+    assert_eq!(play.ui.wants(), Wants::Lines);
+}
+
+#[test]
+fn x132_a_press_in_a_question_opens_the_menu_and_the_question_comes_back() {
+    let mut play = Play::in_turn();
+    play.asks("1", "make");
+    play.ui.pressed();
+    assert!(play.screen().starts_with("menu:"));
+    play.keys("\r");
+    assert_eq!(play.out(), "Notice(Handled)");
+    assert!(play.screen().starts_with("may it? Bash: make"));
+}
+
+#[test]
+fn x132_a_press_while_the_editor_is_open_decides_nothing() {
+    let mut play = Play::in_turn();
+    play.ui.pressed();
+    play.keys("e");
+    assert_eq!(play.out(), "Notice(Handled)\nEdit");
+    play.ui.pressed();
+    play.output("meanwhile\n");
+    assert_eq!(play.out(), "Notice(Drop)");
+    play.ui
+        .edited(Err("the editor `vi` ended with exit status 1".into()));
+    assert!(
+        play.screen()
+            .ends_with("the editor `vi` ended with exit status 1")
+    );
+    play.keys("e");
+    play.ui.edited(Ok(Some("new".into())));
+    insta::assert_snapshot!(play.out(), @r#"
+    Notice(Handled)
+    Edit
+    Prompt("new")
+    print "a press came while the editor was open; once more stops the run\nmeanwhile\n"
+    "#);
+}
+
+#[test]
+fn x124_a_withdrawn_question_disappears() {
+    let mut play = Play::in_turn();
+    play.asks("1", "make");
+    play.output("later\n");
+    play.ui.news(
+        &News::Agent(Event::PermissionWithdrawn { id: "1".into() }),
+        Some(""),
+    );
+    insta::assert_snapshot!(play.out(), @r#"
+    say "the question needs no answer any more\n"
+    print "later\n"
+    "#);
+    // The view says it too, once it has shown the question.
+    play.asks("2", "make");
+    play.ui.viewed(play.stand.scene());
+    assert_eq!(play.ui.wants(), Wants::Choice);
+    play.stand.agent.asks.push(ask("2", "make"));
+    play.ui.viewed(play.stand.scene());
+    play.stand.agent.asks.clear();
+    play.ui.viewed(play.stand.scene());
+    assert_eq!(play.ui.wants(), Wants::Lines);
+}
+
+#[test]
+fn x124_a_question_whose_news_were_lost_is_asked_and_an_answered_one_is_not() {
+    let mut play = Play::in_turn();
+    play.stand.agent.asks.push(ask("1", "make"));
+    play.ui.ticked(play.stand.scene());
+    assert_eq!(play.ui.wants(), Wants::Lines);
+    play.ui.ticked(play.stand.scene());
+    assert_eq!(play.ui.wants(), Wants::Choice);
+    play.keys("n");
+    play.ui.ticked(play.stand.scene());
+    play.ui.ticked(play.stand.scene());
+    assert_eq!(play.ui.wants(), Wants::Lines);
+}
+
+#[test]
+fn a_shutdown_closes_what_prompts_and_answers_what_was_asked() {
+    let mut play = Play::in_turn();
+    play.asks("1", "make");
+    play.ui.pressed();
+    play.output("held\n");
+    play.ui.shut();
+    play.asks("2", "make");
+    play.line("text\n");
+    insta::assert_snapshot!(play.out(), @r#"
+    Notice(Drop)
+    Answer { ask: "1", decision: Deny { message: "nobody is there to answer" } }
+    print "held\n"
+    Answer { ask: "2", decision: Deny { message: "nobody is there to answer" } }
+    "#);
+    assert_eq!(play.ui.wants(), Wants::Lines);
+}
+
+#[test]
+fn in_the_background_nothing_prompts_and_questions_come_back() {
+    let mut play = Play::in_turn();
+    play.asks("1", "make");
+    play.ui.step_back();
+    assert_eq!(play.ui.wants(), Wants::Lines);
+    play.ui.step_forward();
+    assert_eq!(play.ui.wants(), Wants::Choice);
+}
+
+#[derive(Clone, Debug)]
+enum Move {
+    Keys(String),
+    Line(String),
+    Press,
+    Output,
+    Ask(u8),
+    Withdraw(u8),
+    Edited(bool),
+    Back,
+    Forward,
+    Tick,
+    Shut,
+}
+
+fn moves() -> impl Strategy<Value = Vec<Move>> {
+    let one = prop_oneof![
+        5 => "[a-z/\r\x1b\x03]{1,4}".prop_map(Move::Keys),
+        2 => "[/a-z]{0,6}\n?".prop_map(Move::Line),
+        2 => Just(Move::Press),
+        3 => Just(Move::Output),
+        2 => (0u8..4).prop_map(Move::Ask),
+        1 => (0u8..4).prop_map(Move::Withdraw),
+        1 => any::<bool>().prop_map(Move::Edited),
+        1 => Just(Move::Back),
+        1 => Just(Move::Forward),
+        1 => Just(Move::Tick),
+        1 => Just(Move::Shut),
+    ];
+    proptest::collection::vec(one, 0..60)
+}
+
+proptest! {
+    /// Whatever happens in whatever order: nothing panics, output comes out once and in order, no question is answered twice, each taken press is
+    /// answered once, the rows fit, and after a shutdown nothing prompts.
+    #[test]
+    fn any_order_of_things(moves in moves(), width in 2usize..100, height in 1usize..30) {
+        let mut play = Play::in_turn();
+        let (mut printed, mut written, mut answered, mut open_notices, mut shut) = (String::new(), 0, Vec::new(), 0, false);
+        for step in moves {
+            match step {
+                Move::Keys(text) => play.keys(&text),
+                Move::Line(text) => play.line(&text),
+                Move::Press if !shut => {
+                    open_notices = 1;
+                    play.ui.pressed();
+                }
+                Move::Press => {}
+                Move::Output => {
+                    written += 1;
+                    play.output(&format!("#{written}\n"));
+                }
+                Move::Ask(id) => play.asks(&id.to_string(), "make"),
+                Move::Withdraw(id) => {
+                    play.ui.news(&News::Agent(Event::PermissionWithdrawn { id: id.to_string() }), Some(""));
+                }
+                Move::Edited(well) => play.ui.edited(if well { Ok(None) } else { Err("no".into()) }),
+                Move::Back => play.ui.step_back(),
+                Move::Forward => play.ui.step_forward(),
+                Move::Tick => play.ui.ticked(play.stand.scene()),
+                Move::Shut => {
+                    play.ui.shut();
+                    shut = true;
+                }
+            }
+            for effect in play.ui.effects() {
+                match effect {
+                    Effect::Print(text) => printed.push_str(&text),
+                    Effect::Send(Control::Answer { ask, .. }) => answered.push(ask),
+                    Effect::Notice(_) => open_notices = 0,
+                    _ => {}
+                }
+            }
+            let wants = play.ui.wants();
+            prop_assert!(!shut || wants == Wants::Lines);
+            prop_assert!(open_notices == 0 || wants == Wants::Choice, "a press waits and nothing asks");
+            if let Some(rows) = play.ui.rows(play.stand.scene(), width, height) {
+                prop_assert!(rows.rows.len() <= height);
+                for row in &rows.rows {
+                    prop_assert!(crate::terminal::rows::width(row) <= width.max(9), "{row:?}");
+                }
+            }
+        }
+        play.ui.shut();
+        for effect in play.ui.effects() {
+            if let Effect::Print(text) = effect {
+                printed.push_str(&text);
+            }
+        }
+        let numbers: Vec<usize> = printed.lines().filter_map(|l| l.strip_prefix('#')?.parse().ok()).collect();
+        prop_assert_eq!(numbers, (1..=written).collect::<Vec<_>>());
+        let mut once = answered.clone();
+        once.sort();
+        once.dedup();
+        prop_assert_eq!(once.len(), answered.len());
+    }
+}
