@@ -5,6 +5,7 @@ use std::path::Path;
 
 use agent_duplex::Driver;
 use agent_subprocess::Context;
+use agent_subprocess::claude::ClaudeDriver;
 use agent_subprocess::command::CommandDriver;
 use loop_runner::{AgentSettings, DriverFactory, Error, PhaseSettings};
 
@@ -25,6 +26,19 @@ pub(crate) fn factory() -> DriverFactory {
         |phase: &PhaseSettings, context: Context| -> Result<Box<dyn Driver>, Error> {
             match phase.agent.clone() {
                 AgentSettings::Command { argv } => Ok(Box::new(CommandDriver::new(argv, context))),
+                AgentSettings::Claude {
+                    program,
+                    model,
+                    args,
+                } => {
+                    let driver = ClaudeDriver::new(program, context)
+                        .permissions(phase.permissions.into())
+                        .args(args);
+                    Ok(Box::new(match model {
+                        Some(model) => driver.model(model),
+                        None => driver,
+                    }))
+                }
                 _ => Err(Error::agent(
                     "this version can't drive that agent",
                     "no such driver",
