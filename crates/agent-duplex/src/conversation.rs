@@ -1,16 +1,16 @@
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use tokio::sync::{Notify, mpsc, oneshot, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 use uuid::Uuid;
 
 use crate::actor::{Actor, Command, Interrupt};
-use crate::ledger::Ledger;
+use crate::shared::Shared;
 use crate::subscription::Queue;
 use crate::{
     Capabilities, Decision, Driver, Error, Input, Lifecycle, Permissions, Primary, ProcessName,
-    Published, Queued, Receipt, SessionChoice, StopReport, StopStage, Subscription, What,
+    Queued, Receipt, SessionChoice, StopReport, StopStage, Subscription,
 };
 
 /// How many commands, and how many interrupts, wait at most while the agent's end is busy with one.
@@ -56,25 +56,6 @@ struct Handle {
     report: watch::Receiver<Option<StopReport>>,
 }
 
-/// What the handles and the actor see both.
-#[derive(Debug)]
-pub(crate) struct Shared {
-    state: Mutex<State>,
-    pub(crate) primary: Arc<Queue>,
-    /// Wakes the actor for an input.
-    pub(crate) arrived: Notify,
-}
-
-#[derive(Debug)]
-pub(crate) struct State {
-    pub(crate) ledger: Ledger,
-    pub(crate) lifecycle: Lifecycle,
-    /// Whether an input was accepted since the actor looked last.
-    pub(crate) arrived: bool,
-    sequence: u64,
-    subscribers: Vec<Arc<Queue>>,
-}
-
 impl Conversation {
     /// Makes a conversation with the agent of `driver`, and its lossless reader.
     ///
@@ -85,17 +66,7 @@ impl Conversation {
     /// Outside of a tokio runtime. The runtime needs its timer.
     pub fn new(driver: Box<dyn Driver>, options: ConversationOptions) -> (Self, Primary) {
         let capabilities = driver.capabilities();
-        let shared = Arc::new(Shared {
-            state: Mutex::new(State {
-                ledger: Ledger::new(options.inbox),
-                lifecycle: Lifecycle::Idle,
-                arrived: false,
-                sequence: 0,
-                subscribers: Vec::new(),
-            }),
-            primary: Queue::new(options.backlog),
-            arrived: Notify::new(),
-        });
+        let shared = Shared::new(&options);
         let (commands, obeyed) = mpsc::channel(COMMANDS);
         let (interrupts, interrupted) = mpsc::channel(COMMANDS);
         let (halt, halted) = watch::channel(None);
@@ -271,7 +242,8 @@ impl Conversation {
     /// Ends the conversation and everything that it started, within `budget`, and says what came of it.
     ///
     /// The turn that runs is completed as interrupted, unless the agent says otherwise with its last words, and every reader comes to its end once it
-    /// has read what there is. Concurrent and later callers get the same report; the first budget counts.
+    /// has read what there is. Concurrent and later callers get the same report; the first budget counts. A driver that takes 10 s more than that is not
+    /// waited for, and the report is not proven.
     ///
     /// # Cancel safety
     ///
@@ -308,12 +280,7 @@ impl Conversation {
     /// Reads along from now on. The subscription holds up to `capacity` unread things; with more, it is dropped and told so.
     pub fn subscribe(&self, capacity: usize) -> Subscription {
         let queue = Queue::new(capacity);
-        let mut state = self.0.shared.lock();
-        if state.lifecycle == Lifecycle::Ended {
-            queue.close();
-        } else {
-            state.subscribers.push(Arc::clone(&queue));
-        }
+        self.0.shared.lock().add(&queue);
         Subscription(queue)
     }
 
@@ -325,33 +292,6 @@ impl Conversation {
         let sent = self.0.commands.send(command(done)).await;
         sent.map_err(|_| over())?;
         answer.await.map_err(|_| over())
-    }
-}
-
-impl Shared {
-    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl State {
-    /// Tells all readers.
-    pub(crate) fn publish(&mut self, primary: &Queue, what: What) {
-        self.sequence += 1;
-        let published = Published {
-            sequence: self.sequence,
-            what,
-        };
-        self.subscribers.retain(|queue| queue.offer(&published));
-        primary.push(published);
-    }
-
-    /// Lets all readers come to their end.
-    pub(crate) fn close(&mut self, primary: &Queue) {
-        primary.close();
-        for queue in self.subscribers.drain(..) {
-            queue.close();
-        }
     }
 }
 

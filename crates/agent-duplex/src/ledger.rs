@@ -3,6 +3,7 @@
 //! A message that is handed on while no turn runs is assigned a turn at once. One that is handed on during a turn is *sent*: it belongs to no turn
 //! until the agent names it. An agent may also begin turns by itself; when one of those turns out to run first, the assigned turn waits *ahead*.
 
+mod agent;
 mod report;
 #[cfg(test)]
 mod tests;
@@ -15,8 +16,8 @@ use uuid::Uuid;
 use crate::inbox::{Accepted, Inbox};
 use crate::published::{Completion, InputRef};
 use crate::{
-    EndReason, Error, Event, ExitStatus, Input, InputState, Message, Observation, Receipt,
-    ToolOutcome, TurnEnd, TurnId, What,
+    EndReason, Error, Event, ExitStatus, Input, InputState, Message, Receipt, ToolOutcome, TurnEnd,
+    TurnId, What,
 };
 use report::Report;
 use turn::{Begun, Parcel, Turn};
@@ -182,149 +183,6 @@ impl Ledger {
         self.close_open(&mut report);
         self.unanswered.clear();
         report.finish()
-    }
-
-    /// Takes what the agent did, and returns what is to be told of it.
-    pub(crate) fn observe(&mut self, seen: Observation) -> Vec<What> {
-        let mut report = Report::of(seen.raw);
-        for event in seen.events {
-            self.event(event, &mut report);
-        }
-        report.finish()
-    }
-
-    fn event(&mut self, event: Event, report: &mut Report) {
-        let tell = match &event {
-            Event::TurnStarted { inputs } => return self.started(inputs, report),
-            Event::TurnCompleted(end) => return self.completed(end, report),
-            Event::Input { id, state } => return self.input(*id, state, report),
-            Event::InterruptTaken { queued } => {
-                let names = queued.iter().flat_map(|id| self.names(*id));
-                let queued = names.map(|name| name.receipt).collect();
-                return report.pass(Event::InterruptTaken { queued });
-            }
-            Event::TextDelta(_)
-            | Event::ThinkingDelta(_)
-            | Event::Message { .. }
-            | Event::PermissionDenied { .. } => self.speaks(),
-            Event::ToolStarted { id, .. } => self.speaks() && open(&mut self.tools, id),
-            Event::ToolProgress { id } => self.tools.contains(id),
-            Event::ToolFinished { id, .. } => close(&mut self.tools, id),
-            Event::PermissionAsked(ask) => {
-                open(&mut self.unanswered, &ask.id);
-                open(&mut self.asks, &ask.id)
-            }
-            Event::PermissionWithdrawn { id } => {
-                close(&mut self.unanswered, id);
-                close(&mut self.asks, id)
-            }
-            Event::Exited(status) => {
-                self.exit = Some(*status);
-                true
-            }
-            _ => true,
-        };
-        if tell {
-            report.pass(event);
-        }
-    }
-
-    /// Returns whether what the agent says now can belong to a turn, rather than come late from the one before.
-    fn speaks(&self) -> bool {
-        let turn = self.turn.as_ref();
-        turn.is_some_and(|turn| turn.begun != Begun::No || !self.announces)
-    }
-
-    fn started(&mut self, messages: &[Uuid], report: &mut Report) {
-        self.announces = true;
-        if let Some(turn) = self.turn.as_mut().filter(|turn| turn.begun == Begun::No) {
-            let mine = messages.iter().any(|id| turn.has(*id));
-            let others = self.sent.iter().any(|(id, _)| messages.contains(id));
-            if mine || !(others || turn.queued) {
-                turn.begun = if mine { Begun::Named } else { Begun::Unnamed };
-            } else {
-                self.ahead = self.turn.take();
-            }
-        }
-        let taken = self.take(messages);
-        match self.turn {
-            None => self.open(taken, Begun::Named, report),
-            Some(_) => self.inject(taken, report),
-        }
-    }
-
-    fn input(&mut self, id: Uuid, state: &InputState, report: &mut Report) {
-        let names = self.names(id);
-        match state {
-            InputState::Queued => self.queued(id, report),
-            InputState::Taken => self.taken(id, report),
-            InputState::Dropped(_) => self.sent.retain(|(sent, _)| *sent != id),
-        }
-        for name in names {
-            report.pass(Event::Input {
-                id: name.receipt,
-                state: state.clone(),
-            });
-        }
-        if let InputState::Dropped(why) = state {
-            self.dropped(id, why, report);
-        }
-    }
-
-    /// What is queued is not what runs.
-    fn queued(&mut self, id: Uuid, report: &mut Report) {
-        let Some(turn) = self.turn.as_mut().filter(|turn| turn.has(id)) else {
-            return;
-        };
-        match turn.begun {
-            Begun::No => turn.queued = true,
-            Begun::Named => {}
-            Begun::Unnamed => {
-                turn.begun = Begun::No;
-                turn.queued = true;
-                self.ahead = self.turn.take();
-                self.open(Vec::new(), Begun::Named, report);
-            }
-        }
-    }
-
-    fn taken(&mut self, id: Uuid, report: &mut Report) {
-        let taken = self.take(&[id]);
-        match &mut self.turn {
-            Some(turn) if turn.has(id) => turn.begun = Begun::Named,
-            None if !taken.is_empty() => self.open(taken, Begun::Named, report),
-            _ => self.inject(taken, report),
-        }
-    }
-
-    /// A turn whose last message was thrown away before it began never will.
-    fn dropped(&mut self, id: Uuid, why: &str, report: &mut Report) {
-        let end = TurnEnd {
-            detail: why.to_owned(),
-            ..EndReason::Interrupted.into()
-        };
-        if let Some(turn) = self.ahead.as_mut().filter(|turn| turn.has(id)) {
-            turn.remove(id);
-            if turn.is_empty() {
-                let turn = self.ahead.take();
-                self.completion(turn, &end, report);
-            }
-        } else if let Some(turn) = self.turn.as_mut().filter(|turn| turn.begun == Begun::No) {
-            turn.remove(id);
-            if turn.is_empty() {
-                self.complete(&end, report);
-            }
-        }
-    }
-
-    fn completed(&mut self, end: &TurnEnd, report: &mut Report) {
-        let Some(turn) = &self.turn else {
-            return;
-        };
-        let stale = self.announces && turn.begun == Begun::No && end.reason == EndReason::Completed;
-        if !stale {
-            self.complete(end, report);
-        }
     }
 
     /// Ends the turn that runs, and with it one whose messages all went into it.

@@ -50,6 +50,7 @@ mod lifecycle;
 mod published;
 #[cfg(feature = "test-util")]
 pub mod scripted;
+mod shared;
 mod stop;
 mod subscription;
 mod turn;

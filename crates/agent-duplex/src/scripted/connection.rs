@@ -178,6 +178,9 @@ impl Connection for ScriptedConnection {
         }
         let mut stage = StopStage::Terminate;
         Box::pin(async move {
+            if let Some(gate) = &self.script.hangs {
+                gate.opened().await;
+            }
             if let Some(gate) = &self.script.stopping
                 && tokio::time::timeout(budget, gate.opened()).await.is_err()
             {

@@ -42,6 +42,7 @@ pub struct Script {
     pub(super) fails: Option<fn() -> Error>,
     pub(super) refuses: Option<fn() -> Error>,
     pub(super) stopping: Option<Gate>,
+    pub(super) hangs: Option<Gate>,
     pub(super) last_words: Vec<Observation>,
     pub(super) leftovers: Vec<ProcessName>,
 }
@@ -206,6 +207,13 @@ impl Script {
     #[must_use]
     pub fn stopping(mut self, gate: &Gate) -> Self {
         self.stopping = Some(gate.clone());
+        self
+    }
+
+    /// Is not stopped before a gate is open, whatever the budget.
+    #[must_use]
+    pub fn hangs(mut self, gate: &Gate) -> Self {
+        self.hangs = Some(gate.clone());
         self
     }
 

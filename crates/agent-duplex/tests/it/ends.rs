@@ -236,6 +236,17 @@ async fn a_stop_does_not_wait_for_ever_for_a_connection() {
     talk.read_all().await;
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_stop_does_not_wait_for_ever_for_a_driver() {
+    let script = Script::new().message().begin().hangs(&Gate::new());
+    let mut talk = Talk::with(ScriptedDriver::new(steered()).plays(script));
+    talk.send("go");
+    talk.start().await;
+    assert!(!talk.conversation.stop(BUDGET).await.proven);
+    talk.read_all().await;
+    assert_eq!(talk.driver.calls().last(), Some(&Call::Dropped));
+}
+
 #[tokio::test]
 async fn a_stop_does_not_wait_for_an_agent_that_takes_no_input() {
     let script = Script::new()

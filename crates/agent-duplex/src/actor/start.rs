@@ -1,0 +1,76 @@
+//! How an agent is started, after another one or as the first.
+
+use std::time::Duration;
+
+use tokio::time::{Instant, timeout};
+
+use super::command::idle;
+use super::{Actor, halted, unless_halted};
+use crate::{Connection, Error, Lifecycle, SessionChoice};
+
+/// The budget for ending what an agent left behind before the next one is started: the usual one of a stop.
+const RETIRE: Duration = Duration::from_secs(8);
+
+impl Actor {
+    /// Starts an agent; `None` when the conversation is halted meanwhile.
+    pub(super) async fn start(&mut self, session: SessionChoice) -> Option<Result<(), Error>> {
+        if self.reading && !self.closed {
+            let what = "an agent runs in this conversation already; close or stop it first";
+            return Some(Err(Error::start(what, None)));
+        }
+        self.retire().await?;
+        self.show(Lifecycle::Starting);
+        let resumed = session != SessionChoice::Fresh;
+        let connection = match self.connect(session).await? {
+            Ok(connection) => connection,
+            Err(e) => return Some(Err(e)),
+        };
+        self.connection = Some(connection);
+        self.reading = true;
+        self.refused = false;
+        self.closed = false;
+        self.shared.lock().ledger.connected(resumed);
+        let delivered = self.deliver().await;
+        if delivered.is_err() {
+            self.retire().await?;
+        }
+        Some(delivered)
+    }
+
+    /// Opens a connection. A stop lets it come about within a quarter of the budget: then what was started can be ended with a report.
+    async fn connect(
+        &mut self,
+        session: SessionChoice,
+    ) -> Option<Result<Box<dyn Connection>, Error>> {
+        let connecting = self.driver.connect(session);
+        tokio::pin!(connecting);
+        loop {
+            tokio::select! {
+                biased;
+                end_by = halted(&mut self.halt) => {
+                    let budget = end_by?.saturating_duration_since(Instant::now());
+                    match timeout(budget / 4, &mut connecting).await {
+                        Ok(connected) => self.connection = connected.ok(),
+                        Err(_) => self.earlier.proven = false,
+                    }
+                    self.reading = self.connection.is_some();
+                    return None;
+                }
+                Some(interrupt) = self.interrupts.recv() => idle(&self.shared, interrupt),
+                connected = &mut connecting => return Some(connected),
+            }
+        }
+    }
+
+    /// Ends the connection of an agent that is gone, with whatever that left behind; `None` when the conversation is halted meanwhile.
+    async fn retire(&mut self) -> Option<()> {
+        if let Some(connection) = self.connection.as_mut() {
+            let report = unless_halted(&mut self.halt, connection.stop(RETIRE)).await?;
+            self.account(report);
+            let mut halt = self.halt.clone();
+            unless_halted(&mut halt, self.last_words(false)).await?;
+            self.connection = None;
+        }
+        Some(())
+    }
+}

@@ -1,0 +1,79 @@
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::Notify;
+
+use crate::ledger::Ledger;
+use crate::subscription::Queue;
+use crate::{ConversationOptions, Lifecycle, Published, What};
+
+/// What the handles and the actor see both.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    state: Mutex<State>,
+    pub(crate) primary: Arc<Queue>,
+    /// Wakes the actor for an input.
+    pub(crate) arrived: Notify,
+}
+
+#[derive(Debug)]
+pub(crate) struct State {
+    pub(crate) ledger: Ledger,
+    pub(crate) lifecycle: Lifecycle,
+    /// Whether an input was accepted since the actor looked last.
+    pub(crate) arrived: bool,
+    sequence: u64,
+    primary: Arc<Queue>,
+    subscribers: Vec<Arc<Queue>>,
+}
+
+impl Shared {
+    pub(crate) fn new(options: &ConversationOptions) -> Arc<Self> {
+        let primary = Queue::new(options.backlog);
+        Arc::new(Self {
+            state: Mutex::new(State {
+                ledger: Ledger::new(options.inbox),
+                lifecycle: Lifecycle::Idle,
+                arrived: false,
+                sequence: 0,
+                primary: Arc::clone(&primary),
+                subscribers: Vec::new(),
+            }),
+            primary,
+            arrived: Notify::new(),
+        })
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// Lets a queue have what is published from now on.
+    pub(crate) fn add(&mut self, queue: &Arc<Queue>) {
+        if self.lifecycle == Lifecycle::Ended {
+            queue.close();
+        } else {
+            self.subscribers.push(Arc::clone(queue));
+        }
+    }
+
+    /// Tells all readers.
+    pub(crate) fn publish(&mut self, what: What) {
+        self.sequence += 1;
+        let published = Published {
+            sequence: self.sequence,
+            what,
+        };
+        self.subscribers.retain(|queue| queue.offer(&published));
+        self.primary.push(published);
+    }
+
+    /// Lets all readers come to their end.
+    pub(crate) fn close(&mut self) {
+        self.primary.close();
+        for queue in self.subscribers.drain(..) {
+            queue.close();
+        }
+    }
+}
