@@ -57,6 +57,7 @@ pub(crate) fn stop_report(report: crate::StopReport) -> StopReport {
 }
 
 /// The report of a stop before anything was started.
+#[cfg(feature = "command")]
 pub(crate) fn nothing_to_stop() -> StopReport {
     StopReport {
         stage: StopStage::AlreadyEnded,

@@ -76,6 +76,8 @@ pub(super) struct Session {
     asks: BTreeMap<String, Asked>,
     /// Whether an interrupt was asked for, and whether it was to drop what waits.
     interrupt: Option<bool>,
+    /// Whether a turn ended by itself before the agent took notice of its interrupt, which may then hit the next.
+    stray: bool,
     totals: Totals,
     background: u32,
     /// How the conversation failed before it began.
@@ -101,6 +103,7 @@ impl Session {
             turn: None,
             asks: BTreeMap::new(),
             interrupt: None,
+            stray: false,
             totals: Totals::default(),
             background: 0,
             failure: None,
@@ -326,6 +329,11 @@ impl Session {
             }
             asked.apart
         });
+        let is_pending = self
+            .pending
+            .values()
+            .any(|what| *what == Request::Interrupt);
+        self.stray = is_pending && end.reason != EndReason::Interrupted;
         self.interrupt = None;
         self.announced = false;
         events.push(Event::TurnCompleted(end));
@@ -337,7 +345,7 @@ impl Session {
                 self.claim(id, events);
             }
         } else if let Some(turn) = &mut self.turn {
-            turn.user(line, self.interrupt.is_some(), events);
+            turn.user(line, events);
         }
     }
 
@@ -376,6 +384,10 @@ impl Session {
             failure: turn.failure(),
         };
         let end = ending::judge(line, known);
+        if end.reason == EndReason::Interrupted && self.interrupt.is_none() && self.stray {
+            let warning = "an interrupt came too late for its turn and ended the next one";
+            events.push(Event::Warning(warning.to_owned()));
+        }
         let used = self.totals.advance(line);
         if used != Default::default() {
             events.push(Event::Used(used));

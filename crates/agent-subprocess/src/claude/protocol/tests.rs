@@ -1,9 +1,15 @@
+mod fates;
+mod properties;
+mod results;
+
 use super::*;
-use agent_duplex::Message;
+use agent_duplex::{Decision, Message, ToolOutcome};
+use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::path::Path;
 
-const GOLDEN: [&str; 12] = [
+/// What the real agent (2.1.329) wrote, in order of what it shows. See `tests/golden`.
+const GOLDEN: [&str; 25] = [
     "01_simple",
     "02_tool",
     "03_duplex",
@@ -16,41 +22,67 @@ const GOLDEN: [&str; 12] = [
     "12_kill9_resume",
     "13_429",
     "25_permission",
+    "30_steer_in_tool",
+    "31_interrupt_tool",
+    "32_interrupt_ask",
+    "33_deny",
+    "34_merge",
+    "35_background",
+    "36_local_command",
+    "37_interrupt_before_turn",
+    "38_interrupt_drops",
+    "39_end_session",
+    "40_401",
+    "41_not_logged_in",
+    "42_unknown_session",
 ];
 
-fn golden(name: &str) -> Vec<u8> {
-    let path =
-        Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/golden/claude_{name}.ndjson"));
-    std::fs::read(path).unwrap()
+fn golden(name: &str) -> String {
+    let name = format!("tests/golden/claude_{name}.ndjson");
+    std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(name)).unwrap()
 }
 
 /// Begins as the driver does, with the id that the agent was told.
-fn session(recording: &[u8]) -> Session {
-    let text = String::from_utf8_lossy(recording);
-    let mut lines = text.lines().filter_map(Object::parse);
-    Session::new(lines.find_map(|line| line.get("session_id")).unwrap())
+fn session(recording: &str) -> Session {
+    let mut lines = recording.lines().filter_map(Object::parse);
+    Session::new(
+        lines
+            .find_map(|line| line.get("session_id"))
+            .unwrap_or_default(),
+    )
 }
 
-/// Feeds lines; a message was sent just before the agent first speaks of it.
-fn replay(session: &mut Session, bytes: &[u8]) -> Vec<Event> {
-    let (mut events, mut sent) = (Vec::new(), Vec::new());
-    for line in bytes
-        .split(|byte| *byte == b'\n')
-        .filter(|line| !line.is_empty())
-    {
-        let id = Object::parse(&String::from_utf8_lossy(line))
-            .and_then(|line| line.uuid("command_uuid"));
-        if let Some(id) = id.filter(|id| !sent.contains(id)) {
-            let text = String::new();
-            session.sent(&Message { id, text });
-            sent.push(id);
-        }
-        events.extend(session.hear(line).events);
+/// Feeds a line, before which we wrote what it answers.
+fn replay_line(session: &mut Session, sent: &mut Vec<Uuid>, bytes: &[u8]) -> Vec<Event> {
+    let text = String::from_utf8_lossy(bytes);
+    let line = Object::parse(&text).unwrap_or_default();
+    if let Some(id) = line.uuid("command_uuid").filter(|id| !sent.contains(id)) {
+        let text = String::new();
+        session.sent(&Message { id, text });
+        sent.push(id);
     }
-    events
+    let answered = line.object("response").text("request_id");
+    // The names that the recordings' interrupts have.
+    if answered.starts_with('x') || answered.starts_with("req-") {
+        session.pending.insert(answered, Request::Interrupt);
+        session.interrupt = session.owes_turn().then_some(false);
+    }
+    session.hear(bytes).events
 }
 
-/// One event a line; deltas in a row are one.
+fn replay(session: &mut Session, lines: impl IntoIterator<Item = impl AsRef<[u8]>>) -> Vec<Event> {
+    let mut sent = Vec::new();
+    let lines = lines.into_iter();
+    lines
+        .flat_map(|line| replay_line(session, &mut sent, line.as_ref()))
+        .collect()
+}
+
+fn hear(session: &mut Session, line: &Value) -> Vec<Event> {
+    session.hear(line.to_string().as_bytes()).events
+}
+
+/// One event a line; deltas in a row are one, and ids that differ from time to time are numbered.
 fn shown(events: &[Event]) -> String {
     let (mut shown, mut deltas) = (String::new(), (0, String::new()));
     for event in events.iter().map(Some).chain([None]) {
@@ -73,12 +105,10 @@ fn shown(events: &[Event]) -> String {
 #[test]
 fn recordings_of_the_real_agent_are_understood() {
     for name in GOLDEN {
-        let bytes = golden(name);
-        let mut session = session(&bytes);
-        let mut events = replay(&mut session, &bytes);
-        if !bytes.ends_with(b"\n") || session.owes_turn() {
-            events.extend(session.exited(ExitStatus::Signal(15), String::new()));
-        }
+        let recording = golden(name);
+        let mut session = session(&recording);
+        let mut events = replay(&mut session, recording.lines());
+        events.extend(session.exited(ExitStatus::Code(1), String::new()));
         insta::assert_snapshot!(name, shown(&events));
     }
 }

@@ -84,7 +84,7 @@ impl Turn {
                 // What an agent of the agent's says is no answer.
                 "text" if !apart => self.text(block.text("text"), line.flag("aborted"), events),
                 "tool_use" | "server_tool_use" | "mcp_tool_use" => self.call(&block, events),
-                _ => self.returned(&block, false, line, events),
+                _ => self.returned(&block, line, events),
             }
         }
     }
@@ -103,20 +103,14 @@ impl Turn {
         }
     }
 
-    pub(super) fn user(&mut self, line: &Object<'_>, interrupted: bool, events: &mut Vec<Event>) {
+    pub(super) fn user(&mut self, line: &Object<'_>, events: &mut Vec<Event>) {
         for block in line.object("message").list("content") {
-            self.returned(&block, interrupted, line, events);
+            self.returned(&block, line, events);
         }
     }
 
     /// Ends a call, if `block` is what it returned.
-    fn returned(
-        &mut self,
-        block: &Object<'_>,
-        interrupted: bool,
-        line: &Object<'_>,
-        events: &mut Vec<Event>,
-    ) {
+    fn returned(&mut self, block: &Object<'_>, line: &Object<'_>, events: &mut Vec<Event>) {
         let id = block.text("tool_use_id");
         let Some(n) = self.tools.iter().position(|tool| *tool == id) else {
             return;
@@ -127,14 +121,13 @@ impl Turn {
             .find(|meta| meta.text("id") == id)
             .unwrap_or_default();
         let rejected = meta.object("permission_decision").text("decision") == "reject";
-        // An interrupt rejects what runs in the same words as a person who was asked.
+        let kind = meta.text("non_execution_kind");
         let outcome = match block.flag("is_error") {
             false => ToolOutcome::Done,
             true if rejected || self.denied.contains(&id) => ToolOutcome::Denied,
-            true if interrupted && meta.get::<String>("non_execution_kind").is_some() => {
-                ToolOutcome::Cut
-            }
-            true if meta.text("non_execution_kind") == "permission-rule" => ToolOutcome::Denied,
+            true if kind == "permission-rule" => ToolOutcome::Denied,
+            // An interrupt "rejects" what runs, and what is asked about.
+            true if !kind.is_empty() => ToolOutcome::Cut,
             true => ToolOutcome::Failed,
         };
         let text = result(block);

@@ -113,7 +113,11 @@ on_end() { echo end >> order; ok; exit 0; }"#;
 }
 
 #[tokio::test]
-async fn a_stop_says_which_means_helped() {
+async fn l90_a_stop_says_which_means_helped() {
+    tokio::join!(by_each_means(), of_who_ignores_everything());
+}
+
+async fn by_each_means() {
     let idle = |functions: &'static str| async move {
         let scene = Scene::new();
         let mut connection = connect(&scene, functions).await;
@@ -141,8 +145,8 @@ async fn a_stop_says_which_means_helped() {
     assert_eq!([asked, eof, term, kill], expected);
 }
 
-#[tokio::test]
-async fn a_stop_of_an_agent_that_ignores_everything_owes_the_end_of_its_turn() {
+/// It owes the end of its turn.
+async fn of_who_ignores_everything() {
     let scene = Scene::new();
     let script = "trap '' TERM INT; on_user() { begin; delta half; while :; do sleep 0.1; done; }";
     let mut connection = connect(&scene, script).await;

@@ -127,8 +127,18 @@ on_interrupt() { ok '"still_queued":[],"cancelled":["'$kept'"]'; fate "$kept" ca
     assert_eq!(events, expected);
 }
 
+/// All at once, because each takes its seconds.
 #[tokio::test]
-async fn p23_an_agent_that_ignores_the_interrupt_gets_sigint() {
+async fn p23_whoever_does_not_do_what_it_owes_in_time_gets_a_signal() {
+    tokio::join!(
+        ignored_interrupt(),
+        interrupt_of_who_is_stopped(),
+        closed_output(),
+        refused_for_ever(),
+    );
+}
+
+async fn ignored_interrupt() {
     let scene = Scene::new();
     let script = r"trap 'result aborted_streaming; exit 0' INT
 on_user() { begin; delta end; while :; do sleep 0.05; done; }";
@@ -146,8 +156,7 @@ on_user() { begin; delta end; while :; do sleep 0.05; done; }";
     );
 }
 
-#[tokio::test]
-async fn an_interrupt_waits_for_who_is_stopped_where_it_stands() {
+async fn interrupt_of_who_is_stopped() {
     let scene = Scene::new();
     let mut connection = connect(&scene, "on_user() { begin; delta end; }").await;
     connection.send(Message::new("go on")).await.unwrap();
@@ -223,8 +232,7 @@ async fn the_exit_of_an_idle_agent_is_told_as_that() {
     );
 }
 
-#[tokio::test]
-async fn an_agent_that_closes_its_output_is_ended() {
+async fn closed_output() {
     let scene = Scene::new();
     let script = "on_user() { begin; exec >&- 2>&-; sleep 617; }";
     let mut connection = connect(&scene, script).await;
@@ -254,8 +262,7 @@ async fn a_service_that_does_not_know_us_is_not_asked_for_minutes() {
     assert!(end.detail.contains("ANTHROPIC_API_KEY"), "{end:?}");
 }
 
-#[tokio::test]
-async fn nor_by_an_agent_that_can_not_be_interrupted() {
+async fn refused_for_ever() {
     let scene = Scene::new();
     let script = format!("{REFUSED}\ntrap '' INT\non_interrupt() {{ :; }}");
     let mut connection = connect(&scene, &script).await;

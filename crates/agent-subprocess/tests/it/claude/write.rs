@@ -7,13 +7,14 @@ use std::time::Duration;
 #[tokio::test]
 async fn l96_lines_go_in_and_come_out_as_they_are() {
     let scene = Scene::new();
+    // The shell reads byte by byte; what is long is read by others.
     let script = r#"
-on_user() {
-  begin; printf '%s\n' "$line" >> heard
-  printf '{"type":"assistant","message":{"content":[{"type":"text","text":"'; head -c 10000000 /dev/zero | tr '\0' x; printf '"}]}}\n'
-  say '{"type":"tomorrow","really":[1]}'; say 'noise'; say ''; printf '\377\n'
-  result completed
-}"#;
+read -r line; on_initialize; head -n 1 > heard
+say '{"type":"system","subtype":"init"}'; say '{"type":"system","subtype":"status","status":"requesting"}'
+printf '{"type":"assistant","message":{"content":[{"type":"text","text":"'; head -c 10000000 /dev/zero | tr '\0' x; printf '"}]}}\n'
+say '{"type":"tomorrow","really":[1]}'; say 'noise'; say ''; printf '\377\n'
+result completed
+on_user() { printf '%s\n' "$line" >> heard; begin; result completed; }"#;
     let mut connection = connect(&scene, script).await;
     let text = "\u{feff}one\ntwo\r\n\n\u{2028}three\0\u{2029} ".repeat(400_000);
     connection.send(Message::new(&*text)).await.unwrap();
@@ -46,7 +47,7 @@ on_user() {
     connection.send(Message::new("")).await.unwrap();
     turn(&mut *connection).await;
     let heard = std::fs::read_to_string(scene.path("heard")).unwrap();
-    assert!(heard.len() > 10_000_000 && heard.is_ascii() || !heard.starts_with('\u{feff}'));
+    assert!(heard.len() > 10_000_000 && heard.starts_with('{'));
     let lines: Vec<&str> = heard.lines().collect();
     assert_eq!(lines.len(), 2, "one a message, none of them empty");
     assert!(
@@ -60,7 +61,7 @@ on_user() {
 #[tokio::test]
 async fn p8_an_agent_that_does_not_read_fills_a_bound_and_hangs_nobody() {
     let scene = Scene::new();
-    let script = r#"on_user() { begin; n=0; while [ ! -e go ]; do n=$((n + 1)); delta $n; sleep 0.1; done; result completed; }"#;
+    let script = r#"on_user() { begin; while :; do delta on; sleep 0.1; done; }"#;
     let mut connection = connect(&scene, script).await;
     connection.send(Message::new("go on")).await.unwrap();
     let text = "x".repeat(8 << 20);
@@ -78,12 +79,9 @@ async fn p8_an_agent_that_does_not_read_fills_a_bound_and_hangs_nobody() {
     assert!(error.is_full() && sent > 1, "{sent} {error}");
     // What it says is heard all the same, and it is ended as ever.
     until(&mut *connection, |e| matches!(e, Event::TextDelta(_))).await;
-    std::fs::write(scene.path("go"), "").unwrap();
-    for _ in 0..=sent {
-        assert_eq!(turn(&mut *connection).await.1.reason, EndReason::Completed);
-    }
-    connection.send(Message::new("small again")).await.unwrap();
-    assert_eq!(turn(&mut *connection).await.1.reason, EndReason::Completed);
+    let report = connection.stop(Duration::from_secs(4)).await;
+    assert!(report.survivors.is_empty(), "{report}");
+    scene.nobody_is_left();
 }
 
 #[tokio::test]

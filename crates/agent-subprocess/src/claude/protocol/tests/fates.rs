@@ -1,0 +1,319 @@
+//! What becomes of messages, requests and questions.
+
+use super::*;
+use std::collections::BTreeSet;
+
+fn status() -> Value {
+    json!({"type": "system", "subtype": "status", "status": "requesting"})
+}
+
+fn init() -> Value {
+    json!({"type": "system", "subtype": "init"})
+}
+
+fn fate(message: &Message, state: &str) -> Value {
+    json!({"type": "command_lifecycle", "command_uuid": message.id.to_string(), "state": state})
+}
+
+fn result() -> Value {
+    json!({"type": "result", "terminal_reason": "completed"})
+}
+
+fn started(events: &[Event]) -> Vec<Vec<Uuid>> {
+    let started = events.iter().filter_map(|event| match event {
+        Event::TurnStarted { inputs } => Some(inputs.clone()),
+        _ => None,
+    });
+    started.collect()
+}
+
+fn with_messages<const N: usize>() -> (Session, [Message; N]) {
+    let mut session = Session::new(String::new());
+    let messages = [(); N].map(|()| Message::new("hello"));
+    messages.iter().for_each(|message| session.sent(message));
+    (session, messages)
+}
+
+#[test]
+fn p20_an_agent_that_names_no_messages_takes_all_that_wait() {
+    let (mut session, [a, b]) = with_messages();
+    assert!(hear(&mut session, &init()).is_empty() || !session.tells_fate);
+    let events = hear(&mut session, &status());
+    assert_eq!(started(&events), [[a.id, b.id]]);
+}
+
+#[test]
+fn p20_a_turn_without_messages_is_one_too() {
+    let mut session = Session::new(String::new());
+    hear(&mut session, &init());
+    assert_eq!(
+        started(&hear(&mut session, &status())),
+        [Vec::<Uuid>::new()]
+    );
+    let events = hear(&mut session, &result());
+    assert_eq!(events, [Event::TurnCompleted(EndReason::Completed.into())]);
+}
+
+#[test]
+fn p20_a_result_of_the_past_ends_no_turn_of_the_present() {
+    let (mut session, [a, b]) = with_messages();
+    for line in [
+        fate(&a, "started"),
+        init(),
+        status(),
+        result(),
+        fate(&b, "queued"),
+    ] {
+        hear(&mut session, &line);
+    }
+    // Nothing says that the second message was taken up.
+    assert_eq!(hear(&mut session, &result()), []);
+    let of_a = json!({"type": "result", "user_message_uuids": [a.id.to_string()]});
+    assert_eq!(hear(&mut session, &of_a), []);
+    assert_eq!(
+        hear(
+            &mut session,
+            &json!({"type": "assistant", "message": {"content": "late"}})
+        ),
+        []
+    );
+    assert!(session.owes_turn());
+    hear(&mut session, &fate(&b, "started"));
+    assert_eq!(started(&hear(&mut session, &status())), [[b.id]]);
+}
+
+#[test]
+fn a_message_that_is_done_without_a_turn_has_one_all_the_same() {
+    let (mut session, [a]) = with_messages();
+    let events = hear(&mut session, &fate(&a, "completed"));
+    let inputs = vec![a.id];
+    let end = Event::TurnCompleted(EndReason::Completed.into());
+    assert_eq!(events, [Event::TurnStarted { inputs }, end]);
+    assert!(!session.owes_turn());
+}
+
+#[test]
+fn p26_what_the_agent_drops_for_the_end_of_its_process_is_not_called_dropped() {
+    let dropped = |leaving: bool| {
+        let (mut session, [a]) = with_messages();
+        if leaving {
+            session.leave();
+        }
+        let events = hear(&mut session, &fate(&a, "cancelled"));
+        (events, session.exited(ExitStatus::Code(0), String::new()))
+    };
+    let (fate, end) = dropped(false);
+    assert!(matches!(
+        &fate[..],
+        [Event::Input {
+            state: InputState::Dropped(_),
+            ..
+        }]
+    ));
+    assert_eq!(end, [Event::Exited(ExitStatus::Code(0))]);
+    let (fate, end) = dropped(true);
+    assert_eq!(
+        (fate, end),
+        (vec![], vec![Event::Exited(ExitStatus::Code(0))])
+    );
+}
+
+#[test]
+fn a_death_ends_the_turn_of_messages_that_were_not_taken_up() {
+    let (mut session, [a]) = with_messages();
+    let events = session.exited(ExitStatus::Signal(9), "oops".to_owned());
+    assert_eq!(started(&events), [[a.id]]);
+    let Some(Event::TurnCompleted(end)) = events.last() else {
+        panic!("{events:?}")
+    };
+    assert_eq!(
+        (end.reason, end.stderr_tail.as_str()),
+        (EndReason::Died, "oops")
+    );
+}
+
+#[test]
+fn p21_an_interrupt_is_asked_for_once_and_again_only_to_drop_what_waits() {
+    let (mut session, [_]) = with_messages();
+    assert!(session.interrupt(false).is_some() && session.is_interrupting());
+    assert!(session.interrupt(false).is_none());
+    assert!(session.interrupt(true).is_some());
+    assert!(session.interrupt(true).is_none() && session.interrupt(false).is_none());
+    hear(&mut session, &result());
+    assert!(!session.is_interrupting());
+    assert!(session.interrupt(true).is_none(), "nothing runs");
+}
+
+#[test]
+fn an_interrupt_that_hits_the_turn_after_its_own_is_told() {
+    let (mut session, [a, b]) = with_messages();
+    for line in [fate(&a, "started"), status(), fate(&b, "queued")] {
+        hear(&mut session, &line);
+    }
+    session.interrupt(false).unwrap();
+    for line in [result(), fate(&b, "started"), status()] {
+        hear(&mut session, &line);
+    }
+    let events = hear(
+        &mut session,
+        &json!({"type": "result", "terminal_reason": "aborted_streaming"}),
+    );
+    let [Event::Warning(warning), Event::TurnCompleted(end)] = &events[..] else {
+        panic!("{events:?}")
+    };
+    assert!(warning.contains("too late"));
+    assert_eq!(end.reason, EndReason::Interrupted);
+}
+
+#[test]
+fn p15_requests_have_ids_of_their_own_and_foreign_answers_mean_nothing() {
+    let mut ids = BTreeSet::new();
+    for _ in 0..3 {
+        let mut session = Session::new(String::new());
+        for line in [
+            session.initialize(),
+            session.set_mode("default"),
+            session.end_session(),
+        ] {
+            assert_eq!(line.iter().filter(|byte| **byte == b'\n').count(), 1);
+            let line: Value = serde_json::from_slice(&line).unwrap();
+            assert!(ids.insert(line["request_id"].as_str().unwrap().to_owned()));
+        }
+    }
+    assert_eq!(ids.len(), 9);
+    let (mut session, [_]) = with_messages();
+    let line: Value = serde_json::from_slice(&session.interrupt(false).unwrap()).unwrap();
+    let answer = |id: &Value| json!({"type": "control_response", "response": {"subtype": "success", "request_id": id, "response": {"still_queued": []}}});
+    assert_eq!(hear(&mut session, &answer(&"foreign".into())), []);
+    let taken = Event::InterruptTaken { queued: vec![] };
+    assert_eq!(hear(&mut session, &answer(&line["request_id"])), [taken]);
+    assert_eq!(
+        hear(&mut session, &answer(&line["request_id"])),
+        [],
+        "said twice"
+    );
+}
+
+#[test]
+fn p17_what_is_asked_beyond_the_bound_or_not_understood_is_answered_at_once() {
+    let (mut session, [_]) = with_messages();
+    let ask = |n: usize| json!({"type": "control_request", "request_id": format!("a{n}"), "request": {"subtype": "can_use_tool", "tool_name": "Bash"}});
+    for n in 0..ASKS {
+        assert!(session.hear(ask(n).to_string().as_bytes()).lines.is_empty());
+    }
+    let heard = session.hear(ask(ASKS).to_string().as_bytes());
+    assert!(
+        heard.events.is_empty() && heard.lines.len() == 1,
+        "{heard:?}"
+    );
+    let hook = json!({"type": "control_request", "request_id": "h", "request": {"subtype": "hook_callback"}});
+    let heard = session.hear(hook.to_string().as_bytes());
+    let answer: Value = serde_json::from_slice(&heard.lines[0]).unwrap();
+    assert_eq!(answer["response"]["subtype"], "error");
+    assert_eq!(answer["response"]["request_id"], "h");
+}
+
+#[test]
+fn p18_a_withdrawn_question_is_answered_no_more() {
+    let (mut session, [_]) = with_messages();
+    let ask = json!({"type": "control_request", "request_id": "a", "request": {"subtype": "can_use_tool", "tool_name": "Bash", "input": {"n": 1}}});
+    hear(&mut session, &ask);
+    assert!(session.answer("a", &Decision::Allow).is_some());
+    let cancel = json!({"type": "control_cancel_request", "request_id": "a"});
+    let withdrawn = Event::PermissionWithdrawn { id: "a".to_owned() };
+    assert_eq!(hear(&mut session, &cancel), [withdrawn]);
+    assert!(session.answer("a", &Decision::Allow).is_none());
+    assert_eq!(hear(&mut session, &cancel), []);
+}
+
+#[test]
+fn what_an_agent_of_the_agents_says_is_no_answer() {
+    let (mut session, [_]) = with_messages();
+    hear(&mut session, &status());
+    let line = json!({"type": "assistant", "parent_tool_use_id": "t0", "message": {"content": [
+        {"type": "text", "text": "inner"}, {"type": "tool_use", "id": "t1", "name": "Read", "input": {"file_path": "a\nb"}},
+    ]}});
+    let events = hear(&mut session, &line);
+    let [Event::ToolStarted { id, summary, .. }] = &events[..] else {
+        panic!("{events:?}")
+    };
+    assert_eq!((&**id, &**summary), ("t1", "a b"));
+    let delta = json!({"type": "stream_event", "parent_tool_use_id": "t0", "event": {
+        "type": "content_block_delta", "delta": {"type": "text_delta", "text": "inner"}}});
+    assert_eq!(hear(&mut session, &delta), []);
+    let end = json!({"type": "user", "message": {"content": [{"type": "tool_result", "tool_use_id": "t1", "content": [
+        {"type": "text", "text": "é".repeat(4000)}, {"type": "image"}]}]}});
+    let events = hear(&mut session, &end);
+    let [
+        Event::ToolFinished {
+            outcome: ToolOutcome::Done,
+            text,
+            ..
+        },
+    ] = &events[..]
+    else {
+        panic!("{events:?}")
+    };
+    assert_eq!(text.len(), 4096);
+}
+
+#[test]
+fn calls_are_shown_on_one_line() {
+    let shown = [
+        json!({"command": "cat <<E\n\ta\u{1b}[2J\nE\n"}),
+        json!({"file_path": "/a/b"}),
+        json!({"pattern": "x.*"}),
+        json!({"question": "which?", "n": 1}),
+        json!({"command": "é".repeat(1000)}),
+        json!({}),
+        json!(null),
+    ]
+    .map(|input| {
+        let call = json!({"input": input}).to_string();
+        summary(&Object::parse(&call).unwrap())
+    });
+    assert_eq!(shown[4].chars().count(), 401);
+    let shown: Vec<&str> = shown
+        .iter()
+        .map(|text| text.get(..60).unwrap_or(text))
+        .collect();
+    insta::assert_snapshot!(shown.join("\n"), @r#"
+    cat <<E a [2J E
+    /a/b
+    x.*
+    {"n":1,"question":"which?"}
+    éééééééééééééééééééééééééééééé
+
+    null
+    "#);
+}
+
+#[test]
+fn limits_tasks_and_resets_are_told() {
+    let mut session = Session::new(String::new());
+    let lines = [
+        json!({"type": "rate_limit_event", "rate_limit_info": {"status": "allowed"}}),
+        json!({"type": "rate_limit_event", "rate_limit_info": {"status": "allowed_warning", "rateLimitType": "five_hour"}}),
+        json!({"type": "rate_limit_event", "rate_limit_info": {"status": "rejected", "resetsAt": 1_700_000_000, "rateLimitType": "seven_day"}}),
+        json!({"type": "system", "subtype": "background_tasks_changed", "tasks": [{}, {}]}),
+        json!({"type": "system", "subtype": "background_tasks_changed", "tasks": [{}, {}]}),
+        json!({"type": "system", "subtype": "compact_boundary", "compact_metadata": {"trigger": "auto"}}),
+        json!({"type": "system", "subtype": "permission_denied", "tool_name": "Bash", "message": "no"}),
+        json!({"type": "conversation_reset", "new_conversation_id": "n", "trigger": "clear"}),
+        json!({"type": "system", "subtype": "init", "session_id": "n", "model": "m"}),
+    ];
+    let events: Vec<Event> = lines
+        .iter()
+        .flat_map(|line| hear(&mut session, line))
+        .collect();
+    insta::assert_snapshot!(shown(&events), @r#"
+    RateLimited { rejected: false, resets_at: None, limit: "five_hour" }
+    RateLimited { rejected: true, resets_at: Some(SystemTime { tv_sec: 1700000000, tv_nsec: 0 }), limit: "seven_day" }
+    BackgroundTasks(2)
+    ContextReset { why: "compacted (auto)" }
+    PermissionDenied { tool: "Bash", message: "no" }
+    ContextReset { why: "clear" }
+    Session { id: "n" }
+    Identified { agent: "Claude Code ", model: "m" }
+    "#);
+}

@@ -1,0 +1,193 @@
+//! Why turns ended, and what they used.
+
+use super::*;
+use agent_duplex::Usage;
+
+/// A turn of one message that ended with these fields.
+fn ended(fields: Value) -> TurnEnd {
+    let mut session = Session::new(String::new());
+    session.sent(&Message::new("hello"));
+    let mut result = json!({"type": "result"});
+    result
+        .as_object_mut()
+        .unwrap()
+        .extend(fields.as_object().unwrap().clone());
+    let events = hear(&mut session, &result);
+    match &events[..] {
+        [Event::TurnStarted { .. }, Event::TurnCompleted(end)] => end.clone(),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn p24_a_turn_is_judged_by_what_ended_it_and_not_by_its_subtype() {
+    let error = |more: Value| {
+        let mut fields = json!({"subtype": "success", "is_error": true});
+        fields
+            .as_object_mut()
+            .unwrap()
+            .extend(more.as_object().unwrap().clone());
+        fields
+    };
+    let cases = [
+        json!({"subtype": "success", "terminal_reason": "completed", "result": "done"}),
+        json!({"subtype": "success", "terminal_reason": "aborted_streaming"}),
+        json!({"subtype": "error_during_execution", "is_error": true, "terminal_reason": "aborted_tools", "errors": ["[ede_diagnostic] x"]}),
+        json!({"subtype": "error_max_turns", "is_error": true, "errors": ["Reached maximum number of turns (3)"]}),
+        json!({"subtype": "error_max_budget_usd", "is_error": true}),
+        error(json!({"terminal_reason": "prompt_too_long", "result": "Prompt is too long"})),
+        error(json!({"result": "API Error: 400 prompt is too long: 1 > 0"})),
+        error(json!({"api_error_status": 429, "result": "limit"})),
+        error(json!({"api_error_status": 529, "result": "overloaded"})),
+        error(json!({"terminal_reason": "api_error", "result": "connection\nlost"})),
+        error(json!({"api_error_status": 401, "result": "API Error: 401"})),
+        error(
+            json!({"terminal_reason": "api_error", "result": "Not logged in · Please run /login"}),
+        ),
+        error(json!({"result": "Invalid API key"})),
+        error(json!({"errors": ["No conversation found with session ID: x"]})),
+        error(json!({"errors": ["odd"]})),
+        json!({"stop_reason": "refusal", "terminal_reason": "completed"}),
+        json!({"stop_reason": "max_tokens", "terminal_reason": "completed"}),
+        json!({}),
+    ];
+    let ends = cases
+        .map(ended)
+        .map(|end| format!("{:?} {:?}", end.reason, end.detail));
+    insta::assert_snapshot!(ends.join("\n"), @r#"
+    Completed ""
+    Interrupted ""
+    Interrupted ""
+    MaxTurns "Reached maximum number of turns (3)"
+    BudgetExhausted ""
+    ContextOverflow "Prompt is too long"
+    ContextOverflow "API Error: 400 prompt is too long: 1 > 0"
+    RateLimited "limit"
+    ServiceFailed "overloaded"
+    ServiceFailed "connection lost"
+    NotLoggedIn "API Error: 401; log in with `claude` once in a terminal, or set ANTHROPIC_API_KEY"
+    NotLoggedIn "Not logged in · Please run /login; log in with `claude` once in a terminal, or set ANTHROPIC_API_KEY"
+    NotLoggedIn "Invalid API key; log in with `claude` once in a terminal, or set ANTHROPIC_API_KEY"
+    SessionNotFound "No conversation found with session ID: x; start a fresh session, or go back to the working directory it was made in"
+    Failed "odd"
+    Refused ""
+    MaxTokens ""
+    Completed ""
+    "#);
+}
+
+#[test]
+fn p24_without_a_reason_our_own_interrupt_counts() {
+    let judge = |interrupt: bool, result: Value| {
+        let mut session = Session::new(String::new());
+        session.sent(&Message::new("hello"));
+        if interrupt {
+            session.interrupt(false).unwrap();
+        }
+        match hear(&mut session, &result).pop() {
+            Some(Event::TurnCompleted(end)) => end.reason,
+            other => panic!("{other:?}"),
+        }
+    };
+    let old = json!({"type": "result", "subtype": "error_during_execution", "is_error": true});
+    let done = json!({"type": "result", "subtype": "success", "terminal_reason": "completed"});
+    assert_eq!(judge(true, old.clone()), EndReason::Interrupted);
+    assert_eq!(judge(false, old), EndReason::Failed);
+    assert_eq!(
+        judge(true, done),
+        EndReason::Completed,
+        "it was done before"
+    );
+}
+
+#[test]
+fn a_failed_call_tells_why_where_the_result_does_not() {
+    let reason = |failure: &str| {
+        let mut session = Session::new(String::new());
+        session.sent(&Message::new("hello"));
+        hear(
+            &mut session,
+            &json!({"type": "assistant", "error": failure, "message": {"content": []}}),
+        );
+        let result = json!({"type": "result", "is_error": true, "result": "no"});
+        match hear(&mut session, &result).pop() {
+            Some(Event::TurnCompleted(end)) => end.reason,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(reason("authentication_failed"), EndReason::NotLoggedIn);
+    assert_eq!(reason("rate_limit"), EndReason::RateLimited);
+    assert_eq!(reason("overloaded"), EndReason::ServiceFailed);
+    assert_eq!(reason("model_not_found"), EndReason::Failed);
+}
+
+/// What a result with these totals counts as used.
+fn used(session: &mut Session, cost: f64, tokens: u64, more: Value) -> Option<Usage> {
+    session.sent(&Message::new("hello"));
+    let mut result = json!({
+        "type": "result", "total_cost_usd": cost,
+        "modelUsage": {"a": {"inputTokens": tokens, "cacheReadInputTokens": 1, "outputTokens": 2}},
+    });
+    result
+        .as_object_mut()
+        .unwrap()
+        .extend(more.as_object().unwrap().clone());
+    hear(session, &result)
+        .into_iter()
+        .find_map(|event| match event {
+            Event::Used(usage) => Some(usage),
+            _ => None,
+        })
+}
+
+#[test]
+fn p28_what_was_used_is_the_difference_of_totals_that_may_begin_again() {
+    let usage = |input_tokens, output_tokens, cost_microusd| {
+        Some(Usage {
+            input_tokens,
+            output_tokens,
+            cost_microusd,
+        })
+    };
+    let mut session = Session::new(String::new());
+    assert_eq!(
+        used(&mut session, 0.10, 100, json!({})),
+        usage(101, 2, 100_000)
+    );
+    assert_eq!(
+        used(&mut session, 0.15, 150, json!({})),
+        usage(50, 0, 50_000)
+    );
+    assert_eq!(
+        used(&mut session, 0.15, 150, json!({})),
+        None,
+        "nothing was used"
+    );
+    assert_eq!(
+        used(&mut session, 0.01, 10, json!({})),
+        usage(11, 2, 10_000),
+        "it began again"
+    );
+    hear(
+        &mut session,
+        &json!({"type": "conversation_reset", "trigger": "clear"}),
+    );
+    assert_eq!(
+        used(&mut session, 0.02, 20, json!({})),
+        usage(21, 2, 20_000),
+        "and again"
+    );
+    assert_eq!(
+        used(&mut session, f64::MAX, 20, json!({})),
+        usage(0, 0, u64::MAX - 20_000)
+    );
+
+    // A resumed session brings the totals of earlier processes along.
+    let mut session = Session::new(String::new());
+    let since = json!({"model_usage_since_last_result": {"a": {"inputTokens": 5, "outputTokens": 6, "costUSD": 0.001}}});
+    assert_eq!(
+        used(&mut session, 7.0, 700, since.clone()),
+        usage(5, 6, 1000)
+    );
+    assert_eq!(used(&mut session, 7.5, 705, since), usage(5, 0, 500_000));
+}
