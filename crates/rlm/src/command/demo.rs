@@ -85,7 +85,7 @@ fn show(text: &str) {
 fn introduction(place: &str, watched: bool) -> String {
     let mut text = format!(
         "A demo in {place}: no account, no network.\n\
-         A scripted agent writes a small shell program until `{CHECK}` passes. It gets there in three iterations.\n"
+         A scripted agent writes a small program until `{CHECK}` passes: three iterations.\n"
     );
     if watched {
         text.push_str(&format!(

@@ -21,8 +21,8 @@ const MAX_LINE: u64 = 4 << 20;
 const MAX_OUTPUT: u64 = 64 << 10;
 const MAX_QUEUE: usize = 100;
 /// How many words' time it takes to think of the next step, and to use a tool.
-const THINKING: u32 = 6;
-const WORKING: u32 = 8;
+const THINKING: u32 = 4;
+const WORKING: u32 = 6;
 
 /// What wakes the agent.
 #[derive(Debug)]
@@ -71,8 +71,6 @@ pub(super) struct Agent<W> {
     happenings: Receiver<Happening>,
     queue: VecDeque<Message>,
     closed: bool,
-    /// Whether nothing was said in this session yet.
-    first: bool,
     /// Whether the loop asked for a step that was not taken to its end.
     unfinished: bool,
     /// The messages that the running turn answers.
@@ -92,7 +90,6 @@ impl<W: Write> Agent<W> {
         happenings: Receiver<Happening>,
     ) -> Self {
         Self {
-            first: !setup.resumed,
             unfinished: setup.resumed,
             setup,
             out,
@@ -177,7 +174,7 @@ impl<W: Write> Agent<W> {
     }
 
     fn answer(&mut self, message: &str) -> Result<(), Stop> {
-        let order = script::read(message, std::mem::take(&mut self.first));
+        let order = script::read(message);
         self.unfinished |= order.work;
         for words in &order.words {
             self.obey(words)?;
@@ -198,7 +195,7 @@ impl<W: Write> Agent<W> {
             if matches!(step, Step::Use(_)) && Some(index) != last_tool {
                 while let Some(message) = self.queue.pop_front() {
                     self.take(&message, None)?;
-                    for words in script::read(&message.text, false).words {
+                    for words in script::read(&message.text).words {
                         self.obey(words)?;
                     }
                 }
@@ -280,21 +277,22 @@ impl<W: Write> Agent<W> {
     /// Returns what the tool printed, and whether it failed.
     fn carry_out(&mut self, tool: &Tool) -> Result<(String, bool), Stop> {
         let path = |path: &str| self.setup.tree.join(path);
-        let written = match tool {
+        let done = match tool {
             Tool::Bash { command } => return self.shell(command),
             Tool::Write {
                 path: file,
                 content,
-            } => fs_err::write(path(file), content),
+            } => fs_err::write(path(file), content).map(|()| "written"),
             Tool::Edit {
                 path: file,
                 old,
                 new,
             } => fs_err::read_to_string(path(file))
-                .and_then(|text| fs_err::write(path(file), text.replacen(old, new, 1))),
+                .and_then(|text| fs_err::write(path(file), text.replacen(old, new, 1)))
+                .map(|()| "changed"),
         };
-        Ok(match written {
-            Ok(()) => ("written".to_owned(), false),
+        Ok(match done {
+            Ok(done) => (done.to_owned(), false),
             Err(error) => (error.to_string(), true),
         })
     }

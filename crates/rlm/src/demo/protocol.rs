@@ -7,6 +7,8 @@ const MARKER: &str = "[Request interrupted by user]";
 const MARKER_IN_TOOL: &str = "[Request interrupted by user for tool use]";
 const REJECTED: &str =
     "The user doesn't want to proceed with this tool use. The tool use was rejected.";
+/// Shown behind the name of the agent that this one stands for: nobody shall take it for that.
+const VERSION: &str = "(played by the demo)";
 const MODEL: &str = "scripted";
 
 /// What a line on standard input says.
@@ -107,7 +109,7 @@ pub(super) fn init(cwd: &str, mode: &str) -> Value {
     json!({
         "type": "system", "subtype": "init", "cwd": cwd, "model": MODEL, "permissionMode": mode,
         "tools": ["Bash", "Edit", "Write"], "mcp_servers": [], "slash_commands": [], "apiKeySource": "none",
-        "claude_code_version": env!("CARGO_PKG_VERSION"), "output_style": "default",
+        "claude_code_version": VERSION, "output_style": "default",
     })
 }
 
@@ -235,7 +237,7 @@ pub(super) fn permission_mode(mode: &str) -> Value {
 pub(super) fn initialized(pid: u32) -> Value {
     json!({
         "commands": [], "agents": [], "models": [], "account": {}, "output_style": "default", "pid": pid,
-        "claude_code_version": env!("CARGO_PKG_VERSION"), "session_state": "idle",
+        "claude_code_version": VERSION, "session_state": "idle",
         "capabilities": ["interrupt_receipt_v1", "interrupt_cancel_queued_v1"],
     })
 }

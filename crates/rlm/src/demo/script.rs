@@ -9,12 +9,10 @@ use serde_json::{Value, json};
 pub(super) const PROGRAM: &str = "roman.sh";
 /// Where it writes down what it was told.
 pub(super) const NOTES: &str = "NOTES.md";
-/// The beginning of [`PROMPT`], by which the agent tells the loop's prompt from a person's word.
+/// The beginning of [`PROMPT`]; notes stand before it.
 const TASK: &str = "Make `sh check.sh` pass.";
-/// The beginning of what the loop itself has to say in front of a prompt, or instead of it.
-const LOOP: &str = "Note from the loop: ";
-/// How the loop hands on, in front of a prompt, what a person said between two turns.
-const PERSON: &str = "Note from the person who runs the loop: ";
+/// How the loop marks what a person says.
+pub(super) const PERSON: &str = "Note from the person who runs the loop: ";
 /// How much of a person's word is repeated aloud.
 const QUOTED: usize = 80;
 
@@ -34,12 +32,10 @@ pub(super) const CHECK: &str = r#"#!/bin/sh
 prints() {
     got=$(sh roman.sh "$1" 2>&1)
     [ "$got" = "$2" ] || { echo "FAIL roman.sh $1 printed '$got' instead of '$2'"; exit 1; }
-    echo "ok   roman.sh $1 prints $2"
 }
 
 refuses() {
-    if sh roman.sh "$1" >/dev/null 2>&1; then echo "FAIL roman.sh $1 did not refuse"; exit 1; fi
-    echo "ok   roman.sh $1 refuses"
+    if sh roman.sh "$1" >/dev/null 2>&1; then echo "FAIL roman.sh $1 was not refused"; exit 1; fi
 }
 
 prints 3 III
@@ -49,7 +45,7 @@ prints 1994 MCMXCIV
 refuses 0
 refuses 4000
 refuses four
-echo "all tests pass"
+echo "all of it passes"
 "#;
 
 const ADDITIVE: &str = "1000:M 500:D 100:C 50:L 10:X 5:V 1:I";
@@ -144,25 +140,20 @@ pub(super) struct Order<'a> {
     pub(super) words: Vec<&'a str>,
 }
 
-/// Tells the loop's words from a person's. The `first` message of a new session is the loop's whatever it says: a person may have rewritten the prompt.
-pub(super) fn read(message: &str, first: bool) -> Order<'_> {
+/// Tells the loop's words from a person's, which the loop marks as such.
+pub(super) fn read(message: &str) -> Order<'_> {
     let task = message.find(TASK);
-    if task.is_none() && !first && !message.starts_with(LOOP) {
-        return Order {
-            work: false,
-            words: vec![message.trim()],
-        };
-    }
+    let only_a_person = task.is_none() && message.starts_with(PERSON);
     let words = message[..task.unwrap_or(message.len())]
         .split(PERSON)
         .skip(1);
-    // Before the prompt that we know, all of a note is the person's; before another one, nobody can say where it ends.
-    let words = words.map(|words| match task {
-        Some(_) => words.trim(),
-        None => words.split("\n\n").next().unwrap_or_default().trim(),
+    // Before words of the loop that we don't know, nobody can say where a person's end.
+    let words = words.map(|words| match task.is_some() || only_a_person {
+        true => words.trim(),
+        false => words.split("\n\n").next().unwrap_or_default().trim(),
     });
     Order {
-        work: true,
+        work: !only_a_person,
         words: words.collect(),
     }
 }
@@ -210,7 +201,7 @@ pub(super) fn work(tree: &Tree) -> Vec<Step> {
             say("That should be all."),
         ],
         Some(text) if text.contains(ADDITIVE) => vec![
-            say("I know nothing of the session before me. The check shows where the work stands."),
+            say("This is a new session: I know what the prompt and the files tell me, no more."),
             bash("sh check.sh"),
             say("4 came out as IIII, but IV and IX subtract. I add such pairs to the table."),
             Step::Use(Tool::Edit {
@@ -222,7 +213,7 @@ pub(super) fn work(tree: &Tree) -> Vec<Step> {
             say("Now it should pass."),
         ],
         Some(text) if !text.contains(GUARDED) && text.contains(UNGUARDED) => vec![
-            say("I begin with the check."),
+            say("Another new session. I begin with the check again."),
             bash("sh check.sh"),
             say("There is no numeral for 0. I refuse whatever is no number from 1 to 3999."),
             Step::Use(Tool::Edit {
@@ -249,9 +240,7 @@ pub(super) fn work(tree: &Tree) -> Vec<Step> {
 
 /// Commits all there is, with an author of its own: a newcomer's git may know none.
 pub(super) fn commit_command(message: &str) -> String {
-    format!(
-        "git add -A && git -c user.name='rlm demo' -c user.email=demo@localhost commit -qm '{message}'"
-    )
+    format!("git add . && git -c user.name=demo -c user.email=demo@localhost commit -m '{message}'")
 }
 
 pub(super) fn commit(message: &str) -> Step {

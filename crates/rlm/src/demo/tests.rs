@@ -25,6 +25,10 @@ fn message(number: u32, text: &str) -> Value {
     json!({"type": "user", "uuid": uuid, "message": {"role": "user", "content": text}})
 }
 
+fn steer(number: u32, words: &str) -> Value {
+    message(number, &format!("{}{words}", script::PERSON))
+}
+
 fn request(subtype: &str) -> Value {
     json!({"type": "control_request", "request_id": subtype, "request": {"subtype": subtype}})
 }
@@ -140,15 +144,12 @@ fn digest(lines: &[Value]) -> String {
             }
             "assistant" => format!("text{aborted} {}", text(&block["text"]).trim_end()),
             "user" if line["isReplay"] == true => format!("taken {:.40}", block["text"]),
-            "user" if block["type"] == "tool_result" => format!(
-                "{} {:?}",
-                if block["is_error"] == true {
-                    "failed"
-                } else {
-                    "result"
-                },
-                text(&block["content"])
-            ),
+            // Names a commit.
+            "user" if text(&block["content"]).starts_with("[main ") => "committed".to_owned(),
+            "user" if block["is_error"] == true => format!("failed {:?}", text(&block["content"])),
+            "user" if block["type"] == "tool_result" => {
+                format!("result {:?}", text(&block["content"]))
+            }
             "user" => text(&block["text"]),
             "result" => format!(
                 "end {} {}",
@@ -194,10 +195,10 @@ fn three_sessions_do_the_work_and_only_the_third_passes() {
     insta::assert_snapshot!(digests.join("\n"));
     insta::assert_debug_snapshot!(commits(&directory), @r#"
     [
-        "rlm demo: Say what is wanted",
-        "rlm demo: Print Roman numerals",
-        "rlm demo: Subtract where Roman numerals do",
-        "rlm demo: Refuse what has no Roman numeral",
+        "demo: Say what is wanted",
+        "demo: Print Roman numerals",
+        "demo: Subtract where Roman numerals do",
+        "demo: Refuse what has no Roman numeral",
     ]
     "#);
     // There is nothing left to do, and nothing is done.
@@ -224,8 +225,8 @@ fn the_three_states_differ_in_what_the_check_says() {
     [
         "FAIL there is no roman.sh",
         "FAIL roman.sh 4 printed 'IIII' instead of 'IV'",
-        "FAIL roman.sh 0 did not refuse",
-        "all tests pass",
+        "FAIL roman.sh 0 was not refused",
+        "all of it passes",
     ]
     "#);
 }
@@ -242,7 +243,7 @@ fn an_interrupt_in_a_text_ends_the_turn_and_the_next_message_goes_on() {
                 vec![request("interrupt")]
             }
             Some("result") if value["result_index"] == 0 => {
-                vec![message(2, "Use tabs.\nOnly tabs.")]
+                vec![steer(2, "Use tabs.\nOnly tabs.")]
             }
             Some("result") => vec![request("end_session")],
             _ => vec![],
@@ -289,15 +290,12 @@ fn an_interrupt_in_a_tool_rejects_it_and_the_next_session_keeps_what_was_done() 
     result "?? roman.sh\n"
     delta That work is good. I commit it, so that nothing is done twice.
     text That work is good. I commit it, so that nothing is done twice.
-    tool Bash {"command":"git add -A && git -c user.name='rlm demo' -c user.email=demo@localhost commit -qm 'Keep what a cut attempt left'"}
-    result ""
+    tool Bash {"command":"git add . && git -c user.name=demo -c user.email=demo@localhost commit -m 'Keep what a cut attempt left'"}
+    committed
     end success completed
     message 1 completed
     "#);
-    assert_eq!(
-        commits(&directory)[1],
-        "rlm demo: Keep what a cut attempt left"
-    );
+    assert_eq!(commits(&directory)[1], "demo: Keep what a cut attempt left");
 }
 
 #[test]
@@ -339,9 +337,9 @@ fn a_word_during_a_tool_is_obeyed_within_the_turn_and_one_at_its_end_in_a_turn_o
         let is_tool = value["message"]["content"][0]["type"] == "tool_use";
         tools += u32::from(is_tool);
         match (value["type"].as_str(), tools) {
-            (Some("assistant"), 1) if is_tool => vec![message(2, "Mind the docs.")],
+            (Some("assistant"), 1) if is_tool => vec![steer(2, "Mind the docs.")],
             // Its own answer to that is the second tool; then comes the program, then the commit.
-            (Some("assistant"), 4) if is_tool => vec![message(3, "Be quick.")],
+            (Some("assistant"), 4) if is_tool => vec![steer(3, "Be quick.")],
             (Some("result"), _) if value["result_index"] == 1 => vec![Value::Null],
             _ => vec![],
         }
@@ -349,7 +347,7 @@ fn a_word_during_a_tool_is_obeyed_within_the_turn_and_one_at_its_end_in_a_turn_o
     ended.unwrap();
     insta::assert_snapshot!(digest(&heard));
     let last = commits(&directory).pop().unwrap();
-    assert_eq!(last, "rlm demo: Note what a person said");
+    assert_eq!(last, "demo: Note what a person said");
     // The next session knows it.
     let next = digest(&session(&directory, script::PROMPT));
     assert!(next.contains("NOTES.md says “Be quick.”"), "{next}");
@@ -372,7 +370,7 @@ fn requests_between_turns_are_answered_and_start_none() {
     ended.unwrap();
     let text = digest(&heard).replace(&format!(":{},", std::process::id()), ":PID,");
     insta::assert_snapshot!(text, @r#"
-    {"request_id":"initialize","response":{"account":{},"agents":[],"capabilities":["interrupt_receipt_v1","interrupt_cancel_queued_v1"],"claude_code_version":"0.1.0","commands":[],"models":[],"output_style":"default","pid":PID,"session_state":"idle"},"subtype":"success"}
+    {"request_id":"initialize","response":{"account":{},"agents":[],"capabilities":["interrupt_receipt_v1","interrupt_cancel_queued_v1"],"claude_code_version":"(played by the demo)","commands":[],"models":[],"output_style":"default","pid":PID,"session_state":"idle"},"subtype":"success"}
     {"request_id":"interrupt","response":{"still_queued":[]},"subtype":"success"}
     system status
     {"request_id":"mode","response":{"mode":"plan"},"subtype":"success"}
@@ -425,31 +423,24 @@ fn a_line_that_is_none_ends_it() {
 }
 
 #[test]
-fn the_loops_prompt_is_told_from_a_persons_word() {
+fn the_loops_words_are_told_from_a_persons() {
     let order = |work, words: &[&'static str]| Order {
         work,
         words: words.to_vec(),
     };
     let person = "Note from the person who runs the loop: one\n\ntwo";
-    let with_note = format!("Note from the loop: cut.\n\n{person}\n\n{}", script::PROMPT);
-    assert_eq!(script::read(script::PROMPT, false), order(true, &[]));
+    let noted = |rest: &str| format!("Note from the loop: cut.\n\n{person}\n\n{rest}");
+    assert_eq!(script::read(script::PROMPT), order(true, &[]));
+    assert_eq!(script::read("Go on."), order(true, &[]));
+    assert_eq!(script::read(person), order(false, &["one\n\ntwo"]));
+    let twice = format!("{person}\n\n{person}");
+    let both = ["one\n\ntwo"; 2];
+    assert_eq!(script::read(&twice), order(false, &both));
     assert_eq!(
-        script::read(&with_note, false),
-        order(true, &["one\n\ntwo"])
+        script::read(&noted(script::PROMPT)),
+        order(true, &both[..1])
     );
-    assert_eq!(script::read("Rewritten.", true), order(true, &[]));
-    assert_eq!(
-        script::read(&format!("{person}\n\nRewritten."), true),
-        order(true, &["one"])
-    );
-    assert_eq!(
-        script::read("Note from the loop: go on.", false),
-        order(true, &[])
-    );
-    assert_eq!(
-        script::read(" Mind the docs.\n", false),
-        order(false, &["Mind the docs."])
-    );
+    assert_eq!(script::read(&noted("Rewritten.")), order(true, &["one"]));
 }
 
 #[test]
@@ -473,9 +464,9 @@ fn only_an_empty_directory_is_taken() {
 
 proptest::proptest! {
     #[test]
-    fn no_line_and_no_word_makes_it_panic(line: Vec<u8>, text: String, first: bool) {
+    fn no_line_and_no_word_makes_it_panic(line: Vec<u8>, text: String) {
         let _any = protocol::parse(&line);
-        let words = script::read(&text, first).words;
+        let words = script::read(&text).words;
         proptest::prop_assert!(words.iter().all(|words| !script::obey(words, "").is_empty()));
         let said = protocol::parse(message(1, &text).to_string().as_bytes());
         let message = protocol::Message { uuid: Some("00000000-0000-4000-8000-000000000001".into()), text };
