@@ -109,7 +109,7 @@ struct Inner {
 
 impl Inner {
     fn is_full(&self, capacity: usize) -> bool {
-        !self.abandoned && (self.items.len() >= capacity || self.bytes >= MAX_BYTES)
+        self.items.len() >= capacity || self.bytes >= MAX_BYTES
     }
 }
 
@@ -195,6 +195,7 @@ impl Queue {
         let mut inner = self.lock();
         inner.abandoned = true;
         inner.items = VecDeque::new();
+        inner.bytes = 0;
         self.room.notify_one();
     }
 

@@ -108,21 +108,29 @@ async fn an_ask_that_outlives_its_turn_can_be_answered() {
         summary: "make".into(),
         reason: "a task in the background".into(),
     });
-    let script = Script::new().message().begin().observe(ask.clone());
-    let script = script.end(EndReason::Completed).observe(ask.clone());
-    let mut talk = Talk::with(ScriptedDriver::new(steered()).plays(script.answered()));
-    talk.send("go");
-    talk.start().await;
-    talk.observed(ask.clone()).await;
-    talk.completed().await;
-    talk.observed(ask).await;
-    soon(talk.conversation.answer("a", Decision::Allow))
-        .await
-        .unwrap();
-    assert!(matches!(
-        talk.driver.calls().last(),
-        Some(Call::Answered(..))
-    ));
+    for again in [false, true] {
+        let mut script = Script::new().message().begin().observe(ask.clone());
+        script = script.end(EndReason::Completed);
+        if again {
+            script = script.observe(ask.clone());
+        }
+        let driver = ScriptedDriver::new(steered()).plays(script.answered());
+        let mut talk = Talk::with(driver);
+        talk.send("go");
+        talk.start().await;
+        talk.completed().await;
+        if again {
+            talk.observed(ask.clone()).await;
+        }
+        soon(talk.conversation.answer("a", Decision::Allow))
+            .await
+            .unwrap();
+        let calls = talk.driver.calls();
+        assert_eq!(
+            calls.last(),
+            Some(&Call::Answered("a".into(), Decision::Allow))
+        );
+    }
 }
 
 #[tokio::test(start_paused = true)]

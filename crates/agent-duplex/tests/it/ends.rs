@@ -7,6 +7,8 @@ use agent_duplex::{
     EndReason, Event, ExitStatus, Input, Lifecycle, SessionChoice, StopStage, TurnEnd, What,
 };
 
+use tokio::time::Instant;
+
 use crate::talk::{Talk, delta, soon, steered};
 
 const BUDGET: Duration = Duration::from_secs(8);
@@ -197,7 +199,7 @@ async fn dropping_the_last_handle_ends_what_it_started() {
     soon(interrupt).await.unwrap();
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_stop_lets_a_connection_come_about_so_that_it_can_be_reported() {
     let gate = Gate::new();
     let script = Script::new().connecting(&gate).leaves(7, "sleep");
@@ -210,7 +212,11 @@ async fn a_stop_lets_a_connection_come_about_so_that_it_can_be_reported() {
         .await
         .unwrap();
     let conversation = talk.conversation.clone();
-    let stop = tokio::spawn(async move { conversation.stop(BUDGET * 10).await });
+    let stop = tokio::spawn(async move { conversation.stop(BUDGET).await });
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+    }
+    tokio::time::advance(BUDGET / 8).await;
     for _ in 0..100 {
         tokio::task::yield_now().await;
     }
@@ -231,7 +237,9 @@ async fn a_stop_does_not_wait_for_ever_for_a_connection() {
     let conversation = talk.conversation.clone();
     let start = tokio::spawn(async move { conversation.start(SessionChoice::Fresh).await });
     talk.becomes(Lifecycle::Starting).await;
+    let before = Instant::now();
     assert!(!talk.conversation.stop(BUDGET).await.proven);
+    assert!(before.elapsed() <= BUDGET);
     assert!(start.await.unwrap().unwrap_err().is_gone());
     talk.read_all().await;
 }
@@ -242,7 +250,9 @@ async fn a_stop_does_not_wait_for_ever_for_a_driver() {
     let mut talk = Talk::with(ScriptedDriver::new(steered()).plays(script));
     talk.send("go");
     talk.start().await;
+    let before = Instant::now();
     assert!(!talk.conversation.stop(BUDGET).await.proven);
+    assert!(before.elapsed() <= BUDGET * 3);
     talk.read_all().await;
     assert_eq!(talk.driver.calls().last(), Some(&Call::Dropped));
 }
