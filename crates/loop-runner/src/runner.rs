@@ -90,6 +90,8 @@ pub struct Runner {
     /// Whether what runs is ended without being asked first.
     impatient: bool,
     frozen_at: Option<Timestamp>,
+    /// What the last agent said it was.
+    identified: Option<agent_duplex::Event>,
     view: watch::Sender<Arc<View>>,
     ended: Vec<ProcessName>,
     survivors: Vec<ProcessName>,
@@ -224,6 +226,7 @@ impl Runner {
             stop_by: None,
             impatient: false,
             frozen_at: None,
+            identified: None,
             view,
             ended: Vec::new(),
             survivors: Vec::new(),

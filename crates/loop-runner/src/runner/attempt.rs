@@ -220,6 +220,9 @@ impl Runner {
                 return None;
             }
             Event::Exited(_) => attempt.gone = true,
+            // Each process says it; a person wants to know once.
+            Event::Identified { .. } if self.identified.as_ref() == Some(&event) => return None,
+            Event::Identified { .. } => self.identified = Some(event.clone()),
             Event::Session { id } => return Some(Happening::SessionKnown(id.clone())),
             Event::Used(used) => {
                 return Some(Happening::Used(Usage {

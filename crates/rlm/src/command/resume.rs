@@ -51,7 +51,8 @@ pub(crate) fn carry_on(
         discarded: from.is_some(),
         cut,
     };
-    screen.begin(&beginning, &project, runner.head());
+    let person = session.options().interactive;
+    screen.begin(&beginning, &project, runner.head(), person);
     session.carry_out(runner, news, screen)
 }
 

@@ -118,7 +118,8 @@ pub(crate) fn begin(
         let options = session.options();
         Runner::create(work_tree, settings, text, options).await
     })?;
-    screen.begin(beginning, project, runner.head());
+    let person = session.options().interactive;
+    screen.begin(beginning, project, runner.head(), person);
     session.carry_out(runner, news, screen)
 }
 

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use loop_runner::{AgentSettings, Permissions, PhaseSettings, Project, RunHead, RunId};
+use loop_state::SessionPolicy;
 use serde_json::{Value, json};
 
 use crate::drivers;
@@ -30,7 +31,14 @@ pub(crate) enum Beginning {
 }
 
 /// The lines before the first iteration, the banner's five last.
-pub(crate) fn lines(beginning: &Beginning, project: &Project, head: &RunHead) -> Vec<String> {
+///
+/// With a `person` who can press keys they say which.
+pub(crate) fn lines(
+    beginning: &Beginning,
+    project: &Project,
+    head: &RunHead,
+    person: bool,
+) -> Vec<String> {
     let mut lines = Vec::new();
     match beginning {
         Beginning::New { others } => match others.as_slice() {
@@ -52,8 +60,12 @@ pub(crate) fn lines(beginning: &Beginning, project: &Project, head: &RunHead) ->
                     format!("{} complete", count(complete, "iteration", "iterations"))
                 }
             };
+            let session = match (&head.machine.session, head.settings.phases[0].session) {
+                (Some(session), SessionPolicy::Continue) => format!(", in its session {session}"),
+                _ => String::new(),
+            };
             lines.push(format!(
-                "resuming run {} at iteration {at}, {why}",
+                "resuming run {} at iteration {at}, {why}{session}",
                 head.run
             ));
         }
@@ -90,7 +102,12 @@ pub(crate) fn lines(beginning: &Beginning, project: &Project, head: &RunHead) ->
             may(phase),
             head.settings.directory.display()
         ),
-        format!("stop    Ctrl-C saves and stops, closing the terminal too; then: rlm resume {run}"),
+        match person {
+            true => format!(
+                "keys    Ctrl-C: menu, Enter: say something, /help; closing the terminal saves and stops: rlm resume {run}"
+            ),
+            false => format!("stop    Ctrl-C or SIGTERM saves and stops; then: rlm resume {run}"),
+        },
         format!(
             "log     {}",
             project.run_dir(run).join("transcripts").display()

@@ -42,10 +42,17 @@ pub(crate) fn text(news: &News, zone: &TimeZone) -> String {
             took,
         } => command_text(*command, result, *took),
         News::EndingTurn { why, budget } => {
-            format!("ending the turn: {}; it has {}", plain(why), show(*budget))
+            format!(
+                "ending the turn: {}; it has {}",
+                plain(why),
+                show(whole(*budget))
+            )
         }
         News::Stopping { budget } => {
-            format!("stopping: saved; what runs has {} to end", show(*budget))
+            format!(
+                "stopping: saved; what runs has {} to end",
+                show(whole(*budget))
+            )
         }
         News::Ended { why, processes } => {
             format!(
@@ -156,6 +163,12 @@ fn names(processes: &[ProcessName]) -> String {
 
 pub(crate) fn count(n: usize, one: &str, many: &str) -> String {
     format!("{n} {}", if n == 1 { one } else { many })
+}
+
+/// Whole seconds, rounded up.
+fn whole(time: Duration) -> Duration {
+    let seconds = time.as_millis().div_ceil(1000);
+    Duration::from_secs(u64::try_from(seconds).unwrap_or(u64::MAX))
 }
 
 fn seconds(took: Duration) -> String {

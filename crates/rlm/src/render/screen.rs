@@ -29,13 +29,19 @@ impl Screen {
     }
 
     /// Shows what is about to happen. A standard output that is gone is no reason not to run.
-    pub(crate) fn begin(&self, beginning: &Beginning, project: &Project, head: &RunHead) {
+    pub(crate) fn begin(
+        &self,
+        beginning: &Beginning,
+        project: &Project,
+        head: &RunHead,
+        person: bool,
+    ) {
         let text = if self.json {
             let mut value = banner::json(beginning, project, head);
             value["at"] = now().into();
             json_line(&value)
         } else {
-            let lines = banner::lines(beginning, project, head);
+            let lines = banner::lines(beginning, project, head, person);
             lines
                 .iter()
                 .map(|line| styled(DIM, line))
