@@ -2,28 +2,27 @@
 
 mod ending;
 mod patience;
+mod reading;
 
 use super::driver::NAME;
 use super::failure;
 use super::protocol::{Session, mode, one_line};
 use super::writer::{Unwritten, Writer};
-use crate::duplex::{exit_status, freeze, names, observation};
-use crate::{Agent, Exit, Output, StopPolicy, Stream};
+use crate::duplex::{freeze, names};
+use crate::{Agent, StopPolicy};
 use agent_duplex::{
-    BoxFuture, Connection, Decision, Error, Event, ExitStatus, Message, Observation, Permissions,
-    ProcessName, Queued, StopReport,
+    BoxFuture, Connection, Decision, Error, Event, Message, Observation, Permissions, ProcessName,
+    Queued, StopReport,
 };
 use patience::Patience;
 use std::collections::VecDeque;
 use std::time::Duration;
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, timeout};
 
 /// How long to wait for the first word of an agent that may be failing to start.
 const FIRST_WORD: Duration = Duration::from_secs(3);
 /// How long to wait for the exit of a process that closed its input.
 const EXIT: Duration = Duration::from_millis(500);
-/// How many bytes of lines are kept that nobody took while an agent was being ended.
-const KEPT: usize = 32 << 20;
 
 /// A running agent.
 #[derive(Debug)]
@@ -38,8 +37,6 @@ pub(super) struct ClaudeConnection {
     /// What waits to be taken, and how large its lines are.
     ready: VecDeque<Observation>,
     kept: usize,
-    /// Whether the agent said anything on standard output.
-    spoke: bool,
     frozen: bool,
     /// What a turn may take that was interrupted.
     interrupted: Option<Patience>,
@@ -80,7 +77,6 @@ impl ClaudeConnection {
             may_all,
             ready: VecDeque::from([begin]),
             kept: 0,
-            spoke: false,
             frozen: false,
             interrupted: None,
             silent: None,
@@ -95,120 +91,24 @@ impl ClaudeConnection {
     pub(super) async fn begin(&mut self) -> Result<(), Error> {
         let line = self.session.initialize();
         self.push(line);
-        self.pump(Instant::now() + FIRST_WORD, |connection| connection.spoke)
-            .await;
-        if self.over && !self.spoke {
+        self.pump(Instant::now() + FIRST_WORD, |connection| {
+            connection.session.spoke()
+        })
+        .await;
+        if self.over && !self.session.spoke() {
             return Err(self.gone().await);
         }
         Ok(())
     }
 
-    /// Waits for one thing to happen and keeps what it means; `false` when nothing can happen any more.
-    ///
-    /// # Cancel safety
-    /// Cancel safe.
-    async fn step(&mut self) -> bool {
-        if self.over {
-            return false;
-        }
-        let due = self.due();
-        if due.is_some_and(|due| due.is_exhausted()) {
-            self.lose_patience();
-            return true;
-        }
-        let (agent, silent) = (&mut self.agent, self.silent.is_some());
-        let something = async {
-            if silent {
-                return Seen::Exit(agent.wait().await);
-            }
-            agent
-                .next_output()
-                .await
-                .map_or(Seen::Silence, Seen::Output)
-        };
-        let seen = match due.and_then(Patience::until) {
-            Some(until) => timeout_at(until, something).await.ok(),
-            None => Some(something.await),
-        };
-        match seen {
-            Some(Seen::Output(output)) => self.take(output),
-            Some(Seen::Silence) => self.silent = Some(Patience::with_silence()),
-            Some(Seen::Exit(exit)) => self.exited(exit),
-            None => self.lose_patience(),
-        }
-        true
-    }
-
-    /// Keeps what happens until `enough` holds, the process ended or time is up.
-    async fn pump(&mut self, until: Instant, enough: impl Fn(&Self) -> bool) {
-        // Who never stops writing would never let a timeout look at the clock.
-        while !self.over && !enough(self) && Instant::now() < until {
-            if timeout_at(until, self.step()).await.is_err() {
-                return;
-            }
-        }
-    }
-
-    fn take(&mut self, output: Output) {
-        let size = output.line.bytes.len();
-        for patience in [&mut self.interrupted, &mut self.silent]
-            .into_iter()
-            .flatten()
-        {
-            patience.read(size);
-        }
-        let is_whole = output.line.truncated.is_none();
-        let is_stdout = output.stream == Stream::Stdout;
-        let mut seen = observation(output);
-        if let (Some((_, line)), true) = (&seen.raw, is_stdout) {
-            self.spoke = true;
-            if is_whole {
-                let heard = self.session.hear(&line.bytes);
-                seen.events = heard.events;
-                heard.lines.into_iter().for_each(|line| self.push(line));
-            } else {
-                let warning = "a line of the agent's was too long to be understood";
-                seen.events.push(Event::Warning(warning.to_owned()));
-            }
-        }
-        self.keep(seen);
-        self.watch();
-    }
-
-    fn exited(&mut self, exit: Exit) {
-        self.over = true;
-        // Nobody can tell how only when the guard was killed, and then the agent was killed with it.
-        let exit = exit_status(exit).unwrap_or(ExitStatus::Signal(libc::SIGKILL));
-        let events = self.session.exited(exit, self.agent.stderr_tail());
-        self.keep(Observation { raw: None, events });
-        self.watch();
-    }
-
-    fn keep(&mut self, mut seen: Observation) {
-        let size = |seen: &Observation| seen.raw.as_ref().map_or(0, |(_, line)| line.bytes.len());
-        if self.kept + size(&seen) > KEPT {
-            seen.raw = None;
-            let is_piece = |e: &Event| matches!(e, Event::TextDelta(_) | Event::ThinkingDelta(_));
-            seen.events.retain(|event| !is_piece(event));
-        }
-        if seen != Observation::default() {
-            self.kept += size(&seen);
-            self.ready.push_back(seen);
-        }
-    }
-
-    fn taken(&mut self) -> Option<Observation> {
-        let seen = self.ready.pop_front()?;
-        self.kept -= seen.raw.as_ref().map_or(0, |(_, line)| line.bytes.len());
-        Some(seen)
-    }
-
-    /// Queues a line that nobody waits for.
-    fn push(&mut self, line: Vec<u8>) {
-        if matches!(self.writer.push(line), Err(Unwritten::Full)) {
-            let warning = "the agent does not read: an answer to it is lost";
+    /// Queues a line that nobody waits for; `false` if it is lost.
+    fn push(&mut self, line: Vec<u8>) -> bool {
+        let pushed = self.writer.push(line);
+        if matches!(pushed, Err(Unwritten::Full)) {
+            let warning = "the agent does not read: what it should do or know is lost";
             self.keep(Event::Warning(warning.to_owned()).into());
         }
+        pushed.is_ok()
     }
 
     async fn write(&mut self, line: Vec<u8>) -> Result<(), Error> {
@@ -224,7 +124,7 @@ impl ClaudeConnection {
         let exit = timeout(EXIT, self.agent.wait()).await;
         let how = exit.map_or("it closed its input".to_owned(), |exit| exit.to_string());
         let stderr = self.agent.stderr_tail();
-        if !self.spoke {
+        if !self.session.spoke() {
             return failure::at_start(&self.program, &how, &stderr);
         }
         match stderr.lines().rev().find(|line| !line.trim().is_empty()) {
@@ -232,12 +132,6 @@ impl ClaudeConnection {
             None => Error::gone(how),
         }
     }
-}
-
-enum Seen {
-    Output(Output),
-    Silence,
-    Exit(Exit),
 }
 
 impl Connection for ClaudeConnection {

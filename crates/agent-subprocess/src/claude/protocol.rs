@@ -4,6 +4,8 @@
 mod encode;
 mod ending;
 mod json;
+mod messages;
+mod requests;
 mod say;
 mod summary;
 #[cfg(test)]
@@ -15,19 +17,20 @@ pub(super) use encode::mode;
 pub(super) use ending::{LOG_IN, is_unknown_session};
 pub(super) use summary::one_line;
 
-use agent_duplex::{Ask, EndReason, Event, ExitStatus, InputState, TurnEnd};
+use agent_duplex::{EndReason, Event, ExitStatus, TurnEnd};
 use encode::Requests;
 use ending::Known;
 use json::Object;
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
-use summary::summary;
 use turn::Turn;
 use usage::Totals;
 use uuid::Uuid;
 
 /// How many questions may wait for an answer. Beyond, they are refused.
 const ASKS: usize = 64;
+/// How many bytes their inputs may have.
+const ASKED: usize = 64 << 20;
 /// How often the service may refuse to know us before the turn is given up. The agent itself goes on for minutes.
 const REFUSALS: u32 = 2;
 
@@ -61,6 +64,8 @@ struct Asked {
 #[derive(Debug)]
 pub(super) struct Session {
     id: String,
+    /// Whether the agent said anything.
+    spoke: bool,
     identity: (String, String),
     requests: Requests,
     pending: BTreeMap<String, Request>,
@@ -93,6 +98,7 @@ impl Session {
     pub(super) fn new(id: String) -> Self {
         Session {
             id,
+            spoke: false,
             identity: Default::default(),
             requests: Requests::new(),
             pending: BTreeMap::new(),
@@ -137,8 +143,14 @@ impl Session {
         self.leaving
     }
 
+    /// Tells whether the agent said anything.
+    pub(super) fn spoke(&self) -> bool {
+        self.spoke
+    }
+
     /// Takes a line of standard output.
     pub(super) fn hear(&mut self, bytes: &[u8]) -> Heard {
+        self.spoke = true;
         let mut heard = Heard::default();
         let text = String::from_utf8_lossy(bytes);
         if let Some(line) = Object::parse(&text)
@@ -240,105 +252,6 @@ impl Session {
         }
     }
 
-    fn fate(&mut self, line: &Object<'_>, events: &mut Vec<Event>) {
-        self.tells_fate = true;
-        let Some(id) = line
-            .uuid("command_uuid")
-            .filter(|id| self.waiting.contains(id))
-        else {
-            return;
-        };
-        match line.text("state").as_str() {
-            "queued" => {
-                let state = InputState::Queued;
-                events.push(Event::Input { id, state });
-            }
-            "started" => self.claim(id, events),
-            "completed" if self.turn.is_some() => self.claim(id, events),
-            // Done without a turn, as some commands of the agent's own are.
-            "completed" => {
-                self.claim(id, events);
-                self.begin(events);
-                self.end(EndReason::Completed.into(), events);
-            }
-            state @ ("cancelled" | "discarded" | "refused") => self.drop_message(id, state, events),
-            _ => {}
-        }
-    }
-
-    fn drop_message(&mut self, id: Uuid, why: &str, events: &mut Vec<Event>) {
-        if let Some(n) = self.waiting.iter().position(|waiting| *waiting == id) {
-            self.waiting.remove(n);
-            self.starting.retain(|starting| *starting != id);
-            // What is dropped for the end of the process may be said again to another.
-            if !self.leaving {
-                let state = InputState::Dropped(why.to_owned());
-                events.push(Event::Input { id, state });
-            }
-        }
-        if !self.owes_turn() {
-            self.interrupt = None;
-        }
-    }
-
-    fn claim_named(&mut self, line: &Object<'_>, events: &mut Vec<Event>) {
-        for id in line.uuids("user_message_uuids") {
-            self.claim(id, events);
-        }
-    }
-
-    /// Makes a message part of the turn that runs, or of the one that is about to begin.
-    fn claim(&mut self, id: Uuid, events: &mut Vec<Event>) {
-        let Some(n) = self.waiting.iter().position(|waiting| *waiting == id) else {
-            return;
-        };
-        if self.turn.is_some() {
-            self.waiting.remove(n);
-            let state = InputState::Taken;
-            events.push(Event::Input { id, state });
-        } else if !self.starting.contains(&id) {
-            self.starting.push(id);
-        }
-    }
-
-    /// Begins the turn that was announced, unless it has begun.
-    fn begin(&mut self, events: &mut Vec<Event>) {
-        if self.turn.is_some() {
-            return;
-        }
-        if self.starting.is_empty() && !self.tells_fate {
-            // Who says nothing about messages takes all that there are.
-            self.starting.clone_from(&self.waiting);
-        }
-        if self.starting.is_empty() && !self.announced {
-            return;
-        }
-        let inputs = std::mem::take(&mut self.starting);
-        self.waiting.retain(|waiting| !inputs.contains(waiting));
-        self.turn = Some(Turn::default());
-        events.push(Event::TurnStarted { inputs });
-    }
-
-    /// Ends the turn that runs, with everything in it that is still open.
-    fn end(&mut self, end: TurnEnd, events: &mut Vec<Event>) {
-        let Some(turn) = self.turn.take() else { return };
-        turn.close(events);
-        self.asks.retain(|id, asked| {
-            if !asked.apart {
-                events.push(Event::PermissionWithdrawn { id: id.clone() });
-            }
-            asked.apart
-        });
-        let is_pending = self
-            .pending
-            .values()
-            .any(|what| *what == Request::Interrupt);
-        self.stray = is_pending && end.reason != EndReason::Interrupted;
-        self.interrupt = None;
-        self.announced = false;
-        events.push(Event::TurnCompleted(end));
-    }
-
     fn user(&mut self, line: &Object<'_>, events: &mut Vec<Event>) {
         if line.flag("isReplay") {
             if let Some(id) = line.uuid("uuid") {
@@ -413,66 +326,11 @@ impl Session {
         }
     }
 
-    fn asked(&mut self, line: &Object<'_>, heard: &mut Heard) {
-        let (id, request) = (line.text("request_id"), line.object("request"));
-        let subtype = request.text("subtype");
-        if subtype != "can_use_tool" || self.asks.len() >= ASKS {
-            heard.lines.push(encode::refuse(&id, &subtype));
-            return;
-        }
-        let tool = request.text("tool_name");
-        let reason = request.get::<String>("decision_reason");
-        heard.events.push(Event::PermissionAsked(Ask {
-            id: id.clone(),
-            tool,
-            summary: summary(&request),
-            reason: one_line(&reason.unwrap_or_default(), 400),
-        }));
-        let asked = Asked {
-            input: request.raw("input").unwrap_or("{}").to_owned(),
-            call: request.text("tool_use_id"),
-            apart: request.get::<String>("agent_id").is_some(),
-        };
-        self.asks.insert(id, asked);
-    }
-
-    fn withdrawn(&mut self, id: &str, events: &mut Vec<Event>) {
-        if let Some((id, _)) = self.asks.remove_entry(id) {
-            events.push(Event::PermissionWithdrawn { id });
-        }
-    }
-
-    /// Takes the answer to a request of ours; others, such as the echo of an answer of ours, are left alone.
-    fn answered(&mut self, response: &Object<'_>, events: &mut Vec<Event>) {
-        let Some(request) = self.pending.remove(&response.text("request_id")) else {
-            return;
-        };
-        if response.text("subtype") != "success" {
-            let what = match request {
-                Request::Initialize => "introduction",
-                Request::Interrupt => "interrupt",
-                Request::Mode => "change of permissions",
-                Request::End => "request to end",
-            };
-            let why = one_line(&response.text("error"), 400);
-            events.push(Event::Warning(format!(
-                "the agent refused the {what}: {why}"
-            )));
-        } else if request == Request::Interrupt {
-            let receipt = response.object("response");
-            for id in receipt.uuids("cancelled") {
-                self.drop_message(id, "cancelled", events);
-            }
-            let queued = receipt.uuids("still_queued");
-            events.push(Event::InterruptTaken { queued });
-        }
-    }
-
     /// Takes the end of the process: what it still owes, or that it ended while it owed nothing.
     pub(super) fn exited(&mut self, exit: ExitStatus, stderr: String) -> Vec<Event> {
         let mut events = Vec::new();
         if self.given_up {
-            return events;
+            return vec![Event::Exited(exit)];
         }
         let interrupted = self.leaving || self.interrupt.is_some();
         if self.turn.is_none() && !self.waiting.is_empty() && !self.leaving {
@@ -491,10 +349,12 @@ impl Session {
             events.push(Event::Exited(exit));
             return events;
         };
-        let (reason, detail) = match super::failure::known(&stderr) {
+        // Later, the same words are about something else.
+        let known = super::failure::known(&stderr).filter(|_| !self.spoke);
+        let (reason, detail) = match known {
             _ if turn.is_refused() => (EndReason::NotLoggedIn, LOG_IN.to_owned()),
             _ if interrupted => (EndReason::Interrupted, String::new()),
-            Some(_) if is_unknown_session(&stderr) => (EndReason::SessionNotFound, String::new()),
+            Some(mend) if is_unknown_session(&stderr) => (EndReason::SessionNotFound, mend),
             known => (EndReason::Died, known.unwrap_or_default()),
         };
         let end = TurnEnd {

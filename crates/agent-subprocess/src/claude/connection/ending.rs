@@ -57,8 +57,7 @@ impl ClaudeConnection {
         let now = (Instant::now(), !self.agent.has_exited());
         let (start, was_alive) = *self.stopping.get_or_insert(now);
         self.session.leave();
-        if was_alive && !self.frozen {
-            self.ask_interrupt(true);
+        if was_alive && !self.frozen && self.ask_interrupt(true) {
             let until = start + INTERRUPT.min(budget / 3);
             self.pump(until, |c| !c.session.owes_turn()).await;
         }

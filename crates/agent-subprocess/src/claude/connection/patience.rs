@@ -83,15 +83,12 @@ impl ClaudeConnection {
             .min_by_key(|patience| patience.until)
     }
 
-    pub(super) fn ask_interrupt(&mut self, drop_queued: bool) {
-        if self.over {
-            return;
-        }
-        // A line for which there is no room is one that the agent would not read in time either.
-        if let Some(line) = self.session.interrupt(drop_queued) {
-            self.push(line);
-        }
+    /// Asks for the end of the turn; `false` if that is no use, because the agent does not read.
+    pub(super) fn ask_interrupt(&mut self, drop_queued: bool) -> bool {
+        let line = self.session.interrupt(drop_queued).filter(|_| !self.over);
+        let asked = line.is_none_or(|line| self.push(line));
         self.watch();
+        asked
     }
 
     /// Goes on to the next means, because waiting did not help.

@@ -7,6 +7,9 @@ use agent_duplex::{Event, ToolOutcome};
 /// How much of a text is kept for the case that it is cut off.
 const HALF: usize = 4 << 20;
 
+/// How many calls may be open; beyond, the oldest counts as cut.
+const TOOLS: usize = 1024;
+
 /// A turn that runs.
 #[derive(Debug, Default)]
 pub(super) struct Turn {
@@ -97,6 +100,9 @@ impl Turn {
     fn call(&mut self, block: &Object<'_>, events: &mut Vec<Event>) {
         let id = block.text("id");
         if !self.tools.contains(&id) {
+            if self.tools.len() == TOOLS {
+                events.push(cut(self.tools.remove(0)));
+            }
             self.tools.push(id.clone());
             let (name, summary) = (block.text("name"), summary(block));
             events.push(Event::ToolStarted { id, name, summary });
@@ -140,11 +146,11 @@ impl Turn {
             let (text, partial) = (self.half, true);
             events.push(Event::Message { text, partial });
         }
-        let (outcome, text) = (ToolOutcome::Cut, String::new());
-        events.extend(self.tools.into_iter().map(|id| Event::ToolFinished {
-            id,
-            outcome,
-            text: text.clone(),
-        }));
+        events.extend(self.tools.into_iter().map(cut));
     }
+}
+
+fn cut(id: String) -> Event {
+    let (outcome, text) = (ToolOutcome::Cut, String::new());
+    Event::ToolFinished { id, outcome, text }
 }

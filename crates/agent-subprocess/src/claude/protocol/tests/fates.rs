@@ -1,6 +1,8 @@
 //! What becomes of messages, requests and questions.
 
 use super::*;
+use crate::claude::protocol::summary::summary;
+use agent_duplex::InputState;
 use std::collections::BTreeSet;
 
 fn status() -> Value {

@@ -1,0 +1,108 @@
+//! Which messages a turn answers, and where it begins and ends.
+
+use super::json::Object;
+use super::turn::Turn;
+use super::{Request, Session};
+use agent_duplex::{EndReason, Event, InputState, TurnEnd};
+use uuid::Uuid;
+
+impl Session {
+    pub(super) fn fate(&mut self, line: &Object<'_>, events: &mut Vec<Event>) {
+        self.tells_fate = true;
+        let Some(id) = line
+            .uuid("command_uuid")
+            .filter(|id| self.waiting.contains(id))
+        else {
+            return;
+        };
+        match line.text("state").as_str() {
+            "queued" => {
+                let state = InputState::Queued;
+                events.push(Event::Input { id, state });
+            }
+            "started" => self.claim(id, events),
+            "completed" if self.turn.is_some() => self.claim(id, events),
+            // Done without a turn, as some commands of the agent's own are.
+            "completed" => {
+                self.claim(id, events);
+                self.begin(events);
+                self.end(EndReason::Completed.into(), events);
+            }
+            state @ ("cancelled" | "discarded" | "refused") => self.drop_message(id, state, events),
+            _ => {}
+        }
+    }
+
+    pub(super) fn drop_message(&mut self, id: Uuid, why: &str, events: &mut Vec<Event>) {
+        if let Some(n) = self.waiting.iter().position(|waiting| *waiting == id) {
+            self.waiting.remove(n);
+            self.starting.retain(|starting| *starting != id);
+            // What is dropped for the end of the process may be said again to another.
+            if !self.leaving {
+                let state = InputState::Dropped(why.to_owned());
+                events.push(Event::Input { id, state });
+            }
+        }
+        if !self.owes_turn() {
+            self.interrupt = None;
+        }
+    }
+
+    pub(super) fn claim_named(&mut self, line: &Object<'_>, events: &mut Vec<Event>) {
+        for id in line.uuids("user_message_uuids") {
+            self.claim(id, events);
+        }
+    }
+
+    /// Makes a message part of the turn that runs, or of the one that is about to begin.
+    pub(super) fn claim(&mut self, id: Uuid, events: &mut Vec<Event>) {
+        let Some(n) = self.waiting.iter().position(|waiting| *waiting == id) else {
+            return;
+        };
+        if self.turn.is_some() {
+            self.waiting.remove(n);
+            let state = InputState::Taken;
+            events.push(Event::Input { id, state });
+        } else if !self.starting.contains(&id) {
+            self.starting.push(id);
+        }
+    }
+
+    /// Begins the turn that was announced, unless it has begun.
+    pub(super) fn begin(&mut self, events: &mut Vec<Event>) {
+        if self.turn.is_some() {
+            return;
+        }
+        if self.starting.is_empty() && !self.tells_fate {
+            // Who says nothing about messages takes all that there are.
+            self.starting.clone_from(&self.waiting);
+        }
+        if self.starting.is_empty() && !self.announced {
+            return;
+        }
+        let inputs = std::mem::take(&mut self.starting);
+        self.waiting.retain(|waiting| !inputs.contains(waiting));
+        self.turn = Some(Turn::default());
+        events.push(Event::TurnStarted { inputs });
+    }
+
+    /// Ends the turn that runs, with everything in it that is still open.
+    pub(super) fn end(&mut self, end: TurnEnd, events: &mut Vec<Event>) {
+        let Some(turn) = self.turn.take() else { return };
+        turn.close(events);
+        self.asks.retain(|id, asked| {
+            if !asked.apart {
+                events.push(Event::PermissionWithdrawn { id: id.clone() });
+            }
+            asked.apart
+        });
+        let is_pending = self
+            .pending
+            .values()
+            .any(|what| *what == Request::Interrupt);
+        self.stray = is_pending && end.reason != EndReason::Interrupted;
+        self.interrupt = None;
+        self.announced = false;
+        events.push(Event::TurnCompleted(end));
+    }
+}
