@@ -113,6 +113,7 @@ struct Console {
     notice: Option<Notice>,
     broken: Option<String>,
     editor: Option<Editor>,
+    wants_editor: bool,
     kill_editor_at: Option<Instant>,
     log: Sink,
     /// Where the person is talked to when the log goes elsewhere.
@@ -179,6 +180,7 @@ impl Console {
             notice: None,
             broken: terminal.broken.clone(),
             editor: None,
+            wants_editor: false,
             kill_editor_at: None,
             log: Sink::stdout(),
             face,
@@ -251,6 +253,9 @@ impl Console {
                 Woken::Tick => self.tick(),
             }
             self.perform();
+            if self.wants_editor {
+                self.edit().await;
+            }
         }
         self.leave();
     }
@@ -281,11 +286,10 @@ impl Console {
     fn typed(&mut self, typed: Option<Typed>) {
         match typed {
             Some(Typed::Lines(bytes)) => {
-                if bytes.ends_with(b"\n") {
-                    let lines = bytes.iter().filter(|b| **b == b'\n').count();
-                    (0..lines).for_each(|_| self.painter.line_typed());
-                }
                 let text = String::from_utf8_lossy(&bytes).into_owned();
+                if let Some(tty) = &self.tty {
+                    self.painter.typed(&text, tty.size().0);
+                }
                 let view = self.view.borrow().clone();
                 self.ui.lines(&text, Scene::from(&*view), now(), &self.run);
             }
@@ -394,9 +398,7 @@ impl Console {
                 .say("^Z does nothing here: there is no shell to come back to\n");
             return;
         }
-        let erased = self.painter.frame("", &Rows::default());
-        let sink = self.face.as_ref().unwrap_or(&self.log);
-        let _slow = timeout(FREEZE_WAIT, sink.write_through(erased)).await;
+        self.clear().await;
         if let Some(tty) = &self.tty {
             tty.restore();
         }
@@ -455,20 +457,28 @@ impl Console {
             Effect::Suspend => {
                 let _impossible = kill_process(getpid(), Signal::TSTP);
             }
-            Effect::Edit => self.edit(),
+            Effect::Edit => self.wants_editor = true,
         }
     }
 
-    fn edit(&mut self) {
+    /// Opens the editor on a screen that is nobody's.
+    async fn edit(&mut self) {
+        self.wants_editor = false;
         let Some(tty) = self.tty.clone() else { return };
+        self.clear().await;
         tty.reset();
         match Editor::open(&tty, self.prompt.clone()) {
-            Ok(editor) => {
-                self.editor = Some(editor);
-                self.painter.forget();
-            }
+            Ok(editor) => self.editor = Some(editor),
             Err(why) => self.ui.edited(Err(why)),
         }
+        self.perform();
+    }
+
+    /// Takes away what stands below the log, and waits for that.
+    async fn clear(&mut self) {
+        let erased = self.painter.frame("", &Rows::default());
+        let sink = self.face.as_ref().unwrap_or(&self.log);
+        let _slow = timeout(FREEZE_WAIT, sink.write_through(erased)).await;
     }
 
     /// Has the terminal be in the mode that what prompts needs.
@@ -522,7 +532,9 @@ impl Console {
             if !self.ui.partial().is_empty() {
                 rows.rows.push(super::rows::cut(self.ui.partial(), width));
             }
-            let line = status::line(&self.run, scene, now(), width);
+            // Room for the echo of Ctrl-C, which a terminal puts behind it.
+            let room = width.saturating_sub(2);
+            let line = status::line(&self.run, scene, now(), room);
             let colour = self.log.has_colour();
             rows.rows
                 .push(if colour { styled(DIM, line) } else { line });

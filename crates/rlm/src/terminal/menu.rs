@@ -82,29 +82,38 @@ pub(crate) fn rows(scene: Scene<'_>, hint: Option<&str>, width: usize, height: u
         format!("  {key}  {label}{more}")
     };
     let end = hint.unwrap_or("Ctrl-C again saves and stops");
-    let mut lines = vec![format!("menu: {goes_on}")];
-    if height >= CHOICES.len() + 2 {
-        lines.extend(CHOICES.iter().map(line));
-    } else {
-        let active = CHOICES
+    let active = || {
+        CHOICES
             .iter()
-            .filter(|(choice, ..)| is_active(*choice, scene));
-        let words = active.map(|(_, key, label)| format!("{key} {label}"));
-        let mut all = words.collect::<Vec<_>>().join(", ");
-        lines.extend(super::rows::take_rows(&mut all, width));
-        lines.push(all);
+            .filter(|(choice, ..)| is_active(*choice, scene))
+    };
+    let mut lines = vec![format!("menu: {goes_on}")];
+    lines.extend(CHOICES.iter().map(line));
+    if lines.len() >= height {
+        let words = active().map(|(_, key, label)| format!("{key} {label}"));
+        let mut words = words.collect::<Vec<_>>().join(", ");
+        lines.truncate(1);
+        lines.extend(super::rows::take_rows(&mut words, width));
+        lines.push(words);
+    }
+    if lines.len() >= height {
+        let keys = active().flat_map(|(_, key, _)| [' ', *key]);
+        let mut keys: String = "menu".chars().chain(keys).collect();
+        lines = super::rows::take_rows(&mut keys, width);
+        lines.push(keys);
     }
     lines.push(end.to_owned());
+    lines.truncate(height.max(1));
     let mut rows = Rows::cut(lines.iter().map(String::as_str), width);
     let column = rows.rows.last().map_or(0, |row| super::rows::width(row));
     rows.cursor = Some((rows.rows.len() - 1, column.min(width.saturating_sub(1))));
-    rows.within(height)
+    rows
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::terminal::stage::{Stand, at};
+    use crate::terminal::stage::at;
     use loop_state::{Step, Timestamp};
     use proptest::prelude::*;
 
@@ -162,19 +171,19 @@ mod tests {
 
     #[test]
     fn a_small_screen_has_room_for_it() {
-        let Stand { .. } = at(Step::Ready);
         let stand = at(Step::Sleeping {
             until: Timestamp(1),
         });
-        insta::assert_snapshot!(rows(stand.scene(), None, 20, 8).rows.join("\n"), @"
-        c continue, s steer,
-        e edit prompt, k
-        skip the sleep, r
-        restart the
-        iteration, o start
-        over, x save and
-        exit, a abort
+        let drawn = |width, height| rows(stand.scene(), None, width, height).rows.join("\n");
+        insta::assert_snapshot!(drawn(19, 9), @"
+        menu c s e k r o x a
         Ctrl-C again saves …
+        ");
+        insta::assert_snapshot!(drawn(8, 5), @"
+        menu c s
+        e k r o
+        x a
+        Ctrl-C …
         ");
     }
 

@@ -21,10 +21,16 @@ impl Painter {
         }
     }
 
-    /// The terminal echoed the end of a line.
-    pub(crate) fn line_typed(&mut self) {
-        if !self.drawn.rows.is_empty() {
-            self.moved += 1;
+    /// The terminal echoed this behind the live rows; it has as many columns.
+    pub(crate) fn typed(&mut self, text: &str, columns: usize) {
+        let Some(last) = self.drawn.rows.last() else {
+            return;
+        };
+        let mut column = self.drawn.cursor.map_or(width(last), |(_, column)| column);
+        for line in text.split_inclusive('\n') {
+            column += width(line.trim_end_matches('\n'));
+            self.moved += column / columns.max(1) + usize::from(line.ends_with('\n'));
+            column = 0;
         }
     }
 
@@ -128,11 +134,22 @@ mod tests {
     fn what_a_person_typed_is_erased_with_the_status() {
         let mut painter = Painter::new(false);
         painter.frame("", &live(&["status"], None));
-        painter.line_typed();
+        painter.typed("abc\n", 80);
         assert_eq!(
             painter.frame("", &live(&["steer> "], Some((0, 7)))),
             "\r\x1b[1A\x1b[Jsteer> \r\x1b[7C"
         );
+    }
+
+    #[test]
+    fn what_wrapped_is_erased_too() {
+        let mut painter = Painter::new(false);
+        painter.frame("", &live(&["status"], None));
+        painter.typed("wraps\nonce\n", 10);
+        assert_eq!(painter.moved, 3);
+        painter.frame("", &Rows::default());
+        painter.typed("nothing stands there\n", 10);
+        assert_eq!(painter.moved, 0);
     }
 
     #[test]

@@ -267,17 +267,33 @@ impl Ui {
             return;
         }
         let text = std::mem::take(&mut self.begun);
-        let text = text.strip_suffix('\n').unwrap_or(&text);
-        if text.contains('\n') {
-            self.open_steer(format!("{text}\n"), false, None);
-            return;
+        let mut text = text.strip_suffix('\n').unwrap_or(&text);
+        // Commands that were typed ahead are carried out one by one; what is no command was typed, or pasted, to be said.
+        while let Some((first, rest)) = text.split_once('\n')
+            && command::parse(first).is_some()
+            && self.prompt.is_none()
+        {
+            self.typed_line(first, scene, now, run);
+            text = rest;
         }
+        if self.prompt.is_some() || text.contains('\n') {
+            let before = match &self.prompt {
+                Some(Prompt::Steer { line, .. }) => line.text().to_owned(),
+                _ => String::new(),
+            };
+            self.open_steer(format!("{before}{text}\n"), false);
+        } else {
+            self.typed_line(text, scene, now, run);
+        }
+    }
+
+    fn typed_line(&mut self, text: &str, scene: Scene<'_>, now: Timestamp, run: &str) {
         match command::parse(text) {
             None if text.trim().is_empty() => {
                 let draft = std::mem::take(&mut self.draft);
-                self.open_steer(draft, false, None);
+                self.open_steer(draft, false);
             }
-            None => self.open_steer(text.to_owned(), false, None),
+            None => self.open_steer(text.to_owned(), false),
             Some(Err(why)) => self.say(&line(why)),
             Some(Ok(command)) => self.command(command, scene, now, run),
         }
@@ -298,7 +314,7 @@ impl Ui {
             Command::Status => self.say_lines(&status::report(run, scene, now)),
             Command::Steer(text, at_once) if text.is_empty() => {
                 let draft = std::mem::take(&mut self.draft);
-                self.open_steer(draft, at_once, None);
+                self.open_steer(draft, at_once);
             }
             Command::Steer(text, at_once) => self.steer(text, at_once),
         }
@@ -326,7 +342,7 @@ impl Ui {
             }
             Choice::Steer => {
                 let draft = std::mem::take(&mut self.draft);
-                self.open_steer(draft, false, None);
+                self.open_steer(draft, false);
                 return;
             }
             Choice::EditPrompt => {
@@ -547,8 +563,9 @@ impl Ui {
         self.prompt = Some(prompt);
     }
 
-    fn open_steer(&mut self, text: String, now: bool, hint: Option<String>) {
+    fn open_steer(&mut self, text: String, now: bool) {
         let line = Line::new(text);
+        let hint = None;
         self.open(Prompt::Steer { line, now, hint });
     }
 

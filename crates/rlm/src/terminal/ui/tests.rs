@@ -276,6 +276,23 @@ fn x121_commands_are_carried_out() {
 }
 
 #[test]
+fn x121_commands_that_come_together_are_carried_out_one_by_one() {
+    let mut play = Play::in_turn();
+    play.line("/pause\n/new\n");
+    assert_eq!(play.out(), "Pause\nFreshSession");
+    play.line("/pause\none\n/exit\n");
+    assert_eq!(play.out(), "Pause");
+    play.keys("\r");
+    assert!(
+        play.out()
+            .contains("Steer { text: \"one\\n/exit\", now: false }")
+    );
+    play.line("/steer\none\n");
+    play.keys("\r");
+    assert!(play.out().contains("Steer { text: \"one\", now: false }"));
+}
+
+#[test]
 fn x124_questions_are_asked_one_after_the_other() {
     let mut play = Play::in_turn();
     play.asks("1", "rm -rf build");
