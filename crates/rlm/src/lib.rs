@@ -35,6 +35,7 @@ pub fn main_impl() -> ExitCode {
     agent_subprocess::guard::run_if_guard();
     let args = Args::parse();
     let directory = &args.directory;
+    render::called_in(directory);
     let result = match args.command {
         Command::Run(run) => command::run::execute(directory, *run),
         Command::Resume(resume) => command::resume::execute(directory, *resume),

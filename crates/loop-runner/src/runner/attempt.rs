@@ -150,7 +150,7 @@ impl Attempt {
     }
 
     /// Returns whether the driver understands what the agent says, so that nobody needs its raw lines.
-    pub(super) fn understands(&self) -> bool {
+    fn understands(&self) -> bool {
         self.capabilities.has(Capability::Tools)
     }
 }

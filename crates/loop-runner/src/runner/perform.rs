@@ -1,6 +1,6 @@
 //! Doing what the machine says.
 
-use agent_duplex::{Conversation, Input, ProcessName, SessionChoice, StopReport};
+use agent_duplex::{Capability, Conversation, Input, ProcessName, SessionChoice, StopReport};
 use agent_subprocess::{Context, Marker, StopPolicy};
 use loop_state::{Brief, CheckResult, Effect, Happening, Notice, Tree, TurnOutcome};
 
@@ -90,16 +90,18 @@ impl Runner {
         let not_started =
             |why: String| Ok(Some(Happening::TurnEnded(TurnOutcome::NotStarted(why))));
         self.refresh_prompt().await?;
-        let changed = match brief.cut {
-            Some(_) => self.work_tree.project().git().changed().await,
-            None => None,
-        };
-        let text = prompt::compose(brief, self.phase(), &self.prompt, changed.as_deref());
-        let transcript = self.begin_transcript(brief, &text);
         let driver = match drivers(self.phase(), self.context("")) {
             Ok(driver) => driver,
             Err(e) => return not_started(e.to_string()),
         };
+        // Before the agent starts: what it does first must not count as having been there.
+        let understands = driver.capabilities().has(Capability::Tools);
+        let changed = match brief.cut.is_some() || understands {
+            true => self.work_tree.project().git().changed().await,
+            false => None,
+        };
+        let text = prompt::compose(brief, self.phase(), &self.prompt, changed.as_deref());
+        let transcript = self.begin_transcript(brief, &text);
         let session = brief.session.clone();
         let session = session.map_or(SessionChoice::Fresh, SessionChoice::Resume);
         let (conversation, primary) = Conversation::new(driver, Default::default());
@@ -112,9 +114,7 @@ impl Runner {
         }
         self.ended.clear();
         let mut attempt = Attempt::new(conversation, primary, transcript);
-        if attempt.understands() {
-            attempt.changed = self.work_tree.project().git().changed().await;
-        }
+        attempt.changed = changed;
         self.attempt = Some(attempt);
         Ok(None)
     }

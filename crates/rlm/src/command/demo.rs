@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Parser;
-use loop_runner::{AgentSettings, Project};
+use loop_runner::{AgentSettings, Project, RunEntry};
 
 use crate::args::{Args, Command, DEMO_AGENT, DemoArgs};
 use crate::command::run;
@@ -16,7 +16,7 @@ use crate::exit::{Code, Failure};
 use crate::render::{Beginning, Screen};
 use crate::resolve::Resolved;
 use crate::session::Session;
-use crate::{demo, duration, resolve};
+use crate::{demo, duration, render, resolve};
 
 /// The run, as a user would type it. Twenty iterations are far more than it takes, unless a person undoes what was done.
 const TYPED: &str = "rlm run --agent claude --model scripted --permissions all -n 20";
@@ -35,7 +35,7 @@ pub(crate) fn execute(directory: &Path, args: DemoArgs) -> Result<ExitCode, Fail
         let resolved = settings(project.directory(), args.pace.unwrap_or(pace), sleep)?;
         Ok((project, resolved))
     })?;
-    let place = quoted(&project.directory().to_string_lossy());
+    let place = render::quoted(&project.directory().to_string_lossy());
     show(&introduction(&place, watched));
     let (screen, beginning) = (Screen::new(false), Beginning::New { others: vec![] });
     let ended = run::begin(
@@ -46,7 +46,8 @@ pub(crate) fn execute(directory: &Path, args: DemoArgs) -> Result<ExitCode, Fail
         resolved,
         &beginning,
     )?;
-    show(&conclusion(&place));
+    let runs = project.runs().unwrap_or_default();
+    show(&conclusion(&place, runs.iter().any(RunEntry::is_resumable)));
     Ok(ended)
 }
 
@@ -98,22 +99,17 @@ fn introduction(place: &str, watched: bool) -> String {
     text
 }
 
-fn conclusion(place: &str) -> String {
+fn conclusion(place: &str, can_go_on: bool) -> String {
+    let go_on = match can_go_on {
+        true => format!("Go on where it stopped:\n  rlm -C {place} resume\n"),
+        false => String::new(),
+    };
     format!(
-        "\nLook at what happened:\n  \
+        "\n{go_on}Look at what happened:\n  \
            git -C {place} log -p\n  \
            rlm -C {place} status\n  \
            rlm -C {place} logs\n\
          With a real agent, in a repository of your own:\n  \
            rlm run --until 'cargo test' --agent claude\n"
     )
-}
-
-/// A path as a shell reads it.
-fn quoted(path: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+,:@%".contains(c);
-    match path.chars().all(plain) {
-        true => path.to_owned(),
-        false => format!("'{}'", path.replace('\'', r"'\''")),
-    }
 }

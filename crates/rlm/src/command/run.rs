@@ -11,7 +11,7 @@ use crate::exit::Failure;
 use crate::render::{Beginning, Screen};
 use crate::resolve::Resolved;
 use crate::session::{Session, refuse_nested};
-use crate::{config, resolve};
+use crate::{config, render, resolve};
 
 pub(crate) fn execute(directory: &Path, args: RunArgs) -> Result<ExitCode, Failure> {
     let session = Session::begin(args.show.no_input)?;
@@ -39,7 +39,8 @@ fn candidate(
                 };
                 if run.was_stopped_by_a_person() {
                     return Err(Failure::usage(format!(
-                        "run `{name}` was stopped by a person, who alone continues it: rlm resume {name}"
+                        "run `{name}` was stopped by a person, who alone continues it: {} resume {name}",
+                        render::rlm()
                     )));
                 }
                 vec![run]

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use crate::drivers;
 use crate::duration::show;
 use crate::render::event::count;
+use crate::render::rlm;
 use crate::render::text::plain;
 
 /// How a run begins for this process.
@@ -44,11 +45,13 @@ pub(crate) fn lines(
         Beginning::New { others } => match others.as_slice() {
             [] => {}
             [one] => lines.push(format!(
-                "run {one} can be resumed instead: rlm resume {one}"
+                "run {one} can be resumed instead: {} resume {one}",
+                rlm()
             )),
             [.., last] => lines.push(format!(
-                "{} runs can be resumed instead, the last: rlm resume {last}",
-                others.len()
+                "{} runs can be resumed instead, the last: {} resume {last}",
+                others.len(),
+                rlm()
             )),
         },
         Beginning::Again { at, discarded, cut } => {
@@ -104,9 +107,10 @@ pub(crate) fn lines(
         ),
         match person {
             true => format!(
-                "keys    Ctrl-C: menu, Enter: say something, /help; closing the terminal saves and stops: rlm resume {run}"
+                "keys    Ctrl-C: menu, Enter: say something, /help; closing the terminal saves and stops: {} resume {run}",
+                rlm()
             ),
-            false => format!("stop    Ctrl-C or SIGTERM saves and stops; then: rlm resume {run}"),
+            false => format!("stop    Ctrl-C or SIGTERM saves and stops; then: {} resume {run}", rlm()),
         },
         format!(
             "log     {}",

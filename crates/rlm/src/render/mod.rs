@@ -7,6 +7,9 @@ mod screen;
 mod status;
 mod text;
 
+use std::path::Path;
+use std::sync::OnceLock;
+
 use anstyle::{AnsiColor, Style};
 use loop_runner::{Record, RunId};
 use loop_state::StopReason;
@@ -24,15 +27,40 @@ const GOOD: Style = AnsiColor::Green.on_default();
 const BAD: Style = AnsiColor::Red.on_default().bold();
 pub(crate) const MIND: Style = AnsiColor::Yellow.on_default();
 
+static CALLED: OnceLock<String> = OnceLock::new();
+
+/// Remembers where the commands work that people are told to type.
+pub(crate) fn called_in(directory: &Path) {
+    if directory != Path::new(".") {
+        let place = quoted(&directory.to_string_lossy());
+        // Said once, at the top of the program.
+        let _before = CALLED.set(format!("rlm -C {place}"));
+    }
+}
+
+/// Returns how this program is called for the same project from the same shell.
+pub(crate) fn rlm() -> &'static str {
+    CALLED.get().map_or("rlm", String::as_str)
+}
+
+/// Quotes a word for a shell, where it needs that.
+pub(crate) fn quoted(path: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+,:@%".contains(c);
+    match path.chars().all(plain) {
+        true => path.to_owned(),
+        false => format!("'{}'", path.replace('\'', r"'\''")),
+    }
+}
+
 /// Says how a run that ended for `reason` can be taken up again; `None` when it is over for good.
 pub(crate) fn go_on(run: &RunId, reason: &StopReason) -> Option<String> {
     match reason {
         StopReason::Done(_) | StopReason::Planned => None,
         StopReason::IterationLimit(_) | StopReason::LastFailed(..) => {
-            Some(format!("rlm resume {run} -n MORE"))
+            Some(format!("{} resume {run} -n MORE", rlm()))
         }
-        StopReason::TimeLimit(_) => Some(format!("rlm resume {run} --max-duration MORE")),
-        _ => Some(format!("rlm resume {run}")),
+        StopReason::TimeLimit(_) => Some(format!("{} resume {run} --max-duration MORE", rlm())),
+        _ => Some(format!("{} resume {run}", rlm())),
     }
 }
 

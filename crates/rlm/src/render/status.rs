@@ -10,7 +10,7 @@ use crate::drivers;
 use crate::duration::show;
 use crate::render::banner::may;
 use crate::render::event::{count, utc};
-use crate::render::{go_on, plain};
+use crate::render::{go_on, plain, rlm};
 
 /// One run; the text and the JSON say the same.
 #[derive(Debug, Serialize)]
@@ -127,8 +127,12 @@ fn next(run: &RunEntry, m: &loop_state::Head) -> String {
             .as_ref()
             .and_then(|end| go_on(&run.id, &end.reason))
             .unwrap_or_else(|| "nothing: it is over".into()),
-        _ if cut => format!("rlm resume {}: iteration {at} again, it was cut", run.id),
-        _ => format!("rlm resume {}: iteration {at}", run.id),
+        _ if cut => format!(
+            "{} resume {}: iteration {at} again, it was cut",
+            rlm(),
+            run.id
+        ),
+        _ => format!("{} resume {}: iteration {at}", rlm(), run.id),
     }
 }
 
