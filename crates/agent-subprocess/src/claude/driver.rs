@@ -31,6 +31,10 @@ const OURS: [&str; 9] = [
 ///
 /// The program is started as `PROGRAM [its leading arguments] <the driver's own flags> [extra arguments]`, without a
 /// shell. `CLAUDECODE` is removed from its environment, because it refuses to run inside of itself.
+///
+/// Opening a connection waits for the agent's first word, 3 s at most, because what can't start tells it by its exit only.
+/// A session that does not exist is told as the end of the first turn
+/// ([`EndReason::SessionNotFound`](agent_duplex::EndReason::SessionNotFound)).
 #[derive(Clone, Debug)]
 pub struct ClaudeDriver {
     program: Vec<OsString>,

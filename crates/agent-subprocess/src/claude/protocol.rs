@@ -17,7 +17,7 @@ pub(super) use encode::mode;
 pub(super) use ending::{LOG_IN, is_unknown_session};
 pub(super) use summary::one_line;
 
-use agent_duplex::{EndReason, Event, ExitStatus, TurnEnd};
+use agent_duplex::{Ask, EndReason, Event, ExitStatus, TurnEnd};
 use encode::Requests;
 use ending::Known;
 use json::Object;
@@ -53,6 +53,7 @@ enum Request {
 /// A question that waits for its answer.
 #[derive(Debug)]
 struct Asked {
+    ask: Ask,
     /// As it came, to be echoed.
     input: String,
     call: String,

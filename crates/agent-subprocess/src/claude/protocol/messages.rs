@@ -90,12 +90,9 @@ impl Session {
     pub(super) fn end(&mut self, end: TurnEnd, events: &mut Vec<Event>) {
         let Some(turn) = self.turn.take() else { return };
         turn.close(events);
-        self.asks.retain(|id, asked| {
-            if !asked.apart {
-                events.push(Event::PermissionWithdrawn { id: id.clone() });
-            }
-            asked.apart
-        });
+        let withdrawn = self.asks.keys().cloned();
+        events.extend(withdrawn.map(|id| Event::PermissionWithdrawn { id }));
+        self.asks.retain(|_, asked| asked.apart);
         let is_pending = self
             .pending
             .values()
@@ -104,5 +101,8 @@ impl Session {
         self.interrupt = None;
         self.announced = false;
         events.push(Event::TurnCompleted(end));
+        // Who works in the background waits on.
+        let asks = self.asks.values().map(|asked| asked.ask.clone());
+        events.extend(asks.map(Event::PermissionAsked));
     }
 }

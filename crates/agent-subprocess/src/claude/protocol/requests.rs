@@ -14,15 +14,19 @@ impl Session {
             heard.lines.push(encode::refuse(&id, &subtype));
             return;
         }
-        let tool = request.text("tool_name");
+        if self.asks.contains_key(&id) {
+            return;
+        }
         let reason = request.get::<String>("decision_reason");
-        heard.events.push(Event::PermissionAsked(Ask {
+        let ask = Ask {
             id: id.clone(),
-            tool,
+            tool: request.text("tool_name"),
             summary: summary(&request),
             reason: one_line(&reason.unwrap_or_default(), 400),
-        }));
+        };
+        heard.events.push(Event::PermissionAsked(ask.clone()));
         let asked = Asked {
+            ask,
             input: request.raw("input").unwrap_or("{}").to_owned(),
             call: request.text("tool_use_id"),
             apart: request.get::<String>("agent_id").is_some(),

@@ -229,6 +229,29 @@ fn p18_a_withdrawn_question_is_answered_no_more() {
 }
 
 #[test]
+fn a_question_from_the_background_outlives_the_turn() {
+    let (mut session, [_]) = with_messages();
+    hear(&mut session, &status());
+    let asked = |id: &str, more: Value| {
+        let mut request = json!({"subtype": "can_use_tool", "tool_name": "Bash"});
+        request
+            .as_object_mut()
+            .unwrap()
+            .extend(more.as_object().unwrap().clone());
+        json!({"type": "control_request", "request_id": id, "request": request})
+    };
+    hear(&mut session, &asked("a", json!({})));
+    let again = hear(&mut session, &asked("b", json!({"agent_id": "worker"})));
+    let mut events = hear(&mut session, &result());
+    assert_eq!(events.split_off(events.len() - 1), again);
+    let withdrawn = |id: &str| Event::PermissionWithdrawn { id: id.to_owned() };
+    let end = Event::TurnCompleted(EndReason::Completed.into());
+    assert_eq!(events, [withdrawn("a"), withdrawn("b"), end]);
+    assert!(session.answer("a", &Decision::Allow).is_none());
+    assert!(session.answer("b", &Decision::Allow).is_some());
+}
+
+#[test]
 fn what_an_agent_of_the_agents_says_is_no_answer() {
     let (mut session, [_]) = with_messages();
     hear(&mut session, &status());
