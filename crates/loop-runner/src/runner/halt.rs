@@ -15,6 +15,8 @@ use crate::transcript::Transcript;
 const POLITE: Duration = Duration::from_secs(3);
 /// How long a turn may take to end after a person's interrupt. Longer than a driver's own patience, so that its gentler means come first.
 const INTERRUPT: Duration = Duration::from_secs(6);
+/// How long everything may take to end for a person who has no patience.
+const IMPATIENT: Duration = Duration::from_secs(1);
 /// How long to look for the last words of an agent that was ended.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
@@ -153,6 +155,11 @@ impl Runner {
         let budget = match attempt.halting {
             Some(halting) => halting.end_by.saturating_duration_since(Instant::now()),
             None => budget,
+        };
+        let budget = if self.impatient {
+            budget.min(IMPATIENT)
+        } else {
+            budget
         };
         let report = attempt.conversation.stop(budget).await;
         if std::mem::replace(&mut attempt.stopped, true) {
