@@ -381,7 +381,7 @@ impl Console {
             return;
         }
         self.in_front = tty.is_foreground();
-        self.painter.forget();
+        self.painter.forget(tty.size().0);
         if self.in_front {
             tty.take_over();
             self.ui.step_forward();

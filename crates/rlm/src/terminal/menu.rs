@@ -176,8 +176,15 @@ mod tests {
         });
         let drawn = |width, height| rows(stand.scene(), None, width, height).rows.join("\n");
         insta::assert_snapshot!(drawn(19, 9), @"
-        menu c s e k r o x a
-        Ctrl-C again saves …
+        menu: the run goes…
+        c continue, s
+        steer, e edit
+        prompt, k skip the
+        sleep, r restart
+        the iteration, o
+        start over, x save
+        and exit, a abort
+        Ctrl-C again saves…
         ");
         insta::assert_snapshot!(drawn(8, 5), @"
         menu c s

@@ -10,6 +10,8 @@ pub(crate) struct Painter {
     drawn: Rows,
     /// How many rows the cursor was moved down by what the person typed.
     moved: usize,
+    /// Somebody wrote on the screen of this many columns and may have left the cursor in the middle of a row.
+    strange: Option<usize>,
 }
 
 impl Painter {
@@ -18,6 +20,7 @@ impl Painter {
             dumb,
             drawn: Rows::default(),
             moved: 0,
+            strange: None,
         }
     }
 
@@ -34,10 +37,11 @@ impl Painter {
         }
     }
 
-    /// Others wrote on the screen: what was drawn is theirs now.
-    pub(crate) fn forget(&mut self) {
+    /// Others wrote on the screen, which has as many columns: what was drawn is theirs now.
+    pub(crate) fn forget(&mut self, columns: usize) {
         self.drawn = Rows::default();
         self.moved = 0;
+        self.strange = Some(columns).filter(|_| !self.dumb);
     }
 
     /// Whether the live rows are not those that stand there.
@@ -51,6 +55,10 @@ impl Painter {
             return String::new();
         }
         let mut out = self.erase();
+        if let Some(columns) = self.strange.take() {
+            // In the first column this stays in its row, in any other it ends in the next one.
+            out.push_str(&format!("{:1$}\r\x1b[J", "", columns.saturating_sub(1)));
+        }
         out.push_str(log);
         out.push_str(&live.rows.join("\n"));
         if let Some((row, column)) = live.cursor
@@ -150,6 +158,14 @@ mod tests {
         painter.frame("", &Rows::default());
         painter.typed("nothing stands there\n", 10);
         assert_eq!(painter.moved, 0);
+    }
+
+    #[test]
+    fn what_others_left_in_a_row_is_kept() {
+        let mut painter = Painter::new(false);
+        painter.forget(4);
+        assert_eq!(painter.frame("log\n", &Rows::default()), "   \r\x1b[Jlog\n");
+        assert_eq!(painter.frame("log\n", &Rows::default()), "log\n");
     }
 
     #[test]
