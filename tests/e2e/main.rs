@@ -7,17 +7,23 @@
     reason = "clippy does not count the helpers of tests as tests"
 )]
 
+mod claims;
 mod crashes;
 mod damage;
+mod demo;
+mod duplex;
 mod fakes;
 mod floods;
 mod harness;
 mod holding;
 mod idle;
 mod input;
+mod jobs;
 mod kept;
 mod kills;
+mod menu;
 mod models;
+mod permissions;
 mod presses;
 mod project;
 mod promises;
@@ -26,7 +32,9 @@ mod resume;
 mod room;
 mod runs;
 mod scene;
+mod sessions;
 mod smoke;
+mod steering;
 mod stops;
 mod talk;
 mod talks;

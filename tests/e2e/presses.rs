@@ -9,7 +9,7 @@ use crate::scene::{STUBBORN_TREE, Scene, says, stop, until_ready};
 use crate::{LONG, RLM};
 
 /// Lets the debounce pass.
-fn pause() {
+pub(crate) fn pause() {
     assert!(poll_until(Duration::from_millis(100), || None::<()>).is_none());
 }
 
@@ -131,7 +131,7 @@ fn is_pending(process: i32, signal: Signal) -> bool {
 #[test]
 fn j46_the_agent_gets_no_signal_from_the_terminal_but_ours_alone() {
     let scene = Scene::new("ignore USR2\nchild plain ignore USR2\nhang");
-    let (running, terminal) = scene.run(&["--once"]).spawn_on_terminal();
+    let (running, terminal) = scene.run(&["--once", "--no-input"]).spawn_on_terminal();
     wait_for("the child", LONG, || scene.agent.children().pop());
     let (agent, child) = (scene.agent.starts()[0].pid, scene.agent.children()[0].pid);
     running.signal(Signal::STOP);
@@ -179,7 +179,8 @@ fn the_terminal_is_left_as_it_was() {
         } else {
             STUBBORN_TREE
         });
-        let run = scene.run(&["--once"]).env("RLM_SHUTDOWN_TIMEOUT", "600s");
+        let run = scene.run(&["--once", "--no-input"]);
+        let run = run.env("RLM_SHUTDOWN_TIMEOUT", "600s");
         let (running, terminal) = run.spawn_on_terminal();
         let before = show(&terminal);
         terminal.wait_text("ready", 0, LONG);
@@ -211,8 +212,11 @@ fn a_shell_script_stops_where_its_run_was_stopped() {
     terminal.wait_text("│", 0, LONG);
     terminal.wait_text("ready", terminal.text().find('│').unwrap(), LONG);
     terminal.send(b"\x03");
+    terminal.sees("save and exit", LONG);
+    pause();
+    terminal.send(b"\x03");
     running.wait(LONG).expect_signal(Signal::INT);
     assert_eq!(scene.start_count(), 1);
-    assert!(!terminal.text().contains("next"), "{}", terminal.text());
+    assert!(!terminal.text().contains("next 1"), "{}", terminal.text());
     scene.expect_nothing_alive();
 }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use rlm_tests::agent::FakeAgent;
+use rlm_tests::agent::{FakeAgent, Message};
 use rlm_tests::{Ended, Process, Rlm, Running, Sandbox, wait_for};
 use rustix::process::Signal;
 use serde_json::Value;
@@ -57,6 +57,59 @@ impl Scene {
             .args(arguments)
             .args(["--"])
             .args(self.agent.argv())
+    }
+
+    /// `rlm run --sleep 0 --prompt … --agent claude ARGUMENTS`, and the agent is the fake one in a conversation.
+    pub(crate) fn claude(&self, arguments: &[&str]) -> Rlm<'_> {
+        self.claude_bare(&[&["--sleep", "0", "--prompt", PROMPT], arguments].concat())
+    }
+
+    /// `rlm run --agent claude ARGUMENTS`
+    pub(crate) fn claude_bare(&self, arguments: &[&str]) -> Rlm<'_> {
+        let run = ["run", "--agent", "claude", "--agent-bin", FAKE_AGENT];
+        self.talking(&[&run, arguments].concat())
+    }
+
+    /// `rlm ARGUMENTS` with what the fake agent in a conversation needs to find its script.
+    pub(crate) fn talking(&self, arguments: &[&str]) -> Rlm<'_> {
+        let [record, script] = self.agent.variables();
+        self.rlm(arguments)
+            .env(record.0, record.1)
+            .env(script.0, script.1)
+    }
+
+    /// What the agent was told in conversations, oldest first.
+    pub(crate) fn told(&self) -> Vec<String> {
+        let messages = self.agent.messages().into_iter();
+        messages.map(|message| message.text).collect()
+    }
+
+    /// Waits until `what` is in a transcript: rlm has read it, whether it was shown or not.
+    #[track_caller]
+    pub(crate) fn wait_until_recorded(&self, what: &str) {
+        wait_for(format_args!("{what:?} in the transcripts"), LONG, || {
+            let logs = self.rlm(&["logs", "--json"]).run(LONG);
+            logs.stdout.contains(what).then_some(())
+        });
+    }
+
+    /// Waits until the agent has been told something with these words.
+    #[track_caller]
+    pub(crate) fn wait_until_told(&self, words: &str) -> Message {
+        wait_for(
+            format_args!("{words:?} among {:?}", self.told()),
+            LONG,
+            || {
+                let mut messages = self.agent.messages().into_iter();
+                messages.find(|message| message.text.contains(words))
+            },
+        )
+    }
+
+    /// The kinds of the control requests that the agent got.
+    pub(crate) fn controls(&self) -> Vec<String> {
+        let controls = self.agent.controls().into_iter();
+        controls.map(|control| control.subtype).collect()
     }
 
     /// Starts `rlm run` and waits until its agent has said `ready`.

@@ -7,6 +7,7 @@ use rlm_tests::wait_for;
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use crate::LONG;
+use crate::presses::pause;
 use crate::scene::{
     PROMPT, STUBBORN_TREE, Scene, TREE, TREE_SIZE, crash, expect_in_order, says, stop, until_ready,
 };
@@ -62,6 +63,10 @@ fn x101_ctrl_c_leaves_nothing() {
         (scene.tree_alive() == TREE_SIZE).then_some(())
     });
     expect_every_kind_alive(&scene);
+    terminal.send(b"\x03");
+    // The first press opens the menu, the second is for those who don't read it.
+    terminal.sees("save and exit", LONG);
+    pause();
     terminal.send(b"\x03");
     running.wait(LONG).expect_signal(Signal::INT);
     scene.expect_nothing_alive();

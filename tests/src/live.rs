@@ -9,6 +9,7 @@
 
 mod cage;
 mod checks;
+mod duplex;
 mod install;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -22,7 +23,7 @@ pub fn main_impl() -> ExitCode {
     let agent = match install::agent() {
         Ok(agent) => agent,
         Err(reason) => {
-            for (name, _) in checks::CHECKS {
+            for (name, _) in all() {
                 println!("skipped: {name}: {reason}");
             }
             return ExitCode::SUCCESS;
@@ -35,7 +36,7 @@ pub fn main_impl() -> ExitCode {
     }
     let rlm = beside_this("rlm-under-test");
     let mut code = ExitCode::SUCCESS;
-    for (name, check) in checks::CHECKS {
+    for (name, check) in all() {
         let begun = Instant::now();
         // The message of a panic goes to stderr as it happens.
         match catch_unwind(AssertUnwindSafe(|| check(&rlm, &agent))) {
@@ -50,6 +51,10 @@ pub fn main_impl() -> ExitCode {
         }
     }
     code
+}
+
+fn all() -> impl Iterator<Item = (&'static str, checks::Check)> {
+    checks::CHECKS.into_iter().chain(duplex::CHECKS)
 }
 
 /// A program of this package, by its name.

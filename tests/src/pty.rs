@@ -6,9 +6,10 @@ use std::num::NonZeroU16;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Termios, Winsize, tcgetattr, tcgetpgrp, tcsetwinsize};
 
@@ -18,8 +19,6 @@ use crate::wait::poll_until;
 const KEPT: usize = 16 << 20;
 /// Rows that have left the screen and are kept.
 const SCROLLED: usize = 10_000;
-const ROWS: u16 = 40;
-const COLUMNS: u16 = 120;
 
 /// The person's side of a pseudo-terminal. Dropping it hangs up.
 #[derive(Debug)]
@@ -27,6 +26,9 @@ const COLUMNS: u16 = 120;
 pub struct Terminal {
     ours: File,
     printed: Arc<Mutex<Printed>>,
+    /// Closed to end the reader, whose descriptor would keep the line open.
+    end: Option<OwnedFd>,
+    reader: Option<JoinHandle<()>>,
 }
 
 /// What came, and what a person sees of it.
@@ -43,7 +45,7 @@ impl std::fmt::Debug for Printed {
 
 impl Terminal {
     /// Opens a pair; the second is for the child alone.
-    pub(crate) fn open() -> io::Result<(Self, OwnedFd)> {
+    pub(crate) fn open((rows, columns): (u16, u16)) -> io::Result<(Self, OwnedFd)> {
         let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)?;
         grantpt(&ours)?;
         unlockpt(&ours)?;
@@ -55,25 +57,43 @@ impl Terminal {
             options,
             rustix::fs::Mode::empty(),
         )?;
-        tcsetwinsize(&ours, size(ROWS, COLUMNS))?;
+        tcsetwinsize(&ours, size(rows, columns))?;
         let ours = File::from(ours);
         let mut reader = ours.try_clone()?;
         let printed = Arc::new(Mutex::new(Printed {
             bytes: Vec::new(),
-            screen: vt100::Parser::new(some(ROWS), some(COLUMNS), SCROLLED),
+            screen: vt100::Parser::new(some(rows), some(columns), SCROLLED),
         }));
         let sink = Arc::clone(&printed);
-        thread::spawn(move || {
+        let (ended, end) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
+        let reader = thread::spawn(move || {
             let mut block = [0; 8192];
-            // An error means that the last process on the terminal has ended.
-            while let Ok(count @ 1..) = reader.read(&mut block) {
+            loop {
+                let mut fds = [
+                    PollFd::new(&reader, PollFlags::IN),
+                    PollFd::new(&ended, PollFlags::IN),
+                ];
+                let polled = poll(&mut fds, None);
+                if !fds[1].revents().is_empty() || polled.is_err() {
+                    return;
+                }
+                // An error means that the last process on the terminal has ended.
+                let Ok(count @ 1..) = reader.read(&mut block) else {
+                    return;
+                };
                 let mut sink = sink.lock().unwrap_or_else(PoisonError::into_inner);
                 let room = KEPT.saturating_sub(sink.bytes.len()).min(count);
                 sink.bytes.extend_from_slice(&block[..room]);
                 sink.screen.process(&block[..count]);
             }
         });
-        Ok((Self { ours, printed }, theirs))
+        let terminal = Self {
+            ours,
+            printed,
+            end: Some(end),
+            reader: Some(reader),
+        };
+        Ok((terminal, theirs))
     }
 
     /// Types: `b"\x03"` is Ctrl-C, `b"\x1a"` is Ctrl-Z, `b"\r"` is Enter, `b"\x1b"` is Esc.
@@ -241,6 +261,15 @@ impl Terminal {
     #[must_use]
     pub fn settings(&self) -> Termios {
         tcgetattr(&self.ours).expect("the terminal should be open")
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        drop(self.end.take());
+        if let Some(reader) = self.reader.take() {
+            let _panicked = reader.join();
+        }
     }
 }
 

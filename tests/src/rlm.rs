@@ -58,6 +58,7 @@ pub struct Rlm<'a> {
     sandbox: &'a Sandbox,
     command: Command,
     input: Option<Vec<u8>>,
+    size: (u16, u16),
 }
 
 impl<'a> Rlm<'a> {
@@ -71,6 +72,7 @@ impl<'a> Rlm<'a> {
             sandbox,
             command,
             input: None,
+            size: (40, 120),
         }
     }
 
@@ -95,6 +97,12 @@ impl<'a> Rlm<'a> {
     /// Gives it something on stdin, which is otherwise empty.
     pub fn input(mut self, text: impl Into<Vec<u8>>) -> Self {
         self.input = Some(text.into());
+        self
+    }
+
+    /// Gives its terminal so many rows and columns; 40 and 120 are usual.
+    pub fn size(mut self, rows: u16, columns: u16) -> Self {
+        self.size = (rows, columns);
         self
     }
 
@@ -135,7 +143,7 @@ impl<'a> Rlm<'a> {
     #[track_caller]
     pub fn spawn_on_terminal(mut self) -> (Running, Terminal) {
         assert!(self.input.is_none(), "type into the terminal instead");
-        let (terminal, side) = Terminal::open().expect("a pseudo-terminal");
+        let (terminal, side) = Terminal::open(self.size).expect("a pseudo-terminal");
         let copy = || Stdio::from(side.try_clone().expect("a descriptor can be copied"));
         self.command.stdin(copy()).stdout(copy()).stderr(copy());
         crate::os::take_terminal(&mut self.command);

@@ -10,7 +10,7 @@ use rustix::process::Signal;
 use crate::model::FakeModel;
 use crate::{Rlm, Sandbox, poll_until};
 
-type Check = fn(&Path, &Path) -> String;
+pub(super) type Check = fn(&Path, &Path) -> String;
 
 /// By name. A check panics, or says what it found.
 pub(super) const CHECKS: [(&str, Check); 2] = [
@@ -22,9 +22,9 @@ pub(super) const CHECKS: [(&str, Check); 2] = [
 ];
 
 /// A whole run: some seconds, on a loaded machine.
-const RUN: Duration = Duration::from_secs(120);
+pub(super) const RUN: Duration = Duration::from_secs(120);
 /// What may live on after `kill -9`, and ten times that before it counts as living.
-const BOUND: Duration = Duration::from_secs(2);
+pub(super) const BOUND: Duration = Duration::from_secs(2);
 
 const AGENT: [&str; 6] = [
     "claude",
@@ -131,7 +131,12 @@ fn run<'a>(sandbox: &'a Sandbox, rlm: &Path, agent: &Path, model: &FakeModel) ->
 }
 
 /// `rlm` with an environment in which `claude` is found and talks to the scripted model only.
-fn command<'a>(sandbox: &'a Sandbox, rlm: &Path, agent: &Path, model: &FakeModel) -> Rlm<'a> {
+pub(super) fn command<'a>(
+    sandbox: &'a Sandbox,
+    rlm: &Path,
+    agent: &Path,
+    model: &FakeModel,
+) -> Rlm<'a> {
     let path = std::env::var("PATH").unwrap_or_default();
     sandbox
         .rlm(rlm)

@@ -1,0 +1,133 @@
+//! Done is evidence: promises, what proves them, and what does not count as one.
+
+use crate::LONG;
+use crate::scene::{Scene, events, expect_in_order};
+
+const PROMISE: &str = "<promise>ALL DONE</promise>";
+
+fn promising(script: &str, arguments: &[&str]) -> (Scene, rlm_tests::Ended) {
+    let scene = Scene::new(script);
+    let all = [&["--completion-promise", "ALL DONE"], arguments].concat();
+    let ended = scene.claude(&all).run(LONG);
+    (scene, ended)
+}
+
+#[test]
+fn x105_a_promise_starts_the_check_and_only_the_check_is_done() {
+    let script = format!("run echo work\n@2.. say It works. {PROMISE}\n@3 touch done\nturn");
+    let script = script.replace("@3 touch done\n", "") + "\n";
+    let script = format!("@3 touch done\n{script}");
+    let (scene, ended) = promising(
+        &script,
+        &[
+            "--until",
+            "echo checked >> checks; echo not yet; test -e done",
+        ],
+    );
+    let ended = ended.expect_code(0);
+    let checks = fs_err::read_to_string(scene.file("checks")).unwrap();
+    assert_eq!(
+        checks.lines().count(),
+        2,
+        "asked when it was promised alone: {ended}"
+    );
+    assert_eq!(scene.start_count(), 3);
+    let told = scene.told();
+    assert!(
+        told[2].contains("not yet"),
+        "what the check said is in the next prompt: {}",
+        told[2]
+    );
+    assert!(!told[1].contains("not yet"));
+    expect_in_order(
+        &ended.stdout,
+        &[
+            "iteration 2 ",
+            "check did not pass",
+            "iteration 3 ",
+            "check passed",
+            "done: the check passed",
+        ],
+    );
+}
+
+#[test]
+fn x105_a_promise_without_a_check_is_a_claim() {
+    let script = format!("run echo work\nsay {PROMISE}\nturn");
+    let (_, ended) = promising(&script, &[]);
+    let ended = ended.expect_code(0);
+    let last = ended.stdout.lines().last().unwrap();
+    assert!(last.contains("as the agent says"), "{ended}");
+    let (_, ended) = promising(&script, &["--json"]);
+    let events = events(&ended.expect_code(0).stdout);
+    assert_eq!(events.last().unwrap()["evidence"], "claim", "{events:?}");
+}
+
+#[test]
+fn x105_turns_without_any_work_are_told_and_three_are_stuck() {
+    let scene = Scene::new("say I thought about it");
+    let ended = scene
+        .claude(&["-n", "9", "--until", "false"])
+        .run(LONG)
+        .expect_code(6);
+    assert_eq!(scene.start_count(), 3, "{ended}");
+    assert!(ended.stdout.contains("stuck"), "{ended}");
+    let scene = Scene::new(
+        "@1..2 say nothing\n@3 run echo work\n@4..5 say nothing\n@6 write new.txt x\n@7..8 say nothing\n@9 run echo work",
+    );
+    let ended = scene
+        .claude(&["-n", "9", "--until", "false"])
+        .run(LONG)
+        .expect_code(3);
+    assert_eq!(
+        scene.start_count(),
+        9,
+        "a tool or a change is work: {ended}"
+    );
+    let scene = Scene::new("print nothing");
+    scene
+        .run(&["-n", "5", "--until", "false"])
+        .run(LONG)
+        .expect_code(3);
+    assert_eq!(scene.start_count(), 5, "of a command nothing is known");
+}
+
+#[test]
+fn x105_a_limit_at_the_same_time_wins() {
+    let scene = Scene::new("say I thought about it");
+    scene
+        .claude(&["-n", "3", "--until", "false"])
+        .run(LONG)
+        .expect_code(3);
+}
+
+#[test]
+fn x106_only_the_end_of_the_last_message_is_a_promise() {
+    let quoted = [
+        format!("tool Bash cat\ntool-end {PROMISE}\nsay still at it"),
+        format!("run echo '{PROMISE}'\nsay still at it"),
+        format!("run true\nsay I will say {PROMISE} when I am done, not now"),
+        format!("say {PROMISE}\nrun true\nsay there is more"),
+        format!("run true\nask Bash {PROMISE}\nsay no"),
+    ];
+    for script in quoted {
+        let (scene, ended) = promising(&script, &["-n", "1"]);
+        let ended = ended.expect_code(3);
+        assert_eq!(scene.start_count(), 1, "{script}: {ended}");
+    }
+    let scene = Scene::new("run true\necho\nsay no more");
+    let prompt = format!("Work. Say {PROMISE} when done.");
+    let all = [
+        "-n",
+        "1",
+        "--sleep",
+        "0",
+        "--completion-promise",
+        "ALL DONE",
+        "-p",
+        &prompt,
+    ];
+    scene.claude_bare(&all).run(LONG).expect_code(3);
+    let (_, ended) = promising(&format!("run true\nsay so:\\n{PROMISE}\\n"), &["-n", "1"]);
+    ended.expect_code(0);
+}

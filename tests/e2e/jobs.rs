@@ -1,0 +1,267 @@
+//! Job control: ^Z and fg, the background, and a terminal that goes away.
+
+use std::fmt::Write as _;
+
+use rlm_tests::{Running, Terminal, poll_until, wait_for};
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::LONG;
+use crate::scene::Scene;
+
+/// A shell with job control, and the line that starts a run in it.
+fn shell(scene: &Scene, arguments: &str) -> (Running, Terminal, String) {
+    let (shell, terminal) = scene.sandbox.shell().spawn_on_terminal();
+    terminal.sees("$ ", LONG);
+    let mut line = String::new();
+    for (name, value) in scene.agent.variables() {
+        write!(line, "{name}='{}' ", value.display()).unwrap();
+    }
+    write!(
+        line,
+        "{} run --agent claude --agent-bin {} -p x --sleep 0 {arguments}",
+        crate::RLM,
+        crate::FAKE_AGENT
+    )
+    .unwrap();
+    (shell, terminal, line)
+}
+
+/// The states of the agents and their children.
+fn states(scene: &Scene) -> Vec<char> {
+    let mut pids: Vec<i32> = scene
+        .agent
+        .children()
+        .iter()
+        .map(|child| child.pid)
+        .collect();
+    pids.extend(scene.agent.starts().iter().map(|start| start.pid));
+    let alive = scene.alive().into_iter();
+    alive
+        .filter(|process| pids.contains(&process.pid))
+        .map(|process| process.state)
+        .collect()
+}
+
+fn wait_for_states(scene: &Scene, what: &str, is_it: impl Fn(char) -> bool) {
+    wait_for(format_args!("{what}: {:?}", states(scene)), LONG, || {
+        let states = states(scene);
+        (!states.is_empty() && states.iter().all(|state| is_it(*state))).then_some(())
+    });
+}
+
+#[test]
+fn x126_suspend_stops_the_tree_and_fg_lets_it_go_on() {
+    let scene = Scene::new("child setsid\nchild daemon\nsay ready\nawait go\nsay went on\nturn");
+    let (shell, terminal, line) = shell(&scene, "--once");
+    terminal.send(format!("{line}\r"));
+    terminal.sees("ready", LONG);
+    let before = format!("{:?}", terminal.settings());
+    for _ in 0..3 {
+        terminal.send(b"\x1a");
+        wait_for_states(&scene, "all of the tree stopped", |state| state == 'T');
+        wait_for("the shell in the foreground", LONG, || {
+            (terminal.foreground() == Some(shell.pid())).then_some(())
+        });
+        // Others can see that it is alive, only stopped.
+        assert_eq!(scene.status()["state"], "running");
+        let second = scene.claude(&["--once"]).run(LONG).expect_code(9);
+        assert!(
+            second.stderr.contains("hold") || second.stderr.contains("work"),
+            "{second}"
+        );
+        terminal.send("fg\r");
+        wait_for_states(&scene, "all of the tree going on", |state| state != 'T');
+    }
+    wait_for("the settings", LONG, || {
+        (format!("{:?}", terminal.settings()) == before).then_some(())
+    });
+    fs_err::write(scene.file("go"), "").unwrap();
+    terminal.sees("went on", LONG);
+    terminal.sees("planned", LONG);
+    terminal.send("exit\r");
+    shell.wait(LONG).expect_code(0);
+    assert_eq!(scene.start_count(), 1);
+}
+
+#[test]
+fn x126_suspend_in_the_menu_gives_the_shell_its_terminal_back() {
+    let scene = Scene::new("say ready\nawait go\nturn");
+    let (shell, terminal, line) = shell(&scene, "--once");
+    terminal.send(format!("{line}\r"));
+    terminal.sees("ready", LONG);
+    let before = format!("{:?}", terminal.settings());
+    terminal.send(b"\x03");
+    terminal.sees("save and exit", LONG);
+    terminal.send(b"\x1a");
+    wait_for("the shell in the foreground", LONG, || {
+        (terminal.foreground() == Some(shell.pid())).then_some(())
+    });
+    terminal.send("echo in the $((40 + 2)) shell\r");
+    terminal.sees("in the 42 shell", LONG);
+    terminal.send("fg\r");
+    wait_for("rlm in the foreground", LONG, || {
+        (terminal.foreground() != Some(shell.pid())).then_some(())
+    });
+    terminal.sees("save and exit", LONG);
+    terminal.send("\r");
+    terminal.sees_no("save and exit", LONG);
+    wait_for("the settings", LONG, || {
+        (format!("{:?}", terminal.settings()) == before).then_some(())
+    });
+    fs_err::write(scene.file("go"), "").unwrap();
+    terminal.sees("planned", LONG);
+    terminal.send("exit\r");
+    shell.wait(LONG).expect_code(0);
+}
+
+#[test]
+fn x126_time_that_a_run_stood_still_does_not_count_as_its_silence() {
+    let scene = Scene::new("say ready\nawait go\nrun true\nturn");
+    let (shell, terminal, line) = shell(&scene, "--once --idle-timeout 3s --iteration-timeout 20s");
+    terminal.send(format!("{line}\r"));
+    terminal.sees("ready", LONG);
+    terminal.send(b"\x1a");
+    wait_for_states(&scene, "the agent stopped", |state| state == 'T');
+    // Longer than the agent may be silent.
+    assert!(poll_until(std::time::Duration::from_secs(4), || None::<()>).is_none());
+    fs_err::write(scene.file("go"), "").unwrap();
+    terminal.send("fg\r");
+    terminal.sees("planned", LONG);
+    assert!(
+        !terminal.scrolled().contains("ending the turn"),
+        "{}",
+        terminal.scrolled()
+    );
+    terminal.send("exit\r");
+    shell.wait(LONG).expect_code(0);
+}
+
+#[test]
+fn j47_in_the_background_nothing_touches_the_terminal() {
+    let scene = Scene::new("say ready\nawait go\nask Bash touch made\nsay after\nturn");
+    let (shell, terminal, line) = shell(&scene, "--once --permissions ask");
+    let before = format!("{:?}", terminal.settings());
+    terminal.send(format!(
+        "stty tostop; stty -a > modes; {line} > out 2>&1 &\r"
+    ));
+    let out = || fs_err::read_to_string(scene.file("out")).unwrap_or_default();
+    wait_for("the agent's words", LONG, || {
+        out().contains("ready").then_some(())
+    });
+    let tostop = format!("{:?}", terminal.settings());
+    assert_eq!(terminal.foreground(), Some(shell.pid()));
+    terminal.send("echo still $((40 + 2)) here\r");
+    terminal.sees("still 42 here", LONG);
+    fs_err::write(scene.file("go"), "").unwrap();
+    wait_for("the end", LONG, || out().contains("planned").then_some(()));
+    assert!(!scene.file("made").exists());
+    assert_eq!(
+        scene.agent.answers().len(),
+        1,
+        "nobody can be asked: {}",
+        out()
+    );
+    assert_eq!(format!("{:?}", terminal.settings()), tostop);
+    assert_ne!(before, tostop, "the test sets something itself");
+    terminal.send("exit\r");
+    shell.wait(LONG).expect_code(0);
+}
+
+#[test]
+fn j47_an_interrupt_in_the_background_saves_and_stops() {
+    let scene = Scene::new("say ready\nhang");
+    let (shell, terminal, line) = shell(&scene, "--once");
+    terminal.send(format!("{line} > out 2>&1 &\r"));
+    let out = || fs_err::read_to_string(scene.file("out")).unwrap_or_default();
+    wait_for("the agent's words", LONG, || {
+        out().contains("ready").then_some(())
+    });
+    terminal.send("kill -INT %1; wait %1; echo ended with $?\r");
+    terminal.sees("ended with 130", LONG);
+    assert!(!terminal.text().contains("save and exit") && !out().contains("save and exit"));
+    assert_eq!(scene.status()["reason"], "stopped by a person");
+    terminal.send("exit\r");
+    shell.wait(LONG);
+}
+
+#[test]
+fn a_run_that_comes_to_the_foreground_has_its_menu() {
+    let scene = Scene::new("say ready\nawait go\nturn");
+    let (shell, terminal, line) = shell(&scene, "--once");
+    terminal.send(format!("{line} &\r"));
+    terminal.sees("ready", LONG);
+    terminal.send("fg\r");
+    wait_for("rlm in the foreground", LONG, || {
+        (terminal.foreground() != Some(shell.pid())).then_some(())
+    });
+    terminal.send(b"\x03");
+    terminal.sees("save and exit", LONG);
+    terminal.send("\r");
+    terminal.sees_no("save and exit", LONG);
+    fs_err::write(scene.file("go"), "").unwrap();
+    terminal.sees("planned", LONG);
+    terminal.send("exit\r");
+    shell.wait(LONG).expect_code(0);
+}
+
+#[test]
+fn a_terminal_that_is_closed_saves_and_stops_the_run() {
+    for prompt in [None, Some("\r"), Some("\x03")] {
+        let scene = Scene::new("child setsid\nsay ready\nhang");
+        let (running, terminal) = scene.claude(&["--once"]).spawn_on_terminal();
+        terminal.sees("ready", LONG);
+        if let Some(keys) = prompt {
+            let before = terminal.bytes().len();
+            terminal.send(keys);
+            wait_for("something to open", LONG, || {
+                (terminal.bytes().len() > before + 10).then_some(())
+            });
+        }
+        drop(terminal);
+        running.wait(LONG).expect_signal(Signal::HUP);
+        let status = scene.status();
+        assert_eq!(
+            (&status["state"], &status["reason"]),
+            (&"stopped".into(), &"stopped by SIGHUP".into())
+        );
+        scene.expect_nothing_alive();
+    }
+}
+
+#[test]
+fn a_run_that_ignores_the_hangup_goes_on_without_its_terminal_and_without_spinning() {
+    let scene = Scene::new("say ready\nawait go\nrun true\nsay well\nturn");
+    let (shell, terminal, line) = shell(&scene, "--once");
+    terminal.send(format!("trap '' HUP; {line}\r"));
+    terminal.sees("ready", LONG);
+    let mut alive = scene.alive().into_iter();
+    let rlm = alive
+        .find(|process| process.ppid == shell.pid())
+        .expect("the run");
+    drop(terminal);
+    drop(shell);
+    let used = || {
+        let stat = fs_err::read_to_string(format!("/proc/{}/stat", rlm.pid)).unwrap();
+        let fields: Vec<&str> = stat
+            .rsplit_once(')')
+            .unwrap()
+            .1
+            .split_whitespace()
+            .collect();
+        fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap()
+    };
+    let before = used();
+    assert!(poll_until(std::time::Duration::from_secs(1), || None::<()>).is_none());
+    let after = used();
+    assert!(
+        after - before < 50,
+        "{} of 100 ticks used while it waits",
+        after - before
+    );
+    kill_process(Pid::from_raw(rlm.pid).unwrap(), Signal::CONT).unwrap();
+    fs_err::write(scene.file("go"), "").unwrap();
+    wait_for("the end", LONG, || {
+        (scene.status()["state"] == "ended" && scene.status()["iterations_complete"] == 1)
+            .then_some(())
+    });
+}

@@ -1,0 +1,518 @@
+//! A person presses Ctrl-C on a terminal and chooses.
+
+use std::fmt::Write as _;
+
+use rlm_tests::agent::Memory;
+use rlm_tests::{Running, Terminal, wait_for};
+use rustix::process::Signal;
+
+use crate::LONG;
+use crate::presses::pause;
+use crate::scene::{PROMPT, Scene, json, text};
+
+const PRESS: &[u8] = b"\x03";
+const ESC: &[u8] = b"\x1b";
+/// A line of the menu that stands nowhere else.
+const MENU: &str = "save and exit";
+
+/// Presses, later than what would count as the same press as the last one.
+fn press(terminal: &Terminal) {
+    pause();
+    terminal.send(PRESS);
+}
+
+fn open(terminal: &Terminal) {
+    press(terminal);
+    terminal.sees(MENU, LONG);
+}
+
+/// A run whose agent works and says no more.
+fn at_work(scene: &Scene, arguments: &[&str]) -> (Running, Terminal) {
+    let (running, terminal) = scene.claude(arguments).spawn_on_terminal();
+    terminal.sees("ready", LONG);
+    (running, terminal)
+}
+
+fn sleeping(scene: &Scene) -> (Running, Terminal) {
+    let run = ["--sleep", "600", "--prompt", PROMPT, "-n", "3"];
+    let (running, terminal) = scene.claude_bare(&run).spawn_on_terminal();
+    wait_for("the sleep", LONG, || {
+        let statuses = scene.statuses();
+        (statuses.first()?["iterations_complete"] == 1).then_some(())
+    });
+    (running, terminal)
+}
+
+#[test]
+fn s07_a_press_in_the_sleep_opens_the_menu_and_the_sleep_can_be_skipped() {
+    let scene = Scene::new("run true\nturn");
+    let (running, terminal) = sleeping(&scene);
+    open(&terminal);
+    assert!(terminal.screen().contains("skip the sleep"));
+    terminal.send("k");
+    terminal.sees_no(MENU, LONG);
+    wait_for("the second iteration", LONG, || {
+        (scene.status()["iterations_complete"] == 2).then_some(())
+    });
+    open(&terminal);
+    terminal.send("x");
+    running.wait(LONG).expect_code(7);
+    assert_eq!(scene.start_count(), 2);
+}
+
+#[test]
+fn s08_what_the_agent_says_waits_until_the_menu_is_closed() {
+    let scene = Scene::new("say ready\nawait go\nsay LATER words\nawait on\nsay LAST\nturn");
+    let (running, terminal) = at_work(&scene, &["--once"]);
+    open(&terminal);
+    let before = terminal.screen();
+    fs_err::write(scene.file("go"), "").unwrap();
+    scene.wait_until_recorded("LATER words");
+    assert!(
+        !terminal.text().contains("LATER"),
+        "{}",
+        terminal.scrolled()
+    );
+    assert_eq!(terminal.screen(), before);
+    terminal.send("\r");
+    terminal.sees("LATER words", LONG);
+    terminal.sees_no(MENU, LONG);
+    fs_err::write(scene.file("on"), "").unwrap();
+    running.wait(LONG).expect_code(0);
+    assert!(
+        terminal.scrolled().contains("LAST"),
+        "{}",
+        terminal.scrolled()
+    );
+    assert_eq!(scene.start_count(), 1);
+}
+
+#[test]
+fn s09_the_menu_offers_all_and_asks_again_after_a_wrong_key() {
+    let scene = Scene::new("say ready\nawait go\nturn");
+    let (running, terminal) = at_work(&scene, &["--once"]);
+    open(&terminal);
+    let offers = [
+        "continue",
+        "steer",
+        "edit prompt",
+        "skip the sleep",
+        "restart the iteration",
+        "start over",
+        "save and exit",
+        "abort",
+    ];
+    for offer in offers {
+        assert!(
+            terminal.screen().contains(offer),
+            "{offer}: {}",
+            terminal.screen()
+        );
+    }
+    terminal.send("z");
+    terminal.sees("`z`", LONG);
+    assert!(
+        terminal.screen().contains(MENU),
+        "it asks again: {}",
+        terminal.screen()
+    );
+    terminal.send("k");
+    terminal.sees("`k`", LONG);
+    terminal.send("C");
+    terminal.sees_no(MENU, LONG);
+    open(&terminal);
+    terminal.send("\r");
+    terminal.sees_no(MENU, LONG);
+    fs_err::write(scene.file("go"), "").unwrap();
+    running.wait(LONG).expect_code(0);
+    assert_eq!(scene.start_count(), 1);
+    assert!(
+        !scene.controls().contains(&"interrupt".into()),
+        "nothing of that touched the agent"
+    );
+}
+
+#[test]
+fn j52_to_go_on_does_not_disturb_the_agent() {
+    let scene = Scene::new(
+        "say 5 ready a b c d e f g h i j k l m n o p q r s t u v w x y z\nawait go\nturn",
+    );
+    let (running, terminal) = scene.claude(&["--once"]).spawn_on_terminal();
+    for _ in 0..4 {
+        wait_for("the start", LONG, || scene.agent.starts().pop());
+        open(&terminal);
+        terminal.send(ESC);
+        terminal.sees_no(MENU, LONG);
+    }
+    fs_err::write(scene.file("go"), "").unwrap();
+    running.wait(LONG).expect_code(0);
+    assert_eq!(scene.start_count(), 1);
+    assert!(scene.agent.signals().is_empty());
+    assert!(!scene.controls().contains(&"interrupt".into()));
+}
+
+#[test]
+fn s12_save_and_exit_is_a_stop() {
+    let scene = Scene::new("child setsid\nsay ready\nhang");
+    let (running, terminal) = at_work(&scene, &["--once"]);
+    open(&terminal);
+    terminal.send("x");
+    running.wait(LONG).expect_code(7);
+    assert!(
+        terminal.scrolled().contains("stopped by a person"),
+        "{}",
+        terminal.scrolled()
+    );
+    let status = scene.status();
+    assert_eq!(status["state"], "stopped", "{status}");
+    assert_eq!(status["reason"], "stopped by a person");
+    assert!(text(&status["next"]).contains("rlm resume"), "{status}");
+    assert!(
+        scene.controls().contains(&"interrupt".into()),
+        "the agent was asked first"
+    );
+    scene.expect_nothing_alive();
+}
+
+#[test]
+fn s09_abort_has_no_patience_with_the_agent() {
+    let scene = Scene::new("deaf interrupt\nignore INT TERM HUP\nsay ready\nhang");
+    let run = scene.claude(&["--once"]).env("RLM_SHUTDOWN_TIMEOUT", "8s");
+    let (running, terminal) = run.spawn_on_terminal();
+    terminal.sees("ready", LONG);
+    open(&terminal);
+    terminal.send("a");
+    running.wait(LONG).expect_code(7);
+    assert_eq!(scene.status()["reason"], "stopped by a person");
+    scene.expect_nothing_alive();
+}
+
+#[test]
+fn s25_to_restart_the_iteration_is_a_new_attempt_in_a_fresh_session() {
+    let scene = Scene::new("@2 say ready\n@2 hang\nrun true\nturn");
+    let (running, terminal) = at_work(&scene, &["-n", "3"]);
+    open(&terminal);
+    terminal.send("r");
+    running.wait(LONG).expect_code(0);
+    let starts = scene.agent.starts();
+    let which: Vec<String> = starts
+        .iter()
+        .map(|start| {
+            format!(
+                "{}.{}",
+                start.env["RLM_ITERATION"], start.env["RLM_ATTEMPT"]
+            )
+        })
+        .collect();
+    assert_eq!(which, ["1.1", "2.1", "2.2", "3.2"]);
+    let sessions: std::collections::BTreeSet<String> = scene
+        .agent
+        .messages()
+        .into_iter()
+        .map(|message| message.session)
+        .collect();
+    assert_eq!(sessions.len(), 4);
+    assert_eq!(scene.status()["iterations_complete"], 3);
+}
+
+#[test]
+fn s25_to_start_over_begins_with_the_first_iteration() {
+    let scene = Scene::new("@3 say ready\n@3 hang\nrun true\nturn");
+    let (running, terminal) = at_work(&scene, &["-n", "3"]);
+    open(&terminal);
+    terminal.send("o");
+    running.wait(LONG).expect_code(0);
+    let starts = scene.agent.starts();
+    let iterations: Vec<&str> = starts
+        .iter()
+        .map(|start| start.env["RLM_ITERATION"].as_str())
+        .collect();
+    assert_eq!(iterations, ["1", "2", "3", "1", "2", "3"]);
+    let names: std::collections::BTreeSet<&str> = starts
+        .iter()
+        .map(|start| start.env["RLM_MARKER"].as_str())
+        .collect();
+    assert_eq!(names.len(), 6, "no attempt has the name of another");
+}
+
+/// An editor that adds a line to its file, and leaves a mark.
+fn editor(scene: &Scene, script: &str) -> String {
+    use std::os::unix::fs::PermissionsExt;
+    let path = scene.sandbox.path().join("editor");
+    fs_err::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
+    fs_err::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    path.display().to_string()
+}
+
+#[test]
+fn s11_the_prompt_can_be_edited_and_the_next_iteration_has_it() {
+    for from_file in [false, true] {
+        let scene = Scene::new("@1 say ready\n@1 await go\nrun true\nturn");
+        fs_err::write(scene.file("P.md"), PROMPT).unwrap();
+        let editor = editor(&scene, "echo MORE WORK >> \"$1\"; touch edited");
+        let prompt = if from_file {
+            ["-P", "P.md"]
+        } else {
+            ["-p", PROMPT]
+        };
+        let arguments = [&["--sleep", "0", "-n", "2"], &prompt[..]].concat();
+        let run = scene.claude_bare(&arguments).env("EDITOR", &editor);
+        let (running, terminal) = run.spawn_on_terminal();
+        terminal.sees("ready", LONG);
+        open(&terminal);
+        terminal.send("e");
+        scene.wait_for_file("edited");
+        terminal.sees_no(MENU, LONG);
+        fs_err::write(scene.file("go"), "").unwrap();
+        running.wait(LONG).expect_code(0);
+        let told = scene.told();
+        assert!(
+            !told[0].contains("MORE WORK") && told[1].contains("MORE WORK"),
+            "{told:?}"
+        );
+    }
+}
+
+#[test]
+fn an_editor_that_fails_leads_back_to_the_menu() {
+    let scene = Scene::new("say ready\nawait go\nturn");
+    let run = scene
+        .claude(&["--once"])
+        .env("EDITOR", "/no/such/editor")
+        .env("VISUAL", "");
+    let (running, terminal) = run.spawn_on_terminal();
+    terminal.sees("ready", LONG);
+    let before = format!("{:?}", terminal.settings());
+    open(&terminal);
+    terminal.send("e");
+    terminal.wait_screen("why, in the menu", LONG, |screen| {
+        screen.contains(MENU) && (screen.contains("editor") || screen.contains("no/such"))
+    });
+    terminal.send(ESC);
+    terminal.sees_no(MENU, LONG);
+    wait_for("the terminal's own settings", LONG, || {
+        (format!("{:?}", terminal.settings()) == before).then_some(())
+    });
+    fs_err::write(scene.file("go"), "").unwrap();
+    running.wait(LONG).expect_code(0);
+}
+
+#[test]
+fn x132_the_interrupt_of_an_editor_is_no_press() {
+    let scene = Scene::new("say ready\nawait go\nturn");
+    let editor = editor(
+        &scene,
+        "trap 'touch pressed' INT; touch open; while ! test -e close; do sleep 0.05; done",
+    );
+    let run = scene.claude(&["--once"]).env("VISUAL", &editor);
+    let (running, terminal) = run.spawn_on_terminal();
+    terminal.sees("ready", LONG);
+    open(&terminal);
+    terminal.send("e");
+    scene.wait_for_file("open");
+    for _ in 0..3 {
+        terminal.send(PRESS);
+        scene.wait_for_file("pressed");
+        fs_err::remove_file(scene.file("pressed")).unwrap();
+    }
+    fs_err::write(scene.file("close"), "").unwrap();
+    fs_err::write(scene.file("go"), "").unwrap();
+    running.wait(LONG).expect_code(0);
+    assert!(!scene.controls().contains(&"interrupt".into()));
+}
+
+#[test]
+fn j39_a_press_on_the_menu_is_a_shutdown() {
+    let scene = Scene::new("child setsid\nsay ready\nhang");
+    let (running, terminal) = at_work(&scene, &["--once"]);
+    open(&terminal);
+    press(&terminal);
+    running.wait(LONG).expect_signal(Signal::INT);
+    assert_eq!(scene.status()["reason"], "stopped by a person");
+    scene.expect_nothing_alive();
+}
+
+#[test]
+fn j39_esc_goes_on_and_the_next_press_is_a_first_one() {
+    let scene = Scene::new("say ready\nawait go\nturn");
+    let (running, terminal) = at_work(&scene, &["--once"]);
+    for _ in 0..5 {
+        open(&terminal);
+        terminal.send(ESC);
+        terminal.sees_no(MENU, LONG);
+    }
+    fs_err::write(scene.file("go"), "").unwrap();
+    running.wait(LONG).expect_code(0);
+    assert!(
+        !terminal.scrolled().contains("stopping"),
+        "{}",
+        terminal.scrolled()
+    );
+}
+
+#[test]
+fn j44_a_press_while_the_agent_starts_shows_the_menu() {
+    let scene = Scene::new("no-stdin\nhang");
+    let (running, terminal) = scene.claude(&["--once"]).spawn_on_terminal();
+    wait_for("the start", LONG, || scene.agent.starts().pop());
+    open(&terminal);
+    terminal.send("x");
+    running.wait(LONG).expect_code(7);
+    scene.expect_nothing_alive();
+}
+
+#[test]
+fn j47_with_a_pipe_behind_it_the_menu_is_on_the_terminal() {
+    let scene = Scene::new("say ready\nawait go\nsay after\nturn");
+    let mut line = String::new();
+    for (name, value) in scene.agent.variables() {
+        write!(line, "{name}='{}' ", value.display()).unwrap();
+    }
+    let program = [
+        crate::RLM,
+        "run",
+        "--agent",
+        "claude",
+        "--agent-bin",
+        crate::FAKE_AGENT,
+        "--once",
+        "-p",
+        "x",
+        "--json",
+    ];
+    line += &program.join(" ");
+    let shell = scene.sandbox.rlm("/bin/bash").args([
+        "-c",
+        &format!("set -o pipefail; {line} | (trap \"\" INT; exec cat > out)"),
+    ]);
+    let (running, terminal) = shell.spawn_on_terminal();
+    let out = || fs_err::read_to_string(scene.file("out")).unwrap_or_default();
+    wait_for("the agent's words", LONG, || {
+        out().contains("ready").then_some(())
+    });
+    open(&terminal);
+    terminal.send("\r");
+    terminal.sees_no(MENU, LONG);
+    fs_err::write(scene.file("go"), "").unwrap();
+    running.wait(LONG).expect_code(0);
+    for line in out().lines() {
+        json(line);
+    }
+    assert!(!out().contains(MENU) && out().contains("after"));
+    assert!(!terminal.text().contains("\"event\""));
+}
+
+#[test]
+fn j47_without_input_there_is_no_menu() {
+    let scene = Scene::new("say ready\nhang");
+    let (running, terminal) = at_work(&scene, &["--once", "--no-input"]);
+    terminal.send(PRESS);
+    running.wait(LONG).expect_signal(Signal::INT);
+    assert!(!terminal.text().contains(MENU));
+    scene.expect_nothing_alive();
+}
+
+#[test]
+fn the_terminal_is_as_it_was_after_every_kind_of_end() {
+    type End = fn(&Terminal, &Running);
+    let ends: [(&str, End); 5] = [
+        ("in the menu, by x", |terminal, _| terminal.send("x")),
+        ("in the menu, by a press", |terminal, _| press(terminal)),
+        ("in the menu, by SIGTERM", |_, running| {
+            running.signal(Signal::TERM)
+        }),
+        ("in the menu, by SIGQUIT", |_, running| {
+            running.signal(Signal::QUIT)
+        }),
+        ("in the menu, by two presses", |terminal, _| {
+            press(terminal);
+            terminal.sees("stopping", LONG);
+            press(terminal);
+        }),
+    ];
+    for (name, end) in ends {
+        let deaf = if name.contains("two") {
+            "deaf interrupt end_session eof\nignore INT TERM HUP\n"
+        } else {
+            ""
+        };
+        let scene = Scene::new(&format!("{deaf}say ready\nhang"));
+        let run = scene
+            .claude(&["--once"])
+            .env("RLM_SHUTDOWN_TIMEOUT", "600s");
+        let run = if deaf.is_empty() {
+            run.env("RLM_SHUTDOWN_TIMEOUT", "8s")
+        } else {
+            run
+        };
+        let (running, terminal) = run.spawn_on_terminal();
+        let before = format!("{:?}", terminal.settings());
+        terminal.sees("ready", LONG);
+        open(&terminal);
+        assert_ne!(
+            format!("{:?}", terminal.settings()),
+            before,
+            "single keys decide"
+        );
+        end(&terminal, &running);
+        running.wait(LONG);
+        assert_eq!(format!("{:?}", terminal.settings()), before, "{name}");
+        scene.wait_until_nothing_is_alive();
+    }
+}
+
+#[test]
+fn a_terminal_of_twenty_columns_has_room_for_all() {
+    let scene = Scene::new("say ready\nawait go\nturn");
+    let run = scene.claude(&["--once"]).size(10, 20);
+    let (running, terminal) = run.spawn_on_terminal();
+    terminal.sees("ready", LONG);
+    let rows = terminal.scrolled().lines().count();
+    let drawn = terminal.bytes().len();
+    wait_for("the status to be drawn again", LONG, || {
+        (terminal.bytes().len() > drawn).then_some(())
+    });
+    assert_eq!(
+        terminal.scrolled().lines().count(),
+        rows,
+        "it is drawn in its place:\n{}",
+        terminal.scrolled()
+    );
+    press(&terminal);
+    terminal.wait_screen("the menu", LONG, |screen| {
+        screen.contains("menu") && screen.contains("exit")
+    });
+    terminal.send(ESC);
+    terminal.sees_no("abort", LONG);
+    terminal.resize(6, 9);
+    press(&terminal);
+    terminal.wait_screen("a menu", LONG, |screen| screen.contains("abort"));
+    terminal.send(ESC);
+    fs_err::write(scene.file("go"), "").unwrap();
+    running.wait(LONG).expect_code(0);
+}
+
+#[test]
+fn a_turn_that_a_person_interrupted_waits_in_its_session() {
+    let scene = Scene::new("say ready\nsay 600000 half a thought\nturn\nrun true\nsay on");
+    let (running, terminal) = scene.claude(&["--once"]).spawn_on_terminal();
+    terminal.sees("half", LONG);
+    terminal.send("/interrupt\r");
+    terminal.sees("interrupted", LONG);
+    wait_for("the status", LONG, || {
+        (scene.status()["state"] == "paused").then_some(())
+    });
+    let session = scene.agent.messages()[0].session.clone();
+    let memories = scene.agent.session(&session);
+    assert!(
+        memories
+            .iter()
+            .any(|memory| matches!(memory, Memory::Marker(_))),
+        "{memories:?}"
+    );
+    open(&terminal);
+    terminal.send("\r");
+    running.wait(LONG).expect_code(0);
+    assert_eq!(scene.start_count(), 1);
+    assert_eq!(scene.agent.messages()[1].session, session);
+}

@@ -1,0 +1,210 @@
+//! What an agent may do, who is asked, and what it is told.
+
+use rustix::process::Signal;
+
+use crate::LONG;
+use crate::scene::{Scene, text};
+
+/// It wants to edit, to run something harmless, and tells what came of it.
+const WANTS: &str = "ask Edit notes.md\nask Bash touch made\nrecall\nturn";
+
+#[test]
+fn x124_edits_are_allowed_and_the_rest_is_denied_with_a_word_to_the_agent() {
+    let scene = Scene::new(WANTS);
+    let ended = scene.claude(&["--once"]).run(LONG).expect_code(0);
+    assert!(!scene.file("made").exists());
+    let answers = scene.agent.answers();
+    assert_eq!(
+        answers.len(),
+        1,
+        "edits were not even asked about: {answers:?}"
+    );
+    assert_eq!(
+        (answers[0].summary.as_str(), answers[0].behavior.as_str()),
+        ("touch made", "deny")
+    );
+    assert!(
+        answers[0].message.contains("only file edits"),
+        "{answers:?}"
+    );
+    assert!(
+        ended.stdout.contains("denied:") && ended.stdout.contains("touch made"),
+        "{ended}"
+    );
+    assert!(
+        ended.stdout.contains("may edit files"),
+        "the banner says it: {ended}"
+    );
+    let status = scene.status();
+    assert_eq!(
+        (&status["permissions"], &status["denied"]),
+        (&"edits".into(), &1.into())
+    );
+}
+
+#[test]
+fn x124_all_is_said_where_a_person_looks() {
+    let scene = Scene::new(WANTS);
+    let ended = scene
+        .claude(&["--once", "--permissions", "all"])
+        .run(LONG)
+        .expect_code(0);
+    assert!(scene.file("made").exists());
+    assert!(scene.agent.answers().is_empty());
+    assert!(ended.stdout.contains("MAY DO EVERYTHING"), "{ended}");
+    assert!(text(&scene.status()["agent"]).contains("MAY DO EVERYTHING"));
+    let argv = &scene.agent.starts()[0].argv;
+    assert!(
+        argv.contains(&"--dangerously-skip-permissions".into()),
+        "{argv:?}"
+    );
+    for other in ["ask", "edits", "deny"] {
+        let scene = Scene::new(WANTS);
+        scene
+            .claude(&["--once", "--permissions", other])
+            .run(LONG)
+            .expect_code(0);
+        let argv = &scene.agent.starts()[0].argv;
+        assert!(
+            !argv.iter().any(|word| word.contains("dangerously")),
+            "{other}: {argv:?}"
+        );
+    }
+}
+
+#[test]
+fn x124_deny_denies_edits_too() {
+    let scene = Scene::new(WANTS);
+    scene
+        .claude(&["--once", "--permissions", "deny"])
+        .run(LONG)
+        .expect_code(0);
+    let answers = scene.agent.answers();
+    assert_eq!(answers.len(), 2, "{answers:?}");
+    assert!(answers.iter().all(|answer| answer.behavior == "deny"));
+    assert_eq!(scene.status()["denied"], 2);
+}
+
+#[test]
+fn x124_a_question_with_nobody_there_is_denied_and_counted() {
+    let scene = Scene::new(WANTS);
+    let ask = ["--once", "--permissions", "ask"];
+    scene.claude(&ask).run(LONG).expect_code(0);
+    let answers = scene.agent.answers();
+    assert_eq!(answers.len(), 2, "{answers:?}");
+    assert!(
+        answers[0].message.contains("nobody is there"),
+        "{answers:?}"
+    );
+    assert_eq!(scene.status()["denied"], 2);
+
+    let scene = Scene::new(WANTS);
+    let (running, _terminal) = scene
+        .claude(&[&ask[..], &["--no-input"]].concat())
+        .spawn_on_terminal();
+    running.wait(LONG).expect_code(0);
+    assert_eq!(scene.agent.answers().len(), 2, "nor with --no-input");
+}
+
+#[test]
+fn x124_a_command_agent_has_flags_of_its_own() {
+    let scene = Scene::new("print hi");
+    let ended = scene
+        .run(&["--once", "--permissions", "all"])
+        .run(LONG)
+        .expect_code(2);
+    assert!(ended.stderr.contains("own flags"), "{ended}");
+    assert_eq!(ended.stderr.lines().count(), 1, "{ended}");
+    assert!(!scene.file(".rlm").exists());
+}
+
+#[test]
+fn x124_the_environment_may_say_it_and_the_flag_wins() {
+    let scene = Scene::new(WANTS);
+    let run = scene.claude(&["--once"]).env("RLM_PERMISSIONS", "deny");
+    run.run(LONG).expect_code(0);
+    assert_eq!(scene.status()["permissions"], "deny");
+    let scene = Scene::new(WANTS);
+    let run = scene
+        .claude(&["--once", "--permissions", "edits"])
+        .env("RLM_PERMISSIONS", "all");
+    run.run(LONG).expect_code(0);
+    assert_eq!(scene.status()["permissions"], "edits");
+    let scene = Scene::new(WANTS);
+    let run = scene
+        .claude(&["--once"])
+        .env("RLM_PERMISSIONS", "everything");
+    let ended = run.run(LONG).expect_code(2);
+    assert!(ended.stderr.contains("RLM_PERMISSIONS"), "{ended}");
+}
+
+#[test]
+fn x124_a_question_reaches_the_person() {
+    let scene = Scene::new(
+        "ask Bash touch made\nask Bash touch unmade\nask Bash touch skipped\nsay done\nturn",
+    );
+    let (running, terminal) = scene
+        .claude(&["--once", "--permissions", "ask"])
+        .spawn_on_terminal();
+    terminal.sees("touch made", LONG);
+    terminal.send("y");
+    terminal.sees("touch unmade", LONG);
+    assert!(scene.file("made").exists());
+    terminal.send("n");
+    terminal.sees("touch skipped", LONG);
+    terminal.send(b"\x1b");
+    running.wait(LONG).expect_code(0);
+    let behaviors: Vec<_> = scene
+        .agent
+        .answers()
+        .into_iter()
+        .map(|answer| (answer.behavior, answer.message))
+        .collect();
+    assert_eq!(
+        behaviors
+            .iter()
+            .map(|(behavior, _)| behavior.as_str())
+            .collect::<Vec<_>>(),
+        ["allow", "deny", "deny"]
+    );
+    assert!(behaviors[2].1.contains("skipped"), "{behaviors:?}");
+    assert!(!scene.file("unmade").exists() && !scene.file("skipped").exists());
+    assert_eq!(scene.status()["denied"], 2);
+}
+
+#[test]
+fn x132_ctrl_c_in_a_question_opens_the_menu_and_the_question_comes_back() {
+    let scene = Scene::new("ask Bash touch made\nsay done\nturn");
+    let (running, terminal) = scene
+        .claude(&["--once", "--permissions", "ask"])
+        .spawn_on_terminal();
+    terminal.sees("touch made", LONG);
+    terminal.send(b"\x03");
+    terminal.sees("save and exit", LONG);
+    terminal.send("\r");
+    terminal.sees_no("save and exit", LONG);
+    terminal.wait_screen("the question", LONG, |screen| screen.contains("touch made"));
+    assert!(scene.agent.answers().is_empty());
+    terminal.send("y");
+    running.wait(LONG).expect_code(0);
+    assert!(scene.file("made").exists());
+}
+
+#[test]
+fn x132_a_question_that_is_withdrawn_goes_away() {
+    let scene = Scene::new("ask Bash touch made\nturn\nsay next");
+    let (running, terminal) = scene
+        .claude(&["--once", "--permissions", "ask"])
+        .spawn_on_terminal();
+    terminal.sees("touch made", LONG);
+    terminal.send(b"\x03");
+    terminal.sees("save and exit", LONG);
+    terminal.send("x");
+    let ended = running.wait(LONG);
+    assert!(
+        ended.code() == Some(7) || ended.signal() == Some(Signal::INT.as_raw()),
+        "{ended}"
+    );
+    assert!(!scene.file("made").exists());
+    scene.expect_nothing_alive();
+}

@@ -1,0 +1,138 @@
+//! The agent's own conversation: from one iteration to the next, over crashes, and when it is lost.
+
+use rustix::process::Signal;
+
+use crate::LONG;
+use crate::scene::{PROMPT, Scene, expect_in_order, says, stop, text};
+
+/// The sessions of all messages, in the order in which they came.
+fn sessions(scene: &Scene) -> Vec<String> {
+    let mut sessions: Vec<String> = scene
+        .agent
+        .messages()
+        .into_iter()
+        .map(|message| message.session)
+        .collect();
+    sessions.dedup();
+    sessions
+}
+
+#[test]
+fn a_session_goes_on_from_one_iteration_to_the_next() {
+    let scene = Scene::new("turn ..\nrun true\nrecall");
+    let ended = scene
+        .claude(&["-n", "3", "--session", "continue"])
+        .run(LONG)
+        .expect_code(0);
+    assert_eq!(sessions(&scene).len(), 1, "{ended}");
+    let told = scene.told();
+    assert_eq!(told.len(), 3, "{told:?}");
+    let all = format!("told: {}", told.join(" | "));
+    assert!(
+        ended.stdout.contains(all.lines().next().unwrap()),
+        "{ended}"
+    );
+}
+
+#[test]
+fn l92_a_session_goes_on_after_a_crash_and_the_prompt_is_not_sent_again() {
+    let scene = Scene::new("@1 run true\n@2 say ready\n@2 hang\n@3.. run true\n@3.. recall");
+    let first = ["-n", "3", "--session", "continue", "--json"];
+    let mut running = scene.claude(&first).spawn();
+    scene.wait_until_told(PROMPT);
+    says(&mut running, "ready");
+    let before = scene.told();
+    stop(running, Signal::KILL);
+    scene.wait_until_nothing_is_alive();
+    let status = scene.status();
+    assert_eq!(status["state"], "crashed", "{status}");
+    let ended = scene.talking(&["resume"]).run(LONG).expect_code(0);
+    assert_eq!(sessions(&scene).len(), 1, "{ended}");
+    assert_eq!(text(&status["session"]), sessions(&scene)[0]);
+    let after = scene.told();
+    let again = &after[before.len()];
+    assert!(!again.contains(PROMPT), "it knows its prompt: {again}");
+    assert!(
+        again.contains("cut") || again.contains("interrupted"),
+        "and is told why it is spoken to: {again}"
+    );
+    assert_eq!(scene.status()["iterations_complete"], 3);
+}
+
+#[test]
+fn l92_with_fresh_sessions_a_cut_iteration_gets_a_new_one_and_its_prompt() {
+    let scene = Scene::new("@1 say ready\n@1 hang\n@2 say well");
+    let mut running = scene.claude(&["--once"]).spawn();
+    says(&mut running, "ready");
+    stop(running, Signal::KILL);
+    scene.talking(&["resume"]).run(LONG).expect_code(0);
+    assert_eq!(sessions(&scene).len(), 2);
+    let told = scene.told();
+    assert!(
+        told[1].contains(PROMPT) && told[1].contains("cut"),
+        "{}",
+        told[1]
+    );
+}
+
+#[test]
+fn a_session_that_is_lost_is_said_and_replaced() {
+    let scene = Scene::new("@1 say ready\n@1 hang\n@2 unknown-session\n@3 run true\n@3 say well");
+    let mut running = scene.claude(&["--once", "--session", "continue"]).spawn();
+    says(&mut running, "ready");
+    stop(running, Signal::KILL);
+    let ended = scene.talking(&["resume"]).run(LONG).expect_code(0);
+    assert!(ended.stdout.contains("session"), "{ended}");
+    assert_eq!(scene.start_count(), 3, "{ended}");
+    let told = scene.told();
+    assert!(
+        told.last().unwrap().contains(PROMPT),
+        "the new one knows nothing: {told:?}"
+    );
+}
+
+#[test]
+fn s13_a_stopped_turn_is_done_again_and_an_ended_one_is_not() {
+    let scene = Scene::new("@2 say ready\n@2 hang\nrun true\nturn");
+    let mut running = scene.claude(&["-n", "3"]).spawn();
+    says(&mut running, "ready");
+    let ended = stop(running, Signal::INT);
+    assert!(ended.stdout.contains("rlm resume"), "{ended}");
+    let ended = scene.talking(&["resume"]).run(LONG).expect_code(0);
+    expect_in_order(
+        &ended.stdout,
+        &["at iteration 2", "iteration 2, attempt 2", "iteration 3 "],
+    );
+    assert_eq!(scene.start_count(), 4);
+    assert_eq!(scene.status()["iterations_complete"], 3);
+}
+
+#[test]
+fn x110_a_run_that_a_person_stopped_waits_for_a_person() {
+    let scene = Scene::new("say ready\n@1 hang\n@2 hang\nturn");
+    let mut running = scene.claude(&["--once", "--run-id", "nightly"]).spawn();
+    says(&mut running, "ready");
+    stop(running, Signal::INT);
+    let again = ["--once", "--run-id", "nightly", "--resume-or-start"];
+    let ended = scene.claude(&again).run(LONG).expect_code(2);
+    assert!(ended.stderr.contains("stopped by a person"), "{ended}");
+    assert_eq!(scene.start_count(), 1);
+
+    let mut running = scene.talking(&["resume", "nightly"]).spawn();
+    says(&mut running, "ready");
+    stop(running, Signal::TERM);
+    let ended = scene.claude(&again).run(LONG).expect_code(0);
+    assert!(
+        ended.stdout.contains("resuming run nightly"),
+        "SIGTERM is no person: {ended}"
+    );
+    assert_eq!(scene.start_count(), 3);
+}
+
+#[test]
+fn x110_resume_or_start_without_a_run_starts_one() {
+    let scene = Scene::new("say hi");
+    let all = ["--once", "--run-id", "nightly", "--resume-or-start"];
+    scene.claude(&all).run(LONG).expect_code(0);
+    assert_eq!(scene.run_id(), "nightly");
+}

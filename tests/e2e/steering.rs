@@ -1,0 +1,475 @@
+//! A person says something to a working agent, and types commands.
+
+use rlm_tests::agent::{Memory, Taken};
+use rlm_tests::{Running, Terminal, wait_for};
+use rustix::process::Signal;
+use serde_json::Value;
+
+use crate::LONG;
+use crate::scene::{PROMPT, Scene, expect_in_order, json, says, stop};
+
+const WORKS: &str = "say ready\ntool Bash make\nexpect-steer\ntool-end made\nsay so\nturn";
+
+fn at_work(scene: &Scene, arguments: &[&str]) -> (Running, Terminal) {
+    let (running, terminal) = scene.claude(arguments).spawn_on_terminal();
+    terminal.sees("ready", LONG);
+    (running, terminal)
+}
+
+fn steer(terminal: &Terminal, text: &str) {
+    terminal.send("\r");
+    terminal.sees("steer>", LONG);
+    terminal.send(text);
+    terminal.send("\r");
+}
+
+#[test]
+fn s10_a_steer_reaches_an_agent_in_a_conversation_in_the_same_turn() {
+    let scene = Scene::new(WORKS);
+    let (running, terminal) = at_work(&scene, &["--once"]);
+    steer(&terminal, "use tabs, not spaces");
+    running.wait(LONG).expect_code(0);
+    let message = scene.wait_until_told("use tabs, not spaces");
+    assert_eq!(message.taken, Some(Taken::Folded(1)));
+    assert_eq!(scene.start_count(), 1);
+    let shown = terminal.scrolled();
+    expect_in_order(&shown, &["recorded", "delivered", "seen by the agent"]);
+}
+
+#[test]
+fn s10_a_steer_to_a_command_is_at_the_head_of_the_next_prompt() {
+    let scene = Scene::new("print ready\n@1 await go\nprint done");
+    let (running, terminal) = scene.run(&["-n", "3"]).spawn_on_terminal();
+    terminal.sees("ready", LONG);
+    steer(&terminal, "use tabs, not spaces");
+    terminal.sees("next prompt", LONG);
+    fs_err::write(scene.file("go"), "").unwrap();
+    running.wait(LONG).expect_code(0);
+    let prompts = scene.prompts();
+    assert!(
+        !prompts[0].contains("use tabs") && !prompts[2].contains("use tabs"),
+        "{prompts:?}"
+    );
+    let (steer, prompt) = (prompts[1].find("use tabs"), prompts[1].find(PROMPT));
+    assert!(steer.is_some() && steer < prompt, "{}", prompts[1]);
+}
+
+#[test]
+fn s10_a_steer_while_text_streams_gets_a_turn_of_its_own_in_the_same_iteration() {
+    let scene = Scene::new(
+        "say ready\nexpect-steer\nsay end of the first\nturn\nrun true\nsay end of the second\nturn",
+    );
+    let (running, terminal) = at_work(&scene, &["--once"]);
+    steer(&terminal, "one more thing");
+    running.wait(LONG).expect_code(0);
+    let message = scene.wait_until_told("one more thing");
+    assert_eq!(message.taken, Some(Taken::Began(2)));
+    assert_eq!(scene.start_count(), 1);
+    expect_in_order(
+        &terminal.scrolled(),
+        &[
+            "end of the first",
+            "end of the second",
+            "iteration 1 complete",
+        ],
+    );
+}
+
+#[test]
+fn x109_a_steer_now_interrupts_and_goes_on_in_the_same_session() {
+    let scene = Scene::new("say ready\nrun true\nsay 600000 a long way\nturn\nsay turned\nturn");
+    let (running, terminal) = at_work(&scene, &["--once"]);
+    terminal.sees("a ", LONG);
+    wait_for("the long answer", LONG, || {
+        terminal.screen().contains("a").then_some(())
+    });
+    terminal.send("/now go the other way\r");
+    running.wait(LONG).expect_code(0);
+    let messages = scene.agent.messages();
+    assert_eq!(messages.len(), 2, "{messages:?}");
+    assert!(messages[1].text.contains("go the other way"));
+    assert_eq!(messages[1].taken, Some(Taken::Began(2)));
+    assert_eq!(messages[0].session, messages[1].session);
+    assert_eq!(scene.start_count(), 1);
+    assert!(scene.controls().contains(&"interrupt".into()));
+    let status = scene.status();
+    assert_eq!(
+        status["iterations_complete"], 1,
+        "it is one iteration: {status}"
+    );
+}
+
+#[test]
+fn l89_after_an_interrupt_the_same_process_goes_on_and_knows_what_it_had_said() {
+    let scene = Scene::new(
+        "say ready\nsay 20 one two three four five six seven eight nine ten\nhang\nturn\nrun true\nsay on\nturn",
+    );
+    let (running, terminal) = at_work(&scene, &["--once"]);
+    terminal.sees("three", LONG);
+    terminal.send("/interrupt\r");
+    terminal.sees("interrupted", LONG);
+    steer(&terminal, "go on with four");
+    running.wait(LONG).expect_code(0);
+    let messages = scene.agent.messages();
+    assert_eq!(
+        (messages[0].pid, &messages[0].session),
+        (messages[1].pid, &messages[1].session)
+    );
+    let memories = scene.agent.session(&messages[0].session);
+    let place = |is_it: &dyn Fn(&Memory) -> bool| {
+        memories
+            .iter()
+            .position(is_it)
+            .unwrap_or_else(|| panic!("{memories:?}"))
+    };
+    let first = place(&|memory| matches!(memory, Memory::User(text) if text.contains(PROMPT)));
+    let partial =
+        place(&|memory| matches!(memory, Memory::Agent(text) if text.starts_with("one two three")));
+    let marker = place(&|memory| matches!(memory, Memory::Marker(_)));
+    let second =
+        place(&|memory| matches!(memory, Memory::User(text) if text.contains("go on with four")));
+    assert!(
+        first < partial && partial < marker && marker < second,
+        "{memories:?}"
+    );
+    // No delta of the first turn stands behind the acknowledgement.
+    let logs = scene
+        .rlm(&["logs", "--json"])
+        .run(LONG)
+        .expect_code(0)
+        .stdout;
+    let lines: Vec<Value> = logs.lines().map(json).collect();
+    let raw = |line: &Value| line["text"].as_str().unwrap_or_default().to_owned();
+    let acknowledged = lines
+        .iter()
+        .position(|line| raw(line).contains("still_queued"))
+        .expect("a receipt in the transcript");
+    let end = lines
+        .iter()
+        .position(|line| raw(line).contains("aborted_streaming"))
+        .expect("a result in the transcript");
+    let late = lines[acknowledged..end]
+        .iter()
+        .filter(|line| raw(line).contains("text_delta"))
+        .count();
+    assert_eq!(late, 0);
+}
+
+#[test]
+fn x109_a_steer_that_was_not_seen_survives_a_crash_and_is_delivered_once() {
+    let scene = Scene::new(
+        "@1 say ready\n@1 tool Bash make\n@1 hang\n@2.. run true\n@2.. say on\n@2.. turn",
+    );
+    let (running, terminal) = at_work(&scene, &["-n", "2"]);
+    steer(&terminal, "mind the docs");
+    scene.wait_until_told("mind the docs");
+    assert_eq!(
+        scene.agent.messages()[1].taken,
+        None,
+        "the agent has it and has not looked at it"
+    );
+    stop(running, Signal::KILL);
+    scene.wait_until_nothing_is_alive();
+    scene.talking(&["resume"]).run(LONG).expect_code(0);
+    let told: Vec<String> = scene
+        .told()
+        .into_iter()
+        .filter(|text| text.contains("mind the docs"))
+        .collect();
+    assert_eq!(told.len(), 2, "once to each process: {told:?}");
+    let later = scene.agent.messages();
+    let seen = later
+        .iter()
+        .filter(|message| message.text.contains("mind the docs") && message.taken.is_some())
+        .count();
+    assert_eq!(seen, 1, "{later:?}");
+    assert_eq!(scene.status()["steers_waiting"], 0);
+}
+
+#[test]
+fn x109_a_steer_that_was_seen_is_not_delivered_again() {
+    let scene = Scene::new(
+        "@1 say ready\n@1 tool Bash make\n@1 expect-steer\n@1 tool-end\n@1 hang\n@2.. run true",
+    );
+    let (running, terminal) = at_work(&scene, &["-n", "2"]);
+    steer(&terminal, "mind the docs");
+    terminal.sees("seen by the agent", LONG);
+    stop(running, Signal::KILL);
+    scene.talking(&["resume"]).run(LONG).expect_code(0);
+    let told = scene.told();
+    let count = told
+        .iter()
+        .filter(|text| text.contains("mind the docs"))
+        .count();
+    assert!(
+        count <= 2,
+        "at most the note of what was cut repeats it: {told:?}"
+    );
+    assert!(!told.last().unwrap().contains("mind the docs"), "{told:?}");
+}
+
+#[test]
+fn s11_several_lines_end_with_an_empty_one_and_ctrl_d_says_nothing() {
+    let scene = Scene::new(WORKS);
+    let (running, terminal) = at_work(&scene, &["--once"]);
+    terminal.send("\r");
+    terminal.sees("steer>", LONG);
+    terminal.send(b"\x04");
+    terminal.sees_no("steer>", LONG);
+    assert_eq!(scene.told().len(), 1);
+    terminal.send("\r");
+    terminal.sees("steer>", LONG);
+    terminal.send("\u{1b}[200~first line\nsecond line\u{1b}[201~\r");
+    terminal.sees("second line", LONG);
+    assert_eq!(
+        scene.told().len(),
+        1,
+        "one Enter does not send several lines"
+    );
+    terminal.send("third line\r\r");
+    running.wait(LONG).expect_code(0);
+    let message = scene.wait_until_told("first line");
+    assert!(
+        message.text.contains("first line\nsecond line\nthird line"),
+        "{}",
+        message.text
+    );
+}
+
+#[test]
+fn what_is_typed_ahead_is_sent_by_a_second_enter_alone() {
+    let scene = Scene::new(WORKS);
+    let (running, terminal) = at_work(&scene, &["--once"]);
+    terminal.send("oh no\r");
+    terminal.sees("steer> oh no", LONG);
+    assert_eq!(
+        scene.told().len(),
+        1,
+        "nothing that is merely typed goes to a paid agent"
+    );
+    terminal.send(b"\x1b");
+    terminal.sees_no("steer>", LONG);
+    terminal.send("now I mean it\r");
+    terminal.sees("steer> now I mean it", LONG);
+    terminal.send("\r");
+    running.wait(LONG).expect_code(0);
+    let told = scene.told();
+    assert!(
+        told[1].contains("now I mean it") && !told.iter().any(|text| text.contains("oh no")),
+        "{told:?}"
+    );
+}
+
+#[test]
+fn a_press_at_steer_opens_the_menu_and_what_was_written_is_not_lost() {
+    let scene = Scene::new(WORKS);
+    let (running, terminal) = at_work(&scene, &["--once"]);
+    terminal.send("\r");
+    terminal.sees("steer>", LONG);
+    terminal.send("half a sen");
+    terminal.sees("half a sen", LONG);
+    terminal.send(b"\x03");
+    terminal.sees("save and exit", LONG);
+    terminal.send("s");
+    terminal.sees("steer> half a sen", LONG);
+    terminal.send("tence\r");
+    running.wait(LONG).expect_code(0);
+    scene.wait_until_told("half a sentence");
+}
+
+#[test]
+fn a_paste_of_a_hundred_kilobytes_arrives_whole() {
+    let scene = Scene::new(WORKS);
+    let (running, terminal) = at_work(&scene, &["--once"]);
+    let text: String = (0..)
+        .map(|n| format!("line {n} of what was pasted\n"))
+        .take(4000)
+        .collect();
+    assert!(text.len() > 100_000);
+    terminal.send("\r");
+    terminal.sees("steer>", LONG);
+    terminal.paste(format!("\u{1b}[200~{text}\u{1b}[201~"), LONG);
+    terminal.sees("line 3999 of", LONG);
+    terminal.send("\r");
+    running.wait(LONG).expect_code(0);
+    let message = scene.wait_until_told("line 0 of");
+    assert!(
+        message.text.contains(text.trim()),
+        "{} bytes",
+        message.text.len()
+    );
+}
+
+#[test]
+fn a_paste_that_is_too_long_is_refused_with_a_word() {
+    let scene = Scene::new("say ready\nawait go\nturn");
+    let (running, terminal) = at_work(&scene, &["--once"]);
+    terminal.send("\r");
+    terminal.sees("steer>", LONG);
+    terminal.paste(
+        format!("\u{1b}[200~{}\u{1b}[201~", "x".repeat(2_000_000)),
+        LONG,
+    );
+    terminal.wait_screen("a refusal", LONG, |screen| {
+        screen.contains("not taken") || screen.contains("at most")
+    });
+    terminal.send(b"\x1b");
+    fs_err::write(scene.file("go"), "").unwrap();
+    running.wait(LONG).expect_code(0);
+    assert_eq!(scene.told().len(), 1);
+}
+
+#[test]
+fn x121_commands_act_without_disturbing_the_agent() {
+    let scene = Scene::new("say ready\nawait go\nrun true\nsay well\nturn");
+    let (mut running, terminal) = at_work(&scene, &["-n", "2"]);
+    terminal.send("/help\r");
+    for command in [
+        "/pause",
+        "/status",
+        "/interrupt",
+        "/new",
+        "/stop",
+        "/exit",
+        "/steer",
+    ] {
+        terminal.sees(command, LONG);
+    }
+    terminal.send("/status\r");
+    terminal.sees("attempt 1, 0 complete", LONG);
+    terminal.send("/stpo\r");
+    terminal.sees("did you mean /stop", LONG);
+    terminal.send("/pause\r");
+    terminal.sees("will pause", LONG);
+    assert!(!scene.controls().contains(&"interrupt".into()));
+    fs_err::write(scene.file("go"), "").unwrap();
+    terminal.sees("paused", LONG);
+    wait_for("the status", LONG, || {
+        (scene.status()["state"] == "paused").then_some(())
+    });
+    assert_eq!(scene.start_count(), 1);
+    assert!(!running.has_ended());
+    terminal.send("/continue\r");
+    running.wait(LONG).expect_code(0);
+    assert_eq!(scene.start_count(), 2);
+}
+
+#[test]
+fn x121_stop_lets_the_iteration_finish_and_exit_does_not() {
+    let scene = Scene::new("say ready\nawait go\nrun true\nsay well\nturn");
+    let (running, terminal) = at_work(&scene, &["-n", "9"]);
+    terminal.send("/stop\r");
+    terminal.sees("will stop", LONG);
+    fs_err::write(scene.file("go"), "").unwrap();
+    running.wait(LONG).expect_code(7);
+    let status = scene.status();
+    assert_eq!(
+        (&status["iterations_complete"], &status["reason"]),
+        (&1.into(), &"stopped by a person".into())
+    );
+
+    let scene = Scene::new("say ready\nhang");
+    let (running, terminal) = at_work(&scene, &["-n", "9"]);
+    terminal.send("/exit\r");
+    running.wait(LONG).expect_code(7);
+    assert_eq!(scene.status()["iterations_complete"], 0);
+    scene.expect_nothing_alive();
+}
+
+#[test]
+fn x121_new_gives_the_next_attempt_a_fresh_session() {
+    let scene = Scene::new("@1 say ready\n@1 await go\nrun true");
+    let (running, terminal) = at_work(&scene, &["-n", "3", "--session", "continue"]);
+    terminal.send("/new\r");
+    terminal.sees("fresh session", LONG);
+    fs_err::write(scene.file("go"), "").unwrap();
+    running.wait(LONG).expect_code(0);
+    let mut sessions: Vec<String> = scene
+        .agent
+        .messages()
+        .into_iter()
+        .map(|message| message.session)
+        .collect();
+    sessions.dedup();
+    assert_eq!(sessions.len(), 2, "{sessions:?}");
+    assert_eq!(scene.agent.messages().len(), 3);
+}
+
+#[test]
+fn an_agent_that_never_answers_an_interrupt_is_ended_and_that_is_said() {
+    let scene = Scene::new(
+        "@1 deaf interrupt\n@1 ignore INT\n@1 say ready\n@1 hang\n@2.. run true\n@2.. say on",
+    );
+    let (running, terminal) = at_work(&scene, &["--once"]);
+    terminal.send("/interrupt\r");
+    terminal.wait_screen("what was done about it", LONG * 2, |screen| {
+        screen.contains("did not end its turn") || screen.contains("ended itself")
+    });
+    wait_for("the wait for a person", LONG, || {
+        (scene.status()["state"] == "paused").then_some(())
+    });
+    terminal.send("/continue\r");
+    running.wait(LONG).expect_code(0);
+    let messages = scene.agent.messages();
+    assert_eq!(scene.start_count(), 2);
+    assert_eq!(
+        messages[0].session,
+        messages.last().unwrap().session,
+        "a new process in the old session"
+    );
+}
+
+#[test]
+fn s11_an_end_of_input_is_no_end_of_the_run() {
+    let scene = Scene::new("say ready\nawait go\nturn");
+    let (running, terminal) = at_work(&scene, &["--once"]);
+    terminal.send(b"\x04\x04");
+    terminal.send("/status\r");
+    terminal.sees("attempt 1, 0 complete", LONG);
+    fs_err::write(scene.file("go"), "").unwrap();
+    running.wait(LONG).expect_code(0);
+    assert!(
+        !terminal.scrolled().contains("panicked"),
+        "{}",
+        terminal.scrolled()
+    );
+
+    let scene = Scene::new("say ready\nawait go\nturn");
+    let mut running = scene.claude(&["--once"]).spawn();
+    says(&mut running, "ready");
+    fs_err::write(scene.file("go"), "").unwrap();
+    running.wait(LONG).expect_code(0);
+}
+
+#[test]
+fn x125_the_banner_says_five_things() {
+    let scene = Scene::new("say ready\nawait go\nturn");
+    let (running, terminal) = at_work(
+        &scene,
+        &["-n", "7", "--until", "test -e go", "--permissions", "ask"],
+    );
+    let screen = terminal.scrolled();
+    let lines: Vec<&str> = screen.lines().collect();
+    let begin = lines
+        .iter()
+        .position(|line| line.starts_with("ends "))
+        .unwrap_or_else(|| panic!("{screen}"));
+    let (ends, spends, agent) = (lines[begin], lines[begin + 1], lines[begin + 2]);
+    let (pause, log) = (lines[begin + 3], lines[begin + 4]);
+    assert!(
+        ends.contains("test -e go") && ends.contains("7 iterations"),
+        "{ends}"
+    );
+    assert!(spends.contains("1h"), "{spends}");
+    assert!(
+        agent.contains("claude") && agent.contains("asks you"),
+        "{agent}"
+    );
+    assert!(
+        pause.contains("Ctrl-C") && pause.contains("clos"),
+        "{pause}"
+    );
+    assert!(log.contains(".rlm"), "{log}");
+    fs_err::write(scene.file("go"), "").unwrap();
+    running.wait(LONG).expect_code(0);
+}
