@@ -6,6 +6,28 @@
 //!
 //! What the agent says is taken as it comes: types, subtypes and fields that are not known pass as raw lines, and one
 //! field of a wrong type does not lose the line that it stands in.
+//!
+//! # Examples
+//! ```no_run
+//! use agent_duplex::{Driver as _, Event, Message, SessionChoice};
+//! use agent_subprocess::claude::ClaudeDriver;
+//!
+//! # async fn example(context: agent_subprocess::Context) -> Result<(), agent_duplex::Error> {
+//! let driver = ClaudeDriver::new(vec!["claude".into()], context);
+//! let mut agent = driver.connect(SessionChoice::Fresh).await?;
+//! agent.send(Message::new("What is in this folder?")).await?;
+//! while let Some(seen) = agent.next().await {
+//!     for event in seen.events {
+//!         match event {
+//!             Event::Message { text, .. } => println!("{text}"),
+//!             Event::TurnCompleted(end) => return Ok(println!("{}", end.reason)),
+//!             _ => {}
+//!         }
+//!     }
+//! }
+//! # Ok(())
+//! # }
+//! ```
 
 mod connection;
 mod driver;

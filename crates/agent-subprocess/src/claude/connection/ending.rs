@@ -75,16 +75,13 @@ impl ClaudeConnection {
         let mut report = stop_report(self.agent.stop(&policy.within(left)).await);
         let pid = self.agent.pid();
         let is_named = |named: &ProcessName| named.pid == pid;
+        if was_alive {
+            report.stage = report.stage.max(stage);
+        }
         if was_alive && !report.ended.iter().chain(&report.survivors).any(is_named) {
             // It obeyed before the tree was looked at.
-            report.stage = report.stage.max(stage);
-            report.ended.insert(
-                0,
-                ProcessName {
-                    pid,
-                    name: self.name(),
-                },
-            );
+            let name = self.name();
+            report.ended.insert(0, ProcessName { pid, name });
         }
         report
     }

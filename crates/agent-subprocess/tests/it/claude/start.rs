@@ -132,7 +132,7 @@ async fn a_start_that_fails_says_what_to_do() {
         let error = connected.unwrap_err();
         assert!(error.is_start());
         shown.push(error.to_string());
-        scene.nobody_is_left();
+        crate::scene::wait_for("the end", || scene.find().is_empty());
     }
     let scene = Scene::new();
     for program in [vec![], vec!["no-such-agent".into()]] {
