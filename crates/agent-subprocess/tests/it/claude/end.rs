@@ -39,7 +39,7 @@ async fn x114_after_its_last_word_an_agent_is_ended_by_the_mildest_means_that_he
 async fn x114_what_runs_in_the_background_is_waited_for() {
     let script = r#"
 on_user() { begin; say '{"type":"system","subtype":"background_tasks_changed","tasks":[{"task_id":"b"}]}'; result completed
-  sleep 1; echo done >> order; say '{"type":"system","subtype":"background_tasks_changed","tasks":[]}'; }
+  (sleep 1; echo done >> order; say '{"type":"system","subtype":"background_tasks_changed","tasks":[]}') & }
 on_end() { echo end >> order; ok; exit 0; }"#;
     let (scene, rest) = closed(script).await;
     let order = std::fs::read_to_string(scene.path("order")).unwrap();
