@@ -33,7 +33,7 @@ fn flood(script: &str, arguments: &[&str]) -> (Scene, u64) {
 #[test]
 fn x115_a_flood_of_lines_costs_no_memory() {
     // The 1 GB of the item takes minutes in a debug build.
-    let size = std::env::var("RLM_TEST_FLOOD").unwrap_or_else(|_| "200M".into());
+    let size = std::env::var("RLM_TEST_FLOOD").unwrap_or_else(|_| "100M".into());
     let (scene, peak) = flood(&format!("flood {size}"), &["--once"]);
     assert!(peak < MOST, "{peak} KiB");
     let run = scene.run_id();

@@ -7,7 +7,7 @@ use tokio::sync::Notify;
 use crate::{Published, What};
 
 /// How many bytes of lines a reader may leave unread before it counts as slow, whatever its capacity.
-const MAX_BYTES: usize = 16 << 20;
+const MAX_BYTES: usize = 4 << 20;
 
 /// The one reader of a [`Conversation`](crate::Conversation) that misses nothing.
 ///
