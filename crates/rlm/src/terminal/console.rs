@@ -205,7 +205,9 @@ impl Console {
         while !(self.is_over && self.editor.is_none() && self.wants_to_print() == (false, false)) {
             let deadline = self.decode_by.map(tokio::time::Instant::from_std);
             let can_type = self.tty.is_some();
-            let wants_news = !self.is_over && self.to_log.len() < FRAME;
+            // Who takes no more gets no more: it stays where it is counted and bounded.
+            let has_room = self.log.has_room();
+            let wants_news = !self.is_over && has_room && self.to_log.len() < FRAME;
             let (log, face) = self.wants_to_print();
             let can_tick = (can_type && !self.is_over) || self.editor.is_some();
             let woken = tokio::select! {
@@ -216,7 +218,7 @@ impl Console {
                 edited = edited(&mut self.editor), if self.editor.is_some() => Woken::Edited(edited),
                 _ = next_signal(&mut suspend) => Woken::Suspend,
                 _ = next_signal(&mut continued) => Woken::Continued,
-                () = self.log.room(), if log => Woken::LogRoom,
+                () = self.log.room(), if log || !has_room => Woken::LogRoom,
                 () = room(self.face.as_ref()), if face => Woken::FaceRoom,
                 item = news.recv(), if wants_news => Woken::News(item),
                 changed = self.view.changed(), if has_view => Woken::View(changed.is_ok()),
@@ -346,7 +348,7 @@ impl Console {
 
     fn news(&mut self, at: Timestamp, news: &News) {
         let text = self.screen.news(at, news);
-        self.ui.news(news, text.as_deref());
+        self.ui.news(news, text);
         if self.face.is_some()
             && let Some(words) = self.screen.answer(news)
         {
@@ -436,6 +438,7 @@ impl Console {
 
     fn one(&mut self, effect: Effect) {
         match effect {
+            Effect::Print(text) if self.to_log.is_empty() => self.to_log = text,
             Effect::Print(text) => self.to_log.push_str(&text),
             Effect::Say(text) if self.face.is_some() => self.to_face.push_str(&text),
             Effect::Say(text) => self.to_log.push_str(&text),

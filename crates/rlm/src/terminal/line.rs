@@ -8,6 +8,7 @@ use super::keys::{Key, MAX_PASTE};
 use super::rows::{Rows, shown};
 
 const MAX_HISTORY: usize = 100;
+const MAX_HISTORY_BYTES: usize = 1 << 20;
 
 /// What was said before, the last one first.
 #[derive(Debug, Default)]
@@ -17,7 +18,13 @@ impl History {
     pub(crate) fn add(&mut self, text: &str) {
         self.0.retain(|old| old != text);
         self.0.push_front(text.to_owned());
-        self.0.truncate(MAX_HISTORY);
+        let mut bytes = 0;
+        let fits = self.0.iter().take(MAX_HISTORY).take_while(|text| {
+            bytes += text.len();
+            bytes <= MAX_HISTORY_BYTES
+        });
+        let fits = fits.count();
+        self.0.truncate(fits);
     }
 }
 
@@ -298,6 +305,19 @@ mod tests {
         assert_eq!(line.key(full, &History::default()), Typed::More);
         assert!(matches!(typed(&mut line, "y"), Typed::Refused(_)));
         assert_eq!(line.text().len(), MAX_PASTE);
+    }
+
+    #[test]
+    fn the_history_is_bounded() {
+        let mut history = History::default();
+        for n in 0..200 {
+            history.add(&n.to_string());
+        }
+        assert_eq!(history.0.len(), MAX_HISTORY);
+        for n in 0..6 {
+            history.add(&format!("{n}{}", "x".repeat(MAX_PASTE - 1)));
+        }
+        assert_eq!(history.0.len(), MAX_HISTORY_BYTES / MAX_PASTE);
     }
 
     #[test]

@@ -8,8 +8,8 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::tty::{Tty, block_terminal_signals};
 
-/// How many pieces wait for a slow reader.
-const WAITING: usize = 8;
+/// How many pieces wait for a slow reader, beside the one that is being written: a piece can be a line of megabytes.
+const WAITING: usize = 1;
 
 #[derive(Debug)]
 enum Order {
@@ -65,6 +65,11 @@ impl Sink {
     /// Whether colours are wanted there.
     pub(crate) fn has_colour(&self) -> bool {
         self.colour
+    }
+
+    pub(crate) fn has_room(&self) -> bool {
+        let orders = self.orders.as_ref();
+        orders.is_some_and(|orders| orders.capacity() > 0)
     }
 
     /// Waits until there is room.

@@ -16,6 +16,8 @@ use super::talk::Talk;
 use crate::render::{DIM, plain, styled};
 
 const HELP: &str = "Enter sends, Alt-Enter breaks the line, Esc cancels";
+/// How much of what was said is shown again.
+const MAX_ECHO: usize = 200;
 /// How many answered questions are remembered, so that the view does not bring them back.
 const MAX_ANSWERED: usize = 100;
 
@@ -151,7 +153,7 @@ impl Ui {
             }
             editor @ Some(Prompt::Editor) => {
                 self.prompt = editor;
-                self.log(&line(
+                self.log(line(
                     "a press came while the editor was open; once more stops the run",
                 ));
                 self.notice(Answer::Drop);
@@ -323,7 +325,7 @@ impl Ui {
     fn steer(&mut self, text: String, now: bool) {
         self.history.add(&text);
         let mut lines = text.lines();
-        let first = plain(lines.next().unwrap_or_default());
+        let first = super::rows::cut(&plain(lines.next().unwrap_or_default()), MAX_ECHO);
         let more = match lines.count() {
             0 => String::new(),
             n => format!(" (and {n} more lines)"),
@@ -403,16 +405,21 @@ impl Ui {
 
     /// Something happened. `text` is what the log says of it, with the ends of its lines; without it, what the agent says
     /// flows.
-    pub(crate) fn news(&mut self, news: &News, text: Option<&str>) {
+    pub(crate) fn news(&mut self, news: &News, text: Option<String>) {
         let text = match (news, text) {
             (News::Agent(Event::TextDelta(piece)), None) => self.talk.piece(piece, self.log_width),
             (News::Agent(Event::Message { text, partial }), None) => {
                 self.talk.message(text, *partial, self.log_width)
             }
-            (_, None | Some("")) => String::new(),
-            (_, Some(text)) => self.talk.settle() + text,
+            (_, None) => String::new(),
+            (_, Some(text)) => {
+                if !text.is_empty() {
+                    self.settle();
+                }
+                text
+            }
         };
-        self.log(&text);
+        self.log(text);
         match news {
             News::Agent(Event::PermissionAsked(ask)) => self.asked(ask.clone()),
             News::Agent(Event::PermissionWithdrawn { id }) => self.withdrawn(|q| q.ask.id == *id),
@@ -478,10 +485,10 @@ impl Ui {
         }
     }
 
-    /// No more news will come.
+    /// Ends the line that the agent is writing.
     pub(crate) fn settle(&mut self) {
         let text = self.talk.settle();
-        self.log(&text);
+        self.log(text);
     }
 
     /// The terminal belongs to others: what prompts goes away without an answer, questions come back later.
@@ -584,12 +591,13 @@ impl Ui {
         self.print(held);
     }
 
-    fn log(&mut self, text: &str) {
+    /// Takes long text too: it is moved, not copied.
+    fn log(&mut self, text: String) {
         if text.is_empty() {
         } else if self.prompt.is_some() && self.log_width.is_some() {
-            self.hold.push(text);
+            self.hold.push(&text);
         } else {
-            self.print(text.to_owned());
+            self.print(text);
         }
     }
 

@@ -40,13 +40,13 @@ impl Play {
     }
 
     fn output(&mut self, text: &str) {
-        self.ui.news(&News::Rejected("text"), Some(text));
+        self.ui.news(&News::Rejected("text"), Some(text.into()));
     }
 
     fn asks(&mut self, id: &str, summary: &str) {
         self.ui.news(
             &News::Agent(Event::PermissionAsked(ask(id, summary))),
-            Some(""),
+            Some(String::new()),
         );
     }
 
@@ -368,7 +368,7 @@ fn x124_a_withdrawn_question_disappears() {
     play.output("later\n");
     play.ui.news(
         &News::Agent(Event::PermissionWithdrawn { id: "1".into() }),
-        Some(""),
+        Some(String::new()),
     );
     insta::assert_snapshot!(play.out(), @r#"
     say "the question needs no answer any more\n"
@@ -481,7 +481,7 @@ proptest! {
                 }
                 Move::Ask(id) => play.asks(&id.to_string(), "make"),
                 Move::Withdraw(id) => {
-                    play.ui.news(&News::Agent(Event::PermissionWithdrawn { id: id.to_string() }), Some(""));
+                    play.ui.news(&News::Agent(Event::PermissionWithdrawn { id: id.to_string() }), Some(String::new()));
                 }
                 Move::Edited(well) => play.ui.edited(if well { Ok(None) } else { Err("no".into()) }),
                 Move::Back => play.ui.step_back(),
