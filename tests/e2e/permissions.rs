@@ -146,12 +146,12 @@ fn x124_a_question_reaches_the_person() {
     let (running, terminal) = scene
         .claude(&["--once", "--permissions", "ask"])
         .spawn_on_terminal();
-    terminal.sees("touch made", LONG);
+    terminal.sees("may it? Bash: touch made", LONG);
     terminal.send("y");
-    terminal.sees("touch unmade", LONG);
+    terminal.sees("may it? Bash: touch unmade", LONG);
     assert!(scene.file("made").exists());
     terminal.send("n");
-    terminal.sees("touch skipped", LONG);
+    terminal.sees("may it? Bash: touch skipped", LONG);
     terminal.send(b"\x1b");
     running.wait(LONG).expect_code(0);
     let behaviors: Vec<_> = scene
@@ -178,12 +178,14 @@ fn x132_ctrl_c_in_a_question_opens_the_menu_and_the_question_comes_back() {
     let (running, terminal) = scene
         .claude(&["--once", "--permissions", "ask"])
         .spawn_on_terminal();
-    terminal.sees("touch made", LONG);
+    terminal.sees("may it? Bash: touch made", LONG);
     terminal.send(b"\x03");
     terminal.sees("save and exit", LONG);
     terminal.send("\r");
     terminal.sees_no("save and exit", LONG);
-    terminal.wait_screen("the question", LONG, |screen| screen.contains("touch made"));
+    terminal.wait_screen("the question", LONG, |screen| {
+        screen.contains("may it? Bash: touch made")
+    });
     assert!(scene.agent.answers().is_empty());
     terminal.send("y");
     running.wait(LONG).expect_code(0);
@@ -196,7 +198,7 @@ fn x132_a_question_that_is_withdrawn_goes_away() {
     let (running, terminal) = scene
         .claude(&["--once", "--permissions", "ask"])
         .spawn_on_terminal();
-    terminal.sees("touch made", LONG);
+    terminal.sees("may it? Bash: touch made", LONG);
     terminal.send(b"\x03");
     terminal.sees("save and exit", LONG);
     terminal.send("x");

@@ -164,7 +164,8 @@ fn asked(rlm: &Path, agent: &Path) -> String {
     let scene = Scene::new(rlm, agent);
     let prompt = "Do it. [[sh touch permitted]] [[text ok]]";
     let (running, terminal) = scene.watched(prompt, &["--once", "--permissions", "ask"]);
-    terminal.sees("touch permitted", RUN);
+    // What is typed before the question is shown is no answer to it.
+    terminal.sees("may it? Bash: touch permitted", RUN);
     terminal.send("y");
     running.wait(RUN).expect_code(0);
     assert!(scene.sandbox.repo().join("permitted").exists());
