@@ -18,7 +18,7 @@
 //!
 //! # Limits
 //!
-//! One run a process and one at a time in a working tree. Pauses, the control socket, budgets and worktrees are not built yet. Transcripts stop
+//! One run a process and one at a time in a working tree. The control socket, budgets and worktrees are not built yet. Transcripts stop
 //! growing at 64 MiB each and say so.
 
 mod check;
