@@ -2,7 +2,9 @@
 
 use agent_duplex::{Capability, Conversation, Input, ProcessName, SessionChoice, StopReport};
 use agent_subprocess::{Context, Marker, StopPolicy};
-use loop_state::{Brief, CheckResult, Effect, Happening, Notice, Tree, TurnOutcome};
+use loop_state::{
+    Brief, CheckResult, Effect, Happening, Notice, SteerState, Step, Tree, TurnOutcome,
+};
 
 use crate::check::{CheckEnd, RunningCheck};
 use crate::news::{Command, News};
@@ -62,7 +64,21 @@ impl Runner {
                 let budget = self.budget();
                 self.tell(News::Stopping { budget });
             }
-            Effect::Announce(notice) => self.tell(News::Run(notice)),
+            Effect::Announce(notice) => {
+                let recorded = match notice {
+                    Notice::Steer {
+                        id,
+                        state: SteerState::Recorded,
+                    } => Some(id),
+                    _ => None,
+                };
+                self.tell(News::Run(notice));
+                let head = self.machine.head();
+                let heard = matches!(head.step, Step::Turn { .. } | Step::Interrupted { .. });
+                if let (Some(id), true) = (recorded, !heard || head.halting) {
+                    self.tell(News::NextPrompt(id));
+                }
+            }
             // The pump sees the end in the head.
             _ => {}
         }
