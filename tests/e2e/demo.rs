@@ -43,7 +43,9 @@ impl Demo {
 
     fn commits(&self) -> Vec<String> {
         let place = self.place.to_str().unwrap();
-        let log = self.sandbox.git(&["-C", place, "log", "--reverse", "--format=%s"]);
+        let log = self
+            .sandbox
+            .git(&["-C", place, "log", "--reverse", "--format=%s"]);
         log.lines().map(str::to_owned).collect()
     }
 
@@ -71,7 +73,7 @@ fn the_demo_runs_to_its_end_and_its_commands_work() {
             "iteration 1",
             "printed 'IIII' instead of 'IV'",
             "iteration 2",
-            "roman.sh 0 did not refuse",
+            "roman.sh 0 was not refused",
             "iteration 3",
             "check passed",
             "done",
@@ -104,7 +106,12 @@ fn the_demo_makes_a_place_of_its_own_and_keeps_it() {
     let mut kept = fs_err::read_dir(temporary).unwrap();
     let place = kept.next().unwrap().unwrap().path();
     assert!(place.join("roman.sh").exists());
-    assert!(ended.stdout.contains(&format!("rlm -C {}", place.display())), "{ended}");
+    assert!(
+        ended
+            .stdout
+            .contains(&format!("rlm -C {}", place.display())),
+        "{ended}"
+    );
 }
 
 #[test]
@@ -112,7 +119,10 @@ fn a_demo_that_was_cut_goes_on_and_does_nothing_twice() {
     let demo = Demo::new();
     let mut running = demo.demo().args(["--pace", "50ms"]).spawn();
     running.until("the second iteration's words", LONG, |running| {
-        running.stdout().contains("I know nothing").then_some(())
+        running
+            .stdout()
+            .contains("This is a new session")
+            .then_some(())
     });
     stop(running, Signal::TERM);
     assert!(!demo.passes());
@@ -121,6 +131,37 @@ fn a_demo_that_was_cut_goes_on_and_does_nothing_twice() {
     assert!(demo.passes());
     assert_eq!(demo.commits().len(), 4);
     assert!(demo.sandbox.survivors().scan().is_empty());
+}
+
+#[test]
+fn a_person_steers_the_demo_and_leaves_and_comes_back() {
+    let demo = Demo::new();
+    let (running, terminal) = demo.demo().spawn_on_terminal();
+    terminal.sees("There is no roman.sh yet", LONG);
+    terminal.send(b"\x03");
+    terminal.sees("save and exit", LONG);
+    terminal.send("s");
+    terminal.sees("steer>", LONG);
+    terminal.send("use tabs\r");
+    terminal.sees("You said: “use tabs”", LONG);
+    // The next session knows it from the file.
+    terminal.sees("NOTES.md says “use tabs”", LONG);
+    terminal.send(b"\x03");
+    terminal.sees("save and exit", LONG);
+    terminal.send("x");
+    running.wait(LONG).expect_code(7);
+    let printed = terminal.scrolled();
+    let go_on = "Go on where it stopped:\n  ";
+    let at = printed.find(go_on).unwrap_or_else(|| panic!("{printed}")) + go_on.len();
+    let command = printed[at..].lines().next().unwrap();
+    demo.copied(command).expect_code(0);
+    assert!(demo.passes());
+    let (commits, mut different) = (demo.commits(), demo.commits());
+    different.sort_unstable();
+    different.dedup();
+    assert_eq!(commits.len(), different.len(), "{commits:?}");
+    let notes = fs_err::read_to_string(demo.place.join("NOTES.md")).unwrap();
+    assert_eq!(notes, "- use tabs\n");
 }
 
 #[test]

@@ -175,12 +175,14 @@ impl<W: Write> Agent<W> {
 
     fn answer(&mut self, message: &str) -> Result<(), Stop> {
         let order = script::read(message);
+        let begun = self.unfinished;
         self.unfinished |= order.work;
         for words in &order.words {
             self.obey(words)?;
         }
         let steps = if self.unfinished {
             let mut tree = self.look();
+            tree.begun = begun;
             if !order.words.is_empty() {
                 tree.notes.clear();
             }
@@ -216,6 +218,7 @@ impl<W: Write> Agent<W> {
             program: fs_err::read_to_string(self.setup.tree.join(PROGRAM)).ok(),
             uncommitted: project::differs(&self.setup.tree, PROGRAM),
             notes: self.notes(),
+            begun: false,
         }
     }
 

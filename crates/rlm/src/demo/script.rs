@@ -129,6 +129,8 @@ pub(super) struct Tree {
     pub(super) uncommitted: bool,
     /// The text of [`NOTES`] if it is there and not from this very turn.
     pub(super) notes: String,
+    /// Whether the same step was begun in this session before.
+    pub(super) begun: bool,
 }
 
 /// What a message is to the agent.
@@ -230,6 +232,9 @@ pub(super) fn work(tree: &Tree) -> Vec<Step> {
             bash("sh check.sh"),
         ],
     };
+    if tree.begun {
+        steps[0] = say("Back to the work.");
+    }
     let note = tree.notes.lines().rev().find_map(|l| l.strip_prefix("- "));
     if let Some(note) = note {
         let reminder = format!("{NOTES} says “{}”, and I keep to it.", quoted(note));

@@ -12,6 +12,7 @@ use super::agent::{Agent, Happening, Setup, listen};
 use super::script::{self, Order};
 use super::{project, protocol, value};
 
+const PATIENCE: Duration = Duration::from_secs(10);
 const SESSION: &str = "11111111-1111-4111-8111-111111111111";
 
 fn repository() -> TempDir {
@@ -48,9 +49,9 @@ fn setup(directory: &TempDir) -> Setup {
     }
 }
 
-/// Looks again and again, for ten seconds at most.
+/// Looks again and again.
 fn wait_for<T>(mut look: impl FnMut() -> Option<T>) -> T {
-    let deadline = Instant::now() + Duration::from_secs(10);
+    let deadline = Instant::now() + PATIENCE;
     loop {
         match look() {
             Some(found) => return found,
@@ -58,6 +59,18 @@ fn wait_for<T>(mut look: impl FnMut() -> Option<T>) -> T {
         }
         std::thread::park_timeout(Duration::from_millis(5));
     }
+}
+
+/// Ends a conversation that hangs, so that its test fails instead. Drop what it returns when it is over.
+fn watchdog(sender: &SyncSender<Happening>) -> mpsc::Sender<()> {
+    let (over, is_over) = mpsc::channel();
+    let sender = sender.clone();
+    std::thread::spawn(move || {
+        if is_over.recv_timeout(PATIENCE) == Err(mpsc::RecvTimeoutError::Timeout) {
+            send(&sender, &request("end_session"));
+        }
+    });
+    over
 }
 
 /// The other side of the conversation: says something when it has heard enough.
@@ -95,6 +108,7 @@ fn converse(
     for value in begin {
         send(&sender, value);
     }
+    let _over = watchdog(&sender);
     let mut host = Host {
         sender: sender.clone(),
         heard: Vec::new(),
@@ -316,6 +330,7 @@ fn an_interrupt_ends_a_command_that_runs() {
         person.send(Happening::Closed).unwrap();
         pid
     });
+    let _over = watchdog(&sender);
     let mut heard = Vec::new();
     let agent = Agent::new(setup(&directory), &mut heard, sender, happenings);
     agent.run().unwrap();
