@@ -134,6 +134,8 @@ impl Session {
             .runtime
             .block_on(self.supervise(runner, &control, messages));
         let has_printed = self.wait_for(&console);
+        // The console has done it, unless it hangs.
+        terminal::restore();
         let outcome = outcome?;
         if has_printed {
             screen.end(&run, &outcome);
@@ -186,8 +188,6 @@ impl Session {
     }
 
     fn end(self, outcome: &Outcome) -> Result<ExitCode, Failure> {
-        // The console has done it, unless it hangs.
-        terminal::restore();
         // A runtime whose blocking thread hangs must not hold the end up.
         self.runtime.shutdown_background();
         if !outcome.survivors.is_empty() {

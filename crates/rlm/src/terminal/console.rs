@@ -1,41 +1,45 @@
 //! The thread that has the screen: everything that concerns the person comes to it, one thing at a time.
 
+mod draw;
+mod job;
+mod wait;
+
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 
-use anstream::adapter::strip_str;
 use interrupt_stack::{Cause, Handler, Interrupts, Notice, PressSource};
 use loop_runner::{Control, News, NewsReceiver, View};
 use loop_state::Timestamp;
 use rustix::process::{Signal, getpid, kill_process};
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::{mpsc, oneshot, watch};
-use tokio::time::{MissedTickBehavior, interval, timeout, timeout_at};
+use tokio::sync::{mpsc, watch};
+use tokio::time::{MissedTickBehavior, interval};
+
+use wait::{edited, next_notice, next_signal, room, typed_before};
 
 use super::Terminal;
 use super::editor::{Editor, Subject};
 use super::keys::Decoder;
 use super::paint::Painter;
-use super::rows::Rows;
 use super::scene::Scene;
 use super::sink::Sink;
-use super::status;
 use super::tty::{Tty, Typed, block_terminal_signals};
-use super::ui::{Answer, Effect, Ui, Wants};
-use crate::render::{DIM, Screen, styled};
+use super::ui::{Answer, Effect, Ui};
+use crate::render::Screen;
 
 /// How often the status line is drawn anew when nothing else happens.
 const TICK: Duration = Duration::from_millis(250);
-/// How long the way down to a stop by ^Z may wait for each of those who must know.
-const FREEZE_WAIT: Duration = Duration::from_secs(1);
 /// How much of what waits to be printed is made one frame.
 const FRAME: usize = 64 << 10;
 const FRAME_NEWS: usize = 64;
 /// How long an editor that was told to end has for it.
 const EDITOR_GRACE: Duration = Duration::from_millis(500);
+
+/// How long a person who was typing when a question came must have stopped before a key answers it.
+const QUIET: Duration = Duration::from_millis(700);
 
 /// What a run in the foreground gives the one who shows it.
 pub(crate) struct Shown {
@@ -104,6 +108,8 @@ struct Console {
     decoder: Decoder,
     /// When what the decoder has is all that comes.
     decode_by: Option<Instant>,
+    /// Until then keys belong to a line that was being typed when a question came.
+    quiet_at: Option<Instant>,
     tty: Option<Arc<Tty>>,
     dumb: bool,
     in_front: bool,
@@ -171,6 +177,7 @@ impl Console {
             painter: Painter::new(dumb),
             decoder: Decoder::default(),
             decode_by: None,
+            quiet_at: None,
             in_front: tty.as_ref().is_some_and(|tty| tty.is_foreground()),
             tty,
             dumb,
@@ -218,11 +225,12 @@ impl Console {
                 edited = edited(&mut self.editor), if self.editor.is_some() => Woken::Edited(edited),
                 _ = next_signal(&mut suspend) => Woken::Suspend,
                 _ = next_signal(&mut continued) => Woken::Continued,
-                () = self.log.room(), if log || !has_room => Woken::LogRoom,
-                () = room(self.face.as_ref()), if face => Woken::FaceRoom,
-                item = news.recv(), if wants_news => Woken::News(item),
-                changed = self.view.changed(), if has_view => Woken::View(changed.is_ok()),
                 _ = tick.tick(), if can_tick => Woken::Tick,
+                changed = self.view.changed(), if has_view => Woken::View(changed.is_ok()),
+                () = room(self.face.as_ref()), if face => Woken::FaceRoom,
+                () = self.log.room(), if log || !has_room => Woken::LogRoom,
+                // Last, because a flood of them never ends.
+                item = news.recv(), if wants_news => Woken::News(item),
             };
             match woken {
                 Woken::Notice(notice) => self.noticed(notice),
@@ -270,6 +278,7 @@ impl Console {
             }
             // In the background nothing prompts; the press means what it means without a terminal.
             (Some(tty), _) if !tty.is_foreground() && self.editor.is_none() => notice.decline(),
+            (None, _) => notice.decline(),
             _ => {
                 self.notice = Some(notice);
                 self.ui.pressed();
@@ -295,7 +304,9 @@ impl Console {
                 let view = self.view.borrow().clone();
                 self.ui.lines(&text, Scene::from(&*view), now(), &self.run);
             }
-            Some(Typed::Keys(bytes, generation)) if generation == self.generation => {
+            Some(Typed::Keys(bytes, generation))
+                if generation == self.generation && !self.is_still_typing(&bytes) =>
+            {
                 let keys = self.decoder.feed(&bytes);
                 self.keys(keys);
             }
@@ -305,6 +316,14 @@ impl Console {
                 self.tty = None;
             }
         }
+    }
+
+    /// Whether a person is in the middle of a line that a question has come upon: its rest decides nothing.
+    fn is_still_typing(&mut self, bytes: &[u8]) -> bool {
+        let now = Instant::now();
+        let typing = self.quiet_at.is_some_and(|at| now < at) && !bytes.starts_with(b"\x1b");
+        self.quiet_at = typing.then(|| now + QUIET);
+        typing
     }
 
     fn keys(&mut self, keys: Vec<super::keys::Key>) {
@@ -352,7 +371,7 @@ impl Console {
         if self.face.is_some()
             && let Some(words) = self.screen.answer(news)
         {
-            self.ui.say(&words);
+            self.ui.say(words);
         }
         self.perform();
     }
@@ -373,53 +392,6 @@ impl Console {
         let in_front = self.tty.as_ref().is_some_and(|tty| tty.is_foreground());
         if self.editor.is_none() && in_front != self.in_front {
             self.returned();
-        }
-    }
-
-    /// The terminal was somebody else's, and may be ours again.
-    fn returned(&mut self) {
-        let Some(tty) = &self.tty else { return };
-        if self.editor.is_some() {
-            return;
-        }
-        self.in_front = tty.is_foreground();
-        self.painter.forget(tty.size().0);
-        if self.in_front {
-            tty.take_over();
-            self.ui.step_forward();
-        } else {
-            self.ui.step_back();
-        }
-    }
-
-    /// Stops the whole tree as ^Z does, and comes back as by `fg`.
-    async fn suspend(&mut self, continued: &mut Option<tokio::signal::unix::Signal>) {
-        // A session's leader has no shell that could let it go on.
-        if nix::unistd::getsid(None).is_ok_and(|leader| leader == nix::unistd::getpid()) {
-            self.ui
-                .say("^Z does nothing here: there is no shell to come back to\n");
-            return;
-        }
-        self.clear().await;
-        if let Some(tty) = &self.tty {
-            tty.restore();
-        }
-        self.freeze(true).await;
-        let _impossible = kill_process(getpid(), Signal::STOP);
-        // Stopping takes effect at a moment of its own: only the signal to go on says that it is over.
-        let _at_once = timeout(FREEZE_WAIT, next_signal(continued)).await;
-        self.freeze(false).await;
-        self.returned();
-    }
-
-    async fn freeze(&self, frozen: bool) {
-        let (done, is_done) = oneshot::channel();
-        if self
-            .control
-            .try_send(Control::Freeze { frozen, done })
-            .is_ok()
-        {
-            let _slow = timeout(FREEZE_WAIT, is_done).await;
         }
     }
 
@@ -447,7 +419,7 @@ impl Console {
                     self.prompt = Subject::Text(text.clone());
                 }
                 if self.control.try_send(control).is_err() && !self.is_over {
-                    self.to_log.push_str("the run takes no orders now\n");
+                    self.ui.say("the run takes no orders now\n".into());
                 }
             }
             Effect::Notice(answer) => match (self.notice.take(), answer) {
@@ -464,134 +436,11 @@ impl Console {
         }
     }
 
-    /// Opens the editor on a screen that is nobody's.
-    async fn edit(&mut self) {
-        self.wants_editor = false;
-        let Some(tty) = self.tty.clone() else { return };
-        self.clear().await;
-        tty.reset();
-        match Editor::open(&tty, self.prompt.clone()) {
-            Ok(editor) => self.editor = Some(editor),
-            Err(why) => self.ui.edited(Err(why)),
-        }
-        self.perform();
-    }
-
-    /// Takes away what stands below the log, and waits for that.
-    async fn clear(&mut self) {
-        let erased = self.painter.frame("", &Rows::default());
-        let sink = self.face.as_ref().unwrap_or(&self.log);
-        let _slow = timeout(FREEZE_WAIT, sink.write_through(erased)).await;
-    }
-
-    /// Has the terminal be in the mode that what prompts needs.
-    fn settle_mode(&mut self) {
-        let Some(tty) = self.tty.clone() else { return };
-        if self.editor.is_some() || !tty.is_foreground() {
-            return;
-        }
-        let wants = self.ui.wants();
-        let bracket = wants == Wants::Text && !self.dumb;
-        match tty.single_keys(wants != Wants::Lines, bracket) {
-            Ok(()) => {}
-            Err(error) if wants != Wants::Lines && tty.is_foreground() => {
-                complain(&error.to_string());
-                self.ui.cannot_prompt();
-                for effect in self.ui.effects() {
-                    self.one(effect);
-                }
-                return;
-            }
-            Err(_) => return,
-        }
-        if self.ui.generation() != self.ui_generation {
-            self.ui_generation = self.ui.generation();
-            self.generation = tty.forget_typed();
-            self.decoder = Decoder::default();
-            self.decode_by = None;
-        }
-    }
-
-    /// What stands below the log now.
-    fn live(&mut self) -> Rows {
-        let Some(tty) = self
-            .tty
-            .as_ref()
-            .filter(|_| self.in_front && self.editor.is_none())
-        else {
-            return Rows::default();
-        };
-        let (columns, rows) = tty.size();
-        // In the last column a terminal may begin a new row.
-        let (width, height) = (columns.saturating_sub(1), rows.saturating_sub(1));
-        self.ui.resized(width);
-        let view = self.view.borrow().clone();
-        let scene = Scene::from(&*view);
-        if let Some(rows) = self.ui.rows(scene, width, height) {
-            return rows;
-        }
-        let mut rows = Rows::default();
-        if self.has_status() {
-            if !self.ui.partial().is_empty() {
-                rows.rows.push(super::rows::cut(self.ui.partial(), width));
-            }
-            // Room for the echo of Ctrl-C, which a terminal puts behind it.
-            let room = width.saturating_sub(2);
-            let line = status::line(&self.run, scene, now(), room);
-            let colour = self.log.has_colour();
-            rows.rows
-                .push(if colour { styled(DIM, line) } else { line });
-        }
-        rows
-    }
-
-    fn has_status(&self) -> bool {
-        self.face.is_none() && !self.dumb && !self.screen.is_json() && !self.is_over
-    }
-
-    /// Whether something waits to be printed: on the log, on the terminal where that is another place.
-    fn wants_to_print(&mut self) -> (bool, bool) {
-        let live = self.live();
-        let draw = self.painter.would_draw(&live);
-        match self.face {
-            None => (draw || !self.to_log.is_empty(), false),
-            Some(_) => (!self.to_log.is_empty(), draw || !self.to_face.is_empty()),
-        }
-    }
-
-    /// Prints what waits; there is room for it.
-    fn print_log(&mut self) {
-        let text = coloured(&self.log, std::mem::take(&mut self.to_log));
-        let text = match self.face {
-            None => {
-                let live = self.live();
-                self.painter.frame(&text, &live)
-            }
-            Some(_) => text,
-        };
-        self.log.write(text);
-    }
-
-    fn print_face(&mut self) {
-        let live = self.live();
-        if let Some(face) = &self.face {
-            let text = coloured(face, std::mem::take(&mut self.to_face));
-            face.write(self.painter.frame(&text, &live));
-        }
-    }
-
     /// The run is over: the terminal is left as it was found.
     fn leave(&mut self) {
         if let Some(tty) = &self.tty {
             tty.restore();
         }
-    }
-}
-
-fn coloured(sink: &Sink, text: String) -> String {
-    match sink.has_colour() {
-        true => text,
-        false => strip_str(&text).to_string(),
     }
 }
 
@@ -605,45 +454,4 @@ fn complain(why: &str) {
 fn now() -> Timestamp {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     Timestamp(since.unwrap_or_default().as_millis() as u64)
-}
-
-async fn next_notice(handler: &mut Option<Handler>) -> Notice {
-    match handler {
-        Some(handler) => handler.notified().await,
-        None => std::future::pending().await,
-    }
-}
-
-async fn next_signal(signals: &mut Option<tokio::signal::unix::Signal>) {
-    let came = match signals {
-        Some(signals) => signals.recv().await,
-        None => None,
-    };
-    if came.is_none() {
-        std::future::pending::<()>().await;
-    }
-}
-
-async fn typed_before(
-    typed: &mut mpsc::Receiver<Typed>,
-    deadline: Option<tokio::time::Instant>,
-) -> Result<Option<Typed>, tokio::time::error::Elapsed> {
-    match deadline {
-        Some(deadline) => timeout_at(deadline, typed.recv()).await,
-        None => Ok(typed.recv().await),
-    }
-}
-
-async fn edited(editor: &mut Option<Editor>) -> super::editor::Edited {
-    match editor {
-        Some(editor) => editor.ended().await,
-        None => std::future::pending().await,
-    }
-}
-
-async fn room(sink: Option<&Sink>) {
-    match sink {
-        Some(sink) => sink.room().await,
-        None => std::future::pending().await,
-    }
 }

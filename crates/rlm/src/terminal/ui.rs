@@ -1,25 +1,24 @@
 //! The terminal as a machine: keys, lines, news and presses go in, effects come out. No terminal, no thread and no clock is in here.
 
-use agent_duplex::{Ask, Decision, Event};
-use loop_runner::{Control, News};
-use loop_state::{Again, StopCause, StopRequest, Timestamp, When};
+mod ask;
+mod words;
 
-use super::command::{self, Command};
+use agent_duplex::{Decision, Event};
+use loop_runner::{Control, News};
+use loop_state::{Again, Timestamp};
+
+use super::command;
 use super::hold::Hold;
 use super::keys::Key;
 use super::line::{History, Line, Typed};
 use super::menu::{self, Choice, Chosen};
 use super::rows::Rows;
 use super::scene::Scene;
-use super::status;
 use super::talk::Talk;
-use crate::render::{DIM, plain, styled};
+use crate::render::plain;
+use ask::{Question, deny};
 
 const HELP: &str = "Enter sends, Alt-Enter breaks the line, Esc cancels";
-/// How much of what was said is shown again.
-const MAX_ECHO: usize = 200;
-/// How many answered questions are remembered, so that the view does not bring them back.
-const MAX_ANSWERED: usize = 100;
 
 /// What is to be done.
 #[derive(Debug)]
@@ -75,13 +74,6 @@ pub(crate) enum Wants {
     Text,
     /// Single keys, each of which decides something.
     Choice,
-}
-
-#[derive(Debug)]
-struct Question {
-    ask: Ask,
-    /// Whether the view has shown it; when it no longer does, nobody waits for the answer.
-    seen: bool,
 }
 
 /// Everything between the person and the run.
@@ -153,7 +145,7 @@ impl Ui {
             }
             editor @ Some(Prompt::Editor) => {
                 self.prompt = editor;
-                self.log(line(
+                self.say(line(
                     "a press came while the editor was open; once more stops the run",
                 ));
                 self.notice(Answer::Drop);
@@ -250,90 +242,6 @@ impl Ui {
         }
     }
 
-    /// Lines were typed while nothing prompted, or the beginning of one.
-    pub(crate) fn lines(&mut self, text: &str, scene: Scene<'_>, now: Timestamp, run: &str) {
-        match &mut self.prompt {
-            Some(Prompt::Steer { line, .. }) => {
-                // It was on its way when the prompt opened: text, and no order to send it.
-                line.key(Key::Paste(text.to_owned()), &self.history);
-                return;
-            }
-            Some(_) => return,
-            None => self.begun.push_str(text),
-        }
-        if self.closed || !self.begun.contains('\n') {
-            // A terminal passes lines of a few thousand bytes; who sends more without an end types nothing.
-            if self.closed || self.begun.len() > super::keys::MAX_PASTE {
-                self.begun.clear();
-            }
-            return;
-        }
-        let text = std::mem::take(&mut self.begun);
-        let mut text = text.strip_suffix('\n').unwrap_or(&text);
-        // Commands that were typed ahead are carried out one by one; what is no command was typed, or pasted, to be said.
-        while let Some((first, rest)) = text.split_once('\n')
-            && command::parse(first).is_some()
-            && self.prompt.is_none()
-        {
-            self.typed_line(first, scene, now, run);
-            text = rest;
-        }
-        if self.prompt.is_some() || text.contains('\n') {
-            let before = match &self.prompt {
-                Some(Prompt::Steer { line, .. }) => line.text().to_owned(),
-                _ => String::new(),
-            };
-            self.open_steer(format!("{before}{text}\n"), false);
-        } else {
-            self.typed_line(text, scene, now, run);
-        }
-    }
-
-    fn typed_line(&mut self, text: &str, scene: Scene<'_>, now: Timestamp, run: &str) {
-        match command::parse(text) {
-            None if text.trim().is_empty() => {
-                let draft = std::mem::take(&mut self.draft);
-                self.open_steer(draft, false);
-            }
-            None => self.open_steer(text.to_owned(), false),
-            Some(Err(why)) => self.say(&line(why)),
-            Some(Ok(command)) => self.command(command, scene, now, run),
-        }
-    }
-
-    fn command(&mut self, command: Command, scene: Scene<'_>, now: Timestamp, run: &str) {
-        match command {
-            Command::Pause => self.send(Control::Pause),
-            Command::Continue => self.send(Control::Continue),
-            Command::Interrupt => self.send(Control::Interrupt),
-            Command::New => self.send(Control::FreshSession),
-            Command::StopLater => self.send(Control::Stop(StopRequest {
-                by: StopCause::Person,
-                when: When::AfterIteration,
-            })),
-            Command::Exit => self.effects.push(Effect::Exit),
-            Command::Help => self.say_lines(&command::help()),
-            Command::Status => self.say_lines(&status::report(run, scene, now)),
-            Command::Steer(text, at_once) if text.is_empty() => {
-                let draft = std::mem::take(&mut self.draft);
-                self.open_steer(draft, at_once);
-            }
-            Command::Steer(text, at_once) => self.steer(text, at_once),
-        }
-    }
-
-    fn steer(&mut self, text: String, now: bool) {
-        self.history.add(&text);
-        let mut lines = text.lines();
-        let first = super::rows::cut(&plain(lines.next().unwrap_or_default()), MAX_ECHO);
-        let more = match lines.count() {
-            0 => String::new(),
-            n => format!(" (and {n} more lines)"),
-        };
-        self.say(&line(format!("{} {first}{more}", styled(DIM, "you:"))));
-        self.send(Control::Steer { text, now });
-    }
-
     fn choose(&mut self, choice: Choice, scene: Scene<'_>) {
         self.notice(Answer::Handled);
         match choice {
@@ -373,34 +281,12 @@ impl Ui {
             Ok(text) => {
                 match text {
                     Some(text) => self.send(Control::Prompt(text)),
-                    None => self.say(&line("the next iteration reads the prompt as it is now")),
+                    None => self.say(line("the next iteration reads the prompt as it is now")),
                 }
                 self.close();
             }
             Err(why) => self.open(Prompt::Menu { hint: Some(why) }),
         }
-    }
-
-    fn answer(&mut self, word: &str, decision: Decision) {
-        if self.questions.is_empty() {
-            return self.close();
-        }
-        let ask = self.questions.remove(0).ask;
-        let what = format!("{}: {}", plain(&ask.tool), plain(&ask.summary));
-        self.say(&line(format!("{} {what}", styled(DIM, format!("{word}:")))));
-        self.decide(ask, decision);
-        self.close();
-    }
-
-    fn decide(&mut self, ask: Ask, decision: Decision) {
-        if self.answered.len() == MAX_ANSWERED {
-            self.answered.remove(0);
-        }
-        self.answered.push(ask.id.clone());
-        self.send(Control::Answer {
-            ask: ask.id,
-            decision,
-        });
     }
 
     /// Something happened. `text` is what the log says of it, with the ends of its lines; without it, what the agent says
@@ -427,62 +313,12 @@ impl Ui {
         }
     }
 
-    fn asked(&mut self, ask: Ask) {
-        let known = |id: &String| *id == ask.id;
-        if self.questions.iter().any(|q| q.ask.id == ask.id) || self.answered.iter().any(known) {
-            return;
-        }
-        if self.closed {
-            return self.decide(ask, deny("nobody is there to answer"));
-        }
-        self.questions.push(Question { ask, seen: false });
-        if self.prompt.is_none() {
-            self.open(Prompt::Ask { hint: false });
-        }
-    }
-
-    fn withdrawn(&mut self, gone: impl Fn(&Question) -> bool) {
-        let first = self.questions.first().is_some_and(&gone);
-        self.questions.retain(|question| !gone(question));
-        if first && matches!(self.prompt, Some(Prompt::Ask { .. })) {
-            self.say(&line(styled(DIM, "the question needs no answer any more")));
-            self.close();
-        }
-    }
-
-    /// The run looks different now.
-    pub(crate) fn viewed(&mut self, scene: Scene<'_>) {
-        let asks = &scene.agent.asks;
-        let shown = |id: &String| asks.iter().any(|ask| ask.id == *id);
-        for question in &mut self.questions {
-            question.seen |= shown(&question.ask.id);
-        }
-        self.withdrawn(|question| question.seen && !shown(&question.ask.id));
-    }
-
-    /// A moment passed: questions whose news were lost are asked all the same.
-    pub(crate) fn ticked(&mut self, scene: Scene<'_>) {
-        let before = std::mem::take(&mut self.unannounced);
-        for ask in &scene.agent.asks {
-            if before.contains(&ask.id) {
-                self.asked(ask.clone());
-            }
-            self.unannounced.push(ask.id.clone());
-        }
-    }
-
     /// The shutdown has begun, the run is over or the terminal is gone: what prompts is closed, and nothing prompts any more.
     pub(crate) fn shut(&mut self) {
         self.closed = true;
         self.notice(Answer::Drop);
         self.refuse_questions();
         self.close();
-    }
-
-    fn refuse_questions(&mut self) {
-        for question in std::mem::take(&mut self.questions) {
-            self.decide(question.ask, deny("nobody is there to answer"));
-        }
     }
 
     /// Ends the line that the agent is writing.
@@ -530,29 +366,6 @@ impl Ui {
             Prompt::Ask { hint } => self.question_rows(*hint, width),
         };
         Some(rows.within(height))
-    }
-
-    fn question_rows(&self, hint: bool, width: usize) -> Rows {
-        let Some(Question { ask, .. }) = self.questions.first() else {
-            return Rows::default();
-        };
-        let mut what = format!("may it? {}: {}", plain(&ask.tool), plain(&ask.summary));
-        let mut rows = Rows::default();
-        rows.rows = super::rows::take_rows(&mut what, width);
-        rows.rows.push(what);
-        // The keys must stay in sight, however much it says.
-        rows.rows.truncate(6);
-        if !ask.reason.is_empty() {
-            rows.rows.push(super::rows::cut(&plain(&ask.reason), width));
-        }
-        let keys = match hint {
-            true => "press y, n or Esc ",
-            false => "y allow, n deny, Esc skip ",
-        };
-        rows.rows.push(super::rows::cut(keys, width));
-        let column = super::rows::width(rows.rows.last().map_or("", String::as_str));
-        rows.cursor = Some((rows.rows.len() - 1, column.min(width.saturating_sub(1))));
-        rows
     }
 
     /// The row of text that the agent is writing.
@@ -607,14 +420,13 @@ impl Ui {
         }
     }
 
-    /// Tells the person something, whatever prompts.
-    pub(crate) fn say(&mut self, text: &str) {
-        self.effects.push(Effect::Say(text.to_owned()));
-    }
-
-    fn say_lines(&mut self, lines: &[String]) {
-        let text: String = lines.iter().map(line).collect();
-        self.say(&text);
+    /// Tells the person something, whatever prompts; an editor has its screen for itself.
+    pub(crate) fn say(&mut self, text: String) {
+        if self.is_editing() && self.log_width.is_some() {
+            self.hold.push(&text);
+        } else {
+            self.effects.push(Effect::Say(text));
+        }
     }
 
     fn send(&mut self, control: Control) {
@@ -626,10 +438,8 @@ impl Ui {
     }
 }
 
-fn deny(message: &str) -> Decision {
-    Decision::Deny {
-        message: message.into(),
-    }
+fn lines(all: &[String]) -> String {
+    all.iter().map(line).collect()
 }
 
 fn line(text: impl std::fmt::Display) -> String {

@@ -1,6 +1,7 @@
 use super::*;
 use crate::terminal::keys::Decoder;
 use crate::terminal::stage::{Stand, at};
+use agent_duplex::Ask;
 use loop_state::Step;
 use proptest::prelude::*;
 

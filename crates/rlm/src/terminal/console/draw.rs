@@ -1,0 +1,92 @@
+//! What is printed, and when.
+
+use anstream::adapter::strip_str;
+
+use super::{Console, now};
+use crate::render::{DIM, styled};
+use crate::terminal::rows::{Rows, cut};
+use crate::terminal::scene::Scene;
+use crate::terminal::sink::Sink;
+use crate::terminal::status;
+
+impl Console {
+    /// What stands below the log now.
+    fn live(&mut self) -> Rows {
+        let Some(tty) = self
+            .tty
+            .as_ref()
+            .filter(|_| self.in_front && self.editor.is_none())
+        else {
+            return Rows::default();
+        };
+        let (columns, rows) = tty.size();
+        // In the last column a terminal may begin a new row.
+        let (width, height) = (columns.saturating_sub(1), rows.saturating_sub(1));
+        self.ui.resized(width);
+        let view = self.view.borrow().clone();
+        let scene = Scene::from(&*view);
+        if let Some(rows) = self.ui.rows(scene, width, height) {
+            return rows;
+        }
+        let mut rows = Rows::default();
+        if self.has_status() {
+            if !self.ui.partial().is_empty() {
+                rows.rows.push(cut(self.ui.partial(), width));
+            }
+            // Room for the echo of Ctrl-C, which a terminal puts behind it.
+            let room = width.saturating_sub(2);
+            let line = status::line(&self.run, scene, now(), room);
+            let colour = self.log.has_colour();
+            rows.rows
+                .push(if colour { styled(DIM, line) } else { line });
+        }
+        rows
+    }
+
+    fn has_status(&self) -> bool {
+        self.face.is_none() && !self.dumb && !self.screen.is_json() && !self.is_over
+    }
+
+    /// Whether something waits to be printed: on the log, on the terminal where that is another place.
+    pub(super) fn wants_to_print(&mut self) -> (bool, bool) {
+        let live = self.live();
+        let draw = self.painter.would_draw(&live);
+        match self.face {
+            None => (draw || !self.to_log.is_empty(), false),
+            Some(_) => (!self.to_log.is_empty(), draw || !self.to_face.is_empty()),
+        }
+    }
+
+    /// Prints what waits; there is room for it.
+    pub(super) fn print_log(&mut self) {
+        let text = std::mem::take(&mut self.to_log);
+        let text = match self.screen.is_json() {
+            true => text,
+            false => coloured(&self.log, text),
+        };
+        let text = match self.face {
+            None => {
+                let live = self.live();
+                self.painter.frame(&text, &live)
+            }
+            Some(_) => text,
+        };
+        self.log.write(text);
+    }
+
+    pub(super) fn print_face(&mut self) {
+        let live = self.live();
+        if let Some(face) = &self.face {
+            let text = coloured(face, std::mem::take(&mut self.to_face));
+            face.write(self.painter.frame(&text, &live));
+        }
+    }
+}
+
+/// Takes colours away where they are not wanted.
+fn coloured(sink: &Sink, text: String) -> String {
+    match sink.has_colour() {
+        true => text,
+        false => strip_str(&text).to_string(),
+    }
+}

@@ -1,0 +1,117 @@
+//! Who has the terminal: we, the shell, an editor.
+
+use std::time::{Duration, Instant};
+
+use loop_runner::Control;
+use rustix::process::{Signal, getpid, kill_process};
+use tokio::sync::oneshot;
+use tokio::time::timeout;
+
+use super::wait::next_signal;
+use super::{Console, QUIET, complain};
+use crate::terminal::editor::Editor;
+use crate::terminal::keys::Decoder;
+use crate::terminal::rows::Rows;
+use crate::terminal::ui::Wants;
+
+/// How long the way down to a stop by ^Z may wait for each of those who must know.
+const FREEZE_WAIT: Duration = Duration::from_secs(1);
+
+impl Console {
+    /// The terminal was somebody else's, and may be ours again.
+    pub(super) fn returned(&mut self) {
+        let Some(tty) = &self.tty else { return };
+        if self.editor.is_some() {
+            return;
+        }
+        self.in_front = tty.is_foreground();
+        self.painter.forget(tty.size().0);
+        if self.in_front {
+            tty.take_over();
+            self.ui.step_forward();
+        } else {
+            self.ui.step_back();
+        }
+    }
+
+    /// Stops the whole tree as ^Z does, and comes back as by `fg`.
+    pub(super) async fn suspend(&mut self, continued: &mut Option<tokio::signal::unix::Signal>) {
+        // A session's leader has no shell that could let it go on.
+        if nix::unistd::getsid(None).is_ok_and(|leader| leader == nix::unistd::getpid()) {
+            self.ui
+                .say("^Z does nothing here: there is no shell to come back to\n".into());
+            return;
+        }
+        self.clear().await;
+        if let Some(tty) = &self.tty {
+            tty.restore();
+        }
+        self.freeze(true).await;
+        let _impossible = kill_process(getpid(), Signal::STOP);
+        // Stopping takes effect at a moment of its own: only the signal to go on says that it is over.
+        let _at_once = timeout(FREEZE_WAIT, next_signal(continued)).await;
+        self.freeze(false).await;
+        self.returned();
+    }
+
+    async fn freeze(&self, frozen: bool) {
+        let (done, is_done) = oneshot::channel();
+        if self
+            .control
+            .try_send(Control::Freeze { frozen, done })
+            .is_ok()
+        {
+            let _slow = timeout(FREEZE_WAIT, is_done).await;
+        }
+    }
+
+    /// Opens the editor on a screen that is nobody's.
+    pub(super) async fn edit(&mut self) {
+        self.wants_editor = false;
+        let Some(tty) = self.tty.clone() else { return };
+        self.clear().await;
+        tty.reset();
+        match Editor::open(&tty, self.prompt.clone()) {
+            Ok(editor) => self.editor = Some(editor),
+            Err(why) => self.ui.edited(Err(why)),
+        }
+        self.perform();
+    }
+
+    /// Takes away what stands below the log, and waits for that.
+    async fn clear(&mut self) {
+        let erased = self.painter.frame("", &Rows::default());
+        let sink = self.face.as_ref().unwrap_or(&self.log);
+        let _slow = timeout(FREEZE_WAIT, sink.write_through(erased)).await;
+    }
+
+    /// Has the terminal be in the mode that what prompts needs.
+    pub(super) fn settle_mode(&mut self) {
+        let Some(tty) = self.tty.clone() else { return };
+        if self.editor.is_some() || !tty.is_foreground() {
+            return;
+        }
+        let wants = self.ui.wants();
+        let bracket = wants == Wants::Text && !self.dumb;
+        match tty.single_keys(wants != Wants::Lines, bracket) {
+            Ok(()) => {}
+            Err(error) if wants != Wants::Lines && tty.is_foreground() => {
+                complain(&error.to_string());
+                self.ui.cannot_prompt();
+                for effect in self.ui.effects() {
+                    self.one(effect);
+                }
+                return;
+            }
+            Err(_) => return,
+        }
+        if self.ui.generation() != self.ui_generation {
+            self.ui_generation = self.ui.generation();
+            let (generation, was_typing) = tty.forget_typed();
+            self.generation = generation;
+            self.quiet_at = was_typing.then(|| Instant::now() + QUIET);
+            self.decoder = Decoder::default();
+            self.decode_by = None;
+        }
+    }
+}
