@@ -28,6 +28,7 @@ mod attempt;
 mod halt;
 mod perform;
 mod person;
+mod settle;
 
 /// The longest single wait: after it the wall clock is looked at again, so that a suspend or a clock set forward is noticed.
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
@@ -84,6 +85,7 @@ pub struct Runner {
     news: NewsSender,
     attempt: Option<Attempt>,
     check: Option<RunningCheck>,
+    settling: Option<settle::Settling>,
     kept: Kept,
     /// When the one budget of the run's stop is used up.
     stop_by: Option<Instant>,
@@ -103,6 +105,7 @@ enum Wakeup {
     Control(Control),
     Agent(Option<Published>),
     Check(CheckEnd),
+    Settled(Option<Box<settle::Settled>>),
     Time,
 }
 
@@ -222,6 +225,7 @@ impl Runner {
             news,
             attempt: None,
             check: None,
+            settling: None,
             kept: Kept::default(),
             stop_by: None,
             impatient: false,
@@ -368,6 +372,7 @@ impl Runner {
             Wakeup::Control(message) => self.hear(message).await?.into_iter().collect(),
             Wakeup::Agent(published) => self.agent_did(published).await,
             Wakeup::Check(end) => vec![self.check_ended(end)],
+            Wakeup::Settled(end) => vec![self.settled(end).await],
             Wakeup::Time => self.time_passed().await.into_iter().collect(),
         })
     }
@@ -376,11 +381,13 @@ impl Runner {
     async fn wakeup(&mut self, now: Timestamp, control: &mut mpsc::Receiver<Control>) -> Wakeup {
         let wait = self.wait_from(now);
         let (gate, attempt, check) = (&self.gate, &mut self.attempt, &mut self.check);
+        let settling = &mut self.settling;
         tokio::select! {
             biased;
             Some(message) = control.recv() => Wakeup::Control(message),
             _ = gate.sleep(wait) => Wakeup::Time,
             end = async { check.as_mut().expect("a check runs").ended().await }, if check.is_some() => Wakeup::Check(end),
+            end = async { settling.as_mut().expect("a tree is ended").ended().await }, if settling.is_some() => Wakeup::Settled(end),
             event = async { attempt.as_mut().expect("an attempt runs").next().await },
                 if attempt.as_ref().is_some_and(Attempt::may_speak) => Wakeup::Agent(event),
         }

@@ -2,9 +2,7 @@
 
 use agent_duplex::{Capability, Conversation, Input, ProcessName, SessionChoice, StopReport};
 use agent_subprocess::{Context, Marker, StopPolicy};
-use loop_state::{
-    Brief, CheckResult, Effect, Happening, Notice, SteerState, Step, Tree, TurnOutcome,
-};
+use loop_state::{Brief, CheckResult, Effect, Happening, Notice, SteerState, Step, TurnOutcome};
 
 use crate::check::{CheckEnd, RunningCheck};
 use crate::news::{Command, News};
@@ -12,7 +10,7 @@ use crate::runner::attempt::Attempt;
 use crate::runner::{DriverFactory, Runner, blob_name};
 use crate::survivors::{MARKER, REPORT};
 use crate::transcript::Transcript;
-use crate::{Error, Leftovers, PhaseSettings, PromptSource, prompt};
+use crate::{Error, PhaseSettings, PromptSource, prompt};
 
 impl Runner {
     /// Does one effect and returns what happened at once because of it.
@@ -58,7 +56,7 @@ impl Runner {
                 }
             }
             Effect::EndLeftovers => {
-                return Ok(vec![Happening::Settled(self.end_leftovers().await)]);
+                return Ok(self.begin_settling().into_iter().collect());
             }
             Effect::Announce(Notice::Stopping) => {
                 let budget = self.budget();
@@ -239,40 +237,7 @@ impl Runner {
         }
     }
 
-    /// Ends what the attempt left running and names it, or carries it on.
-    async fn end_leftovers(&mut self) -> Tree {
-        let before = self.survivors.len();
-        let Some(attempt) = self.attempt.take() else {
-            return Tree::default();
-        };
-        attempt.conversation.close().await;
-        let leftovers = attempt.conversation.leftovers().await;
-        let keep = self.saved.settings.leftovers == Leftovers::Keep && !leftovers.is_empty();
-        let mut ended = leftovers.len();
-        if keep {
-            let budget = self.budget();
-            let oldest = self.kept.keep(attempt, budget).await;
-            ended = oldest.as_ref().map_or(0, |(alive, _)| alive.len());
-            self.tell_kept_ended(oldest);
-        } else {
-            self.attempt = Some(attempt);
-            self.stop_tree().await;
-            self.attempt = None;
-            if !leftovers.is_empty() {
-                self.tell(News::Ended {
-                    why: "left running by the agent",
-                    processes: leftovers,
-                });
-            }
-        }
-        let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
-        Tree {
-            ended: count(ended),
-            survivors: count(self.survivors.len() - before),
-        }
-    }
-
-    fn tell_kept_ended(&mut self, end: Option<(Vec<ProcessName>, StopReport)>) {
+    pub(super) fn tell_kept_ended(&mut self, end: Option<(Vec<ProcessName>, StopReport)>) {
         let Some((processes, report)) = end else {
             return;
         };
@@ -294,6 +259,11 @@ impl Runner {
             let end = check.ended().await;
             self.check = None;
             self.note_survivors(end.survivors);
+        }
+        if let Some(settling) = &mut self.settling {
+            settling.hurry(budget);
+            let end = settling.ended().await;
+            self.settled(end).await;
         }
         if self.attempt.is_some() {
             self.stop_tree().await;

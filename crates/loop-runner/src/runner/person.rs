@@ -66,6 +66,9 @@ impl Runner {
         if request.when == When::Now {
             let budget = self.options.stop_budget;
             self.stop_by.get_or_insert(Instant::now() + budget);
+            if let Some(settling) = &mut self.settling {
+                settling.hurry(budget);
+            }
         }
         Happening::StopRequested(request)
     }
