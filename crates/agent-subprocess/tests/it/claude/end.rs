@@ -114,7 +114,11 @@ on_end() { echo end >> order; ok; exit 0; }"#;
 
 #[tokio::test]
 async fn l90_a_stop_says_which_means_helped() {
-    tokio::join!(by_each_means(), of_who_ignores_everything());
+    tokio::join!(
+        by_each_means(),
+        by_the_interrupt(),
+        of_who_ignores_everything(),
+    );
 }
 
 async fn by_each_means() {
@@ -143,6 +147,19 @@ async fn by_each_means() {
         StopStage::Kill,
     ];
     assert_eq!([asked, eof, term, kill], expected);
+}
+
+async fn by_the_interrupt() {
+    let scene = Scene::new();
+    let script = "on_user() { begin; delta half; }; on_interrupt() { exit 0; }";
+    let mut connection = connect(&scene, script).await;
+    connection.send(Message::new("hello")).await.unwrap();
+    until(&mut *connection, |e| matches!(e, Event::TextDelta(_))).await;
+    let report = connection.stop(Duration::from_secs(8)).await;
+    assert_eq!(report.stage, StopStage::Interrupt);
+    assert_eq!(report.to_string(), "0 of 1 left");
+    let (_, end) = turn(&mut *connection).await;
+    assert_eq!(end.reason, EndReason::Interrupted);
 }
 
 /// It owes the end of its turn.
