@@ -1,0 +1,128 @@
+//! Ending what an attempt left running, beside everything else, so that no press waits for it.
+
+use std::time::Duration;
+
+use agent_duplex::{ProcessName, StopReport};
+use loop_state::{Happening, Tree};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+use crate::Leftovers;
+use crate::news::News;
+use crate::runner::Runner;
+use crate::runner::attempt::Attempt;
+
+/// A finished attempt whose tree is being ended.
+#[derive(Debug)]
+pub(super) struct Settling {
+    /// Told how long it may still take. Dropping it changes nothing.
+    hurry: Option<oneshot::Sender<Duration>>,
+    task: JoinHandle<Box<Settled>>,
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub(super) struct Settled {
+    attempt: Attempt,
+    leftovers: Vec<ProcessName>,
+    /// `None` when the leftovers are to be kept.
+    report: Option<StopReport>,
+}
+
+impl Settling {
+    pub(super) fn hurry(&mut self, budget: Duration) {
+        if let Some(hurry) = self.hurry.take() {
+            // One that is over needs no telling.
+            let _over = hurry.send(budget);
+        }
+    }
+
+    /// Waits for the end; `None` when it came to none. Cancel safe.
+    pub(super) async fn ended(&mut self) -> Option<Box<Settled>> {
+        (&mut self.task).await.ok()
+    }
+}
+
+async fn settle(
+    mut attempt: Attempt,
+    keep: bool,
+    mut budget: Duration,
+    mut hurried: oneshot::Receiver<Duration>,
+) -> Box<Settled> {
+    let conversation = attempt.conversation.clone();
+    let closing = conversation.close();
+    tokio::pin!(closing);
+    // The agent itself is waited for, as long as nobody is in a hurry; what it says last is for nobody.
+    loop {
+        tokio::select! {
+            biased;
+            Ok(left) = &mut hurried => {
+                budget = left;
+                break;
+            }
+            () = &mut closing => break,
+            Some(_) = attempt.next() => {}
+        }
+    }
+    let leftovers = conversation.leftovers().await;
+    let report = match keep && !leftovers.is_empty() {
+        true => None,
+        false => Some(conversation.stop(budget).await),
+    };
+    Box::new(Settled {
+        attempt,
+        leftovers,
+        report,
+    })
+}
+
+impl Runner {
+    /// Begins to end what the attempt left running, or to carry it on. Returns what happened when there is nothing to end.
+    pub(super) fn begin_settling(&mut self) -> Option<Happening> {
+        let budget = self.budget();
+        let Some(attempt) = self.attempt.take() else {
+            return Some(Happening::Settled(Tree::default()));
+        };
+        let keep = self.saved.settings.leftovers == Leftovers::Keep && self.stop_by.is_none();
+        let (hurry, hurried) = oneshot::channel();
+        let task = tokio::spawn(settle(attempt, keep, budget, hurried));
+        let hurry = Some(hurry);
+        self.settling = Some(Settling { hurry, task });
+        None
+    }
+
+    pub(super) async fn settled(&mut self, settled: Option<Box<Settled>>) -> Happening {
+        self.settling = None;
+        let before = self.survivors.len();
+        let mut ended = 0;
+        if let Some(settled) = settled.map(|settled| *settled) {
+            ended = settled.leftovers.len();
+            match settled.report {
+                None => {
+                    let budget = self.budget();
+                    let oldest = self.kept.keep(settled.attempt, budget).await;
+                    ended = oldest.as_ref().map_or(0, |(alive, _)| alive.len());
+                    self.tell_kept_ended(oldest);
+                }
+                Some(report) => {
+                    if !settled.leftovers.is_empty() {
+                        self.tell(News::Ended {
+                            why: "left running by the agent",
+                            processes: settled.leftovers,
+                        });
+                    }
+                    if !settled.attempt.stopped {
+                        self.ended.extend(report.ended);
+                        self.proven &= report.proven;
+                    }
+                    self.note_survivors(report.survivors);
+                }
+            }
+        }
+        let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
+        Happening::Settled(Tree {
+            ended: count(ended),
+            survivors: count(self.survivors.len() - before),
+        })
+    }
+}
