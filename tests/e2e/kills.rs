@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use rlm_tests::poll_until;
+use rlm_tests::{poll_until, wait_for};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::LONG;
@@ -27,14 +27,12 @@ fn x102_a_kill_of_the_loop_ends_its_gate_and_its_check() {
         let scene = Scene::new("child daemon");
         let running = scene.run(&["-n", "1", option, tools]).spawn();
         scene.wait_for_file("begun");
-        assert!(
-            scene
-                .alive()
-                .iter()
-                .filter(|process| process.name == "sleep")
-                .count()
-                >= 2
-        );
+        // The shell has forked them; they may not have come to be `sleep` yet.
+        wait_for("the tools of the command", LONG, || {
+            let alive = scene.alive();
+            let sleeping = alive.iter().filter(|process| process.name == "sleep");
+            (sleeping.count() >= 2).then_some(())
+        });
         crash(running);
         scene.wait_until_nothing_is_alive();
     }

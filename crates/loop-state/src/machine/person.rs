@@ -175,13 +175,15 @@ impl Machine {
     }
 
     pub(super) fn begin_again(&mut self, again: Again, at: Timestamp) -> Effects {
-        let from = match again {
-            Again::Iteration => self.head.iteration,
-            Again::Phase => 1,
-        };
-        let cut = self.head.cut.filter(|_| again == Again::Iteration);
-        self.go_back_to(from);
-        self.head.cut = cut;
+        match again {
+            Again::Phase => self.go_back_to(1),
+            Again::Iteration => {
+                let head = &mut self.head;
+                // What its own check printed is for the iteration after it.
+                head.feedback = head.feedback.take().filter(|_| head.cut.is_some());
+                head.failure = None;
+            }
+        }
         self.begin_attempt(at)
     }
 

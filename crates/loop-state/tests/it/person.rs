@@ -192,7 +192,20 @@ fn s25_restart_does_the_iteration_again_in_a_fresh_session() {
     let brief = started(&effects);
     assert_eq!((brief.iteration, brief.session.as_deref()), (2, None));
     assert_eq!(brief.cut.unwrap().cause, CutCause::Restart);
-    assert!(brief.attempt > 1);
+    assert_eq!(brief.attempt, 2);
+    let effects = trace.iteration(failed("no"));
+    let brief = started(&effects);
+    assert_eq!((brief.iteration, brief.attempt), (3, 1), "as any other");
+}
+
+#[test]
+fn s25_a_finished_iteration_is_done_again_as_another_attempt() {
+    let mut trace = Trace::new(rules(|rules| rules.sleep = Duration::from_secs(9)));
+    trace.iteration(failed("its own"));
+    let effects = trace.then(Happening::AgainRequested(Again::Iteration));
+    let brief = started(&effects);
+    assert_eq!((brief.iteration, brief.attempt), (1, 2));
+    assert_eq!(brief.feedback, None);
 }
 
 #[test]
