@@ -204,7 +204,7 @@ fn s25_to_restart_the_iteration_is_a_new_attempt_in_a_fresh_session() {
             )
         })
         .collect();
-    assert_eq!(which, ["1.1", "2.1", "2.2", "3.2"]);
+    assert_eq!(which, ["1.1", "2.1", "2.2", "3.1"]);
     let sessions: std::collections::BTreeSet<String> = scene
         .agent
         .messages()
