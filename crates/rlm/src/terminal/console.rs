@@ -245,6 +245,9 @@ impl Console {
                 }
                 Woken::Edited(result) => {
                     self.editor = None;
+                    if let Some(tty) = &self.tty {
+                        tty.reset();
+                    }
                     self.returned();
                     self.ui.edited(result);
                     if self.is_over {

@@ -5,17 +5,32 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, Ordering};
+use std::time::{Duration, Instant};
 
 use fs_err::os::unix::fs::OpenOptionsExt;
-use rustix::process::{Pid, Signal, WaitOptions, getpgrp, kill_process_group, waitpid};
+use rustix::process::{
+    Pid, Signal, WaitOptions, getpgrp, kill_process_group, test_kill_process_group, waitpid,
+};
 use tokio::sync::oneshot;
 
 use super::tty::{Tty, block_terminal_signals};
 
 /// Holds the editor back until the terminal is its own, and then becomes it.
 const BEHIND_A_LINE: &str = r#"read -r _; exec </dev/tty >/dev/tty; eval "$1 \"\$2\"""#;
+/// How long an editor that was told to end has for it.
+const GRACE: Duration = Duration::from_millis(500);
 /// A longer prompt is refused by whoever reads it.
 const MAX_PROMPT: u64 = 4 << 20;
+
+/// The process group of the editor that is open; 0 for none. For the ends of the process that pass nobody who would know.
+static OPEN: AtomicI32 = AtomicI32::new(0);
+
+/// Kills the editor that is open; says whether there was one.
+pub(super) fn kill_open() -> bool {
+    let open = Pid::from_raw(OPEN.swap(0, Ordering::SeqCst));
+    open.is_some_and(|group| kill_process_group(group, Signal::KILL).is_ok())
+}
 
 /// What is edited.
 #[derive(Clone, Debug)]
@@ -56,11 +71,16 @@ impl Editor {
             discard(&path, is_copy);
             failed(e)
         })?;
+        OPEN.store(group.as_raw_nonzero().get(), Ordering::SeqCst);
         let (told, ended) = oneshot::channel();
         let tty = Arc::clone(tty);
         std::thread::spawn(move || {
             block_terminal_signals();
             let result = wait_for(group);
+            if result.is_err() {
+                wait_for_rest(group);
+            }
+            OPEN.store(0, Ordering::SeqCst);
             // The editor's group is gone, and nobody else has taken the terminal.
             let _gone = tty.give_to(getpgrp());
             let result = result.map_err(|how| format!("the editor `{name}` {how}"));
@@ -138,6 +158,18 @@ fn wait_for(group: Pid) -> Result<(), String> {
             Ok(None) | Err(rustix::io::Errno::INTR) => {}
             Err(errno) => return Err(format!("was lost: {errno}")),
         }
+    }
+}
+
+/// Waits for what the leader of an editor that failed left in its group: the editor itself, when the shell before it was killed first.
+fn wait_for_rest(group: Pid) {
+    let by = Instant::now() + GRACE;
+    while test_kill_process_group(group).is_ok() {
+        if Instant::now() >= by {
+            let _gone = kill_process_group(group, Signal::KILL);
+            return;
+        }
+        std::thread::park_timeout(GRACE / 50);
     }
 }
 

@@ -20,6 +20,8 @@ use rustix::termios::{
 };
 use tokio::sync::mpsc;
 
+use super::editor::kill_open;
+
 /// The most that is read as one piece.
 const MAX_PIECE: usize = 64 << 10;
 /// What follows this closely came at once: a paste.
@@ -28,6 +30,8 @@ const TOGETHER: Duration = Duration::from_millis(20);
 const LOOK_AGAIN: Duration = Duration::from_millis(250);
 const PASTE_ON: &[u8] = b"\x1b[?2004h";
 const PASTE_OFF: &[u8] = b"\x1b[?2004l";
+/// The first screen, a cursor, a fresh row.
+const LEAVE_EDITOR: &[u8] = b"\x1b[?1049l\x1b[?25h\r\n";
 
 /// The terminal that the end of the process must leave as it was.
 static OURS: OnceLock<Arc<Tty>> = OnceLock::new();
@@ -71,12 +75,12 @@ impl Tty {
     /// When there is one that can't be used.
     pub(crate) fn open() -> io::Result<Option<Arc<Self>>> {
         let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC | OFlags::NONBLOCK;
-        let fd = match open("/dev/tty", flags, Mode::empty()) {
-            Ok(fd) => fd,
-            Err(Errno::NXIO | Errno::NOENT | Errno::IO | Errno::NOTTY) => return Ok(None),
-            Err(errno) => return Err(errno.into()),
+        let opened = open("/dev/tty", flags, Mode::empty());
+        let (fd, found) = match opened.and_then(|fd| Ok((tcgetattr(&fd)?, fd))) {
+            Ok((found, fd)) => (fd, found),
+            Err(errno) if errno != Errno::NXIO && has_terminal() => return Err(errno.into()),
+            Err(_) => return Ok(None),
         };
-        let found = tcgetattr(&fd)?;
         let tty = Arc::new(Self {
             fd,
             state: Mutex::new(State {
@@ -298,6 +302,11 @@ pub(crate) fn is_controlling(fd: impl AsFd) -> bool {
     tcgetpgrp(fd).is_ok()
 }
 
+/// Whether a standard stream is our controlling terminal.
+fn has_terminal() -> bool {
+    is_controlling(io::stdin()) || is_controlling(io::stdout()) || is_controlling(io::stderr())
+}
+
 /// Waits until one of the descriptors has something to say, at most this long.
 fn wait<const N: usize>(fds: &[&OwnedFd; N], timeout: Duration) -> [Option<PollFlags>; N] {
     let mut polled = fds.map(|fd| PollFd::new(fd, PollFlags::IN));
@@ -320,6 +329,12 @@ pub(crate) fn block_terminal_signals() {
 pub(crate) fn restore() {
     if let Some(tty) = OURS.get() {
         block_terminal_signals();
+        if kill_open() {
+            // What it had made of the terminal is ours to undo.
+            tty.is_ours.store(true, Ordering::SeqCst);
+            let _gone = tty.give_to(getpgrp());
+            tty.write_now(LEAVE_EDITOR);
+        }
         tty.restore();
     }
 }

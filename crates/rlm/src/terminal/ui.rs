@@ -318,7 +318,10 @@ impl Ui {
         self.closed = true;
         self.notice(Answer::Drop);
         self.refuse_questions();
-        self.close();
+        // An editor has the screen until it has ended.
+        if !self.is_editing() {
+            self.close();
+        }
     }
 
     /// Ends the line that the agent is writing.

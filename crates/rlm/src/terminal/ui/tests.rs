@@ -419,6 +419,18 @@ fn a_shutdown_closes_what_prompts_and_answers_what_was_asked() {
 }
 
 #[test]
+fn an_editor_keeps_the_screen_through_a_shutdown() {
+    let mut play = Play::in_turn();
+    play.ui.pressed();
+    play.keys("e");
+    play.ui.shut();
+    play.output("stopping\n");
+    assert!(!play.out().contains("print"));
+    play.ui.edited(Err("killed".into()));
+    assert_eq!(play.out(), "print \"stopping\\n\"");
+}
+
+#[test]
 fn in_the_background_nothing_prompts_and_questions_come_back() {
     let mut play = Play::in_turn();
     play.asks("1", "make");
@@ -512,6 +524,7 @@ proptest! {
             }
         }
         play.ui.shut();
+        play.ui.edited(Ok(None));
         for effect in play.ui.effects() {
             if let Effect::Print(text) = effect {
                 printed.push_str(&text);
