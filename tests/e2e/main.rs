@@ -12,6 +12,7 @@ mod crashes;
 mod damage;
 mod demo;
 mod duplex;
+mod editor;
 mod fakes;
 mod floods;
 mod harness;

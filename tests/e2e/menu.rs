@@ -1,19 +1,21 @@
 //! A person presses Ctrl-C on a terminal and chooses.
 
 use std::fmt::Write as _;
+use std::time::Duration;
 
 use rlm_tests::agent::Memory;
-use rlm_tests::{Running, Terminal, wait_for};
+use rlm_tests::{Running, Terminal, poll_until, wait_for};
 use rustix::process::Signal;
 
 use crate::LONG;
 use crate::presses::pause;
+use crate::room::has_mounts;
 use crate::scene::{PROMPT, Scene, json, text};
 
-const PRESS: &[u8] = b"\x03";
-const ESC: &[u8] = b"\x1b";
+pub(crate) const PRESS: &[u8] = b"\x03";
+pub(crate) const ESC: &[u8] = b"\x1b";
 /// A line of the menu that stands nowhere else.
-const MENU: &str = "save and exit";
+pub(crate) const MENU: &str = "save and exit";
 
 /// Presses, later than what would count as the same press as the last one.
 fn press(terminal: &Terminal) {
@@ -21,7 +23,7 @@ fn press(terminal: &Terminal) {
     terminal.send(PRESS);
 }
 
-fn open(terminal: &Terminal) {
+pub(crate) fn open(terminal: &Terminal) {
     press(terminal);
     terminal.sees(MENU, LONG);
 }
@@ -235,92 +237,6 @@ fn s25_to_start_over_begins_with_the_first_iteration() {
     assert_eq!(names.len(), 6, "no attempt has the name of another");
 }
 
-/// An editor that adds a line to its file, and leaves a mark.
-fn editor(scene: &Scene, script: &str) -> String {
-    use std::os::unix::fs::PermissionsExt;
-    let path = scene.sandbox.path().join("editor");
-    fs_err::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
-    fs_err::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
-    path.display().to_string()
-}
-
-#[test]
-fn s11_the_prompt_can_be_edited_and_the_next_iteration_has_it() {
-    for from_file in [false, true] {
-        let scene = Scene::new("@1 say ready\n@1 await go\nrun true\nturn");
-        fs_err::write(scene.file("P.md"), PROMPT).unwrap();
-        let editor = editor(&scene, "echo MORE WORK >> \"$1\"; touch edited");
-        let prompt = if from_file {
-            ["-P", "P.md"]
-        } else {
-            ["-p", PROMPT]
-        };
-        let arguments = [&["--sleep", "0", "-n", "2"], &prompt[..]].concat();
-        let run = scene.claude_bare(&arguments).env("EDITOR", &editor);
-        let (running, terminal) = run.spawn_on_terminal();
-        terminal.sees("ready", LONG);
-        open(&terminal);
-        terminal.send("e");
-        scene.wait_for_file("edited");
-        terminal.sees_no(MENU, LONG);
-        fs_err::write(scene.file("go"), "").unwrap();
-        running.wait(LONG).expect_code(0);
-        let told = scene.told();
-        assert!(
-            !told[0].contains("MORE WORK") && told[1].contains("MORE WORK"),
-            "{told:?}"
-        );
-    }
-}
-
-#[test]
-fn an_editor_that_fails_leads_back_to_the_menu() {
-    let scene = Scene::new("say ready\nawait go\nturn");
-    let run = scene
-        .claude(&["--once"])
-        .env("EDITOR", "/no/such/editor")
-        .env("VISUAL", "");
-    let (running, terminal) = run.spawn_on_terminal();
-    terminal.sees("ready", LONG);
-    let before = format!("{:?}", terminal.settings());
-    open(&terminal);
-    terminal.send("e");
-    terminal.wait_screen("why, in the menu", LONG, |screen| {
-        screen.contains(MENU) && (screen.contains("editor") || screen.contains("no/such"))
-    });
-    terminal.send(ESC);
-    terminal.sees_no(MENU, LONG);
-    wait_for("the terminal's own settings", LONG, || {
-        (format!("{:?}", terminal.settings()) == before).then_some(())
-    });
-    fs_err::write(scene.file("go"), "").unwrap();
-    running.wait(LONG).expect_code(0);
-}
-
-#[test]
-fn x132_the_interrupt_of_an_editor_is_no_press() {
-    let scene = Scene::new("say ready\nawait go\nturn");
-    let editor = editor(
-        &scene,
-        "trap 'touch pressed' INT; touch open; while ! test -e close; do sleep 0.05; done",
-    );
-    let run = scene.claude(&["--once"]).env("VISUAL", &editor);
-    let (running, terminal) = run.spawn_on_terminal();
-    terminal.sees("ready", LONG);
-    open(&terminal);
-    terminal.send("e");
-    scene.wait_for_file("open");
-    for _ in 0..3 {
-        terminal.send(PRESS);
-        scene.wait_for_file("pressed");
-        fs_err::remove_file(scene.file("pressed")).unwrap();
-    }
-    fs_err::write(scene.file("close"), "").unwrap();
-    fs_err::write(scene.file("go"), "").unwrap();
-    running.wait(LONG).expect_code(0);
-    assert!(!scene.controls().contains(&"interrupt".into()));
-}
-
 #[test]
 fn j39_a_press_on_the_menu_is_a_shutdown() {
     let scene = Scene::new("child setsid\nsay ready\nhang");
@@ -348,6 +264,46 @@ fn j39_esc_goes_on_and_the_next_press_is_a_first_one() {
         "{}",
         terminal.scrolled()
     );
+}
+
+#[test]
+fn j40_a_press_that_cannot_be_asked_about_decides_nothing_and_stays_counted() {
+    if !has_mounts() {
+        return println!("skipped: no mount namespace can be had here");
+    }
+    let scene = Scene::new("say ready\nhang");
+    let mut shell = scene.sandbox.rlm("unshare");
+    for (name, value) in scene.agent.variables() {
+        shell = shell.env(name, value);
+    }
+    // There is a terminal, and no way to it.
+    let script = "mount --bind /dev/null /dev/tty && exec \"$@\"";
+    let run = ["-m", "sh", "-c", script, "sh", crate::RLM, "run", "--once"];
+    let agent = [
+        "-p",
+        "x",
+        "--agent",
+        "claude",
+        "--agent-bin",
+        crate::FAKE_AGENT,
+    ];
+    let (running, terminal) = shell.args(run).args(agent).spawn_on_terminal();
+    terminal.sees("ready", LONG);
+    let told = |count: usize| {
+        press(&terminal);
+        wait_for("what is said of it", LONG, || {
+            (terminal.text().matches("can't be shown").count() == count).then_some(())
+        });
+        assert_eq!(scene.controls(), ["initialize"], "nothing was decided");
+    };
+    told(1);
+    // A press counts for two seconds; what comes later is a first one again.
+    assert!(poll_until(Duration::from_millis(2500), || None::<()>).is_none());
+    told(2);
+    press(&terminal);
+    running.wait(LONG).expect_signal(Signal::INT);
+    assert_eq!(scene.status()["reason"], "stopped by a person");
+    scene.expect_nothing_alive();
 }
 
 #[test]

@@ -173,6 +173,51 @@ fn x124_a_question_reaches_the_person() {
 }
 
 #[test]
+fn x124_what_was_typed_before_a_question_is_no_answer_to_it() {
+    let scene = Scene::new("say ready\nawait go\nask Bash touch made\nsay done\nturn");
+    let (running, terminal) = scene
+        .claude(&["--once", "--permissions", "ask"])
+        .spawn_on_terminal();
+    terminal.sees("ready", LONG);
+    terminal.send("y");
+    fs_err::write(scene.file("go"), "").unwrap();
+    terminal.sees("may it? Bash: touch made", LONG);
+    assert!(scene.agent.answers().is_empty());
+    terminal.send("x");
+    terminal.send("n");
+    running.wait(LONG).expect_code(0);
+    let answers = scene.agent.answers();
+    assert_eq!((answers.len(), answers[0].behavior.as_str()), (1, "deny"));
+    assert!(!scene.file("made").exists());
+}
+
+#[test]
+fn x124_several_questions_are_put_one_after_the_other() {
+    let scene = Scene::new("say ready\nawait go\nask Bash touch one\nask Bash touch two\nturn");
+    let (running, terminal) = scene
+        .claude(&["--once", "--permissions", "ask"])
+        .spawn_on_terminal();
+    terminal.sees("ready", LONG);
+    // While something else is open the question waits.
+    terminal.send("\r");
+    terminal.sees("steer>", LONG);
+    fs_err::write(scene.file("go"), "").unwrap();
+    scene.wait_until_recorded("touch one");
+    assert!(
+        !terminal.screen().contains("may it?"),
+        "{}",
+        terminal.screen()
+    );
+    terminal.send(b"\x1b");
+    for name in ["one", "two"] {
+        terminal.sees(&format!("may it? Bash: touch {name}"), LONG);
+        terminal.send("y");
+        scene.wait_for_file(name);
+    }
+    running.wait(LONG).expect_code(0);
+}
+
+#[test]
 fn x132_ctrl_c_in_a_question_opens_the_menu_and_the_question_comes_back() {
     let scene = Scene::new("ask Bash touch made\nsay done\nturn");
     let (running, terminal) = scene

@@ -8,7 +8,7 @@ use crate::scene::{PROMPT, Scene, expect_in_order};
 use crate::{LONG, RLM};
 
 /// Whether a shell may have mounts of its own, which end with it.
-fn has_mounts() -> bool {
+pub(crate) fn has_mounts() -> bool {
     let mount = ["-m", "mount", "-t", "tmpfs", "none", "/mnt"];
     let status = Command::new("unshare").args(mount).status();
     status.is_ok_and(|status| status.success())

@@ -1,0 +1,94 @@
+//! The prompt in an editor, opened from the menu.
+
+use std::os::unix::fs::PermissionsExt;
+
+use rlm_tests::wait_for;
+
+use crate::LONG;
+use crate::menu::{ESC, MENU, PRESS, open};
+use crate::scene::{PROMPT, Scene};
+
+/// An editor that adds a line to its file, and leaves a mark.
+fn editor(scene: &Scene, script: &str) -> String {
+    let path = scene.sandbox.path().join("editor");
+    fs_err::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
+    fs_err::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    path.display().to_string()
+}
+
+#[test]
+fn s11_the_prompt_can_be_edited_and_the_next_iteration_has_it() {
+    for from_file in [false, true] {
+        let scene = Scene::new("@1 say ready\n@1 await go\nrun true\nturn");
+        fs_err::write(scene.file("P.md"), PROMPT).unwrap();
+        let editor = editor(&scene, "echo MORE WORK >> \"$1\"; touch edited");
+        let prompt = if from_file {
+            ["-P", "P.md"]
+        } else {
+            ["-p", PROMPT]
+        };
+        let arguments = [&["--sleep", "0", "-n", "2"], &prompt[..]].concat();
+        let run = scene.claude_bare(&arguments).env("EDITOR", &editor);
+        let (running, terminal) = run.spawn_on_terminal();
+        terminal.sees("ready", LONG);
+        open(&terminal);
+        terminal.send("e");
+        scene.wait_for_file("edited");
+        terminal.sees_no(MENU, LONG);
+        fs_err::write(scene.file("go"), "").unwrap();
+        running.wait(LONG).expect_code(0);
+        let told = scene.told();
+        assert!(
+            !told[0].contains("MORE WORK") && told[1].contains("MORE WORK"),
+            "{told:?}"
+        );
+    }
+}
+
+#[test]
+fn an_editor_that_fails_leads_back_to_the_menu() {
+    let scene = Scene::new("say ready\nawait go\nturn");
+    let run = scene
+        .claude(&["--once"])
+        .env("EDITOR", "/no/such/editor")
+        .env("VISUAL", "");
+    let (running, terminal) = run.spawn_on_terminal();
+    terminal.sees("ready", LONG);
+    let before = format!("{:?}", terminal.settings());
+    open(&terminal);
+    terminal.send("e");
+    terminal.wait_screen("why, in the menu", LONG, |screen| {
+        screen.contains(MENU) && (screen.contains("editor") || screen.contains("no/such"))
+    });
+    terminal.send(ESC);
+    terminal.sees_no(MENU, LONG);
+    wait_for("the terminal's own settings", LONG, || {
+        (format!("{:?}", terminal.settings()) == before).then_some(())
+    });
+    fs_err::write(scene.file("go"), "").unwrap();
+    running.wait(LONG).expect_code(0);
+}
+
+#[test]
+fn x132_the_interrupt_of_an_editor_is_no_press() {
+    let scene = Scene::new("say ready\nawait go\nturn");
+    let editor = editor(
+        &scene,
+        "trap 'touch pressed' INT; touch open; while ! test -e close; do sleep 0.05; done",
+    );
+    let run = scene.claude(&["--once"]).env("VISUAL", &editor);
+    let (running, terminal) = run.spawn_on_terminal();
+    terminal.sees("ready", LONG);
+    open(&terminal);
+    terminal.send("e");
+    scene.wait_for_file("open");
+    for _ in 0..3 {
+        terminal.send(PRESS);
+        scene.wait_for_file("pressed");
+        fs_err::remove_file(scene.file("pressed")).unwrap();
+    }
+    fs_err::write(scene.file("close"), "").unwrap();
+    fs_err::write(scene.file("go"), "").unwrap();
+    running.wait(LONG).expect_code(0);
+    assert!(!scene.controls().contains(&"interrupt".into()));
+}
