@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use agent_duplex::{Driver, ProcessName, Published};
+use agent_duplex::{Driver, ProcessName};
 use agent_subprocess::Context;
 use cancellable_sleep::SleepGate;
 use loop_state::{Event, Happening, Head, Machine, Resume, StopReason, Timestamp};
@@ -103,7 +103,7 @@ pub struct Runner {
 /// What woke the run.
 enum Wakeup {
     Control(Control),
-    Agent(Option<Published>),
+    Agent(attempt::Woken),
     Check(CheckEnd),
     Settled(Option<Box<settle::Settled>>),
     Time,
@@ -370,7 +370,10 @@ impl Runner {
         }
         Ok(match self.wakeup(now, control).await {
             Wakeup::Control(message) => self.hear(message).await?.into_iter().collect(),
-            Wakeup::Agent(published) => self.agent_did(published).await,
+            Wakeup::Agent(attempt::Woken::Started(started)) => {
+                self.agent_started(started).into_iter().collect()
+            }
+            Wakeup::Agent(attempt::Woken::Published(published)) => self.agent_did(published).await,
             Wakeup::Check(end) => vec![self.check_ended(end)],
             Wakeup::Settled(end) => vec![self.settled(end).await],
             Wakeup::Time => self.time_passed().await.into_iter().collect(),
@@ -388,7 +391,7 @@ impl Runner {
             _ = gate.sleep(wait) => Wakeup::Time,
             end = async { check.as_mut().expect("a check runs").ended().await }, if check.is_some() => Wakeup::Check(end),
             end = async { settling.as_mut().expect("a tree is ended").ended().await }, if settling.is_some() => Wakeup::Settled(end),
-            event = async { attempt.as_mut().expect("an attempt runs").next().await },
+            event = async { attempt.as_mut().expect("an attempt runs").wake().await },
                 if attempt.as_ref().is_some_and(Attempt::may_speak) => Wakeup::Agent(event),
         }
     }

@@ -8,7 +8,8 @@ use agent_duplex::{
     Ask, Capabilities, Capability, Completion, Conversation, Decision, EndReason, Event,
     InputState, Observation, Primary, Published, Stream, TurnEnd, What,
 };
-use loop_state::{Happening, SteerState, Timestamp, Usage};
+use loop_state::{Happening, SteerState, Timestamp, TurnOutcome, Usage};
+use tokio::task::JoinHandle;
 use uuid::Uuid;
 
 use crate::news::News;
@@ -24,6 +25,8 @@ pub(crate) struct Attempt {
     capabilities: Capabilities,
     /// `None` when it could not be written.
     pub(super) transcript: Option<Transcript>,
+    /// The agent is being started; nothing is waited for meanwhile.
+    pub(super) starting: Option<JoinHandle<Result<(), agent_duplex::Error>>>,
     pub(super) in_turn: bool,
     /// Whether nothing more can be heard of this conversation.
     pub(super) over: bool,
@@ -46,6 +49,15 @@ pub(crate) struct Attempt {
     last_words: String,
 }
 
+/// What was heard of an agent.
+#[derive(Debug)]
+pub(super) enum Woken {
+    /// It was started, or could not be.
+    Started(Result<(), agent_duplex::Error>),
+    /// What its conversation tells; `None` when that is over.
+    Published(Option<Published>),
+}
+
 /// A turn that was told to end.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Halting {
@@ -64,6 +76,7 @@ impl Attempt {
             conversation,
             primary,
             transcript,
+            starting: None,
             in_turn: true,
             over: false,
             gone: false,
@@ -90,6 +103,22 @@ impl Attempt {
     /// Waits for the next thing. Cancel safe.
     pub(crate) async fn next(&mut self) -> Option<Published> {
         self.primary.next().await
+    }
+
+    /// Waits for the next thing, the start of the agent included. Cancel safe.
+    pub(super) async fn wake(&mut self) -> Woken {
+        let Some(starting) = &mut self.starting else {
+            return Woken::Published(self.primary.next().await);
+        };
+        tokio::select! {
+            biased;
+            started = starting => {
+                self.starting = None;
+                let lost = |e: tokio::task::JoinError| Err(agent_duplex::Error::gone(e.to_string()));
+                Woken::Started(started.unwrap_or_else(lost))
+            }
+            published = self.primary.next() => Woken::Published(published),
+        }
     }
 
     pub(crate) fn may_speak(&self) -> bool {
@@ -156,6 +185,26 @@ impl Attempt {
 }
 
 impl Runner {
+    /// Takes notice that the agent was started, or could not be.
+    pub(super) fn agent_started(
+        &mut self,
+        started: Result<(), agent_duplex::Error>,
+    ) -> Option<Happening> {
+        let Err(e) = started else {
+            if self.attempt.as_ref()?.interrupt_by.is_some() {
+                // The wish came when there was nothing yet to interrupt.
+                self.interrupt_turn();
+            }
+            return None;
+        };
+        let attempt = self.attempt.take()?;
+        self.refresh_view();
+        Some(Happening::TurnEnded(match attempt.halting {
+            Some(_) => TurnOutcome::Stopped,
+            None => TurnOutcome::NotStarted(e.to_string()),
+        }))
+    }
+
     /// Takes what the agent did; `None` when it has nothing more to say.
     pub(super) async fn agent_did(&mut self, published: Option<Published>) -> Vec<Happening> {
         let Some(attempt) = &mut self.attempt else {

@@ -67,7 +67,7 @@ impl Runner {
             polite_until: now + POLITE.min(budget / 2),
             end_by: now + budget,
         });
-        if impatient || !attempt.in_turn || attempt.gone {
+        if impatient || !attempt.in_turn || attempt.gone || attempt.starting.is_some() {
             return Some(self.force_end().await);
         }
         drop(attempt.conversation.interrupt(Queued::Drop));

@@ -119,16 +119,15 @@ impl Runner {
         let session = brief.session.clone();
         let session = session.map_or(SessionChoice::Fresh, SessionChoice::Resume);
         let (conversation, primary) = Conversation::new(driver, Default::default());
-        let started = match conversation.send(Input::new(text)) {
-            Ok(_) => conversation.start(session).await,
-            Err(e) => Err(e),
-        };
-        if let Err(e) = started {
+        if let Err(e) = conversation.send(Input::new(text)) {
             return not_started(e.to_string());
         }
+        let starting = conversation.clone();
+        let starting = tokio::spawn(async move { starting.start(session).await });
         self.ended.clear();
         let mut attempt = Attempt::new(conversation, primary, transcript);
         attempt.changed = changed;
+        attempt.starting = Some(starting);
         self.attempt = Some(attempt);
         Ok(None)
     }
