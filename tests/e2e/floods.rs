@@ -4,6 +4,7 @@ use rlm_tests::{Running, wait_for};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::idle::memory;
+use crate::menu;
 use crate::scene::{PROMPT, Scene, says, stop};
 use crate::{LONG, RLM};
 
@@ -42,6 +43,25 @@ fn x115_a_flood_of_lines_costs_no_memory() {
         fs_err::metadata(transcript).unwrap().len() < 80 << 20,
         "the transcript has an end"
     );
+}
+
+#[test]
+fn x115_a_flood_behind_an_open_menu_costs_no_memory_and_what_is_left_out_is_counted() {
+    let scene = Scene::new("print ready\nawait begin\nflood 30M\ntouch through\nawait go");
+    let (running, terminal) = scene.run(&["--once"]).spawn_on_terminal();
+    terminal.sees("ready", LONG);
+    menu::open(&terminal);
+    let before = terminal.screen();
+    fs_err::write(scene.file("begin"), "").unwrap();
+    scene.wait_for_file("through");
+    assert_eq!(terminal.screen(), before, "nothing comes between");
+    let peak = memory(running.pid(), "VmHWM");
+    terminal.send("\r");
+    terminal.sees_no(menu::MENU, LONG);
+    fs_err::write(scene.file("go"), "").unwrap();
+    running.wait(LONG).expect_code(0);
+    assert!(terminal.scrolled().contains("lines not shown"));
+    assert!(peak < MOST, "{peak} KiB");
 }
 
 #[test]
