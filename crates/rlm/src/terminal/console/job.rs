@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use loop_runner::Control;
+use nix::unistd::{Pid, getpgid, getpgrp, getppid, getsid};
 use rustix::process::{Signal, getpid, kill_process};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
@@ -16,6 +17,9 @@ use crate::terminal::ui::Wants;
 
 /// How long the way down to a stop by ^Z may wait for each of those who must know.
 const FREEZE_WAIT: Duration = Duration::from_secs(1);
+
+/// How many wrappers in our own group may stand between us and the shell.
+const MAX_ANCESTORS: usize = 16;
 
 impl Console {
     /// The terminal was somebody else's, and may be ours again.
@@ -36,8 +40,7 @@ impl Console {
 
     /// Stops the whole tree as ^Z does, and comes back as by `fg`.
     pub(super) async fn suspend(&mut self, continued: &mut Option<tokio::signal::unix::Signal>) {
-        // A session's leader has no shell that could let it go on.
-        if nix::unistd::getsid(None).is_ok_and(|leader| leader == nix::unistd::getpid()) {
+        if !has_shell() {
             self.ui
                 .say("^Z does nothing here: there is no shell to come back to\n".into());
             return;
@@ -114,4 +117,32 @@ impl Console {
             self.decode_by = None;
         }
     }
+}
+
+/// Whether somebody can let this process go on after a stop: a process of its session, outside its group, that it descends from. Without one the
+/// system ignores ^Z for programs that have no say in it, and so do we.
+fn has_shell() -> bool {
+    let (session, group) = (getsid(None), getpgrp());
+    let mut ancestor = getppid();
+    for _ in 0..MAX_ANCESTORS {
+        if getsid(Some(ancestor)) != session {
+            return false;
+        }
+        if getpgid(Some(ancestor)) != Ok(group) {
+            return true;
+        }
+        match parent_of(ancestor) {
+            Some(parent) => ancestor = parent,
+            None => return false,
+        }
+    }
+    false
+}
+
+fn parent_of(pid: Pid) -> Option<Pid> {
+    let stat = fs_err::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name in parentheses may hold anything.
+    let (_, fields) = stat.rsplit_once(')')?;
+    let parent = fields.split_ascii_whitespace().nth(1)?;
+    parent.parse().ok().map(Pid::from_raw)
 }
