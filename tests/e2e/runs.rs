@@ -261,3 +261,35 @@ fn gates_that_fail_again_and_again_end_the_run() {
     );
     assert_eq!(scene.start_count(), 3);
 }
+
+#[test]
+fn x125_the_banner_says_five_things() {
+    let scene = Scene::new("say ready\nawait go\nturn");
+    let run = ["-n", "7", "--until", "test -e go", "--permissions", "ask"];
+    let (running, terminal) = scene.claude(&run).spawn_on_terminal();
+    terminal.sees("ready", LONG);
+    let screen = terminal.scrolled();
+    let lines: Vec<&str> = screen.lines().collect();
+    let begin = lines
+        .iter()
+        .position(|line| line.starts_with("ends "))
+        .unwrap_or_else(|| panic!("{screen}"));
+    let (ends, spends, agent) = (lines[begin], lines[begin + 1], lines[begin + 2]);
+    let (pause, log) = (lines[begin + 3], lines[begin + 4]);
+    assert!(
+        ends.contains("test -e go") && ends.contains("7 iterations"),
+        "{ends}"
+    );
+    assert!(spends.contains("1h"), "{spends}");
+    assert!(
+        agent.contains("claude") && agent.contains("asks you"),
+        "{agent}"
+    );
+    assert!(
+        pause.contains("Ctrl-C") && pause.contains("clos"),
+        "{pause}"
+    );
+    assert!(log.contains(".rlm"), "{log}");
+    fs_err::write(scene.file("go"), "").unwrap();
+    running.wait(LONG).expect_code(0);
+}
