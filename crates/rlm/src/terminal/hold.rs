@@ -2,8 +2,8 @@
 
 use std::collections::VecDeque;
 
-const MAX_LINES: usize = 2000;
-const MAX_BYTES: usize = 1 << 20;
+const MAX_LINES: usize = 500;
+const MAX_BYTES: usize = 256 << 10;
 
 /// The newest of what was to be printed.
 #[derive(Debug, Default)]
