@@ -46,6 +46,8 @@ impl Session {
             code: Code::Failed,
             message: format!("{what}: {e}"),
         };
+        // First, so that every thread has it.
+        terminal::block_terminal_signals();
         terminal::restore_on_panic();
         let exit = |cause| {
             terminal::restore();

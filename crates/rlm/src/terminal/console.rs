@@ -26,7 +26,7 @@ use super::keys::Decoder;
 use super::paint::Painter;
 use super::scene::Scene;
 use super::sink::Sink;
-use super::tty::{Tty, Typed, block_terminal_signals};
+use super::tty::{Tty, Typed};
 use super::ui::{Answer, Effect, Ui};
 use crate::render::Screen;
 
@@ -58,7 +58,6 @@ pub(super) fn show(
     terminal: &Terminal,
     handler: Option<Handler>,
 ) {
-    block_terminal_signals();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()

@@ -14,7 +14,7 @@ use rustix::process::{
 };
 use tokio::sync::oneshot;
 
-use super::tty::{Tty, block_terminal_signals};
+use super::tty::Tty;
 
 /// Holds the editor back until the terminal is its own, and then becomes it.
 const BEHIND_A_LINE: &str = r#"read -r _; exec </dev/tty >/dev/tty; eval "$1 \"\$2\"""#;
@@ -75,7 +75,6 @@ impl Editor {
         let (told, ended) = oneshot::channel();
         let tty = Arc::clone(tty);
         std::thread::spawn(move || {
-            block_terminal_signals();
             let result = wait_for(group);
             if result.is_err() {
                 wait_for_rest(group);

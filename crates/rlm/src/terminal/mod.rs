@@ -33,7 +33,7 @@ use tty::Tty;
 
 pub(crate) use console::Shown;
 pub(crate) use editor::Subject;
-pub(crate) use tty::{restore, restore_on_panic};
+pub(crate) use tty::{block_terminal_signals, restore, restore_on_panic};
 
 /// Where a person can be reached, if anywhere.
 #[derive(Clone, Debug)]

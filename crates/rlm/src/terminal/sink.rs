@@ -6,7 +6,7 @@ use std::thread::JoinHandle;
 use anstream::{AutoStream, ColorChoice};
 use tokio::sync::{mpsc, oneshot};
 
-use super::tty::{Tty, block_terminal_signals};
+use super::tty::Tty;
 
 /// How many pieces wait for a slow reader, beside the one that is being written: a piece can be a line of megabytes.
 const WAITING: usize = 1;
@@ -41,7 +41,6 @@ impl Sink {
     fn start(mut to: impl Write + Send + 'static, colour: bool) -> Self {
         let (orders, mut ordered) = mpsc::channel(WAITING);
         let thread = std::thread::spawn(move || {
-            block_terminal_signals();
             // What can't be written is lost, and so is all behind it: half a line would be worse.
             let mut is_gone = false;
             while let Some(order) = ordered.blocking_recv() {

@@ -224,7 +224,6 @@ impl Tty {
 
     /// Reads until the terminal or the receiver is gone, or `end` is closed at its other side. Never reads, and is never stopped, in the background.
     pub(crate) fn read_all(&self, to: &mpsc::Sender<Typed>, end: &OwnedFd) {
-        block_terminal_signals();
         loop {
             if !self.is_foreground() {
                 if wait(&[end], LOOK_AGAIN)[0].is_some() {
@@ -317,7 +316,8 @@ fn wait<const N: usize>(fds: &[&OwnedFd; N], timeout: Duration) -> [Option<PollF
     }
 }
 
-/// Has this thread be refused, rather than the process stopped, when it touches a terminal from the background.
+/// Has this thread, and those that it starts, be refused rather than the process stopped when they touch a terminal from the background. What is printed
+/// there is printed, also with `stty tostop`: it is the log of a run that goes on.
 pub(crate) fn block_terminal_signals() {
     let mut signals = SigSet::empty();
     signals.add(Signal::SIGTTIN);
@@ -328,7 +328,6 @@ pub(crate) fn block_terminal_signals() {
 /// Leaves the terminal as it was found: for the ends of the process that pass nobody who would do it.
 pub(crate) fn restore() {
     if let Some(tty) = OURS.get() {
-        block_terminal_signals();
         if kill_open() {
             // What it had made of the terminal is ours to undo.
             tty.is_ours.store(true, Ordering::SeqCst);

@@ -279,11 +279,11 @@ impl Ui {
         }
         match result {
             Ok(text) => {
-                match text {
-                    Some(text) => self.send(Control::Prompt(text)),
-                    None => self.say(line("the next iteration reads the prompt as it is now")),
+                if let Some(text) = text {
+                    self.send(Control::Prompt(text));
                 }
                 self.close();
+                self.say(line("the next iteration gets the prompt as it is now"));
             }
             Err(why) => self.open(Prompt::Menu { hint: Some(why) }),
         }

@@ -360,6 +360,7 @@ fn x132_a_press_while_the_editor_is_open_decides_nothing() {
     Edit
     Prompt("new")
     print "a press came while the editor was open; once more stops the run\nmeanwhile\n"
+    say "the next iteration gets the prompt as it is now\n"
     "#);
 }
 
