@@ -6,6 +6,7 @@ use rlm_tests::{Running, Terminal, poll_until, wait_for};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::LONG;
+use crate::menu;
 use crate::scene::Scene;
 
 /// A shell with job control, and the line that starts a run in it.
@@ -163,6 +164,49 @@ fn j47_in_the_background_nothing_touches_the_terminal() {
     );
     assert_eq!(format!("{:?}", terminal.settings()), tostop);
     assert_ne!(before, tostop, "the test sets something itself");
+    terminal.send("exit\r");
+    shell.wait(LONG).expect_code(0);
+}
+
+#[test]
+fn j47_a_background_job_that_writes_is_not_stopped_by_its_terminal() {
+    let scene = Scene::new("say ready\nawait go\nsay after\nturn");
+    let (shell, terminal, line) = shell(&scene, "--once");
+    terminal.send(format!("stty tostop; {line} &\r"));
+    wait_for("the agent", LONG, || {
+        (scene.agent.messages().len() == 1).then_some(())
+    });
+    fs_err::write(scene.file("go"), "").unwrap();
+    wait_for("the end", LONG, || {
+        (scene.status()["state"] == "ended").then_some(())
+    });
+    terminal.send("wait; echo ended with $?\r");
+    terminal.sees("ended with 0", LONG);
+    assert!(!terminal.text().contains("Stopped"), "{}", terminal.text());
+    terminal.send("exit\r");
+    shell.wait(LONG).expect_code(0);
+}
+
+#[test]
+fn an_editor_of_a_foreground_job_gives_the_terminal_back() {
+    let scene = Scene::new("say ready\nawait go\nturn");
+    let (shell, terminal, line) = shell(&scene, "--once");
+    terminal.send(format!("VISUAL='touch edited; true' {line}\r"));
+    terminal.sees("ready", LONG);
+    let ours = terminal.foreground();
+    for _ in 0..3 {
+        menu::open(&terminal);
+        terminal.send("e");
+        scene.wait_for_file("edited");
+        fs_err::remove_file(scene.file("edited")).unwrap();
+        terminal.sees_no(menu::MENU, LONG);
+        wait_for("the terminal", LONG, || {
+            (terminal.foreground() == ours).then_some(())
+        });
+    }
+    fs_err::write(scene.file("go"), "").unwrap();
+    terminal.sees("planned", LONG);
+    assert!(!terminal.text().contains("Stopped"), "{}", terminal.text());
     terminal.send("exit\r");
     shell.wait(LONG).expect_code(0);
 }

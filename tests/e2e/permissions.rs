@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use rlm_tests::poll_until;
+use rlm_tests::{Terminal, poll_until};
 use rustix::process::Signal;
 
 use crate::LONG;
@@ -141,6 +141,17 @@ fn x124_the_environment_may_say_it_and_the_flag_wins() {
     assert!(ended.stderr.contains("RLM_PERMISSIONS"), "{ended}");
 }
 
+/// Waits until the agent's question is shown, and answers when a person could have read it: a key that comes at once decides nothing.
+fn answer(terminal: &Terminal, question: &str, key: &str) {
+    terminal.sees(&format!("may it? {question}"), LONG);
+    wait(1500);
+    terminal.send(key);
+}
+
+fn wait(millis: u64) {
+    assert!(poll_until(Duration::from_millis(millis), || None::<()>).is_none());
+}
+
 #[test]
 fn x124_a_question_reaches_the_person() {
     let scene = Scene::new(
@@ -149,13 +160,10 @@ fn x124_a_question_reaches_the_person() {
     let (running, terminal) = scene
         .claude(&["--once", "--permissions", "ask"])
         .spawn_on_terminal();
-    terminal.sees("may it? Bash: touch made", LONG);
-    terminal.send("y");
-    terminal.sees("may it? Bash: touch unmade", LONG);
+    answer(&terminal, "Bash: touch made", "y");
+    answer(&terminal, "Bash: touch unmade", "n");
     assert!(scene.file("made").exists());
-    terminal.send("n");
-    terminal.sees("may it? Bash: touch skipped", LONG);
-    terminal.send(b"\x1b");
+    answer(&terminal, "Bash: touch skipped", "\u{1b}");
     running.wait(LONG).expect_code(0);
     let behaviors: Vec<_> = scene
         .agent
@@ -188,13 +196,32 @@ fn x124_what_was_typed_before_a_question_is_no_answer_to_it() {
     assert!(scene.agent.answers().is_empty());
     // Nor is what follows at once: a person in the middle of a word.
     terminal.send("y");
-    assert!(poll_until(Duration::from_millis(1500), || None::<()>).is_none());
+    wait(1500);
     assert!(scene.agent.answers().is_empty());
     terminal.send("n");
     running.wait(LONG).expect_code(0);
     let answers = scene.agent.answers();
     assert_eq!((answers.len(), answers[0].behavior.as_str()), (1, "deny"));
     assert!(!scene.file("made").exists());
+}
+
+#[test]
+fn x124_a_key_that_is_pressed_twice_answers_one_question() {
+    let scene = Scene::new("ask Bash touch one\nask Bash touch two\nturn");
+    let (running, terminal) = scene
+        .claude(&["--once", "--permissions", "ask"])
+        .spawn_on_terminal();
+    answer(&terminal, "Bash: touch one", "yy");
+    answer(&terminal, "Bash: touch two", "n");
+    running.wait(LONG).expect_code(0);
+    let behaviors: Vec<_> = scene
+        .agent
+        .answers()
+        .into_iter()
+        .map(|answer| answer.behavior)
+        .collect();
+    assert_eq!(behaviors, ["allow", "deny"]);
+    assert!(!scene.file("two").exists());
 }
 
 #[test]
@@ -216,8 +243,7 @@ fn x124_several_questions_are_put_one_after_the_other() {
     );
     terminal.send(b"\x1b");
     for name in ["one", "two"] {
-        terminal.sees(&format!("may it? Bash: touch {name}"), LONG);
-        terminal.send("y");
+        answer(&terminal, &format!("Bash: touch {name}"), "y");
         scene.wait_for_file(name);
     }
     running.wait(LONG).expect_code(0);
@@ -232,6 +258,7 @@ fn x115_what_a_question_is_about_cannot_harm_the_terminal() {
         .spawn_on_terminal();
     terminal.sees("may it? Bash:", LONG);
     terminal.sees("rm -rf", LONG);
+    wait(1500);
     terminal.send("n");
     running.wait(LONG).expect_code(0);
     let text = terminal.text();
@@ -255,6 +282,7 @@ fn x132_ctrl_c_in_a_question_opens_the_menu_and_the_question_comes_back() {
         screen.contains("may it? Bash: touch made")
     });
     assert!(scene.agent.answers().is_empty());
+    wait(1500);
     terminal.send("y");
     running.wait(LONG).expect_code(0);
     assert!(scene.file("made").exists());

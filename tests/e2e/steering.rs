@@ -361,6 +361,11 @@ fn x121_commands_act_without_disturbing_the_agent() {
     terminal.sees("attempt 1, 0 complete", LONG);
     terminal.send("/stpo\r");
     terminal.sees("did you mean /stop", LONG);
+    // What was typed does not stay behind the status line.
+    terminal.wait_screen("the status line alone in its row", LONG, |screen| {
+        let last = screen.lines().last().unwrap_or_default();
+        last.contains("iteration 1") && !last.contains("/st")
+    });
     terminal.send("/pause\r");
     terminal.sees("will pause", LONG);
     assert!(!scene.controls().contains(&"interrupt".into()));

@@ -164,8 +164,9 @@ fn asked(rlm: &Path, agent: &Path) -> String {
     let scene = Scene::new(rlm, agent);
     let prompt = "Do it. [[sh touch permitted]] [[text ok]]";
     let (running, terminal) = scene.watched(prompt, &["--once", "--permissions", "ask"]);
-    // What is typed before the question is shown is no answer to it.
     terminal.sees("may it? Bash: touch permitted", RUN);
+    // A key that comes before a person could have read the question is no answer to it.
+    assert!(poll_until(Duration::from_millis(1500), || None::<()>).is_none());
     terminal.send("y");
     running.wait(RUN).expect_code(0);
     assert!(scene.sandbox.repo().join("permitted").exists());
