@@ -1,8 +1,12 @@
 //! The agent's own conversation: from one iteration to the next, over crashes, and when it is lost.
 
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
 use rustix::process::Signal;
 
 use crate::LONG;
+use crate::presses::pause;
 use crate::scene::{PROMPT, Scene, expect_in_order, says, stop, text};
 
 /// The sessions of all messages, in the order in which they came.
@@ -135,4 +139,105 @@ fn x110_resume_or_start_without_a_run_starts_one() {
     let all = ["--once", "--run-id", "nightly", "--resume-or-start"];
     scene.claude(&all).run(LONG).expect_code(0);
     assert_eq!(scene.run_id(), "nightly");
+}
+
+#[test]
+fn j51_what_the_agent_had_said_is_on_disk_after_every_kind_of_end() {
+    for signals in [
+        &[Signal::KILL][..],
+        &[Signal::TERM],
+        &[Signal::INT, Signal::INT],
+        &[Signal::QUIT],
+    ] {
+        let deaf = "deaf interrupt end_session eof\nignore INT TERM HUP\n";
+        let scene = Scene::new(&format!("{deaf}say ready\nsay 600000 half a thought"));
+        let run = scene.claude(&["--once"]);
+        let mut running = run.env("RLM_SHUTDOWN_TIMEOUT", "2s").spawn();
+        says(&mut running, "ready");
+        // It is written every second; nothing but time makes it so.
+        scene.wait_until_recorded("half ");
+        for signal in signals {
+            running.signal(*signal);
+            pause();
+        }
+        running.wait(LONG);
+        scene.wait_until_nothing_is_alive();
+        let logs = scene.rlm(&["logs"]).run(LONG).expect_code(0).stdout;
+        assert!(logs.contains("half"), "{signals:?}: {logs}");
+    }
+}
+
+#[test]
+fn c74_a_failure_keeps_what_was_good() {
+    let scene = Scene::new("run true\n@3 not-logged-in");
+    let ended = scene.claude(&["-n", "4"]).run(LONG).expect_code(1);
+    assert!(ended.stdout.contains("rlm resume"), "{ended}");
+    assert_eq!(scene.status()["iterations_complete"], 2);
+    let ended = scene.talking(&["resume", &scene.run_id()]);
+    let ended = ended.run(LONG).expect_code(0);
+    assert!(ended.stdout.contains("at iteration 3"), "{ended}");
+    assert_eq!(scene.status()["iterations_complete"], 4);
+    let iterations: Vec<String> = scene
+        .agent
+        .starts()
+        .iter()
+        .map(|start| start.env["RLM_ITERATION"].clone())
+        .collect();
+    assert_eq!(iterations, ["1", "2", "3", "3", "4"]);
+}
+
+/// All files below a folder.
+fn files(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs_err::read_dir(folder).unwrap().flatten() {
+        if entry.file_type().unwrap().is_dir() {
+            files(&entry.path(), found);
+        } else {
+            found.push(entry.path());
+        }
+    }
+}
+
+#[test]
+fn x118_what_is_saved_is_private_and_holds_nothing_of_the_environment() {
+    let secret = "s3cr3t-of-the-environment";
+    let scene = Scene::new("say ready\nrun true\nawait go\nturn");
+    let run = scene.claude(&["--once", "--json", "--until", "true"]);
+    let mut running = run.env("API_TOKEN", secret).spawn();
+    says(&mut running, "ready");
+    for process in scene.alive() {
+        let line = fs_err::read(format!("/proc/{}/cmdline", process.pid)).unwrap_or_default();
+        let line = String::from_utf8_lossy(&line).into_owned();
+        assert!(
+            !line.contains(secret) && !line.contains(PROMPT) || process.pid == running.pid(),
+            "{line}"
+        );
+    }
+    assert_eq!(
+        scene.agent.starts()[0].env["API_TOKEN"],
+        secret,
+        "the agent has it"
+    );
+    fs_err::write(scene.file("go"), "").unwrap();
+    let ended = running.wait(LONG).expect_code(0);
+    assert!(!ended.stdout.contains(secret));
+    let mut found = Vec::new();
+    files(&scene.file(".rlm/runs"), &mut found);
+    assert!(found.len() >= 3, "{found:?}");
+    for path in found {
+        let mode = fs_err::metadata(&path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o077, 0, "{} is for others too", path.display());
+        let bytes = fs_err::read(&path).unwrap();
+        assert!(
+            !bytes
+                .windows(secret.len())
+                .any(|window| window == secret.as_bytes()),
+            "{}",
+            path.display()
+        );
+    }
+    let mode = fs_err::metadata(scene.file(".rlm"))
+        .unwrap()
+        .permissions()
+        .mode();
+    assert_eq!(mode & 0o777, 0o700);
 }
