@@ -37,11 +37,16 @@ pub(crate) struct Actor {
     refused: bool,
     /// Whether the agent was told to close; it gets no input any more.
     closed: bool,
+    /// Whether the agent was stopped where it stands.
+    frozen: bool,
     /// Those who wait for the end of the turn that they interrupted.
     interrupting: Vec<Done<Result<(), Error>>>,
     /// Those who wait for the agent to be closed.
     closing: Vec<Done<()>>,
+    /// Until when closing waits for what the agent has to do.
     close_by: Instant,
+    /// The start of another agent, which waits for the one that is being closed.
+    successor: Option<Command>,
     /// What came of the connections before this one.
     earlier: StopReport,
     /// How a turn ended that its connection does not account for.
@@ -68,9 +73,11 @@ impl Actor {
             reading: false,
             refused: false,
             closed: false,
+            frozen: false,
             interrupting: Vec::new(),
             closing: Vec::new(),
             close_by: Instant::now(),
+            successor: None,
             earlier: nothing_stopped(true),
             owed: EndReason::Died,
         }
@@ -78,19 +85,29 @@ impl Actor {
 
     pub(crate) async fn run(mut self) {
         let end_by = loop {
-            self.close().await;
+            let close = self.closes();
+            if self.closing.is_empty()
+                && let Some(start) = self.successor.take()
+            {
+                self.obey(start).await;
+            }
             // Who refused has said so, or has been complained of.
             let _refused = self.deliver().await;
             self.show(self.lifecycle());
             let room = self.shared.primary.has_room();
+            let waits = !self.closing.is_empty() && !close && !self.frozen;
+            // A command that comes meanwhile is obeyed at once: both may be left and taken up again.
             tokio::select! {
                 biased;
                 end_by = halted(&mut self.halt) => break end_by,
                 Some(interrupt) = self.interrupts.recv() => self.interrupt(interrupt).await,
                 Some(command) = self.commands.recv() => self.obey(command).await,
                 () = self.shared.arrived.notified() => {}
-                () = until(self.close_by), if !self.closing.is_empty() => {}
-                seen = next(&mut self.connection), if self.reading && room => self.seen(seen),
+                () = until(self.close_by), if waits => {}
+                did = close_or_next(&mut self.connection, close), if close || (self.reading && room) => match did {
+                    Did::Close => self.close_over(),
+                    Did::Say(seen) => self.seen(seen),
+                },
                 () = self.shared.primary.room(), if self.reading && !room => {}
             }
         };
@@ -104,7 +121,7 @@ impl Actor {
     async fn deliver(&mut self) -> Result<(), Error> {
         let steer = self.driver.capabilities().has(Capability::Steer);
         self.refused &= !std::mem::take(&mut self.shared.lock().arrived);
-        while !self.refused && !self.closed && self.interrupting.is_empty() {
+        while !self.refused && !self.is_leaving() && self.interrupting.is_empty() {
             let Some(connection) = self.connection.as_mut() else {
                 break;
             };
@@ -161,7 +178,7 @@ impl Actor {
 
     fn lifecycle(&self) -> Lifecycle {
         if !self.shared.lock().ledger.in_turn() {
-            if self.reading && !self.closed {
+            if self.reading && !self.is_leaving() {
                 Lifecycle::Ready
             } else {
                 Lifecycle::Idle
@@ -209,6 +226,22 @@ async fn unless_halted<T>(halt: &mut Halt, deed: impl Future<Output = T>) -> Opt
 async fn until(at: Instant) {
     // There is nothing to wait for but the time.
     let _elapsed = timeout_at(at, std::future::pending::<()>()).await;
+}
+
+/// What the agent did.
+enum Did {
+    Close,
+    Say(Option<Observation>),
+}
+
+async fn close_or_next(connection: &mut Option<Box<dyn Connection>>, close: bool) -> Did {
+    match connection {
+        Some(connection) if close => {
+            connection.close().await;
+            Did::Close
+        }
+        _ => Did::Say(next(connection).await),
+    }
 }
 
 async fn next(connection: &mut Option<Box<dyn Connection>>) -> Option<Observation> {

@@ -215,10 +215,12 @@ impl Conversation {
         self.ask(|done| Command::Freeze { frozen, done }).await?
     }
 
-    /// Ends the agent politely: after the turn that runs, if that takes no more than 30 s, and within a bound of seconds. What it left running stays, and
-    /// inputs wait. Does nothing when none runs.
+    /// Ends the agent politely: after the turn that runs and the tasks that it reports in the background, if they take no more than 30 s, and then within
+    /// its driver's bound of seconds. The time in which it is [frozen](Self::freeze) does not count. What it left running stays, and inputs wait. Does
+    /// nothing when none runs.
     ///
-    /// A turn's end is seen only as far as the [`Primary`] is read.
+    /// Meanwhile the agent is read and everything else is obeyed, so that a task in the background gets its asks answered; only a
+    /// [`start`](Self::start) waits. The ends of turns and tasks are seen only as far as the [`Primary`] is read.
     ///
     /// # Cancel safety
     ///

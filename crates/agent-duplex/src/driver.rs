@@ -125,9 +125,11 @@ pub trait Connection: fmt::Debug + Send {
 
     /// Ends the agent itself, politely and within a bound of seconds, when no turn runs; what it left running stays. Does nothing when it has ended.
     ///
+    /// It begins at once: whoever calls it has waited for what the agent runs in the background. What is said meanwhile comes with [`next`](Self::next).
+    ///
     /// # Cancel safety
     ///
-    /// Dropping the future gives the wait up.
+    /// Cancel safe: called again, it goes on where it was. Between two calls anything else may be asked.
     fn close(&mut self) -> BoxFuture<'_, ()>;
 
     /// Lists the processes of this connection that are alive, apart from the agent itself.

@@ -45,6 +45,8 @@ pub(crate) struct Ledger {
     generation: u32,
     /// Whether this connection says when turns begin. Then one that did not begin can't be finished.
     announces: bool,
+    /// How many tasks the agent said to have running in the background.
+    background: u32,
     exit: Option<ExitStatus>,
 }
 
@@ -63,6 +65,7 @@ impl Ledger {
             last: None,
             generation: 0,
             announces: false,
+            background: 0,
             exit: None,
         }
     }
@@ -75,6 +78,11 @@ impl Ledger {
     /// Returns whether the agent has anything to do, as far as is known.
     pub(crate) fn is_busy(&self) -> bool {
         self.turn.is_some() || !self.sent.is_empty()
+    }
+
+    /// Returns whether the agent has something running in the background, as far as is known.
+    pub(crate) fn has_background(&self) -> bool {
+        self.background > 0
     }
 
     /// Returns whether the agent that runs may wait for the answer to this.
@@ -162,6 +170,7 @@ impl Ledger {
     pub(crate) fn connected(&mut self, resumed: bool) {
         self.generation += 1;
         self.announces = false;
+        self.background = 0;
         self.exit = None;
         if !resumed {
             self.last = None;

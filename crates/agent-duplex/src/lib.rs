@@ -23,6 +23,9 @@
 //! One task, the *actor*, holds the connection and calls it one method at a time. It looks for a stop, for interrupts, for commands, for inputs and for
 //! the agent's output, in this order, and a stop cuts off whatever it waits for.
 //!
+//! Closing is no exception: the actor goes on with all of that until the turn is over and the agent reports no task in the background, for 30 s at most,
+//! and leaves [`Connection::close`] for a moment whenever something else is to be obeyed.
+//!
 //! There are two kinds of readers. The one [`Primary`] misses nothing: while its backlog is full, the agent is not read any further, so that nothing grows
 //! without bound. A [`Subscription`] reads along; one that falls behind is dropped and told at which position, and nobody waits for it.
 //!

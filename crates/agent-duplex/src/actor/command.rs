@@ -9,7 +9,7 @@ use super::{Actor, unless_halted};
 use crate::shared::Shared;
 use crate::{Decision, Error, Permissions, ProcessName, Queued, SessionChoice};
 
-/// How long closing waits for the end of a turn.
+/// How long closing waits for the end of a turn and of what runs in the background.
 const CLOSING: Duration = Duration::from_secs(30);
 
 pub(super) type Done<T> = oneshot::Sender<T>;
@@ -50,6 +50,7 @@ pub(crate) struct Interrupt {
 impl Actor {
     pub(super) async fn obey(&mut self, command: Command) {
         match command {
+            Command::Start { .. } if !self.closing.is_empty() => self.succeed(command),
             Command::Start { session, done } => {
                 if let Some(started) = self.start(session).await {
                     answer(done, started);
@@ -80,7 +81,13 @@ impl Actor {
             Command::Freeze { frozen, done } => match self.connection.as_mut() {
                 Some(connection) => {
                     let freezing = connection.freeze(frozen);
-                    reply(done, unless_halted(&mut self.halt, freezing).await);
+                    let freezing = unless_halted(&mut self.halt, freezing).await;
+                    let frozen = frozen && matches!(freezing, Some(Ok(())));
+                    if std::mem::replace(&mut self.frozen, frozen) {
+                        // The time in which it stood still was not its own.
+                        self.close_by = Instant::now() + CLOSING;
+                    }
+                    reply(done, freezing);
                 }
                 None => answer(done, Ok(())),
             },

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use tokio::time::{Instant, timeout};
 
-use super::command::{answer, idle};
-use super::{Actor, halted, next};
+use super::command::answer;
+use super::{Actor, next};
 use crate::{Lifecycle, StopReport};
 
 /// How long the agent is listened to after a stop, the time apart in which nobody reads.
@@ -14,35 +14,31 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 const GRACE: Duration = Duration::from_secs(10);
 
 impl Actor {
-    /// Closes the agent, if that is wanted and no turn is worth waiting for.
-    pub(super) async fn close(&mut self) {
-        let wait = self.shared.lock().ledger.in_turn() && Instant::now() < self.close_by;
-        if self.closing.is_empty() || wait {
-            return;
+    /// Returns whether the agent is to close now: that is wanted, and nothing that it does is worth waiting for.
+    pub(super) fn closes(&mut self) -> bool {
+        if !self.reading {
+            self.close_over();
         }
-        if let Some(connection) = self.connection.as_mut().filter(|_| self.reading) {
-            self.closed = true;
-            let closing = connection.close();
-            tokio::pin!(closing);
-            loop {
-                tokio::select! {
-                    biased;
-                    _ = halted(&mut self.halt) => return,
-                    Some(interrupt) = self.interrupts.recv() => {
-                        // A turn that was not waited for is being ended all the same.
-                        if self.shared.lock().ledger.in_turn() {
-                            self.interrupting.push(interrupt.done);
-                        } else {
-                            idle(&self.shared, interrupt);
-                        }
-                    }
-                    () = &mut closing => break,
-                }
-            }
+        if self.closing.is_empty() || self.frozen {
+            return false;
         }
+        let busy = {
+            let state = self.shared.lock();
+            state.ledger.in_turn() || state.ledger.has_background()
+        };
+        self.closed |= !busy || self.close_by <= Instant::now();
+        self.closed
+    }
+
+    pub(super) fn close_over(&mut self) {
         for done in self.closing.drain(..) {
             answer(done, ());
         }
+    }
+
+    /// Returns whether the agent gets no input any more. What waits is for another one.
+    pub(super) fn is_leaving(&self) -> bool {
+        self.closed || (!self.closing.is_empty() && !self.shared.lock().ledger.in_turn())
     }
 
     pub(super) async fn stop(&mut self, end_by: Instant) {
@@ -51,6 +47,7 @@ impl Actor {
         self.interrupts.close();
         while self.commands.try_recv().is_ok() {}
         self.closing.clear();
+        self.successor = None;
         if let Some(connection) = self.connection.as_mut() {
             let left = end_by.saturating_duration_since(Instant::now());
             match timeout(left + GRACE, connection.stop(left)).await {

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use tokio::time::{Instant, timeout};
 
-use super::command::idle;
-use super::{Actor, halted, unless_halted};
+use super::command::{answer, idle};
+use super::{Actor, Command, halted, unless_halted};
 use crate::{Connection, Error, Lifecycle, SessionChoice};
 
 /// The budget for ending what an agent left behind before the next one is started: the usual one of a stop.
@@ -15,8 +15,7 @@ impl Actor {
     /// Starts an agent; `None` when the conversation is halted meanwhile.
     pub(super) async fn start(&mut self, session: SessionChoice) -> Option<Result<(), Error>> {
         if self.reading && !self.closed {
-            let what = "an agent runs in this conversation already; close or stop it first";
-            return Some(Err(Error::start(what, None)));
+            return Some(Err(runs_already()));
         }
         self.retire().await?;
         self.show(Lifecycle::Starting);
@@ -29,12 +28,22 @@ impl Actor {
         self.reading = true;
         self.refused = false;
         self.closed = false;
+        self.frozen = false;
         self.shared.lock().ledger.connected(resumed);
         let delivered = self.deliver().await;
         if delivered.is_err() {
             self.retire().await?;
         }
         Some(delivered)
+    }
+
+    /// Puts a start off until the agent that is being closed has ended.
+    pub(super) fn succeed(&mut self, start: Command) {
+        if self.successor.is_none() {
+            self.successor = Some(start);
+        } else if let Command::Start { done, .. } = start {
+            answer(done, Err(runs_already()));
+        }
     }
 
     /// Opens a connection. A stop lets it come about within a quarter of the budget: then what was started can be ended with a report.
@@ -73,4 +82,9 @@ impl Actor {
         }
         Some(())
     }
+}
+
+fn runs_already() -> Error {
+    let what = "an agent runs in this conversation already; close or stop it first";
+    Error::start(what, None)
 }

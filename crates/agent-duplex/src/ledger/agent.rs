@@ -42,6 +42,10 @@ impl Ledger {
                 close(&mut self.unanswered, id);
                 close(&mut self.asks, id)
             }
+            Event::BackgroundTasks(running) => {
+                self.background = *running;
+                true
+            }
             Event::Exited(status) => {
                 self.exit = Some(*status);
                 true

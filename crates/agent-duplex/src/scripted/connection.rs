@@ -22,6 +22,7 @@ pub(super) struct ScriptedConnection {
     begun: usize,
     busy: Option<Gate>,
     over: bool,
+    closing: bool,
     stopping: bool,
     stopped: Option<StopReport>,
 }
@@ -45,6 +46,7 @@ impl ScriptedConnection {
             begun: 0,
             busy: None,
             over: false,
+            closing: false,
             stopping: false,
             stopped: None,
         }
@@ -159,10 +161,21 @@ impl Connection for ScriptedConnection {
     }
 
     fn close(&mut self) -> BoxFuture<'_, ()> {
-        self.note(Call::Closed);
-        let exited = Event::Exited(ExitStatus::Code(0));
-        self.script.steps = [Step::Emit(exited.into()), Step::Over].into();
-        Box::pin(async {})
+        if !std::mem::replace(&mut self.closing, true) {
+            self.note(Call::Closed);
+            let exited = Event::Exited(ExitStatus::Code(0));
+            self.script.steps = [Step::Emit(exited.into()), Step::Over].into();
+            let closing = self.script.closing.clone().map(Step::Gate);
+            closing
+                .into_iter()
+                .for_each(|gate| self.script.steps.push_front(gate));
+        }
+        let gate = self.script.closing.clone();
+        Box::pin(async move {
+            if let Some(gate) = gate {
+                gate.opened().await;
+            }
+        })
     }
 
     fn leftovers(&mut self) -> BoxFuture<'_, Vec<ProcessName>> {

@@ -41,6 +41,7 @@ pub struct Script {
     pub(super) connecting: Option<Gate>,
     pub(super) fails: Option<fn() -> Error>,
     pub(super) refuses: Option<fn() -> Error>,
+    pub(super) closing: Option<Gate>,
     pub(super) stopping: Option<Gate>,
     pub(super) hangs: Option<Gate>,
     pub(super) last_words: Vec<Observation>,
@@ -200,6 +201,13 @@ impl Script {
     #[must_use]
     pub fn deaf(mut self, with: fn() -> Error) -> Self {
         self.refuses = Some(with);
+        self
+    }
+
+    /// Is closed only once a gate is open.
+    #[must_use]
+    pub fn closing(mut self, gate: &Gate) -> Self {
+        self.closing = Some(gate.clone());
         self
     }
 

@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use agent_duplex::scripted::{Call, Gate, Script, ScriptedDriver};
 use agent_duplex::{
-    Ask, Decision, EndReason, Error, Event, ExitStatus, InputState, Lifecycle, Permissions, Queued,
-    SessionChoice, What,
+    Ask, Decision, EndReason, Error, Event, InputState, Lifecycle, Queued, SessionChoice, What,
 };
 
 use crate::talk::{Talk, delta, soon, steered};
@@ -131,56 +130,6 @@ async fn an_ask_that_outlives_its_turn_can_be_answered() {
             Some(&Call::Answered("a".into(), Decision::Allow))
         );
     }
-}
-
-#[tokio::test(start_paused = true)]
-async fn closing_does_not_wait_for_ever_for_a_turn() {
-    let script = Script::new().message().begin().observe(delta("x"));
-    let mut talk = Talk::with(ScriptedDriver::new(steered()).plays(script));
-    talk.send("go");
-    talk.start().await;
-    talk.observed(delta("x")).await;
-    talk.conversation.close().await;
-    let completion = talk.completed().await;
-    assert_eq!(completion.end.reason, EndReason::Died);
-    talk.becomes(Lifecycle::Idle).await;
-}
-
-#[tokio::test]
-async fn closing_waits_for_the_turn_and_keeps_what_waits() {
-    let gate = Gate::new();
-    let script = Script::new()
-        .message()
-        .gate(&gate)
-        .end(EndReason::Completed);
-    let again = Script::new().message().end(EndReason::Completed);
-    let driver = ScriptedDriver::new(agent_duplex::Capabilities::none());
-    let mut talk = Talk::with(driver.plays(script.leaves(7, "server")).plays(again));
-    talk.send("go");
-    talk.start().await;
-    talk.becomes(Lifecycle::InTurn).await;
-    talk.send("later");
-    let conversation = talk.conversation.clone();
-    let close = tokio::spawn(async move { conversation.close().await });
-    assert_eq!(
-        soon(talk.conversation.leftovers()).await[0].to_string(),
-        "7 (server)"
-    );
-    assert!(!talk.driver.calls().contains(&Call::Closed));
-    gate.open();
-    soon(close).await.unwrap();
-    talk.observed(Event::Exited(ExitStatus::Code(0))).await;
-    assert_eq!(talk.conversation.pending().len(), 1);
-    assert!(
-        soon(talk.conversation.set_permissions(Permissions::All))
-            .await
-            .unwrap_err()
-            .is_gone()
-    );
-    talk.start().await;
-    talk.completed().await;
-    let report = soon(talk.conversation.stop(Duration::ZERO)).await;
-    assert_eq!(report.to_string(), "0 of 1 left");
 }
 
 #[tokio::test]

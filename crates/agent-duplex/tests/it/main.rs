@@ -1,5 +1,6 @@
 //! What the crate promises, seen from outside.
 
+mod closing;
 mod commands;
 mod ends;
 mod random;

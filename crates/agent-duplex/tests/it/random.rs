@@ -23,6 +23,7 @@ enum Step {
     ToolDone,
     End,
     Interrupted,
+    Background(u32),
     Over,
     Panic,
 }
@@ -36,6 +37,8 @@ enum Deed {
     Read(u8),
     Yield(u8),
     Close,
+    Freeze(bool),
+    Leftovers,
     Stop,
 }
 
@@ -55,6 +58,7 @@ fn any_script() -> impl Strategy<Value = Vec<Step>> {
         2 => Just(Step::ToolDone),
         6 => Just(Step::End),
         2 => Just(Step::Interrupted),
+        2 => (0u32..2).prop_map(Step::Background),
         1 => Just(Step::Over),
         1 => Just(Step::Panic),
     ];
@@ -70,6 +74,8 @@ fn any_deed() -> impl Strategy<Value = Deed> {
         4 => (1u8..9).prop_map(Deed::Read),
         6 => (1u8..9).prop_map(Deed::Yield),
         1 => Just(Deed::Close),
+        1 => any::<bool>().prop_map(Deed::Freeze),
+        1 => Just(Deed::Leftovers),
         1 => Just(Deed::Stop),
     ]
 }
@@ -100,6 +106,7 @@ fn script(steps: Vec<Step>) -> Script {
             }),
             Step::End => script.end(EndReason::Completed),
             Step::Interrupted => script.interrupted().end(EndReason::Interrupted),
+            Step::Background(running) => script.observe(Event::BackgroundTasks(running)),
             Step::Over => script.over(),
             Step::Panic => script.panics(),
         })
@@ -153,6 +160,12 @@ async fn play(scripts: [Vec<Step>; 2], deeds: Vec<Deed>, steer: bool, backlog: u
                 }
             }
             Deed::Close => tasks.push(tokio::spawn(async move { conversation.close().await })),
+            Deed::Freeze(frozen) => tasks.push(tokio::spawn(async move {
+                let _refused = conversation.freeze(frozen).await;
+            })),
+            Deed::Leftovers => tasks.push(tokio::spawn(async move {
+                conversation.leftovers().await;
+            })),
             Deed::Stop => tasks.push(tokio::spawn(async move {
                 conversation.stop(Duration::ZERO).await;
             })),

@@ -1,0 +1,244 @@
+//! Closing: what it waits for, what it hears meanwhile.
+
+use std::time::Duration;
+
+use agent_duplex::scripted::{Call, Gate, Script, ScriptedDriver};
+use agent_duplex::{
+    Ask, Conversation, Decision, EndReason, Event, ExitStatus, Lifecycle, Permissions, Queued,
+    SessionChoice,
+};
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+
+use crate::talk::{Talk, delta, soon, steered};
+
+const BUDGET: Duration = Duration::from_secs(8);
+
+fn close(conversation: &Conversation) -> JoinHandle<()> {
+    let conversation = conversation.clone();
+    tokio::spawn(async move { conversation.close().await })
+}
+
+/// An agent that did its turn and has a task running.
+fn with_a_task() -> Script {
+    let script = Script::new().message().begin();
+    let script = script.observe(Event::BackgroundTasks(1));
+    script.end(EndReason::Completed)
+}
+
+async fn after_its_turn(driver: ScriptedDriver) -> Talk {
+    let mut talk = Talk::with(driver);
+    talk.send("go");
+    talk.start().await;
+    talk.completed().await;
+    talk
+}
+
+impl Talk {
+    fn closes(&self) -> usize {
+        let calls = self.driver.calls();
+        calls.iter().filter(|call| **call == Call::Closed).count()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn closing_does_not_wait_for_ever_for_a_turn() {
+    let script = Script::new().message().begin().observe(delta("x"));
+    let mut talk = Talk::with(ScriptedDriver::new(steered()).plays(script));
+    talk.send("go");
+    talk.start().await;
+    talk.observed(delta("x")).await;
+    talk.conversation.close().await;
+    let completion = talk.completed().await;
+    assert_eq!(completion.end.reason, EndReason::Died);
+    talk.becomes(Lifecycle::Idle).await;
+}
+
+#[tokio::test]
+async fn closing_waits_for_the_turn_and_keeps_what_waits() {
+    let gate = Gate::new();
+    let script = Script::new()
+        .message()
+        .gate(&gate)
+        .end(EndReason::Completed);
+    let again = Script::new().message().end(EndReason::Completed);
+    let driver = ScriptedDriver::new(agent_duplex::Capabilities::none());
+    let mut talk = Talk::with(driver.plays(script.leaves(7, "server")).plays(again));
+    talk.send("go");
+    talk.start().await;
+    talk.becomes(Lifecycle::InTurn).await;
+    talk.send("later");
+    let conversation = talk.conversation.clone();
+    let close = tokio::spawn(async move { conversation.close().await });
+    assert_eq!(
+        soon(talk.conversation.leftovers()).await[0].to_string(),
+        "7 (server)"
+    );
+    assert!(!talk.driver.calls().contains(&Call::Closed));
+    gate.open();
+    soon(close).await.unwrap();
+    talk.observed(Event::Exited(ExitStatus::Code(0))).await;
+    assert_eq!(talk.conversation.pending().len(), 1);
+    assert!(
+        soon(talk.conversation.set_permissions(Permissions::All))
+            .await
+            .unwrap_err()
+            .is_gone()
+    );
+    talk.start().await;
+    talk.completed().await;
+    let report = soon(talk.conversation.stop(Duration::ZERO)).await;
+    assert_eq!(report.to_string(), "0 of 1 left");
+}
+
+#[tokio::test]
+async fn x114_what_runs_in_the_background_is_waited_for_and_gets_its_answers() {
+    let ask = Event::PermissionAsked(Ask {
+        id: "a".into(),
+        tool: "Bash".into(),
+        summary: "make".into(),
+        reason: "a task in the background".into(),
+    });
+    let (gate, over) = (Gate::new(), Gate::new());
+    let script = with_a_task().gate(&gate).observe(ask.clone()).answered();
+    let script = script.gate(&over).observe(Event::BackgroundTasks(0));
+    let driver = ScriptedDriver::new(steered()).plays(script.leaves(7, "server"));
+    let mut talk = after_its_turn(driver).await;
+    let close = close(&talk.conversation);
+    talk.becomes(Lifecycle::Idle).await;
+    talk.send("later");
+    soon(talk.conversation.freeze(true)).await.unwrap();
+    soon(talk.conversation.freeze(false)).await.unwrap();
+    assert_eq!(soon(talk.conversation.leftovers()).await.len(), 1);
+    gate.open();
+    talk.observed(ask).await;
+    soon(talk.conversation.answer("a", Decision::Allow))
+        .await
+        .unwrap();
+    talk.audit.answered("a");
+    let answered = Call::Answered("a".into(), Decision::Allow);
+    assert_eq!(talk.driver.calls().last(), Some(&answered));
+    assert!(!close.is_finished());
+    over.open();
+    soon(close).await.unwrap();
+    talk.observed(Event::Exited(ExitStatus::Code(0))).await;
+    assert_eq!(talk.driver.messages(), ["go"]);
+    assert_eq!(talk.conversation.pending()[0].text, "later");
+    assert_eq!(talk.driver.calls().last(), Some(&Call::Closed));
+}
+
+#[tokio::test]
+async fn x114_a_turn_that_the_background_begins_is_waited_for_too() {
+    let (gate, end) = (Gate::new(), Gate::new());
+    let script = with_a_task().gate(&gate);
+    let script = script.observe(Event::TurnStarted { inputs: vec![] });
+    let script = script.observe(Event::BackgroundTasks(0)).gate(&end);
+    let driver = ScriptedDriver::new(steered()).plays(script.end(EndReason::Completed));
+    let mut talk = after_its_turn(driver).await;
+    let close = close(&talk.conversation);
+    gate.open();
+    talk.observed(Event::BackgroundTasks(0)).await;
+    soon(talk.conversation.leftovers()).await;
+    assert_eq!(talk.closes(), 0);
+    end.open();
+    soon(close).await.unwrap();
+    talk.completed().await;
+    assert_eq!(talk.closes(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn x114_what_runs_in_the_background_is_not_waited_for_for_ever() {
+    let driver = ScriptedDriver::new(steered()).plays(with_a_task());
+    let mut talk = after_its_turn(driver).await;
+    let before = Instant::now();
+    talk.conversation.close().await;
+    assert_eq!(before.elapsed().as_secs(), 30);
+    talk.observed(Event::Exited(ExitStatus::Code(0))).await;
+}
+
+#[tokio::test]
+async fn x114_an_agent_that_is_being_closed_hears_everything() {
+    let gate = Gate::new();
+    let script = Script::new().message().begin().end(EndReason::Completed);
+    let script = script.closing(&gate).leaves(7, "server");
+    let mut talk = after_its_turn(ScriptedDriver::new(steered()).plays(script)).await;
+    let close = close(&talk.conversation);
+    soon(talk.driver.told(|calls| calls.contains(&Call::Closed))).await;
+    soon(talk.conversation.interrupt(Queued::Keep))
+        .await
+        .unwrap();
+    soon(talk.conversation.freeze(true)).await.unwrap();
+    soon(talk.conversation.freeze(false)).await.unwrap();
+    assert_eq!(soon(talk.conversation.leftovers()).await.len(), 1);
+    assert!(!close.is_finished());
+    gate.open();
+    soon(close).await.unwrap();
+    talk.observed(Event::Exited(ExitStatus::Code(0))).await;
+    assert_eq!(talk.closes(), 1, "it goes on with the same close");
+}
+
+#[tokio::test]
+async fn a_stop_waits_for_no_close() {
+    let scripts = [
+        with_a_task(),
+        Script::new()
+            .message()
+            .begin()
+            .end(EndReason::Completed)
+            .closing(&Gate::new()),
+    ];
+    for script in scripts {
+        let driver = ScriptedDriver::new(steered()).plays(script);
+        let mut talk = after_its_turn(driver).await;
+        let close = close(&talk.conversation);
+        talk.becomes(Lifecycle::Idle).await;
+        soon(talk.conversation.stop(BUDGET)).await;
+        soon(close).await.unwrap();
+        talk.read_all().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_agent_that_stands_still_is_closed_when_it_goes_on() {
+    let gate = Gate::new();
+    let script = with_a_task().gate(&gate).observe(Event::BackgroundTasks(0));
+    let driver = ScriptedDriver::new(steered()).plays(script);
+    let mut talk = after_its_turn(driver).await;
+    talk.conversation.freeze(true).await.unwrap();
+    let close = close(&talk.conversation);
+    talk.becomes(Lifecycle::Idle).await;
+    tokio::time::advance(Duration::from_secs(600)).await;
+    soon(talk.conversation.leftovers()).await;
+    assert_eq!(talk.closes(), 0);
+    // The task gets its time, now that it can use it.
+    talk.conversation.freeze(false).await.unwrap();
+    tokio::time::advance(Duration::from_secs(20)).await;
+    soon(talk.conversation.leftovers()).await;
+    assert_eq!(talk.closes(), 0);
+    gate.open();
+    close.await.unwrap();
+    assert_eq!(talk.closes(), 1);
+}
+
+#[tokio::test]
+async fn a_start_waits_for_the_agent_that_is_being_closed() {
+    let gate = Gate::new();
+    let script = with_a_task().gate(&gate).observe(Event::BackgroundTasks(0));
+    let next = Script::new().message().end(EndReason::Completed);
+    let driver = ScriptedDriver::new(steered()).plays(script).plays(next);
+    let mut talk = after_its_turn(driver).await;
+    let close = close(&talk.conversation);
+    talk.becomes(Lifecycle::Idle).await;
+    talk.send("then");
+    let conversation = talk.conversation.clone();
+    let start = tokio::spawn(async move { conversation.start(SessionChoice::Fresh).await });
+    soon(talk.conversation.leftovers()).await;
+    let again = soon(talk.conversation.start(SessionChoice::Fresh)).await;
+    assert!(again.unwrap_err().is_start(), "one can follow");
+    assert_eq!(talk.driver.messages(), ["go"]);
+    gate.open();
+    soon(close).await.unwrap();
+    soon(start).await.unwrap().unwrap();
+    talk.completed().await;
+    assert_eq!(talk.driver.messages(), ["go", "then"]);
+}
