@@ -50,16 +50,18 @@ impl Painter {
     }
 
     /// Returns what must be written to print `log`, whole lines, above the live rows.
-    pub(crate) fn frame(&mut self, log: &str, live: &Rows) -> String {
-        if log.is_empty() && !self.would_draw(live) {
-            return String::new();
+    pub(crate) fn frame(&mut self, log: String, live: &Rows) -> String {
+        let is_log = self.drawn.rows.is_empty() && live.rows.is_empty() && self.strange.is_none();
+        if is_log || (log.is_empty() && !self.would_draw(live)) {
+            // As it is: it may be large.
+            return log;
         }
         let mut out = self.erase();
         if let Some(columns) = self.strange.take() {
             // In the first column this stays in its row, in any other it ends in the next one.
             out.push_str(&format!("{:1$}\r\x1b[J", "", columns.saturating_sub(1)));
         }
-        out.push_str(log);
+        out.push_str(&log);
         out.push_str(&live.rows.join("\n"));
         if let Some((row, column)) = live.cursor
             && !self.dumb
@@ -117,13 +119,13 @@ mod tests {
         let status = live(&["status"], None);
         let menu = live(&["menu:", "  c  continue", "? "], Some((2, 2)));
         let frames = [
-            painter.frame("one\n", &Rows::default()),
-            painter.frame("", &status),
-            painter.frame("", &status),
-            painter.frame("two\n", &status),
-            painter.frame("", &menu),
-            painter.frame("", &live(&["steer> a", "> b"], Some((0, 8)))),
-            painter.frame("three\n", &Rows::default()),
+            painter.frame("one\n".into(), &Rows::default()),
+            painter.frame("".into(), &status),
+            painter.frame("".into(), &status),
+            painter.frame("two\n".into(), &status),
+            painter.frame("".into(), &menu),
+            painter.frame("".into(), &live(&["steer> a", "> b"], Some((0, 8)))),
+            painter.frame("three\n".into(), &Rows::default()),
         ];
         insta::assert_debug_snapshot!(frames, @r#"
         [
@@ -141,10 +143,10 @@ mod tests {
     #[test]
     fn what_a_person_typed_is_erased_with_the_status() {
         let mut painter = Painter::new(false);
-        painter.frame("", &live(&["status"], None));
+        painter.frame("".into(), &live(&["status"], None));
         painter.typed("abc\n", 80);
         assert_eq!(
-            painter.frame("", &live(&["steer> "], Some((0, 7)))),
+            painter.frame("".into(), &live(&["steer> "], Some((0, 7)))),
             "\r\x1b[1A\x1b[Jsteer> \r\x1b[7C"
         );
     }
@@ -152,10 +154,10 @@ mod tests {
     #[test]
     fn what_wrapped_is_erased_too() {
         let mut painter = Painter::new(false);
-        painter.frame("", &live(&["status"], None));
+        painter.frame("".into(), &live(&["status"], None));
         painter.typed("wraps\nonce\n", 10);
         assert_eq!(painter.moved, 3);
-        painter.frame("", &Rows::default());
+        painter.frame("".into(), &Rows::default());
         painter.typed("nothing stands there\n", 10);
         assert_eq!(painter.moved, 0);
     }
@@ -164,17 +166,20 @@ mod tests {
     fn what_others_left_in_a_row_is_kept() {
         let mut painter = Painter::new(false);
         painter.forget(4);
-        assert_eq!(painter.frame("log\n", &Rows::default()), "   \r\x1b[Jlog\n");
-        assert_eq!(painter.frame("log\n", &Rows::default()), "log\n");
+        assert_eq!(
+            painter.frame("log\n".into(), &Rows::default()),
+            "   \r\x1b[Jlog\n"
+        );
+        assert_eq!(painter.frame("log\n".into(), &Rows::default()), "log\n");
     }
 
     #[test]
     fn a_dumb_terminal_gets_no_sequences() {
         let mut painter = Painter::new(true);
-        let mut out = painter.frame("", &live(&["menu:", "? "], Some((1, 2))));
-        out += &painter.frame("", &live(&["steer> ab"], Some((0, 9))));
-        out += &painter.frame("", &live(&["steer> a"], Some((0, 8))));
-        out += &painter.frame("log\n", &Rows::default());
+        let mut out = painter.frame("".into(), &live(&["menu:", "? "], Some((1, 2))));
+        out += &painter.frame("".into(), &live(&["steer> ab"], Some((0, 9))));
+        out += &painter.frame("".into(), &live(&["steer> a"], Some((0, 8))));
+        out += &painter.frame("log\n".into(), &Rows::default());
         assert_eq!(
             out,
             "menu:\n? \nsteer> ab\r         \rsteer> a\r        \rlog\n"

@@ -67,7 +67,7 @@ impl Console {
         let text = match self.face {
             None => {
                 let live = self.live();
-                self.painter.frame(&text, &live)
+                self.painter.frame(text, &live)
             }
             Some(_) => text,
         };
@@ -78,7 +78,7 @@ impl Console {
         let live = self.live();
         if let Some(face) = &self.face {
             let text = coloured(face, std::mem::take(&mut self.to_face));
-            face.write(self.painter.frame(&text, &live));
+            face.write(self.painter.frame(text, &live));
         }
     }
 }

@@ -83,7 +83,7 @@ impl Console {
 
     /// Takes away what stands below the log, and waits for that.
     async fn clear(&mut self) {
-        let erased = self.painter.frame("", &Rows::default());
+        let erased = self.painter.frame(String::new(), &Rows::default());
         let sink = self.face.as_ref().unwrap_or(&self.log);
         let _slow = timeout(FREEZE_WAIT, sink.write_through(erased)).await;
     }
