@@ -225,6 +225,40 @@ fn x124_a_key_that_is_pressed_twice_answers_one_question() {
 }
 
 #[test]
+fn x124_a_question_with_the_id_of_an_earlier_process_is_a_new_one() {
+    let scene = Scene::new("number-asks\nask Bash touch made-{start}\nturn");
+    let (running, terminal) = scene
+        .claude(&["-n", "2", "--permissions", "ask"])
+        .spawn_on_terminal();
+    for start in 1..=2 {
+        answer(&terminal, &format!("Bash: touch made-{start}"), "y");
+        scene.wait_for_file(&format!("made-{start}"));
+    }
+    running.wait(LONG).expect_code(0);
+    let answers = scene.agent.answers();
+    assert_eq!(answers[0].ask, answers[1].ask);
+}
+
+#[test]
+fn x124_a_question_that_does_not_fit_says_that_there_is_more() {
+    let long = "x".repeat(3000);
+    let scene = Scene::new(&format!("ask Bash echo {long}; rm -rf all\nturn"));
+    let (running, terminal) = scene
+        .claude(&["--once", "--permissions", "ask"])
+        .size(12, 40)
+        .spawn_on_terminal();
+    terminal.sees("may it?", LONG);
+    terminal.wait_screen("the end of the command, or a mark", LONG, |screen| {
+        let question = screen.split_once("may it?").map_or("", |(_, rest)| rest);
+        let question = question.split_once("y allow").map_or("", |(text, _)| text);
+        question.contains("rm -rf all") || question.contains('…')
+    });
+    wait(1500);
+    terminal.send("n");
+    running.wait(LONG).expect_code(0);
+}
+
+#[test]
 fn x124_several_questions_are_put_one_after_the_other() {
     let scene = Scene::new("say ready\nawait go\nask Bash touch one\nask Bash touch two\nturn");
     let (running, terminal) = scene

@@ -34,6 +34,7 @@
 //! | `noise TEXT`, `event JSON`, `unknown-event` | a line that is no JSON, one that is, one of a type that nobody knows |
 //! | `deaf WORD…` | a setting: it does not hear that control request (`interrupt`, `end_session`…), or the end of stdin (`eof`) |
 //! | `refuse TEXT`, `unknown-session` | settings: it does not start, or not with `--resume` |
+//! | `number-asks` | a setting: the ids of its questions repeat from one process to the next |
 //!
 //! What waits when a tool ends is folded into the turn, what waits when a turn ends begins one together, and so on: as the CLI does it. SIGINT is an
 //! interrupt and an orderly end, SIGTERM ends it with 143. Sessions lie in the record folder ([`Memory`]); what it was told is in [`Message`],

@@ -115,6 +115,8 @@ pub(super) struct Plan {
     /// What it does not hear in a conversation.
     pub(super) deaf: Vec<String>,
     pub(super) unknown_session: bool,
+    /// Its questions have numbers, from 1 in each process.
+    pub(super) numbers_asks: bool,
     /// It does not start at all, and says this.
     pub(super) refusal: Option<String>,
     /// In force before the start is recorded, wherever the line stands.
@@ -172,6 +174,10 @@ impl Plan {
             }
             "unknown-session" => {
                 self.unknown_session = true;
+                return Ok(());
+            }
+            "number-asks" => {
+                self.numbers_asks = true;
                 return Ok(());
             }
             "refuse" => {

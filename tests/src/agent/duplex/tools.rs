@@ -139,7 +139,10 @@ impl Agent {
     }
 
     fn answer_to(&mut self, name: &str, summary: &str) -> Result<Result<(), String>, Stop> {
-        let id = Uuid::new_v4().to_string();
+        let id = match self.plan.numbers_asks {
+            true => format!("ask-{}", self.wire.calls),
+            false => Uuid::new_v4().to_string(),
+        };
         let tool = self.turn().tool.as_ref().expect("it was begun");
         let request = json!({
             "subtype": "can_use_tool", "tool_name": name, "display_name": name, "input": tool.input, "description": "Run a command",
