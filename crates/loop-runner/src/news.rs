@@ -1,8 +1,8 @@
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use agent_duplex::{Line, ProcessName, Stream};
+use agent_duplex::{Event, Line, ProcessName, Stream};
 use loop_state::{CheckResult, Notice, Timestamp};
 use tokio::sync::mpsc;
 
@@ -93,7 +93,8 @@ pub enum Command {
 #[derive(Debug)]
 pub struct NewsReceiver {
     from: mpsc::Receiver<(Timestamp, News)>,
-    waiting: Arc<AtomicUsize>,
+    shared: Arc<Shared>,
+    last: Timestamp,
 }
 
 impl NewsReceiver {
@@ -103,7 +104,8 @@ impl NewsReceiver {
     ///
     /// Cancel safe: nothing is lost.
     pub async fn recv(&mut self) -> Option<(Timestamp, News)> {
-        self.from.recv().await.inspect(|(_, news)| self.taken(news))
+        let news = self.from.recv().await;
+        self.taken(news)
     }
 
     /// Waits for the next piece of news on a thread that may block.
@@ -112,61 +114,100 @@ impl NewsReceiver {
     ///
     /// On a thread of an asynchronous runtime.
     pub fn blocking_recv(&mut self) -> Option<(Timestamp, News)> {
-        self.from
-            .blocking_recv()
-            .inspect(|(_, news)| self.taken(news))
+        let news = self.from.blocking_recv();
+        self.taken(news)
     }
 
-    fn taken(&self, news: &News) {
-        self.waiting.fetch_sub(size(news), Ordering::Relaxed);
+    /// Makes room, and says at the end what was missed last.
+    fn taken(&mut self, news: Option<(Timestamp, News)>) -> Option<(Timestamp, News)> {
+        let Some((at, news)) = news else {
+            let missed = self.shared.missed.swap(0, Ordering::Relaxed);
+            return (missed > 0).then_some((self.last, News::Missed(missed)));
+        };
+        self.last = at;
+        self.shared
+            .waiting
+            .fetch_sub(size(&news), Ordering::Relaxed);
+        Some((at, news))
     }
 }
 
-/// Only output can be large.
+/// What the agent says, of which a slow watcher misses some, rather than what became of the run.
+fn is_output(news: &News) -> bool {
+    match news {
+        News::Output { .. } => true,
+        News::Agent(event) => !matches!(
+            event,
+            Event::PermissionAsked(_)
+                | Event::PermissionWithdrawn { .. }
+                | Event::PermissionDenied { .. }
+                | Event::Warning(_)
+        ),
+        _ => false,
+    }
+}
+
+/// How much memory it takes, beside its place.
 fn size(news: &News) -> usize {
     match news {
         News::Output { line, .. } => line.bytes.len(),
+        News::Agent(
+            Event::TextDelta(text)
+            | Event::ThinkingDelta(text)
+            | Event::Message { text, .. }
+            | Event::ToolStarted { summary: text, .. }
+            | Event::ToolFinished { text, .. },
+        ) => text.len(),
         _ => 0,
     }
+}
+
+/// What both ends see.
+#[derive(Debug, Default)]
+struct Shared {
+    /// How many bytes the watcher has not taken yet.
+    waiting: AtomicUsize,
+    /// How many pieces were left out and not told of.
+    missed: AtomicU64,
 }
 
 #[derive(Debug)]
 pub(crate) struct NewsSender {
     to: mpsc::Sender<(Timestamp, News)>,
-    /// How many bytes of output the watcher has not taken yet.
-    waiting: Arc<AtomicUsize>,
-    missed: u64,
+    shared: Arc<Shared>,
 }
 
 pub(crate) fn channel() -> (NewsSender, NewsReceiver) {
     let (to, from) = mpsc::channel(CAPACITY);
-    let waiting = Arc::new(AtomicUsize::new(0));
+    let shared = Arc::new(Shared::default());
     let sender = NewsSender {
         to,
-        waiting: Arc::clone(&waiting),
-        missed: 0,
+        shared: Arc::clone(&shared),
     };
-    (sender, NewsReceiver { from, waiting })
+    let last = Timestamp::default();
+    (sender, NewsReceiver { from, shared, last })
 }
 
 impl NewsSender {
     pub(crate) fn send(&mut self, at: Timestamp, news: News) {
-        let is_output = matches!(news, News::Output { .. });
+        let Shared { waiting, missed } = &*self.shared;
+        let is_output = is_output(&news);
         let too_many = self.to.capacity() <= if is_output { RESERVED } else { 0 };
         // One line always finds a place, however long it is.
-        let waiting = self.waiting.load(Ordering::Relaxed);
-        if too_many || (is_output && waiting > 0 && waiting + size(&news) > MAX_BYTES) {
-            self.missed += 1;
+        let waits = waiting.load(Ordering::Relaxed);
+        if too_many || (is_output && waits > 0 && waits + size(&news) > MAX_BYTES) {
+            missed.fetch_add(1, Ordering::Relaxed);
             return;
         }
-        if self.missed > 0 && self.to.try_send((at, News::Missed(self.missed))).is_ok() {
-            self.missed = 0;
+        let untold = missed.swap(0, Ordering::Relaxed);
+        if untold > 0 && self.to.try_send((at, News::Missed(untold))).is_err() {
+            missed.fetch_add(untold, Ordering::Relaxed);
         }
         let size = size(&news);
-        self.waiting.fetch_add(size, Ordering::Relaxed);
+        waiting.fetch_add(size, Ordering::Relaxed);
         if self.to.try_send((at, news)).is_err() {
-            self.waiting.fetch_sub(size, Ordering::Relaxed);
-            self.missed += 1;
+            waiting.fetch_sub(size, Ordering::Relaxed);
+            missed.fetch_add(1, Ordering::Relaxed);
         }
     }
 }
@@ -201,6 +242,23 @@ mod tests {
     }
 
     #[test]
+    fn what_an_agent_streams_is_output_too() {
+        let (mut sender, mut receiver) = channel();
+        for _ in 0..2 * CAPACITY {
+            let text = "word ".to_owned();
+            sender.send(Timestamp(1), News::Agent(Event::TextDelta(text)));
+        }
+        sender.send(Timestamp(2), News::Warning("mind".into()));
+        drop(sender);
+        let mut seen = Vec::new();
+        while let Some((_, news)) = receiver.blocking_recv() {
+            seen.push(news);
+        }
+        assert_eq!(seen.len(), CAPACITY - RESERVED + 2);
+        assert!(matches!(seen.last(), Some(News::Warning(_))));
+    }
+
+    #[test]
     fn long_lines_for_a_stalled_watcher_are_bounded_by_their_bytes() {
         let (mut sender, mut receiver) = channel();
         let line = Line {
@@ -214,11 +272,14 @@ mod tests {
         for _ in 0..100 {
             sender.send(Timestamp(1), output.clone());
         }
-        assert_eq!(sender.waiting.load(Ordering::Relaxed), MAX_BYTES);
-        assert_eq!(sender.missed, 96);
+        assert_eq!(sender.shared.waiting.load(Ordering::Relaxed), MAX_BYTES);
+        assert_eq!(sender.shared.missed.load(Ordering::Relaxed), 96);
         for _ in 0..4 {
             assert!(receiver.blocking_recv().is_some());
         }
-        assert_eq!(sender.waiting.load(Ordering::Relaxed), 0);
+        assert_eq!(sender.shared.waiting.load(Ordering::Relaxed), 0);
+        drop(sender);
+        let last = receiver.blocking_recv();
+        assert!(matches!(last, Some((_, News::Missed(96)))), "{last:?}");
     }
 }

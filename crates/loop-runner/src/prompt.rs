@@ -51,10 +51,10 @@ pub(crate) fn compose(
         ));
     }
     parts.extend(brief.steers.iter().map(|steer| steer_note(&steer.text)));
-    match (&brief.session, brief.cut) {
+    match brief.session.is_some() && brief.prompted {
         // It has the prompt; to send that again would have the work done twice.
-        (Some(_), Some(_)) => parts.push("Go on where you were cut off.".to_owned()),
-        _ => {
+        true => parts.push("Go on where you were cut off.".to_owned()),
+        false => {
             parts.push(text.to_owned());
             parts.extend(phase.promise.as_deref().map(promise_note));
         }
@@ -145,6 +145,7 @@ mod tests {
             feedback: None,
             steers: vec![],
             session: None,
+            prompted: false,
         }
     }
 
@@ -153,6 +154,29 @@ mod tests {
         assert_eq!(
             compose(&plain(), &phase(), "Do it.\n", Some(&["M a".into()])),
             "Do it.\n"
+        );
+    }
+
+    #[test]
+    fn a_session_that_has_the_prompt_is_told_to_go_on_and_one_that_has_not_gets_it() {
+        let cut = Brief {
+            cut: Some(Cut {
+                attempt: 1,
+                cause: CutCause::Stop,
+            }),
+            session: Some("s".into()),
+            ..plain()
+        };
+        let text = compose(&cut, &phase(), "Do it.", None);
+        assert!(text.ends_with("Do it."), "{text}");
+        let knows = Brief {
+            prompted: true,
+            ..cut
+        };
+        let text = compose(&knows, &phase(), "Do it.", None);
+        assert!(
+            !text.contains("Do it.") && text.ends_with("cut off."),
+            "{text}"
         );
     }
 

@@ -33,6 +33,9 @@ mod settle;
 /// The longest single wait: after it the wall clock is looked at again, so that a suspend or a clock set forward is noticed.
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
 
+/// How long everything may take to end for a person who has no patience.
+const IMPATIENT: Duration = Duration::from_secs(1);
+
 /// Makes the driver of an attempt: what to run, and the context that its processes must carry.
 pub type DriverFactory =
     Box<dyn Fn(&PhaseSettings, Context) -> Result<Box<dyn Driver>, Error> + Send>;
@@ -352,9 +355,14 @@ impl Runner {
 
     /// How long something that is to end now may take.
     fn budget(&self) -> Duration {
-        match self.stop_by {
+        let budget = match self.stop_by {
             Some(by) => by.saturating_duration_since(Instant::now()),
             None => self.options.stop_budget,
+        };
+        if self.impatient {
+            budget.min(IMPATIENT)
+        } else {
+            budget
         }
     }
 
@@ -372,6 +380,9 @@ impl Runner {
             Wakeup::Control(message) => self.hear(message).await?.into_iter().collect(),
             Wakeup::Agent(attempt::Woken::Started(started)) => {
                 self.agent_started(started).into_iter().collect()
+            }
+            Wakeup::Agent(attempt::Woken::Ended(report)) => {
+                self.tree_ended(report).into_iter().collect()
             }
             Wakeup::Agent(attempt::Woken::Published(published)) => self.agent_did(published).await,
             Wakeup::Check(end) => vec![self.check_ended(end)],

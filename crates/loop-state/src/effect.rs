@@ -51,6 +51,8 @@ pub struct Brief {
     pub steers: Vec<Steer>,
     /// The session to go on with; `None` for a fresh one.
     pub session: Option<String>,
+    /// Whether that session is known to have the prompt of this iteration, which must not be sent again then.
+    pub prompted: bool,
 }
 
 /// News of the run.

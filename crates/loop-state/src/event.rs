@@ -63,6 +63,8 @@ pub enum Happening {
     FreshRequested,
     /// The agent's session has this id.
     SessionKnown(String),
+    /// The agent answers, so that it has the prompt.
+    Prompted,
     /// The agent used this much more.
     Used(Usage),
     /// In the turn that runs no tool ran and nothing changed, as far as that can be known.

@@ -39,6 +39,12 @@ pub struct Head {
     /// The id of the agent's session, as far as it is known.
     #[serde(default)]
     pub session: Option<String>,
+    /// Whether the agent is known to have the prompt of this iteration in that session.
+    #[serde(default)]
+    pub prompted: bool,
+    /// Whether the present attempt went on with an earlier session.
+    #[serde(default)]
+    pub continues: bool,
     /// Whether the next attempt gets a fresh session in any case.
     #[serde(default)]
     pub fresh: bool,
@@ -110,6 +116,8 @@ impl Head {
             feedback: None,
             steers: Vec::new(),
             session: None,
+            prompted: false,
+            continues: false,
             fresh: false,
             claimed: false,
             idled: false,

@@ -158,6 +158,7 @@ impl Machine {
         self.head.iteration = iteration;
         self.head.attempt = 0;
         self.head.cut = None;
+        self.head.prompted = false;
         self.begin_attempt(at)
     }
 
@@ -173,6 +174,14 @@ impl Machine {
         let goes_on = head.phase_rules().session == SessionPolicy::Continue && !head.fresh;
         head.fresh = false;
         head.session = head.session.take().filter(|_| goes_on);
+        head.continues = head.session.is_some();
+        if !head.continues {
+            // What was said in another session was said to nobody.
+            head.prompted = false;
+            for steer in &mut head.steers {
+                steer.state = SteerState::Recorded;
+            }
+        }
         self.alive_at = at;
         self.busy = false;
         let brief = Brief {
@@ -183,6 +192,7 @@ impl Machine {
             feedback: head.feedback.clone(),
             steers: head.unseen_steers().cloned().collect(),
             session: head.session.clone(),
+            prompted: head.prompted,
         };
         for steer in &mut head.steers {
             steer.state = SteerState::Seen;

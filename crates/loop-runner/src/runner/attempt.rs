@@ -2,14 +2,14 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use agent_duplex::{
     Ask, Capabilities, Capability, Completion, Conversation, Decision, EndReason, Event,
-    InputState, Observation, Primary, Published, Stream, TurnEnd, What,
+    InputState, Observation, Primary, Published, StopReport, Stream, TurnEnd, What,
 };
 use loop_state::{Happening, SteerState, Timestamp, TurnOutcome, Usage};
-use tokio::task::JoinHandle;
+use tokio::task::{JoinError, JoinHandle};
 use uuid::Uuid;
 
 use crate::news::News;
@@ -35,6 +35,16 @@ pub(crate) struct Attempt {
     pub(super) halting: Option<Halting>,
     /// Until when the turn may take to end after a person's interrupt.
     pub(super) interrupt_by: Option<Instant>,
+    /// The end of its whole tree, while that is under way.
+    pub(super) ending: Option<JoinHandle<StopReport>>,
+    /// How its turn ended, kept until its tree is gone.
+    pub(super) outcome: Option<TurnOutcome>,
+    /// Whether the end of its turn was told.
+    pub(super) told: bool,
+    /// Whether a person wanted a turn of this attempt to be interrupted.
+    pub(super) interrupted: bool,
+    /// Whether the agent has said something.
+    answered: bool,
     /// Whether the end of its tree was counted.
     pub(super) stopped: bool,
     /// The steers by the receipts of what was sent.
@@ -54,8 +64,18 @@ pub(crate) struct Attempt {
 pub(super) enum Woken {
     /// It was started, or could not be.
     Started(Result<(), agent_duplex::Error>),
+    /// Its tree was ended; `None` when that came to no end of its own.
+    Ended(Option<StopReport>),
     /// What its conversation tells; `None` when that is over.
     Published(Option<Published>),
+}
+
+/// Waits for a task that may not be there.
+async fn joined<T>(task: &mut Option<JoinHandle<T>>) -> Option<Result<T, JoinError>> {
+    match task {
+        Some(task) => Some(task.await),
+        None => None,
+    }
 }
 
 /// A turn that was told to end.
@@ -82,6 +102,11 @@ impl Attempt {
             gone: false,
             halting: None,
             interrupt_by: None,
+            ending: None,
+            outcome: None,
+            told: false,
+            interrupted: false,
+            answered: false,
             stopped: false,
             sent: HashMap::new(),
             tools: BTreeMap::new(),
@@ -107,22 +132,24 @@ impl Attempt {
 
     /// Waits for the next thing, the start of the agent included. Cancel safe.
     pub(super) async fn wake(&mut self) -> Woken {
-        let Some(starting) = &mut self.starting else {
-            return Woken::Published(self.primary.next().await);
-        };
+        let (starting, ending) = (&mut self.starting, &mut self.ending);
         tokio::select! {
             biased;
-            started = starting => {
+            Some(started) = joined(starting) => {
                 self.starting = None;
-                let lost = |e: tokio::task::JoinError| Err(agent_duplex::Error::gone(e.to_string()));
+                let lost = |e: JoinError| Err(agent_duplex::Error::gone(e.to_string()));
                 Woken::Started(started.unwrap_or_else(lost))
             }
-            published = self.primary.next() => Woken::Published(published),
+            Some(ended) = joined(ending) => {
+                self.ending = None;
+                Woken::Ended(ended.ok())
+            }
+            published = self.primary.next(), if !self.over => Woken::Published(published),
         }
     }
 
     pub(crate) fn may_speak(&self) -> bool {
-        !self.over
+        !self.over || self.ending.is_some() || self.starting.is_some()
     }
 
     pub(crate) fn flush_at(&self) -> Option<Timestamp> {
@@ -132,7 +159,19 @@ impl Attempt {
     /// Returns until when an interrupted turn may come to its end by itself.
     pub(crate) fn patient_until(&self) -> Option<Instant> {
         let halting = self.halting.map(|halting| halting.polite_until);
-        halting.or(self.interrupt_by).filter(|_| self.in_turn)
+        let patience = halting.or(self.interrupt_by);
+        patience.filter(|_| self.in_turn && self.ending.is_none() && !self.stopped)
+    }
+
+    /// Allows for time in which everything stood still.
+    pub(super) fn be_patient(&mut self, frozen: Duration) {
+        for by in self.interrupt_by.iter_mut() {
+            *by += frozen;
+        }
+        for halting in self.halting.iter_mut() {
+            halting.polite_until += frozen;
+            halting.end_by += frozen;
+        }
     }
 
     /// Returns whether messages and interrupts reach the agent within its turn.
@@ -197,12 +236,12 @@ impl Runner {
             }
             return None;
         };
-        let attempt = self.attempt.take()?;
+        if self.attempt.as_ref()?.ending.is_some() {
+            return None;
+        }
+        self.attempt = None;
         self.refresh_view();
-        Some(Happening::TurnEnded(match attempt.halting {
-            Some(_) => TurnOutcome::Stopped,
-            None => TurnOutcome::NotStarted(e.to_string()),
-        }))
+        Some(Happening::TurnEnded(TurnOutcome::NotStarted(e.to_string())))
     }
 
     /// Takes what the agent did; `None` when it has nothing more to say.
@@ -212,12 +251,17 @@ impl Runner {
         };
         let Some(published) = published else {
             attempt.over = true;
+            attempt.in_turn = false;
             self.refresh_view();
-            return Vec::new();
+            return self.turn_ended().into_iter().collect();
         };
         match published.what {
             What::Assigned(assignment) => {
                 attempt.in_turn = true;
+                if !assignment.injected {
+                    // A promise of an earlier turn is none of this one.
+                    attempt.last_words.clear();
+                }
                 let seen = assignment.inputs.iter();
                 let seen: Vec<u32> = seen
                     .filter_map(|input| attempt.sent.remove(&input.receipt))
@@ -250,14 +294,34 @@ impl Runner {
             self.tell(News::Output { stream, line });
         }
         let mut happenings = Vec::new();
+        let answers = |event: &Event| {
+            matches!(
+                event,
+                Event::TextDelta(_)
+                    | Event::ThinkingDelta(_)
+                    | Event::Message { .. }
+                    | Event::ToolStarted { .. }
+            )
+        };
+        if let Some(attempt) = self.attempt.as_mut().filter(|attempt| !attempt.answered)
+            && seen.events.iter().any(answers)
+        {
+            attempt.answered = true;
+            happenings.push(Happening::Prompted);
+        }
         for event in seen.events {
             happenings.extend(self.event(event).await);
         }
+        self.note_busy();
+        happenings
+    }
+
+    /// An agent that waits for a tool or for a person is not idle.
+    fn note_busy(&mut self) {
         if let Some(attempt) = &self.attempt {
             let busy = !attempt.tools.is_empty() || !attempt.asks.is_empty();
             self.machine.busy(busy);
         }
-        happenings
     }
 
     async fn event(&mut self, event: Event) -> Option<Happening> {
@@ -342,6 +406,9 @@ impl Runner {
         if let Err(e) = attempt.conversation.answer(&ask.id, decision).await {
             self.tell(News::Warning(format!("the agent was not answered: {e}")));
         }
+        let at = self.clock.now();
+        self.machine.alive(at);
+        self.note_busy();
         self.refresh_view();
         let message = denied?;
         let tool = format!("{}: {}", ask.tool, ask.summary);
@@ -358,7 +425,12 @@ impl Runner {
             EndReason::Completed | EndReason::Interrupted
         );
         let gone = attempt.gone || completion.end.exit.is_some();
-        if completion.pending > 0 && goes_on && attempt.halting.is_none() && !gone {
+        if completion.pending > 0
+            && goes_on
+            && attempt.halting.is_none()
+            && attempt.ending.is_none()
+            && !gone
+        {
             // What was said meanwhile is answered in a turn of its own, which belongs to the same iteration.
             attempt.interrupt_by = None;
             return Vec::new();
@@ -366,11 +438,11 @@ impl Runner {
         attempt.in_turn = false;
         attempt.gone |= completion.end.exit.is_some();
         attempt.tools.clear();
-        let asked = attempt.interrupt_by.take().is_some();
-        let idled = !asked && self.did_nothing(&completion.end).await;
-        let over = self.turn_over(completion.end, asked).await;
+        attempt.interrupt_by = None;
+        let idled = self.did_nothing(&completion.end).await;
         let idled = idled.then_some(Happening::NothingDone);
-        idled.into_iter().chain([over]).collect()
+        let over = self.turn_over(completion.end);
+        idled.into_iter().chain(over).collect()
     }
 
     /// Returns whether a completed turn left no trace. Of an agent whose tools are not reported nothing is said.

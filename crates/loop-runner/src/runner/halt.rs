@@ -2,8 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use agent_duplex::{EndReason, Queued, TurnEnd};
-use cancellable_sleep::SleepGate;
+use agent_duplex::{EndReason, Queued, StopReport, TurnEnd};
 use loop_state::{Happening, TurnOutcome};
 
 use crate::news::News;
@@ -15,10 +14,6 @@ use crate::transcript::Transcript;
 const POLITE: Duration = Duration::from_secs(3);
 /// How long a turn may take to end after a person's interrupt. Longer than a driver's own patience, so that its gentler means come first.
 const INTERRUPT: Duration = Duration::from_secs(6);
-/// How long everything may take to end for a person who has no patience.
-const IMPATIENT: Duration = Duration::from_secs(1);
-/// How long to look for the last words of an agent that was ended.
-const LAST_WORDS: Duration = Duration::from_secs(1);
 
 impl Runner {
     /// Flushes what is due and ends the patience with an interrupted agent.
@@ -41,19 +36,21 @@ impl Runner {
                 "the agent did not end its turn within {INTERRUPT:?} of the interrupt and is ended itself; its session can be gone on with"
             )));
         }
-        Some(self.force_end().await)
+        self.begin_ending();
+        None
     }
 
     /// Interrupts the turn for a person; the session stays.
     pub(super) fn interrupt_turn(&mut self) {
         if let Some(attempt) = &mut self.attempt {
+            attempt.interrupted = true;
             attempt.interrupt_by = Some(Instant::now() + INTERRUPT);
             drop(attempt.conversation.interrupt(Queued::Keep));
         }
     }
 
     /// Asks the agent to end its turn.
-    pub(super) async fn halt_turn(&mut self) -> Option<Happening> {
+    pub(super) fn halt_turn(&mut self) {
         let budget = self.budget();
         if self.stop_by.is_none() && self.machine.head().again.is_none() {
             let why = self.machine.head().failure.clone();
@@ -62,71 +59,89 @@ impl Runner {
         }
         let now = Instant::now();
         let impatient = self.impatient;
-        let attempt = self.attempt.as_mut()?;
+        let Some(attempt) = &mut self.attempt else {
+            return;
+        };
         attempt.halting = Some(Halting {
             polite_until: now + POLITE.min(budget / 2),
             end_by: now + budget,
         });
         if impatient || !attempt.in_turn || attempt.gone || attempt.starting.is_some() {
-            return Some(self.force_end().await);
+            self.begin_ending();
+        } else {
+            drop(attempt.conversation.interrupt(Queued::Drop));
         }
-        drop(attempt.conversation.interrupt(Queued::Drop));
-        None
     }
 
-    /// Ends an agent that did not come to an end by itself, and hears its last words.
-    async fn force_end(&mut self) -> Happening {
-        self.stop_tree().await;
-        let patience = SleepGate::new();
-        let over = patience.sleep(LAST_WORDS);
-        tokio::pin!(over);
-        while let Some(attempt) = self.attempt.as_mut().filter(|attempt| attempt.in_turn) {
-            let published = tokio::select! {
-                biased;
-                _ = &mut over => break,
-                published = attempt.next() => published,
-            };
-            let last = published.is_none();
-            let happenings = Box::pin(self.agent_did(published)).await;
-            let end = happenings
-                .into_iter()
-                .find(|happening| matches!(happening, Happening::TurnEnded(_)));
-            match end {
-                Some(end) => return end,
-                None if last => break,
-                None => {}
-            }
-        }
-        Happening::TurnEnded(TurnOutcome::Stopped)
-    }
-
-    /// Says how a turn ended. `asked`: a person had interrupted it.
-    pub(super) async fn turn_over(&mut self, end: TurnEnd, asked: bool) -> Happening {
-        let promise = self.phase().promise.clone();
-        let Some(attempt) = &self.attempt else {
-            return Happening::TurnEnded(TurnOutcome::Stopped);
+    /// Begins to end the whole tree of the attempt, beside everything else, within what is left of the stop's budget.
+    fn begin_ending(&mut self) {
+        let budget = self.budget();
+        let Some(attempt) = self.attempt.as_mut() else {
+            return;
         };
+        if attempt.ending.is_some() || attempt.stopped {
+            return;
+        }
+        let budget = match attempt.halting {
+            Some(halting) => halting.end_by.saturating_duration_since(Instant::now()),
+            None => budget,
+        };
+        let conversation = attempt.conversation.clone();
+        attempt.ending = Some(tokio::spawn(async move { conversation.stop(budget).await }));
+    }
+
+    /// Takes notice that the tree of the attempt is gone.
+    pub(super) fn tree_ended(&mut self, report: Option<StopReport>) -> Option<Happening> {
+        self.count_ended(report);
+        self.turn_ended()
+    }
+
+    /// Says how a turn ended.
+    pub(super) fn turn_over(&mut self, end: TurnEnd) -> Option<Happening> {
+        let promise = self.phase().promise.clone();
+        let attempt = self.attempt.as_mut()?;
         let halted = attempt.halting.is_some();
         let claimed = attempt.has_claimed(promise.as_ref());
-        if halted {
-            self.stop_tree().await;
-        } else if !asked {
-            // The agent itself is not needed any more; what it left running is looked at when gates and check are over.
-            let conversation = attempt.conversation.clone();
-            tokio::spawn(async move { conversation.close().await });
-        }
         let outcome = match end.reason {
             EndReason::Completed if claimed => TurnOutcome::Claimed,
             EndReason::Completed => TurnOutcome::Completed,
             _ if halted => TurnOutcome::Stopped,
-            _ if asked => TurnOutcome::Interrupted,
             EndReason::NotLoggedIn => TurnOutcome::Hopeless(describe(&end)),
             EndReason::SessionNotFound => TurnOutcome::SessionLost,
+            EndReason::Interrupted | EndReason::Died if attempt.interrupted => {
+                TurnOutcome::Interrupted
+            }
             _ => TurnOutcome::Failed(describe(&end)),
         };
+        if halted {
+            attempt.outcome = Some(outcome.clone());
+            self.begin_ending();
+        } else if outcome != TurnOutcome::Interrupted {
+            // The agent itself is not needed any more; what it left running is looked at when gates and check are over.
+            let conversation = attempt.conversation.clone();
+            tokio::spawn(async move { conversation.close().await });
+        }
         self.note_end(&outcome);
+        if let Some(attempt) = &mut self.attempt {
+            attempt.outcome = Some(outcome);
+        }
         self.refresh_view();
-        Happening::TurnEnded(outcome)
+        self.turn_ended()
+    }
+
+    /// Returns how the turn ended, once nothing that was to end with it is left.
+    pub(super) fn turn_ended(&mut self) -> Option<Happening> {
+        let attempt = self.attempt.as_mut()?;
+        if attempt.ending.is_some() {
+            return None;
+        }
+        let owed = attempt.halting.is_some() || !attempt.told;
+        let owed = owed && attempt.stopped && !attempt.in_turn;
+        let outcome = attempt.outcome.take();
+        let outcome = outcome.or_else(|| owed.then_some(TurnOutcome::Stopped))?;
+        attempt.halting = None;
+        attempt.told = true;
+        Some(Happening::TurnEnded(outcome))
     }
 
     fn note_end(&mut self, outcome: &TurnOutcome) {
@@ -146,25 +161,30 @@ impl Runner {
         });
     }
 
-    /// Ends the whole tree of the attempt within what is left of the stop's budget.
+    /// Ends the whole tree of the attempt, and waits for it.
     pub(super) async fn stop_tree(&mut self) {
-        let budget = self.budget();
+        self.begin_ending();
+        let ending = self
+            .attempt
+            .as_mut()
+            .and_then(|attempt| attempt.ending.take());
+        if let Some(ending) = ending {
+            let report = ending.await.ok();
+            self.count_ended(report);
+        }
+    }
+
+    fn count_ended(&mut self, report: Option<StopReport>) {
         let Some(attempt) = self.attempt.as_mut() else {
             return;
         };
-        let budget = match attempt.halting {
-            Some(halting) => halting.end_by.saturating_duration_since(Instant::now()),
-            None => budget,
-        };
-        let budget = if self.impatient {
-            budget.min(IMPATIENT)
-        } else {
-            budget
-        };
-        let report = attempt.conversation.stop(budget).await;
         if std::mem::replace(&mut attempt.stopped, true) {
             return;
         }
+        let Some(report) = report else {
+            self.proven = false;
+            return;
+        };
         self.ended.extend(report.ended);
         self.proven &= report.proven;
         self.note_survivors(report.survivors);

@@ -33,10 +33,13 @@ impl Runner {
                 let happening = self.start_attempt(&brief, drivers).await?;
                 return Ok(happening.into_iter().collect());
             }
-            Effect::StopAttempt => return Ok(self.halt_turn().await.into_iter().collect()),
+            Effect::StopAttempt => {
+                self.halt_turn();
+                return Ok(self.turn_ended().into_iter().collect());
+            }
             Effect::Deliver(id) => return Ok(self.deliver(id).into_iter().collect()),
             Effect::InterruptTurn => self.interrupt_turn(),
-            Effect::GoOn => return Ok(self.go_on(drivers).await),
+            Effect::GoOn => return Ok(self.go_on(drivers)),
             Effect::RunGate(index) => {
                 let text = self.phase().gates[index as usize].clone();
                 self.run_command(Command::Gate(index), text);

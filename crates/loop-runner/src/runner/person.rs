@@ -23,6 +23,12 @@ impl Runner {
             Control::Stop(request) => self.hear_stop(request),
             Control::Abort => {
                 self.impatient = true;
+                let now = Instant::now();
+                let budget = self.budget();
+                if let Some(halting) = self.attempt.as_mut().and_then(|a| a.halting.as_mut()) {
+                    halting.polite_until = now;
+                    halting.end_by = halting.end_by.min(now + budget);
+                }
                 self.hear_stop(StopRequest {
                     by: StopCause::Person,
                     when: When::Now,
@@ -127,13 +133,13 @@ impl Runner {
     }
 
     /// Goes on in the session of an interrupted turn, in the same process if that lives.
-    pub(super) async fn go_on(&mut self, drivers: &DriverFactory) -> Vec<Happening> {
+    pub(super) fn go_on(&mut self, drivers: &DriverFactory) -> Vec<Happening> {
         let failed = |why: String| vec![Happening::TurnEnded(TurnOutcome::Failed(why))];
         let gone = self
             .attempt
             .as_ref()
             .is_none_or(|attempt| attempt.gone || attempt.stopped);
-        if gone && let Err(why) = self.reconnect(drivers).await {
+        if gone && let Err(why) = self.reconnect(drivers) {
             return failed(why);
         }
         // What was sent and not taken is delivered by the conversation itself.
@@ -155,6 +161,8 @@ impl Runner {
             return failed("there is no agent to go on with".into());
         };
         attempt.in_turn = true;
+        attempt.interrupted = false;
+        attempt.told = false;
         if steers.is_empty()
             && sent.is_empty()
             && let Err(e) = attempt.conversation.send(Input::new(prompt::GO_ON))
@@ -165,23 +173,22 @@ impl Runner {
         happenings
     }
 
-    /// Starts a new process in the session of the present attempt.
-    async fn reconnect(&mut self, drivers: &DriverFactory) -> Result<(), String> {
+    /// Begins to start a new process in the session of the present attempt. What is sent meanwhile is delivered then.
+    fn reconnect(&mut self, drivers: &DriverFactory) -> Result<(), String> {
         let session = self.machine.head().session.clone();
         let session = session.ok_or("the agent is gone, and its session has no name")?;
-        let session = SessionChoice::Resume(session);
-        if let Some(attempt) = self.attempt.as_mut().filter(|attempt| !attempt.stopped) {
-            let started = attempt.conversation.start(session).await;
-            attempt.gone = started.is_err();
-            return started.map_err(|e| e.to_string());
-        }
         let driver = drivers(self.phase(), self.context("")).map_err(|e| e.to_string())?;
-        let (conversation, primary) = Conversation::new(driver, Default::default());
-        let started = conversation.start(session).await;
-        started.map_err(|e| e.to_string())?;
-        if let Some(attempt) = &mut self.attempt {
+        let attempt = self.attempt.as_mut().ok_or("the attempt is over")?;
+        if attempt.stopped {
+            let (conversation, primary) = Conversation::new(driver, Default::default());
             attempt.replace(conversation, primary);
         }
+        attempt.gone = false;
+        let conversation = attempt.conversation.clone();
+        let session = SessionChoice::Resume(session);
+        attempt.starting = Some(tokio::spawn(
+            async move { conversation.start(session).await },
+        ));
         Ok(())
     }
 
@@ -201,19 +208,24 @@ impl Runner {
 
     /// Stops all that runs where it stands, or lets it go on; says for how long it stood.
     async fn freeze(&mut self, frozen: bool) -> Option<Happening> {
-        if let Some(attempt) = &self.attempt {
-            // One that is gone needs neither.
-            let _gone = attempt.conversation.freeze(frozen).await;
-        }
         if let Some(check) = &self.check {
             check.freeze(frozen);
+        }
+        let conversation = self.attempt.as_ref().map(|a| a.conversation.clone());
+        let settling = self.settling.as_ref().map(|s| s.conversation());
+        for conversation in conversation.into_iter().chain(settling) {
+            // One that is gone needs neither.
+            let _gone = conversation.freeze(frozen).await;
         }
         let now = self.clock.now();
         if frozen {
             self.frozen_at.get_or_insert(now);
             return None;
         }
-        let since = self.frozen_at.take()?;
-        Some(Happening::Thawed(now.since(since)))
+        let frozen = now.since(self.frozen_at.take()?);
+        if let Some(attempt) = &mut self.attempt {
+            attempt.be_patient(frozen);
+        }
+        Some(Happening::Thawed(frozen))
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use agent_duplex::{ProcessName, StopReport};
+use agent_duplex::{Conversation, ProcessName, StopReport};
 use loop_state::{Happening, Tree};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -15,6 +15,7 @@ use crate::runner::attempt::Attempt;
 /// A finished attempt whose tree is being ended.
 #[derive(Debug)]
 pub(super) struct Settling {
+    conversation: Conversation,
     /// Told how long it may still take. Dropping it changes nothing.
     hurry: Option<oneshot::Sender<Duration>>,
     task: JoinHandle<Box<Settled>>,
@@ -30,6 +31,10 @@ pub(super) struct Settled {
 }
 
 impl Settling {
+    pub(super) fn conversation(&self) -> Conversation {
+        self.conversation.clone()
+    }
+
     pub(super) fn hurry(&mut self, budget: Duration) {
         if let Some(hurry) = self.hurry.take() {
             // One that is over needs no telling.
@@ -52,19 +57,25 @@ async fn settle(
     let conversation = attempt.conversation.clone();
     let closing = conversation.close();
     tokio::pin!(closing);
+    let mut hurry = false;
     // The agent itself is waited for, as long as nobody is in a hurry; what it says last is for nobody.
     loop {
         tokio::select! {
             biased;
             Ok(left) = &mut hurried => {
                 budget = left;
+                hurry = true;
                 break;
             }
             () = &mut closing => break,
             Some(_) = attempt.next() => {}
         }
     }
-    let leftovers = conversation.leftovers().await;
+    // In a hurry nobody asks what was left: the report names what was ended.
+    let leftovers = match hurry {
+        true => Vec::new(),
+        false => conversation.leftovers().await,
+    };
     let report = match keep && !leftovers.is_empty() {
         true => None,
         false => Some(conversation.stop(budget).await),
@@ -85,9 +96,13 @@ impl Runner {
         };
         let keep = self.saved.settings.leftovers == Leftovers::Keep && self.stop_by.is_none();
         let (hurry, hurried) = oneshot::channel();
+        let conversation = attempt.conversation.clone();
         let task = tokio::spawn(settle(attempt, keep, budget, hurried));
-        let hurry = Some(hurry);
-        self.settling = Some(Settling { hurry, task });
+        self.settling = Some(Settling {
+            conversation,
+            hurry: Some(hurry),
+            task,
+        });
         None
     }
 

@@ -14,18 +14,20 @@ impl Machine {
     pub(super) fn turn_ended(&mut self, outcome: TurnOutcome, at: Timestamp) -> Effects {
         let halted = std::mem::take(&mut self.head.halting);
         let timed_out = self.head.failure.is_some();
+        let started = !matches!(outcome, TurnOutcome::NotStarted(_));
         let failure = match outcome {
             // As the first thing that a process does it is a mistake of the user's; later the agent may be about to be replaced.
             TurnOutcome::NotStarted(why)
                 if self.head.counts.attempts == self.head.taken_attempts + 1 =>
             {
                 self.head.step = Step::Ready;
+                self.unsay();
                 return self.end(StopReason::Failed(tail(why)), at);
             }
             TurnOutcome::Hopeless(why) if !self.must_stop_now() => {
                 return self.turn_hopeless(tail(why), at);
             }
-            TurnOutcome::SessionLost if !halted && self.head.session.is_some() => {
+            TurnOutcome::SessionLost if !halted && self.head.continues => {
                 return self.session_lost(at);
             }
             TurnOutcome::Interrupted if !halted => return self.turn_interrupted(at),
@@ -49,13 +51,14 @@ impl Machine {
         }
         let head = &mut self.head;
         head.failure = head.failure.take().or(failure);
-        head.cut = None;
-        head.feedback = None;
         head.streaks.crashes = 0;
-        head.steers.retain(|steer| steer.state != SteerState::Seen);
-        for steer in &mut head.steers {
-            steer.state = SteerState::Recorded;
+        if started {
+            head.cut = None;
+            head.feedback = None;
+            head.steers.retain(|steer| steer.state != SteerState::Seen);
         }
+        self.unsay();
+        let head = &mut self.head;
         if head.failure.is_some() {
             head.counts.failed += 1;
             head.streaks.failures += 1;
@@ -68,17 +71,20 @@ impl Machine {
             0
         };
         let (idled, in_a_row) = (head.idled, head.streaks.idle);
-        let mut effects = self.judge();
+        // Gates, and the end of what the agent left running, can take long: a crash there must not cost the turn.
+        let mut effects = vec![Effect::Save];
         if idled && in_a_row > 0 {
-            effects.insert(0, Effect::Announce(Notice::NothingDone { in_a_row }));
-            effects.insert(0, Effect::Save);
-            return effects;
+            effects.push(Effect::Announce(Notice::NothingDone { in_a_row }));
         }
-        if effects != [Effect::EndLeftovers] {
-            // Gates can take longer than the turn did: a crash among them must not cost the turn.
-            effects.insert(0, Effect::Save);
-        }
+        effects.extend(self.judge());
         effects
+    }
+
+    /// Takes back that any agent was given what people said.
+    fn unsay(&mut self) {
+        for steer in &mut self.head.steers {
+            steer.state = SteerState::Recorded;
+        }
     }
 
     /// The turn ended because the run has to: its iteration will be done again.
@@ -121,6 +127,7 @@ impl Machine {
         // A session that is gone on with remembers what it saw.
         let remembers = head.phase_rules().session == SessionPolicy::Continue
             && head.session.is_some()
+            && head.prompted
             && !head.fresh;
         for steer in &mut head.steers {
             if !(remembers && steer.state == SteerState::Seen) {

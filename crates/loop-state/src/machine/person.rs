@@ -3,8 +3,8 @@
 use super::{Effects, Machine};
 use crate::text::{MAX_STEER_BYTES, MAX_STEERS};
 use crate::{
-    Again, CutCause, Effect, Happening, Notice, Steer, SteerState, Step, StopReason, Then,
-    Timestamp,
+    Again, CutCause, Effect, Happening, Notice, SessionPolicy, Steer, SteerState, Step, StopReason,
+    Then, Timestamp,
 };
 
 impl Machine {
@@ -32,6 +32,14 @@ impl Machine {
             Happening::SessionKnown(id) if self.head.session.as_ref() != Some(&id) => {
                 self.head.session = Some(id);
                 vec![Effect::Save]
+            }
+            Happening::Prompted if !self.head.prompted && matches!(step, Step::Turn { .. }) => {
+                self.head.prompted = true;
+                // Only a session that is gone on with must know it after a crash.
+                match self.head.phase_rules().session {
+                    SessionPolicy::Continue => vec![Effect::Save],
+                    SessionPolicy::Fresh => Effects::new(),
+                }
             }
             Happening::Used(more) => {
                 self.head.usage.add(more);
@@ -152,15 +160,21 @@ impl Machine {
         if self.must_stop_now() {
             return Effects::new();
         }
-        self.head.fresh = true;
         let halt = match step {
             Step::Sleeping { .. } | Step::Paused { .. } | Step::Ready => {
+                self.head.fresh = true;
                 return self.begin_again(again, at);
+            }
+            Step::Settling { then: Then::Next } => {
+                let then = Then::Again(again);
+                self.head.step = Step::Settling { then };
+                Effects::new()
             }
             Step::Settling { .. } => return Effects::new(),
             _ if self.head.halting => Effects::new(),
             step => self.halt(step),
         };
+        self.head.fresh = true;
         self.head.again = Some(again);
         self.head.pausing = false;
         let mut effects = vec![Effect::Save, Effect::Announce(Notice::Again(again))];
@@ -209,9 +223,6 @@ impl Machine {
     /// What was said in a session that is lost was said to nobody.
     pub(super) fn session_lost(&mut self, at: Timestamp) -> Effects {
         self.head.session = None;
-        for steer in &mut self.head.steers {
-            steer.state = SteerState::Recorded;
-        }
         let mut effects = self.begin_attempt(at);
         effects.insert(1, Effect::Announce(Notice::SessionLost));
         effects

@@ -1,7 +1,7 @@
 //! Taking a saved run up again.
 
 use super::{Effects, Machine};
-use crate::{Again, CutCause, Effect, Resume, Step, StopReason, Streak, Timestamp};
+use crate::{Again, CutCause, Effect, Resume, Step, StopReason, Streak, Then, Timestamp};
 
 impl Machine {
     pub(super) fn resumed(&mut self, resume: Resume, at: Timestamp) -> Effects {
@@ -26,7 +26,13 @@ impl Machine {
         head.end = None;
         head.halting = false;
         head.pausing = false;
-        let again = head.again.take();
+        let settling = match &head.step {
+            Step::Settling {
+                then: Then::Again(again),
+            } => Some(*again),
+            _ => None,
+        };
+        let again = head.again.take().or(settling);
         let asked_to_stop = head.stopping.take().is_some();
         if let Some(rules) = resume.rules
             && rules.validate().is_ok()
@@ -66,6 +72,9 @@ impl Machine {
                 Some(reason) => self.end(reason, at),
                 None => self.begin_iteration(self.head.iteration + 1, at),
             },
+            Step::Gate { .. } | Step::Check | Step::Settling { .. } if again.is_some() => {
+                self.begin_again(Again::Iteration, at)
+            }
             Step::Gate { .. } | Step::Check | Step::Settling { .. } => {
                 let mut effects = vec![Effect::Save];
                 effects.extend(self.judge());

@@ -34,6 +34,7 @@ fn continuing() -> Trace {
         rules.phases[0].session = SessionPolicy::Continue;
     }));
     trace.then(Happening::SessionKnown("s1".into()));
+    trace.then(Happening::Prompted);
     trace
 }
 
@@ -377,4 +378,112 @@ fn x105_turns_without_work_are_told_and_three_in_a_row_are_stuck() {
         idle(&mut trace);
     }
     assert_eq!(trace.reason(), StopReason::IterationLimit(3));
+}
+
+#[test]
+fn a_prompt_that_no_agent_answered_is_sent_again() {
+    let mut trace = continuing();
+    trace.then(steer("mind the docs", false));
+    let effects = trace.iteration(failed("no"));
+    assert_eq!(started(&effects).steers.len(), 1);
+    // Cut before the agent said a word of the second iteration.
+    trace.crash_and_resume();
+    let effects = trace.then(Happening::CheckEnded(failed("no")));
+    let brief = started(&effects);
+    assert_eq!(brief.session.as_deref(), Some("s1"));
+    assert!(
+        !brief.prompted,
+        "the session has the first prompt, not this one"
+    );
+    assert_eq!(brief.steers.len(), 1);
+    trace.then(Happening::Prompted);
+    trace.crash_and_resume();
+    let effects = trace.then(Happening::CheckEnded(failed("no")));
+    let brief = started(&effects);
+    assert!(brief.prompted && brief.steers.is_empty(), "{brief:?}");
+}
+
+#[test]
+fn what_was_said_to_an_agent_that_did_not_start_is_said_to_the_next() {
+    let not_started = || Happening::TurnEnded(TurnOutcome::NotStarted("gone".into()));
+    let mut trace = Trace::new(rules(|_| {}));
+    trace.iteration(failed("it is red"));
+    trace.then(steer("mind the docs", false));
+    trace.then(not_started());
+    trace.then(Happening::CheckEnded(failed("it is red")));
+    let effects = trace.then(Happening::Settled(Tree::default()));
+    assert_eq!(started(&effects).steers.len(), 1);
+
+    // As the first thing of a process it ends the run, and the steer waits for the next one.
+    trace.crash_and_resume();
+    trace.then(Happening::CheckEnded(failed("it is red")));
+    trace.then(not_started());
+    assert!(matches!(trace.reason(), StopReason::Failed(_)));
+    let effects = trace.then(Happening::Resumed(Resume::default()));
+    let brief = effects
+        .iter()
+        .any(|effect| matches!(effect, Effect::StartAttempt(_)));
+    let effects = match brief {
+        true => effects,
+        false => trace.then(Happening::CheckEnded(failed("it is red"))),
+    };
+    assert_eq!(started(&effects).steers.len(), 1);
+}
+
+#[test]
+fn a_fresh_session_is_told_what_the_old_one_had_seen() {
+    let mut trace = continuing();
+    trace.then(steer("mind the docs", false));
+    trace.then(moved(1, SteerState::Seen));
+    trace.then(Happening::FreshRequested);
+    trace.crash_and_resume();
+    let effects = trace.then(Happening::CheckEnded(failed("no")));
+    let brief = started(&effects);
+    assert_eq!((brief.session.as_deref(), brief.steers.len()), (None, 1));
+}
+
+#[test]
+fn a_wish_to_begin_again_is_kept_while_the_tree_is_ended_and_over_a_crash() {
+    let mut trace = Trace::new(rules(|_| {}));
+    trace.then(Happening::TurnEnded(TurnOutcome::Completed));
+    trace.then(Happening::CheckEnded(failed("no")));
+    trace.then(Happening::AgainRequested(Again::Iteration));
+    let mut crashed = trace.machine.head().clone();
+    let effects = trace.then(Happening::Settled(Tree::default()));
+    assert_eq!(
+        (started(&effects).iteration, started(&effects).attempt),
+        (1, 2)
+    );
+
+    crashed.end = None;
+    trace.machine = loop_state::Machine::from(crashed);
+    let effects = trace.then(Happening::Resumed(Resume::default()));
+    assert_eq!(
+        (started(&effects).iteration, started(&effects).attempt),
+        (1, 2)
+    );
+
+    let mut trace = Trace::new(rules(|_| {}));
+    trace.then(Happening::TurnEnded(TurnOutcome::Completed));
+    trace.then(Happening::AgainRequested(Again::Iteration));
+    let effects = trace.crash_and_resume();
+    assert_eq!(
+        (started(&effects).iteration, started(&effects).attempt),
+        (1, 2)
+    );
+}
+
+#[test]
+fn a_session_is_lost_only_if_there_was_one_to_go_on_with() {
+    let mut trace = Trace::new(rules(|_| {}));
+    for _ in 0..3 {
+        trace.then(Happening::SessionKnown("new".into()));
+        trace.then(Happening::TurnEnded(TurnOutcome::SessionLost));
+        trace.then(Happening::CheckEnded(failed("no")));
+        trace.then(Happening::Settled(Tree::default()));
+    }
+    assert!(matches!(
+        trace.reason(),
+        StopReason::Stuck(Streak::Failures, 3)
+    ));
 }
