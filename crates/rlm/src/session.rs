@@ -140,7 +140,7 @@ impl Session {
         terminal::restore();
         let outcome = outcome?;
         if has_printed {
-            screen.end(&run, &outcome);
+            screen.end(&run, &outcome, self.exit_code(&outcome));
         }
         self.end(&outcome)
     }
@@ -190,14 +190,31 @@ impl Session {
     }
 
     fn end(self, outcome: &Outcome) -> Result<ExitCode, Failure> {
+        let fatal = self.fatal(outcome);
         // A runtime whose blocking thread hangs must not hold the end up.
         self.runtime.shutdown_background();
-        if !outcome.survivors.is_empty() {
-            return Ok(Code::Survivors.into());
+        match fatal {
+            Some(cause) => die_by(cause),
+            None if !outcome.survivors.is_empty() => Ok(Code::Survivors.into()),
+            None => Ok(Code::of(&outcome.reason).into()),
         }
-        match self.interrupts.cause() {
-            Some(cause) if outcome.reason.is_stopped() && cause.signal().is_some() => die_by(cause),
-            _ => Ok(Code::of(&outcome.reason).into()),
+    }
+
+    /// Returns by which signal the process is to die. Survivors are worth more than that: they have an exit code.
+    fn fatal(&self, outcome: &Outcome) -> Option<Cause> {
+        let cause = self
+            .interrupts
+            .cause()
+            .filter(|cause| cause.signal().is_some());
+        cause.filter(|_| outcome.reason.is_stopped() && outcome.survivors.is_empty())
+    }
+
+    /// Returns what a shell will see.
+    fn exit_code(&self, outcome: &Outcome) -> i32 {
+        match self.fatal(outcome).and_then(Cause::signal) {
+            Some(signal) => 128 + signal,
+            None if !outcome.survivors.is_empty() => Code::Survivors as i32,
+            None => Code::of(&outcome.reason) as i32,
         }
     }
 }

@@ -57,7 +57,7 @@ pub(crate) fn execute(directory: &Path, args: &LogsArgs) -> Result<ExitCode, Fai
                         continue;
                     }
                     Ok(record) => {
-                        if matches!(record.kind.as_str(), "message" | "raw") {
+                        if record.kind == "message" {
                             streamed.clear();
                         }
                         render::record(&record)

@@ -11,7 +11,7 @@ use serde_json::json;
 
 use crate::exit::Code;
 use crate::render::banner::{self, Beginning};
-use crate::render::{BAD, BOLD, DIM, GOOD, event, go_on, json_line, styled};
+use crate::render::{BAD, BOLD, DIM, GOOD, event, go_on, json_line, plain, styled};
 
 /// How a run is shown.
 #[derive(Clone, Debug)]
@@ -90,7 +90,7 @@ impl Screen {
     }
 
     /// Shows how the run ended: the reason, and the proof that nothing was left alive.
-    pub(crate) fn end(&self, run: &RunId, outcome: &Outcome) {
+    pub(crate) fn end(&self, run: &RunId, outcome: &Outcome, exit_code: i32) {
         let left = outcome.survivors.len();
         let of = left + outcome.ended.len();
         let _gone = if self.json {
@@ -100,7 +100,7 @@ impl Screen {
                 "run": run,
                 "reason": outcome.reason.to_string(),
                 "evidence": evidence(&outcome.reason),
-                "exit_code": Code::of(&outcome.reason) as u8,
+                "exit_code": exit_code,
                 "left": left,
                 "of": of,
                 "proven": outcome.proven,
@@ -116,7 +116,10 @@ impl Screen {
                 0 => "nothing left running".to_owned(),
                 of => format!("{left} of {of} left"),
             };
-            let mut text = format!("{}; {left}", styled(style, &outcome.reason));
+            let mut text = format!(
+                "{}; {left}",
+                styled(style, plain(&outcome.reason.to_string()))
+            );
             if !outcome.proven {
                 text.push_str(", as far as could be seen");
             }
