@@ -14,6 +14,7 @@ use agent_duplex::{
     BoxFuture, Connection, Decision, Error, Event, Message, Observation, Permissions, ProcessName,
     Queued, StopReport,
 };
+use ending::Leaving;
 use patience::Patience;
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -42,6 +43,8 @@ pub(super) struct ClaudeConnection {
     interrupted: Option<Patience>,
     /// What the process may take whose outputs are at their end.
     silent: Option<Patience>,
+    /// What the agent may take to end that was asked to.
+    leaving: Option<Leaving>,
     /// Whether the end of the process was reported.
     over: bool,
     /// When a stop began, and whether the agent was alive then.
@@ -80,6 +83,7 @@ impl ClaudeConnection {
             frozen: false,
             interrupted: None,
             silent: None,
+            leaving: None,
             over: false,
             stopping: None,
             stopped: None,
@@ -204,6 +208,9 @@ impl Connection for ClaudeConnection {
                 .flatten()
             {
                 patience.renew();
+            }
+            if let Some(leaving) = &mut self.leaving {
+                leaving.renew();
             }
             Ok(())
         })

@@ -134,11 +134,6 @@ impl Session {
         self.turn.as_ref().is_some_and(Turn::is_refused)
     }
 
-    /// Returns how many tasks run in the background.
-    pub(super) fn background(&self) -> u32 {
-        self.background
-    }
-
     /// Tells whether we asked the agent to end.
     pub(super) fn is_leaving(&self) -> bool {
         self.leaving

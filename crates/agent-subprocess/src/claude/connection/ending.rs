@@ -8,8 +8,6 @@ use std::path::Path;
 use std::time::Duration;
 use tokio::time::{Instant, timeout};
 
-/// How long tasks in the background may go on before their agent is asked to end.
-const BACKGROUND: Duration = Duration::from_secs(30);
 /// How long a request to end may take to get into the pipe before that is closed.
 const WRITTEN: Duration = Duration::from_millis(200);
 /// How long a turn may take to end after an interrupt, in a stop.
@@ -30,16 +28,39 @@ const POLITELY: [(Means, Duration); 4] = [
     (Means::Signal(Signal::KILL), Duration::from_secs(2)),
 ];
 
+/// How far the end of the agent alone has come.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Leaving {
+    /// The means that was used last, by its number.
+    step: usize,
+    until: Instant,
+}
+
+impl Leaving {
+    /// Begins the time of the last means again.
+    pub(super) fn renew(&mut self) {
+        self.until = Instant::now() + POLITELY[self.step].1;
+    }
+}
+
 impl ClaudeConnection {
-    /// Ends the agent alone. Its input stays open while tasks in the background may want to ask something.
+    /// Ends the agent alone, in 7 s at most.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: the next call goes on with the means that was used last.
     pub(super) async fn end_politely(&mut self) {
-        let until = Instant::now() + BACKGROUND;
-        self.pump(until, |c| c.session.background() == 0).await;
-        for (means, time) in POLITELY {
-            if self.over || self.stopped.is_some() {
-                return;
+        while !self.over && self.stopped.is_none() {
+            if let Some(leaving) = self.leaving
+                && Instant::now() < leaving.until
+            {
+                self.pump(leaving.until, |_| false).await;
+                continue;
             }
-            match means {
+            let step = self.leaving.map_or(0, |leaving| leaving.step + 1);
+            let Some((means, time)) = POLITELY.get(step) else {
+                return;
+            };
+            match *means {
                 Means::Ask => {
                     let line = self.session.end_session();
                     self.push(line);
@@ -48,7 +69,8 @@ impl ClaudeConnection {
                 // Who can't be signalled is left to a stop.
                 Means::Signal(signal) => drop(self.agent.signal_main(signal)),
             }
-            self.pump(Instant::now() + time, |_| false).await;
+            let until = Instant::now() + *time;
+            self.leaving = Some(Leaving { step, until });
         }
     }
 

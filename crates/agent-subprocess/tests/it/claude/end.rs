@@ -1,7 +1,10 @@
 //! Ends: between turns and politely, or with everything that was started.
 
 use super::*;
-use agent_duplex::{ExitStatus, StopStage};
+use agent_duplex::{
+    Conversation, ConversationOptions, Decision, ExitStatus, Input, Permissions, Primary,
+    StopStage, What,
+};
 use std::time::Duration;
 
 async fn closed(functions: &str) -> (Scene, Vec<Event>) {
@@ -36,21 +39,77 @@ async fn x114_after_its_last_word_an_agent_is_ended_by_the_mildest_means_that_he
 }
 
 #[tokio::test]
-async fn x114_what_runs_in_the_background_is_waited_for() {
+async fn x114_what_runs_in_the_background_is_waited_for_and_may_ask() {
+    let scene = Scene::new();
     let script = r#"
-on_user() { begin; say '{"type":"system","subtype":"background_tasks_changed","tasks":[{"task_id":"b"}]}'; result completed
-  (sleep 1; echo done >> order; say '{"type":"system","subtype":"background_tasks_changed","tasks":[]}') & }
+tasks() { say '{"type":"system","subtype":"background_tasks_changed","tasks":['$1']}'; }
+on_user() { begin; tasks '{"task_id":"b"}'; result completed; }
+on_other() { case $line in
+  *set_permission_mode*) ok; say '{"type":"control_request","request_id":"a1","request":{"subtype":"can_use_tool","tool_name":"Bash","agent_id":"b","input":{"command":"make"}}}' ;;
+  *'"a1"'*) echo answered >> order; tasks ;;
+esac; }
 on_end() { echo end >> order; ok; exit 0; }"#;
-    let (scene, rest) = closed(script).await;
+    let driver = Box::new(driver(&scene, script));
+    let (conversation, mut primary) = Conversation::new(driver, ConversationOptions::default());
+    conversation.send(Input::new("hello")).unwrap();
+    conversation.start(SessionChoice::Fresh).await.unwrap();
+    let mut events = published(&mut primary, |what| matches!(what, What::Completed(_))).await;
+    let close = tokio::spawn({
+        let conversation = conversation.clone();
+        async move { conversation.close().await }
+    });
+    // Only now it asks; whoever closed it meanwhile would end it before.
+    let permissions = conversation.set_permissions(Permissions::Deny).await;
+    permissions.unwrap();
+    let asked = |what: &What| matches!(what, What::Observed(seen) if matches!(seen.events[..], [Event::PermissionAsked(_)]));
+    events.extend(published(&mut primary, asked).await);
+    conversation.freeze(true).await.unwrap();
+    conversation.freeze(false).await.unwrap();
+    assert!(conversation.leftovers().await.is_empty());
+    conversation.answer("a1", Decision::Allow).await.unwrap();
+    timeout(DEADLINE, close).await.unwrap().unwrap();
     let order = std::fs::read_to_string(scene.path("order")).unwrap();
-    assert_eq!(order, "done\nend\n");
+    assert_eq!(order, "answered\nend\n");
+    conversation.stop(Duration::from_secs(4)).await;
+    scene.nobody_is_left();
+}
+
+/// Reads until something for which `last` holds.
+async fn published(primary: &mut Primary, last: impl Fn(&What) -> bool) -> Vec<What> {
+    let mut all = Vec::new();
+    while let Some(published) = timeout(DEADLINE, primary.next()).await.unwrap() {
+        all.push(published.what);
+        if all.last().is_some_and(&last) {
+            return all;
+        }
+    }
+    panic!("it never came: {all:?}");
+}
+
+#[tokio::test]
+async fn x114_an_end_waits_for_no_task_and_goes_on_where_it_was_left() {
+    let scene = Scene::new();
+    let script = r#"
+trap '' TERM
+on_user() { begin; say '{"type":"system","subtype":"background_tasks_changed","tasks":[{"task_id":"b"}]}'; result completed; }
+on_end() { echo end >> order; while :; do sleep 0.1; done; }"#;
+    let mut connection = connect(&scene, script).await;
+    connection.send(Message::new("hello")).await.unwrap();
+    turn(&mut *connection).await;
+    let glance = Duration::from_millis(20);
+    let start = std::time::Instant::now();
+    while timeout(glance, connection.close()).await.is_err() {
+        assert!(start.elapsed() < DEADLINE, "it goes on");
+        connection.leftovers().await;
+        connection.answer("nothing", Decision::Allow).await.unwrap();
+    }
+    let order = std::fs::read_to_string(scene.path("order")).unwrap();
+    assert_eq!(order, "end\n", "each means once");
     assert_eq!(
-        rest,
-        [
-            Event::BackgroundTasks(0),
-            Event::Exited(ExitStatus::Code(0))
-        ]
+        rest(&mut *connection).await,
+        [Event::Exited(ExitStatus::Signal(libc::SIGKILL))]
     );
+    scene.nobody_is_left();
 }
 
 #[tokio::test]
