@@ -67,9 +67,14 @@ impl<'a> Object<'a> {
         self.text(key).parse().ok()
     }
 
-    /// Returns the fields of an object whose values are objects.
-    pub(super) fn objects(&self, key: &str) -> Vec<Object<'a>> {
-        let fields = self.object(key).0.into_values().map(RawValue::get);
-        fields.filter_map(Object::parse).collect()
+    /// Returns the fields of an object whose values are objects; `None` if there is no such object.
+    pub(super) fn fields(&self, key: &str) -> Option<Vec<Object<'a>>> {
+        let fields = self.get::<Object<'a>>(key)?.0.into_values();
+        Some(
+            fields
+                .map(RawValue::get)
+                .filter_map(Object::parse)
+                .collect(),
+        )
     }
 }

@@ -14,9 +14,10 @@ impl Totals {
     /// Returns what was used since the result before.
     ///
     /// A total that shrinks began again. The first total of a resumed session holds what earlier processes used, or not:
-    /// it is lost when they were killed. Where the agent gives the difference itself, that decides the first time.
+    /// it is lost when they were killed. Where the agent gives the difference itself, that decides the first time, also
+    /// where it is empty because nothing was used.
     pub(super) fn advance(&mut self, result: &Object<'_>) -> Usage {
-        let models = result.objects("modelUsage");
+        let models = result.fields("modelUsage").unwrap_or_default();
         let tokens = if models.is_empty() {
             // Of this turn only.
             let turn = of_turn(&result.object("usage"));
@@ -30,8 +31,8 @@ impl Totals {
             ..tokens
         };
         let last = std::mem::replace(&mut self.last, now);
-        let since = result.objects("model_usage_since_last_result");
-        if !std::mem::replace(&mut self.begun, true) && !since.is_empty() {
+        let since = result.fields("model_usage_since_last_result");
+        if let (false, Some(since)) = (std::mem::replace(&mut self.begun, true), since) {
             return since.iter().map(of_model).fold(Usage::default(), add);
         }
         let reset = now.input_tokens < last.input_tokens

@@ -191,3 +191,27 @@ fn p28_what_was_used_is_the_difference_of_totals_that_may_begin_again() {
     );
     assert_eq!(used(&mut session, 7.5, 705, since), usage(5, 0, 500_000));
 }
+
+#[test]
+fn p28_a_resumed_session_that_used_nothing_yet_is_not_counted_again() {
+    let cost = |session: &mut Session, total: f64, more: Value| {
+        used(session, total, 100, more).map_or(0, |usage| usage.cost_microusd)
+    };
+    let nothing = json!({"is_error": true, "model_usage_since_last_result": {}});
+    let mut sum = cost(&mut Session::new(String::new()), 0.10, json!({}));
+    // Two processes go on with it; in both, the first turn fails before a token.
+    for _ in 0..2 {
+        let mut session = Session::new(String::new());
+        assert_eq!(used(&mut session, 0.10, 100, nothing.clone()), None);
+        sum += cost(&mut session, 0.10, nothing.clone());
+    }
+    assert_eq!(sum, 100_000);
+    // What comes after it counts; and where nothing is said of a difference, the total is all there is.
+    let mut session = Session::new(String::new());
+    assert_eq!(cost(&mut session, 0.10, nothing.clone()), 0);
+    assert_eq!(cost(&mut session, 0.15, nothing), 50_000);
+    for unsaid in [json!({}), json!({"model_usage_since_last_result": null})] {
+        let mut session = Session::new(String::new());
+        assert_eq!(cost(&mut session, 0.10, unsaid), 100_000);
+    }
+}
