@@ -6,7 +6,7 @@ use crate::{AgentCommand, Context, StdinMode};
 use agent_duplex::{
     BoxFuture, Capabilities, Capability, Connection, Driver, Error, Permissions, SessionChoice,
 };
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use uuid::Uuid;
 
 pub(super) const NAME: &str = "claude";
@@ -15,7 +15,7 @@ pub(super) const NAME: &str = "claude";
 const MAX_LINE: usize = 64 << 20;
 
 /// What the driver says by itself. Said again, it would be said twice, and the agent's own rule would decide.
-const OURS: [&str; 9] = [
+const OURS: [&str; 8] = [
     "--session-id",
     "--resume",
     "-r",
@@ -24,7 +24,15 @@ const OURS: [&str; 9] = [
     "--fork-session",
     "--input-format",
     "--output-format",
+];
+
+/// What the agent may do is said by [`ClaudeDriver::permissions`]; said here, it would count and nobody would know.
+const PERMISSIONS: [&str; 5] = [
+    "--dangerously-skip-permissions",
+    "--allow-dangerously-skip-permissions",
+    "--permission-mode",
     "--permission-prompt-tool",
+    "--permission-prompts",
 ];
 
 /// Drives Claude Code. See the [module](super).
@@ -74,7 +82,8 @@ impl ClaudeDriver {
         self
     }
 
-    /// Adds arguments at the end.
+    /// Adds arguments at the end. Some that the driver chooses are answered with an error when a connection is opened; what
+    /// the agent may do is among them.
     #[must_use]
     pub fn args(mut self, args: Vec<OsString>) -> Self {
         self.args.extend(args);
@@ -87,11 +96,7 @@ impl ClaudeDriver {
             let what = "no agent was given: name the program to run";
             return Err(Error::start(what, None));
         };
-        if let Some(arg) = self.args.iter().find(|arg| is_ours(arg)) {
-            let what = format!(
-                "`{}` is chosen by the driver: take it out of the agent's extra arguments",
-                arg.display()
-            );
+        if let Some(what) = self.args.iter().find_map(|arg| refusal(arg)) {
             return Err(Error::start(what, None));
         }
         let mut command = AgentCommand::new(program)
@@ -123,9 +128,18 @@ impl ClaudeDriver {
     }
 }
 
-fn is_ours(arg: &OsString) -> bool {
+/// Says why an extra argument can't be handed on, if so.
+fn refusal(arg: &OsStr) -> Option<String> {
     let arg = arg.to_string_lossy();
-    OURS.contains(&arg.split_once('=').map_or(&*arg, |(flag, _)| flag))
+    let flag = arg.split_once('=').map_or(&*arg, |(flag, _)| flag);
+    let mend = if OURS.contains(&flag) {
+        "take it out of the agent's extra arguments"
+    } else if PERMISSIONS.contains(&flag) {
+        "say --permissions instead of it"
+    } else {
+        return None;
+    };
+    Some(format!("`{arg}` is chosen by the driver: {mend}"))
 }
 
 impl Driver for ClaudeDriver {

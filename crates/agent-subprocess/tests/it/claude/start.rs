@@ -73,6 +73,30 @@ async fn l97_permissions_are_said_in_the_agents_own_words() {
 }
 
 #[tokio::test]
+async fn l97_extra_arguments_do_not_say_what_the_agent_may_do() {
+    let scene = Scene::new();
+    for arg in [
+        "--dangerously-skip-permissions",
+        "--allow-dangerously-skip-permissions",
+        "--permission-mode",
+        "--permission-mode=bypassPermissions",
+        "--permission-prompt-tool=mcp__x__y",
+        "--permission-prompts=none",
+        "--dangerously-skip-permissions=true",
+    ] {
+        let extra = ["--max-turns=3", arg].map(OsString::from);
+        let driver = driver(&scene, RECORDED).args(extra.into());
+        let error = driver.connect(SessionChoice::Fresh).await.unwrap_err();
+        let says = format!("`{arg}` is chosen by the driver: say --permissions instead of it");
+        assert!(
+            error.is_start() && error.to_string().contains(&says),
+            "{error}"
+        );
+    }
+    assert!(!scene.path("argv").exists(), "nothing was started");
+}
+
+#[tokio::test]
 async fn l97_the_agent_does_not_believe_itself_inside_of_another() {
     let scene = Scene::new();
     let mut context = context(&scene);
