@@ -18,10 +18,11 @@ impl Session {
             return;
         }
         let reason = request.get::<String>("decision_reason");
+        let tool = request.text("tool_name");
         let ask = Ask {
             id: id.clone(),
-            tool: request.text("tool_name"),
-            summary: summary(&request),
+            summary: summary(&tool, &request),
+            tool,
             reason: one_line(&reason.unwrap_or_default(), 400),
         };
         heard.events.push(Event::PermissionAsked(ask.clone()));

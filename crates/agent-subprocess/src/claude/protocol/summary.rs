@@ -7,26 +7,32 @@ const SUMMARY: usize = 400;
 /// How many bytes of a result are handed on.
 const RESULT: usize = 4096;
 
-/// Tells on one line what a call would do: the command or the file where the tool has one, else its whole input.
-pub(super) fn summary(call: &Object<'_>) -> String {
+/// Tells on one line what a call of a tool would do: the command, the file or the like of the agent's own tools, whose
+/// inputs are known, and the whole input of any other, which may hide nothing.
+pub(super) fn summary(tool: &str, call: &Object<'_>) -> String {
     let input = call.object("input");
-    let said = [
-        "command",
-        "file_path",
-        "notebook_path",
-        "path",
-        "pattern",
-        "url",
-    ]
-    .into_iter()
-    .find_map(|key| input.get::<String>(key));
-    one_line(
-        said.as_deref()
-            .or(call.raw("input"))
-            .filter(|text| *text != "{}")
-            .unwrap_or_default(),
-        SUMMARY,
-    )
+    let telling = telling(tool).iter();
+    let said: Vec<String> = telling.filter_map(|key| input.get(key)).collect();
+    let whole = call.raw("input").filter(|text| *text != "{}");
+    match said.is_empty() {
+        true => one_line(whole.unwrap_or_default(), SUMMARY),
+        false => one_line(&said.join(" in "), SUMMARY),
+    }
+}
+
+/// The inputs of one of the agent's own tools that tell what a call does.
+fn telling(tool: &str) -> &'static [&'static str] {
+    match tool {
+        "Bash" => &["command"],
+        "Read" | "Edit" | "MultiEdit" | "Write" => &["file_path"],
+        "NotebookEdit" | "NotebookRead" => &["notebook_path"],
+        "Glob" | "Grep" => &["pattern", "path"],
+        "LS" => &["path"],
+        "WebFetch" => &["url"],
+        "WebSearch" => &["query"],
+        "Task" | "Agent" => &["description"],
+        _ => &[],
+    }
 }
 
 /// Puts a text on one line of at most `limit` characters; `…` marks what was left out.

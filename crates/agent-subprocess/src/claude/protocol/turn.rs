@@ -104,7 +104,8 @@ impl Turn {
                 events.push(cut(self.tools.remove(0)));
             }
             self.tools.push(id.clone());
-            let (name, summary) = (block.text("name"), summary(block));
+            let name = block.text("name");
+            let summary = summary(&name, block);
             events.push(Event::ToolStarted { id, name, summary });
         }
     }

@@ -285,19 +285,34 @@ fn what_an_agent_of_the_agents_says_is_no_answer() {
 #[test]
 fn calls_are_shown_on_one_line() {
     let shown = [
-        json!({"command": "cat <<E\n\ta\u{1b}[2J\nE\n"}),
-        json!({"file_path": "/a/b"}),
-        json!({"pattern": "x.*"}),
-        json!({"question": "which?", "n": 1}),
-        json!({"command": "é".repeat(1000)}),
-        json!({}),
-        json!(null),
+        (
+            "Bash",
+            json!({"command": "cat <<E\n\ta\u{1b}[2J\nE\n", "timeout": 5}),
+        ),
+        ("Edit", json!({"file_path": "/a/b", "old_string": "c"})),
+        ("NotebookEdit", json!({"notebook_path": "/n"})),
+        (
+            "Grep",
+            json!({"pattern": "x.*", "path": "/etc", "-n": true}),
+        ),
+        ("Glob", json!({"pattern": "*.rs"})),
+        (
+            "WebFetch",
+            json!({"url": "http://localhost", "prompt": "sum up"}),
+        ),
+        ("WebSearch", json!({"query": "why"})),
+        ("Task", json!({"description": "look", "prompt": "at all"})),
+        ("AskUserQuestion", json!({"question": "which?", "n": 1})),
+        ("Bash", json!({"script": "odd"})),
+        ("Bash", json!({"command": "é".repeat(1000)})),
+        ("Bash", json!({})),
+        ("Bash", json!(null)),
     ]
-    .map(|input| {
+    .map(|(tool, input)| {
         let call = json!({"input": input}).to_string();
-        summary(&Object::parse(&call).unwrap())
+        summary(tool, &Object::parse(&call).unwrap())
     });
-    assert_eq!(shown[4].chars().count(), 401);
+    assert_eq!(shown[10].chars().count(), 401);
     let shown: Vec<&str> = shown
         .iter()
         .map(|text| text.get(..60).unwrap_or(text))
@@ -305,12 +320,41 @@ fn calls_are_shown_on_one_line() {
     insta::assert_snapshot!(shown.join("\n"), @r#"
     cat <<E a [2J E
     /a/b
-    x.*
+    /n
+    x.* in /etc
+    *.rs
+    http://localhost
+    why
+    look
     {"n":1,"question":"which?"}
+    {"script":"odd"}
     éééééééééééééééééééééééééééééé
 
     null
     "#);
+}
+
+#[test]
+fn a_question_about_an_unknown_tool_hides_none_of_its_inputs() {
+    let asked = |tool: &str, input: Value| {
+        let (mut session, [_]) = with_messages();
+        let request = json!({"subtype": "can_use_tool", "tool_name": tool, "input": input});
+        let line = json!({"type": "control_request", "request_id": "a", "request": request});
+        match hear(&mut session, &line).pop() {
+            Some(Event::PermissionAsked(ask)) => ask.summary,
+            other => panic!("{other:?}"),
+        }
+    };
+    let input = json!({"command": "ls", "host": "production"});
+    let shown = asked("mcp__remote__run", input.clone());
+    assert_eq!(shown, r#"{"command":"ls","host":"production"}"#);
+    assert_eq!(asked("mcp__remote__Bash", input.clone()), shown);
+    assert_eq!(asked("Bash", input), "ls");
+    let long = asked(
+        "mcp__remote__run",
+        json!({"a": "x".repeat(1000), "host": "b"}),
+    );
+    assert!(long.ends_with('…') && long.chars().count() == 401, "{long}");
 }
 
 #[test]
