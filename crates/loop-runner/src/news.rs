@@ -33,6 +33,8 @@ pub enum News {
     },
     /// What the agent did, in words that are the same for every agent. A driver that has them says nothing by [`News::Output`].
     Agent(agent_duplex::Event),
+    /// The turn was interrupted, and the agent goes on with what was said before it could be seen.
+    GoesOn,
     /// A steer will be in the next prompt: the agent can't take it now.
     NextPrompt(u32),
     /// A message to the run makes no sense now; the text says why.

@@ -321,10 +321,26 @@ impl Runner {
             if let Some(end) = &self.machine.head().end
                 && happenings.is_empty()
             {
-                return Ok(end.reason.clone());
+                let reason = end.reason.clone();
+                self.tell_unsaid();
+                return Ok(reason);
             }
             // What people want goes before what follows from earlier effects: a stop must not start anything.
             self.hear_all(control, &mut happenings).await?;
+        }
+    }
+
+    /// Says what people said in vain, unless the run merely waits to be resumed.
+    fn tell_unsaid(&mut self) {
+        let head = self.machine.head();
+        let stopped = head.end.as_ref().is_some_and(|end| end.reason.is_stopped());
+        let unsaid = head.unseen_steers().count();
+        if unsaid > 0 && !stopped {
+            let warning = match unsaid {
+                1 => "one steer was not told to the agent before the run was over".to_owned(),
+                many => format!("{many} steers were not told to the agent before the run was over"),
+            };
+            self.tell(News::Warning(warning));
         }
     }
 
@@ -438,7 +454,10 @@ impl Runner {
             .collect();
         for head in heads {
             let reported = survivors::take_report(self.work_tree.project(), &head.run);
-            self.tell_swept("by their guard when the last process died", reported);
+            self.tell_swept(
+                "by their guard, when the last process of the run died",
+                reported,
+            );
             let swept = survivors::sweep(head.scope).await;
             self.tell_swept("left alive by an earlier process", swept);
         }

@@ -72,6 +72,8 @@ pub(crate) struct Transcript {
     written: u64,
     /// Text that was streamed in pieces and makes one record.
     streamed: String,
+    /// When that text began.
+    streamed_at: Timestamp,
     unflushed_since: Option<Timestamp>,
 }
 
@@ -126,6 +128,7 @@ impl Transcript {
             file: BufWriter::new(file),
             written: 0,
             streamed: String::new(),
+            streamed_at: Timestamp::default(),
             unflushed_since: None,
         })
     }
@@ -151,6 +154,9 @@ impl Transcript {
             match event {
                 Event::TextDelta(text) => {
                     self.unflushed_since.get_or_insert(at);
+                    if self.streamed.is_empty() {
+                        self.streamed_at = at;
+                    }
                     self.streamed.push_str(text);
                     streamed = true;
                 }
@@ -191,7 +197,7 @@ impl Transcript {
     fn write(&mut self, at: Timestamp, kind: &str, text: &str, omitted: u64) -> io::Result<()> {
         let streamed = std::mem::take(&mut self.streamed);
         if !streamed.is_empty() {
-            self.write(at, "text", &streamed, 0)?;
+            self.write(self.streamed_at, "text", &streamed, 0)?;
         }
         self.unflushed_since.get_or_insert(at);
         let mut counted = Counted {
@@ -214,13 +220,11 @@ impl Transcript {
     }
 
     pub(crate) fn flush(&mut self) -> io::Result<()> {
-        if let Some(since) = self.unflushed_since.take()
-            && !self.streamed.is_empty()
-        {
+        if !self.streamed.is_empty() {
             let streamed = std::mem::take(&mut self.streamed);
-            self.bounded(since, "text", &streamed, 0)?;
-            self.unflushed_since = None;
+            self.bounded(self.streamed_at, "text", &streamed, 0)?;
         }
+        self.unflushed_since = None;
         self.file.flush()
     }
 }

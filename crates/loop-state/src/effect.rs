@@ -65,6 +65,8 @@ pub enum Notice {
         iteration: u32,
         /// The number of the attempt.
         attempt: u32,
+        /// Whether it is not the first one of its iteration.
+        again: bool,
     },
     /// An iteration is complete.
     IterationEnded {

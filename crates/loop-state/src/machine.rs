@@ -200,6 +200,7 @@ impl Machine {
         let news = Notice::AttemptStarted {
             iteration: brief.iteration,
             attempt: brief.attempt,
+            again: head.attempt > head.first_attempt,
         };
         vec![
             Effect::Save,

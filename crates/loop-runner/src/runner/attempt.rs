@@ -432,7 +432,10 @@ impl Runner {
             && !gone
         {
             // What was said meanwhile is answered in a turn of its own, which belongs to the same iteration.
-            attempt.interrupt_by = None;
+            let interrupted = attempt.interrupt_by.take().is_some();
+            if interrupted && completion.end.reason == EndReason::Interrupted {
+                self.tell(News::GoesOn);
+            }
             return Vec::new();
         }
         attempt.in_turn = false;

@@ -95,7 +95,6 @@ impl Runner {
             Happening::ContinueRequested => "it is not paused",
             Happening::SleepSkipped => "it does not sleep",
             Happening::AgainRequested(_) => "not now: something is being ended; try again",
-            Happening::StopRequested(_) => "it is being stopped already",
             _ => return None,
         })
     }

@@ -43,7 +43,7 @@ impl Machine {
             }
             Happening::Used(more) => {
                 self.head.usage.add(more);
-                Effects::new()
+                vec![Effect::Save]
             }
             Happening::NothingDone if matches!(step, Step::Turn { .. }) => {
                 self.head.idled = true;
@@ -163,7 +163,9 @@ impl Machine {
         let halt = match step {
             Step::Sleeping { .. } | Step::Paused { .. } | Step::Ready => {
                 self.head.fresh = true;
-                return self.begin_again(again, at);
+                let mut effects = self.begin_again(again, at);
+                effects.insert(1, Effect::Announce(Notice::Again(again)));
+                return effects;
             }
             Step::Settling { then: Then::Next } => {
                 let then = Then::Again(again);
