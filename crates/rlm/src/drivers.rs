@@ -11,6 +11,7 @@ use loop_runner::{AgentSettings, DriverFactory, Error, PhaseSettings};
 
 use crate::args::AgentKind;
 use crate::exit::Failure;
+use crate::render::quoted;
 
 /// The agents that are looked for when none is named, and how each is run as a command.
 const KNOWN: [(AgentKind, &str, &str); 4] = [
@@ -62,7 +63,10 @@ pub(crate) fn program(agent: &AgentSettings) -> &OsStr {
 pub(crate) fn name(agent: &AgentSettings) -> String {
     match agent {
         AgentSettings::Command { argv } => {
-            let words: Vec<_> = argv.iter().map(|word| word.to_string_lossy()).collect();
+            let words: Vec<_> = argv
+                .iter()
+                .map(|word| quoted(&word.to_string_lossy()))
+                .collect();
             words.join(" ")
         }
         AgentSettings::Claude { model, .. } => match model {

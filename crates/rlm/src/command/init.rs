@@ -26,7 +26,7 @@ pub(crate) fn execute(directory: &Path) -> Result<ExitCode, Failure> {
     }
     let _gone = writeln!(
         out,
-        "next: edit PROMPT.md, then: rlm run --until 'YOUR CHECK' -- YOUR-AGENT"
+        "next: edit PROMPT.md, then: rlm run --until 'YOUR CHECK' (with the agent that is installed, or -- YOUR-AGENT)"
     );
     Ok(Code::Done.into())
 }

@@ -4,6 +4,7 @@ use agent_duplex::{Event, ToolOutcome};
 use serde_json::{Value, json};
 
 use crate::duration::show;
+use crate::render::event::whole;
 use crate::render::text::{plain, safe};
 use crate::render::{BAD, BOLD, DIM, MIND, styled};
 
@@ -74,7 +75,7 @@ pub(crate) fn text(event: &Event) -> String {
                 format!(
                     "the service failed ({status}, {}); the agent tries again in {} ({attempt} of {of})",
                     plain(error),
-                    show(*delay)
+                    show(whole(*delay))
                 ),
             )
         }

@@ -98,7 +98,7 @@ pub(crate) fn lines(
     let run = &head.run;
     lines.extend([
         format!("ends    {ends}"),
-        format!("spends  {turn} a turn{total}; its own costs are the agent's to limit"),
+        format!("spends  up to {turn} a turn{total}; money is not limited here"),
         format!(
             "agent   {}: {}, in {}",
             drivers::name(&phase.agent),
@@ -107,7 +107,7 @@ pub(crate) fn lines(
         ),
         match person {
             true => format!(
-                "keys    Ctrl-C: menu, Enter: say something, /help; closing the terminal saves and stops: {} resume {run}",
+                "keys    Ctrl-C: menu, Enter: say something, /help; closing the terminal saves and stops: {} resume",
                 rlm()
             ),
             false => format!("stop    Ctrl-C or SIGTERM saves and stops; then: {} resume {run}", rlm()),

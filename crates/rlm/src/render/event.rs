@@ -29,6 +29,7 @@ pub(crate) fn text(news: &News, zone: &TimeZone) -> String {
             format!("{} {}", styled(MIND, "┆"), line(&l.bytes, l.omitted))
         }
         News::Agent(event) => agent::text(event),
+        News::GoesOn => "interrupted; the agent goes on with what you said before".into(),
         News::NextPrompt(id) => {
             format!("steer {id}: the agent can't take it now; it will be in the next prompt")
         }
@@ -56,7 +57,7 @@ pub(crate) fn text(news: &News, zone: &TimeZone) -> String {
         }
         News::Ended { why, processes } => {
             format!(
-                "ended {} {why}: {}",
+                "ended {} ({why}): {}",
                 count(processes.len(), "process", "processes"),
                 names(processes)
             )
@@ -94,9 +95,12 @@ fn notice_text(notice: &Notice, zone: &TimeZone) -> String {
     match notice {
         Notice::AttemptStarted {
             iteration,
-            attempt: 1,
+            again: false,
+            ..
         } => styled(BOLD, format!("── iteration {iteration} ──")),
-        Notice::AttemptStarted { iteration, attempt } => styled(
+        Notice::AttemptStarted {
+            iteration, attempt, ..
+        } => styled(
             BOLD,
             format!("── iteration {iteration}, attempt {attempt} ──"),
         ),
@@ -166,7 +170,7 @@ pub(crate) fn count(n: usize, one: &str, many: &str) -> String {
 }
 
 /// Whole seconds, rounded up.
-fn whole(time: Duration) -> Duration {
+pub(crate) fn whole(time: Duration) -> Duration {
     let seconds = time.as_millis().div_ceil(1000);
     Duration::from_secs(u64::try_from(seconds).unwrap_or(u64::MAX))
 }
@@ -200,6 +204,7 @@ pub(crate) fn json(at: Timestamp, news: &News) -> Option<Value> {
             "omitted": line.omitted,
         }),
         News::Agent(event) => agent::json(event)?,
+        News::GoesOn => json!({"event": "goes_on"}),
         News::NextPrompt(id) => json!({"event": "steer", "id": id, "state": "next_prompt"}),
         News::Rejected(why) => json!({"event": "rejected", "why": why}),
         News::CommandStarted { command, text } => {
@@ -245,7 +250,9 @@ pub(crate) fn processes_json(processes: &[ProcessName]) -> Value {
 
 fn notice_json(notice: &Notice) -> Option<Value> {
     Some(match notice {
-        Notice::AttemptStarted { iteration, attempt } => {
+        Notice::AttemptStarted {
+            iteration, attempt, ..
+        } => {
             json!({"event": "attempt_started", "iteration": iteration, "attempt": attempt})
         }
         Notice::IterationEnded {
@@ -301,10 +308,12 @@ mod tests {
             News::Run(Notice::AttemptStarted {
                 iteration: 2,
                 attempt: 1,
+                again: false,
             }),
             News::Run(Notice::AttemptStarted {
                 iteration: 2,
                 attempt: 3,
+                again: true,
             }),
             News::AgentStarted { pid: 42 },
             News::Output {
