@@ -38,9 +38,6 @@ const FRAME_NEWS: usize = 64;
 /// How long an editor that was told to end has for it.
 const EDITOR_GRACE: Duration = Duration::from_millis(500);
 
-/// How long a person who was typing when a question came must have stopped before a key answers it.
-const QUIET: Duration = Duration::from_millis(700);
-
 /// What a run in the foreground gives the one who shows it.
 pub(crate) struct Shown {
     pub(crate) run: String,
@@ -107,8 +104,6 @@ struct Console {
     decoder: Decoder,
     /// When what the decoder has is all that comes.
     decode_by: Option<Instant>,
-    /// Until then keys belong to a line that was being typed when a question came.
-    quiet_at: Option<Instant>,
     tty: Option<Arc<Tty>>,
     dumb: bool,
     in_front: bool,
@@ -176,7 +171,6 @@ impl Console {
             painter: Painter::new(dumb),
             decoder: Decoder::default(),
             decode_by: None,
-            quiet_at: None,
             in_front: tty.as_ref().is_some_and(|tty| tty.is_foreground()),
             tty,
             dumb,
@@ -306,9 +300,7 @@ impl Console {
                 let view = self.view.borrow().clone();
                 self.ui.lines(&text, Scene::from(&*view), now(), &self.run);
             }
-            Some(Typed::Keys(bytes, generation))
-                if generation == self.generation && !self.is_still_typing(&bytes) =>
-            {
+            Some(Typed::Keys(bytes, generation)) if generation == self.generation => {
                 let keys = self.decoder.feed(&bytes);
                 self.keys(keys);
             }
@@ -318,14 +310,6 @@ impl Console {
                 self.tty = None;
             }
         }
-    }
-
-    /// Whether a person is in the middle of a line that a question has come upon: its rest decides nothing.
-    fn is_still_typing(&mut self, bytes: &[u8]) -> bool {
-        let now = Instant::now();
-        let typing = self.quiet_at.is_some_and(|at| now < at) && !bytes.starts_with(b"\x1b");
-        self.quiet_at = typing.then(|| now + QUIET);
-        typing
     }
 
     fn keys(&mut self, keys: Vec<super::keys::Key>) {
@@ -412,6 +396,10 @@ impl Console {
 
     fn one(&mut self, effect: Effect) {
         match effect {
+            Effect::Missed(lines) => {
+                let text = self.screen.news(now(), &News::Missed(lines));
+                self.to_log.push_str(&text.unwrap_or_default());
+            }
             Effect::Print(text) if self.to_log.is_empty() => self.to_log = text,
             Effect::Print(text) => self.to_log.push_str(&text),
             Effect::Say(text) if self.face.is_some() => self.to_face.push_str(&text),
@@ -420,8 +408,13 @@ impl Console {
                 if let Control::Prompt(text) = &control {
                     self.prompt = Subject::Text(text.clone());
                 }
-                if self.control.try_send(control).is_err() && !self.is_over {
+                if let Err(error) = self.control.try_send(control)
+                    && !self.is_over
+                {
                     self.ui.say("the run takes no orders now\n".into());
+                    if let Control::Answer { ask, .. } = error.into_inner() {
+                        self.ui.unanswered(&ask);
+                    }
                 }
             }
             Effect::Notice(answer) => match (self.notice.take(), answer) {

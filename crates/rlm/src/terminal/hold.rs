@@ -27,18 +27,15 @@ impl Hold {
         }
     }
 
-    /// Gives up what waits, with a word about what is missing.
-    pub(crate) fn release(&mut self) -> String {
+    /// Gives up what waits, and how many lines before it were left out.
+    pub(crate) fn release(&mut self) -> (u64, String) {
         let held = std::mem::take(self);
-        let mut text = match held.left_out {
-            0 => String::new(),
-            n => format!("({n} lines not shown; the transcript has them)\n"),
-        };
+        let mut text = String::with_capacity(held.bytes + held.lines.len());
         for line in held.lines {
             text.push_str(&line);
             text.push('\n');
         }
-        text
+        (held.left_out, text)
     }
 }
 
@@ -53,8 +50,8 @@ mod tests {
         hold.push("one\ntwo\n");
         hold.push("\n");
         hold.push("three");
-        assert_eq!(hold.release(), "one\ntwo\n\nthree\n");
-        assert_eq!(hold.release(), "");
+        assert_eq!(hold.release(), (0, "one\ntwo\n\nthree\n".into()));
+        assert_eq!(hold.release(), (0, String::new()));
     }
 
     proptest! {
@@ -67,8 +64,8 @@ mod tests {
             }
             prop_assert!(hold.lines.len() <= MAX_LINES && hold.bytes <= MAX_BYTES);
             let kept = hold.lines.len();
-            prop_assert_eq!(kept as u64 + hold.left_out, count as u64);
-            let text = hold.release();
+            let (left_out, text) = hold.release();
+            prop_assert_eq!(kept as u64 + left_out, count as u64);
             let last = text.lines().last().map(|line| line.trim_end_matches('x'));
             prop_assert_eq!(last.map(str::to_owned), count.checked_sub(1).map(|n| n.to_string()));
         }

@@ -56,6 +56,9 @@ impl Painter {
             // As it is: it may be large.
             return log;
         }
+        if log.is_empty() && self.can_patch(live) {
+            return self.patch(live);
+        }
         let mut out = self.erase();
         if let Some(columns) = self.strange.take() {
             // In the first column this stays in its row, in any other it ends in the next one.
@@ -77,6 +80,30 @@ impl Painter {
         }
         self.drawn = live.clone();
         self.moved = 0;
+        out
+    }
+
+    /// Whether what changed can be drawn over, so that what the person types stays.
+    fn can_patch(&self, live: &Rows) -> bool {
+        let same = self.drawn.rows.len() == live.rows.len() && self.drawn.cursor == live.cursor;
+        let untouched = self.moved == 0 && self.strange.is_none();
+        same && untouched && live.echo && self.drawn.echo && !self.dumb
+    }
+
+    fn patch(&mut self, live: &Rows) -> String {
+        let mut out = "\x1b7".to_owned();
+        let pairs = live.rows.iter().zip(&self.drawn.rows).enumerate();
+        for (index, (row, _)) in pairs.filter(|(_, (new, old))| new != old) {
+            let up = live.rows.len() - 1 - index;
+            let up = if up > 0 {
+                format!("\x1b[{up}A")
+            } else {
+                String::new()
+            };
+            out.push_str(&format!("\x1b8{up}\r{row}\x1b[K"));
+        }
+        out.push_str("\x1b8");
+        self.drawn = live.clone();
         out
     }
 
@@ -110,6 +137,7 @@ mod tests {
         Rows {
             rows: rows.iter().map(|row| (*row).to_owned()).collect(),
             cursor,
+            echo: false,
         }
     }
 
@@ -160,6 +188,19 @@ mod tests {
         painter.frame("".into(), &Rows::default());
         painter.typed("nothing stands there\n", 10);
         assert_eq!(painter.moved, 0);
+    }
+
+    #[test]
+    fn what_a_person_types_stays_while_the_status_changes() {
+        let mut painter = Painter::new(false);
+        let status = |text| Rows {
+            echo: true,
+            ..live(&["partial", text, ""], Some((2, 0)))
+        };
+        painter.frame(String::new(), &status("1s"));
+        insta::assert_debug_snapshot!(painter.frame(String::new(), &status("2s")), @r#""\u{1b}7\u{1b}8\u{1b}[1A\r2s\u{1b}[K\u{1b}8""#);
+        painter.typed("text\n", 80);
+        insta::assert_debug_snapshot!(painter.frame(String::new(), &status("3s")), @r#""\r\u{1b}[3A\u{1b}[Jpartial\n3s\n\r""#);
     }
 
     #[test]

@@ -4,11 +4,16 @@ use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 use crate::render::plain;
 
+/// The longest row, for characters that take no column.
+const MAX_ROW_BYTES: usize = 4096;
+
 /// Rows that fit the screen, and where the cursor stands in them: row and column, from 0.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Rows {
     pub(crate) rows: Vec<String>,
     pub(crate) cursor: Option<(usize, usize)>,
+    /// Whether the last row is the person's, for the terminal's echo.
+    pub(crate) echo: bool,
 }
 
 impl Rows {
@@ -16,7 +21,7 @@ impl Rows {
     pub(crate) fn cut<'a>(lines: impl IntoIterator<Item = &'a str>, width: usize) -> Self {
         Self {
             rows: lines.into_iter().map(|line| cut(line, width)).collect(),
-            cursor: None,
+            ..Self::default()
         }
     }
 
@@ -71,28 +76,33 @@ pub(crate) fn cut(text: &str, width: usize) -> String {
 /// Takes whole rows of at most `width` columns off the front of `text`, broken between words where that is possible, and leaves what is not yet a
 /// whole row. Line breaks are not expected in it.
 pub(crate) fn take_rows(text: &mut String, width: usize) -> Vec<String> {
-    let mut rows = Vec::new();
     let width = width.max(2);
-    while text.width() > width {
-        let (mut columns, mut end, mut space) = (0, 0, None);
-        for (at, c) in text.char_indices() {
-            columns += c.width().unwrap_or(0);
+    let mut rows = Vec::new();
+    let (mut start, mut columns) = (0, 0);
+    // The last space in the row, and how many columns there are up to behind it.
+    let mut space = None;
+    for (at, c) in text.char_indices() {
+        let wide = c.width().unwrap_or(0);
+        while columns + wide > width || at - start >= MAX_ROW_BYTES {
+            let (end, next, before) = match space.take() {
+                _ if c == ' ' => (at, at + 1, columns),
+                Some((space, before)) if space > start => (space, space + 1, before),
+                _ => (at, at, columns),
+            };
+            rows.push(text[start..end].trim_end().to_owned());
+            (start, columns) = (next, columns - before);
             if c == ' ' {
-                space = Some(at);
-            }
-            if columns > width {
                 break;
             }
-            end = at + c.len_utf8();
         }
-        match space.filter(|at| *at > 0) {
-            Some(at) => {
-                rows.push(text[..at].trim_end().to_owned());
-                text.drain(..=at);
+        if at >= start {
+            columns += wide;
+            if c == ' ' {
+                space = Some((at, columns));
             }
-            None => rows.push(text.drain(..end).collect()),
         }
     }
+    text.drain(..start);
     rows
 }
 
@@ -110,12 +120,30 @@ mod tests {
         let rows = Rows {
             rows: ["a", "b", "c", "d"].map(String::from).to_vec(),
             cursor: Some((2, 1)),
+            echo: false,
         };
         let seen = rows.within(2);
         assert_eq!(
             (seen.rows.concat(), seen.cursor),
             ("bc".into(), Some((1, 1)))
         );
+    }
+
+    #[test]
+    fn rows_end_between_words_and_are_bounded() {
+        let take = |text: &str, width| {
+            let mut rest = text.to_owned();
+            let mut rows = take_rows(&mut rest, width);
+            rows.push(rest);
+            rows.join("|")
+        };
+        assert_eq!(take("one two three", 7), "one two|three");
+        assert_eq!(take("one two three", 8), "one two|three");
+        assert_eq!(take("onetwothree", 4), "onet|woth|ree");
+        assert_eq!(take("a 日本語", 4), "a|日本|語");
+        let mut thin = "\u{301}".repeat(100_000);
+        let rows = take_rows(&mut thin, 80);
+        assert!(rows.len() > 40 && thin.len() <= MAX_ROW_BYTES);
     }
 
     proptest! {

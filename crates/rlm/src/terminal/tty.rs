@@ -147,16 +147,15 @@ impl Tty {
         Ok(())
     }
 
-    /// Forgets what was typed and not read. Returns the generation of what is typed from now on, and whether there was anything to forget.
-    pub(crate) fn forget_typed(&self) -> (u64, bool) {
+    /// Forgets what was typed and not read. Returns the generation of what is typed from now on.
+    pub(crate) fn forget_typed(&self) -> u64 {
         let mut state = self.lock();
-        let waiting = rustix::io::ioctl_fionread(&self.fd).is_ok_and(|bytes| bytes > 0);
         if self.is_foreground() {
             // If it fails, keys that nobody saw the question for may answer it; there is nothing better to do.
             let _unlikely = tcflush(&self.fd, QueueSelector::IFlush);
         }
         state.generation += 1;
-        (state.generation, waiting)
+        state.generation
     }
 
     /// Takes the mode that is found now for the one to restore: after a time in which the terminal was somebody else's.

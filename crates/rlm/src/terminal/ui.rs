@@ -3,7 +3,7 @@
 mod ask;
 mod words;
 
-use agent_duplex::{Decision, Event};
+use agent_duplex::Event;
 use loop_runner::{Control, News};
 use loop_state::{Again, Timestamp};
 
@@ -16,7 +16,7 @@ use super::rows::Rows;
 use super::scene::Scene;
 use super::talk::Talk;
 use crate::render::plain;
-use ask::{Question, deny};
+use ask::{Answered, Question};
 
 const HELP: &str = "Enter sends, Alt-Enter breaks the line, Esc cancels";
 
@@ -25,6 +25,8 @@ const HELP: &str = "Enter sends, Alt-Enter breaks the line, Esc cancels";
 pub(crate) enum Effect {
     /// Print whole lines to the log.
     Print(String),
+    /// Print to the log that it lacks this many lines here.
+    Missed(u64),
     /// Show whole lines to the person, also where the log goes elsewhere.
     Say(String),
     Send(Control),
@@ -60,7 +62,9 @@ enum Prompt {
     },
     /// The first of the questions.
     Ask {
-        hint: bool,
+        hint: &'static str,
+        /// From when on keys answer it; set when it stands on the screen, and again by keys that come too early.
+        open_at: Option<Timestamp>,
     },
     Editor,
 }
@@ -81,7 +85,8 @@ pub(crate) enum Wants {
 pub(crate) struct Ui {
     prompt: Option<Prompt>,
     questions: Vec<Question>,
-    answered: Vec<String>,
+    /// Answered, and not yet gone from the view.
+    answered: Vec<Answered>,
     /// Questions that only the view knows, by the last look: their news may still come.
     unannounced: Vec<String>,
     hold: Hold,
@@ -195,18 +200,7 @@ impl Ui {
                 }
                 Some(Chosen::It(choice)) => self.choose(choice, scene),
             },
-            Some(Prompt::Ask { hint }) => {
-                let answer = match key {
-                    Key::Char('y' | 'Y') => Some(("allowed", Decision::Allow)),
-                    Key::Char('n' | 'N') => Some(("denied", deny("the person denied this"))),
-                    Key::Esc => Some(("skipped", deny("the person skipped this question"))),
-                    _ => None,
-                };
-                *hint = answer.is_none();
-                if let Some((word, decision)) = answer {
-                    self.answer(word, decision);
-                }
-            }
+            Some(Prompt::Ask { .. }) => self.question_key(&key, now),
             Some(Prompt::Steer {
                 line,
                 now: at_once,
@@ -347,7 +341,7 @@ impl Ui {
     /// The terminal is ours again.
     pub(crate) fn step_forward(&mut self) {
         if self.prompt.is_none() && !self.questions.is_empty() && !self.closed {
-            self.open(Prompt::Ask { hint: false });
+            self.open_question();
         }
     }
 
@@ -366,7 +360,7 @@ impl Ui {
                 rows.cursor = rows.cursor.map(|(row, column)| (row + 1, column));
                 rows
             }
-            Prompt::Ask { hint } => self.question_rows(*hint, width),
+            Prompt::Ask { hint, .. } => self.question_rows(hint, width, height),
         };
         Some(rows.within(height))
     }
@@ -398,12 +392,15 @@ impl Ui {
         if self.closed || self.questions.is_empty() {
             self.release();
         } else {
-            self.open(Prompt::Ask { hint: false });
+            self.open_question();
         }
     }
 
     fn release(&mut self) {
-        let held = self.hold.release();
+        let (left_out, held) = self.hold.release();
+        if left_out > 0 {
+            self.effects.push(Effect::Missed(left_out));
+        }
         self.print(held);
     }
 

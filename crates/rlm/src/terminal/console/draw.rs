@@ -33,12 +33,16 @@ impl Console {
             if !self.ui.partial().is_empty() {
                 rows.rows.push(cut(self.ui.partial(), width));
             }
-            // Room for the echo of Ctrl-C, which a terminal puts behind it.
-            let room = width.saturating_sub(2);
-            let line = status::line(&self.run, scene, now(), room);
+            let line = status::line(&self.run, scene, now(), width);
             let colour = self.log.has_colour();
             rows.rows
                 .push(if colour { styled(DIM, line) } else { line });
+            // A row for the echo of what the person types.
+            rows.echo = height > rows.rows.len();
+            if rows.echo {
+                rows.cursor = Some((rows.rows.len(), 0));
+                rows.rows.push(String::new());
+            }
         }
         rows
     }
@@ -72,6 +76,18 @@ impl Console {
             Some(_) => text,
         };
         self.log.write(text);
+        if self.face.is_none() {
+            self.drawn();
+        }
+    }
+
+    /// What is asked stands on the screen now: what was typed before that is no answer.
+    fn drawn(&mut self) {
+        if self.ui.drawn(now())
+            && let Some(tty) = &self.tty
+        {
+            self.generation = tty.forget_typed();
+        }
     }
 
     pub(super) fn print_face(&mut self) {
@@ -80,6 +96,7 @@ impl Console {
             let text = coloured(face, std::mem::take(&mut self.to_face));
             face.write(self.painter.frame(text, &live));
         }
+        self.drawn();
     }
 }
 

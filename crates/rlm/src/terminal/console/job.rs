@@ -1,6 +1,6 @@
 //! Who has the terminal: we, the shell, an editor.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use loop_runner::Control;
 use nix::unistd::{Pid, getpgid, getpgrp, getppid, getsid};
@@ -9,7 +9,7 @@ use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 use super::wait::next_signal;
-use super::{Console, QUIET, complain};
+use super::{Console, complain};
 use crate::terminal::editor::Editor;
 use crate::terminal::keys::Decoder;
 use crate::terminal::rows::Rows;
@@ -110,9 +110,7 @@ impl Console {
         }
         if self.ui.generation() != self.ui_generation {
             self.ui_generation = self.ui.generation();
-            let (generation, was_typing) = tty.forget_typed();
-            self.generation = generation;
-            self.quiet_at = was_typing.then(|| Instant::now() + QUIET);
+            self.generation = tty.forget_typed();
             self.decoder = Decoder::default();
             self.decode_by = None;
         }

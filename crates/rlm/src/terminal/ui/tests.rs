@@ -1,7 +1,7 @@
 mod any_order;
 
 use super::*;
-use crate::terminal::keys::Decoder;
+use crate::terminal::keys::{Decoder, Key};
 use crate::terminal::stage::{Stand, at};
 use agent_duplex::Ask;
 use loop_state::Step;
@@ -30,6 +30,8 @@ impl Play {
 
     /// Types keys, as many pieces as are given.
     fn keys(&mut self, text: &str) {
+        // The person has looked for long at what stands there.
+        self.ui.drawn(Timestamp(0));
         let mut decoder = Decoder::default();
         let mut keys = decoder.feed(text.as_bytes());
         keys.extend(decoder.flush());
@@ -56,6 +58,7 @@ impl Play {
     fn out(&mut self) -> String {
         let effects = self.ui.effects();
         let words = effects.iter().map(|effect| match effect {
+            Effect::Missed(lines) => format!("missed {lines}"),
             Effect::Print(text) => format!("print {:?}", plain_text(text)),
             Effect::Say(text) => format!("say {:?}", plain_text(text)),
             Effect::Send(control) => format!("{control:?}"),
@@ -325,6 +328,67 @@ fn x124_questions_are_asked_one_after_the_other() {
     Answer { ask: "2", decision: Deny { message: "the person skipped this question" } }
     "#);
     assert_eq!(play.ui.wants(), Wants::Lines);
+}
+
+#[test]
+fn x124_a_question_takes_no_key_before_it_could_be_read() {
+    let mut play = Play::in_turn();
+    play.asks("1", "make");
+    let key = |play: &mut Play, at: u64| {
+        let key = vec![Key::Char('y')];
+        play.ui
+            .keys(key, play.stand.scene(), Timestamp(at), "run-1");
+        play.out()
+    };
+    assert_eq!(key(&mut play, 5000), "", "it is not on the screen yet");
+    assert!(play.ui.drawn(Timestamp(6000)));
+    assert!(!play.ui.drawn(Timestamp(6100)));
+    assert_eq!(key(&mut play, 6499), "");
+    assert!(play.screen().contains("read it first"));
+    assert_eq!(key(&mut play, 6998), "", "the person is still typing");
+    assert!(key(&mut play, 7498).contains("Allow"));
+}
+
+#[test]
+fn x124_an_id_that_is_used_again_is_a_new_question() {
+    let mut play = Play::in_turn();
+    for _ in 0..2 {
+        play.asks("1", "make");
+        assert_eq!(play.ui.wants(), Wants::Choice);
+        play.keys("y");
+        assert!(play.out().contains("Allow"));
+    }
+    // An answer that did not get through leaves the question open.
+    play.stand.agent.asks.push(ask("1", "make"));
+    play.ui.ticked(play.stand.scene());
+    play.ui.ticked(play.stand.scene());
+    assert_eq!(play.ui.wants(), Wants::Lines);
+    play.ui.unanswered("1");
+    play.ui.ticked(play.stand.scene());
+    assert_eq!(play.ui.wants(), Wants::Choice);
+}
+
+#[test]
+fn x124_a_question_that_does_not_fit_shows_both_ends() {
+    let mut play = Play::in_turn();
+    play.asks("1", &format!("echo {}; rm -rf all", "word ".repeat(200)));
+    let rows = play.ui.rows(play.stand.scene(), 24, 8).unwrap();
+    insta::assert_snapshot!(rows.rows.join("\n"), @"
+    may it? Bash: echo word
+    word word word word word
+    word word word word word
+    word word word word word
+    … 36 more rows, see `rl…
+    word word word word ; rm
+    -rf all
+    y allow, n deny, Esc sk…
+    ");
+    let rows = play.ui.rows(play.stand.scene(), 24, 3).unwrap();
+    insta::assert_snapshot!(rows.rows.join("\n"), @"
+    may it? Bash: echo word
+    … 41 more rows, see `rl…
+    y allow, n deny, Esc sk…
+    ");
 }
 
 #[test]
