@@ -47,6 +47,21 @@ pub trait Driver: fmt::Debug + Send + Sync {
 ///
 /// Its methods are called one at a time. Dropping a connection ends what it had started, without a report; call [`stop`](Self::stop) for one.
 pub trait Connection: fmt::Debug + Send {
+    /// Waits, for seconds at most, until it is known that the agent could start, or could not. By default that is known at once.
+    ///
+    /// Apart from [`Driver::connect`], so that there is something to stop while it lasts.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::is_start`] when the agent could not start.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe.
+    fn ready(&mut self) -> BoxFuture<'_, Result<(), Error>> {
+        Box::pin(async { Ok(()) })
+    }
+
     /// Hands a message to the agent without waiting for a reply.
     ///
     /// While a turn runs, an agent with [`Capability::Steer`](crate::Capability::Steer) takes it into that turn or queues it behind; the events say which.

@@ -30,6 +30,10 @@ impl Actor {
         self.closed = false;
         self.frozen = false;
         self.shared.lock().ledger.connected(resumed);
+        if let Err(e) = self.ready().await? {
+            self.retire().await?;
+            return Some(Err(e));
+        }
         let delivered = self.deliver().await;
         if delivered.is_err() {
             self.retire().await?;
@@ -67,6 +71,20 @@ impl Actor {
                 }
                 Some(interrupt) = self.interrupts.recv() => idle(&self.shared, interrupt),
                 connected = &mut connecting => return Some(connected),
+            }
+        }
+    }
+
+    /// Waits until the agent could start; `None` when the conversation is halted meanwhile, and then there is something to stop.
+    async fn ready(&mut self) -> Option<Result<(), Error>> {
+        let ready = self.connection.as_mut()?.ready();
+        tokio::pin!(ready);
+        loop {
+            tokio::select! {
+                biased;
+                _ = halted(&mut self.halt) => return None,
+                Some(interrupt) = self.interrupts.recv() => idle(&self.shared, interrupt),
+                ready = &mut ready => return Some(ready),
             }
         }
     }

@@ -50,6 +50,8 @@ pub(super) struct ClaudeConnection {
     /// When a stop began, and whether the agent was alive then.
     stopping: Option<(Instant, bool)>,
     stopped: Option<StopReport>,
+    /// Whether we have introduced ourselves.
+    introduced: bool,
 }
 
 impl ClaudeConnection {
@@ -87,14 +89,17 @@ impl ClaudeConnection {
             over: false,
             stopping: None,
             stopped: None,
+            introduced: false,
         }
     }
 
     /// Introduces us, and waits until the agent said a word: what can't start says so within moments, and only by its
     /// exit. An agent that takes its time, or never answers, gets its first message all the same.
-    pub(super) async fn begin(&mut self) -> Result<(), Error> {
-        let line = self.session.initialize();
-        self.push(line);
+    async fn begin(&mut self) -> Result<(), Error> {
+        if !std::mem::replace(&mut self.introduced, true) {
+            let line = self.session.initialize();
+            self.push(line);
+        }
         self.pump(Instant::now() + FIRST_WORD, |connection| {
             connection.session.spoke()
         })
@@ -139,8 +144,15 @@ impl ClaudeConnection {
 }
 
 impl Connection for ClaudeConnection {
+    fn ready(&mut self) -> BoxFuture<'_, Result<(), Error>> {
+        Box::pin(self.begin())
+    }
+
     fn send(&mut self, message: Message) -> BoxFuture<'_, Result<(), Error>> {
         Box::pin(async move {
+            if !self.introduced {
+                self.begin().await?;
+            }
             if self.session.is_leaving() {
                 return Err(Error::gone("it was asked to end"));
             } else if let Some(events) = self.session.fail(&message) {

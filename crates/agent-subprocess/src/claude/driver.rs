@@ -40,7 +40,8 @@ const PERMISSIONS: [&str; 5] = [
 /// The program is started as `PROGRAM [its leading arguments] <the driver's own flags> [extra arguments]`, without a
 /// shell. `CLAUDECODE` is removed from its environment, because it refuses to run inside of itself.
 ///
-/// Opening a connection waits for the agent's first word, 3 s at most, because what can't start tells it by its exit only.
+/// [`ready`](agent_duplex::Connection::ready) waits for the agent's first word, 3 s at most, because what can't start
+/// tells it by its exit only; the first message waits for it too.
 /// A session that does not exist is told as the end of the first turn
 /// ([`EndReason::SessionNotFound`](agent_duplex::EndReason::SessionNotFound)).
 #[derive(Clone, Debug)]
@@ -171,8 +172,7 @@ impl Driver for ClaudeDriver {
                 .map_err(|e| Error::start(e.to_string(), Some(e.into())))?;
             let stop = self.context.stop.clone();
             let all = self.permissions == Permissions::All;
-            let mut connection = ClaudeConnection::new(agent, program, id, stop, all);
-            connection.begin().await?;
+            let connection = ClaudeConnection::new(agent, program, id, stop, all);
             Ok(Box::new(connection) as Box<dyn Connection>)
         })
     }

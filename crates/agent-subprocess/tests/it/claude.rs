@@ -69,7 +69,7 @@ fn driver(scene: &Scene, functions: &str) -> ClaudeDriver {
 
 async fn connect(scene: &Scene, functions: &str) -> Box<dyn Connection> {
     let driver = driver(scene, functions);
-    driver.connect(SessionChoice::Fresh).await.unwrap()
+    open(&driver, SessionChoice::Fresh).await.unwrap()
 }
 
 async fn next(connection: &mut dyn Connection) -> Option<Observation> {
@@ -104,4 +104,14 @@ async fn rest(connection: &mut dyn Connection) -> Vec<Event> {
         events.extend(seen.events);
     }
     events
+}
+
+/// Opens a connection and waits until its agent could start.
+async fn open(
+    driver: &ClaudeDriver,
+    session: SessionChoice,
+) -> Result<Box<dyn Connection>, agent_duplex::Error> {
+    let mut connection = driver.connect(session).await?;
+    connection.ready().await?;
+    Ok(connection)
 }

@@ -1,7 +1,7 @@
 //! Starts: what is said to the agent, and what it fails with.
 
 use super::*;
-use agent_duplex::{Driver, Permissions};
+use agent_duplex::Permissions;
 
 /// Records how it was started, then converses.
 const RECORDED: &str = r#"
@@ -30,7 +30,7 @@ async fn l97_what_is_chosen_reaches_the_agent_as_words_and_variables() {
         .model("-m odd")
         .permissions(Permissions::Ask)
         .args(extra.map(OsString::from).into());
-    drop(driver.connect(SessionChoice::Fresh).await.unwrap());
+    drop(open(&driver, SessionChoice::Fresh).await.unwrap());
     let (mut argv, env) = recorded(&scene);
     let at = argv
         .iter()
@@ -54,7 +54,7 @@ async fn l97_permissions_are_said_in_the_agents_own_words() {
         let scene = Scene::new();
         let driver = driver(&scene, RECORDED).permissions(permissions);
         let session = SessionChoice::Resume("some-id".to_owned());
-        let mut connection = driver.connect(session).await.unwrap();
+        let mut connection = open(&driver, session).await.unwrap();
         let (argv, _) = recorded(&scene);
         shown.push(format!(
             "{permissions:?}: {}",
@@ -86,7 +86,7 @@ async fn l97_extra_arguments_do_not_say_what_the_agent_may_do() {
     ] {
         let extra = ["--max-turns=3", arg].map(OsString::from);
         let driver = driver(&scene, RECORDED).args(extra.into());
-        let error = driver.connect(SessionChoice::Fresh).await.unwrap_err();
+        let error = open(&driver, SessionChoice::Fresh).await.unwrap_err();
         let says = format!("`{arg}` is chosen by the driver: say --permissions instead of it");
         assert!(
             error.is_start() && error.to_string().contains(&says),
@@ -104,7 +104,7 @@ async fn l97_the_agent_does_not_believe_itself_inside_of_another() {
     let script = format!("{AGENT}{RECORDED}{LOOP}");
     let program = ["sh", "-c", &script, "sh"].map(OsString::from);
     let driver = ClaudeDriver::new(program.into(), context);
-    drop(driver.connect(SessionChoice::Fresh).await.unwrap());
+    drop(open(&driver, SessionChoice::Fresh).await.unwrap());
     assert!(!recorded(&scene).1.contains("CLAUDECODE"));
 }
 
@@ -131,7 +131,7 @@ async fn l94_a_session_that_is_replaced_is_told_and_one_that_is_chosen_twice_ref
 
     for arg in ["--session-id=x", "--resume", "-c", "--input-format=text"] {
         let driver = driver(&scene, "").args(vec![arg.into()]);
-        let error = driver.connect(SessionChoice::Fresh).await.unwrap_err();
+        let error = open(&driver, SessionChoice::Fresh).await.unwrap_err();
         assert!(
             error.is_start() && error.to_string().contains(arg),
             "{error}"
@@ -152,7 +152,7 @@ async fn a_start_that_fails_says_what_to_do() {
     for stderr in stderr {
         let scene = Scene::new();
         let script = format!("printf '%s\\n' \"{stderr}\" >&2; exit 1");
-        let connected = raw(&scene, &script).connect(SessionChoice::Fresh).await;
+        let connected = open(&raw(&scene, &script), SessionChoice::Fresh).await;
         let error = connected.unwrap_err();
         assert!(error.is_start());
         shown.push(error.to_string());
@@ -161,7 +161,7 @@ async fn a_start_that_fails_says_what_to_do() {
     let scene = Scene::new();
     for program in [vec![], vec!["no-such-agent".into()]] {
         let driver = ClaudeDriver::new(program, context(&scene));
-        let error = driver.connect(SessionChoice::Fresh).await.unwrap_err();
+        let error = open(&driver, SessionChoice::Fresh).await.unwrap_err();
         assert!(error.is_start());
         shown.push(error.to_string());
     }
@@ -183,7 +183,7 @@ async fn a_session_that_does_not_exist_is_the_end_of_the_first_turn() {
 echo '{"type":"result","subtype":"error_during_execution","is_error":true,"errors":["No conversation found with session ID: x"]}'
 echo 'No conversation found with session ID: x' >&2; exit 1"#;
     let session = SessionChoice::Resume("x".to_owned());
-    let mut connection = raw(&scene, script).connect(session).await.unwrap();
+    let mut connection = open(&raw(&scene, script), session).await.unwrap();
     let message = Message::new("hello");
     connection.send(message.clone()).await.unwrap();
     let (events, end) = turn(&mut *connection).await;
@@ -206,7 +206,7 @@ async fn an_agent_that_never_introduces_itself_gets_its_first_message_all_the_sa
 async fn dropping_what_waits_for_the_first_word_ends_the_agent() {
     let scene = Scene::new();
     let driver = raw(&scene, "sleep 618");
-    let connect = driver.connect(SessionChoice::Fresh);
+    let connect = open(&driver, SessionChoice::Fresh);
     let dropped = timeout(std::time::Duration::from_millis(300), connect).await;
     assert!(dropped.is_err());
     crate::scene::wait_for("the end", || scene.find().is_empty());
