@@ -1,15 +1,13 @@
 //! Where text goes, behind a thread of its own: who takes nothing holds nobody up.
 
 use std::io::{self, Write};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use anstream::{AutoStream, ColorChoice};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Semaphore, mpsc, oneshot};
 
 use super::tty::Tty;
-
-/// How many pieces wait for a slow reader, beside the one that is being written: a piece can be a line of megabytes.
-const WAITING: usize = 1;
 
 #[derive(Debug)]
 enum Order {
@@ -21,7 +19,10 @@ enum Order {
 /// One place to write to. Dropping it waits until all is written.
 #[derive(Debug)]
 pub(crate) struct Sink {
-    orders: Option<mpsc::Sender<Order>>,
+    /// Bounded by the permit.
+    orders: Option<mpsc::UnboundedSender<Order>>,
+    /// One piece at a time, which can be a line of megabytes: the permit is gone until it is written.
+    free: Arc<Semaphore>,
     thread: Option<JoinHandle<()>>,
     colour: bool,
 }
@@ -39,23 +40,29 @@ impl Sink {
     }
 
     fn start(mut to: impl Write + Send + 'static, colour: bool) -> Self {
-        let (orders, mut ordered) = mpsc::channel(WAITING);
+        let (orders, mut ordered) = mpsc::unbounded_channel();
+        let free = Arc::new(Semaphore::new(1));
+        let written = Arc::clone(&free);
         let thread = std::thread::spawn(move || {
             // What can't be written is lost, and so is all behind it: half a line would be worse.
             let mut is_gone = false;
             while let Some(order) = ordered.blocking_recv() {
                 match order {
-                    Order::Write(text) if !is_gone => {
-                        let written = to.write_all(text.as_bytes()).and_then(|()| to.flush());
-                        is_gone = written.is_err();
+                    Order::Write(text) => {
+                        if !is_gone {
+                            let result = to.write_all(text.as_bytes()).and_then(|()| to.flush());
+                            is_gone = result.is_err();
+                        }
+                        drop(text);
+                        written.add_permits(1);
                     }
-                    Order::Write(_) => {}
                     Order::Tell(done) => _ = done.send(()),
                 }
             }
         });
         Self {
             orders: Some(orders),
+            free,
             thread: Some(thread),
             colour,
         }
@@ -67,8 +74,7 @@ impl Sink {
     }
 
     pub(crate) fn has_room(&self) -> bool {
-        let orders = self.orders.as_ref();
-        orders.is_some_and(|orders| orders.capacity() > 0)
+        self.free.available_permits() > 0
     }
 
     /// Waits until there is room.
@@ -77,18 +83,23 @@ impl Sink {
     ///
     /// Cancel safe.
     pub(crate) async fn room(&self) {
-        match &self.orders {
-            // The permit is given back at once; nobody else writes here.
-            Some(orders) => drop(orders.reserve().await),
-            None => std::future::pending().await,
+        // The permit is given back at once; nobody else writes here.
+        drop(self.free.acquire().await);
+    }
+
+    /// Writes text, if there is room.
+    pub(crate) fn write(&self, text: String) {
+        if !text.is_empty()
+            && let Ok(permit) = self.free.try_acquire()
+        {
+            permit.forget();
+            self.order(Order::Write(text));
         }
     }
 
-    /// Writes text that may have colours, if there is room.
-    pub(crate) fn write(&self, text: String) {
-        if let Some(orders) = self.orders.as_ref().filter(|_| !text.is_empty()) {
-            let _no_room = orders.try_send(Order::Write(text));
-        }
+    fn order(&self, order: Order) {
+        // Without its thread nothing can be written, and nothing is owed.
+        let _gone = self.orders.as_ref().map(|orders| orders.send(order));
     }
 
     /// Writes, and waits until all is written.
@@ -98,12 +109,10 @@ impl Sink {
     /// Dropping the future gives the wait up.
     pub(crate) async fn write_through(&self, text: String) {
         let (done, is_done) = oneshot::channel();
-        if let Some(orders) = &self.orders
-            && orders.send(Order::Write(text)).await.is_ok()
-            && orders.send(Order::Tell(done)).await.is_ok()
-        {
-            let _gone = is_done.await;
-        }
+        self.room().await;
+        self.write(text);
+        self.order(Order::Tell(done));
+        let _gone = is_done.await;
     }
 }
 
