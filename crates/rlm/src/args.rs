@@ -195,7 +195,7 @@ pub(crate) struct LoopArgs {
     /// A command that must pass before an iteration counts (repeatable); its output goes into the next prompt
     #[arg(long, value_name = "CMD", help_heading = "Ends")]
     pub(crate) gate: Vec<String>,
-    /// The number of iterations: the plan, or with another end the limit [default then: 100]
+    /// The number of iterations: the plan, or with another end the limit [default: 100]
     #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), help_heading = "Limits")]
     pub(crate) max_iterations: Option<u32>,
     /// How long the run may be active, all its processes together [default: no limit]

@@ -57,7 +57,7 @@ pub(crate) fn text(news: &News, zone: &TimeZone) -> String {
         }
         News::Ended { why, processes } => {
             format!(
-                "ended {} ({why}): {}",
+                "ended {} {why}: {}",
                 count(processes.len(), "process", "processes"),
                 names(processes)
             )
