@@ -140,7 +140,9 @@ impl Session {
         terminal::restore();
         let outcome = outcome?;
         if has_printed {
-            screen.end(&run, &outcome, self.exit_code(&outcome));
+            let shown = screen.end(&run, &outcome, self.exit_code(&outcome));
+            let words = screen.end_words(&run, &outcome);
+            self.terminal.tell_at_the_end(&words, shown.is_err());
         }
         self.end(&outcome)
     }

@@ -90,44 +90,52 @@ impl Screen {
     }
 
     /// Shows how the run ended: the reason, and the proof that nothing was left alive.
-    pub(crate) fn end(&self, run: &RunId, outcome: &Outcome, exit_code: i32) {
+    ///
+    /// # Errors
+    ///
+    /// When nobody is there to read it.
+    pub(crate) fn end(&self, run: &RunId, outcome: &Outcome, exit_code: i32) -> io::Result<()> {
+        if !self.json {
+            return self.print(&self.end_words(run, outcome));
+        }
         let left = outcome.survivors.len();
-        let of = left + outcome.ended.len();
-        let _gone = if self.json {
-            self.print(&json_line(&json!({
-                "at": now(),
-                "event": "run_ended",
-                "run": run,
-                "reason": outcome.reason.to_string(),
-                "evidence": evidence(&outcome.reason),
-                "exit_code": exit_code,
-                "left": left,
-                "of": of,
-                "proven": outcome.proven,
-                "survivors": event::processes_json(&outcome.survivors),
-            })))
-        } else {
-            let style = match Code::of(&outcome.reason) {
-                Code::Done => GOOD,
-                Code::Stopped => BOLD,
-                _ => BAD,
-            };
-            let left = match of {
-                0 => "nothing left running".to_owned(),
-                of => format!("{left} of {of} left"),
-            };
-            let mut text = format!(
-                "{}; {left}",
-                styled(style, plain(&outcome.reason.to_string()))
-            );
-            if !outcome.proven {
-                text.push_str(", as far as could be seen");
-            }
-            if let Some(again) = go_on(run, &outcome.reason) {
-                text.push_str(&format!("; go on with: {again}"));
-            }
-            self.print(&text)
+        self.print(&json_line(&json!({
+            "at": now(),
+            "event": "run_ended",
+            "run": run,
+            "reason": outcome.reason.to_string(),
+            "evidence": evidence(&outcome.reason),
+            "exit_code": exit_code,
+            "left": left,
+            "of": left + outcome.ended.len(),
+            "proven": outcome.proven,
+            "survivors": event::processes_json(&outcome.survivors),
+        })))
+    }
+
+    /// Returns the same in words.
+    pub(crate) fn end_words(&self, run: &RunId, outcome: &Outcome) -> String {
+        let left = outcome.survivors.len();
+        let style = match Code::of(&outcome.reason) {
+            Code::Done => GOOD,
+            Code::Stopped => BOLD,
+            _ => BAD,
         };
+        let left = match left + outcome.ended.len() {
+            0 => "nothing left running".to_owned(),
+            of => format!("{left} of {of} left"),
+        };
+        let mut text = format!(
+            "{}; {left}",
+            styled(style, plain(&outcome.reason.to_string()))
+        );
+        if !outcome.proven {
+            text.push_str(", as far as could be seen");
+        }
+        if let Some(again) = go_on(run, &outcome.reason) {
+            text.push_str(&format!("; go on with: {again}"));
+        }
+        text
     }
 
     fn print(&self, text: &str) -> io::Result<()> {

@@ -77,7 +77,11 @@ fn unknown(word: &str) -> String {
     };
     let begun = names().find(|name| word.len() > 1 && name.starts_with(word));
     let near = || names().map(|name| (distance(word, name), name)).min();
-    let nearest = begun.or_else(|| near().filter(|(far, _)| *far <= 2).map(|(_, name)| name));
+    let nearest = begun.or_else(|| {
+        near()
+            .filter(|(far, _)| *far <= (word.len() / 2).min(2))
+            .map(|(_, name)| name)
+    });
     let word: String = word.chars().take(30).collect();
     match nearest {
         Some(name) => format!("there is no /{word}; did you mean /{name}? /help shows all"),
@@ -131,13 +135,14 @@ mod tests {
 
     #[test]
     fn x121_an_unknown_command_names_the_nearest() {
-        let said = ["/puase", "/inter", "/frobnicate", "/stpo"]
+        let said = ["/puase", "/inter", "/frobnicate", "/stpo", "/foo"]
             .map(|line| parse(line).unwrap().unwrap_err());
         insta::assert_snapshot!(said.join("\n"), @"
         there is no /puase; did you mean /pause? /help shows all
         there is no /inter; did you mean /interrupt? /help shows all
         there is no /frobnicate; /help shows all
         there is no /stpo; did you mean /stop? /help shows all
+        there is no /foo; /help shows all
         ");
     }
 

@@ -20,7 +20,6 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use wait::{edited, next_notice, next_signal, room, typed_before};
 
-use super::Terminal;
 use super::editor::{Editor, Subject};
 use super::keys::Decoder;
 use super::paint::Painter;
@@ -28,6 +27,7 @@ use super::scene::Scene;
 use super::sink::Sink;
 use super::tty::{Tty, Typed};
 use super::ui::{Answer, Effect, Ui};
+use super::{LogPlace, Terminal};
 use crate::render::Screen;
 
 /// How often the status line is drawn anew when nothing else happens.
@@ -101,6 +101,9 @@ struct Console {
     screen: Screen,
     ui: Ui,
     painter: Painter,
+    place: LogPlace,
+    /// Whether the person knows that the log has no reader any more.
+    told_gone: bool,
     decoder: Decoder,
     /// When what the decoder has is all that comes.
     decode_by: Option<Instant>,
@@ -150,7 +153,7 @@ impl Console {
             screen,
         } = shown;
         let tty = terminal.tty.clone();
-        let log_here = tty.is_some() && terminal.log_here;
+        let log_here = tty.is_some() && terminal.log == LogPlace::Here;
         let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
         let face = tty
             .as_ref()
@@ -166,8 +169,10 @@ impl Console {
             control,
             interrupts,
             prompt,
+            ui: Ui::new(width, screen.is_json()),
             screen,
-            ui: Ui::new(width),
+            place: terminal.log,
+            told_gone: false,
             painter: Painter::new(dumb),
             decoder: Decoder::default(),
             decode_by: None,
@@ -202,12 +207,19 @@ impl Console {
         let mut continued = signal(SignalKind::from_raw(Signal::CONT.as_raw())).ok();
         let mut tick = interval(TICK);
         tick.set_missed_tick_behavior(MissedTickBehavior::Skip);
+        if self.face.is_some() && self.place == LogPlace::Program {
+            let run = &self.run;
+            self.to_face = format!("run {run} is at work; Ctrl-C opens a menu here\n");
+        }
         while !(self.is_over && self.editor.is_none() && self.wants_to_print() == (false, false)) {
             let deadline = self.decode_by.map(tokio::time::Instant::from_std);
             let can_type = self.tty.is_some();
             // Who takes no more gets no more: it stays where it is counted and bounded.
             let has_room = self.log.has_room();
-            let wants_news = !self.is_over && has_room && self.to_log.len() < FRAME;
+            let wants_news = !self.is_over
+                && has_room
+                && self.to_log.len() < FRAME
+                && !(self.waits() && has_view);
             let (log, face) = self.wants_to_print();
             let can_tick = (can_type && !self.is_over) || self.editor.is_some();
             let woken = tokio::select! {
@@ -264,6 +276,11 @@ impl Console {
             }
         }
         self.leave();
+    }
+
+    /// Whether what the reading program would print on the terminal has to wait for the person.
+    fn waits(&self) -> bool {
+        self.ui.is_prompting() && self.face.is_some() && self.place == LogPlace::Program
     }
 
     fn noticed(&mut self, notice: Notice) {
@@ -374,6 +391,14 @@ impl Console {
             && self.kill_editor_at.is_some_and(|at| at <= Instant::now())
         {
             editor.kill();
+        }
+        if self.face.is_some() && self.log.is_gone() && !self.told_gone {
+            self.told_gone = true;
+            let run = &self.run;
+            let text = format!(
+                "nobody reads the standard output any more; the run goes on: rlm logs {run}\n"
+            );
+            self.ui.say(text);
         }
         let in_front = self.tty.as_ref().is_some_and(|tty| tty.is_foreground());
         if self.editor.is_none() && in_front != self.in_front {

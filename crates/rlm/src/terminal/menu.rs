@@ -22,10 +22,14 @@ const CHOICES: [(Choice, char, &str); 8] = [
     (Choice::Steer, 's', "steer"),
     (Choice::EditPrompt, 'e', "edit prompt"),
     (Choice::SkipSleep, 'k', "skip the sleep"),
-    (Choice::Restart, 'r', "restart the iteration"),
-    (Choice::StartOver, 'o', "start over"),
+    (Choice::Restart, 'r', "restart the iteration (files stay)"),
+    (
+        Choice::StartOver,
+        'o',
+        "start over at iteration 1 (files stay)",
+    ),
     (Choice::Exit, 'x', "save and exit"),
-    (Choice::Abort, 'a', "abort"),
+    (Choice::Abort, 'a', "abort: end at once (saved too)"),
 ];
 
 /// What a key means in the menu.
@@ -64,19 +68,23 @@ pub(crate) fn choose(key: &Key, scene: Scene<'_>) -> Option<Chosen> {
     }
 }
 
-/// Lays the menu out in at most `height` rows of `width` columns.
-pub(crate) fn rows(scene: Scene<'_>, hint: Option<&str>, width: usize, height: usize) -> Rows {
-    let goes_on = match (scene.waits(), scene.is_ending()) {
-        (_, true) => "the run is ending",
-        (true, _) => "the run waits",
+/// Lays the menu out in at most so many columns and rows. What makes no sense now is left out.
+pub(crate) fn rows(
+    scene: Scene<'_>,
+    waits_for_answer: bool,
+    hint: Option<&str>,
+    (width, height): (usize, usize),
+) -> Rows {
+    let goes_on = match (scene.is_ending(), waits_for_answer, scene.waits()) {
+        (true, ..) => "the run is ending",
+        (_, true, _) => "the agent waits for an answer",
+        (.., true) => "the run waits",
         _ => "the run goes on meanwhile",
     };
     let line = |(choice, key, label): &(Choice, char, &str)| {
-        let key = if is_active(*choice, scene) { *key } else { '-' };
         let more = match choice {
             Choice::Continue => " (Enter, Esc)",
             Choice::Steer if !scene.hears() => " (with the next prompt)",
-            Choice::SkipSleep if !is_active(*choice, scene) => " (it does not sleep)",
             _ => "",
         };
         format!("  {key}  {label}{more}")
@@ -88,9 +96,12 @@ pub(crate) fn rows(scene: Scene<'_>, hint: Option<&str>, width: usize, height: u
             .filter(|(choice, ..)| is_active(*choice, scene))
     };
     let mut lines = vec![format!("menu: {goes_on}")];
-    lines.extend(CHOICES.iter().map(line));
+    lines.extend(active().map(line));
     if lines.len() >= height {
-        let words = active().map(|(_, key, label)| format!("{key} {label}"));
+        let words = active().map(|(_, key, label)| {
+            let label = label.split([':', '(']).next().unwrap_or_default();
+            format!("{key} {}", label.trim_end())
+        });
         let mut words = words.collect::<Vec<_>>().join(", ");
         lines.truncate(1);
         lines.extend(super::rows::take_rows(&mut words, width));
@@ -132,16 +143,15 @@ mod tests {
         let turn = at(Step::Turn {
             since: Timestamp(0),
         });
-        insta::assert_snapshot!(rows(turn.scene(), None, 60, 20).rows.join("\n"), @"
+        insta::assert_snapshot!(rows(turn.scene(), false, None, (60, 20)).rows.join("\n"), @"
         menu: the run goes on meanwhile
           c  continue (Enter, Esc)
           s  steer (with the next prompt)
           e  edit prompt
-          -  skip the sleep (it does not sleep)
-          r  restart the iteration
-          o  start over
+          r  restart the iteration (files stay)
+          o  start over at iteration 1 (files stay)
           x  save and exit
-          a  abort
+          a  abort: end at once (saved too)
         Ctrl-C again saves and stops
         ");
         let until = Timestamp(9);
@@ -174,16 +184,14 @@ mod tests {
         let stand = at(Step::Sleeping {
             until: Timestamp(1),
         });
-        let drawn = |width, height| rows(stand.scene(), None, width, height).rows.join("\n");
+        let drawn = |width, height| {
+            rows(stand.scene(), false, None, (width, height))
+                .rows
+                .join("\n")
+        };
         insta::assert_snapshot!(drawn(19, 9), @"
-        menu: the run goes…
-        c continue, s
-        steer, e edit
-        prompt, k skip the
-        sleep, r restart
-        the iteration, o
-        start over, x save
-        and exit, a abort
+        menu c s e k r o x
+        a
         Ctrl-C again saves…
         ");
         insta::assert_snapshot!(drawn(8, 5), @"
@@ -198,7 +206,7 @@ mod tests {
         #[test]
         fn it_fits_any_screen(width in 1usize..100, height in 1usize..30, hint in "[^\\p{Cc}]{0,50}") {
             let stand = at(Step::Turn { since: Timestamp(0) });
-            let menu = rows(stand.scene(), Some(&hint), width, height);
+            let menu = rows(stand.scene(), true, Some(&hint), (width, height));
             prop_assert!(menu.rows.len() <= height);
             for row in &menu.rows {
                 prop_assert!(crate::terminal::rows::width(row) <= width.max(2), "{row:?}");

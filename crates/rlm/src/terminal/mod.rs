@@ -29,6 +29,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use loop_runner::NewsReceiver;
+use rustix::fs::FileType;
 use tty::Tty;
 
 pub(crate) use console::Shown;
@@ -41,8 +42,18 @@ pub(crate) struct Terminal {
     tty: Option<Arc<Tty>>,
     /// Why the terminal that there is can't be used.
     broken: Option<String>,
-    /// Whether the log goes to that terminal too.
-    log_here: bool,
+    log: LogPlace,
+}
+
+/// Where the log goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum LogPlace {
+    /// To the person's terminal.
+    Here,
+    /// To a program, whose own output may well go to the terminal.
+    Program,
+    /// To a file, or nowhere.
+    File,
 }
 
 impl Terminal {
@@ -56,13 +67,22 @@ impl Terminal {
         Self {
             tty,
             broken,
-            log_here: tty::is_controlling(std::io::stdout()),
+            log: LogPlace::of_stdout(),
         }
     }
 
     /// Whether somebody is there who can answer.
     pub(crate) fn can_ask(&self) -> bool {
         self.tty.as_ref().is_some_and(|tty| tty.is_foreground())
+    }
+
+    /// Tells the person something when all is over that the log can't tell them: it is `gone`, or a file.
+    pub(crate) fn tell_at_the_end(&self, text: &str, gone: bool) {
+        if let Some(tty) = self.tty.as_ref().filter(|tty| tty.is_foreground())
+            && (self.log == LogPlace::File || (gone && self.log == LogPlace::Program))
+        {
+            tty.tell(text);
+        }
     }
 
     /// Shows a run on a thread of its own, which ends when the run is over and all is printed.
@@ -75,5 +95,19 @@ impl Terminal {
             console::show(shown, news, &terminal, handler);
             caller.unpark();
         })
+    }
+}
+
+impl LogPlace {
+    fn of_stdout() -> Self {
+        let stdout = std::io::stdout();
+        if tty::is_controlling(&stdout) {
+            return Self::Here;
+        }
+        let kind = rustix::fs::fstat(&stdout).map(|stat| FileType::from_raw_mode(stat.st_mode));
+        match kind {
+            Ok(FileType::RegularFile | FileType::CharacterDevice) => Self::File,
+            _ => Self::Program,
+        }
     }
 }

@@ -1,5 +1,7 @@
 //! The log above, the live rows below: what is written to the terminal.
 
+use anstream::adapter::strip_str;
+
 use super::rows::{Rows, width};
 
 /// Knows what stands on the screen below the log.
@@ -29,7 +31,8 @@ impl Painter {
         let Some(last) = self.drawn.rows.last() else {
             return;
         };
-        let mut column = self.drawn.cursor.map_or(width(last), |(_, column)| column);
+        let end = || width(&strip_str(last).to_string());
+        let mut column = self.drawn.cursor.map_or_else(end, |(_, column)| column);
         for line in text.split_inclusive('\n') {
             column += width(line.trim_end_matches('\n'));
             self.moved += column / columns.max(1) + usize::from(line.ends_with('\n'));
@@ -42,6 +45,12 @@ impl Painter {
         self.drawn = Rows::default();
         self.moved = 0;
         self.strange = Some(columns).filter(|_| !self.dumb);
+    }
+
+    /// How many rows stand above the cursor, and whether any stand there.
+    pub(crate) fn above(&self) -> Option<usize> {
+        let rows = self.drawn.rows.len().checked_sub(1)?;
+        Some(self.drawn.cursor.map_or(rows, |(row, _)| row))
     }
 
     /// Whether the live rows are not those that stand there.
@@ -177,6 +186,14 @@ mod tests {
             painter.frame("".into(), &live(&["steer> "], Some((0, 7)))),
             "\r\x1b[1A\x1b[Jsteer> \r\x1b[7C"
         );
+    }
+
+    #[test]
+    fn colours_take_no_columns() {
+        let mut painter = Painter::new(false);
+        painter.frame(String::new(), &live(&["\x1b[2mstatus\x1b[0m"], None));
+        painter.typed("abc\n", 10);
+        assert_eq!(painter.moved, 1);
     }
 
     #[test]

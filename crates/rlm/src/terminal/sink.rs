@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
 use anstream::{AutoStream, ColorChoice};
@@ -23,6 +24,8 @@ pub(crate) struct Sink {
     orders: Option<mpsc::UnboundedSender<Order>>,
     /// One piece at a time, which can be a line of megabytes: the permit is gone until it is written.
     free: Arc<Semaphore>,
+    /// Whether writing has failed.
+    gone: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
     colour: bool,
 }
@@ -43,15 +46,16 @@ impl Sink {
         let (orders, mut ordered) = mpsc::unbounded_channel();
         let free = Arc::new(Semaphore::new(1));
         let written = Arc::clone(&free);
+        let gone = Arc::new(AtomicBool::new(false));
+        let failed = Arc::clone(&gone);
         let thread = std::thread::spawn(move || {
-            // What can't be written is lost, and so is all behind it: half a line would be worse.
-            let mut is_gone = false;
             while let Some(order) = ordered.blocking_recv() {
                 match order {
                     Order::Write(text) => {
-                        if !is_gone {
+                        // What can't be written is lost, and so is all behind it: half a line would be worse.
+                        if !failed.load(Ordering::SeqCst) {
                             let result = to.write_all(text.as_bytes()).and_then(|()| to.flush());
-                            is_gone = result.is_err();
+                            failed.store(result.is_err(), Ordering::SeqCst);
                         }
                         drop(text);
                         written.add_permits(1);
@@ -63,6 +67,7 @@ impl Sink {
         Self {
             orders: Some(orders),
             free,
+            gone,
             thread: Some(thread),
             colour,
         }
@@ -71,6 +76,11 @@ impl Sink {
     /// Whether colours are wanted there.
     pub(crate) fn has_colour(&self) -> bool {
         self.colour
+    }
+
+    /// Whether nobody is there any more to read it.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.gone.load(Ordering::SeqCst)
     }
 
     pub(crate) fn has_room(&self) -> bool {

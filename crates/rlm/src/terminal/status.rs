@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use loop_state::{Step, Timestamp, When};
+use loop_state::{Head, Step, Timestamp, When};
 
 use super::rows::{cut, width};
 use super::scene::Scene;
@@ -24,10 +24,10 @@ pub(crate) fn line(run: &str, scene: Scene<'_>, now: Timestamp, columns: usize) 
     let of = of.map(|of| format!("/{of}")).unwrap_or_default();
     let attempt = head.attempt > head.first_attempt;
     let cost = head.usage.cost_microusd;
-    let keys = if scene.waits() {
-        "/continue: go on"
-    } else {
-        "Enter: steer"
+    let (keys, press) = match (scene.is_ending(), scene.waits()) {
+        (true, _) => ("", "Ctrl-C: end at once"),
+        (_, true) => ("/continue: go on", "Ctrl-C: menu"),
+        _ => ("Enter: steer", "Ctrl-C: menu"),
     };
     // What is said, and how early it is left out where there is little room.
     let mut parts = vec![
@@ -50,10 +50,10 @@ pub(crate) fn line(run: &str, scene: Scene<'_>, now: Timestamp, columns: usize) 
                 String::new()
             },
         ),
-        (2, format!("{} in all", seconds(now.since(head.started_at)))),
+        (2, total(head, now)),
         (1, plain(run)),
         (if scene.waits() { 8 } else { 3 }, keys.to_owned()),
-        (5, "Ctrl-C: menu".to_owned()),
+        (5, press.to_owned()),
     ];
     parts.retain(|(_, text)| !text.is_empty());
     loop {
@@ -71,12 +71,12 @@ pub(crate) fn line(run: &str, scene: Scene<'_>, now: Timestamp, columns: usize) 
 pub(crate) fn report(run: &str, scene: Scene<'_>, now: Timestamp) -> Vec<String> {
     let head = scene.head;
     let mut lines = vec![format!(
-        "run {}: iteration {}, attempt {}, {} complete, {} in all",
+        "run {}: iteration {}, attempt {}, {} complete, {}",
         plain(run),
         head.iteration,
         head.attempt,
         head.counts.iterations,
-        seconds(now.since(head.started_at))
+        total(head, now)
     )];
     let wishes = match wishes(scene) {
         "" => String::new(),
@@ -169,6 +169,14 @@ pub(crate) fn dollars(microusd: u64) -> String {
     format!("${}.{:02}", microusd / 1_000_000, microusd / 10_000 % 100)
 }
 
+/// How long the run has been going; nothing before it has begun.
+fn total(head: &Head, now: Timestamp) -> String {
+    match head.started_at {
+        Timestamp(0) => String::new(),
+        at => format!("{} in all", seconds(now.since(at))),
+    }
+}
+
 fn seconds(time: Duration) -> String {
     show(Duration::from_secs(time.as_secs()))
 }
@@ -194,7 +202,7 @@ mod tests {
         let widths = [120, 100, 80, 60, 40, 20, 7];
         let lines = widths.map(|columns| line(RUN, stand.scene(), now, columns));
         insta::assert_snapshot!(lines.join("\n"), @"
-        iteration 3/100 · attempt 2 · Bash: cargo test 1m5s · $1.23 · 2m5s in all · Enter: steer · Ctrl-C: menu
+        iteration 3/100 · attempt 2 · Bash: cargo test 1m5s · $1.23 · 2m4s in all · Enter: steer · Ctrl-C: menu
         iteration 3/100 · attempt 2 · Bash: cargo test 1m5s · $1.23 · Enter: steer · Ctrl-C: menu
         iteration 3/100 · attempt 2 · Bash: cargo test 1m5s · $1.23 · Ctrl-C: menu
         iteration 3/100 · Bash: cargo test 1m5s · $1.23

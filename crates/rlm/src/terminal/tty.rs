@@ -5,7 +5,7 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 use std::time::Duration;
 
@@ -44,6 +44,8 @@ pub(crate) struct Tty {
     state: Mutex<State>,
     /// Whether the terminal is in our mode, for those who can't wait for the lock.
     is_ours: AtomicBool,
+    /// How many live rows there are down to that of the cursor, for an end of the process that has to take them away.
+    live_rows: AtomicUsize,
 }
 
 #[derive(Debug)]
@@ -90,6 +92,7 @@ impl Tty {
                 generation: 0,
             }),
             is_ours: AtomicBool::new(false),
+            live_rows: AtomicUsize::new(0),
         });
         // A process has one session.
         let tty = Arc::clone(OURS.get_or_init(|| tty));
@@ -192,12 +195,30 @@ impl Tty {
         let Some(state) = self.lock_soon() else {
             return;
         };
+        let live = self.live_rows.swap(0, Ordering::SeqCst);
+        if live > 0 && self.is_foreground() {
+            let up = match live - 1 {
+                0 => String::new(),
+                up => format!("\x1b[{up}A"),
+            };
+            self.write_now(format!("\r{up}\x1b[J").as_bytes());
+        }
         if self.is_ours.load(Ordering::SeqCst) && self.is_foreground() {
             if state.paste {
                 self.write_now(PASTE_OFF);
             }
             let _gone = tcsetattr(&self.fd, OptionalActions::Now, &state.found);
         }
+    }
+
+    /// Notes how many rows, from the first live one to that of the cursor, are to be taken away at the end.
+    pub(crate) fn note_live_rows(&self, rows: usize) {
+        self.live_rows.store(rows, Ordering::SeqCst);
+    }
+
+    /// Shows a line, if the terminal takes it.
+    pub(crate) fn tell(&self, text: &str) {
+        self.write_now(format!("{}\n", anstream::adapter::strip_str(text)).as_bytes());
     }
 
     /// Writes what is small, or gives it up: a terminal that takes nothing must hold nobody up.

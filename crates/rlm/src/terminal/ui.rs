@@ -16,9 +16,10 @@ use super::rows::Rows;
 use super::scene::Scene;
 use super::talk::Talk;
 use crate::render::plain;
-use ask::{Answered, Question};
+use ask::{Answered, Asking, Question};
 
 const HELP: &str = "Enter sends, Alt-Enter breaks the line, Esc cancels";
+const HELP_SEVERAL: &str = "an empty line sends, Esc cancels";
 
 /// What is to be done.
 #[derive(Debug)]
@@ -61,11 +62,7 @@ enum Prompt {
         hint: Option<String>,
     },
     /// The first of the questions.
-    Ask {
-        hint: &'static str,
-        /// From when on keys answer it; set when it stands on the screen, and again by keys that come too early.
-        open_at: Option<Timestamp>,
-    },
+    Ask(Asking),
     Editor,
 }
 
@@ -101,15 +98,19 @@ pub(crate) struct Ui {
     effects: Vec<Effect>,
     /// Whether the log and the person share a terminal, so that the log waits while something prompts; and how wide its rows are.
     log_width: Option<usize>,
+    /// Whether the log is for programs: then nothing is left out of it, and nothing put in, for a person's sake.
+    is_json: bool,
+    size: (usize, usize),
     /// Grows whenever keys that were typed before must decide nothing.
     generation: u64,
 }
 
 impl Ui {
     /// `log_width` is given when the log goes to the person's terminal.
-    pub(crate) fn new(log_width: Option<usize>) -> Self {
+    pub(crate) fn new(log_width: Option<usize>, is_json: bool) -> Self {
         Self {
             log_width,
+            is_json,
             ..Self::default()
         }
     }
@@ -119,17 +120,23 @@ impl Ui {
         std::mem::take(&mut self.effects)
     }
 
-    pub(crate) fn resized(&mut self, width: usize) {
+    /// The screen has room for so many columns and rows.
+    pub(crate) fn resized(&mut self, width: usize, height: usize) {
+        self.size = (width, height);
         if let Some(old) = &mut self.log_width {
             *old = width;
         }
+    }
+
+    pub(crate) fn is_prompting(&self) -> bool {
+        self.prompt.is_some()
     }
 
     pub(crate) fn wants(&self) -> Wants {
         match &self.prompt {
             None | Some(Prompt::Editor) => Wants::Lines,
             Some(Prompt::Steer { .. }) => Wants::Text,
-            Some(Prompt::Menu { .. } | Prompt::Ask { .. }) => Wants::Choice,
+            Some(Prompt::Menu { .. } | Prompt::Ask(_)) => Wants::Choice,
         }
     }
 
@@ -200,7 +207,7 @@ impl Ui {
                 }
                 Some(Chosen::It(choice)) => self.choose(choice, scene),
             },
-            Some(Prompt::Ask { .. }) => self.question_key(&key, now),
+            Some(Prompt::Ask(_)) => self.question_key(&key, now),
             Some(Prompt::Steer {
                 line,
                 now: at_once,
@@ -277,7 +284,9 @@ impl Ui {
                     self.send(Control::Prompt(text));
                 }
                 self.close();
-                self.say(line("the next iteration gets the prompt as it is now"));
+                if !self.closed {
+                    self.say(line("the prompt was taken as it is now"));
+                }
             }
             Err(why) => self.open(Prompt::Menu { hint: Some(why) }),
         }
@@ -292,6 +301,7 @@ impl Ui {
                 self.talk.message(text, *partial, self.log_width)
             }
             (_, None) => String::new(),
+            (News::Agent(event), _) if self.is_said_otherwise(event) => String::new(),
             (_, Some(text)) => {
                 if !text.is_empty() {
                     self.settle();
@@ -305,6 +315,16 @@ impl Ui {
             News::Agent(Event::PermissionWithdrawn { id }) => self.withdrawn(|q| q.ask.id == *id),
             _ => {}
         }
+    }
+
+    /// Whether the question on the screen, or the line about its answer, says this.
+    fn is_said_otherwise(&self, event: &Event) -> bool {
+        let is_said = match event {
+            Event::PermissionAsked(_) => !self.closed,
+            Event::PermissionDenied { message, .. } => ask::is_own(message),
+            _ => false,
+        };
+        is_said && !self.is_json && self.log_width.is_some()
     }
 
     /// The shutdown has begun, the run is over or the terminal is gone: what prompts is closed, and nothing prompts any more.
@@ -346,21 +366,29 @@ impl Ui {
     }
 
     /// What stands below the log on a screen of this size. The status line is added by whoever knows that there is room for one.
-    pub(crate) fn rows(&self, scene: Scene<'_>, width: usize, height: usize) -> Option<Rows> {
+    pub(crate) fn rows(&self, scene: Scene<'_>) -> Option<Rows> {
+        let (width, height) = self.size;
         let rows = match self.prompt.as_ref()? {
             Prompt::Menu { hint } => {
-                return Some(menu::rows(scene, hint.as_deref(), width, height));
+                return Some(menu::rows(
+                    scene,
+                    self.waits_for_answer(),
+                    hint.as_deref(),
+                    self.size,
+                ));
             }
             Prompt::Editor => Rows::default(),
             Prompt::Steer { line, now, hint } => {
                 let prompt = if *now { "now> " } else { "steer> " };
                 let mut rows = line.rows(prompt, width);
-                let hint = hint.as_deref().unwrap_or(HELP);
+                let several = line.text().contains('\n');
+                let help = if several { HELP_SEVERAL } else { HELP };
+                let hint = hint.as_deref().unwrap_or(help);
                 rows.rows.insert(0, super::rows::cut(hint, width));
                 rows.cursor = rows.cursor.map(|(row, column)| (row + 1, column));
                 rows
             }
-            Prompt::Ask { hint, .. } => self.question_rows(hint, width, height),
+            Prompt::Ask(asking) => self.question_rows(asking),
         };
         Some(rows.within(height))
     }
@@ -374,7 +402,7 @@ impl Ui {
         if self.closed {
             return self.close();
         }
-        if matches!(prompt, Prompt::Menu { .. } | Prompt::Ask { .. }) {
+        if matches!(prompt, Prompt::Menu { .. } | Prompt::Ask(_)) {
             self.generation += 1;
         }
         self.prompt = Some(prompt);

@@ -4,6 +4,7 @@ use anstream::adapter::strip_str;
 
 use super::{Console, now};
 use crate::render::{DIM, styled};
+use crate::terminal::LogPlace;
 use crate::terminal::rows::{Rows, cut};
 use crate::terminal::scene::Scene;
 use crate::terminal::sink::Sink;
@@ -22,10 +23,10 @@ impl Console {
         let (columns, rows) = tty.size();
         // In the last column a terminal may begin a new row.
         let (width, height) = (columns.saturating_sub(1), rows.saturating_sub(1));
-        self.ui.resized(width);
+        self.ui.resized(width, height);
         let view = self.view.borrow().clone();
         let scene = Scene::from(&*view);
-        if let Some(rows) = self.ui.rows(scene, width, height) {
+        if let Some(rows) = self.ui.rows(scene) {
             return rows;
         }
         let mut rows = Rows::default();
@@ -34,7 +35,7 @@ impl Console {
                 rows.rows.push(cut(self.ui.partial(), width));
             }
             let line = status::line(&self.run, scene, now(), width);
-            let colour = self.log.has_colour();
+            let colour = self.face.as_ref().unwrap_or(&self.log).has_colour();
             rows.rows
                 .push(if colour { styled(DIM, line) } else { line });
             // A row for the echo of what the person types.
@@ -47,8 +48,29 @@ impl Console {
         rows
     }
 
+    /// Where programs print beside us, a line that is drawn over and over would draw over theirs; and what is for programs has none in it.
     fn has_status(&self) -> bool {
-        self.face.is_none() && !self.dumb && !self.screen.is_json() && !self.is_over
+        let alone = match self.place {
+            LogPlace::Here => !self.screen.is_json(),
+            LogPlace::File => true,
+            LogPlace::Program => false,
+        };
+        alone && !self.dumb && !self.is_over
+    }
+
+    /// Draws, and notes what an end of the process would have to take away.
+    pub(super) fn frame(&mut self, log: String, live: &Rows) -> String {
+        // A program that reads the log may have left the cursor in the middle of a row.
+        if let (LogPlace::Program, Some(tty), None) = (self.place, &self.tty, self.painter.above())
+            && !live.rows.is_empty()
+        {
+            self.painter.forget(tty.size().0);
+        }
+        let text = self.painter.frame(log, live);
+        if let Some(tty) = self.tty.as_ref().filter(|_| !self.dumb) {
+            tty.note_live_rows(self.painter.above().map_or(0, |above| above + 1));
+        }
+        text
     }
 
     /// Whether something waits to be printed: on the log, on the terminal where that is another place.
@@ -71,7 +93,7 @@ impl Console {
         let text = match self.face {
             None => {
                 let live = self.live();
-                self.painter.frame(text, &live)
+                self.frame(text, &live)
             }
             Some(_) => text,
         };
@@ -92,9 +114,11 @@ impl Console {
 
     pub(super) fn print_face(&mut self) {
         let live = self.live();
-        if let Some(face) = &self.face {
-            let text = coloured(face, std::mem::take(&mut self.to_face));
-            face.write(self.painter.frame(text, &live));
+        let text = std::mem::take(&mut self.to_face);
+        if let Some(face) = self.face.take() {
+            let text = self.frame(coloured(&face, text), &live);
+            face.write(text);
+            self.face = Some(face);
         }
         self.drawn();
     }

@@ -30,6 +30,7 @@ impl Console {
         }
         self.in_front = tty.is_foreground();
         self.painter.forget(tty.size().0);
+        tty.note_live_rows(0);
         if self.in_front {
             tty.take_over();
             self.ui.step_forward();
@@ -83,7 +84,7 @@ impl Console {
 
     /// Takes away what stands below the log, and waits for that.
     async fn clear(&mut self) {
-        let erased = self.painter.frame(String::new(), &Rows::default());
+        let erased = self.frame(String::new(), &Rows::default());
         let sink = self.face.as_ref().unwrap_or(&self.log);
         let _slow = timeout(FREEZE_WAIT, sink.write_through(erased)).await;
     }

@@ -14,20 +14,35 @@ use crate::terminal::scene::Scene;
 
 /// How many answered questions are remembered, so that the view does not bring them back.
 const MAX_ANSWERED: usize = 100;
-/// How many rows a question may take: its keys must stay in sight, however much it says.
-const MAX_ROWS: usize = 8;
+/// The longest question that is shown.
+const MAX_TEXT: usize = 64 << 10;
 /// How much of it is repeated with the answer.
 const MAX_SUMMARY: usize = 200;
 /// How long a question must have stood on the screen, and no key been pressed, before a key answers it.
 const READING: Duration = Duration::from_millis(500);
-const KEYS: &str = "y allow, n deny, Esc skip ";
+const DENIED: &str = "the person denied this";
+const SKIPPED: &str = "the person skipped this question";
+const KEYS: &str = "y allow once, n or Esc deny ";
 const WRONG: &str = "press y, n or Esc ";
-const EARLY: &str = "read it first; then y allow, n deny, Esc skip ";
+const EARLY: &str = "read it first; then y allow once, n or Esc deny ";
+const MORE: &str = "there is more: Space shows it; n or Esc deny ";
 
 #[derive(Debug)]
 pub(super) struct Question {
     pub(super) ask: Ask,
     /// Whether the view has shown it; when it no longer does, nobody waits for the answer.
+    seen: bool,
+}
+
+/// How far the person is with the first question.
+#[derive(Debug, Default)]
+pub(super) struct Asking {
+    hint: &'static str,
+    /// From when on keys answer it; set when it stands on the screen, and again by keys that come too early.
+    open_at: Option<Timestamp>,
+    /// The first row that is shown.
+    top: usize,
+    /// Whether its end was shown: before that it can't be allowed.
     seen: bool,
 }
 
@@ -39,39 +54,63 @@ pub(super) struct Answered {
 }
 
 impl Ui {
+    /// Whether the agent can't go on before the person has answered.
+    pub(super) fn waits_for_answer(&self) -> bool {
+        !self.questions.is_empty()
+    }
+
     pub(super) fn open_question(&mut self) {
-        let hint = "";
-        let open_at = None;
-        self.open(Prompt::Ask { hint, open_at });
+        self.open(Prompt::Ask(Asking::default()));
     }
 
     /// What prompts stands on the screen now. Says whether it is a question that was not to be seen before.
     pub(crate) fn drawn(&mut self, now: Timestamp) -> bool {
-        match &mut self.prompt {
-            Some(Prompt::Ask { open_at, .. }) if open_at.is_none() => {
-                *open_at = Some(now + READING);
-                true
-            }
-            _ => false,
+        let (all, room) = (self.question_text().len(), self.question_room());
+        let Some(Prompt::Ask(asking)) = &mut self.prompt else {
+            return false;
+        };
+        let is_new = asking.open_at.is_none();
+        let shows_end = asking.top + room >= all;
+        if is_new || (shows_end && !asking.seen) {
+            asking.open_at = Some(now + READING);
         }
+        asking.seen |= shows_end;
+        is_new
     }
 
     pub(super) fn question_key(&mut self, key: &Key, now: Timestamp) {
-        let Some(Prompt::Ask { hint, open_at }) = &mut self.prompt else {
+        let (all, room) = (self.question_text().len(), self.question_room());
+        let Some(Prompt::Ask(asking)) = &mut self.prompt else {
             return;
         };
+        asking.hint = "";
+        match key {
+            Key::Char(' ' | 'v' | 'V') | Key::Down | Key::Enter if all > room => {
+                asking.top = (asking.top + room).min(all - room);
+                return;
+            }
+            Key::Up => {
+                asking.top = asking.top.saturating_sub(room);
+                return;
+            }
+            _ => {}
+        }
         // Meant for what stood there before, or for a line that was being typed.
-        if open_at.is_none_or(|at| now < at) {
-            *open_at = open_at.map(|_| now + READING);
-            *hint = EARLY;
+        if asking.open_at.is_none_or(|at| now < at) {
+            asking.open_at = asking.open_at.map(|_| now + READING);
+            asking.hint = EARLY;
             return;
         }
         let (word, decision) = match key {
+            Key::Char('y' | 'Y') if !asking.seen => {
+                asking.hint = MORE;
+                return;
+            }
             Key::Char('y' | 'Y') => ("allowed", Decision::Allow),
-            Key::Char('n' | 'N') => ("denied", deny("the person denied this")),
-            Key::Esc => ("skipped", deny("the person skipped this question")),
+            Key::Char('n' | 'N') => ("denied", deny(DENIED)),
+            Key::Esc => ("skipped", deny(SKIPPED)),
             _ => {
-                *hint = WRONG;
+                asking.hint = WRONG;
                 return;
             }
         };
@@ -79,8 +118,11 @@ impl Ui {
             return self.close();
         }
         let ask = self.questions.remove(0).ask;
-        let what = format!("{}: {}", plain(&ask.tool), short(&ask.summary));
-        self.say(line(format!("{} {what}", styled(DIM, format!("{word}:")))));
+        self.say(line(format!(
+            "{} {}",
+            styled(DIM, format!("{word}:")),
+            short(&ask)
+        )));
         self.decide(ask, decision);
         self.close();
     }
@@ -157,28 +199,38 @@ impl Ui {
         }
     }
 
-    pub(super) fn question_rows(&self, hint: &str, width: usize, height: usize) -> Rows {
+    /// All that would be done, in rows.
+    fn question_text(&self) -> Vec<String> {
         let Some(Question { ask, .. }) = self.questions.first() else {
-            return Rows::default();
+            return Vec::new();
         };
-        let mut what = format!("may it? {}: {}", plain(&ask.tool), plain(&ask.summary));
-        let mut rows = take_rows(&mut what, width);
+        let summary = cut(&plain(&ask.summary.replace('\n', "⏎ ")), MAX_TEXT);
+        let mut what = format!("may it? {}: {summary}", plain(&ask.tool));
+        let mut rows = take_rows(&mut what, self.size.0);
         rows.push(what);
-        let room = height.saturating_sub(1).clamp(1, MAX_ROWS);
-        if rows.len() > room {
-            // The end of a command decides as much as its beginning.
-            let head = room.div_ceil(2).min(room - 1);
-            let tail = rows.len() - (room - head - 1);
-            let left_out = tail - head;
-            let mark = format!("… {left_out} more rows, see `rlm logs` …");
-            rows.splice(head..tail, [cut(&mark, width)]);
+        if !ask.reason.is_empty() {
+            rows.push(cut(&plain(&ask.reason), self.size.0));
         }
-        if !ask.reason.is_empty() && rows.len() + 1 < height {
-            rows.push(cut(&plain(&ask.reason), width));
-        }
-        let keys = if hint.is_empty() { KEYS } else { hint };
-        let keys = cut(keys, width);
-        let column = columns(&keys).min(width.saturating_sub(1));
+        rows
+    }
+
+    /// How many rows of it are shown at once; one is for the keys.
+    fn question_room(&self) -> usize {
+        self.size.1.saturating_sub(1).max(1)
+    }
+
+    pub(super) fn question_rows(&self, asking: &Asking) -> Rows {
+        let (all, room) = (self.question_text(), self.question_room());
+        let top = asking.top.min(all.len().saturating_sub(room));
+        let more = all.len().saturating_sub(top + room);
+        let mut rows: Vec<String> = all.into_iter().skip(top).take(room).collect();
+        let keys = match (asking.hint, more) {
+            ("", 0) => KEYS.to_owned(),
+            ("", more) => format!("… {more} more: Space. Then y allow once, n or Esc deny "),
+            (hint, _) => hint.to_owned(),
+        };
+        let keys = cut(&keys, self.size.0);
+        let column = columns(&keys).min(self.size.0.saturating_sub(1));
         rows.push(keys);
         let cursor = Some((rows.len() - 1, column));
         Rows {
@@ -189,8 +241,17 @@ impl Ui {
     }
 }
 
-fn short(text: &str) -> String {
-    cut(&plain(text), MAX_SUMMARY)
+/// A question on one line.
+fn short(ask: &Ask) -> String {
+    cut(
+        &format!("{}: {}", plain(&ask.tool), plain(&ask.summary)),
+        MAX_SUMMARY,
+    )
+}
+
+/// Whether this is what the agent is told when the person said no.
+pub(super) fn is_own(message: &str) -> bool {
+    [DENIED, SKIPPED].contains(&message)
 }
 
 pub(super) fn deny(message: &str) -> Decision {

@@ -14,10 +14,16 @@ struct Play {
 
 const NOW: Timestamp = Timestamp(100_000);
 
+fn screen(width: usize, height: usize) -> Ui {
+    let mut ui = Ui::new(Some(width), false);
+    ui.resized(width, height);
+    ui
+}
+
 impl Play {
     fn new(step: Step) -> Self {
         Self {
-            ui: Ui::new(Some(60)),
+            ui: screen(60, 20),
             stand: at(step),
         }
     }
@@ -68,7 +74,7 @@ impl Play {
     }
 
     fn screen(&self) -> String {
-        let rows = self.ui.rows(self.stand.scene(), 60, 20);
+        let rows = self.ui.rows(self.stand.scene());
         rows.map_or(String::new(), |rows| rows.rows.join("\n"))
     }
 }
@@ -273,7 +279,7 @@ fn x121_commands_are_carried_out() {
     /new            FreshSession
     /stop           Stop(StopRequest { by: Person, when: AfterIteration })
     /exit           Exit
-    /status         say "run run-1: iteration 3, attempt 1, 0 complete, 1m40s in all\n  now      agent starts 10s\n"
+    /status         say "run run-1: iteration 3, attempt 1, 0 complete, 1m39s in all\n  now      agent starts 10s\n"
     "#);
     let mut play = Play::in_turn();
     play.line("/puase\n");
@@ -304,7 +310,7 @@ fn x124_questions_are_asked_one_after_the_other() {
     play.asks("2", "cargo publish\u{1b}[2J");
     insta::assert_snapshot!(play.screen(), @"
     may it? Bash: rm -rf build
-    y allow, n deny, Esc skip
+    y allow once, n or Esc deny
     ");
     play.keys("q");
     assert!(
@@ -320,7 +326,7 @@ fn x124_questions_are_asked_one_after_the_other() {
     "#);
     insta::assert_snapshot!(play.screen(), @r"
     may it? Bash: cargo publish\u{1b}[2J
-    y allow, n deny, Esc skip
+    y allow once, n or Esc deny
     ");
     play.keys("\x1b");
     insta::assert_snapshot!(play.out(), @r#"
@@ -369,26 +375,52 @@ fn x124_an_id_that_is_used_again_is_a_new_question() {
 }
 
 #[test]
-fn x124_a_question_that_does_not_fit_shows_both_ends() {
+fn x124_a_question_that_does_not_fit_must_be_seen_to_its_end() {
     let mut play = Play::in_turn();
-    play.asks("1", &format!("echo {}; rm -rf all", "word ".repeat(200)));
-    let rows = play.ui.rows(play.stand.scene(), 24, 8).unwrap();
-    insta::assert_snapshot!(rows.rows.join("\n"), @"
+    play.ui.resized(24, 5);
+    let rows = |play: &Play| play.ui.rows(play.stand.scene()).unwrap().rows.join("\n");
+    play.asks("1", &format!("echo {};\nrm -rf all", "word ".repeat(20)));
+    insta::assert_snapshot!(rows(&play), @"
     may it? Bash: echo word
     word word word word word
     word word word word word
     word word word word word
-    … 36 more rows, see `rl…
-    word word word word ; rm
-    -rf all
-    y allow, n deny, Esc sk…
+    … 2 more: Space. Then y…
     ");
-    let rows = play.ui.rows(play.stand.scene(), 24, 3).unwrap();
-    insta::assert_snapshot!(rows.rows.join("\n"), @"
-    may it? Bash: echo word
-    … 41 more rows, see `rl…
-    y allow, n deny, Esc sk…
+    play.keys("y");
+    assert_eq!(play.out(), "", "the end was not seen");
+    play.keys(" ");
+    play.keys(" ");
+    insta::assert_snapshot!(rows(&play), @"
+    word word word word word
+    word word word word word
+    word word word word ;⏎
+    rm -rf all
+    y allow once, n or Esc …
     ");
+    play.keys("y");
+    assert!(play.out().contains("Allow"));
+}
+
+#[test]
+fn x124_what_the_person_answered_is_said_once() {
+    let mut play = Play::in_turn();
+    let asked = News::Agent(Event::PermissionAsked(ask("1", "make")));
+    play.ui
+        .news(&asked, Some("the agent asks: Bash: make\n".into()));
+    play.keys("n");
+    let (tool, message) = ("Bash".into(), "the person denied this".into());
+    let denied = News::Agent(Event::PermissionDenied { tool, message });
+    play.ui.news(&denied, Some("denied: Bash\n".into()));
+    let out = play.out();
+    assert!(
+        out.contains("say \"denied: Bash: make") && !out.contains("print"),
+        "{out}"
+    );
+    // What is for programs is complete.
+    play.ui = Ui::new(Some(60), true);
+    play.ui.news(&denied, Some("{}\n".into()));
+    assert_eq!(play.out(), "print \"{}\\n\"");
 }
 
 #[test]
@@ -424,7 +456,7 @@ fn x132_a_press_while_the_editor_is_open_decides_nothing() {
     Edit
     Prompt("new")
     print "a press came while the editor was open; once more stops the run\nmeanwhile\n"
-    say "the next iteration gets the prompt as it is now\n"
+    say "the prompt was taken as it is now\n"
     "#);
 }
 

@@ -41,6 +41,7 @@ proptest! {
     #[test]
     fn any_order_of_things(moves in moves(), width in 2usize..100, height in 1usize..30) {
         let mut play = Play::in_turn();
+        play.ui.resized(width, height);
         let mut asked = Vec::new();
         let (mut printed, mut written, mut answered, mut open_notices, mut shut) = (String::new(), 0, Vec::new(), 0, false);
         for step in moves {
@@ -83,7 +84,7 @@ proptest! {
             let wants = play.ui.wants();
             prop_assert!(!shut || wants == Wants::Lines);
             prop_assert!(open_notices == 0 || wants == Wants::Choice, "a press waits and nothing asks");
-            if let Some(rows) = play.ui.rows(play.stand.scene(), width, height) {
+            if let Some(rows) = play.ui.rows(play.stand.scene()) {
                 prop_assert!(rows.rows.len() <= height);
                 for row in &rows.rows {
                     prop_assert!(crate::terminal::rows::width(row) <= width.max(9), "{row:?}");
