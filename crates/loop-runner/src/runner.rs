@@ -330,20 +330,6 @@ impl Runner {
         }
     }
 
-    /// Says what people said in vain, unless the run merely waits to be resumed.
-    fn tell_unsaid(&mut self) {
-        let head = self.machine.head();
-        let stopped = head.end.as_ref().is_some_and(|end| end.reason.is_stopped());
-        let unsaid = head.unseen_steers().count();
-        if unsaid > 0 && !stopped {
-            let warning = match unsaid {
-                1 => "one steer was not told to the agent before the run was over".to_owned(),
-                many => format!("{many} steers were not told to the agent before the run was over"),
-            };
-            self.tell(News::Warning(warning));
-        }
-    }
-
     async fn hear_all(
         &mut self,
         control: &mut mpsc::Receiver<Control>,

@@ -133,7 +133,8 @@ async fn lineages_that_fork_and_die_are_ended() {
             ..quick()
         })
         .await;
-    assert_eq!(report.stage, Stage::Kill);
+    // On a busy machine they may all be caught between a fork and their trap.
+    assert!(report.stage >= Stage::Terminate, "{report}");
     assert!(
         report.survivors.is_empty() && report.ended.len() > 4,
         "{report}"

@@ -99,6 +99,20 @@ impl Runner {
         })
     }
 
+    /// Says what people said in vain, unless the run merely waits to be resumed.
+    pub(super) fn tell_unsaid(&mut self) {
+        let head = self.machine.head();
+        let stopped = head.end.as_ref().is_some_and(|end| end.reason.is_stopped());
+        let unsaid = head.unseen_steers().count();
+        if unsaid > 0 && !stopped {
+            let warning = match unsaid {
+                1 => "one steer was not told to the agent before the run was over".to_owned(),
+                many => format!("{many} steers were not told to the agent before the run was over"),
+            };
+            self.tell(News::Warning(warning));
+        }
+    }
+
     /// Gives a steer to the turn that runs, if the agent takes one.
     pub(super) fn deliver(&mut self, id: u32) -> Option<Happening> {
         let head = self.machine.head();

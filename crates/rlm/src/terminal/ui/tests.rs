@@ -1,3 +1,5 @@
+//! What a person at the terminal sees and causes. It is long because every prompt meets every other one here.
+
 mod any_order;
 
 use super::*;
