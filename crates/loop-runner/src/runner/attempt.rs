@@ -479,7 +479,7 @@ impl Runner {
     }
 }
 
-fn deny(why: &str) -> Decision {
+pub(super) fn deny(why: &str) -> Decision {
     let message = format!(
         "Denied: {why}. Find another way, or say at the end what you would have needed and why."
     );

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use agent_duplex::{Conversation, ProcessName, StopReport};
+use agent_duplex::{Conversation, Event, ProcessName, Published, StopReport, What};
 use loop_state::{Happening, Tree};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -10,7 +10,7 @@ use tokio::task::JoinHandle;
 use crate::Leftovers;
 use crate::news::News;
 use crate::runner::Runner;
-use crate::runner::attempt::Attempt;
+use crate::runner::attempt::{Attempt, deny};
 
 /// A finished attempt whose tree is being ended.
 #[derive(Debug)]
@@ -68,7 +68,7 @@ async fn settle(
                 break;
             }
             () = &mut closing => break,
-            Some(_) = attempt.next() => {}
+            Some(published) = attempt.next() => deny_all(&conversation, published).await,
         }
     }
     // In a hurry nobody asks what was left: the report names what was ended.
@@ -85,6 +85,21 @@ async fn settle(
         leftovers,
         report,
     })
+}
+
+/// Answers what the agent's background tasks still ask: nobody looks any more.
+async fn deny_all(conversation: &Conversation, published: Published) {
+    let What::Observed(seen) = published.what else {
+        return;
+    };
+    for event in seen.events {
+        if let Event::PermissionAsked(ask) = event {
+            // One that is gone needs no answer.
+            let _gone = conversation
+                .answer(&ask.id, deny("the iteration is over"))
+                .await;
+        }
+    }
 }
 
 impl Runner {
