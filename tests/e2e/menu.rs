@@ -98,7 +98,6 @@ fn s09_the_menu_offers_all_and_asks_again_after_a_wrong_key() {
         "continue",
         "steer",
         "edit prompt",
-        "skip the sleep",
         "restart the iteration",
         "start over",
         "save and exit",
