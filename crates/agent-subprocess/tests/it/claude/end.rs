@@ -109,6 +109,8 @@ on_end() { echo end >> order; while :; do sleep 0.1; done; }"#;
         rest(&mut *connection).await,
         [Event::Exited(ExitStatus::Signal(libc::SIGKILL))]
     );
+    // The guard goes when it has seen that nothing is left, which may be a moment later.
+    connection.stop(Duration::from_secs(4)).await;
     scene.nobody_is_left();
 }
 
