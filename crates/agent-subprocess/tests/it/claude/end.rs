@@ -170,6 +170,7 @@ on_end() { echo end >> order; ok; exit 0; }"#;
             .unwrap_err()
             .is_gone()
     );
+    connection.stop(Duration::from_secs(4)).await;
     scene.nobody_is_left();
 }
 
