@@ -212,7 +212,6 @@ impl Runner {
         let view = View {
             head: saved.machine.clone(),
             agent: AgentView::default(),
-            prompt_is_kept: matches!(saved.settings.phases[0].prompt, PromptSource::Kept(_)),
         };
         let (view, _) = watch::channel(Arc::new(view));
         let runner = Self {
@@ -350,7 +349,6 @@ impl Runner {
         let view = View {
             head: self.machine.head().clone(),
             agent: self.attempt.as_ref().map(Attempt::view).unwrap_or_default(),
-            prompt_is_kept: matches!(self.phase().prompt, PromptSource::Kept(_)),
         };
         self.view.send_replace(Arc::new(view));
     }

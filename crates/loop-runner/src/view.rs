@@ -9,8 +9,6 @@ pub struct View {
     pub head: Head,
     /// The agent of the present attempt.
     pub agent: AgentView,
-    /// Whether the prompt comes from no file, so that [`Control::Prompt`](crate::Control::Prompt) replaces it.
-    pub prompt_is_kept: bool,
 }
 
 /// The agent of the present attempt.

@@ -169,3 +169,31 @@ fn evidence(reason: &StopReason) -> Option<&'static str> {
         _ => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn x115_the_end_line_is_harmless_whatever_the_agent_said_last() {
+        let run = "r1".parse().unwrap();
+        let hostile = || "exit status 1 (\u{1b}]0;mine\u{7}\u{1b}[2J)".to_owned();
+        for reason in [
+            StopReason::Failed(hostile()),
+            StopReason::LastFailed(3, hostile()),
+        ] {
+            let outcome = Outcome {
+                reason,
+                ended: Vec::new(),
+                survivors: Vec::new(),
+                proven: true,
+            };
+            let words = Screen::new(false).end_words(&run, &outcome);
+            let ours = anstream::adapter::strip_str(&words).to_string();
+            assert!(ours.contains("mine"), "it is shown: {ours}");
+            for hostile in ["\u{1b}]", "\u{7}", "\u{1b}[2J"] {
+                assert!(!words.contains(hostile), "{words:?}");
+            }
+        }
+    }
+}
