@@ -14,6 +14,7 @@ mod demo;
 mod duplex;
 mod editor;
 mod fakes;
+mod fixed;
 mod floods;
 mod harness;
 mod holding;

@@ -11,6 +11,7 @@ use serde::{Deserialize, Deserializer};
 use crate::args::{AgentKind, LeftoversArg, PermissionsArg, SessionArg};
 use crate::duration;
 use crate::exit::Failure;
+use crate::presses::PressActions;
 
 pub(crate) const FILE_NAME: &str = "rlm.toml";
 const MAX_BYTES: u64 = 1 << 20;
@@ -36,6 +37,8 @@ pub(crate) const TEMPLATE: &str = r#"# Settings of `rlm run` in this project. Op
 # max-failures = 3
 # sleep = "10s"
 # leftovers = "end"                # or "keep": what the agent leaves running
+# on-press = { default = "prompt", sleep = "stop" }   # what Ctrl-C does in spawn, turn, gate, save, sleep, wait:
+#                                  # prompt (the menu), continue, steer, stop, abort; without a terminal, stop
 "#;
 
 /// The file's content; what is absent is `None`.
@@ -65,6 +68,8 @@ pub(crate) struct Config {
     #[serde(default, deserialize_with = "time")]
     pub(crate) sleep: Option<Duration>,
     pub(crate) leftovers: Option<LeftoversArg>,
+    #[serde(default)]
+    pub(crate) on_press: PressActions,
 }
 
 /// A duration is text as on the command line, or a whole number of seconds.

@@ -15,6 +15,7 @@ mod demo;
 mod drivers;
 mod duration;
 mod exit;
+mod presses;
 mod render;
 mod resolve;
 mod session;

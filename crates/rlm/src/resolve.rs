@@ -12,6 +12,7 @@ use crate::args::{AgentKind, LoopArgs, PermissionsArg, RunArgs};
 use crate::config::Config;
 use crate::drivers;
 use crate::exit::Failure;
+use crate::presses::PressActions;
 
 pub(crate) const DEFAULT_ITERATIONS: u32 = 100;
 pub(crate) const DEFAULT_ITERATION_TIMEOUT: Duration = Duration::from_secs(3600);
@@ -23,11 +24,12 @@ const DEFAULT_PROMPT: &str = "PROMPT.md";
 /// The largest prompt that is taken from standard input.
 const MAX_STDIN: u64 = 4 << 20;
 
-/// The settings of a new run, and the text of a prompt that comes from no file.
+/// The settings of a new run, the text of a prompt that comes from no file, and what a press means.
 #[derive(Debug)]
 pub(crate) struct Resolved {
     pub(crate) settings: Settings,
     pub(crate) text: Option<String>,
+    pub(crate) presses: PressActions,
 }
 
 /// Makes the settings of a new run that works in `directory`. What the file names counts from `root`, where it lies.
@@ -156,7 +158,11 @@ pub(crate) fn new_run(
             .map(Into::into)
             .unwrap_or_default(),
     };
-    Ok(Resolved { settings, text })
+    Ok(Resolved {
+        settings,
+        text,
+        presses: config.on_press,
+    })
 }
 
 /// Refuses what only an agent with a driver of its own can be told.

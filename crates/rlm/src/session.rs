@@ -13,6 +13,7 @@ use tokio::sync::mpsc;
 
 use crate::drivers;
 use crate::exit::{Code, Failure};
+use crate::presses::PressActions;
 use crate::render::Screen;
 use crate::terminal::{self, Shown, Subject, Terminal};
 use crate::{duration, render};
@@ -115,6 +116,7 @@ impl Session {
         runner: Runner,
         news: NewsReceiver,
         screen: Screen,
+        presses: PressActions,
     ) -> Result<ExitCode, Failure> {
         let (control, messages) = mpsc::channel(WISHES);
         let head = runner.head();
@@ -130,6 +132,7 @@ impl Session {
             interrupts: self.interrupts.deref().clone(),
             prompt,
             screen: screen.clone(),
+            presses,
         };
         let console = self.terminal.show(shown, news);
         let outcome = self

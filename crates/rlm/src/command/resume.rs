@@ -9,7 +9,7 @@ use crate::args::ResumeArgs;
 use crate::exit::{Code, Failure};
 use crate::render::{Beginning, Screen};
 use crate::session::{Session, refuse_nested};
-use crate::{render, resolve};
+use crate::{config, render, resolve};
 
 pub(crate) fn execute(directory: &Path, args: ResumeArgs) -> Result<ExitCode, Failure> {
     let session = Session::begin(args.show.no_input)?;
@@ -25,7 +25,7 @@ pub(crate) fn carry_on(
 ) -> Result<ExitCode, Failure> {
     let screen = Screen::new(args.show.json);
     let (directory, from) = (directory.to_owned(), args.from);
-    let (project, run, settings) = session.prepare(move || {
+    let (project, run, settings, presses) = session.prepare(move || {
         let project = Project::find(&directory)?;
         let RunEntry { id: run, head, .. } = choose(&project, args.run.as_deref())?;
         let saved = head.map_err(|why| Failure {
@@ -39,7 +39,8 @@ pub(crate) fn carry_on(
             &saved.settings,
             project.directory(),
         )?;
-        Ok((project, run, settings))
+        let presses = config::read(project.root())?.on_press;
+        Ok((project, run, settings, presses))
     })?;
     let (runner, news) = session.block_on(async {
         let work_tree = WorkTree::take(&project, &run, &session.gate()).await?;
@@ -53,7 +54,7 @@ pub(crate) fn carry_on(
     };
     let person = session.options().interactive;
     screen.begin(&beginning, &project, runner.head(), person);
-    session.carry_out(runner, news, screen)
+    session.carry_out(runner, news, screen, presses)
 }
 
 /// Refuses what would end at once or can't be meant.

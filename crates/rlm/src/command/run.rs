@@ -113,7 +113,11 @@ pub(crate) fn begin(
     resolved: Resolved,
     beginning: &Beginning,
 ) -> Result<ExitCode, Failure> {
-    let Resolved { settings, text } = resolved;
+    let Resolved {
+        settings,
+        text,
+        presses,
+    } = resolved;
     let (runner, news) = session.block_on(async {
         let work_tree = WorkTree::take(project, &run, &session.gate()).await?;
         let options = session.options();
@@ -121,7 +125,7 @@ pub(crate) fn begin(
     })?;
     let person = session.options().interactive;
     screen.begin(beginning, project, runner.head(), person);
-    session.carry_out(runner, news, screen)
+    session.carry_out(runner, news, screen, presses)
 }
 
 /// Makes a name that sorts by time and that two runs of one second don't share.

@@ -28,6 +28,7 @@ use super::sink::Sink;
 use super::tty::{Tty, Typed};
 use super::ui::{Answer, Effect, Ui};
 use super::{LogPlace, Terminal};
+use crate::presses::{PressAction, PressActions};
 use crate::render::Screen;
 
 /// How often the status line is drawn anew when nothing else happens.
@@ -46,6 +47,7 @@ pub(crate) struct Shown {
     pub(crate) interrupts: Interrupts,
     pub(crate) prompt: Subject,
     pub(crate) screen: Screen,
+    pub(crate) presses: PressActions,
 }
 
 /// Shows the run until it is over and all is printed.
@@ -99,6 +101,7 @@ struct Console {
     interrupts: Interrupts,
     prompt: Subject,
     screen: Screen,
+    presses: PressActions,
     ui: Ui,
     painter: Painter,
     place: LogPlace,
@@ -151,6 +154,7 @@ impl Console {
             interrupts,
             prompt,
             screen,
+            presses,
         } = shown;
         let tty = terminal.tty.clone();
         let log_here = tty.is_some() && terminal.log == LogPlace::Here;
@@ -171,6 +175,7 @@ impl Console {
             prompt,
             ui: Ui::new(width, screen.is_json()),
             screen,
+            presses,
             place: terminal.log,
             told_gone: false,
             painter: Painter::new(dumb),
@@ -284,17 +289,24 @@ impl Console {
     }
 
     fn noticed(&mut self, notice: Notice) {
-        match (&self.tty, &self.broken) {
-            (_, Some(why)) => {
+        let view = self.view.borrow().clone();
+        let scene = Scene::from(&*view);
+        let action = self.presses.of(scene);
+        let asks = matches!(action, PressAction::Prompt | PressAction::Steer);
+        // In the background nothing prompts; the press means what it means without a terminal.
+        let can_ask = self
+            .tty
+            .as_ref()
+            .is_some_and(|tty| tty.is_foreground() || self.editor.is_some());
+        match &self.broken {
+            Some(why) if asks => {
                 complain(why);
                 drop(notice);
             }
-            // In the background nothing prompts; the press means what it means without a terminal.
-            (Some(tty), _) if !tty.is_foreground() && self.editor.is_none() => notice.decline(),
-            (None, _) => notice.decline(),
+            _ if asks && !can_ask => notice.decline(),
             _ => {
                 self.notice = Some(notice);
-                self.ui.pressed();
+                self.ui.pressed(action, scene);
             }
         }
     }

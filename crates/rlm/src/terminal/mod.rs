@@ -34,6 +34,7 @@ use tty::Tty;
 
 pub(crate) use console::Shown;
 pub(crate) use editor::Subject;
+pub(crate) use scene::Scene;
 pub(crate) use tty::{block_terminal_signals, restore, restore_on_panic};
 
 /// Where a person can be reached, if anywhere.
@@ -88,8 +89,8 @@ impl Terminal {
     /// Shows a run on a thread of its own, which ends when the run is over and all is printed.
     pub(crate) fn show(&self, shown: Shown, news: NewsReceiver) -> JoinHandle<()> {
         // Before anything is started, so that a press always finds the menu.
-        let has_menu = self.tty.is_some() || self.broken.is_some();
-        let handler = has_menu.then(|| shown.interrupts.push("run"));
+        let answers = self.tty.is_some() || self.broken.is_some() || shown.presses.is_fixed();
+        let handler = answers.then(|| shown.interrupts.push("run"));
         let (terminal, caller) = (self.clone(), std::thread::current());
         std::thread::spawn(move || {
             console::show(shown, news, &terminal, handler);

@@ -15,6 +15,7 @@ use super::menu::{self, Choice, Chosen};
 use super::rows::Rows;
 use super::scene::Scene;
 use super::talk::Talk;
+use crate::presses::PressAction;
 use crate::render::plain;
 use ask::{Answered, Asking, Question};
 
@@ -148,8 +149,21 @@ impl Ui {
         matches!(self.prompt, Some(Prompt::Editor))
     }
 
-    /// A press was taken, and the menu can be shown.
-    pub(crate) fn pressed(&mut self) {
+    /// A press was taken. A fixed action is for where nothing prompts: from a prompt, a press always leads to the menu and out.
+    pub(crate) fn pressed(&mut self, action: PressAction, scene: Scene<'_>) {
+        match (&self.prompt, action) {
+            (Some(_), _) | (None, PressAction::Prompt) => self.pressed_for_the_menu(),
+            (None, PressAction::Continue) => {
+                self.choose(Choice::Continue, scene);
+                self.say(line("Ctrl-C: the run goes on, as rlm.toml says"));
+            }
+            (None, PressAction::Steer) => self.choose(Choice::Steer, scene),
+            (None, PressAction::Stop) => self.notice(Answer::Escalate),
+            (None, PressAction::Abort) => self.choose(Choice::Abort, scene),
+        }
+    }
+
+    fn pressed_for_the_menu(&mut self) {
         match self.prompt.take() {
             menu @ Some(Prompt::Menu { .. }) => {
                 self.prompt = menu;

@@ -47,6 +47,10 @@ impl Play {
         self.ui.keys(keys, self.stand.scene(), NOW, "run-1");
     }
 
+    fn press(&mut self) {
+        self.ui.pressed(PressAction::Prompt, self.stand.scene());
+    }
+
     /// Types a line that the terminal edits.
     fn line(&mut self, text: &str) {
         self.ui.lines(text, self.stand.scene(), NOW, "run-1");
@@ -96,10 +100,32 @@ fn ask(id: &str, summary: &str) -> Ask {
 }
 
 #[test]
+fn j48_a_fixed_action_is_for_where_nothing_prompts() {
+    let act = |action| {
+        let mut play = Play::in_turn();
+        play.ui.pressed(action, play.stand.scene());
+        let effects = format!("{:?}", play.ui.effects());
+        (effects, play)
+    };
+    let (effects, play) = act(PressAction::Continue);
+    assert!(effects.contains("Notice(Handled)") && !play.ui.is_prompting());
+    assert_eq!(act(PressAction::Stop).0, "[Notice(Escalate)]");
+    let (effects, _) = act(PressAction::Abort);
+    assert_eq!(effects, "[Notice(Handled), Send(Abort), Exit]");
+    let (effects, mut play) = act(PressAction::Steer);
+    assert!(effects.contains("Notice(Handled)") && play.ui.wants() == Wants::Text);
+    // From there a press leads to the menu, and the next one out.
+    play.ui.pressed(PressAction::Steer, play.stand.scene());
+    assert_eq!(play.ui.wants(), Wants::Choice);
+    play.ui.pressed(PressAction::Continue, play.stand.scene());
+    assert!(format!("{:?}", play.ui.effects()).contains("Notice(Escalate)"));
+}
+
+#[test]
 fn s08_output_waits_while_the_menu_is_open() {
     let mut play = Play::in_turn();
     play.output("before\n");
-    play.ui.pressed();
+    play.press();
     play.output("one\n");
     play.output("two\n");
     assert_eq!(play.out(), "print \"before\\n\"");
@@ -113,7 +139,7 @@ fn s08_output_waits_while_the_menu_is_open() {
 fn s09_each_choice_does_what_it_says() {
     let chosen = |step: Step, key: &str| {
         let mut play = Play::new(step);
-        play.ui.pressed();
+        play.press();
         play.keys(key);
         play.out().replace('\n', "; ")
     };
@@ -156,7 +182,7 @@ fn s09_each_choice_does_what_it_says() {
 #[test]
 fn s09_a_wrong_key_asks_again_with_a_hint() {
     let mut play = Play::in_turn();
-    play.ui.pressed();
+    play.press();
     play.keys("z\x1b[A");
     assert_eq!(play.out(), "");
     assert!(
@@ -171,8 +197,8 @@ fn s09_a_wrong_key_asks_again_with_a_hint() {
 #[test]
 fn j39_a_press_in_the_menu_is_the_second_rung() {
     let mut play = Play::in_turn();
-    play.ui.pressed();
-    play.ui.pressed();
+    play.press();
+    play.press();
     assert_eq!(play.out(), "Notice(Escalate)");
     play.keys("\x03");
     assert_eq!(play.out(), "Press");
@@ -181,7 +207,7 @@ fn j39_a_press_in_the_menu_is_the_second_rung() {
 #[test]
 fn j40_a_menu_that_cannot_be_shown_decides_nothing() {
     let mut play = Play::in_turn();
-    play.ui.pressed();
+    play.press();
     play.ui.cannot_prompt();
     assert_eq!(play.out(), "Notice(Drop)");
     assert_eq!(play.ui.wants(), Wants::Lines);
@@ -238,7 +264,7 @@ fn a_press_at_steer_opens_the_menu_and_keeps_what_was_written() {
     let mut play = Play::in_turn();
     play.line("half a tho\n");
     play.keys("ught");
-    play.ui.pressed();
+    play.press();
     assert_eq!(play.ui.wants(), Wants::Choice);
     play.keys("s");
     assert!(
@@ -309,10 +335,10 @@ fn x121_commands_that_come_together_are_carried_out_one_by_one() {
 #[test]
 fn x132_a_press_while_the_editor_is_open_decides_nothing() {
     let mut play = Play::in_turn();
-    play.ui.pressed();
+    play.press();
     play.keys("e");
     assert_eq!(play.out(), "Notice(Handled)\nEdit");
-    play.ui.pressed();
+    play.press();
     play.output("meanwhile\n");
     assert_eq!(play.out(), "Notice(Drop)");
     play.ui
@@ -336,7 +362,7 @@ fn x132_a_press_while_the_editor_is_open_decides_nothing() {
 fn a_shutdown_closes_what_prompts_and_answers_what_was_asked() {
     let mut play = Play::in_turn();
     play.asks("1", "make");
-    play.ui.pressed();
+    play.press();
     play.output("held\n");
     play.ui.shut();
     play.asks("2", "make");
@@ -353,7 +379,7 @@ fn a_shutdown_closes_what_prompts_and_answers_what_was_asked() {
 #[test]
 fn an_editor_keeps_the_screen_through_a_shutdown() {
     let mut play = Play::in_turn();
-    play.ui.pressed();
+    play.press();
     play.keys("e");
     play.ui.shut();
     play.output("stopping\n");

@@ -50,7 +50,7 @@ proptest! {
                 Move::Line(text) => play.line(&text),
                 Move::Press if !shut => {
                     open_notices = 1;
-                    play.ui.pressed();
+                    play.press();
                 }
                 Move::Press => {}
                 Move::Output => {

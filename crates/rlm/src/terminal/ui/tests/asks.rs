@@ -126,7 +126,7 @@ fn x124_what_the_person_answered_is_said_once() {
 fn x132_a_press_in_a_question_opens_the_menu_and_the_question_comes_back() {
     let mut play = Play::in_turn();
     play.asks("1", "make");
-    play.ui.pressed();
+    play.press();
     assert!(play.screen().starts_with("menu:"));
     play.keys("\r");
     assert_eq!(play.out(), "Notice(Handled)");

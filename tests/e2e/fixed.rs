@@ -1,0 +1,82 @@
+//! Presses that mean something fixed in this project, instead of the menu.
+
+use rlm_tests::wait_for;
+use rustix::process::Signal;
+
+use crate::LONG;
+use crate::menu::{MENU, PRESS};
+use crate::presses::pause;
+use crate::scene::{PROMPT, Scene, says, until_ready};
+
+fn with(script: &str, on_press: &str) -> Scene {
+    let scene = Scene::new(script);
+    fs_err::write(scene.file("rlm.toml"), format!("on-press = {on_press}\n")).unwrap();
+    scene
+}
+
+#[test]
+fn j48_each_scope_has_its_own_action() {
+    let scene = with(
+        "say ready\nawait go\nturn",
+        "{ turn = \"continue\", sleep = \"stop\" }",
+    );
+    let run = ["--sleep", "600", "--prompt", PROMPT, "-n", "3"];
+    let (running, terminal) = scene.claude_bare(&run).spawn_on_terminal();
+    terminal.sees("ready", LONG);
+    for _ in 0..3 {
+        pause();
+        terminal.send(PRESS);
+        terminal.sees("the run goes on, as rlm.toml says", LONG);
+    }
+    assert!(!terminal.text().contains(MENU), "{}", terminal.scrolled());
+    fs_err::write(scene.file("go"), "").unwrap();
+    wait_for("the sleep", LONG, || {
+        (scene.status()["iterations_complete"] == 1).then_some(())
+    });
+    pause();
+    terminal.send(PRESS);
+    running.wait(LONG).expect_signal(Signal::INT);
+    assert!(!terminal.text().contains(MENU), "{}", terminal.scrolled());
+    assert_eq!(scene.start_count(), 1);
+}
+
+#[test]
+fn j48_steer_asks_at_once_and_abort_ends_at_once() {
+    let scene = with("say ready\nawait go\nturn", "{ default = \"steer\" }");
+    let (running, terminal) = scene.claude(&["--once"]).spawn_on_terminal();
+    terminal.sees("ready", LONG);
+    pause();
+    terminal.send(PRESS);
+    terminal.sees("steer>", LONG);
+    pause();
+    terminal.send(PRESS);
+    terminal.sees(MENU, LONG);
+    terminal.send("x");
+    running.wait(LONG).expect_code(7);
+
+    let scene = with("say ready\nawait go\nturn", "{ turn = \"abort\" }");
+    let (running, terminal) = scene.claude(&["--once"]).spawn_on_terminal();
+    terminal.sees("ready", LONG);
+    pause();
+    terminal.send(PRESS);
+    running.wait(LONG).expect_code(7);
+}
+
+#[test]
+fn j48_without_a_terminal_a_press_stops_unless_told_to_go_on() {
+    for (on_press, goes_on) in [("prompt", false), ("steer", false), ("continue", true)] {
+        let scene = with(
+            "print ready\nawait go\nprint turn {start}",
+            &format!("{{ default = \"{on_press}\" }}"),
+        );
+        let mut run = until_ready(scene.run(&["--once"]));
+        run.signal(Signal::INT);
+        if goes_on {
+            says(&mut run, "the run goes on");
+            fs_err::write(scene.file("go"), "").unwrap();
+            run.wait(LONG).expect_code(0);
+        } else {
+            run.wait(LONG).expect_signal(Signal::INT);
+        }
+    }
+}
