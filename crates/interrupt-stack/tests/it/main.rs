@@ -6,6 +6,7 @@
 )]
 
 mod detached;
+mod explore;
 mod ladder;
 mod model;
 mod probe;

@@ -1,0 +1,140 @@
+use interrupt_stack::{
+    Cause, HandlerId, PressSource,
+    ladder::{Effect, Press, Resolution},
+};
+
+use super::Step;
+
+pub(super) const DEBOUNCE: u64 = 50;
+pub(super) const TAKE: u64 = 1000;
+pub(super) const COOLDOWN: u64 = 2000;
+pub(super) const SHUTDOWN: u64 = 8000;
+
+/// What one knows who has seen all events and effects. Times are milliseconds since the start.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct Facts {
+    /// From the lowest to the topmost.
+    pub(super) alive: Vec<HandlerId>,
+    pub(super) accepted: u64,
+    pub(super) last_press: Option<u64>,
+    pub(super) open: Option<Open>,
+    /// The notice in the hands of a handler, which may outlive its being open.
+    pub(super) held: Option<Pressed>,
+    /// When a notice was dropped unanswered, with no press since.
+    pub(super) dropped: Option<u64>,
+    pub(super) shutdown: Option<(Cause, u64)>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Open {
+    pub(super) press: Pressed,
+    pub(super) handler: HandlerId,
+    /// Since when it is this handler's turn.
+    pub(super) since: u64,
+    pub(super) taken: bool,
+}
+
+/// What a notice must say of its press.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Pressed {
+    pub(super) number: u64,
+    pub(super) source: PressSource,
+    pub(super) at: u64,
+}
+
+impl Facts {
+    /// Whether a press now is one of its own.
+    pub(super) fn accepts(&self, now: u64) -> bool {
+        self.last_press.is_none_or(|last| now - last >= DEBOUNCE)
+    }
+
+    pub(super) fn below(&self, id: HandlerId) -> Option<HandlerId> {
+        self.alive.iter().copied().filter(|other| *other < id).max()
+    }
+
+    /// The next moment at which something changes by time alone; some time ahead where there is none.
+    pub(super) fn boundary(&self, now: u64) -> u64 {
+        let untaken = self.open.filter(|open| !open.taken);
+        [
+            self.last_press.map(|at| at + DEBOUNCE),
+            self.dropped.map(|at| at + COOLDOWN),
+            untaken.map(|open| open.since + TAKE),
+            self.shutdown.map(|(_, at)| at + SHUTDOWN),
+        ]
+        .into_iter()
+        .flatten()
+        .filter(|at| *at > now)
+        .min()
+        .unwrap_or(now + 60_000)
+    }
+
+    pub(super) fn learn(
+        &mut self,
+        step: Step,
+        now: u64,
+        effects: &[(u64, Effect)],
+        got: Option<Press>,
+    ) {
+        let mut press = self.open.map(|open| open.press);
+        match step {
+            Step::Press(source) if self.accepts(now) => {
+                self.accepted += 1;
+                (self.last_press, self.dropped) = (Some(now), None);
+                press = Some(Pressed {
+                    number: self.accepted,
+                    source,
+                    at: now,
+                });
+            }
+            Step::Take => {
+                if let (Some(_), Some(open)) = (got, &mut self.open) {
+                    open.taken = true;
+                    self.held = Some(open.press);
+                }
+            }
+            Step::Resolve(resolution) => {
+                let held = self.held.take();
+                if self
+                    .open
+                    .is_some_and(|open| open.taken && Some(open.press) == held)
+                {
+                    self.open = None;
+                    self.dropped = (resolution == Resolution::Dropped).then_some(now);
+                }
+            }
+            _ => {}
+        }
+        for &(at, effect) in effects {
+            match effect {
+                Effect::Notify(handler) => {
+                    self.open = press.map(|press| Open {
+                        press,
+                        handler,
+                        since: at,
+                        taken: false,
+                    });
+                }
+                Effect::BeginShutdown(cause) => {
+                    (self.open, self.dropped) = (None, None);
+                    self.shutdown = Some((cause, at));
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// The same with times that count back from now.
+    pub(super) fn relative(&self, now: u64) -> Self {
+        let mut facts = self.clone();
+        let age = |at: &mut u64| *at = now - *at;
+        facts.last_press.iter_mut().for_each(age);
+        facts.dropped.iter_mut().for_each(age);
+        facts.shutdown.iter_mut().for_each(|(_, at)| age(at));
+        facts.held.iter_mut().for_each(|press| age(&mut press.at));
+        facts.open.iter_mut().for_each(|open| {
+            age(&mut open.since);
+            age(&mut open.press.at);
+        });
+        facts
+    }
+}

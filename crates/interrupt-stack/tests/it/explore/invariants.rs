@@ -1,0 +1,298 @@
+use interrupt_stack::{
+    Cause, HandlerId, PressSource,
+    ladder::{Effect, Resolution},
+};
+
+use super::{
+    Moment, Step,
+    facts::{COOLDOWN, DEBOUNCE, SHUTDOWN, TAKE},
+};
+
+type Invariant = (&'static str, &'static str, fn(&Moment) -> bool);
+
+/// Name, sentence, check.
+pub(super) const INVARIANTS: &[Invariant] = &[
+    (
+        "accepted_press_has_an_effect",
+        "a press that is not part of the one before it notifies, begins shutdown or exits",
+        accepted_press_has_an_effect,
+    ),
+    (
+        "no_press_is_lost_or_counted_twice",
+        "presses are counted once each, those within the debounce not at all, and a notice tells of the press that it is for",
+        no_press_is_lost_or_counted_twice,
+    ),
+    (
+        "first_press_goes_to_the_topmost",
+        "when nothing is open and nothing counted, a press goes to the topmost handler, or begins shutdown where there is none",
+        first_press_goes_to_the_topmost,
+    ),
+    (
+        "press_on_an_open_notice_escalates",
+        "a press while a notice is open begins shutdown, taken or not, whatever the clock says",
+        press_on_an_open_notice_escalates,
+    ),
+    (
+        "handled_resets_at_once",
+        "after `handled` the next press is a first one",
+        handled_resets_at_once,
+    ),
+    (
+        "cooldown_runs_from_the_drop",
+        "a press within the cooldown of an unresolved drop begins shutdown, and one after it is a first one",
+        cooldown_runs_from_the_drop,
+    ),
+    (
+        "press_in_shutdown_exits",
+        "once shutting down, the next press is a hard exit",
+        press_in_shutdown_exits,
+    ),
+    (
+        "decline_goes_strictly_below",
+        "a decline notifies the next handler below the one that declined, or begins shutdown where there is none",
+        decline_goes_strictly_below,
+    ),
+    (
+        "escalate_begins_shutdown",
+        "`escalate` begins shutdown at once",
+        escalate_begins_shutdown,
+    ),
+    (
+        "dropped_handler_passes_its_notice_down",
+        "dropping a handler whose notice is untaken passes it down, and dropping any other changes nothing",
+        dropped_handler_passes_its_notice_down,
+    ),
+    (
+        "taken_notice_never_times_out",
+        "no time that passes does anything to a taken notice",
+        taken_notice_never_times_out,
+    ),
+    (
+        "untaken_notice_walks_down",
+        "a notice untaken for the take time-out goes to the next handler below, and stays with the lowest",
+        untaken_notice_walks_down,
+    ),
+    (
+        "time_alone_never_shuts_down",
+        "before shutdown, time neither begins it nor exits",
+        time_alone_never_shuts_down,
+    ),
+    (
+        "watchdog_exits_once_by_the_cause",
+        "a shutdown that lasts to its deadline becomes a hard exit by its cause, once and not earlier",
+        watchdog_exits_once_by_the_cause,
+    ),
+    (
+        "terminate_passes_the_stack",
+        "SIGTERM and SIGHUP begin shutdown past all handlers, and change nothing once it has begun",
+        terminate_passes_the_stack,
+    ),
+    (
+        "shutdown_is_for_ever",
+        "once begun, shutdown keeps its cause, notifies nobody and does not begin again",
+        shutdown_is_for_ever,
+    ),
+    (
+        "notice_is_handed_out_once",
+        "only the handler whose turn it is gets the notice, and only once",
+        notice_is_handed_out_once,
+    ),
+    (
+        "late_answer_changes_nothing",
+        "an answer to a notice that is no longer open has no effect",
+        late_answer_changes_nothing,
+    ),
+    (
+        "three_presses_end_it",
+        "from every state, three presses that nobody answers are the end",
+        three_presses_end_it,
+    ),
+];
+
+fn pressed(m: &Moment) -> Option<Effect> {
+    let accepted = matches!(m.step, Step::Press(_)) && m.before.accepts(m.now);
+    accepted.then(|| m.effects[0].1)
+}
+
+fn topmost(m: &Moment) -> Effect {
+    let top = m.before.alive.last();
+    top.map_or(Effect::BeginShutdown(Cause::Press), |top| {
+        Effect::Notify(*top)
+    })
+}
+
+fn below(m: &Moment, id: HandlerId) -> Effect {
+    let below = m.before.below(id);
+    below.map_or(Effect::BeginShutdown(Cause::Press), Effect::Notify)
+}
+
+fn said(m: &Moment) -> Option<Effect> {
+    m.effects.first().map(|(_, effect)| *effect)
+}
+
+fn accepted_press_has_an_effect(m: &Moment) -> bool {
+    pressed(m).is_none_or(|effect| {
+        matches!(
+            effect,
+            Effect::Notify(_) | Effect::BeginShutdown(_) | Effect::HardExit(_)
+        )
+    })
+}
+
+fn no_press_is_lost_or_counted_twice(m: &Moment) -> bool {
+    let part_of_another = matches!(m.step, Step::Press(_)) && pressed(m).is_none();
+    m.machine.presses() == m.after.accepted
+        && (!part_of_another || said(m) == Some(Effect::Debounced))
+        && m.got.is_none_or(|got| {
+            let press = m.before.open.expect("what was got was open").press;
+            (got.number, got.source, m.machine.ms(got.at)) == (press.number, press.source, press.at)
+        })
+}
+
+fn first_press_goes_to_the_topmost(m: &Moment) -> bool {
+    let b = m.before;
+    let first = b.open.is_none() && b.dropped.is_none() && b.shutdown.is_none();
+    !first || pressed(m).is_none_or(|effect| effect == topmost(m))
+}
+
+fn press_on_an_open_notice_escalates(m: &Moment) -> bool {
+    m.before.open.is_none()
+        || pressed(m).is_none_or(|effect| effect == Effect::BeginShutdown(Cause::Press))
+}
+
+fn handled_resets_at_once(m: &Moment) -> bool {
+    let answered = m.step == Step::Resolve(Resolution::Handled) && m.before.open.is_some();
+    !answered
+        || m.effects.is_empty() && {
+            let mut next = m.machine.clone();
+            let at = m
+                .now
+                .max(m.after.last_press.map_or(0, |last| last + DEBOUNCE));
+            next.press(PressSource::Signal, at) == topmost(m)
+        }
+}
+
+fn cooldown_runs_from_the_drop(m: &Moment) -> bool {
+    let (Some(at), Some(effect)) = (m.before.dropped, pressed(m)) else {
+        return true;
+    };
+    let counted = m.now - at < COOLDOWN;
+    effect
+        == if counted {
+            Effect::BeginShutdown(Cause::Press)
+        } else {
+            topmost(m)
+        }
+}
+
+fn press_in_shutdown_exits(m: &Moment) -> bool {
+    m.before.shutdown.is_none()
+        || pressed(m).is_none_or(|effect| effect == Effect::HardExit(Cause::Press))
+}
+
+fn decline_goes_strictly_below(m: &Moment) -> bool {
+    match (m.step, m.before.open) {
+        (Step::Resolve(Resolution::Declined), Some(open)) => {
+            said(m) == Some(below(m, open.handler))
+        }
+        _ => true,
+    }
+}
+
+fn escalate_begins_shutdown(m: &Moment) -> bool {
+    let escalated = m.step == Step::Resolve(Resolution::Escalated) && m.before.open.is_some();
+    !escalated || said(m) == Some(Effect::BeginShutdown(Cause::Press))
+}
+
+fn dropped_handler_passes_its_notice_down(m: &Moment) -> bool {
+    let Step::Drop(place) = m.step else {
+        return true;
+    };
+    let id = m.before.alive[place];
+    let its = m
+        .before
+        .open
+        .filter(|open| open.handler == id && !open.taken);
+    said(m) == its.map(|_| below(m, id))
+}
+
+fn taken_notice_never_times_out(m: &Moment) -> bool {
+    let taken = m.before.open.is_some_and(|open| open.taken);
+    !taken || !matches!(m.step, Step::Tick(_)) || m.effects.is_empty()
+}
+
+fn untaken_notice_walks_down(m: &Moment) -> bool {
+    let Some(open) = m.before.open.filter(|open| !open.taken) else {
+        return true;
+    };
+    let Step::Tick(_) = m.step else { return true };
+    let (mut handler, mut since) = (open.handler, open.since);
+    for &(at, effect) in m.effects {
+        if at < since + TAKE || Some(effect) != m.before.below(handler).map(Effect::Notify) {
+            return false;
+        }
+        (handler, since) = (m.before.below(handler).expect("it was just notified"), at);
+    }
+    // Nobody keeps it longer who has one below.
+    m.before.below(handler).is_none() || m.now < since + TAKE
+}
+
+fn time_alone_never_shuts_down(m: &Moment) -> bool {
+    let ends =
+        |(_, effect): &(_, _)| matches!(effect, Effect::BeginShutdown(_) | Effect::HardExit(_));
+    !matches!(m.step, Step::Tick(_)) || m.before.shutdown.is_some() || !m.effects.iter().any(ends)
+}
+
+fn watchdog_exits_once_by_the_cause(m: &Moment) -> bool {
+    let (Some((cause, at)), Step::Tick(_)) = (m.before.shutdown, m.step) else {
+        return true;
+    };
+    let due = at + SHUTDOWN;
+    let (earlier, now) = (m.earlier, m.now);
+    if earlier < due && due <= now {
+        m.effects.len() == 1 && m.effects[0].0 >= due && m.effects[0].1 == Effect::HardExit(cause)
+    } else {
+        m.effects.is_empty()
+    }
+}
+
+fn terminate_passes_the_stack(m: &Moment) -> bool {
+    let Step::Terminate(cause) = m.step else {
+        return true;
+    };
+    let begins = m.before.shutdown.is_none();
+    said(m) == begins.then_some(Effect::BeginShutdown(cause))
+}
+
+fn shutdown_is_for_ever(m: &Moment) -> bool {
+    let again =
+        |(_, effect): &(_, _)| matches!(effect, Effect::BeginShutdown(_) | Effect::Notify(_));
+    let first = m.after.shutdown.map(|(cause, _)| cause);
+    m.machine.cause() == first
+        && (m.before.shutdown.is_none() || !m.effects.iter().any(again) && m.got.is_none())
+}
+
+fn notice_is_handed_out_once(m: &Moment) -> bool {
+    let turn = m
+        .after
+        .open
+        .filter(|open| !open.taken)
+        .map(|open| open.handler);
+    m.after.alive.iter().all(|id| {
+        let mut machine = m.machine.clone();
+        let (first, second) = (machine.take(*id, m.now), machine.take(*id, m.now));
+        first.is_some() == (turn == Some(*id)) && second.is_none()
+    })
+}
+
+fn late_answer_changes_nothing(m: &Moment) -> bool {
+    let late = matches!(m.step, Step::Resolve(_)) && m.before.open.is_none();
+    !late || m.effects.is_empty() && m.machine.cause() == m.before.shutdown.map(|(cause, _)| cause)
+}
+
+fn three_presses_end_it(m: &Moment) -> bool {
+    let mut machine = m.machine.clone();
+    let mut press = |n: u64| machine.press(PressSource::Signal, m.now + n * 3_600_000);
+    let effects = [press(1), press(2), press(3)];
+    effects.contains(&Effect::HardExit(Cause::Press))
+}

@@ -1,0 +1,326 @@
+use std::{
+    fmt::Write,
+    time::{Duration, Instant},
+};
+
+use interrupt_stack::{
+    Cause, HandlerId, PressSource,
+    ladder::{Effect, Ladder, Press, Resolution, Rules},
+};
+
+use super::facts::{DEBOUNCE, TAKE};
+
+/// A way to be wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sabotage {
+    SwallowsTheSecondPress,
+    CountsTwice,
+    ForgetsTheDebounce,
+    NamesAnotherSource,
+    AsksTheLowestFirst,
+    ResetsAnOpenNoticeByTheClock,
+    CountsAnAnsweredPress,
+    CountsFromThePress,
+    ForgetsADrop,
+    BeginsShutdownAgain,
+    DeclinesToTheTop,
+    IgnoresEscalate,
+    SwallowsTheNoticeOfADroppedHandler,
+    TimesOutATakenNotice,
+    LeavesAnUntakenNotice,
+    WalksIntoShutdown,
+    ForgetsTheWatchdog,
+    ExitsTwiceByTheWatchdog,
+    ShowsTerminateToTheStack,
+    TakesTheLaterCause,
+    HandsOutToAnybody,
+    LetsALateAnswerEscalate,
+    NeverExits,
+}
+
+use Sabotage as S;
+
+/// Each with the invariant that must report it.
+pub(super) const SABOTAGES: &[(Sabotage, &str)] = &[
+    (S::SwallowsTheSecondPress, "accepted_press_has_an_effect"),
+    (S::CountsTwice, "no_press_is_lost_or_counted_twice"),
+    (S::ForgetsTheDebounce, "no_press_is_lost_or_counted_twice"),
+    (S::NamesAnotherSource, "no_press_is_lost_or_counted_twice"),
+    (S::AsksTheLowestFirst, "first_press_goes_to_the_topmost"),
+    (
+        S::ResetsAnOpenNoticeByTheClock,
+        "press_on_an_open_notice_escalates",
+    ),
+    (S::CountsAnAnsweredPress, "handled_resets_at_once"),
+    (S::CountsFromThePress, "cooldown_runs_from_the_drop"),
+    (S::ForgetsADrop, "cooldown_runs_from_the_drop"),
+    (S::BeginsShutdownAgain, "press_in_shutdown_exits"),
+    (S::DeclinesToTheTop, "decline_goes_strictly_below"),
+    (S::IgnoresEscalate, "escalate_begins_shutdown"),
+    (
+        S::SwallowsTheNoticeOfADroppedHandler,
+        "dropped_handler_passes_its_notice_down",
+    ),
+    (S::TimesOutATakenNotice, "taken_notice_never_times_out"),
+    (S::LeavesAnUntakenNotice, "untaken_notice_walks_down"),
+    (S::WalksIntoShutdown, "time_alone_never_shuts_down"),
+    (S::ForgetsTheWatchdog, "watchdog_exits_once_by_the_cause"),
+    (
+        S::ExitsTwiceByTheWatchdog,
+        "watchdog_exits_once_by_the_cause",
+    ),
+    (S::ShowsTerminateToTheStack, "terminate_passes_the_stack"),
+    (S::TakesTheLaterCause, "shutdown_is_for_ever"),
+    (S::HandsOutToAnybody, "notice_is_handed_out_once"),
+    (S::LetsALateAnswerEscalate, "late_answer_changes_nothing"),
+    (S::NeverExits, "three_presses_end_it"),
+];
+
+/// A ladder whose times are milliseconds, and which may be wrong in one way.
+#[derive(Clone)]
+pub(super) struct Machine {
+    ladder: Ladder,
+    start: Instant,
+    /// The start as the number that it shows.
+    zero: i128,
+    sabotage: Option<Sabotage>,
+    memory: Memory,
+}
+
+/// What the wrong ones remember.
+#[derive(Clone, Debug, Default)]
+struct Memory {
+    handlers: Vec<HandlerId>,
+    opened: Option<Instant>,
+    taken: Option<(Press, Instant)>,
+    exited: u8,
+    cause: Option<Cause>,
+}
+
+impl Machine {
+    pub(super) fn new(mut rules: Rules, start: Instant, sabotage: Option<Sabotage>) -> Self {
+        if sabotage == Some(S::ForgetsTheDebounce) {
+            rules.debounce = Duration::ZERO;
+        }
+        Self {
+            ladder: Ladder::new(rules),
+            start,
+            zero: nanoseconds(&format!("{start:?}")),
+            sabotage,
+            memory: Memory::default(),
+        }
+    }
+
+    fn at(&self, ms: u64) -> Instant {
+        self.start + Duration::from_millis(ms)
+    }
+
+    pub(super) fn ms(&self, at: Instant) -> u64 {
+        at.duration_since(self.start).as_millis() as u64
+    }
+
+    fn is(&self, sabotage: Sabotage) -> bool {
+        self.sabotage == Some(sabotage)
+    }
+
+    pub(super) fn push(&mut self) -> HandlerId {
+        let id = self.ladder.push();
+        self.memory.handlers.push(id);
+        id
+    }
+
+    pub(super) fn remove(&mut self, id: HandlerId, now: u64) -> Option<Effect> {
+        let now = self.at(now);
+        self.memory.handlers.retain(|other| *other != id);
+        if self.is(S::SwallowsTheNoticeOfADroppedHandler)
+            && let Some(press) = self.ladder.take(id)
+        {
+            return self.ladder.resolve(press.number, Resolution::Handled, now);
+        }
+        self.ladder.remove(id, now)
+    }
+
+    pub(super) fn press(&mut self, source: PressSource, ms: u64) -> Effect {
+        let now = self.at(ms);
+        match self.sabotage {
+            Some(S::SwallowsTheSecondPress) if self.ladder.presses() == 1 => {
+                return Effect::Debounced;
+            }
+            Some(S::ResetsAnOpenNoticeByTheClock) => {
+                let old = |at| now.duration_since(at) >= Duration::from_secs(2);
+                if self.memory.opened.is_some_and(old) {
+                    self.answer_whatever_is_open(now);
+                }
+            }
+            _ => {}
+        }
+        let effect = self.ladder.press(source, now);
+        match (self.sabotage, effect) {
+            (Some(S::CountsTwice), Effect::Notify(_)) => {
+                self.ladder.press(source, self.at(ms + DEBOUNCE))
+            }
+            (Some(S::AsksTheLowestFirst), Effect::Notify(mut id)) => {
+                while id != self.memory.handlers[0] {
+                    let press = self.ladder.take(id).expect("it was just notified");
+                    let below = self.ladder.resolve(press.number, Resolution::Declined, now);
+                    let Some(Effect::Notify(below)) = below else {
+                        unreachable!("the lowest is below")
+                    };
+                    id = below;
+                }
+                Effect::Notify(id)
+            }
+            (Some(S::BeginsShutdownAgain), Effect::HardExit(cause)) => Effect::BeginShutdown(cause),
+            (Some(S::NeverExits), Effect::HardExit(_)) => Effect::Debounced,
+            (_, Effect::Notify(_)) => {
+                self.memory.opened = Some(now);
+                effect
+            }
+            _ => effect,
+        }
+    }
+
+    fn answer_whatever_is_open(&mut self, now: Instant) {
+        let untaken = self
+            .memory
+            .handlers
+            .iter()
+            .find_map(|id| self.ladder.take(*id));
+        if let Some(press) = untaken.or(self.memory.taken.map(|(press, _)| press)) {
+            let effect = self.ladder.resolve(press.number, Resolution::Handled, now);
+            assert_eq!(effect, None);
+        }
+    }
+
+    pub(super) fn terminate(&mut self, cause: Cause, ms: u64) -> Option<Effect> {
+        let now = self.at(ms);
+        self.memory.cause = Some(cause);
+        if self.is(S::ShowsTerminateToTheStack) && !self.memory.handlers.is_empty() {
+            return Some(self.ladder.press(PressSource::Signal, now));
+        }
+        self.ladder.terminate(cause, now)
+    }
+
+    pub(super) fn take(&mut self, id: HandlerId, ms: u64) -> Option<Press> {
+        let now = self.at(ms);
+        let mut press = self.ladder.take(id);
+        if self.is(S::HandsOutToAnybody) {
+            press = press.or_else(|| {
+                self.memory
+                    .handlers
+                    .iter()
+                    .find_map(|id| self.ladder.take(*id))
+            });
+        }
+        self.memory.taken = press.map(|press| (press, now)).or(self.memory.taken);
+        if self.is(S::NamesAnotherSource)
+            && let Some(press) = &mut press
+        {
+            press.source = PressSource::Injected;
+        }
+        press
+    }
+
+    pub(super) fn resolve(&mut self, number: u64, answer: Resolution, ms: u64) -> Option<Effect> {
+        let mut now = self.at(ms);
+        let mut answered = answer;
+        match (self.sabotage, answer) {
+            (Some(S::CountsAnAnsweredPress), Resolution::Handled) => answered = Resolution::Dropped,
+            (Some(S::IgnoresEscalate), Resolution::Escalated)
+            | (Some(S::ForgetsADrop), Resolution::Dropped) => answered = Resolution::Handled,
+            (Some(S::CountsFromThePress), Resolution::Dropped) => {
+                now = self.memory.taken.map_or(now, |(press, _)| press.at);
+            }
+            (Some(S::LetsALateAnswerEscalate), _) if self.ladder.cause().is_some() => {
+                return Some(Effect::BeginShutdown(Cause::Press));
+            }
+            _ => {}
+        }
+        self.memory.taken = None;
+        let effect = self.ladder.resolve(number, answered, now);
+        match (self.sabotage, effect) {
+            (Some(S::DeclinesToTheTop), Some(Effect::Notify(_))) => {
+                self.memory.handlers.last().copied().map(Effect::Notify)
+            }
+            _ => effect,
+        }
+    }
+
+    pub(super) fn next_deadline(&self) -> Option<u64> {
+        let stopping = self.ladder.cause().is_some();
+        let is = self.ladder.next_deadline();
+        let deadline = match self.sabotage {
+            Some(S::TimesOutATakenNotice) => {
+                let taken = self.memory.taken.filter(|_| !stopping);
+                is.or(taken.map(|(_, at)| at + Duration::from_millis(TAKE)))
+            }
+            Some(S::LeavesAnUntakenNotice) => is.filter(|_| stopping),
+            Some(S::ForgetsTheWatchdog) => is.filter(|_| !stopping),
+            Some(S::ExitsTwiceByTheWatchdog) if self.memory.exited == 1 => Some(self.start),
+            _ => is,
+        };
+        deadline.map(|at| self.ms(at))
+    }
+
+    pub(super) fn on_deadline(&mut self, ms: u64) -> Option<Effect> {
+        let now = self.at(ms);
+        let effect = self.ladder.on_deadline(now);
+        match self.sabotage {
+            Some(S::TimesOutATakenNotice) if effect.is_none() => {
+                let (press, _) = self.memory.taken.take()?;
+                self.ladder.resolve(press.number, Resolution::Declined, now)
+            }
+            Some(S::WalksIntoShutdown) if effect.is_none() => {
+                self.ladder.terminate(Cause::Press, now)
+            }
+            Some(S::ExitsTwiceByTheWatchdog) if self.ladder.cause().is_some() => {
+                self.memory.exited += 1;
+                effect.or(self.ladder.cause().map(Effect::HardExit))
+            }
+            _ => effect,
+        }
+    }
+
+    pub(super) fn cause(&self) -> Option<Cause> {
+        let cause = self.ladder.cause();
+        match self.sabotage {
+            Some(S::TakesTheLaterCause) => cause.and(self.memory.cause.or(cause)),
+            _ => cause,
+        }
+    }
+
+    pub(super) fn presses(&self) -> u64 {
+        self.ladder.presses()
+    }
+
+    /// All that it is made of, with times that count back from now. An `Instant` shows its seconds and nanoseconds, and nothing here
+    /// depends on more than their distance.
+    pub(super) fn relative(&self, now: u64) -> String {
+        let mut text = format!("{:?}", self.ladder);
+        if self.sabotage.is_some() {
+            text += &format!("{:?}", self.memory);
+        }
+        let now = self.zero + i128::from(now) * 1_000_000;
+        let mut parts = text.split("Instant ");
+        let mut relative = parts.next().unwrap_or_default().to_owned();
+        for part in parts {
+            let (instant, rest) = part.split_once('}').expect("an instant has an end");
+            let age = now - nanoseconds(instant);
+            write!(relative, "{age}{rest}").expect("a string takes it");
+        }
+        relative
+    }
+}
+
+fn nanoseconds(instant: &str) -> i128 {
+    let mut numbers = instant
+        .split(|c: char| !c.is_ascii_digit())
+        .filter(|part| !part.is_empty());
+    let mut number = || -> i128 {
+        numbers
+            .next()
+            .and_then(|n| n.parse().ok())
+            .expect("two numbers")
+    };
+    number() * 1_000_000_000 + number()
+}
