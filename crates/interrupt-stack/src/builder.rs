@@ -6,24 +6,40 @@ use crate::{
     router::Router,
 };
 
-/// What the last rung does. It runs on a thread of the router, under no lock.
+/// What the last rung does: how a process is ended whose graceful shutdown takes too long for somebody.
+///
+/// None of these runs destructors or `atexit` handlers, or flushes a buffer: each of them can hang.
 #[derive(Default)]
+#[non_exhaustive]
 pub enum HardExit {
-    /// Ends the process as [`die_by`](crate::die_by) does. The default.
+    /// Ends the process in the signal handler, as [`die_by`](crate::die_by) does, in whatever state its threads are. The default.
+    ///
+    /// What is no signal (an injected press, the shutdown deadline) acts from a thread of the router, and so does all on a detached
+    /// ladder.
     #[default]
-    Process,
-    /// Calls this instead, for tests and for embedders. It may come more than once, and while it runs no deadline acts.
+    InHandler,
+    /// Ends the process from a thread of the router, under no lock.
+    Thread,
+    /// Ends nothing; presses are still counted. For programs with an exit of their own.
+    Off,
+    /// Calls this on a thread of the router, under no lock, for tests and for embedders. It may come more than once, and while it
+    /// runs no deadline acts.
     Callback(Box<dyn Fn(Cause) + Send + Sync>),
 }
 
 impl fmt::Debug for HardExit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Process => "Process",
+            Self::InHandler => "InHandler",
+            Self::Thread => "Thread",
+            Self::Off => "Off",
             Self::Callback(_) => "Callback(..)",
         })
     }
 }
+
+/// What a program does around being suspended.
+pub(crate) type Hook = Box<dyn Fn() + Send + Sync>;
 
 /// Configures a ladder and starts it, with the operating system's signals or detached from them.
 #[must_use = "nothing happens before `install` or `detached`"]
@@ -31,6 +47,10 @@ pub struct Builder {
     rules: Rules,
     clock: Arc<dyn Clock>,
     hard_exit: HardExit,
+    forward_window: Duration,
+    restore_terminal: bool,
+    on_suspend: Option<Hook>,
+    on_resume: Option<Hook>,
 }
 
 impl Default for Builder {
@@ -39,6 +59,10 @@ impl Default for Builder {
             rules: Rules::default(),
             clock: Arc::new(SystemClock),
             hard_exit: HardExit::default(),
+            forward_window: Duration::from_millis(500),
+            restore_terminal: true,
+            on_suspend: None,
+            on_resume: None,
         }
     }
 }
@@ -68,13 +92,44 @@ impl Builder {
         self
     }
 
-    /// Sets what the last rung does. Default: [`HardExit::Process`].
+    /// Sets what the last rung does. Default: [`HardExit::InHandler`].
     pub fn hard_exit(mut self, hard_exit: HardExit) -> Self {
         self.hard_exit = hard_exit;
         self
     }
 
-    /// Sets the clock that deadlines, debounce and cooldown are read from. Default: [`SystemClock`].
+    /// Sets how long after a press at the terminal a `SIGINT` from a parent is taken for the same press, forwarded, as `npm`, `uv` and
+    /// `cargo` do. Default: 500 ms; zero: it is a press of its own.
+    pub fn forward_window(mut self, window: Duration) -> Self {
+        self.forward_window = window;
+        self
+    }
+
+    /// Sets whether [`HardExit::InHandler`] and [`HardExit::Thread`] put the settings of the controlling terminal back to those at the
+    /// install. Default: true. It happens only while the terminal is ours, that is in the foreground; what is on the screen stays.
+    pub fn restore_terminal(mut self, restore: bool) -> Self {
+        self.restore_terminal = restore;
+        self
+    }
+
+    /// Catches `SIGTSTP` (^Z) and calls this on a thread of the router before the process stops, to leave raw mode for instance.
+    ///
+    /// With this or [`on_resume`](Self::on_resume) the process stops by `SIGSTOP` after it. A hook that hangs keeps it running.
+    pub fn on_suspend(mut self, hook: impl Fn() + Send + Sync + 'static) -> Self {
+        self.on_suspend = Some(Box::new(hook));
+        self
+    }
+
+    /// Calls this on a thread of the router after each `SIGCONT`, to enter raw mode again for instance. The process may be in the
+    /// background then.
+    pub fn on_resume(mut self, hook: impl Fn() + Send + Sync + 'static) -> Self {
+        self.on_resume = Some(Box::new(hook));
+        self
+    }
+
+    /// Sets the clock that a detached ladder reads deadlines, debounce and cooldown from. Default: [`SystemClock`].
+    ///
+    /// An installed one always uses the system's, as the signal handler does.
     pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
         self.clock = clock;
         self
@@ -101,7 +156,7 @@ impl Builder {
 
     /// Starts the ladder without any signal: presses come through [`Interrupts::injector`] only.
     ///
-    /// The hard exit is still [`HardExit::Process`] unless set otherwise.
+    /// The hard exit is still that of the process unless set otherwise.
     ///
     /// # Panics
     ///

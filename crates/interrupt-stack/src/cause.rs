@@ -12,8 +12,8 @@ pub enum Cause {
     Hangup,
     /// The process was told to end at once: `SIGQUIT`.
     Quit,
-    /// The program itself asked, for instance on a remote command.
-    Requested,
+    /// The program itself asked, for instance on a remote command. Where it must be ended at once, it exits with this code.
+    Requested(u8),
 }
 
 impl Cause {
@@ -24,18 +24,19 @@ impl Cause {
             Self::Terminate => Some(15),
             Self::Hangup => Some(1),
             Self::Quit => Some(3),
-            Self::Requested => None,
+            Self::Requested(_) => None,
         }
     }
 
-    /// Returns the exit code that stands for this cause where death by signal is not possible: 128 + signal, as shells count, else 1.
+    /// Returns the exit code that stands for this cause where death by signal is not possible: 128 + signal, as shells count, or
+    /// the code that was requested.
     pub fn exit_code(self) -> u8 {
         match self {
             Self::Press => 130,
             Self::Terminate => 143,
             Self::Hangup => 129,
             Self::Quit => 131,
-            Self::Requested => 1,
+            Self::Requested(code) => code,
         }
     }
 }
@@ -52,4 +53,6 @@ pub enum PressSource {
     RawByte,
     /// The program or a test.
     Injected,
+    /// [`Injector::interrupt`](crate::Injector::interrupt), which is no press: it has no number and climbs nothing by itself.
+    Request,
 }

@@ -1,4 +1,7 @@
-use std::{sync::Arc, time::Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use tokio::sync::Notify;
 
@@ -16,7 +19,7 @@ use crate::{
 pub struct Handler {
     pub(crate) interrupts: Interrupts,
     pub(crate) id: HandlerId,
-    pub(crate) name: String,
+    pub(crate) name: Arc<str>,
     pub(crate) bell: Arc<Notify>,
 }
 
@@ -41,12 +44,29 @@ impl Handler {
     /// Takes the notice that waits for this handler, if there is one.
     pub fn try_take(&mut self) -> Option<Notice> {
         let press = self.interrupts.router().take(self.id)?;
-        Some(Notice {
+        Some(self.notice(press))
+    }
+
+    /// Waits for a press and takes its notice, blocking the thread: for programs without a runtime.
+    pub fn wait(&mut self) -> Notice {
+        let press = self.interrupts.router().wait_for_press(self.id, None);
+        self.notice(press.expect("the wait has no end but a press"))
+    }
+
+    /// As [`wait`](Self::wait), but no longer than `timeout`.
+    pub fn wait_timeout(&mut self, timeout: Duration) -> Option<Notice> {
+        let deadline = Instant::now().checked_add(timeout); // `None` is further away than any time: for ever
+        let press = self.interrupts.router().wait_for_press(self.id, deadline)?;
+        Some(self.notice(press))
+    }
+
+    fn notice(&self, press: Press) -> Notice {
+        Notice {
             interrupts: self.interrupts.clone(),
             press,
             handler: self.id,
             resolution: Resolution::Dropped,
-        })
+        }
     }
 
     /// Returns the name that it was pushed with.
@@ -95,7 +115,7 @@ impl Notice {
         self.resolution = Resolution::Escalated;
     }
 
-    /// Returns how many presses were accepted up to this one, itself included.
+    /// Returns how many presses were accepted up to this one, itself included; 0 for a [request](PressSource::Request).
     pub fn presses(&self) -> u64 {
         self.press.number
     }

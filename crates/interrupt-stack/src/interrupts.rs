@@ -1,4 +1,8 @@
-use std::{fmt, sync::Arc};
+use std::{
+    fmt,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use tokio::sync::Notify;
 
@@ -67,14 +71,14 @@ impl Interrupts {
 
     /// Puts a handler on top of the stack, for as long as the returned value lives.
     ///
-    /// `name` is for whoever reports what the program was doing; nothing depends on it.
-    pub fn push(&self, name: impl Into<String>) -> Handler {
-        let bell = Arc::new(Notify::new());
-        let id = self.router().push(bell.clone());
+    /// `name` is what [`Injector::interrupt`] looks for, and says in reports what the program was doing. It need not be unique.
+    pub fn push(&self, name: impl Into<Arc<str>>) -> Handler {
+        let (name, bell) = (name.into(), Arc::new(Notify::new()));
+        let id = self.router().push(name.clone(), bell.clone());
         Handler {
             interrupts: self.clone(),
             id,
-            name: name.into(),
+            name,
             bell,
         }
     }
@@ -111,6 +115,18 @@ impl Interrupts {
                 .and_then(|cause| *cause);
             cause.expect("the sender is alive and the wait is for a cause")
         }
+    }
+
+    /// Waits until shutdown begins, and says why, blocking the thread: for programs without a runtime.
+    pub fn wait(&self) -> Cause {
+        let cause = self.router().wait_for_cause(None);
+        cause.expect("the wait has no end but a cause")
+    }
+
+    /// As [`wait`](Self::wait), but no longer than `timeout`.
+    pub fn wait_timeout(&self, timeout: Duration) -> Option<Cause> {
+        let deadline = Instant::now().checked_add(timeout); // `None` is further away than any time: for ever
+        self.router().wait_for_cause(deadline)
     }
 
     /// Returns why shutdown began, or `None` before it has. It may know a moment before [`cancelled`](Self::cancelled) wakes.
@@ -155,5 +171,22 @@ impl Injector {
     /// cause changes nothing.
     pub fn terminate(&self, cause: Cause) {
         self.interrupts.router().terminate(cause);
+    }
+
+    /// Asks the innermost handler of this name for an interrupt, and says whether there is one to ask.
+    ///
+    /// The handler gets a [`Notice`](crate::Notice) of source [`PressSource::Request`]. It is no press: it has no number, and it does
+    /// not count for the next one, however it is answered. If another handler's notice is open, it comes after that; if the handler's
+    /// own is, there is nothing to add. In shutdown nobody is asked, and the answer is `false`.
+    pub fn interrupt(&self, name: &str) -> bool {
+        self.interrupts.router().interrupt(name)
+    }
+
+    /// Suspends the job, as the terminal does on ^Z: for a terminal in raw mode, call it on the byte 0x1a.
+    ///
+    /// It sends `SIGTSTP` to the process group, so that a shell or a wrapper around the program stops with it. A detached ladder does
+    /// nothing.
+    pub fn suspend(&self) {
+        self.interrupts.router().suspend();
     }
 }

@@ -13,6 +13,10 @@
 //!
 //! Two things move by time alone. A notice that nobody takes goes to the handler below, but never off the stack and so never by
 //! itself into shutdown. A shutdown that outlasts its deadline becomes a hard exit.
+//!
+//! A [request](Ladder::request) opens a notice for one handler without being a press: it waits while another notice is open, stays
+//! with its handler however long that takes, and leaves the count of presses and the cooldown as they are. A press that meets it
+//! begins shutdown all the same.
 
 use std::{
     collections::BTreeSet,
@@ -54,9 +58,9 @@ pub struct HandlerId(u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Press {
-    /// Which one it is of all that this ladder accepted, from 1.
+    /// Which one it is of all that this ladder accepted, from 1; 0 for a request, which is no press.
     pub number: u64,
-    /// When it was accepted.
+    /// When it was accepted. For a request: when its notice was opened.
     pub at: Instant,
     /// Where it came from.
     pub source: PressSource,
@@ -92,10 +96,7 @@ pub enum Effect {
 
 #[derive(Clone, Copy, Debug)]
 enum Phase {
-    Idle {
-        /// When a notice was dropped without an answer, so that its press still counts for the cooldown.
-        dropped: Option<Instant>,
-    },
+    Idle,
     Notified(Notice),
     ShuttingDown {
         cause: Cause,
@@ -105,6 +106,7 @@ enum Phase {
 
 #[derive(Clone, Copy, Debug)]
 struct Notice {
+    /// A request is told by its number, 0.
     press: Press,
     /// Whose turn it is. The handler may be gone when it has taken the notice.
     handler: HandlerId,
@@ -138,6 +140,10 @@ pub struct Ladder {
     next_handler: u64,
     presses: u64,
     last_press: Option<Instant>,
+    /// When a notice was dropped without an answer, so that its press still counts for the cooldown.
+    dropped: Option<Instant>,
+    /// Handlers for which a request waits until no notice is open.
+    requested: BTreeSet<HandlerId>,
     phase: Phase,
 }
 
@@ -150,7 +156,9 @@ impl Ladder {
             next_handler: 0,
             presses: 0,
             last_press: None,
-            phase: Phase::Idle { dropped: None },
+            dropped: None,
+            requested: BTreeSet::new(),
+            phase: Phase::Idle,
         }
     }
 
@@ -166,9 +174,10 @@ impl Ladder {
     #[must_use]
     pub fn remove(&mut self, id: HandlerId, now: Instant) -> Option<Effect> {
         self.handlers.remove(&id);
+        self.requested.remove(&id);
         match self.phase {
             Phase::Notified(notice) if notice.handler == id && !notice.taken => {
-                Some(self.pass_down(notice, now))
+                self.pass_down(notice, now)
             }
             _ => None,
         }
@@ -186,24 +195,58 @@ impl Ladder {
         self.presses += 1;
         match self.phase {
             Phase::ShuttingDown { .. } => Effect::HardExit(Cause::Press),
-            Phase::Idle { dropped }
-                if dropped
-                    .is_none_or(|at| now.saturating_duration_since(at) >= self.rules.cooldown) =>
-            {
-                match self.handlers.last() {
-                    Some(&top) => self.notify(
-                        Press {
-                            number: self.presses,
-                            at: now,
-                            source,
-                        },
-                        top,
-                        now,
-                    ),
-                    None => self.shut_down(Cause::Press, now),
+            Phase::Idle if !self.still_counts(now) => match self.handlers.last() {
+                Some(&top) => {
+                    let press = Press {
+                        number: self.presses,
+                        at: now,
+                        source,
+                    };
+                    self.dropped = None;
+                    self.notify(press, top, now)
                 }
+                None => self.shut_down(Cause::Press, now),
+            },
+            Phase::Idle | Phase::Notified(_) => self.shut_down(Cause::Press, now),
+        }
+    }
+
+    /// Opens a notice for `id` that is no press, or remembers to do so when the ladder is idle.
+    ///
+    /// Nothing changes where there is no such handler, where a notice is open for it already, and in shutdown. The notice stays with
+    /// its handler: untaken it never moves by time, and declined, dropped or left behind by its handler it leaves the ladder idle.
+    #[must_use]
+    pub fn request(&mut self, id: HandlerId, now: Instant) -> Option<Effect> {
+        if !self.handlers.contains(&id) {
+            return None;
+        }
+        match self.phase {
+            Phase::Idle => {
+                self.requested.insert(id);
+                self.rest(now)
             }
-            Phase::Idle { .. } | Phase::Notified(_) => self.shut_down(Cause::Press, now),
+            Phase::Notified(notice) if notice.handler != id => {
+                self.requested.insert(id);
+                None
+            }
+            Phase::Notified(_) | Phase::ShuttingDown { .. } => None,
+        }
+    }
+
+    /// Takes note that the process was stopped and goes on: time that nobody could use is not held against anybody.
+    ///
+    /// A press that was dropped unanswered is forgotten and an untaken notice has its whole take time-out again; a taken one stays as
+    /// it is. Shutdown is never taken back, but its deadline starts anew.
+    pub fn resumed(&mut self, now: Instant) {
+        self.dropped = None;
+        let (take, shutdown) = (Some(self.rules.take_timeout), self.rules.shutdown_deadline);
+        let (deadline, limit) = match &mut self.phase {
+            Phase::Idle => return,
+            Phase::Notified(notice) => (&mut notice.deadline, take),
+            Phase::ShuttingDown { deadline, .. } => (deadline, shutdown),
+        };
+        if deadline.is_some() {
+            *deadline = limit.and_then(|limit| now.checked_add(limit));
         }
     }
 
@@ -246,18 +289,21 @@ impl Ladder {
             return None;
         }
         match resolution {
-            Resolution::Handled => self.phase = Phase::Idle { dropped: None },
-            Resolution::Dropped => self.phase = Phase::Idle { dropped: Some(now) },
-            Resolution::Declined => return Some(self.pass_down(notice, now)),
-            Resolution::Escalated => return Some(self.shut_down(Cause::Press, now)),
+            Resolution::Declined => self.pass_down(notice, now),
+            Resolution::Escalated => Some(self.shut_down(Cause::Press, now)),
+            Resolution::Handled | Resolution::Dropped => {
+                if !notice.is_request() {
+                    self.dropped = Some(now).filter(|_| resolution == Resolution::Dropped);
+                }
+                self.rest(now)
+            }
         }
-        None
     }
 
     /// Says when [`on_deadline`](Self::on_deadline) has something to do, if nothing else happens before.
     pub fn next_deadline(&self) -> Option<Instant> {
         match self.phase {
-            Phase::Idle { .. } => None,
+            Phase::Idle => None,
             Phase::Notified(notice) => notice.deadline.filter(|_| !notice.taken),
             Phase::ShuttingDown { deadline, .. } => deadline,
         }
@@ -268,7 +314,7 @@ impl Ladder {
     pub fn on_deadline(&mut self, now: Instant) -> Option<Effect> {
         self.next_deadline().filter(|deadline| *deadline <= now)?;
         match &mut self.phase {
-            Phase::Idle { .. } => None,
+            Phase::Idle => None,
             Phase::Notified(notice) => {
                 let untaken = *notice;
                 // The last handler keeps it: a late take is better than none, and time alone never shuts down.
@@ -296,25 +342,49 @@ impl Ladder {
         self.presses
     }
 
+    fn still_counts(&self, now: Instant) -> bool {
+        self.dropped
+            .is_some_and(|at| now.saturating_duration_since(at) < self.rules.cooldown)
+    }
+
     fn below(&self, id: HandlerId) -> Option<HandlerId> {
         self.handlers.range(..id).next_back().copied()
     }
 
-    fn pass_down(&mut self, notice: Notice, now: Instant) -> Effect {
-        match self.below(notice.handler) {
+    fn pass_down(&mut self, notice: Notice, now: Instant) -> Option<Effect> {
+        if notice.is_request() {
+            return self.rest(now);
+        }
+        Some(match self.below(notice.handler) {
             Some(below) => self.notify(notice.press, below, now),
             None => self.shut_down(Cause::Press, now),
-        }
+        })
+    }
+
+    /// No notice is open any more: the next request has its turn, the innermost first.
+    fn rest(&mut self, now: Instant) -> Option<Effect> {
+        self.phase = Phase::Idle;
+        let id = self.requested.pop_last()?;
+        let press = Press {
+            number: 0,
+            at: now,
+            source: PressSource::Request,
+        };
+        Some(self.notify(press, id, now))
     }
 
     fn notify(&mut self, press: Press, handler: HandlerId, now: Instant) -> Effect {
-        let deadline = now.checked_add(self.rules.take_timeout);
-        self.phase = Phase::Notified(Notice {
+        self.requested.remove(&handler); // it is asked already
+        let mut notice = Notice {
             press,
             handler,
             taken: false,
-            deadline,
-        });
+            deadline: None,
+        };
+        if !notice.is_request() {
+            notice.deadline = now.checked_add(self.rules.take_timeout);
+        }
+        self.phase = Phase::Notified(notice);
         Effect::Notify(handler)
     }
 
@@ -325,5 +395,11 @@ impl Ladder {
             .and_then(|limit| now.checked_add(limit));
         self.phase = Phase::ShuttingDown { cause, deadline };
         Effect::BeginShutdown(cause)
+    }
+}
+
+impl Notice {
+    fn is_request(&self) -> bool {
+        self.press.number == 0
     }
 }

@@ -2,7 +2,7 @@ use std::{
     collections::BTreeMap,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use tokio::sync::{Notify, watch};
@@ -26,7 +26,7 @@ pub(crate) struct Router {
 
 struct State {
     ladder: Ladder,
-    bells: BTreeMap<HandlerId, Arc<Notify>>,
+    handlers: BTreeMap<HandlerId, (Arc<str>, Arc<Notify>)>,
     /// To be rung. One is enough: only one notice is open at a time.
     ring: Option<Arc<Notify>>,
     exit: Option<Cause>,
@@ -42,7 +42,7 @@ impl Router {
             hard_exit,
             state: Mutex::new(State {
                 ladder,
-                bells: BTreeMap::new(),
+                handlers: BTreeMap::new(),
                 ring: None,
                 exit: None,
                 exiting: false,
@@ -55,16 +55,16 @@ impl Router {
         }
     }
 
-    pub(crate) fn push(&self, bell: Arc<Notify>) -> HandlerId {
+    pub(crate) fn push(&self, name: Arc<str>, bell: Arc<Notify>) -> HandlerId {
         let mut state = self.lock();
         let id = state.ladder.push();
-        state.bells.insert(id, bell);
+        state.handlers.insert(id, (name, bell));
         id
     }
 
     pub(crate) fn remove(&self, id: HandlerId) {
         self.decide(|state, now| {
-            state.bells.remove(&id);
+            state.handlers.remove(&id);
             state.ladder.remove(id, now)
         });
     }
@@ -88,6 +88,47 @@ impl Router {
 
     pub(crate) fn terminate(&self, cause: Cause) {
         self.decide(|state, now| state.ladder.terminate(cause, now));
+    }
+
+    pub(crate) fn interrupt(&self, name: &str) -> bool {
+        let mut is_reached = false;
+        self.decide(|state, now| {
+            let innermost = state.handlers.iter().rev().find(|(_, h)| *h.0 == *name);
+            let id = *innermost.filter(|_| state.ladder.cause().is_none())?.0;
+            is_reached = true;
+            state.ladder.request(id, now)
+        });
+        is_reached
+    }
+
+    pub(crate) fn suspend(&self) {}
+
+    /// Waits until there is a notice for `id` to take; `None` at the deadline.
+    pub(crate) fn wait_for_press(&self, id: HandlerId, until: Option<Instant>) -> Option<Press> {
+        self.wait_until(until, |state| state.ladder.take(id))
+    }
+
+    /// Waits until shutdown has begun; `None` at the deadline.
+    pub(crate) fn wait_for_cause(&self, until: Option<Instant>) -> Option<Cause> {
+        self.wait_until(until, |state| state.shutdown())
+    }
+
+    fn wait_until<T>(
+        &self,
+        until: Option<Instant>,
+        mut look: impl FnMut(&mut State) -> Option<T>,
+    ) -> Option<T> {
+        let mut state = self.lock();
+        loop {
+            if let Some(found) = look(&mut state) {
+                return Some(found);
+            }
+            let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+            if left.is_some_and(|left| left.is_zero()) {
+                return None;
+            }
+            state = self.wait(state, left);
+        }
     }
 
     pub(crate) fn cause(&self) -> Option<Cause> {
@@ -127,6 +168,25 @@ impl Router {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn wait<'a>(
+        &self,
+        state: MutexGuard<'a, State>,
+        timeout: Option<Duration>,
+    ) -> MutexGuard<'a, State> {
+        match timeout {
+            None => self
+                .decided
+                .wait(state)
+                .unwrap_or_else(PoisonError::into_inner),
+            Some(timeout) => {
+                self.decided
+                    .wait_timeout(state, timeout)
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .0
+            }
+        }
+    }
+
     /// The deciding thread's whole life: deadlines and the hard exit. It runs no waker, so that none can stand in the way of these.
     pub(crate) fn run(&self) {
         loop {
@@ -148,18 +208,7 @@ impl Router {
                     .ladder
                     .next_deadline()
                     .map(|deadline| deadline.saturating_duration_since(now));
-                drop(match wait {
-                    None => self
-                        .decided
-                        .wait(state)
-                        .unwrap_or_else(PoisonError::into_inner),
-                    Some(wait) => {
-                        self.decided
-                            .wait_timeout(state, wait)
-                            .unwrap_or_else(PoisonError::into_inner)
-                            .0
-                    }
-                });
+                drop(self.wait(state, wait));
             }
         }
     }
@@ -169,18 +218,13 @@ impl Router {
         let mut announced = false;
         loop {
             let mut state = self.lock();
-            let ending = state.exiting || state.exit.is_some();
-            let cause = state.ladder.cause().filter(|_| !announced && !ending);
+            let cause = state.shutdown().filter(|_| !announced);
             let ring = state.ring.take();
             if cause.is_none() && ring.is_none() {
                 if state.closed {
                     return;
                 }
-                drop(
-                    self.decided
-                        .wait(state)
-                        .unwrap_or_else(PoisonError::into_inner),
-                );
+                drop(self.wait(state, None));
                 continue;
             }
             drop(state);
@@ -198,7 +242,8 @@ impl Router {
 
     fn exit(&self, cause: Cause) {
         match &self.hard_exit {
-            HardExit::Process => crate::die_by(cause),
+            HardExit::InHandler | HardExit::Thread => crate::die_by(cause),
+            HardExit::Off => {}
             HardExit::Callback(callback) => survive(|| callback(cause)),
         }
     }
@@ -211,6 +256,12 @@ fn survive(action: impl FnOnce()) {
 }
 
 impl State {
+    /// Why a graceful shutdown is to be carried out: not beside a hard exit that has not failed.
+    fn shutdown(&self) -> Option<Cause> {
+        let ending = self.exiting || self.exit.is_some();
+        self.ladder.cause().filter(|_| !ending)
+    }
+
     /// Does what the clock has made due; says whether there was anything.
     fn catch_up(&mut self, now: Instant) -> bool {
         let mut any = false;
@@ -224,7 +275,9 @@ impl State {
     fn note(&mut self, effect: Option<Effect>) -> bool {
         match effect {
             None | Some(Effect::Debounced) => return false,
-            Some(Effect::Notify(id)) => self.ring = self.bells.get(&id).cloned(),
+            Some(Effect::Notify(id)) => {
+                self.ring = self.handlers.get(&id).map(|(_, bell)| bell.clone())
+            }
             Some(Effect::HardExit(cause)) => self.exit = Some(cause),
             Some(Effect::BeginShutdown(_)) => {} // needs no note: the ladder has the cause
         }

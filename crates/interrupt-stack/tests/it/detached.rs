@@ -167,7 +167,7 @@ fn j33_press_after_shutdown_began_is_a_hard_exit() {
         Cause::Press,
         Cause::Terminate,
         Cause::Hangup,
-        Cause::Requested,
+        Cause::Requested(1),
     ] {
         let rig = Rig::new();
         rig.injector.terminate(cause);
@@ -446,7 +446,7 @@ fn threads_end_with_the_last_handle() {
     let (handler, injector) = (interrupts.push("run"), interrupts.injector());
     drop(interrupts);
     drop(handler);
-    injector.terminate(Cause::Requested);
+    injector.terminate(Cause::Requested(1));
     assert_eq!(count.load(Relaxed), 0);
     drop(injector);
     wait_for("the end of both threads", || count.load(Relaxed) == 1);
@@ -470,7 +470,10 @@ fn causes_stand_for_their_signals() {
         );
     }
     assert_eq!(
-        (Cause::Requested.signal(), Cause::Requested.exit_code()),
+        (
+            Cause::Requested(1).signal(),
+            Cause::Requested(1).exit_code()
+        ),
         (None, 1)
     );
 }

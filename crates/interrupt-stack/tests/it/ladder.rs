@@ -177,11 +177,11 @@ fn j33_any_press_in_shutdown_ends_whatever_began_it() {
         Cause::Press,
         Cause::Terminate,
         Cause::Hangup,
-        Cause::Requested,
+        Cause::Requested(1),
     ] {
         let mut s = Script::new(&["menu"]);
         assert_eq!(s.terminate(cause), format!("BeginShutdown({cause:?})"));
-        for other in [Cause::Terminate, Cause::Hangup, Cause::Requested] {
+        for other in [Cause::Terminate, Cause::Hangup, Cause::Requested(1)] {
             assert_eq!(s.terminate(other), "-");
         }
         assert_eq!(s.wait(3_600_000).press(), "HardExit(Press)");

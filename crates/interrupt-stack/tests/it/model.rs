@@ -22,7 +22,7 @@ fn step() -> impl Strategy<Value = Step> {
         Cause::Press,
         Cause::Terminate,
         Cause::Hangup,
-        Cause::Requested,
+        Cause::Requested(1),
         Cause::Quit,
     ]);
     let answers = select(vec![

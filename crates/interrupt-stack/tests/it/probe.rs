@@ -71,7 +71,7 @@ fn probe() {
         Ok("blocked runtime drop") => blocked_runtime_drop(),
         Ok("blocked waker") => blocked_waker(),
         Ok("installed twice") => installed_twice(),
-        Ok("requested") => die_by(Cause::Requested),
+        Ok("requested") => die_by(Cause::Requested(1)),
         Ok(other) => panic!("unknown probe {other}"),
     }
 }

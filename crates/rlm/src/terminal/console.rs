@@ -28,6 +28,7 @@ use super::sink::Sink;
 use super::tty::{Tty, Typed};
 use super::ui::{Answer, Effect, Ui};
 use super::{LogPlace, Terminal};
+use crate::exit::Code;
 use crate::presses::{PressAction, PressActions};
 use crate::render::Screen;
 
@@ -459,7 +460,7 @@ impl Console {
                 (Some(notice), Answer::Escalate) => notice.escalate(),
                 (notice, _) => drop(notice),
             },
-            Effect::Exit => self.interrupts.injector().terminate(Cause::Requested),
+            Effect::Exit => self.interrupts.injector().terminate(Cause::Requested(Code::Stopped as u8)),
             Effect::Press => self.interrupts.injector().press(PressSource::RawByte),
             Effect::Suspend => {
                 let _impossible = kill_process(getpid(), Signal::TSTP);
