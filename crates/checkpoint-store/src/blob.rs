@@ -20,12 +20,12 @@ pub(crate) fn put(dir: &Dir, epoch: u64, name: &str, bytes: &[u8]) -> Result<()>
             },
         ));
     }
-    if blobs.exists(name)?
-        || dir
-            .write_temp(epoch, bytes)?
-            .persist(&blobs, name)?
-            .is_none()
-    {
+    let write = || {
+        let temp = dir.write_temp(epoch, bytes)?;
+        temp.sync()?;
+        temp.persist(&blobs, name)
+    };
+    if blobs.exists(name)? || write()?.is_none() {
         if blobs.read(name)?.as_deref() != Some(bytes) {
             return Err(Error::new(path, Kind::Conflict));
         }

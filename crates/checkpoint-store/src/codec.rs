@@ -7,6 +7,7 @@ use serde::de::{DeserializeOwned, IgnoredAny};
 #[cfg(feature = "zstd")]
 use crate::frame::MAX_RATIO;
 use crate::frame::{Fault, ZSTD, damaged};
+use crate::sabotage::{self, Sabotage};
 
 /// Deepest nesting that is written. Reading allows twice as much, because a typed
 /// reader counts enums that a plain one does not.
@@ -32,7 +33,7 @@ pub(crate) fn decode_next<T: DeserializeOwned>(bytes: &mut &[u8]) -> Result<T, S
 /// Decodes the value that `bytes` hold, and nothing besides.
 pub(crate) fn decode<T: DeserializeOwned>(mut bytes: &[u8]) -> Result<T, String> {
     let value = decode_next(&mut bytes)?;
-    if bytes.is_empty() {
+    if bytes.is_empty() || sabotage::is_on(Sabotage::IgnoreTrailing) {
         Ok(value)
     } else {
         Err(format!("{} bytes follow the value", bytes.len()))

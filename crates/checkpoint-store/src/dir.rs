@@ -1,47 +1,54 @@
 //! A store's directory as a descriptor. Every call is relative to it and follows
 //! no symbolic link, so that nothing outside the directory can be reached.
 
-use std::fs::File;
-use std::io::{self, Read, Write};
-use std::os::unix::fs::MetadataExt;
+use std::io;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 
+use crate::disk::{Directory, Handle, Open, unix};
 use crate::error::{Error, Kind, Result};
 use crate::name::FileName;
+use crate::sabotage::{self, Sabotage};
 
 /// Largest file that is read, and that the writer lets a file become.
 pub(crate) const MAX_FILE: u64 = 1 << 30;
 
-const PRIVATE_DIR: Mode = Mode::RWXU;
-const PRIVATE_FILE: Mode = Mode::RUSR.union(Mode::WUSR);
-
 #[derive(Debug)]
 pub(crate) struct Dir {
-    file: File,
+    disk: Box<dyn Directory>,
     path: PathBuf,
 }
 
 impl Dir {
     /// Opens the directory at `path`.
     pub(crate) fn open(path: &Path) -> Result<Self> {
-        Self::open_at(CWD, &plain(path)?, path)
+        let plain = plain(path)?;
+        Self::checked(
+            path,
+            unix::UnixDirectory::open(&plain).map(|disk| Box::new(disk) as _),
+        )
     }
 
     /// Opens the directory at `path` and makes it, and those above it, if it is missing.
     pub(crate) fn create(path: &Path) -> Result<Self> {
-        make(&plain(path)?)?;
+        unix::make_all(&plain(path)?).map_err(|err| Error::io(path, "make the directory", err))?;
         Self::open(path)
     }
 
-    fn open_at(at: impl std::os::fd::AsFd, name: &Path, path: &Path) -> Result<Self> {
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let file: File = match rustix::fs::openat(at, name, flags, Mode::empty()) {
-            Ok(fd) => File::from(fd),
-            Err(Errno::NOENT) => return Err(Error::new(path, Kind::NotFound("store"))),
-            Err(Errno::LOOP | Errno::NOTDIR) => {
+    /// Puts a directory of any disk to use; `path` is how messages call it.
+    #[cfg(feature = "test-util")]
+    pub(crate) fn on(disk: Box<dyn Directory>, path: &Path) -> Result<Self> {
+        Self::checked(path, Ok(disk))
+    }
+
+    fn checked(path: &Path, opened: io::Result<Box<dyn Directory>>) -> Result<Self> {
+        let disk = match opened {
+            Ok(disk) => disk,
+            Err(err) if err.kind() == io::ErrorKind::NotFound => {
+                return Err(Error::new(path, Kind::NotFound("store")));
+            }
+            Err(err) if is_link(&err) || err.kind() == io::ErrorKind::NotADirectory => {
                 return Err(Error::new(
                     path,
                     Kind::Unsafe("it is not a directory, or a link to one"),
@@ -49,12 +56,12 @@ impl Dir {
             }
             Err(err) => return Err(Error::io(path, "open the directory", err)),
         };
-        let meta = file
-            .metadata()
+        let stat = disk
+            .stat(".")
             .map_err(|err| Error::io(path, "inspect the directory", err))?;
-        let unsafe_because = if meta.uid() != rustix::process::geteuid().as_raw() {
+        let unsafe_because = if !stat.is_own {
             Some("it belongs to another user")
-        } else if meta.mode() & 0o022 != 0 {
+        } else if stat.mode & 0o022 != 0 {
             Some("others may write to it; make it yours alone with `chmod go-w`")
         } else {
             None
@@ -62,10 +69,14 @@ impl Dir {
         match unsafe_because {
             Some(reason) => Err(Error::new(path, Kind::Unsafe(reason))),
             None => Ok(Self {
-                file,
+                disk,
                 path: path.to_owned(),
             }),
         }
+    }
+
+    pub(crate) fn disk(&self) -> &dyn Directory {
+        &*self.disk
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -84,33 +95,21 @@ impl Dir {
     /// Opens a directory inside this one, and makes it first if `create` is set.
     pub(crate) fn sub(&self, name: &str, create: bool) -> Result<Self> {
         if create {
-            match rustix::fs::mkdirat(&self.file, name, PRIVATE_DIR) {
+            match self.disk.make_sub(name) {
                 Ok(()) => self.sync()?,
-                Err(Errno::EXIST) => {}
+                Err(err) if err.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(err) => return Err(self.error(name, "make the directory", err)),
             }
         }
-        Self::open_at(&self.file, Path::new(name), &self.path.join(name))
+        Self::checked(&self.path.join(name), self.disk.sub(name))
     }
 
     /// Returns the names of all entries, sorted.
     pub(crate) fn names(&self) -> Result<Vec<String>> {
-        let failed = |err| self.error("", "list the directory", err);
-        let mut names = Vec::new();
-        let entries = match rustix::fs::Dir::read_from(&self.file) {
-            // The directory itself was removed while it was open.
-            Err(Errno::NOENT) => return Ok(names),
-            entries => entries.map_err(failed)?,
-        };
-        for entry in entries {
-            // A name that is not UTF-8 is none of ours.
-            if let Ok(name) = entry.map_err(failed)?.file_name().to_str()
-                && name != "."
-                && name != ".."
-            {
-                names.push(name.to_owned());
-            }
-        }
+        let mut names = self
+            .disk
+            .names()
+            .map_err(|err| self.error("", "list the directory", err))?;
         names.sort();
         Ok(names)
     }
@@ -125,21 +124,19 @@ impl Dir {
     }
 
     pub(crate) fn exists(&self, name: &str) -> Result<bool> {
-        match rustix::fs::statat(&self.file, name, AtFlags::SYMLINK_NOFOLLOW) {
+        match self.disk.stat(name) {
             Ok(_) => Ok(true),
-            Err(Errno::NOENT) => Ok(false),
+            Err(err) if err.kind() == io::ErrorKind::NotFound => Ok(false),
             Err(err) => Err(self.error(name, "inspect", err)),
         }
     }
 
     /// Opens a regular file; none if there is none of that name.
-    pub(crate) fn open_file(&self, name: &str, flags: OFlags) -> Result<Option<File>> {
-        // Without NONBLOCK a pipe in the place of a file would block for ever.
-        let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
-        let file = match rustix::fs::openat(&self.file, name, flags, PRIVATE_FILE) {
-            Ok(fd) => File::from(fd),
-            Err(Errno::NOENT) => return Ok(None),
-            Err(Errno::LOOP) => {
+    pub(crate) fn open_file(&self, name: &str, how: Open) -> Result<Option<Box<dyn Handle>>> {
+        let file = match self.disk.open(name, how) {
+            Ok(file) => file,
+            Err(err) if err.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(err) if is_link(&err) => {
                 return Err(Error::new(
                     self.path.join(name),
                     Kind::Unsafe("it is a symbolic link"),
@@ -147,10 +144,10 @@ impl Dir {
             }
             Err(err) => return Err(self.error(name, "open", err)),
         };
-        let meta = file
-            .metadata()
+        let stat = file
+            .stat()
             .map_err(|err| self.error(name, "inspect", err))?;
-        if meta.is_file() {
+        if stat.is_file {
             Ok(Some(file))
         } else {
             Err(Error::new(
@@ -162,14 +159,12 @@ impl Dir {
 
     /// Reads at most `limit` bytes from the start of a file; none if there is no such file.
     pub(crate) fn read_up_to(&self, name: &str, limit: u64) -> Result<Option<Vec<u8>>> {
-        let Some(file) = self.open_file(name, OFlags::RDONLY)? else {
+        let Some(file) = self.open_file(name, Open::Read)? else {
             return Ok(None);
         };
-        let mut bytes = Vec::new();
-        file.take(limit)
-            .read_to_end(&mut bytes)
-            .map_err(|err| self.error(name, "read", err))?;
-        Ok(Some(bytes))
+        read_up_to(&*file, limit)
+            .map(Some)
+            .map_err(|err| self.error(name, "read", err))
     }
 
     /// Reads a whole file; none if there is no such file.
@@ -188,105 +183,144 @@ impl Dir {
         }
     }
 
-    /// Writes a file under a temporary name and makes its contents durable.
+    /// Writes a file under a temporary name.
     pub(crate) fn write_temp(&self, epoch: u64, bytes: &[u8]) -> Result<Temp<'_>> {
-        let random = uuid::Uuid::new_v4().as_u64_pair().1;
+        let random = self.disk.random();
         let name = FileName::Temp { epoch, random }.to_string();
-        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL;
-        let Some(file) = self.open_file(&name, flags)? else {
+        let Some(file) = self.open_file(&name, Open::MakeNew)? else {
             return Err(self.error(&name, "create", io::Error::from(io::ErrorKind::NotFound)));
         };
-        let mut temp = Temp {
+        let temp = Temp {
             dir: self,
             name,
-            file,
+            file: Some(file),
         };
-        temp.file
-            .write_all(bytes)
-            .map_err(|err| self.error(&temp.name, "write", err))?;
-        temp.file
-            .sync_all()
-            .map_err(|err| self.error(&temp.name, "sync", err))?;
+        let file = temp.file.as_deref().expect("it was just opened");
+        write_all_at(file, bytes, 0).map_err(|err| self.error(&temp.name, "write", err))?;
         Ok(temp)
     }
 
     /// Creates an empty file; false if the name is taken.
     pub(crate) fn create_empty(&self, name: &str) -> Result<bool> {
-        let flags =
-            OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        match rustix::fs::openat(&self.file, name, flags, PRIVATE_FILE) {
+        match self.disk.open(name, Open::MakeNew) {
             Ok(_) => Ok(true),
-            Err(Errno::EXIST) => Ok(false),
+            Err(err) if err.kind() == io::ErrorKind::AlreadyExists => Ok(false),
             Err(err) => Err(self.error(name, "create", err)),
         }
     }
 
     /// Moves a file to a name that is free, in one step; false if that name is taken.
     pub(crate) fn rename_new(&self, from: &str, to: &Self, name: &str) -> Result<bool> {
-        let renamed = match rustix::fs::renameat_with(
-            &self.file,
-            from,
-            &to.file,
-            name,
-            RenameFlags::NOREPLACE,
-        ) {
-            // Some file systems know no such rename; a hard link conflicts just as well.
-            Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {
-                rustix::fs::linkat(&self.file, from, &to.file, name, AtFlags::empty())
-                    .and_then(|()| rustix::fs::unlinkat(&self.file, from, AtFlags::empty()))
-            }
-            other => other,
-        };
-        match renamed {
+        match self.disk.rename_new(from, &*to.disk, name) {
             Ok(()) => Ok(true),
-            Err(Errno::EXIST) => Ok(false),
+            Err(err) if err.kind() == io::ErrorKind::AlreadyExists => Ok(false),
             Err(err) => Err(to.error(name, "rename a file to this name", err)),
         }
     }
 
     /// Removes a file; it is no error if it is gone already.
     pub(crate) fn remove(&self, name: &str) -> Result<()> {
-        match rustix::fs::unlinkat(&self.file, name, AtFlags::empty()) {
-            Ok(()) | Err(Errno::NOENT) => Ok(()),
-            Err(err) => Err(self.error(name, "remove", err)),
+        match self.disk.unlink(name) {
+            Err(err) if err.kind() != io::ErrorKind::NotFound => {
+                Err(self.error(name, "remove", err))
+            }
+            _ => Ok(()),
         }
     }
 
     /// Makes the names in this directory durable.
     pub(crate) fn sync(&self) -> Result<()> {
-        self.file
-            .sync_all()
+        self.disk
+            .sync()
             .map_err(|err| self.error("", "sync the directory", err))
     }
 }
 
-/// A durable file without its final name. Dropping it removes it, unless it got one.
+fn is_link(err: &io::Error) -> bool {
+    err.raw_os_error() == Some(Errno::LOOP.raw_os_error())
+}
+
+/// Reads at most `limit` bytes from the start of a file.
+pub(crate) fn read_up_to(file: &dyn Handle, limit: u64) -> io::Result<Vec<u8>> {
+    const PIECE: u64 = 1 << 20;
+    let mut bytes = Vec::new();
+    loop {
+        let have = bytes.len();
+        // The length is asked for first, so that a file is read in one call where it can be.
+        let want = file.stat()?.len.saturating_sub(have as u64).max(1);
+        let room = want.min(limit - have as u64).min(PIECE.max(have as u64));
+        bytes.resize(have + room as usize, 0);
+        match file.read_at(&mut bytes[have..], have as u64) {
+            Ok(0) => {
+                bytes.truncate(have);
+                return Ok(bytes);
+            }
+            Ok(read) => bytes.truncate(have + read),
+            Err(err) if err.kind() == io::ErrorKind::Interrupted => bytes.truncate(have),
+            Err(err) => return Err(err),
+        }
+    }
+}
+
+/// Writes all bytes, however many calls the disk makes of them.
+pub(crate) fn write_all_at(file: &dyn Handle, mut bytes: &[u8], mut at: u64) -> io::Result<()> {
+    while !bytes.is_empty() {
+        match file.write_at(bytes, at) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(written) => {
+                bytes = &bytes[written..];
+                at += written as u64;
+            }
+            Err(err) if err.kind() == io::ErrorKind::Interrupted => {}
+            Err(err) => return Err(err),
+        }
+    }
+    Ok(())
+}
+
+/// A file without its final name. Dropping it removes it, unless it got one.
 #[derive(Debug)]
 #[must_use = "dropping it removes the file"]
 pub(crate) struct Temp<'a> {
     dir: &'a Dir,
     name: String,
-    file: File,
+    /// Gone once the file has its final name.
+    file: Option<Box<dyn Handle>>,
 }
 
 impl Temp<'_> {
+    /// Makes the file's contents durable. After a failure nobody knows what is on disk.
+    pub(crate) fn sync(&self) -> Result<()> {
+        if sabotage::is_on(Sabotage::DropFileSync) || sabotage::is_on(Sabotage::SyncAfterRename) {
+            return Ok(());
+        }
+        let file = self.file.as_ref().expect("it has no final name yet");
+        file.sync_all()
+            .map_err(|err| self.dir.error(&self.name, "sync", err))
+    }
+
     /// Gives the file its final name in `to`, durably; none if the name is taken.
-    pub(crate) fn persist(self, to: &Dir, name: &str) -> Result<Option<File>> {
+    pub(crate) fn persist(mut self, to: &Dir, name: &str) -> Result<Option<Box<dyn Handle>>> {
         if !self.dir.rename_new(&self.name, to, name)? {
             return Ok(None);
         }
-        to.sync()?;
-        self.file
-            .try_clone()
-            .map(Some)
-            .map_err(|err| to.error(name, "keep open", err))
+        let file = self.file.take().expect("it has its final name once");
+        if sabotage::is_on(Sabotage::SyncAfterRename) {
+            file.sync_all().map_err(|err| to.error(name, "sync", err))?;
+        }
+        if !sabotage::is_on(Sabotage::DropDirSync) {
+            to.sync()?;
+        }
+        Ok(Some(file))
     }
 }
 
 impl Drop for Temp<'_> {
     fn drop(&mut self) {
-        // After `persist` the name is gone; a failure leaves a file for the next writer's sweep.
-        drop(self.dir.remove(&self.name));
+        if self.file.is_some() {
+            // A failure leaves a file for the next writer's sweep.
+            drop(self.dir.remove(&self.name));
+        }
     }
 }
 
@@ -304,24 +338,5 @@ fn plain(path: &Path) -> Result<PathBuf> {
         None => bad("it must end in a name of its own"),
         Some(Some(name)) if name.chars().any(char::is_control) => bad("it has a control character"),
         Some(_) => Ok(path.components().collect()),
-    }
-}
-
-/// Makes a directory and those above it, private from the start, their names durable.
-fn make(path: &Path) -> Result<()> {
-    let parent = match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    };
-    match rustix::fs::mkdirat(CWD, path, PRIVATE_DIR) {
-        Ok(()) => fs_err::File::open(parent)
-            .and_then(|dir| dir.sync_all())
-            .map_err(|err| Error::io(parent, "sync the directory", err)),
-        Err(Errno::EXIST) => Ok(()),
-        Err(Errno::NOENT) if parent != Path::new(".") => {
-            make(parent)?;
-            make(path)
-        }
-        Err(err) => Err(Error::io(path, "make the directory", err)),
     }
 }

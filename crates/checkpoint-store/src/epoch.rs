@@ -10,6 +10,7 @@
 use crate::dir::Dir;
 use crate::error::{Error, Kind, Result};
 use crate::name::FileName;
+use crate::sabotage::{self, Sabotage};
 
 /// How often another writer may be first before taking an epoch is given up.
 const TRIES: u64 = 64;
@@ -17,9 +18,18 @@ const TRIES: u64 = 64;
 /// Takes an epoch higher than `floor` and every other one that was ever taken, durably.
 pub(crate) fn take(dir: &Dir, floor: u64) -> Result<u64> {
     for _ in 0..TRIES {
-        let epoch = highest(dir)?.max(floor).saturating_add(1);
+        let before = highest(dir)?.max(floor);
+        if before > 0 && sabotage::is_on(Sabotage::ReuseName) {
+            return Ok(before);
+        }
+        let epoch = before.saturating_add(1);
         if dir.create_empty(&FileName::Marker { epoch }.to_string())? {
             dir.sync()?;
+            if highest(dir)? > epoch {
+                // Others came and went between the look and the creation: theirs count.
+                dir.remove(&FileName::Marker { epoch }.to_string())?;
+                continue;
+            }
             for name in dir.own()? {
                 if matches!(name, FileName::Marker { epoch: old } if old < epoch) {
                     dir.remove(&name.to_string())?;
@@ -38,7 +48,12 @@ pub(crate) fn take(dir: &Dir, floor: u64) -> Result<u64> {
 
 /// Fails unless `epoch` still owns the store.
 pub(crate) fn confirm(dir: &Dir, epoch: u64) -> Result<()> {
-    if dir.exists(&FileName::Marker { epoch }.to_string())? {
+    if sabotage::is_on(Sabotage::EpochByPresence) {
+        let newer = |name| matches!(name, FileName::Progress { epoch: by, .. } if by > epoch);
+        if !dir.own()?.into_iter().any(newer) {
+            return Ok(());
+        }
+    } else if dir.exists(&FileName::Marker { epoch }.to_string())? {
         return Ok(());
     }
     let by = highest(dir)?;

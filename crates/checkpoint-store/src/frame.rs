@@ -18,6 +18,8 @@
 
 use crc32c::{crc32c, crc32c_append};
 
+use crate::sabotage::{self, Sabotage};
+
 pub(crate) const HEADER: usize = 32;
 pub(crate) const MAJOR: u16 = 1;
 const MINOR: u16 = 0;
@@ -102,6 +104,10 @@ impl Frame {
 }
 
 fn checksum(salt: u64, header: &[u8], payload: &[u8]) -> u32 {
+    let salt = match sabotage::is_on(Sabotage::SkipSalt) {
+        true => 0,
+        false => salt,
+    };
     crc32c_append(crc32c_append(crc32c(&salt.to_le_bytes()), header), payload)
 }
 
@@ -175,7 +181,9 @@ pub(crate) fn decode(file: &[u8], at: usize, salt: u64) -> Result<Frame, Fault> 
     let Some(stored) = file.get(at + HEADER..frame.end()) else {
         return Err(damaged(at, "the frame is cut"));
     };
-    if u32_at(header, 28) != checksum(salt, &header[..28], stored) {
+    if u32_at(header, 28) != checksum(salt, &header[..28], stored)
+        && !sabotage::is_on(Sabotage::SkipCrc)
+    {
         return Err(damaged(at, "the frame has a wrong checksum"));
     }
     if u64::from(frame.raw_len) > u64::from(frame.stored_len) * MAX_RATIO
@@ -217,7 +225,10 @@ pub(crate) fn scan(file: &[u8], salt: u64) -> Result<(Vec<Frame>, Tail), Fault> 
             .first()
             .map(|first| first.seq.wrapping_add(frames.len() as u64));
         match decode(file, at, salt) {
-            Ok(frame) if expected.is_some_and(|seq| seq != frame.seq) => {
+            Ok(frame)
+                if expected.is_some_and(|seq| seq != frame.seq)
+                    && !sabotage::is_on(Sabotage::SkipSeq) =>
+            {
                 let reason = "the frame is out of sequence";
                 return Ok((frames, Tail::Damaged { offset: at, reason }));
             }

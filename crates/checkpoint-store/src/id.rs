@@ -1,4 +1,5 @@
 use std::fmt;
+use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
 
@@ -35,8 +36,15 @@ impl fmt::Display for Seq {
 pub struct PhaseId(uuid::Uuid);
 
 impl PhaseId {
-    pub(crate) fn now() -> Self {
-        Self(uuid::Uuid::now_v7())
+    pub(crate) fn new(now: SystemTime, random: [u64; 2]) -> Self {
+        let since = now
+            .duration_since(SystemTime::UNIX_EPOCH)
+            .unwrap_or_default();
+        let millis = u64::try_from(since.as_millis()).unwrap_or(u64::MAX);
+        let mut bytes = [0; 10];
+        bytes[..8].copy_from_slice(&random[0].to_le_bytes());
+        bytes[8..].copy_from_slice(&random[1].to_le_bytes()[..2]);
+        Self(uuid::Builder::from_unix_timestamp_millis(millis, &bytes).into_uuid())
     }
 }
 

@@ -26,18 +26,16 @@ struct Seal {
 /// A file that is being made.
 #[derive(Debug)]
 pub(crate) struct Image {
-    /// Random, so that blocks of older files never validate in this one.
     pub(crate) salt: u64,
     pub(crate) bytes: Vec<u8>,
 }
 
 impl Image {
-    /// Begins a file with its provenance, numbered `seq`.
-    pub(crate) fn new(meta: &FileMeta, seq: u64) -> Result<Self, Kind> {
+    /// Begins a file with its provenance, numbered `seq`; `salt` is random.
+    pub(crate) fn new(meta: &FileMeta, seq: u64, salt: u64) -> Result<Self, Kind> {
         let mut raw = Vec::new();
         codec::encode(&mut raw, meta).map_err(Kind::Encode)?;
         within("the meta data", raw.len(), MAX_META)?;
-        let salt = uuid::Uuid::new_v4().as_u64_pair().0;
         let mut image = Self {
             salt,
             bytes: encode_header(salt),

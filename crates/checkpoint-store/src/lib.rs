@@ -34,6 +34,11 @@
 mod blob;
 mod codec;
 mod dir;
+#[cfg(not(feature = "test-util"))]
+mod disk;
+#[cfg(feature = "test-util")]
+#[doc(hidden)]
+pub mod disk;
 mod epoch;
 mod error;
 mod frame;
@@ -48,6 +53,11 @@ mod raw_writer;
 pub mod reader;
 mod replay;
 mod report;
+#[cfg(not(feature = "test-util"))]
+mod sabotage;
+#[cfg(feature = "test-util")]
+#[doc(hidden)]
+pub mod sabotage;
 mod store;
 mod writer;
 

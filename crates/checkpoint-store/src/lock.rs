@@ -1,14 +1,10 @@
 //! The lock of a store: one writer at a time. The lock decides; the text in the
 //! file is for people only.
 
-use std::fs::{File, TryLockError};
-use std::io::{Read, Write};
-use std::os::unix::fs::MetadataExt;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
-use rustix::fs::OFlags;
-
-use crate::dir::Dir;
+use crate::dir::{Dir, write_all_at};
+use crate::disk::{Handle, Open};
 use crate::error::{Error, Kind, Result};
 
 const NAME: &str = "LOCK";
@@ -16,13 +12,12 @@ const NAME: &str = "LOCK";
 const TEXT: u64 = 200;
 /// `is_locked` holds the lock for an instant, so a writer tries this often before it gives up.
 const TRIES: u32 = 20;
-const PAUSE: Duration = Duration::from_millis(2);
 
 /// Holds the lock; dropping it, or the end of the process in any way, releases it.
 /// Child processes do not inherit it.
 #[derive(Debug)]
 #[must_use = "dropping it releases the lock"]
-pub(crate) struct Lock(File);
+pub(crate) struct Lock(Box<dyn Handle>);
 
 impl Drop for Lock {
     fn drop(&mut self) {
@@ -33,22 +28,27 @@ impl Drop for Lock {
 }
 
 impl Lock {
-    pub(crate) fn take(dir: &Dir, now: SystemTime) -> Result<Self> {
+    pub(crate) fn take(dir: &Dir) -> Result<Self> {
         for _ in 0..TRIES {
-            let Some(mut file) = dir.open_file(NAME, OFlags::RDWR | OFlags::CREATE)? else {
-                continue;
+            let Some(file) = dir.open_file(NAME, Open::Make)? else {
+                return Err(Error::new(dir.path(), Kind::Vanished));
             };
-            match file.try_lock() {
-                Ok(()) if !is_current(dir, &file)? => continue,
-                Ok(()) => {
-                    let text = format!("pid {} since {}\n", std::process::id(), utc(now));
-                    file.set_len(0)
-                        .and_then(|()| file.write_all(text.as_bytes()))
-                        .map_err(|err| dir.error(NAME, "write", err))?;
-                    return Ok(Self(file));
+            let locked = file.try_lock(false);
+            if locked.map_err(|err| dir.error(NAME, "lock", err))? {
+                let lock = Self(file);
+                if lock.is_current(dir)? {
+                    let now = utc(dir.disk().now());
+                    let text = format!("pid {} since {now}\n", std::process::id());
+                    // The lock holds without its text, which a full disk may not take.
+                    drop(
+                        lock.0
+                            .set_len(0)
+                            .and_then(|()| write_all_at(&*lock.0, text.as_bytes(), 0)),
+                    );
+                    return Ok(lock);
                 }
-                Err(TryLockError::WouldBlock) => std::thread::park_timeout(PAUSE),
-                Err(TryLockError::Error(err)) => return Err(dir.error(NAME, "lock", err)),
+            } else {
+                dir.disk().pause();
             }
         }
         Err(Error::new(
@@ -58,43 +58,35 @@ impl Lock {
             },
         ))
     }
+
+    /// A lock on a file that was removed meanwhile guards nothing.
+    pub(crate) fn is_current(&self, dir: &Dir) -> Result<bool> {
+        let failed = |err| dir.error(NAME, "inspect", err);
+        match dir.open_file(NAME, Open::Read)? {
+            Some(file) => Ok(file.stat().map_err(failed)?.id == self.0.stat().map_err(failed)?.id),
+            None => Ok(false),
+        }
+    }
 }
 
 /// Tells whether a writer holds the lock. Asks by holding it for an instant, shared.
 pub(crate) fn is_held(dir: &Dir) -> Result<bool> {
-    let Some(file) = dir.open_file(NAME, OFlags::RDONLY)? else {
+    let Some(file) = dir.open_file(NAME, Open::Read)? else {
         return Ok(false);
     };
-    match file.try_lock_shared() {
-        Ok(()) => file
-            .unlock()
-            .map(|()| false)
-            .map_err(|err| dir.error(NAME, "unlock", err)),
-        Err(TryLockError::WouldBlock) => Ok(true),
-        Err(TryLockError::Error(err)) => Err(dir.error(NAME, "lock", err)),
+    let free = file
+        .try_lock(true)
+        .map_err(|err| dir.error(NAME, "lock", err))?;
+    if free {
+        file.unlock()
+            .map_err(|err| dir.error(NAME, "unlock", err))?;
     }
-}
-
-/// A lock on a file that was removed meanwhile guards nothing.
-fn is_current(dir: &Dir, locked: &File) -> Result<bool> {
-    let inode = |file: &File| {
-        file.metadata()
-            .map(|meta| (meta.dev(), meta.ino()))
-            .map_err(|err| dir.error(NAME, "inspect", err))
-    };
-    match dir.open_file(NAME, OFlags::RDONLY)? {
-        Some(file) => Ok(inode(&file)? == inode(locked)?),
-        None => Ok(false),
-    }
+    Ok(!free)
 }
 
 fn holder(dir: &Dir) -> Result<String> {
-    let mut text = String::new();
-    if let Some(file) = dir.open_file(NAME, OFlags::RDONLY)? {
-        file.take(TEXT)
-            .read_to_string(&mut text)
-            .map_err(|err| dir.error(NAME, "read", err))?;
-    }
+    let bytes = dir.read_up_to(NAME, TEXT)?.unwrap_or_default();
+    let text = String::from_utf8_lossy(&bytes);
     let text: String = text.trim().chars().filter(|c| !c.is_control()).collect();
     Ok(if text.is_empty() {
         "unknown".into()
@@ -123,6 +115,8 @@ fn utc(time: SystemTime) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]

@@ -3,6 +3,7 @@ use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
 
+use crate::disk::Directory;
 use crate::id::{PhaseId, Seq};
 use crate::options::Options;
 
@@ -68,12 +69,13 @@ pub(crate) struct FileMeta {
 }
 
 impl FileMeta {
-    pub(crate) fn new(options: &Options, epoch: u64, now: SystemTime) -> Self {
+    pub(crate) fn new(options: &Options, epoch: u64, disk: &dyn Directory) -> Self {
+        let now = disk.now();
         let since = now
             .duration_since(SystemTime::UNIX_EPOCH)
             .unwrap_or_default();
         Self {
-            id: PhaseId::now(),
+            id: PhaseId::new(now, [disk.random(), disk.random()]),
             phase: None,
             seq: 0,
             epoch,

@@ -1,13 +1,11 @@
 //! The writer without types: heads and events are encoded bytes. `Writer` and
 //! `Store` put types around it.
 
-use std::fs::File;
-use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
-use std::time::SystemTime;
 
 use crate::blob;
-use crate::dir::{Dir, MAX_FILE};
+use crate::dir::{Dir, MAX_FILE, write_all_at};
+use crate::disk::Handle;
 use crate::epoch;
 use crate::error::{Error, Kind, Result};
 use crate::frame::{DELTA, Frame, TRUNCATE};
@@ -19,6 +17,7 @@ use crate::meta::{Base, FileMeta, Meta};
 use crate::name::{self, FileName};
 use crate::options::Options;
 use crate::replay::{MAX_STATE, State};
+use crate::sabotage::{self, Sabotage};
 
 const QUARANTINE: &str = "quarantine";
 /// How many taken phase numbers are passed over. A fenced writer leaves at most one behind.
@@ -45,7 +44,7 @@ pub(crate) struct RawWriter {
 
 #[derive(Debug)]
 struct Journal {
-    file: File,
+    file: Box<dyn Handle>,
     name: String,
     salt: u64,
     end: u64,
@@ -66,12 +65,19 @@ impl RawWriter {
         } else {
             Dir::open(path)
         }?;
-        let lock = Lock::take(&dir, SystemTime::now())?;
+        Self::open_on(dir, options)
+    }
+
+    pub(crate) fn open_on(dir: Dir, options: Options) -> Result<(Self, Loaded)> {
+        let lock = Lock::take(&dir)?;
         // A store that this program cannot read is left as it is.
-        let floor = Index::read(&dir, Some(&options))?.highest_epoch();
-        let epoch = epoch::take(&dir, floor)?;
+        let before = Index::read(&dir, Some(&options))?;
+        let epoch = epoch::take(&dir, before.highest_epoch())?;
         // From here on an older writer acknowledges nothing more, so the scan sees all it did.
-        let index = Index::read(&dir, Some(&options))?;
+        let index = match sabotage::is_on(Sabotage::ScanBeforeCreate) {
+            true => before,
+            false => Index::read(&dir, Some(&options))?,
+        };
         let entries = index.entries.clone();
         let mut loaded = load::newest(&dir, index)?;
         let mut writer = Self {
@@ -205,16 +211,9 @@ impl RawWriter {
             };
             return Err(Error::new(path(), kind));
         }
-        let written = journal
-            .file
-            .write_all_at(&frame, journal.end)
+        let written = write_all_at(&*journal.file, &frame, journal.end)
             .map_err(|err| Error::io(path(), "write", err))
-            .and_then(|()| {
-                journal
-                    .file
-                    .sync_data()
-                    .map_err(|err| Error::io(path(), "sync", err))
-            });
+            .and_then(|()| sync_data(&*journal.file).map_err(|err| Error::io(path(), "sync", err)));
         journal.end = end;
         written.map(|()| seq).map_err(|err| self.broke(err))
     }
@@ -244,7 +243,7 @@ impl RawWriter {
         };
         let event_bytes = state.event_bytes();
         let seq = self.free_phase()?;
-        let mut provenance = FileMeta::new(&self.options, self.epoch, SystemTime::now());
+        let mut provenance = FileMeta::new(&self.options, self.epoch, self.dir.disk());
         provenance.phase = Some(phase.into());
         provenance.seq = seq;
         provenance.base = self.base;
@@ -254,9 +253,14 @@ impl RawWriter {
             seq,
         };
         let file_name = FileName::Phase { seq }.to_string();
-        let bytes = Image::new(&provenance, 0)
+        let bytes = Image::new(&provenance, 0, self.dir.disk().random())
             .and_then(|image| image.seal(state))
             .map_err(|kind| Error::new(self.dir.path().join(&file_name), kind))?;
+        if sabotage::is_on(Sabotage::DropProgressEarly)
+            && let Some(journal) = &self.journal
+        {
+            self.dir.remove(&journal.name)?;
+        }
         self.commit(&file_name, &bytes)
             .map_err(|err| self.broke(err))?;
         self.confirm().map_err(|err| self.broke(err))?;
@@ -332,7 +336,7 @@ impl RawWriter {
 
     /// Creates this epoch's journal with the frames of the one before.
     fn start_journal(&self, file: &[u8], frames: &[Frame]) -> Result<Journal> {
-        let mut provenance = FileMeta::new(&self.options, self.epoch, SystemTime::now());
+        let mut provenance = FileMeta::new(&self.options, self.epoch, self.dir.disk());
         provenance.seq = self.base.map_or(0, |base| base.seq);
         provenance.base = self.base;
         provenance.carried = frames.last().map_or(0, |frame| frame.seq);
@@ -341,7 +345,7 @@ impl RawWriter {
             base: provenance.seq,
         }
         .to_string();
-        let mut image = Image::new(&provenance, provenance.seq)
+        let mut image = Image::new(&provenance, provenance.seq, self.dir.disk().random())
             .map_err(|kind| Error::new(self.dir.path().join(&name), kind))?;
         for frame in frames {
             image.carry(frame, file);
@@ -356,7 +360,7 @@ impl RawWriter {
     }
 
     /// Gives a whole file its name: temporary file, sync, rename, sync of the directory.
-    fn commit(&self, name: &str, bytes: &[u8]) -> Result<File> {
+    fn commit(&self, name: &str, bytes: &[u8]) -> Result<Box<dyn Handle>> {
         let limit = MAX_FILE;
         let len = bytes.len() as u64;
         if len > limit {
@@ -368,7 +372,11 @@ impl RawWriter {
             return Err(Error::new(self.dir.path().join(name), kind));
         }
         let temp = self.dir.write_temp(self.epoch, bytes)?;
-        epoch::confirm(&self.dir, self.epoch)?;
+        temp.sync()?;
+        self.confirm_epoch(name)?;
+        if sabotage::is_on(Sabotage::ReuseName) || sabotage::is_on(Sabotage::RandomPhaseName) {
+            self.dir.remove(name)?;
+        }
         temp.persist(&self.dir, name)?.ok_or_else(|| {
             // Only a writer that this one does not know of can have made it.
             Error::new(
@@ -381,6 +389,13 @@ impl RawWriter {
         })
     }
 
+    fn confirm_epoch(&self, name: &str) -> Result<()> {
+        if sabotage::is_on(Sabotage::RandomPhaseName) && name.starts_with("phase-") {
+            return Ok(());
+        }
+        epoch::confirm(&self.dir, self.epoch)
+    }
+
     /// Looks whether what was written may be acknowledged: the file still has a name
     /// and the store still belongs to this epoch.
     fn confirm(&self) -> Result<()> {
@@ -388,12 +403,12 @@ impl RawWriter {
         let Some(journal) = &self.journal else {
             return Ok(());
         };
-        let meta = journal.file.metadata();
-        match meta
+        let stat = journal.file.stat();
+        match stat
             .map_err(|err| self.dir.error(&journal.name, "inspect", err))?
-            .nlink()
+            .links
         {
-            0 => Err(Error::new(
+            0 if !sabotage::is_on(Sabotage::SkipLinkCheck) => Err(Error::new(
                 self.dir.path().join(&journal.name),
                 Kind::Vanished,
             )),
@@ -423,6 +438,13 @@ impl RawWriter {
             Some(Broken::Vanished) => Kind::Vanished,
         };
         Err(Error::new(self.dir.path(), kind))
+    }
+}
+
+fn sync_data(file: &dyn Handle) -> std::io::Result<()> {
+    match file.sync_data() {
+        Err(_) if sabotage::is_on(Sabotage::RetrySync) => file.sync_data(),
+        synced => synced,
     }
 }
 

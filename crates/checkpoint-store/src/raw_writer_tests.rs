@@ -65,12 +65,12 @@ fn a_phase_file_of_a_fenced_writer_does_not_hide_newer_saves() {
     let dir = root.path().join("s");
     let (mut old, _) = open(&dir);
     old.append(head(1), 1).unwrap();
-    let mut meta = FileMeta::new(&old.options, old.epoch, SystemTime::now());
+    let mut meta = FileMeta::new(&old.options, old.epoch, old.dir.disk());
     meta.phase = Some("p".into());
     meta.seq = 2;
     std::fs::remove_file(dir.join("LOCK")).unwrap();
     let (mut new, _) = open(&dir);
-    let late = Image::new(&meta, 0)
+    let late = Image::new(&meta, 0, 7)
         .unwrap()
         .seal(State {
             head: Some(head(9)),
@@ -134,7 +134,11 @@ fn a_failed_write_ends_the_writer() {
     // A descriptor that cannot be written to stands for a disk that fails.
     let healthy = std::mem::replace(
         &mut journal.file,
-        File::open(dir.join(&journal.name)).unwrap(),
+        Dir::open(&dir)
+            .unwrap()
+            .open_file(&journal.name, crate::disk::Open::Read)
+            .unwrap()
+            .unwrap(),
     );
     assert!(!writer.append(head(2), 1).unwrap_err().is_poisoned());
     writer.journal.as_mut().unwrap().file = healthy;

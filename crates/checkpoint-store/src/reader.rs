@@ -35,6 +35,24 @@ pub fn load<H: DeserializeOwned, E: DeserializeOwned>(
     Loaded::decode(dir.path(), newest(&dir)?)
 }
 
+/// [`load`] from a directory of any disk; messages call it `dir`.
+#[cfg(feature = "test-util")]
+#[doc(hidden)]
+pub fn load_on<H: DeserializeOwned, E: DeserializeOwned>(
+    disk: Box<dyn crate::disk::Directory>,
+    dir: &Path,
+) -> Result<Loaded<H, E>> {
+    let dir = Dir::on(disk, dir)?;
+    Loaded::decode(dir.path(), newest(&dir)?)
+}
+
+/// [`blob`] from a directory of any disk; messages call it `dir`.
+#[cfg(feature = "test-util")]
+#[doc(hidden)]
+pub fn blob_on(disk: Box<dyn crate::disk::Directory>, dir: &Path, name: &str) -> Result<Vec<u8>> {
+    blobs::get(&Dir::on(disk, dir)?, name)
+}
+
 fn newest(dir: &Dir) -> Result<load::Loaded> {
     let mut look = 1;
     loop {

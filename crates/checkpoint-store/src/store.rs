@@ -36,11 +36,22 @@ impl Store {
     /// # Errors
     /// As [`Writer::open`](crate::Writer::open).
     pub fn open(dir: impl AsRef<Path>) -> Result<Self> {
-        let (raw, loaded) = RawWriter::open(dir.as_ref(), Options::default())?;
-        Ok(Self {
+        RawWriter::open(dir.as_ref(), Options::default()).map(Self::opened)
+    }
+
+    /// Opens the store in a directory of any disk; messages call it `dir`.
+    #[cfg(feature = "test-util")]
+    #[doc(hidden)]
+    pub fn open_on(disk: Box<dyn crate::disk::Directory>, dir: &Path) -> Result<Self> {
+        let dir = crate::dir::Dir::on(disk, dir)?;
+        RawWriter::open_on(dir, Options::default()).map(Self::opened)
+    }
+
+    fn opened((raw, loaded): (RawWriter, load::Loaded)) -> Self {
+        Self {
             raw,
             report: loaded.report,
-        })
+        }
     }
 
     /// Saves a value. It is durable when this returns; costs in proportion to its size.

@@ -5,6 +5,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::codec;
+#[cfg(feature = "test-util")]
+use crate::dir::Dir;
 use crate::error::{Error, Kind, Result};
 use crate::id::{PhaseId, Seq};
 use crate::load;
@@ -83,15 +85,24 @@ impl<H: Serialize + DeserializeOwned, E: Serialize + DeserializeOwned> Writer<H,
     /// # Platform
     /// On Unix the directory must be the user's own and nobody else may write to it.
     pub fn open(dir: impl AsRef<Path>, options: Options) -> Result<(Self, Loaded<H, E>)> {
-        let (raw, loaded) = RawWriter::open(dir.as_ref(), options)?;
-        let loaded = Loaded::decode(dir.as_ref(), loaded)?;
-        Ok((
-            Self {
-                raw,
-                types: PhantomData,
-            },
-            loaded,
-        ))
+        Self::opened(RawWriter::open(dir.as_ref(), options)?)
+    }
+
+    /// Opens the store in a directory of any disk; messages call it `dir`.
+    #[cfg(feature = "test-util")]
+    #[doc(hidden)]
+    pub fn open_on(
+        disk: Box<dyn crate::disk::Directory>,
+        dir: &Path,
+        options: Options,
+    ) -> Result<(Self, Loaded<H, E>)> {
+        Self::opened(RawWriter::open_on(Dir::on(disk, dir)?, options)?)
+    }
+
+    fn opened((raw, loaded): (RawWriter, load::Loaded)) -> Result<(Self, Loaded<H, E>)> {
+        let loaded = Loaded::decode(raw.dir().path(), loaded)?;
+        let types = PhantomData;
+        Ok((Self { raw, types }, loaded))
     }
 
     /// Saves `head` and the events since the last save: one write, one sync.

@@ -101,7 +101,7 @@ fn c59_contents_are_durable_before_the_name_and_the_name_before_the_acknowledgem
                 "O_CLOEXEC",
                 "0600",
             ],
-            &["write(", "/.tmp-"],
+            &["pwrite64(", "/.tmp-"],
             &["fsync(", "/.tmp-"],
             &["renameat2(", ".tmp-", "phase-", "RENAME_NOREPLACE"],
             &["fsync(", &value],
@@ -128,7 +128,7 @@ fn c59_contents_are_durable_before_the_name_and_the_name_before_the_acknowledgem
     assert_order(
         between(&trace, "blob"),
         &[
-            &["write(", "/.tmp-"],
+            &["pwrite64(", "/.tmp-"],
             &["fsync(", "/.tmp-"],
             &["renameat2(", "RENAME_NOREPLACE"],
             &["fsync(", &blobs],

@@ -1,0 +1,223 @@
+//! The real disk, by calls relative to a directory's descriptor.
+
+use std::any::Any;
+use std::fs::{File, TryLockError};
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, RenameFlags};
+use rustix::io::Errno;
+
+use super::{AHEAD, Directory, Handle, Open, Stat};
+
+const PRIVATE_DIR: Mode = Mode::RWXU;
+const PRIVATE_FILE: Mode = Mode::RUSR.union(Mode::WUSR);
+
+#[derive(Debug)]
+pub(crate) struct UnixDirectory {
+    file: File,
+    path: PathBuf,
+}
+
+impl UnixDirectory {
+    /// Opens the directory at `path`, which must not end in a slash: that follows a link.
+    pub(crate) fn open(path: &Path) -> io::Result<Self> {
+        Self::open_at(CWD, path, path.to_owned())
+    }
+
+    fn open_at(at: impl AsFd, name: &Path, path: PathBuf) -> io::Result<Self> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let file = File::from(rustix::fs::openat(at, name, flags, Mode::empty())?);
+        Ok(Self { file, path })
+    }
+}
+
+impl Directory for UnixDirectory {
+    fn names(&self) -> io::Result<Vec<String>> {
+        let mut names = Vec::new();
+        let entries = match rustix::fs::Dir::read_from(&self.file) {
+            // The directory itself was removed while it was open.
+            Err(Errno::NOENT) => return Ok(names),
+            entries => entries?,
+        };
+        for entry in entries {
+            // A name that is not UTF-8 is none of ours.
+            if let Ok(name) = entry?.file_name().to_str()
+                && name != "."
+                && name != ".."
+            {
+                names.push(name.to_owned());
+            }
+        }
+        Ok(names)
+    }
+
+    fn stat(&self, name: &str) -> io::Result<Stat> {
+        let stat = rustix::fs::statat(&self.file, name, AtFlags::SYMLINK_NOFOLLOW)?;
+        let seconds = Duration::from_secs(stat.st_mtime.try_into().unwrap_or_default());
+        Ok(Stat {
+            id: (stat.st_dev as u64, stat.st_ino as u64),
+            links: stat.st_nlink as u64,
+            len: stat.st_size as u64,
+            is_file: rustix::fs::FileType::from_raw_mode(stat.st_mode).is_file(),
+            is_own: stat.st_uid == rustix::process::geteuid().as_raw(),
+            mode: stat.st_mode as u32 & 0o7777,
+            modified: SystemTime::UNIX_EPOCH + seconds,
+        })
+    }
+
+    fn open(&self, name: &str, how: Open) -> io::Result<Box<dyn Handle>> {
+        let flags = match how {
+            Open::Read => OFlags::RDONLY,
+            Open::Make => OFlags::RDWR | OFlags::CREATE,
+            Open::MakeNew => OFlags::RDWR | OFlags::CREATE | OFlags::EXCL,
+        };
+        // Without NONBLOCK a pipe in the place of a file would block for ever.
+        let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
+        let file = rustix::fs::openat(&self.file, name, flags, PRIVATE_FILE)?;
+        Ok(Box::new(UnixHandle(File::from(file))))
+    }
+
+    fn rename_new(&self, from: &str, to: &dyn Directory, name: &str) -> io::Result<()> {
+        let to: &dyn Any = to;
+        let to = to
+            .downcast_ref::<Self>()
+            .ok_or_else(|| io::Error::from(io::ErrorKind::CrossesDevices))?;
+        let flags = RenameFlags::NOREPLACE;
+        let renamed = rustix::fs::renameat_with(&self.file, from, &to.file, name, flags);
+        match renamed {
+            // Some file systems know no such rename; a hard link conflicts just as well.
+            Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {
+                rustix::fs::linkat(&self.file, from, &to.file, name, AtFlags::empty())
+                    .and_then(|()| rustix::fs::unlinkat(&self.file, from, AtFlags::empty()))
+            }
+            other => other,
+        }
+        .map_err(io::Error::from)
+    }
+
+    fn unlink(&self, name: &str) -> io::Result<()> {
+        Ok(rustix::fs::unlinkat(&self.file, name, AtFlags::empty())?)
+    }
+
+    fn unlink_sub(&self, name: &str) -> io::Result<()> {
+        Ok(rustix::fs::unlinkat(&self.file, name, AtFlags::REMOVEDIR)?)
+    }
+
+    fn make_sub(&self, name: &str) -> io::Result<()> {
+        Ok(rustix::fs::mkdirat(&self.file, name, PRIVATE_DIR)?)
+    }
+
+    fn sub(&self, name: &str) -> io::Result<Box<dyn Directory>> {
+        let path = self.path.join(name);
+        Ok(Box::new(Self::open_at(&self.file, Path::new(name), path)?))
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.file.sync_all()
+    }
+
+    fn reopen(&self, make: bool) -> io::Result<Box<dyn Directory>> {
+        if make {
+            make_all(&self.path)?;
+        }
+        Ok(Box::new(Self::open(&self.path)?))
+    }
+
+    #[cfg(target_os = "linux")]
+    fn ahead(&self) -> u64 {
+        const BTRFS: u32 = 0x9123_683e;
+        const ZFS: u32 = 0x2fc1_2fc1;
+        const BCACHEFS: u32 = 0xca45_1a4e;
+        match rustix::fs::fstatfs(&self.file) {
+            // The type of this field differs between architectures.
+            Ok(stat) if ![BTRFS, ZFS, BCACHEFS].contains(&(stat.f_type as u32)) => AHEAD,
+            _ => 0,
+        }
+    }
+
+    /// APFS, the file system of macOS, writes each block to a new place.
+    #[cfg(not(target_os = "linux"))]
+    fn ahead(&self) -> u64 {
+        if cfg!(target_vendor = "apple") {
+            0
+        } else {
+            AHEAD
+        }
+    }
+}
+
+/// Makes a directory and those above it, private from the start, their names durable.
+pub(crate) fn make_all(path: &Path) -> io::Result<()> {
+    let parent = match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    match rustix::fs::mkdirat(CWD, path, PRIVATE_DIR) {
+        Ok(()) => fs_err::File::open(parent)?.sync_all(),
+        Err(Errno::EXIST) => Ok(()),
+        Err(Errno::NOENT) if parent != Path::new(".") => {
+            make_all(parent)?;
+            make_all(path)
+        }
+        Err(err) => Err(err.into()),
+    }
+}
+
+#[derive(Debug)]
+struct UnixHandle(File);
+
+impl Handle for UnixHandle {
+    fn read_at(&self, buf: &mut [u8], at: u64) -> io::Result<usize> {
+        self.0.read_at(buf, at)
+    }
+
+    fn write_at(&self, buf: &[u8], at: u64) -> io::Result<usize> {
+        self.0.write_at(buf, at)
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.0.set_len(len)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.0.sync_data()
+    }
+
+    fn sync_all(&self) -> io::Result<()> {
+        self.0.sync_all()
+    }
+
+    fn stat(&self) -> io::Result<Stat> {
+        let meta = self.0.metadata()?;
+        Ok(Stat {
+            id: (meta.dev(), meta.ino()),
+            links: meta.nlink(),
+            len: meta.len(),
+            is_file: meta.is_file(),
+            is_own: meta.uid() == rustix::process::geteuid().as_raw(),
+            mode: meta.mode() & 0o7777,
+            modified: meta.modified()?,
+        })
+    }
+
+    fn try_lock(&self, shared: bool) -> io::Result<bool> {
+        let locked = if shared {
+            self.0.try_lock_shared()
+        } else {
+            self.0.try_lock()
+        };
+        match locked {
+            Ok(()) => Ok(true),
+            Err(TryLockError::WouldBlock) => Ok(false),
+            Err(TryLockError::Error(err)) => Err(err),
+        }
+    }
+
+    fn unlock(&self) -> io::Result<()> {
+        self.0.unlock()
+    }
+}
