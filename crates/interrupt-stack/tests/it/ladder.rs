@@ -89,6 +89,16 @@ impl Script {
         self.note(&format!("{resolution:?}"), effect)
     }
 
+    fn request(&mut self, name: &str) -> String {
+        let effect = self.ladder.request(self.id(name), self.now);
+        self.note(&format!("request {name}"), effect)
+    }
+
+    fn resumed(&mut self) {
+        self.ladder.resumed(self.now);
+        self.note("resumed", None);
+    }
+
     fn wait(&mut self, ms: u64) -> &mut Self {
         let until = self.now + Duration::from_millis(ms);
         while let Some(deadline) = self
@@ -316,4 +326,70 @@ fn debounce_is_counted_from_the_accepted_press() {
         s.ladder.press(PressSource::Signal, s.start),
         Effect::Debounced
     );
+}
+
+#[test]
+fn request_is_no_press_and_waits_for_its_turn() {
+    let mut s = Script::new(&["run", "turn", "menu"]);
+    assert_eq!(s.request("turn"), "notify turn");
+    assert_eq!(s.request("turn"), "-", "it is asked already");
+    assert_eq!(s.request("run"), "-", "after the turn's");
+    s.wait(60_000);
+    assert!(!s.take("run") && s.take("turn"));
+    assert_eq!(s.answer(Resolution::Declined), "notify run");
+    assert!(s.take("run"));
+    assert_eq!(s.answer(Resolution::Dropped), "-");
+    assert_eq!(s.press(), "notify menu", "no request was counted");
+    s.take("menu");
+    s.answer(Resolution::Dropped);
+    s.request("turn");
+    s.take("turn");
+    s.answer(Resolution::Handled);
+    assert_eq!(
+        s.wait(100).press(),
+        "BeginShutdown(Press)",
+        "nor did one answer the press"
+    );
+    assert_eq!(s.request("turn"), "-");
+    assert_eq!(
+        (s.ladder.presses(), s.ladder.cause()),
+        (2, Some(Cause::Press))
+    );
+    insta::assert_snapshot!("request", s.trace);
+}
+
+#[test]
+fn press_on_a_request_begins_shutdown() {
+    for taken in [false, true] {
+        let mut s = Script::new(&["run", "menu"]);
+        assert_eq!(s.request("run"), "notify run");
+        assert!(!taken || s.take("run"));
+        assert_eq!(s.wait(60_000).press(), "BeginShutdown(Press)");
+    }
+    let mut s = Script::new(&["run"]);
+    s.request("run");
+    s.take("run");
+    assert_eq!(s.answer(Resolution::Escalated), "BeginShutdown(Press)");
+}
+
+#[test]
+fn stop_of_the_process_is_held_against_nobody() {
+    let mut s = Script::with(
+        rules(|r| r.shutdown_deadline = Some(Duration::from_secs(8))),
+        &["run", "menu"],
+    );
+    s.press();
+    s.wait(900).resumed();
+    s.wait(900);
+    assert!(s.take("menu"), "its time-out began anew");
+    s.answer(Resolution::Dropped);
+    s.wait(100).resumed();
+    assert_eq!(s.press(), "notify menu", "the drop is forgotten");
+    assert_eq!(s.wait(100).press(), "BeginShutdown(Press)");
+    s.wait(7_900).resumed();
+    assert_eq!(s.ladder.cause(), Some(Cause::Press));
+    s.wait(60_000);
+    s.resumed();
+    assert_eq!(s.press(), "HardExit(Press)");
+    insta::assert_snapshot!("resumed", s.trace);
 }

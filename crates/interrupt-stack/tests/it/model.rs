@@ -1,4 +1,7 @@
-use std::time::{Duration, Instant};
+use std::{
+    collections::BTreeSet,
+    time::{Duration, Instant},
+};
 
 use interrupt_stack::{
     Cause, HandlerId, PressSource,
@@ -14,6 +17,8 @@ enum Step {
     Terminate(Cause),
     Take(usize),
     Resolve(Resolution),
+    Request(usize),
+    Resumed,
     Wait(u64),
 }
 
@@ -38,6 +43,8 @@ fn step() -> impl Strategy<Value = Step> {
         1 => causes.prop_map(Step::Terminate),
         6 => (0..6_usize).prop_map(Step::Take),
         5 => prop_oneof![2 => Just(Resolution::Handled), 3 => answers].prop_map(Step::Resolve),
+        6 => (0..6_usize).prop_map(Step::Request),
+        1 => Just(Step::Resumed),
         8 => select(vec![1, 49, 50, 51, 300, 999, 1000, 1001, 1999, 2000, 2001, 8000]).prop_map(Step::Wait),
     ]
 }
@@ -58,6 +65,10 @@ struct Model {
     accepted: Vec<u64>,
     /// Handler, since when it is its turn, taken.
     open: Option<(usize, u64, bool)>,
+    /// What is open is a request.
+    is_asked: bool,
+    /// Handlers that are to be asked.
+    waiting: BTreeSet<usize>,
     ignored_at: Option<u64>,
     stopping: Option<Cause>,
     stop_by: Option<u64>,
@@ -72,8 +83,51 @@ impl Model {
 
     fn offer_below(&mut self, limit: usize) -> Option<Said> {
         let next = self.alive.iter().copied().filter(|&h| h < limit).max()?;
+        self.waiting.remove(&next);
+        (self.open, self.is_asked) = (Some((next, self.now, false)), false);
+        Some(Said::Notify(next))
+    }
+
+    /// Nothing is open: the innermost of those who are to be asked is asked.
+    fn ask(&mut self) -> Option<Said> {
+        (self.open, self.is_asked) = (None, true);
+        let next = self.waiting.pop_last()?;
         self.open = Some((next, self.now, false));
         Some(Said::Notify(next))
+    }
+
+    /// What is open is not for this handler.
+    fn refuse(&mut self, handler: usize) -> Option<Said> {
+        if self.is_asked {
+            return self.ask();
+        }
+        self.offer_below(handler)
+            .or_else(|| self.stop(Cause::Press))
+    }
+
+    fn request(&mut self, handler: usize) -> Option<Said> {
+        match self.open {
+            _ if self.stopping.is_some() => None,
+            Some((holder, ..)) if holder == handler => None,
+            Some(_) => {
+                self.waiting.insert(handler);
+                None
+            }
+            None => {
+                self.waiting.insert(handler);
+                self.ask()
+            }
+        }
+    }
+
+    fn resumed(&mut self) {
+        self.ignored_at = None;
+        if let Some((_, since, false)) = &mut self.open {
+            *since = self.now;
+        }
+        if self.stop_by.is_some() {
+            self.stop_by = Some(self.now + 8000);
+        }
     }
 
     fn press(&mut self) -> Option<Said> {
@@ -88,13 +142,11 @@ impl Model {
         if self.stopping.is_some() {
             return Some(Said::Exit(Cause::Press));
         }
-        let counted = self
-            .ignored_at
-            .take()
-            .is_some_and(|at| self.now < at + 2000);
+        let counted = self.ignored_at.is_some_and(|at| self.now < at + 2000);
         if self.open.is_some() || counted {
             return self.stop(Cause::Press);
         }
+        self.ignored_at = None;
         self.offer_below(usize::MAX)
             .or_else(|| self.stop(Cause::Press))
     }
@@ -115,13 +167,12 @@ impl Model {
 
     fn remove(&mut self, handler: usize) -> Option<Said> {
         self.alive.retain(|&h| h != handler);
+        self.waiting.remove(&handler);
         if self
             .open
             .is_some_and(|(h, _, taken)| h == handler && !taken)
         {
-            return self
-                .offer_below(handler)
-                .or_else(|| self.stop(Cause::Press));
+            return self.refuse(handler);
         }
         None
     }
@@ -140,16 +191,16 @@ impl Model {
         let Some((handler, _, true)) = self.open else {
             return None;
         };
-        self.open = None;
-        match resolution {
-            Resolution::Handled => None,
-            Resolution::Dropped => {
-                self.ignored_at = Some(self.now);
-                None
+        if !self.is_asked {
+            match resolution {
+                Resolution::Handled => self.ignored_at = None,
+                Resolution::Dropped => self.ignored_at = Some(self.now),
+                _ => {}
             }
-            Resolution::Declined => self
-                .offer_below(handler)
-                .or_else(|| self.stop(Cause::Press)),
+        }
+        match resolution {
+            Resolution::Handled | Resolution::Dropped => self.ask(),
+            Resolution::Declined => self.refuse(handler),
             Resolution::Escalated => self.stop(Cause::Press),
         }
     }
@@ -157,6 +208,7 @@ impl Model {
     /// One millisecond, or what is due in it.
     fn tick(&mut self) -> Option<Said> {
         if let Some((handler, since, false)) = self.open
+            && !self.is_asked
             && self.now >= since + 1000
             && let Some(said) = self.offer_below(handler)
         {
@@ -229,6 +281,18 @@ fn check(steps: Vec<Step>) {
                 ),
                 None => (None, None),
             },
+            Step::Request(n) => match model.alive.get(n).copied() {
+                Some(handler) => (
+                    said(ladder.request(ids[handler], now), &ids),
+                    model.request(handler),
+                ),
+                None => (None, None),
+            },
+            Step::Resumed => {
+                ladder.resumed(now);
+                model.resumed();
+                (None, None)
+            }
             Step::Wait(ms) => {
                 for _ in 0..ms {
                     model.now += 1;
@@ -270,9 +334,9 @@ fn check(steps: Vec<Step>) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 512, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 4096, ..ProptestConfig::default() })]
     #[test]
-    fn ladder_agrees_with_the_model(steps in prop::collection::vec(step(), 0..60)) {
+    fn ladder_agrees_with_the_model(steps in prop::collection::vec(step(), 0..80)) {
         check(steps);
     }
 

@@ -1,3 +1,5 @@
+use std::collections::BTreeSet;
+
 use interrupt_stack::{
     Cause, HandlerId, PressSource,
     ladder::{Effect, Press, Resolution},
@@ -23,6 +25,8 @@ pub(super) struct Facts {
     /// When a notice was dropped unanswered, with no press since.
     pub(super) dropped: Option<u64>,
     pub(super) shutdown: Option<(Cause, u64)>,
+    /// Handlers for which a request waits.
+    pub(super) requested: BTreeSet<HandlerId>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -42,6 +46,12 @@ pub(super) struct Pressed {
     pub(super) at: u64,
 }
 
+impl Open {
+    pub(super) fn is_request(&self) -> bool {
+        self.press.source == PressSource::Request
+    }
+}
+
 impl Facts {
     /// Whether a press now is one of its own.
     pub(super) fn accepts(&self, now: u64) -> bool {
@@ -54,7 +64,7 @@ impl Facts {
 
     /// The next moment at which something changes by time alone; some time ahead where there is none.
     pub(super) fn boundary(&self, now: u64) -> u64 {
-        let untaken = self.open.filter(|open| !open.taken);
+        let untaken = self.open.filter(|open| !open.taken && !open.is_request());
         [
             self.last_press.map(|at| at + DEBOUNCE),
             self.dropped.map(|at| at + COOLDOWN),
@@ -75,7 +85,11 @@ impl Facts {
         effects: &[(u64, Effect)],
         got: Option<Press>,
     ) {
-        let mut press = self.open.map(|open| open.press);
+        // What is notified of: the press that comes down, or the request whose turn it is.
+        let mut press = self
+            .open
+            .filter(|open| !open.is_request())
+            .map(|open| open.press);
         match step {
             Step::Press(source) if self.accepts(now) => {
                 self.accepted += 1;
@@ -86,6 +100,13 @@ impl Facts {
                     at: now,
                 });
             }
+            Step::Drop(_) => {
+                self.requested.retain(|id| self.alive.contains(id));
+                let is_gone = |open: &Open| !open.taken && !self.alive.contains(&open.handler);
+                if self.open.as_ref().is_some_and(is_gone) {
+                    self.open = None;
+                }
+            }
             Step::Take => {
                 if let (Some(_), Some(open)) = (got, &mut self.open) {
                     open.taken = true;
@@ -94,12 +115,29 @@ impl Facts {
             }
             Step::Resolve(resolution) => {
                 let held = self.held.take();
-                if self
-                    .open
-                    .is_some_and(|open| open.taken && Some(open.press) == held)
+                let its = |open: &Open| open.taken && Some(open.press) == held;
+                if let Some(open) = self.open.take_if(|open| its(open))
+                    && let Resolution::Handled | Resolution::Dropped = resolution
                 {
-                    self.open = None;
-                    self.dropped = (resolution == Resolution::Dropped).then_some(now);
+                    press = None;
+                    if !open.is_request() {
+                        self.dropped = (resolution == Resolution::Dropped).then_some(now);
+                    }
+                }
+            }
+            Step::Request(place) if self.shutdown.is_none() => {
+                let id = self.alive[place];
+                if self.open.is_none_or(|open| open.handler != id) {
+                    self.requested.insert(id);
+                }
+            }
+            Step::Resumed => {
+                self.dropped = None;
+                self.open.iter_mut().for_each(|open| open.since = now);
+                if let Some((_, at)) = &mut self.shutdown
+                    && now < *at + SHUTDOWN
+                {
+                    *at = now;
                 }
             }
             _ => {}
@@ -107,8 +145,14 @@ impl Facts {
         for &(at, effect) in effects {
             match effect {
                 Effect::Notify(handler) => {
-                    self.open = press.map(|press| Open {
-                        press,
+                    self.requested.remove(&handler);
+                    let request = Pressed {
+                        number: 0,
+                        source: PressSource::Request,
+                        at,
+                    };
+                    self.open = Some(Open {
+                        press: press.unwrap_or(request),
                         handler,
                         since: at,
                         taken: false,

@@ -93,6 +93,31 @@ pub(super) const INVARIANTS: &[Invariant] = &[
         shutdown_is_for_ever,
     ),
     (
+        "request_asks_its_handler_alone",
+        "a request notifies its own handler where nothing is open, and nobody at once otherwise",
+        request_asks_its_handler_alone,
+    ),
+    (
+        "untaken_request_stays",
+        "a request stays with its handler for as long as that takes",
+        untaken_request_stays,
+    ),
+    (
+        "request_leaves_no_trace",
+        "however a request is answered short of `escalate`, the next press finds the ladder as it was before",
+        request_leaves_no_trace,
+    ),
+    (
+        "waiting_request_has_its_turn",
+        "a request waits only while a notice is open; then the innermost is next, and nobody else",
+        waiting_request_has_its_turn,
+    ),
+    (
+        "stopped_time_is_not_counted",
+        "after a stop of the process an unresolved drop is forgotten, a take time-out and a watchdog begin anew, and nothing else changes",
+        stopped_time_is_not_counted,
+    ),
+    (
         "notice_is_handed_out_once",
         "only the handler whose turn it is gets the notice, and only once",
         notice_is_handed_out_once,
@@ -124,6 +149,30 @@ fn topmost(m: &Moment) -> Effect {
 fn below(m: &Moment, id: HandlerId) -> Effect {
     let below = m.before.below(id);
     below.map_or(Effect::BeginShutdown(Cause::Press), Effect::Notify)
+}
+
+/// The first moment from now on at which a press is one of its own.
+fn next_possible(m: &Moment) -> u64 {
+    m.now
+        .max(m.after.last_press.map_or(0, |last| last + DEBOUNCE))
+}
+
+/// What the next press would do.
+fn next_press(m: &Moment) -> Effect {
+    m.machine
+        .clone()
+        .press(PressSource::Signal, next_possible(m))
+}
+
+fn is_request(m: &Moment) -> bool {
+    m.before.open.is_some_and(|open| open.is_request())
+}
+
+/// Whose request comes next, when no notice is open any more.
+fn next_request(m: &Moment) -> Option<Effect> {
+    let alive = |id: &&HandlerId| m.after.alive.contains(id);
+    let innermost = m.before.requested.iter().rfind(alive);
+    innermost.copied().map(Effect::Notify)
 }
 
 fn said(m: &Moment) -> Option<Effect> {
@@ -162,18 +211,11 @@ fn press_on_an_open_notice_escalates(m: &Moment) -> bool {
 
 fn handled_resets_at_once(m: &Moment) -> bool {
     let answered = m.step == Step::Resolve(Resolution::Handled) && m.before.open.is_some();
-    !answered
-        || m.effects.is_empty() && {
-            let mut next = m.machine.clone();
-            let at = m
-                .now
-                .max(m.after.last_press.map_or(0, |last| last + DEBOUNCE));
-            next.press(PressSource::Signal, at) == topmost(m)
-        }
+    !answered || is_request(m) || m.after.open.is_some() || next_press(m) == topmost(m)
 }
 
 fn cooldown_runs_from_the_drop(m: &Moment) -> bool {
-    let (Some(at), Some(effect)) = (m.before.dropped, pressed(m)) else {
+    let (Some(at), Some(effect), None) = (m.before.dropped, pressed(m), m.before.open) else {
         return true;
     };
     let counted = m.now - at < COOLDOWN;
@@ -192,7 +234,7 @@ fn press_in_shutdown_exits(m: &Moment) -> bool {
 
 fn decline_goes_strictly_below(m: &Moment) -> bool {
     match (m.step, m.before.open) {
-        (Step::Resolve(Resolution::Declined), Some(open)) => {
+        (Step::Resolve(Resolution::Declined), Some(open)) if !open.is_request() => {
             said(m) == Some(below(m, open.handler))
         }
         _ => true,
@@ -213,6 +255,9 @@ fn dropped_handler_passes_its_notice_down(m: &Moment) -> bool {
         .before
         .open
         .filter(|open| open.handler == id && !open.taken);
+    if its.is_some_and(|open| open.is_request()) {
+        return said(m) == next_request(m); // it is for nobody else
+    }
     said(m) == its.map(|_| below(m, id))
 }
 
@@ -222,7 +267,11 @@ fn taken_notice_never_times_out(m: &Moment) -> bool {
 }
 
 fn untaken_notice_walks_down(m: &Moment) -> bool {
-    let Some(open) = m.before.open.filter(|open| !open.taken) else {
+    let Some(open) = m
+        .before
+        .open
+        .filter(|open| !open.taken && !open.is_request())
+    else {
         return true;
     };
     let Step::Tick(_) = m.step else { return true };
@@ -270,6 +319,65 @@ fn shutdown_is_for_ever(m: &Moment) -> bool {
     let first = m.after.shutdown.map(|(cause, _)| cause);
     m.machine.cause() == first
         && (m.before.shutdown.is_none() || !m.effects.iter().any(again) && m.got.is_none())
+}
+
+fn request_asks_its_handler_alone(m: &Moment) -> bool {
+    let Step::Request(place) = m.step else {
+        return true;
+    };
+    let at_once = m.before.open.is_none() && m.before.shutdown.is_none();
+    said(m) == at_once.then_some(Effect::Notify(m.before.alive[place]))
+}
+
+fn untaken_request_stays(m: &Moment) -> bool {
+    !is_request(m) || !matches!(m.step, Step::Tick(_)) || m.effects.is_empty()
+}
+
+fn request_leaves_no_trace(m: &Moment) -> bool {
+    let over = match m.step {
+        Step::Resolve(answer) => answer != Resolution::Escalated,
+        Step::Drop(_) => true,
+        _ => false,
+    };
+    !over || !is_request(m) || m.after.open.is_some() || {
+        let at = next_possible(m);
+        let counted = m
+            .before
+            .dropped
+            .is_some_and(|dropped| at - dropped < COOLDOWN);
+        let top = m.after.alive.last().filter(|_| !counted);
+        let first = top.map_or(Effect::BeginShutdown(Cause::Press), |top| {
+            Effect::Notify(*top)
+        });
+        next_press(m) == first
+    }
+}
+
+fn waiting_request_has_its_turn(m: &Moment) -> bool {
+    let closed = match m.step {
+        Step::Resolve(Resolution::Handled | Resolution::Dropped) => m.before.open.is_some(),
+        Step::Resolve(Resolution::Declined) => is_request(m),
+        _ => false,
+    };
+    (!closed || said(m) == next_request(m))
+        && (m.after.requested.is_empty() || m.after.open.is_some() || m.after.shutdown.is_some())
+}
+
+fn stopped_time_is_not_counted(m: &Moment) -> bool {
+    if m.step != Step::Resumed {
+        return true;
+    }
+    let is_idle = m.before.open.is_none() && m.before.shutdown.is_none();
+    let deadline = match (m.before.shutdown, m.before.open) {
+        (Some((_, at)), _) if m.now < at + SHUTDOWN => Some(m.now + SHUTDOWN),
+        (None, Some(open)) if !open.taken && !open.is_request() => Some(m.now + TAKE),
+        _ => None,
+    };
+    let lowest = m
+        .before
+        .open
+        .is_some_and(|open| m.before.below(open.handler).is_none());
+    (m.machine.next_deadline() == deadline || lowest) && (!is_idle || next_press(m) == topmost(m))
 }
 
 fn notice_is_handed_out_once(m: &Moment) -> bool {

@@ -36,6 +36,11 @@ pub(super) enum Sabotage {
     HandsOutToAnybody,
     LetsALateAnswerEscalate,
     NeverExits,
+    RequestsOfTheTopmost,
+    WalksDownWithARequest,
+    ForgivesForARequest,
+    LosesAWaitingRequest,
+    RemembersADropOverAStop,
 }
 
 use Sabotage as S;
@@ -74,6 +79,11 @@ pub(super) const SABOTAGES: &[(Sabotage, &str)] = &[
     (S::HandsOutToAnybody, "notice_is_handed_out_once"),
     (S::LetsALateAnswerEscalate, "late_answer_changes_nothing"),
     (S::NeverExits, "three_presses_end_it"),
+    (S::RequestsOfTheTopmost, "request_asks_its_handler_alone"),
+    (S::WalksDownWithARequest, "untaken_request_stays"),
+    (S::ForgivesForARequest, "request_leaves_no_trace"),
+    (S::LosesAWaitingRequest, "waiting_request_has_its_turn"),
+    (S::RemembersADropOverAStop, "stopped_time_is_not_counted"),
 ];
 
 /// A ladder whose times are milliseconds, and which may be wrong in one way.
@@ -93,6 +103,7 @@ struct Memory {
     handlers: Vec<HandlerId>,
     opened: Option<Instant>,
     taken: Option<(Press, Instant)>,
+    asked: Option<(HandlerId, Instant)>,
     exited: u8,
     cause: Option<Cause>,
 }
@@ -187,8 +198,7 @@ impl Machine {
             .iter()
             .find_map(|id| self.ladder.take(*id));
         if let Some(press) = untaken.or(self.memory.taken.map(|(press, _)| press)) {
-            let effect = self.ladder.resolve(press.number, Resolution::Handled, now);
-            assert_eq!(effect, None);
+            let _: Option<Effect> = self.ladder.resolve(press.number, Resolution::Handled, now);
         }
     }
 
@@ -199,6 +209,26 @@ impl Machine {
             return Some(self.ladder.press(PressSource::Signal, now));
         }
         self.ladder.terminate(cause, now)
+    }
+
+    pub(super) fn request(&mut self, mut id: HandlerId, ms: u64) -> Option<Effect> {
+        let now = self.at(ms);
+        match self.sabotage {
+            Some(S::RequestsOfTheTopmost) => id = *self.memory.handlers.last()?,
+            Some(S::LosesAWaitingRequest) if self.ladder.next_deadline().is_some() => return None,
+            _ => {}
+        }
+        let effect = self.ladder.request(id, now);
+        if effect.is_some() {
+            self.memory.asked = Some((id, now));
+        }
+        effect
+    }
+
+    pub(super) fn resumed(&mut self, ms: u64) {
+        if !self.is(S::RemembersADropOverAStop) {
+            self.ladder.resumed(self.at(ms));
+        }
     }
 
     pub(super) fn take(&mut self, id: HandlerId, ms: u64) -> Option<Press> {
@@ -236,6 +266,9 @@ impl Machine {
             }
             _ => {}
         }
+        if self.is(S::ForgivesForARequest) && number == 0 {
+            self.ladder.resumed(now);
+        }
         self.memory.taken = None;
         let effect = self.ladder.resolve(number, answered, now);
         match (self.sabotage, effect) {
@@ -254,6 +287,10 @@ impl Machine {
                 let taken = self.memory.taken.filter(|_| !stopping);
                 is.or(taken.map(|(_, at)| at + Duration::from_millis(TAKE)))
             }
+            Some(S::WalksDownWithARequest) => {
+                let asked = self.memory.asked.filter(|_| !stopping);
+                is.or(asked.map(|(_, at)| at + Duration::from_millis(TAKE)))
+            }
             Some(S::LeavesAnUntakenNotice) => is.filter(|_| stopping),
             Some(S::ForgetsTheWatchdog) => is.filter(|_| !stopping),
             Some(S::ExitsTwiceByTheWatchdog) if self.memory.exited == 1 => Some(self.start),
@@ -269,6 +306,10 @@ impl Machine {
             Some(S::TimesOutATakenNotice) if effect.is_none() => {
                 let (press, _) = self.memory.taken.take()?;
                 self.ladder.resolve(press.number, Resolution::Declined, now)
+            }
+            Some(S::WalksDownWithARequest) if effect.is_none() => {
+                let (id, _) = self.memory.asked.take()?;
+                self.ladder.remove(id, now)
             }
             Some(S::WalksIntoShutdown) if effect.is_none() => {
                 self.ladder.terminate(Cause::Press, now)
