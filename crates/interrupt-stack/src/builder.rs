@@ -2,6 +2,7 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use crate::{
     Cause, Clock, Interrupts, SystemClock,
+    catch::Catch,
     ladder::{Ladder, Rules},
     router::Router,
 };
@@ -44,13 +45,13 @@ pub(crate) type Hook = Box<dyn Fn() + Send + Sync>;
 /// Configures a ladder and starts it, with the operating system's signals or detached from them.
 #[must_use = "nothing happens before `install` or `detached`"]
 pub struct Builder {
-    rules: Rules,
-    clock: Arc<dyn Clock>,
-    hard_exit: HardExit,
-    forward_window: Duration,
-    restore_terminal: bool,
-    on_suspend: Option<Hook>,
-    on_resume: Option<Hook>,
+    pub(crate) rules: Rules,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) hard_exit: HardExit,
+    pub(crate) forward_window: Duration,
+    pub(crate) restore_terminal: bool,
+    pub(crate) on_suspend: Option<Hook>,
+    pub(crate) on_resume: Option<Hook>,
 }
 
 impl Default for Builder {
@@ -151,26 +152,28 @@ impl Builder {
     /// Unix.
     #[cfg(feature = "signals")]
     pub fn install(self) -> Result<crate::Installed, crate::Error> {
-        crate::Installed::new(|| self.start())
+        crate::Installed::new(self)
     }
 
     /// Starts the ladder without any signal: presses come through [`Interrupts::injector`] only.
     ///
-    /// The hard exit is still that of the process unless set otherwise.
+    /// The hard exit is still that of the process unless set otherwise, from a thread and without the terminal's settings.
     ///
     /// # Panics
     ///
     /// Panics when the system refuses to start two threads.
     pub fn detached(self) -> Interrupts {
-        self.start().expect("the system starts two threads")
+        Interrupts::start(self.router(None)).expect("the system starts two threads")
     }
 
-    fn start(self) -> std::io::Result<Interrupts> {
-        Interrupts::start(Router::new(
+    pub(crate) fn router(self, catch: Option<Arc<Catch>>) -> Router {
+        Router::new(
             Ladder::new(self.rules),
             self.clock,
             self.hard_exit,
-        ))
+            [self.on_suspend, self.on_resume],
+            catch,
+        )
     }
 }
 

@@ -15,6 +15,10 @@ pub(crate) enum Kind {
         "cannot catch signal {signal}: {source}; use a detached router and feed it through its injector"
     )]
     Signal { signal: i32, source: io::Error },
+    #[error(
+        "cannot make the socket pair that wakes the reader of signals: {0}; raise the limit on open files"
+    )]
+    Wake(io::Error),
     #[error("cannot start the signal threads: {0}; raise the limit on processes and threads")]
     Thread(io::Error),
 }

@@ -6,13 +6,12 @@ use std::{
     thread::JoinHandle,
 };
 
-use signal_hook::{
-    consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM},
-    iterator::{Handle, Signals},
-};
+use libc::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP};
+use signal_hook_registry::{SigId, unregister};
 
 use crate::{
-    Cause, Error, Interrupts, PressSource, error::Kind, router::Router, sys, sys::Disposition,
+    Builder, Error, HardExit, Interrupts, SystemClock, catch::Catch, error::Kind, router::Router,
+    sys, sys::Disposition,
 };
 
 /// The process has one set of signals.
@@ -37,40 +36,56 @@ struct Process {
 #[must_use = "dropping it restores the signals' former effect at once"]
 pub struct Installed {
     interrupts: Interrupts,
+    catch: Arc<Catch>,
     before: Vec<(i32, Disposition)>,
-    handle: Handle,
+    actions: Vec<SigId>,
     reader: Option<JoinHandle<()>>,
 }
 
 impl Installed {
-    pub(crate) fn new(start: impl FnOnce() -> io::Result<Interrupts>) -> Result<Self, Error> {
+    pub(crate) fn new(mut builder: Builder) -> Result<Self, Error> {
         let mut process = PROCESS.lock().unwrap_or_else(PoisonError::into_inner);
         if process.installed {
             return Err(Kind::AlreadyInstalled.into());
         }
         let mut before = Vec::new();
-        for signal in [SIGINT, SIGTERM, SIGHUP, SIGQUIT] {
+        let stops = builder.on_suspend.is_some() || builder.on_resume.is_some();
+        for signal in [SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGCONT, SIGTSTP] {
             let disposition =
                 Disposition::of(signal).map_err(|source| Kind::Signal { signal, source })?;
-            if !(disposition.is_ignore() && matches!(signal, SIGINT | SIGHUP)) {
+            let stays = match signal {
+                SIGINT | SIGHUP => disposition.is_ignore(),
+                SIGTSTP => disposition.is_ignore() || !stops,
+                _ => false,
+            };
+            if !stays {
                 before.push((signal, disposition));
             }
         }
-        let interrupts = start().map_err(Kind::Thread)?;
-        let mut signals = Signals::new([0; 0]).map_err(Kind::Thread)?;
+        builder.clock = Arc::new(SystemClock); // the handler's
+        let ends_here = matches!(builder.hard_exit, HardExit::InHandler);
+        let catch = Catch::new(
+            builder.rules.debounce,
+            builder.forward_window,
+            ends_here,
+            builder.restore_terminal,
+        );
+        let catch = Arc::new(catch.map_err(Kind::Wake)?);
+        let router = builder.router(Some(catch.clone()));
         let mut installed = Self {
-            interrupts,
+            interrupts: Interrupts::start(router).map_err(Kind::Thread)?,
+            catch,
             before: Vec::new(),
-            handle: signals.handle(),
+            actions: Vec::new(),
             reader: None,
         };
         process.installed = true;
         for (signal, disposition) in before {
             // Noted first, so that what is half done is undone by the drop.
             installed.before.push((signal, disposition));
-            let result = installed
-                .handle
-                .add_signal(signal)
+            let catch = installed.catch.clone();
+            let result = sys::register(signal, move |origin| catch.on_signal(signal, origin))
+                .map(|action| installed.actions.push(action))
                 .and_then(|()| process.catch(signal));
             if let Err(source) = result {
                 drop(process); // the drop of `installed` needs it
@@ -78,10 +93,10 @@ impl Installed {
             }
         }
         drop(process);
-        let router = installed.interrupts.router().clone();
+        let (router, catch) = (installed.router().clone(), installed.catch.clone());
         let reader = std::thread::Builder::new()
             .name("interrupts-sig".into())
-            .spawn(move || read(&mut signals, &router));
+            .spawn(move || read(&catch, &router));
         installed.reader = Some(reader.map_err(Kind::Thread)?);
         Ok(installed)
     }
@@ -98,23 +113,13 @@ impl Process {
 }
 
 /// The reading thread's whole life. Reading is apart from acting, so that a press is decided while wakers run.
-fn read(signals: &mut Signals, router: &Arc<Router>) {
+fn read(catch: &Catch, router: &Router) {
     // One thread at least must be able to receive them, whatever mask the process inherited.
-    sys::unblock(&[SIGINT, SIGTERM, SIGHUP, SIGQUIT]);
-    loop {
-        let closed = signals.is_closed(); // asked before the last look, so that no signal is left behind
-        for signal in signals.wait() {
-            match signal {
-                SIGINT => router.press(PressSource::Signal),
-                SIGHUP => router.terminate(Cause::Hangup),
-                SIGQUIT => router.terminate(Cause::Quit),
-                _ => router.terminate(Cause::Terminate),
-            }
-        }
-        if closed {
-            return;
-        }
+    sys::unblock(&[SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGCONT, SIGTSTP]);
+    while catch.wait() {
+        router.tick();
     }
+    router.tick(); // no signal is left behind
 }
 
 impl Deref for Installed {
@@ -132,7 +137,10 @@ impl Drop for Installed {
             // It cannot fail: the signal is valid, and so is an action that came from the kernel.
             drop(disposition.put_back(*signal));
         }
-        self.handle.close();
+        for action in self.actions.drain(..) {
+            unregister(action);
+        }
+        self.catch.close();
         if let Some(reader) = self.reader.take() {
             drop(reader.join());
         }

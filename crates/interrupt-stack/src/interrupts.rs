@@ -187,6 +187,8 @@ impl Injector {
     /// It sends `SIGTSTP` to the process group, so that a shell or a wrapper around the program stops with it. A detached ladder does
     /// nothing.
     pub fn suspend(&self) {
-        self.interrupts.router().suspend();
+        if let Some(catch) = &self.interrupts.router().catch {
+            catch.suspend_job();
+        }
     }
 }

@@ -342,6 +342,19 @@ impl Ladder {
         self.presses
     }
 
+    /// Returns how many rungs are climbed: 0 idle, 1 a notice is open, 2 shutting down.
+    pub(crate) fn rung(&self) -> u8 {
+        match self.phase {
+            Phase::Idle => 0,
+            Phase::Notified(_) => 1,
+            Phase::ShuttingDown { .. } => 2,
+        }
+    }
+
+    pub(crate) fn last_press(&self) -> Option<Instant> {
+        self.last_press
+    }
+
     fn still_counts(&self, now: Instant) -> bool {
         self.dropped
             .is_some_and(|at| now.saturating_duration_since(at) < self.rules.cooldown)

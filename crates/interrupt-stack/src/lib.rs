@@ -24,19 +24,32 @@
 //! Unix. A process that is stopped, or whose threads get no processor time at all, acts on a press when it runs again. Presses that
 //! come closer together than the debounce (50 ms) count as one, since terminals, shells and package managers send one press twice.
 
+mod acting;
 mod builder;
+#[cfg_attr(
+    not(feature = "signals"),
+    expect(dead_code, reason = "only an install registers a handler")
+)]
+mod catch;
 mod cause;
 mod clock;
 mod die;
 #[cfg(feature = "signals")]
 mod error;
 mod handler;
+mod inbox;
 #[cfg(feature = "signals")]
 mod installed;
 mod interrupts;
 pub mod ladder;
 mod router;
+mod state;
 mod sys;
+mod terminal;
+mod word;
+
+/// What `word` is made of; a model checker includes the file beside atomics of its own.
+use std::sync::atomic;
 
 pub use builder::{Builder, HardExit};
 pub use cause::{Cause, PressSource};

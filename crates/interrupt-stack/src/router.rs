@@ -1,6 +1,4 @@
 use std::{
-    collections::BTreeMap,
-    panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
@@ -8,14 +6,22 @@ use std::{
 use tokio::sync::{Notify, watch};
 
 use crate::{
-    Cause, Clock, HardExit,
+    Cause, Clock, HardExit, PressSource,
+    builder::Hook,
+    catch::Catch,
+    inbox::Inbox,
     ladder::{Effect, HandlerId, Ladder, Press, Resolution},
+    state::State,
 };
 
-/// What handles and threads share. Whoever has an event decides it here, under the lock; only the two threads act, without it.
+/// What handles and threads share. Whoever has an event decides it here, under the lock; only `acting` acts, without it.
 pub(crate) struct Router {
-    clock: Arc<dyn Clock>,
-    hard_exit: HardExit,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) hard_exit: HardExit,
+    pub(crate) on_suspend: Option<Hook>,
+    pub(crate) on_resume: Option<Hook>,
+    /// The signal handler's side; none for a detached ladder.
+    pub(crate) catch: Option<Arc<Catch>>,
     state: Mutex<State>,
     /// Something was decided, or the last handle is gone.
     decided: Condvar,
@@ -24,30 +30,21 @@ pub(crate) struct Router {
     pub(crate) token: tokio_util::sync::CancellationToken,
 }
 
-struct State {
-    ladder: Ladder,
-    handlers: BTreeMap<HandlerId, (Arc<str>, Arc<Notify>)>,
-    /// To be rung. One is enough: only one notice is open at a time.
-    ring: Option<Arc<Notify>>,
-    exit: Option<Cause>,
-    /// The exit is being performed. Until that has failed to end the process, no graceful shutdown shall start beside it.
-    exiting: bool,
-    closed: bool,
-}
-
 impl Router {
-    pub(crate) fn new(ladder: Ladder, clock: Arc<dyn Clock>, hard_exit: HardExit) -> Self {
+    pub(crate) fn new(
+        ladder: Ladder,
+        clock: Arc<dyn Clock>,
+        hard_exit: HardExit,
+        [on_suspend, on_resume]: [Option<Hook>; 2],
+        catch: Option<Arc<Catch>>,
+    ) -> Self {
         Self {
             clock,
             hard_exit,
-            state: Mutex::new(State {
-                ladder,
-                handlers: BTreeMap::new(),
-                ring: None,
-                exit: None,
-                exiting: false,
-                closed: false,
-            }),
+            on_suspend,
+            on_resume,
+            state: Mutex::new(State::new(ladder, Inbox::new(catch.clone()))),
+            catch,
             decided: Condvar::new(),
             shutdown: watch::Sender::new(None),
             #[cfg(feature = "tokio-util")]
@@ -82,7 +79,7 @@ impl Router {
         self.decide(|state, now| state.ladder.resolve(number, resolution, now));
     }
 
-    pub(crate) fn press(&self, source: crate::PressSource) {
+    pub(crate) fn press(&self, source: PressSource) {
         self.decide(|state, now| Some(state.ladder.press(source, now)));
     }
 
@@ -100,8 +97,6 @@ impl Router {
         });
         is_reached
     }
-
-    pub(crate) fn suspend(&self) {}
 
     /// Waits until there is a notice for `id` to take; `None` at the deadline.
     pub(crate) fn wait_for_press(&self, id: HandlerId, until: Option<Instant>) -> Option<Press> {
@@ -139,15 +134,16 @@ impl Router {
         self.lock().ladder.presses()
     }
 
-    #[cfg(feature = "test-util")]
+    /// Decides what has come and what is due.
+    #[cfg(any(feature = "signals", feature = "test-util"))]
     pub(crate) fn tick(&self) {
         self.decide(|_, _| None);
     }
 
-    /// Lets both threads end once they have done what is decided.
+    /// Lets the threads end once they have done what is decided.
     pub(crate) fn close(&self) {
         self.lock().closed = true;
-        self.decided.notify_all();
+        self.announce();
     }
 
     fn decide(&self, event: impl FnOnce(&mut State, Instant) -> Option<Effect>) {
@@ -155,20 +151,27 @@ impl Router {
         let mut state = self.lock();
         let due = state.catch_up(now);
         let effect = event(&mut state, now);
+        let any = due | state.note(effect);
+        state.settle();
         // A look that finds nothing wakes nobody: a busy program polls its handlers often.
-        if due | state.note(effect) {
+        if any {
             drop(state);
-            self.decided.notify_all();
+            self.announce();
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    /// Wakes whoever acts or waits, under the lock or without.
+    pub(crate) fn announce(&self) {
+        self.decided.notify_all();
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
         // No code of others runs under this lock and the ladder's steps are small: a panic would be a bug of ours, and even then the
         // next press must find a way out.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn wait<'a>(
+    pub(crate) fn wait<'a>(
         &self,
         state: MutexGuard<'a, State>,
         timeout: Option<Duration>,
@@ -185,102 +188,5 @@ impl Router {
                     .0
             }
         }
-    }
-
-    /// The deciding thread's whole life: deadlines and the hard exit. It runs no waker, so that none can stand in the way of these.
-    pub(crate) fn run(&self) {
-        loop {
-            let now = self.clock.now();
-            let mut state = self.lock();
-            if state.catch_up(now) {
-                self.decided.notify_all();
-            }
-            if let Some(cause) = state.exit.take() {
-                state.exiting = true;
-                drop(state);
-                self.exit(cause);
-                self.lock().exiting = false;
-                self.decided.notify_all();
-            } else if state.closed {
-                return;
-            } else {
-                let wait = state
-                    .ladder
-                    .next_deadline()
-                    .map(|deadline| deadline.saturating_duration_since(now));
-                drop(self.wait(state, wait));
-            }
-        }
-    }
-
-    /// The waking thread's whole life: the wakers of handlers and of everybody who waits for shutdown, which are code of others.
-    pub(crate) fn run_wakers(&self) {
-        let mut announced = false;
-        loop {
-            let mut state = self.lock();
-            let cause = state.shutdown().filter(|_| !announced);
-            let ring = state.ring.take();
-            if cause.is_none() && ring.is_none() {
-                if state.closed {
-                    return;
-                }
-                drop(self.wait(state, None));
-                continue;
-            }
-            drop(state);
-            if let Some(bell) = ring {
-                survive(|| bell.notify_one());
-            }
-            if cause.is_some() {
-                announced = true;
-                survive(|| _ = self.shutdown.send_replace(cause));
-                #[cfg(feature = "tokio-util")]
-                survive(|| self.token.cancel());
-            }
-        }
-    }
-
-    fn exit(&self, cause: Cause) {
-        match &self.hard_exit {
-            HardExit::InHandler | HardExit::Thread => crate::die_by(cause),
-            HardExit::Off => {}
-            HardExit::Callback(callback) => survive(|| callback(cause)),
-        }
-    }
-}
-
-/// Keeps the thread when code of others panics: the next press needs it.
-fn survive(action: impl FnOnce()) {
-    // The panic hook has reported it, and there is nobody to return the payload to.
-    drop(catch_unwind(AssertUnwindSafe(action)));
-}
-
-impl State {
-    /// Why a graceful shutdown is to be carried out: not beside a hard exit that has not failed.
-    fn shutdown(&self) -> Option<Cause> {
-        let ending = self.exiting || self.exit.is_some();
-        self.ladder.cause().filter(|_| !ending)
-    }
-
-    /// Does what the clock has made due; says whether there was anything.
-    fn catch_up(&mut self, now: Instant) -> bool {
-        let mut any = false;
-        while let Some(effect) = self.ladder.on_deadline(now) {
-            any |= self.note(Some(effect));
-        }
-        any
-    }
-
-    /// Leaves the effect to the thread that performs it; says whether there is one.
-    fn note(&mut self, effect: Option<Effect>) -> bool {
-        match effect {
-            None | Some(Effect::Debounced) => return false,
-            Some(Effect::Notify(id)) => {
-                self.ring = self.handlers.get(&id).map(|(_, bell)| bell.clone())
-            }
-            Some(Effect::HardExit(cause)) => self.exit = Some(cause),
-            Some(Effect::BeginShutdown(_)) => {} // needs no note: the ladder has the cause
-        }
-        true
     }
 }

@@ -3,6 +3,9 @@
     reason = "signal dispositions, masks and `_exit` have no safe interface; all of this crate's unsafe code is here"
 )]
 
+#[cfg(feature = "signals")]
+use crate::catch::Origin;
+
 /// Ends this process by `signal`'s default action; returns where that does not work, as for PID 1 of a container.
 ///
 /// The signal goes to the calling thread alone. One sent to the process may be taken by any thread, later than the `_exit` that
@@ -29,6 +32,15 @@ pub(crate) fn exit_now(code: u8) -> ! {
 
 /// Lets the calling thread receive `signals`, whatever mask it inherited.
 pub(crate) fn unblock(signals: &[i32]) {
+    change_mask(libc::SIG_UNBLOCK, signals);
+}
+
+/// Keeps `signal` from the calling thread.
+pub(crate) fn block(signal: i32) {
+    change_mask(libc::SIG_BLOCK, &[signal]);
+}
+
+fn change_mask(how: i32, signals: &[i32]) {
     // SAFETY: `set` is a live local that `sigemptyset` initialises before it is read; each call is given a valid pointer to it.
     unsafe {
         let mut set: libc::sigset_t = std::mem::zeroed();
@@ -36,8 +48,14 @@ pub(crate) fn unblock(signals: &[i32]) {
         for &signal in signals {
             libc::sigaddset(&mut set, signal);
         }
-        libc::pthread_sigmask(libc::SIG_UNBLOCK, &set, std::ptr::null_mut());
+        libc::pthread_sigmask(how, &set, std::ptr::null_mut());
     }
+}
+
+/// Stops this process, and returns when it goes on. Sent to the calling thread, since a stop by way of another takes effect later.
+pub(crate) fn stop() {
+    // SAFETY: `pthread_self` is this very thread, so it is alive, and a stop runs no handler.
+    unsafe { libc::pthread_kill(libc::pthread_self(), libc::SIGSTOP) };
 }
 
 /// By the dumpable flag where there is one: a core pattern that is a pipe disregards the size limit.
@@ -55,6 +73,39 @@ fn forbid_core_file() {
     };
     // SAFETY: the pointer is to a live local, which the call only reads.
     unsafe { libc::setrlimit(libc::RLIMIT_CORE, &none) };
+}
+
+/// Registers `action` beside what others have registered for `signal`. It may use only what is safe in a signal handler.
+#[cfg(feature = "signals")]
+pub(crate) fn register(
+    signal: i32,
+    action: impl Fn(Origin) + Send + Sync + 'static,
+) -> std::io::Result<signal_hook_registry::SigId> {
+    let action = move |info: &libc::siginfo_t| action(origin(info));
+    // SAFETY: the only caller passes `Catch::on_signal`, which keeps to what its module says: atomics, the clock, and system calls
+    // that POSIX lists as async-signal-safe. The registry saves and restores `errno`.
+    unsafe { signal_hook_registry::register_sigaction(signal, action) }
+}
+
+#[cfg(all(feature = "signals", target_os = "linux"))]
+fn origin(info: &libc::siginfo_t) -> Origin {
+    match info.si_code {
+        libc::SI_KERNEL => Origin::Terminal,
+        libc::SI_USER | libc::SI_QUEUE | libc::SI_TKILL => {
+            // SAFETY: with these codes, those of signals that processes send, the sender's pid is there.
+            Origin::Process(unsafe { info.si_pid() })
+        }
+        _ => Origin::Unknown,
+    }
+}
+
+#[cfg(all(feature = "signals", not(target_os = "linux")))]
+fn origin(info: &libc::siginfo_t) -> Origin {
+    // SAFETY: these systems fill the sender's pid for every signal that our handler is registered for, 0 for the kernel.
+    match unsafe { info.si_pid() } {
+        0 => Origin::Terminal,
+        pid => Origin::Process(pid),
+    }
 }
 
 /// What a signal does in this process, to be looked at and put back.

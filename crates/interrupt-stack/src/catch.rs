@@ -1,0 +1,198 @@
+//! The side of the signal handler. Everything under [`Catch::on_signal`] may interrupt any instruction of any thread: it is atomics
+//! and async-signal-safe calls, no lock, no allocation, no code of others.
+
+use std::{
+    io::{self, Read, Write},
+    os::unix::net::UnixStream,
+    sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+    time::{Duration, Instant},
+};
+
+use rustix::process::{Signal, kill_current_process_group};
+
+use crate::{
+    sys,
+    terminal::Terminal,
+    word::{Kind, Verdict, Word},
+};
+
+/// How far up a forwarder is looked for.
+const ANCESTORS: usize = 16;
+
+/// Who sent a signal, as far as the system tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// The terminal, or another part of the kernel.
+    Terminal,
+    Process(i32),
+    Unknown,
+}
+
+/// What the handler needs, made before it is registered and never changed but by atomics.
+pub(crate) struct Catch {
+    pub(crate) word: Word,
+    start: Instant,
+    pid: u32,
+    debounce: u64,
+    forward_window: u64,
+    /// Processes whose `SIGINT` may be the terminal's, forwarded.
+    ancestors: Vec<i32>,
+    /// When the terminal sent a `SIGINT` last, in microseconds since `start`; 0 for never.
+    from_terminal: AtomicU64,
+    /// The last rung and `SIGQUIT` end the process right here.
+    ends_here: bool,
+    terminal: Option<Terminal>,
+    closed: AtomicBool,
+    /// Both ends live here, so that no write ever meets a closed one.
+    wake: UnixStream,
+    woken: UnixStream,
+}
+
+impl Catch {
+    pub(crate) fn new(
+        debounce: Duration,
+        forward_window: Duration,
+        ends_here: bool,
+        restores_terminal: bool,
+    ) -> io::Result<Self> {
+        let (wake, woken) = UnixStream::pair()?;
+        wake.set_nonblocking(true)?; // full means that the reader has enough to wake by
+        Ok(Self {
+            word: Word::new(),
+            start: Instant::now(),
+            pid: std::process::id(),
+            debounce: micros(debounce),
+            forward_window: micros(forward_window),
+            ancestors: ancestors(),
+            from_terminal: AtomicU64::new(0),
+            ends_here,
+            terminal: restores_terminal.then(Terminal::find).flatten(),
+            closed: AtomicBool::new(false),
+            wake,
+            woken,
+        })
+    }
+
+    /// The handler itself.
+    pub(crate) fn on_signal(&self, signal: i32, origin: Origin) {
+        if std::process::id() != self.pid {
+            return in_forked_child(signal);
+        }
+        let now = micros(self.start.elapsed());
+        let posted = match signal {
+            libc::SIGINT => match self.press(now, origin) {
+                Verdict::LastRung => self.end(signal),
+                verdict => verdict == Verdict::Posted,
+            },
+            libc::SIGQUIT if self.ends_here => self.end(signal),
+            libc::SIGQUIT => self.word.raise(Kind::Quit, now),
+            libc::SIGTERM => self.word.raise(Kind::Terminate, now),
+            libc::SIGHUP => self.word.raise(Kind::Hangup, now),
+            libc::SIGTSTP => self.word.raise(Kind::Suspend, now),
+            _ => self.word.raise(Kind::Resume, now),
+        };
+        if posted {
+            self.wake();
+        }
+    }
+
+    fn press(&self, now: u64, origin: Origin) -> Verdict {
+        match origin {
+            Origin::Terminal => self.from_terminal.store(now.max(1), Relaxed),
+            Origin::Process(pid) => {
+                let from_terminal = self.from_terminal.load(Relaxed);
+                let is_soon = now.saturating_sub(from_terminal) < self.forward_window;
+                if from_terminal != 0 && is_soon && self.ancestors.contains(&pid) {
+                    return Verdict::Part;
+                }
+            }
+            Origin::Unknown => {}
+        }
+        self.word.press(now, self.debounce, self.ends_here)
+    }
+
+    fn end(&self, signal: i32) -> ! {
+        self.restore_terminal();
+        sys::raise_default(signal);
+        sys::exit_now(128 + signal as u8) // signals are below 128
+    }
+
+    /// Puts the terminal's settings back for a hard exit, if that is wanted and the terminal is ours.
+    pub(crate) fn restore_terminal(&self) {
+        if let Some(terminal) = &self.terminal {
+            terminal.restore();
+        }
+    }
+
+    /// Wakes the reader.
+    pub(crate) fn wake(&self) {
+        // The only failure is a full buffer, by which the reader wakes as well.
+        drop((&self.wake).write(&[0]));
+    }
+
+    /// The reader's side: blocks until something was posted; `false` once the install is over.
+    pub(crate) fn wait(&self) -> bool {
+        // An error here would be a signal without `SA_RESTART`, of others: a look too many does no harm.
+        drop((&self.woken).read(&mut [0; 64]));
+        !self.closed.load(Relaxed)
+    }
+
+    pub(crate) fn close(&self) {
+        self.closed.store(true, Relaxed);
+        self.wake();
+    }
+
+    /// Does what the terminal does on ^Z.
+    pub(crate) fn suspend_job(&self) {
+        // It cannot fail: the group has us in it.
+        let _impossible = kill_current_process_group(Signal::TSTP);
+    }
+
+    pub(crate) fn instant(&self, micros: u64) -> Instant {
+        self.start + Duration::from_micros(micros)
+    }
+
+    pub(crate) fn micros(&self, at: Instant) -> u64 {
+        micros(at.saturating_duration_since(self.start))
+    }
+}
+
+/// A copy of the process between `fork` and `exec`: it has our handler, but nothing of what is meant by it.
+fn in_forked_child(signal: i32) {
+    if signal == libc::SIGCONT {
+        return; // it goes on already
+    }
+    sys::raise_default(signal);
+    if signal != libc::SIGTSTP {
+        sys::exit_now(128 + signal as u8); // signals are below 128
+    }
+}
+
+/// Microseconds, of which there is room for two thousand years.
+fn micros(duration: Duration) -> u64 {
+    duration.as_micros().min(u64::MAX as u128 >> 8) as u64
+}
+
+/// The parent, its parent and so on, as far as the system tells.
+fn ancestors() -> Vec<i32> {
+    let parent = std::os::unix::process::parent_id() as i32;
+    let up = |pid: &i32| parent_of(*pid);
+    std::iter::successors(Some(parent), up)
+        .take_while(|pid| *pid > 0)
+        .take(ANCESTORS)
+        .collect()
+}
+
+#[cfg(target_os = "linux")]
+fn parent_of(pid: i32) -> Option<i32> {
+    let stat = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
+    // The name before it is in parentheses and may hold anything, these too.
+    let end = stat.iter().rposition(|byte| *byte == b')')?;
+    let fields = std::str::from_utf8(&stat[end..]).ok()?;
+    fields.split_ascii_whitespace().nth(2)?.parse().ok()
+}
+
+#[cfg(not(target_os = "linux"))]
+fn parent_of(_: i32) -> Option<i32> {
+    None
+}

@@ -1,0 +1,142 @@
+use std::{
+    collections::BTreeMap,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use tokio::sync::Notify;
+
+use crate::{
+    Cause, PressSource,
+    inbox::Inbox,
+    ladder::{Effect, HandlerId, Ladder},
+    word::Kind,
+};
+
+/// A deadline that is met this much too late was not met for want of a processor, but because the process was stopped.
+const LATE: Duration = Duration::from_millis(100);
+/// How long the news of that may take to come, from the handler of `SIGCONT` in another thread.
+pub(crate) const NEWS: Duration = Duration::from_millis(50);
+
+/// What a handler is known by: its name and what wakes it.
+pub(crate) type Known = (Arc<str>, Arc<Notify>);
+
+/// All that is decided, and what of it is left to do. It is behind the router's lock; nothing here runs code of others.
+pub(crate) struct State {
+    pub(crate) ladder: Ladder,
+    pub(crate) handlers: BTreeMap<HandlerId, Known>,
+    inbox: Inbox,
+    /// To be woken. One is enough: only one notice is open at a time.
+    pub(crate) ring: Option<Known>,
+    pub(crate) exit: Option<Cause>,
+    /// The exit is being performed. Until that has failed to end the process, no graceful shutdown shall start beside it.
+    pub(crate) exiting: bool,
+    /// The process is to be stopped.
+    pub(crate) suspend: bool,
+    /// It is being stopped: no deadline is due until it goes on.
+    pub(crate) suspended: bool,
+    /// It has gone on.
+    pub(crate) resumed: bool,
+    /// Since when a deadline is found to be missed.
+    late: Option<Instant>,
+    pub(crate) closed: bool,
+}
+
+impl State {
+    pub(crate) fn new(ladder: Ladder, inbox: Inbox) -> Self {
+        Self {
+            ladder,
+            handlers: BTreeMap::new(),
+            inbox,
+            ring: None,
+            exit: None,
+            exiting: false,
+            suspend: false,
+            suspended: false,
+            resumed: false,
+            late: None,
+            closed: false,
+        }
+    }
+
+    /// Why a graceful shutdown is to be carried out: not beside a hard exit that has not failed.
+    pub(crate) fn shutdown(&self) -> Option<Cause> {
+        let ending = self.exiting || self.exit.is_some();
+        self.ladder.cause().filter(|_| !ending)
+    }
+
+    /// Decides what the handler has posted and what the clock has made due, in the order of time; says whether there was anything.
+    pub(crate) fn catch_up(&mut self, now: Instant) -> bool {
+        let mut any = false;
+        while let Some((kind, at)) = self.inbox.next() {
+            any |= kind != Kind::Resume && self.pass(at);
+            let effect = match kind {
+                Kind::Press => Some(self.ladder.press(PressSource::Signal, at)),
+                Kind::Terminate => self.ladder.terminate(Cause::Terminate, at),
+                Kind::Hangup => self.ladder.terminate(Cause::Hangup, at),
+                Kind::Quit => self.ladder.terminate(Cause::Quit, at),
+                Kind::Suspend => {
+                    self.suspend = true;
+                    any = true;
+                    None
+                }
+                Kind::Resume => {
+                    self.resume(at);
+                    any = true;
+                    None
+                }
+            };
+            any |= self.note(effect);
+        }
+        any | self.pass(now)
+    }
+
+    pub(crate) fn resume(&mut self, now: Instant) {
+        (self.suspended, self.resumed, self.late) = (false, true, None);
+        self.ladder.resumed(now);
+    }
+
+    /// Leaves the effect to the thread that performs it; says whether there is one.
+    pub(crate) fn note(&mut self, effect: Option<Effect>) -> bool {
+        match effect {
+            None | Some(Effect::Debounced) => return false,
+            Some(Effect::Notify(id)) => self.ring = self.handlers.get(&id).cloned(),
+            Some(Effect::HardExit(cause)) => self.exit = Some(cause),
+            Some(Effect::BeginShutdown(_)) => {} // needs no note: the ladder has the cause
+        }
+        true
+    }
+
+    /// Tells the signal handler how things stand.
+    pub(crate) fn settle(&mut self) {
+        self.inbox.settle(&self.ladder);
+    }
+
+    /// Says how long nothing will be due.
+    pub(crate) fn rest(&self, now: Instant) -> Option<Duration> {
+        let deadline = self.ladder.next_deadline().filter(|_| !self.suspended)?;
+        let left = deadline.saturating_duration_since(now);
+        Some(self.late.map_or(left, |_| NEWS))
+    }
+
+    fn pass(&mut self, now: Instant) -> bool {
+        let mut any = false;
+        while !self.awaits_news(now)
+            && let Some(effect) = self.ladder.on_deadline(now)
+        {
+            any |= self.note(Some(effect));
+        }
+        any
+    }
+
+    /// Says whether deadlines have to wait, because the process was stopped or seems to have been.
+    fn awaits_news(&mut self, now: Instant) -> bool {
+        let is_late = |deadline| now.saturating_duration_since(deadline) > LATE;
+        if !self.inbox.is_connected() || !self.ladder.next_deadline().is_some_and(is_late) {
+            self.late = None;
+            return self.suspended;
+        }
+        let since = *self.late.get_or_insert(now);
+        self.suspended || now.saturating_duration_since(since) < NEWS
+    }
+}

@@ -1,0 +1,194 @@
+//! The word that signal handlers and the router share, in every interleaving: a model checker's atomics stand in for the real ones.
+//!
+//! A handler is a thread here, which is more than it can do in a process: it never waits for the code that it interrupts.
+
+mod atomic {
+    pub(crate) use loom::sync::atomic::{AtomicU64, Ordering};
+}
+#[path = "../src/word.rs"]
+mod word;
+
+use loom::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::AcqRel},
+    },
+    thread,
+};
+use word::{Kind, Verdict, Word};
+
+const DEBOUNCE: u64 = 50_000;
+
+/// The router: reads on from where it was, and puts what it has read on the ladder, which climbs one rung a press.
+#[derive(Default)]
+struct Router {
+    next: u64,
+    posts: Vec<(Kind, u64)>,
+}
+
+impl Router {
+    fn turn(&mut self, word: &Word) {
+        let mut read = Vec::new();
+        while let Some((kind, at)) = word.read(self.next) {
+            self.next += 1;
+            self.posts.push((kind, at));
+            read.push(kind);
+        }
+        let (rung, last) = self.ladder();
+        word.settle(&read, rung, last);
+    }
+
+    fn ladder(&self) -> (u8, Option<u64>) {
+        let presses: Vec<_> = self.presses().collect();
+        (presses.len().min(2) as u8, presses.iter().copied().max())
+    }
+
+    fn presses(&self) -> impl Iterator<Item = u64> {
+        let presses = self.posts.iter().filter(|(kind, _)| *kind == Kind::Press);
+        presses.map(|(_, at)| *at)
+    }
+}
+
+/// Every interleaving with at most so many preemptions, which is where such errors are found, and takes seconds.
+fn explore(model: impl Fn() + Send + Sync + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(3);
+    builder.check(model);
+}
+
+#[test]
+fn no_press_is_lost_or_read_twice() {
+    explore(|| {
+        let word = Arc::new(Word::new());
+        let handlers: Vec<_> = [1_000_000, 2_000_000]
+            .map(|at| {
+                let word = word.clone();
+                thread::spawn(move || assert_eq!(word.press(at, 0, false), Verdict::Posted))
+            })
+            .into();
+        let mut router = Router::default();
+        router.turn(&word);
+        for handler in handlers {
+            handler.join().unwrap();
+        }
+        router.turn(&word);
+        let mut presses: Vec<_> = router.presses().collect();
+        presses.sort_unstable();
+        assert_eq!(presses, [1_000_000, 2_000_000]);
+    });
+}
+
+#[test]
+fn presses_at_once_are_one() {
+    explore(|| {
+        let word = Arc::new(Word::new());
+        let press = {
+            let word = word.clone();
+            move |at| word.press(at, DEBOUNCE, true)
+        };
+        let handler = thread::spawn({
+            let press = press.clone();
+            move || press(1_000_000)
+        });
+        let mut verdicts = [press(1_000_010), handler.join().unwrap()];
+        verdicts.sort_by_key(|verdict| *verdict == Verdict::Posted);
+        assert_eq!(verdicts, [Verdict::Part, Verdict::Posted]);
+        let mut router = Router::default();
+        router.turn(&word);
+        assert_eq!(router.presses().count(), 1);
+    });
+}
+
+/// Whenever the router runs, if ever: the third press ends the process, and none before it does.
+#[test]
+fn third_press_is_the_last_rung() {
+    explore(|| {
+        let word = Arc::new(Word::new());
+        let handler = thread::spawn({
+            let word = word.clone();
+            move || [1, 2, 3].map(|n| word.press(n * 1_000_000, DEBOUNCE, true))
+        });
+        let mut router = Router::default();
+        for _ in 0..2 {
+            router.turn(&word);
+        }
+        assert_eq!(
+            handler.join().unwrap(),
+            [Verdict::Posted, Verdict::Posted, Verdict::LastRung]
+        );
+    });
+}
+
+/// An answer of the router's side takes back only the presses that it has read.
+#[test]
+fn answer_does_not_take_back_a_press_that_comes_beside_it() {
+    explore(|| {
+        let word = Arc::new(Word::new());
+        assert_eq!(word.press(1_000_000, DEBOUNCE, true), Verdict::Posted);
+        let handler = thread::spawn({
+            let word = word.clone();
+            move || word.press(2_000_000, DEBOUNCE, true)
+        });
+        let mut router = Router::default();
+        router.turn(&word);
+        // `handled`: the ladder starts over, from what was read so far.
+        word.settle(&[], 0, router.ladder().1);
+        assert_eq!(handler.join().unwrap(), Verdict::Posted);
+        let before = router.presses().count();
+        let mut read = Vec::new();
+        while let Some((kind, _)) = word.read(router.next + read.len() as u64) {
+            read.push(kind);
+        }
+        assert_eq!(before + read.len(), 2);
+        word.settle(&read, read.len() as u8, Some(2_000_000));
+        let unread = 2 - read.len();
+        let more = (0..unread).all(|n| {
+            word.press(3_000_000 + n as u64 * 1_000_000, DEBOUNCE, true) == Verdict::Posted
+        });
+        assert!(more, "a ladder that started over has room for them");
+        assert_eq!(word.press(9_000_000, DEBOUNCE, true), Verdict::LastRung);
+    });
+}
+
+#[test]
+fn what_is_no_press_is_posted_once_until_it_is_settled() {
+    explore(|| {
+        let word = Arc::new(Word::new());
+        let handler = thread::spawn({
+            let word = word.clone();
+            move || u64::from(word.raise(Kind::Terminate, 1_000_000))
+        });
+        let mut router = Router::default();
+        let mut posted = u64::from(word.raise(Kind::Terminate, 1_000_000));
+        router.turn(&word);
+        posted += handler.join().unwrap();
+        router.turn(&word);
+        assert!(posted >= 1);
+        assert_eq!(router.posts.len() as u64, posted);
+    });
+}
+
+/// The handler posts, then wakes; the reader forgets that it was woken, then looks.
+#[test]
+fn no_wake_is_lost() {
+    explore(|| {
+        let (word, woken) = (Arc::new(Word::new()), Arc::new(AtomicBool::new(false)));
+        let handler = thread::spawn({
+            let (word, woken) = (word.clone(), woken.clone());
+            move || {
+                assert_eq!(word.press(1_000_000, DEBOUNCE, true), Verdict::Posted);
+                woken.swap(true, AcqRel);
+            }
+        });
+        let mut router = Router::default();
+        if woken.swap(false, AcqRel) {
+            router.turn(&word);
+            assert_eq!(router.presses().count(), 1);
+        }
+        handler.join().unwrap();
+        if woken.swap(false, AcqRel) {
+            router.turn(&word);
+        }
+        assert_eq!(router.presses().count(), 1);
+    });
+}
