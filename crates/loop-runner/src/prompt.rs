@@ -21,6 +21,9 @@ pub(crate) fn compose(
         let cause = match cut.cause {
             CutCause::Stop => "the loop was stopped",
             CutCause::TimeLimit => "the loop's time was used up",
+            CutCause::Budget => "the loop's budget was used up",
+            CutCause::RateLimit => "a rate limit was reached",
+            CutCause::Transient => "the agent failed in a way that may not come again",
             CutCause::Restart => "the person who runs the loop wanted it done again",
             CutCause::Agent => "the agent could not work",
             _ => "the loop's process died",
@@ -51,6 +54,12 @@ pub(crate) fn compose(
         ));
     }
     parts.extend(brief.steers.iter().map(|steer| steer_note(&steer.text)));
+    if let (Some(result), false) = (&brief.result, brief.prompted) {
+        parts.push(format!(
+            "Note from the loop: what the phase before this one came to:\n{}",
+            result.trim_end()
+        ));
+    }
     match brief.session.is_some() && brief.prompted {
         // It has the prompt; to send that again would have the work done twice.
         true => parts.push("Go on where you were cut off.".to_owned()),
@@ -144,6 +153,7 @@ mod tests {
             cut: None,
             feedback: None,
             steers: vec![],
+            result: None,
             session: None,
             prompted: false,
         }

@@ -191,6 +191,7 @@ impl Runner {
                 rules,
                 from,
                 used_attempts,
+                ..Resume::default()
             })
         };
         let (mut runner, receiver) = Self::new(work_tree, options, saved, journal, prompt, first);

@@ -153,12 +153,14 @@ impl Settings {
             promise: phase.promise.is_some(),
             session: phase.session,
             limits: phase.limits.clone(),
+            ..PhaseRules::default()
         };
         Rules {
             phases: self.phases.iter().map(phase).collect(),
             max_duration: self.max_duration,
             max_failures: self.max_failures,
             sleep: self.sleep,
+            ..Rules::default()
         }
     }
 }

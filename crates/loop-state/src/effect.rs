@@ -1,4 +1,7 @@
-use crate::{Again, Cut, Feedback, Steer, SteerState, StopReason, Timestamp, Tree};
+use crate::{
+    Again, Cut, Feedback, Occasion, RuleChange, Steer, SteerState, StopReason, Timestamp, Tree,
+    Verdict, Wait,
+};
 
 /// Something that must be done now.
 ///
@@ -8,8 +11,12 @@ use crate::{Again, Cut, Feedback, Steer, SteerState, StopReason, Timestamp, Tree
 pub enum Effect {
     /// Make the head durable, and the events since the last save. If that fails, do none of the effects behind it.
     Save,
-    /// Make the head durable as the end of the named phase.
-    SavePhase(String),
+    /// Make the head durable as a checkpoint of its own, which later saves don't replace: the named phase is over, and the head stands before
+    /// whatever comes next. Takes the place of a [`Save`](Self::Save).
+    SealPhase {
+        /// The phase's name.
+        phase: String,
+    },
     /// Start the agent; report [`Happening::TurnEnded`](crate::Happening::TurnEnded).
     StartAttempt(Brief),
     /// End the turn and the whole tree of the attempt; the turn's end is still to be reported.
@@ -49,6 +56,8 @@ pub struct Brief {
     pub feedback: Option<Feedback>,
     /// What people said since the last turn.
     pub steers: Vec<Steer>,
+    /// What the phase before this one came to, in its agent's words.
+    pub result: Option<String>,
     /// The session to go on with; `None` for a fresh one.
     pub session: Option<String>,
     /// Whether that session is known to have the prompt of this iteration, which must not be sent again then.
@@ -87,6 +96,21 @@ pub enum Notice {
         /// When it begins.
         until: Timestamp,
     },
+    /// The iteration goes on later, as another attempt; that is no failure.
+    Waiting {
+        /// What is waited for.
+        why: Wait,
+        /// Until when.
+        until: Timestamp,
+        /// What the agent said; `None` when a wait goes on in another process.
+        what: Option<String>,
+    },
+    /// The run waits for a person's word on what was done.
+    Review(Occasion),
+    /// A person has given it.
+    Reviewed(Verdict),
+    /// A rule is another one now.
+    RuleSet(RuleChange),
     /// A steer came further.
     Steer {
         /// Its number.

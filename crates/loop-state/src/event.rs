@@ -2,10 +2,12 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Again, Rules, SteerState, StopRequest, Timestamp, Usage};
+use crate::snapshot::v1;
+use crate::{Again, RuleChange, Rules, SteerState, StopRequest, Timestamp, Usage, Verdict};
 
-/// Something that happened, and when.
+/// Something that happened, and when. It is serialised in a form that is kept apart from these fields, as the head is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(into = "v1::Event", from = "v1::Event")]
 pub struct Event {
     /// When it happened.
     pub at: Timestamp,
@@ -16,7 +18,7 @@ pub struct Event {
 /// What can happen to a run.
 ///
 /// A happening that makes no sense in the present state changes nothing and has no effects: presses race with exits, and both are true.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Happening {
     /// A new run begins. The first event of every run.
@@ -55,17 +57,26 @@ pub enum Happening {
     PauseRequested,
     /// A person wants the run to go on, or takes a wish to pause back.
     ContinueRequested,
-    /// A person wants the next iteration now.
+    /// A person wants what is slept or waited for now: the next iteration, or the next attempt.
     SleepSkipped,
+    /// Whether a person can be asked from now on. Until this or a resume says so, nobody can, and the run never waits for an answer. When it
+    /// waits for one and nobody is there any more, it goes on.
+    Attended(bool),
+    /// A person has looked at what was done.
+    Reviewed(Verdict),
+    /// A person wants another rule.
+    RuleSet(RuleChange),
     /// A person wants something done again, in a fresh session.
     AgainRequested(Again),
     /// A person wants the next attempt in a fresh session.
     FreshRequested,
     /// The agent's session has this id.
     SessionKnown(String),
+    /// The agent has come to this result, in its own words. The last one before a phase is over is for the next phase.
+    Said(String),
     /// The agent answers, so that it has the prompt.
     Prompted,
-    /// The agent used this much more.
+    /// The agent used this much more. Comes as soon as it is known: a budget that is used up ends the turn.
     Used(Usage),
     /// In the turn that runs no tool ran and nothing changed, as far as that can be known.
     NothingDone,
@@ -76,21 +87,20 @@ pub enum Happening {
 }
 
 /// How a run is taken over.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Resume {
     /// Rules that replace the saved ones.
-    #[serde(default)]
     pub rules: Option<Rules>,
     /// The iteration to start at, instead of the saved one. What was recorded from there on is discarded.
-    #[serde(default)]
     pub from: Option<u32>,
     /// The highest attempt number that was ever used, when the caller knows that the saved state is older than that: after a damage.
-    #[serde(default)]
     pub used_attempts: Option<u32>,
+    /// Whether a person can be asked.
+    pub attended: bool,
 }
 
 /// How a turn ended.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TurnOutcome {
     /// The agent finished it.
@@ -101,6 +111,16 @@ pub enum TurnOutcome {
     Interrupted,
     /// The agent failed, died or ran out of time; the text says how.
     Failed(String),
+    /// The agent failed in a way that may not come again: what it sent could not be read, a connection broke. Its iteration is tried again, up to
+    /// four times in all, before it counts as failed; the text says how it failed.
+    Transient(String),
+    /// The agent may not work now. Its iteration is done again when it may, and is no failure.
+    RateLimited {
+        /// When the limit is over, if the agent says so.
+        reset: Option<Timestamp>,
+        /// What the agent says.
+        why: String,
+    },
     /// It was ended because the machine had asked for a stop.
     Stopped,
     /// The agent can't work before a person has mended something, such as a login. Ends the run.
@@ -112,7 +132,7 @@ pub enum TurnOutcome {
 }
 
 /// How a gate or the check ended.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CheckResult {
     /// It exited with 0.
@@ -124,7 +144,7 @@ pub enum CheckResult {
 }
 
 /// What became of the processes that an attempt had started.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tree {
     /// How many were ended by the loop after the attempt was over.
     pub ended: u32,
@@ -133,7 +153,7 @@ pub struct Tree {
 }
 
 /// A timer of the machine.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Timer {
     /// The turn took too long.
@@ -142,6 +162,10 @@ pub enum Timer {
     Idle,
     /// The pause between two iterations is over.
     Sleep,
+    /// The rate limit is over.
+    Limit,
+    /// It is time for another try.
+    Retry,
     /// The run was active for as long as it may be.
     Run,
 }

@@ -30,27 +30,36 @@
 //! Text in the head is bounded: [`MAX_TEXT`] bytes for each piece, [`MAX_STEERS`] steers of [`MAX_STEER_BYTES`] together. Budgets, rate-limit waits and
 //! autonomy modes are not built yet.
 
+mod budget;
+mod counts;
 mod effect;
 mod event;
 mod head;
+mod lineage;
 mod machine;
+mod pipeline;
 mod rules;
+pub mod snapshot;
 mod steer;
+mod step;
 mod stop;
 mod text;
 mod time;
 mod usage;
 
+pub use budget::Budget;
+pub use counts::{Counts, Streaks, Waits};
 pub use effect::{Brief, Effect, Notice};
 pub use event::{CheckResult, Event, Happening, Resume, Timer, Tree, TurnOutcome};
-pub use head::{
-    Again, Counts, Cut, CutCause, End, Feedback, FeedbackSource, Head, Last, Step, Streaks, Then,
-};
+pub use head::{End, Feedback, FeedbackSource, Head, Last};
+pub use lineage::Lineage;
 pub use machine::Machine;
-pub use rules::{Limits, PhaseRules, Rules, RulesError, SessionPolicy};
+pub use pipeline::{Autonomy, Failure, Finished, Occasion, Verdict};
+pub use rules::{Limits, PhaseRules, RuleChange, Rules, RulesError, SessionPolicy};
 pub use steer::{Steer, SteerState};
+pub use step::{Again, Cut, CutCause, Step, Then, Wait};
 pub use stop::{Evidence, StopCause, StopReason, StopRequest, Streak, When};
-pub use text::{MAX_STEER_BYTES, MAX_STEERS, MAX_TEXT};
+pub use text::{MAX_ERRORS, MAX_PHASES, MAX_STEER_BYTES, MAX_STEERS, MAX_TEXT};
 pub use time::Timestamp;
 pub use usage::Usage;
 

@@ -2,12 +2,14 @@ use std::time::Duration;
 
 use crate::{
     Brief, Effect, End, Event, FeedbackSource, Happening, Head, Notice, Rules, RulesError,
-    SessionPolicy, SteerState, Step, StopReason, StopRequest, Timer, Timestamp, When,
+    SessionPolicy, SteerState, Step, StopReason, StopRequest, Timer, Timestamp, Wait, When,
 };
 
 mod iteration;
 mod person;
+mod phase;
 mod resume;
+mod wait;
 
 type Effects = Vec<Effect>;
 
@@ -16,12 +18,10 @@ type Effects = Vec<Effect>;
 /// # Examples
 ///
 /// ```
-/// use loop_state::{Effect, Event, Happening, Limits, Machine, PhaseRules, Rules, Timestamp};
+/// use loop_state::{Effect, Event, Happening, Machine, PhaseRules, Rules, Timestamp};
 ///
-/// let phase = PhaseRules {
-///     name: "main".into(), gates: 0, until: true, promise: false, session: Default::default(), limits: Limits::default(),
-/// };
-/// let rules = Rules { phases: vec![phase], max_duration: None, max_failures: 3, sleep: Default::default() };
+/// let phase = PhaseRules { name: "main".into(), until: true, ..PhaseRules::default() };
+/// let rules = Rules { phases: vec![phase], ..Rules::default() };
 /// let mut machine = Machine::new(rules)?;
 /// let effects = machine.step(Event { at: Timestamp(0), what: Happening::Started });
 /// // Nothing is started before it is known to be on disk.
@@ -99,6 +99,7 @@ impl Machine {
                     .map(|t| (self.alive_at.max(since) + t, Timer::Idle)),
             ),
             Step::Sleeping { until } => (Some((until, Timer::Sleep)), None),
+            Step::Waiting { until, why, .. } => (Some((until, timer_of(why))), None),
             _ => (None, None),
         };
         [run, first, second]
@@ -155,15 +156,28 @@ impl Machine {
     }
 
     fn begin_iteration(&mut self, iteration: u32, at: Timestamp) -> Effects {
-        self.head.iteration = iteration;
-        self.head.attempt = 0;
-        self.head.cut = None;
-        self.head.prompted = false;
+        let head = &mut self.head;
+        if iteration == 1 {
+            // Another phase may have another agent; and what it says has nothing to do with this one.
+            head.session = None;
+            head.said = None;
+        }
+        head.iteration = iteration;
+        head.attempt = 0;
+        head.cut = None;
+        head.prompted = false;
+        head.waits = Default::default();
         self.begin_attempt(at)
     }
 
+    /// The one place where an agent is set to work, unless nothing is left to spend.
     fn begin_attempt(&mut self, at: Timestamp) -> Effects {
         let head = &mut self.head;
+        if let Some(budget) = head.spent() {
+            head.step = Step::Ready;
+            head.again = None;
+            return self.end(StopReason::Budget(budget), at);
+        }
         head.attempt = (head.attempt + 1).max(head.first_attempt);
         head.highest_attempt = head.highest_attempt.max(head.attempt);
         head.counts.attempts += 1;
@@ -191,6 +205,7 @@ impl Machine {
             cut: head.cut,
             feedback: head.feedback.clone(),
             steers: head.unseen_steers().cloned().collect(),
+            result: head.last_result().map(ToOwned::to_owned),
             session: head.session.clone(),
             prompted: head.prompted,
         };
@@ -221,10 +236,11 @@ impl Machine {
                 "no sign of life for {:?}",
                 limits.idle_timeout.unwrap_or_default()
             )),
-            (Timer::Sleep, Step::Sleeping { .. }) => {
-                return self.begin_iteration(self.head.iteration + 1, at);
+            (Timer::Sleep, Step::Sleeping { .. }) => return self.proceed(at),
+            (timer, Step::Waiting { why, .. }) if timer == timer_of(*why) => {
+                return self.wait_over(at);
             }
-            (Timer::Run, Step::Sleeping { .. } | Step::Paused { .. }) => {
+            (Timer::Run, step) if step.is_rest() => {
                 return self.end(
                     StopReason::TimeLimit(self.head.rules.max_duration.unwrap_or_default()),
                     at,
@@ -256,9 +272,7 @@ impl Machine {
         }
         self.head.stopping = Some(request);
         match (request.when, &step) {
-            (_, Step::Sleeping { .. } | Step::Paused { .. }) => {
-                self.end(StopReason::Stopped(request.by), at)
-            }
+            (_, step) if step.is_rest() => self.end(StopReason::Stopped(request.by), at),
             (When::AfterIteration, step) if !matches!(step, Step::Interrupted { .. }) => {
                 vec![Effect::Save, Effect::Announce(Notice::StoppingLater)]
             }
@@ -290,8 +304,7 @@ impl Machine {
 
     fn end(&mut self, reason: StopReason, at: Timestamp) -> Effects {
         let head = &mut self.head;
-        head.active_ms += at.since(head.taken_at).as_millis() as u64;
-        head.taken_at = at;
+        head.count_active(at);
         head.last_at = head.last_at.max(at);
         head.stopping = None;
         head.pausing = false;
@@ -310,6 +323,13 @@ impl Machine {
             .iter()
             .map(|end| Effect::Announce(Notice::Ended(end.reason.clone())));
         news.chain([Effect::Finish]).collect()
+    }
+}
+
+fn timer_of(why: Wait) -> Timer {
+    match why {
+        Wait::Limit => Timer::Limit,
+        Wait::Retry => Timer::Retry,
     }
 }
 

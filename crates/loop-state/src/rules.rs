@@ -2,42 +2,72 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// What bounds a run. All of it is saved with the run; a resume may replace it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+use crate::{Autonomy, MAX_PHASES};
+
+/// What bounds a run. All of it is saved with the run; a resume may replace it, and [`RuleChange`] changes it while the run goes on.
+///
+/// By default there is no phase yet; three failures in a row are allowed, ten seconds lie between iterations, a rate limit is waited for up to six
+/// hours, and nothing else is bounded.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rules {
-    /// The pipeline; at least one phase.
+    /// The pipeline; from one to [`MAX_PHASES`] phases.
     pub phases: Vec<PhaseRules>,
     /// How long the run may be active, all its processes together. Time in which it was stopped doesn't count.
-    #[serde(default)]
     pub max_duration: Option<Duration>,
     /// How many failures of one kind in a row end the run; 0 for no limit.
     pub max_failures: u32,
-    /// The pause between two iterations.
+    /// The pause between two iterations of a phase.
     pub sleep: Duration,
+    /// Where the run waits for a person's word.
+    pub autonomy: Autonomy,
+    /// What the run may cost, in millionths of a US dollar. What is used up ends the turn that used it.
+    pub max_cost_microusd: Option<u64>,
+    /// How many tokens the run may use, those that the model reads and those that it writes together.
+    pub max_tokens: Option<u64>,
+    /// How long the run may wait for rate limits, all waits in a row together; 0 to end it instead of waiting.
+    pub wait_on_limit: Duration,
 }
 
-/// What bounds one phase.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+impl Default for Rules {
+    fn default() -> Self {
+        Self {
+            phases: Vec::new(),
+            max_duration: None,
+            max_failures: 3,
+            sleep: Duration::from_secs(10),
+            autonomy: Autonomy::Full,
+            max_cost_microusd: None,
+            max_tokens: None,
+            wait_on_limit: WAIT_ON_LIMIT,
+        }
+    }
+}
+
+/// How long a run waits for rate limits unless it is told otherwise.
+pub(crate) const WAIT_ON_LIMIT: Duration = Duration::from_secs(6 * 3600);
+
+/// What bounds one phase. By default it has no end of its own and can't run.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PhaseRules {
     /// Its name, for people and for paths.
     pub name: String,
     /// How many commands must pass before an iteration counts.
-    #[serde(default)]
     pub gates: u32,
     /// Whether a check decides that the phase is done.
-    #[serde(default)]
     pub until: bool,
     /// Whether the agent can promise that the phase is done. With a check, that is asked only then.
-    #[serde(default)]
     pub promise: bool,
     /// Which of the agent's sessions an iteration gets.
-    #[serde(default)]
     pub session: SessionPolicy,
     /// Its limits.
     pub limits: Limits,
+    /// Whether its agent says what it costs; without that a limit on cost can't be kept.
+    pub reports_cost: bool,
+    /// Whether its agent says how many tokens it uses.
+    pub reports_tokens: bool,
 }
 
-/// Which of the agent's sessions an iteration gets.
+/// Which of the agent's sessions an iteration gets. The first iteration of a phase gets one of its own in any case.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SessionPolicy {
@@ -69,16 +99,35 @@ pub enum RulesError {
     /// There is no phase.
     #[error("a run needs at least one phase")]
     NoPhase,
+    /// There are more phases than a head can hold.
+    #[error("{0} phases are too many: at most {MAX_PHASES} are possible")]
+    TooManyPhases(usize),
     /// A phase would never end.
     #[error("phase `{0}` has no end: give it a check, a promise or a number of iterations")]
     Endless(String),
     /// A limit of zero iterations.
     #[error("phase `{0}` may run 0 iterations: at least 1 is needed")]
     ZeroIterations(String),
+    /// A person is to be asked after each zero iterations.
+    #[error("a batch of 0 iterations never begins: at least 1 is needed")]
+    ZeroBatch,
+    /// A budget of nothing.
+    #[error("a budget of 0 allows nothing: raise it, or leave it out")]
+    ZeroBudget,
+    /// Cost is limited and the agent of the phase does not say what it costs.
+    #[error(
+        "the agent of phase `{0}` does not report its cost, so that no limit on it can be kept: leave the limit out or use another agent"
+    )]
+    CostUnknown(String),
+    /// Tokens are limited and the agent of the phase does not count them.
+    #[error(
+        "the agent of phase `{0}` does not report its tokens, so that no limit on them can be kept: leave the limit out or use another agent"
+    )]
+    TokensUnknown(String),
 }
 
 impl Rules {
-    /// Checks that a run by these rules can begin and can end.
+    /// Checks that a run by these rules can begin and can end, and that its budgets can be kept.
     ///
     /// # Errors
     ///
@@ -87,15 +136,80 @@ impl Rules {
         if self.phases.is_empty() {
             return Err(RulesError::NoPhase);
         }
+        if self.phases.len() > MAX_PHASES {
+            return Err(RulesError::TooManyPhases(self.phases.len()));
+        }
+        if self.autonomy == Autonomy::Batch(0) {
+            return Err(RulesError::ZeroBatch);
+        }
+        if self.max_cost_microusd == Some(0) || self.max_tokens == Some(0) {
+            return Err(RulesError::ZeroBudget);
+        }
         for phase in &self.phases {
+            let name = || phase.name.clone();
             match phase.limits.max_iterations {
-                None if !phase.until && !phase.promise => {
-                    return Err(RulesError::Endless(phase.name.clone()));
-                }
-                Some(0) => return Err(RulesError::ZeroIterations(phase.name.clone())),
+                None if !phase.until && !phase.promise => return Err(RulesError::Endless(name())),
+                Some(0) => return Err(RulesError::ZeroIterations(name())),
                 _ => {}
+            }
+            if self.max_cost_microusd.is_some() && !phase.reports_cost {
+                return Err(RulesError::CostUnknown(name()));
+            }
+            if self.max_tokens.is_some() && !phase.reports_tokens {
+                return Err(RulesError::TokensUnknown(name()));
             }
         }
         Ok(())
     }
+
+    /// Returns these rules with one of them changed; what belongs to a phase is changed for the one with index `phase`.
+    ///
+    /// # Errors
+    ///
+    /// When they would make no run any more.
+    pub fn with(&self, phase: u32, change: &RuleChange) -> Result<Self, RulesError> {
+        let mut rules = self.clone();
+        let limits = rules.phases.get_mut(phase as usize);
+        let limits = &mut limits.ok_or(RulesError::NoPhase)?.limits;
+        match *change {
+            RuleChange::MaxIterations(max) => limits.max_iterations = max,
+            RuleChange::IterationTimeout(time) => limits.iteration_timeout = time,
+            RuleChange::IdleTimeout(time) => limits.idle_timeout = time,
+            RuleChange::MaxDuration(max) => rules.max_duration = max,
+            RuleChange::MaxFailures(max) => rules.max_failures = max,
+            RuleChange::Sleep(time) => rules.sleep = time,
+            RuleChange::Autonomy(autonomy) => rules.autonomy = autonomy,
+            RuleChange::MaxCost(max) => rules.max_cost_microusd = max,
+            RuleChange::MaxTokens(max) => rules.max_tokens = max,
+            RuleChange::WaitOnLimit(time) => rules.wait_on_limit = time,
+        }
+        rules.validate()?;
+        Ok(rules)
+    }
+}
+
+/// One rule, changed while the run goes on. What is used up by the new rule ends what uses it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum RuleChange {
+    /// The last iteration's number in the present phase.
+    MaxIterations(Option<u32>),
+    /// How long one turn of the present phase may take.
+    IterationTimeout(Option<Duration>),
+    /// How long the agent of the present phase may give no sign of life.
+    IdleTimeout(Option<Duration>),
+    /// How long the run may be active.
+    MaxDuration(Option<Duration>),
+    /// How many failures of one kind in a row end the run; 0 for no limit.
+    MaxFailures(u32),
+    /// The pause between two iterations, from the next one on.
+    Sleep(Duration),
+    /// Where the run waits for a person's word, from the next such place on.
+    Autonomy(Autonomy),
+    /// What the run may cost, in millionths of a US dollar.
+    MaxCost(Option<u64>),
+    /// How many tokens the run may use.
+    MaxTokens(Option<u64>),
+    /// How long the run may wait for rate limits.
+    WaitOnLimit(Duration),
 }

@@ -1,24 +1,20 @@
-use serde::{Deserialize, Serialize};
-
 use crate::Timestamp;
 
 /// A person's message into the running loop.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Steer {
     /// Its number in the run, from 1.
-    #[serde(default)]
     pub id: u32,
     /// When it was said.
     pub at: Timestamp,
     /// What it says.
     pub text: String,
     /// How far it has come.
-    #[serde(default)]
     pub state: SteerState,
 }
 
 /// How far a steer has come. It is kept until a turn that saw it is over, so that a crash loses none.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum SteerState {
     /// It is on disk.
     #[default]

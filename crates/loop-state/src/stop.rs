@@ -1,10 +1,10 @@
 use std::fmt;
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
+use crate::{Budget, Timestamp};
 
 /// Why a run ended. Every end has one.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum StopReason {
     /// The work is done, and this is the proof.
@@ -19,6 +19,15 @@ pub enum StopReason {
     IterationLimit(u32),
     /// The run was active for as long as it may be.
     TimeLimit(Duration),
+    /// A budget is used up. It can be resumed with a larger one.
+    Budget(Budget),
+    /// The agent may not work for longer than the run may wait for that. It can be resumed; with this in the future that may be in vain.
+    RateLimit {
+        /// When the agent may work again, as far as it says.
+        until: Timestamp,
+        /// How long the run may wait for rate limits.
+        cap: Duration,
+    },
     /// The same kind of failure came this often in a row.
     Stuck(Streak, u32),
     /// Somebody or something asked it to stop. It can be resumed.
@@ -55,6 +64,16 @@ impl fmt::Display for StopReason {
                 write!(f, "iteration limit: {limit} made and not done")
             }
             Self::TimeLimit(limit) => write!(f, "time limit: {limit:?} used up"),
+            Self::Budget(budget) => write!(f, "budget: {budget}"),
+            Self::RateLimit { cap, .. } if cap.is_zero() => {
+                f.write_str("rate limit: the agent may not work now, and the run does not wait")
+            }
+            Self::RateLimit { cap, .. } => {
+                write!(
+                    f,
+                    "rate limit: it would last longer than the {cap:?} that the run may wait"
+                )
+            }
             Self::Stuck(streak, count) => write!(f, "stuck: {count} {streak} in a row"),
             Self::Stopped(cause) => write!(f, "stopped {cause}"),
         }
@@ -62,7 +81,7 @@ impl fmt::Display for StopReason {
 }
 
 /// The proof that work is done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Evidence {
     /// The loop ran the check itself and it passed.
@@ -72,7 +91,7 @@ pub enum Evidence {
 }
 
 /// A kind of failure that is counted in a row.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Streak {
     /// Turns that failed.
@@ -97,7 +116,7 @@ impl fmt::Display for Streak {
 }
 
 /// Who asked for a stop.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum StopCause {
     /// A person: a press, a command.
@@ -119,7 +138,7 @@ impl fmt::Display for StopCause {
 }
 
 /// When a stop takes effect.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum When {
     /// At once: what runs is ended.
     Now,
@@ -128,7 +147,7 @@ pub enum When {
 }
 
 /// A wish to stop that is being carried out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct StopRequest {
     /// Who asked.
     pub by: StopCause,

@@ -1,7 +1,5 @@
-use serde::{Deserialize, Serialize};
-
 /// What the agent used, by its own reckoning.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Usage {
     /// Tokens that the model read.
     pub input_tokens: u64,
@@ -12,6 +10,12 @@ pub struct Usage {
 }
 
 impl Usage {
+    /// Returns the tokens read and written.
+    #[must_use]
+    pub fn tokens(&self) -> u64 {
+        self.input_tokens.saturating_add(self.output_tokens)
+    }
+
     pub(crate) fn add(&mut self, more: Self) {
         self.input_tokens = self.input_tokens.saturating_add(more.input_tokens);
         self.output_tokens = self.output_tokens.saturating_add(more.output_tokens);

@@ -13,6 +13,8 @@ pub(crate) enum Code {
     Failed = 1,
     Usage = 2,
     Limit = 3,
+    Budget = 4,
+    RateLimit = 5,
     Stuck = 6,
     Stopped = 7,
     Survivors = 8,
@@ -32,6 +34,8 @@ impl Code {
         match reason {
             StopReason::Done(_) | StopReason::Planned => Self::Done,
             StopReason::IterationLimit(_) | StopReason::TimeLimit(_) => Self::Limit,
+            StopReason::Budget(_) => Self::Budget,
+            StopReason::RateLimit { .. } => Self::RateLimit,
             StopReason::Stuck(..) => Self::Stuck,
             StopReason::Stopped(_) => Self::Stopped,
             _ => Self::Failed,

@@ -53,7 +53,9 @@ impl Runner {
     pub(super) fn halt_turn(&mut self) {
         let budget = self.budget();
         if self.stop_by.is_none() && self.machine.head().again.is_none() {
-            let why = self.machine.head().failure.clone();
+            let head = self.machine.head();
+            let spent = || head.spent().map(|budget| budget.to_string());
+            let why = head.failure.clone().or_else(spent);
             let why = why.unwrap_or_else(|| "the run's time is used up".into());
             self.tell(News::EndingTurn { why, budget });
         }
@@ -150,6 +152,8 @@ impl Runner {
             TurnOutcome::Interrupted => "interrupted",
             TurnOutcome::SessionLost => "its session does not exist",
             TurnOutcome::Failed(why)
+            | TurnOutcome::Transient(why)
+            | TurnOutcome::RateLimited { why, .. }
             | TurnOutcome::Hopeless(why)
             | TurnOutcome::NotStarted(why) => why,
             _ => "stopped",

@@ -24,10 +24,10 @@ impl Runner {
                 self.refresh_saved().await;
                 self.journal.save(&self.saved).await?;
             }
-            Effect::SavePhase(name) => {
+            Effect::SealPhase { phase } => {
                 self.refresh_saved().await;
                 let changed = self.work_tree.project().git().changed().await;
-                self.journal.save_phase(name, &self.saved, changed).await?;
+                self.journal.save_phase(phase, &self.saved, changed).await?;
             }
             Effect::StartAttempt(brief) => {
                 let happening = self.start_attempt(&brief, drivers).await?;

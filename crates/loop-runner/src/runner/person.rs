@@ -94,6 +94,8 @@ impl Runner {
             Happening::PauseRequested => "it pauses or stops already",
             Happening::ContinueRequested => "it is not paused",
             Happening::SleepSkipped => "it does not sleep",
+            Happening::Reviewed(_) => "nothing is asked",
+            Happening::RuleSet(_) => "that is no rule a run can be made by",
             Happening::AgainRequested(_) => "not now: something is being ended; try again",
             _ => return None,
         })

@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
+use super::wait::TRIES;
 use super::{Effects, Machine, once_saved};
-use crate::text::tail;
+use crate::text::{error, tail};
 use crate::{
-    Again, CheckResult, Cut, CutCause, Effect, Evidence, Feedback, FeedbackSource, Last, Notice,
-    SessionPolicy, SteerState, Step, StopReason, StopRequest, Streak, Then, Timestamp, Tree,
-    TurnOutcome, When,
+    Again, CheckResult, Cut, CutCause, Effect, Evidence, Failure, Feedback, FeedbackSource, Last,
+    MAX_ERRORS, Notice, SessionPolicy, SteerState, Step, StopReason, StopRequest, Streak, Then,
+    Timestamp, Tree, TurnOutcome, When,
 };
 
 impl Machine {
@@ -30,6 +31,17 @@ impl Machine {
             TurnOutcome::SessionLost if !halted && self.head.continues => {
                 return self.session_lost(at);
             }
+            TurnOutcome::RateLimited { reset, why } if self.may_wait(halted && !timed_out) => {
+                return self.rate_limited(reset, why, at);
+            }
+            TurnOutcome::Transient(why)
+                if self.may_wait(halted) && self.head.waits.tries + 1 < TRIES =>
+            {
+                return self.transient(why, at);
+            }
+            TurnOutcome::RateLimited { .. } if halted && !timed_out => {
+                return self.turn_halted(at);
+            }
             TurnOutcome::Interrupted if !halted => return self.turn_interrupted(at),
             TurnOutcome::Stopped | TurnOutcome::Interrupted if halted && !timed_out => {
                 return self.turn_halted(at);
@@ -38,6 +50,8 @@ impl Machine {
             TurnOutcome::SessionLost => Some("its session is not there any more".into()),
             TurnOutcome::Stopped => Some("it was stopped from outside".into()),
             TurnOutcome::Failed(why)
+            | TurnOutcome::Transient(why)
+            | TurnOutcome::RateLimited { why, .. }
             | TurnOutcome::NotStarted(why)
             | TurnOutcome::Hopeless(why) => Some(tail(why)),
             TurnOutcome::Claimed => {
@@ -52,6 +66,7 @@ impl Machine {
         let head = &mut self.head;
         head.failure = head.failure.take().or(failure);
         head.streaks.crashes = 0;
+        head.waits = Default::default();
         if started {
             head.cut = None;
             head.feedback = None;
@@ -78,6 +93,11 @@ impl Machine {
         }
         effects.extend(self.judge());
         effects
+    }
+
+    /// Returns whether time may mend what ended the turn: nobody wants anything else.
+    fn may_wait(&self, halted: bool) -> bool {
+        !halted && self.again().is_none()
     }
 
     /// Takes back that any agent was given what people said.
@@ -108,10 +128,13 @@ impl Machine {
                 by,
                 when: When::Now,
             }) => (CutCause::Stop, StopReason::Stopped(by)),
-            _ => (
-                CutCause::TimeLimit,
-                StopReason::TimeLimit(self.head.rules.max_duration.unwrap_or_default()),
-            ),
+            _ => match self.head.spent() {
+                Some(budget) => (CutCause::Budget, StopReason::Budget(budget)),
+                None => (
+                    CutCause::TimeLimit,
+                    StopReason::TimeLimit(self.head.rules.max_duration.unwrap_or_default()),
+                ),
+            },
         }
     }
 
@@ -226,8 +249,19 @@ impl Machine {
         let head = &mut self.head;
         head.cut = None;
         head.counts.iterations += 1;
+        head.unreviewed += 1;
         head.step = Step::Sleeping { until: at };
         let failure = head.failure.take();
+        if let Some(what) = failure.clone().map(error) {
+            let iteration = head.iteration;
+            let surplus = (head.errors.len() + 1).saturating_sub(MAX_ERRORS);
+            head.errors.drain(..surplus);
+            head.errors.push(Failure {
+                iteration,
+                at,
+                what,
+            });
+        }
         head.last = Some(Last {
             iteration: head.iteration,
             at,
@@ -239,7 +273,7 @@ impl Machine {
             leftovers,
         };
         if done.is_some() || self.is_plan_made() {
-            return self.phase_over(done, news, at);
+            return self.phase_over(done, Some(news), at);
         }
         let reason = match self.head.stopping {
             Some(request) => Some(StopReason::Stopped(request.by)),
@@ -251,8 +285,8 @@ impl Machine {
         if let Some(reason) = reason {
             return once_saved(news, self.end(reason, at));
         }
-        if self.head.pausing {
-            return once_saved(news, self.pause(at));
+        if let Some(effects) = self.hold_up(false, at) {
+            return once_saved(news, effects);
         }
         if self.head.rules.sleep.is_zero() {
             return once_saved(news, self.begin_iteration(self.head.iteration + 1, at));
@@ -264,40 +298,6 @@ impl Machine {
             Effect::Announce(news),
             Effect::Announce(Notice::Sleeping { until }),
         ]
-    }
-
-    /// All planned iterations were made, and there is no check that could say more.
-    fn is_plan_made(&self) -> bool {
-        let rules = self.head.phase_rules();
-        !rules.until
-            && !rules.promise
-            && rules
-                .limits
-                .max_iterations
-                .is_some_and(|max| self.head.iteration >= max)
-    }
-
-    fn phase_over(&mut self, done: Option<Evidence>, news: Notice, at: Timestamp) -> Effects {
-        let head = &mut self.head;
-        let name = head.phase_rules().name.clone();
-        let mut effects = if (head.phase as usize) + 1 == head.rules.phases.len() {
-            let reason = done.map_or_else(|| self.plan_end(), StopReason::Done);
-            self.end(reason, at)
-        } else {
-            head.phase += 1;
-            head.iteration = 0;
-            head.step = Step::Ready;
-            head.first_attempt = head.highest_attempt + 1;
-            head.feedback = None;
-            head.streaks = Default::default();
-            let next = match head.stopping {
-                Some(request) => self.end(StopReason::Stopped(request.by), at),
-                None => self.begin_iteration(1, at),
-            };
-            once_saved(Notice::PhaseEnded { name: name.clone() }, next)
-        };
-        effects[0] = Effect::SavePhase(name);
-        once_saved(news, effects)
     }
 
     /// Returns how a phase ends whose plan was made: well, unless its last iteration went wrong.
@@ -329,6 +329,9 @@ impl Machine {
     /// Returns the limit that forbids another iteration.
     pub(super) fn limit(&self, at: Timestamp) -> Option<StopReason> {
         let rules = self.head.phase_rules();
+        if let Some(budget) = self.head.spent() {
+            return Some(StopReason::Budget(budget));
+        }
         match rules.limits.max_iterations {
             Some(max) if self.head.iteration >= max && (rules.until || rules.promise) => {
                 Some(StopReason::IterationLimit(max))
@@ -339,7 +342,8 @@ impl Machine {
     }
 
     pub(super) fn time_limit(&self, at: Timestamp) -> Option<StopReason> {
-        let active = Duration::from_millis(self.head.active_ms) + at.since(self.head.taken_at);
+        let active = Duration::from_millis(self.head.active_ms);
+        let active = active.saturating_add(at.since(self.head.taken_at));
         self.head
             .rules
             .max_duration

@@ -1,10 +1,10 @@
 //! What a person asks of a run while it goes on, and what its agent tells beside its turns.
 
-use super::{Effects, Machine};
-use crate::text::{MAX_STEER_BYTES, MAX_STEERS};
+use super::{Effects, Machine, once_saved};
+use crate::text::{MAX_STEER_BYTES, MAX_STEERS, tail};
 use crate::{
     Again, CutCause, Effect, Happening, Notice, SessionPolicy, Steer, SteerState, Step, StopReason,
-    Then, Timestamp,
+    Then, Timestamp, Verdict,
 };
 
 impl Machine {
@@ -21,9 +21,13 @@ impl Machine {
             Happening::PauseRequested => self.pause_requested(&step, at),
             Happening::ContinueRequested => self.continue_requested(&step, at),
             Happening::SleepSkipped => match step {
-                Step::Sleeping { .. } => self.begin_iteration(self.head.iteration + 1, at),
+                Step::Sleeping { .. } => self.proceed(at),
+                Step::Waiting { .. } => self.wait_over(at),
                 _ => Effects::new(),
             },
+            Happening::Attended(attended) => self.attended(attended, &step, at),
+            Happening::Reviewed(verdict) => self.reviewed(verdict, &step, at),
+            Happening::RuleSet(change) => self.rule_set(change, &step, at),
             Happening::AgainRequested(again) => self.again_requested(again, &step, at),
             Happening::FreshRequested => {
                 self.head.fresh = true;
@@ -41,9 +45,15 @@ impl Machine {
                     SessionPolicy::Fresh => Effects::new(),
                 }
             }
+            Happening::Said(text) if !text.trim().is_empty() => {
+                self.head.said = Some(tail(text));
+                Effects::new()
+            }
             Happening::Used(more) => {
                 self.head.usage.add(more);
-                vec![Effect::Save]
+                let mut effects = vec![Effect::Save];
+                effects.extend(self.hold_budget(&step));
+                effects
             }
             Happening::NothingDone if matches!(step, Step::Turn { .. }) => {
                 self.head.idled = true;
@@ -58,6 +68,15 @@ impl Machine {
                 Effects::new()
             }
             _ => Effects::new(),
+        }
+    }
+
+    /// Ends a turn that has used up what the run may use.
+    pub(super) fn hold_budget(&mut self, step: &Step) -> Effects {
+        let works = matches!(step, Step::Turn { .. } | Step::Interrupted { .. });
+        match works && !self.head.halting && self.head.spent().is_some() {
+            true => self.halt(step),
+            false => Effects::new(),
         }
     }
 
@@ -125,7 +144,7 @@ impl Machine {
     fn pause_requested(&mut self, step: &Step, at: Timestamp) -> Effects {
         match step {
             Step::Sleeping { .. } => self.pause(at),
-            Step::Paused { .. } | Step::Interrupted { .. } => Effects::new(),
+            _ if self.head.is_waiting() => Effects::new(),
             _ if self.head.pausing || self.head.stopping.is_some() => Effects::new(),
             _ => {
                 self.head.pausing = true;
@@ -143,11 +162,8 @@ impl Machine {
     fn continue_requested(&mut self, step: &Step, at: Timestamp) -> Effects {
         match step {
             Step::Interrupted { .. } if !self.head.halting => self.go_on(at),
-            Step::Paused { .. } => {
-                let mut effects = self.begin_iteration(self.head.iteration + 1, at);
-                effects.insert(1, Effect::Announce(Notice::Continued));
-                effects
-            }
+            Step::Paused { .. } => once_saved(Notice::Continued, self.proceed(at)),
+            Step::Review { .. } => self.reviewed(Verdict::Continue, step, at),
             _ if self.head.pausing => {
                 self.head.pausing = false;
                 vec![Effect::Save, Effect::Announce(Notice::Continued)]
@@ -160,12 +176,23 @@ impl Machine {
         if self.must_stop_now() {
             return Effects::new();
         }
+        // At a boundary the next phase has nothing yet that could be done again.
+        let is_boundary = self.head.iteration == 0;
         let halt = match step {
-            Step::Sleeping { .. } | Step::Paused { .. } | Step::Ready => {
+            Step::Review { .. } if again == Again::Phase => {
+                return self.reviewed(Verdict::StartOver, step, at);
+            }
+            Step::Sleeping { .. } | Step::Paused { .. } | Step::Review { .. } if is_boundary => {
+                return Effects::new();
+            }
+            Step::Sleeping { .. }
+            | Step::Paused { .. }
+            | Step::Review { .. }
+            | Step::Waiting { .. }
+            | Step::Ready => {
                 self.head.fresh = true;
-                let mut effects = self.begin_again(again, at);
-                effects.insert(1, Effect::Announce(Notice::Again(again)));
-                return effects;
+                self.head.leave_wait(at);
+                return once_saved(Notice::Again(again), self.begin_again(again, at));
             }
             Step::Settling { then: Then::Next } => {
                 let then = Then::Again(again);
@@ -198,6 +225,7 @@ impl Machine {
                 // What its own check printed is for the iteration after it.
                 head.feedback = head.feedback.take().filter(|_| head.cut.is_some());
                 head.failure = None;
+                head.waits = Default::default();
             }
         }
         self.begin_attempt(at)
@@ -225,8 +253,6 @@ impl Machine {
     /// What was said in a session that is lost was said to nobody.
     pub(super) fn session_lost(&mut self, at: Timestamp) -> Effects {
         self.head.session = None;
-        let mut effects = self.begin_attempt(at);
-        effects.insert(1, Effect::Announce(Notice::SessionLost));
-        effects
+        once_saved(Notice::SessionLost, self.begin_attempt(at))
     }
 }

@@ -1,6 +1,7 @@
 //! Taking a saved run up again.
 
 use super::{Effects, Machine};
+use crate::head::MAX_NUMBER;
 use crate::{Again, CutCause, Effect, Resume, Step, StopReason, Streak, Then, Timestamp};
 
 impl Machine {
@@ -15,14 +16,18 @@ impl Machine {
                 return self.announce_end();
             }
             // The person who resumes a run that gave up has seen why it did.
-            Some(end) if !end.reason.is_stopped() => head.streaks = Default::default(),
+            Some(end) if !end.reason.is_stopped() => {
+                head.streaks = Default::default();
+                head.waits = Default::default();
+            }
             _ => {}
         }
-        head.active_ms += head.last_at.since(head.taken_at).as_millis() as u64;
+        head.count_active(head.last_at);
         head.taken_at = at;
         head.last_at = head.last_at.max(at);
         head.counts.processes += 1;
         head.taken_attempts = head.counts.attempts;
+        head.attended = resume.attended;
         head.end = None;
         head.halting = false;
         head.pausing = false;
@@ -38,6 +43,7 @@ impl Machine {
             && rules.validate().is_ok()
         {
             head.phase = head.phase.min(rules.phases.len() as u32 - 1);
+            head.finished.truncate(rules.phases.len());
             head.rules = rules;
         }
         let waited = matches!(head.step, Step::Interrupted { .. });
@@ -53,6 +59,7 @@ impl Machine {
             self.cut(cause);
         }
         if let Some(used) = resume.used_attempts {
+            let used = used.min(MAX_NUMBER);
             self.head.highest_attempt = self.head.highest_attempt.max(used);
             self.head.first_attempt = self.head.highest_attempt + 1;
         }
@@ -68,10 +75,9 @@ impl Machine {
             return self.end(reason, at);
         }
         match head.step {
-            Step::Sleeping { .. } | Step::Paused { .. } => match self.limit(at) {
-                Some(reason) => self.end(reason, at),
-                None => self.begin_iteration(self.head.iteration + 1, at),
-            },
+            Step::Sleeping { .. } | Step::Paused { .. } => self.proceed(at),
+            Step::Review { of, .. } => self.review_again(of, at),
+            Step::Waiting { .. } => self.wait_on(at),
             Step::Gate { .. } | Step::Check | Step::Settling { .. } if again.is_some() => {
                 self.begin_again(Again::Iteration, at)
             }
@@ -106,6 +112,9 @@ impl Machine {
         head.feedback = None;
         head.claimed = false;
         head.failure = None;
+        head.waits = Default::default();
+        head.said = None;
+        head.errors.retain(|error| error.iteration < head.iteration);
         head.step = Step::Ready;
     }
 

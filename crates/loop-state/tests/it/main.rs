@@ -2,11 +2,12 @@
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
+mod golden;
 mod person;
 mod properties;
 mod traces;
 
-use loop_state::{Event, Happening, Limits, PhaseRules, Rules, SessionPolicy, Timestamp};
+use loop_state::{Event, Happening, PhaseRules, Rules, Timestamp};
 use std::time::Duration;
 
 /// One phase with a check, three failures allowed, no sleep.
@@ -14,15 +15,11 @@ fn rules(change: impl FnOnce(&mut Rules)) -> Rules {
     let mut rules = Rules {
         phases: vec![PhaseRules {
             name: "main".into(),
-            gates: 0,
             until: true,
-            promise: false,
-            session: SessionPolicy::Fresh,
-            limits: Limits::default(),
+            ..PhaseRules::default()
         }],
-        max_duration: None,
-        max_failures: 3,
         sleep: Duration::ZERO,
+        ..Rules::default()
     };
     change(&mut rules);
     rules

@@ -31,6 +31,7 @@ fn any_rules() -> impl Strategy<Value = Rules> {
                 SessionPolicy::Fresh
             },
             limits,
+            ..PhaseRules::default()
         },
     );
     (
@@ -44,6 +45,7 @@ fn any_rules() -> impl Strategy<Value = Rules> {
             max_duration: max.map(Duration::from_millis),
             max_failures,
             sleep: Duration::from_millis(sleep),
+            ..Rules::default()
         })
 }
 
@@ -87,7 +89,7 @@ fn any_happening() -> impl Strategy<Value = Happening> {
     prop_oneof![
         1 => Just(Happening::Started),
         2 => (proptest::option::of(0u32..6), proptest::option::of(any_rules()), proptest::option::of(0u32..9))
-            .prop_map(|(from, rules, used_attempts)| Happening::Resumed(Resume { rules, from, used_attempts })),
+            .prop_map(|(from, rules, used_attempts)| Happening::Resumed(Resume { rules, from, used_attempts, ..Resume::default() })),
         6 => any_outcome().prop_map(Happening::TurnEnded),
         4 => any_result().prop_map(Happening::GateEnded),
         4 => any_result().prop_map(Happening::CheckEnded),
@@ -173,7 +175,7 @@ proptest! {
             let mut saved = false;
             for effect in &effects {
                 match effect {
-                    Effect::Save | Effect::SavePhase(_) => saved = true,
+                    Effect::Save | Effect::SealPhase { .. } => saved = true,
                     Effect::StartAttempt(brief) => {
                         prop_assert!(saved, "started before it was saved");
                         prop_assert!(seen.insert((brief.iteration, brief.attempt)), "{brief:?} came twice");

@@ -62,6 +62,7 @@ fn short(value: &impl std::fmt::Debug) -> String {
     format!("{value:?}")
         .replace("TurnEnded(Completed)", "turn completed")
         .replace(", steers: []", "")
+        .replace(", result: None", "")
         .replace("cut: None, feedback: None", "plain")
 }
 
@@ -378,6 +379,7 @@ fn a_pipeline_goes_from_phase_to_phase() {
     }));
     trace.then(Happening::TurnEnded(TurnOutcome::Completed));
     trace.then(Happening::Settled(Tree::default()));
+    trace.then(Happening::TimeUp(Timer::Sleep));
     trace.iteration(CheckResult::Passed);
     assert_snapshot!(trace.text);
 }

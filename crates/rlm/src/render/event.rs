@@ -5,7 +5,7 @@ use std::time::Duration;
 use agent_duplex::{ProcessName, Stream};
 use jiff::tz::TimeZone;
 use loop_runner::{Command, News};
-use loop_state::{Again, CheckResult, Notice, SteerState, Timestamp};
+use loop_state::{Again, CheckResult, Notice, Occasion, SteerState, Timestamp, Verdict, Wait};
 use serde_json::{Value, json};
 
 use crate::duration::show;
@@ -124,6 +124,25 @@ fn notice_text(notice: &Notice, zone: &TimeZone) -> String {
         Notice::Sleeping { until } => {
             styled(DIM, format!("next iteration at {}", clock(*until, zone)))
         }
+        Notice::Waiting { why, until, what } => {
+            let what = what.as_deref().map(|what| format!(": {}", plain(what)));
+            let (what, until) = (what.unwrap_or_default(), clock(*until, zone));
+            match why {
+                Wait::Limit => format!(
+                    "{} until {until}, which is no failure{what}",
+                    styled(MIND, "rate limit:")
+                ),
+                _ => format!("{} again at {until}{what}", styled(MIND, "trying")),
+            }
+        }
+        Notice::Review(of) => styled(BOLD, format!("{} is over: your word", occasion(*of))),
+        Notice::Reviewed(verdict) => match verdict {
+            Verdict::Revise(_) => "it is to be revised".into(),
+            Verdict::StartOver => "starting over".into(),
+            Verdict::Exit => "stopping here".into(),
+            _ => "going on".into(),
+        },
+        Notice::RuleSet(change) => format!("a rule is changed: {change:?}"),
         Notice::Steer { id, state } => match state {
             SteerState::Recorded => format!("steer {id}: recorded"),
             SteerState::Delivered => format!("steer {id}: delivered to the agent"),
@@ -150,6 +169,13 @@ fn notice_text(notice: &Notice, zone: &TimeZone) -> String {
         Notice::StoppingLater => "will stop when the iteration is complete".into(),
         // The end has a line of its own when everything is over.
         _ => String::new(),
+    }
+}
+
+fn occasion(of: Occasion) -> &'static str {
+    match of {
+        Occasion::Batch => "batch",
+        _ => "phase",
     }
 }
 
@@ -267,6 +293,20 @@ fn notice_json(notice: &Notice) -> Option<Value> {
         }),
         Notice::PhaseEnded { name } => json!({"event": "phase_ended", "phase": name}),
         Notice::Sleeping { until } => json!({"event": "sleeping", "until": utc(*until)}),
+        Notice::Waiting { why, until, what } => json!({
+            "event": "waiting",
+            "for": match why { Wait::Limit => "rate_limit", _ => "retry" },
+            "until": utc(*until),
+            "what": what,
+        }),
+        Notice::Review(of) => json!({"event": "review", "of": occasion(*of)}),
+        Notice::Reviewed(verdict) => json!({"event": "reviewed", "verdict": match verdict {
+            Verdict::Revise(_) => "revise",
+            Verdict::StartOver => "start_over",
+            Verdict::Exit => "exit",
+            _ => "continue",
+        }}),
+        Notice::RuleSet(change) => json!({"event": "rule_set", "rule": format!("{change:?}")}),
         Notice::Steer { id, state } => json!({"event": "steer", "id": id, "state": match state {
             SteerState::Recorded => "recorded",
             SteerState::Delivered => "delivered",

@@ -12,7 +12,7 @@ use std::sync::OnceLock;
 
 use anstyle::{AnsiColor, Style};
 use loop_runner::{Record, RunId};
-use loop_state::StopReason;
+use loop_state::{Budget, StopReason};
 
 use crate::exit::Failure;
 
@@ -59,6 +59,10 @@ pub(crate) fn go_on(run: &RunId, reason: &StopReason) -> Option<String> {
         StopReason::IterationLimit(_) | StopReason::LastFailed(..) => {
             Some(format!("{} resume {run} -n MORE", rlm()))
         }
+        StopReason::Budget(Budget::Cost { .. }) => {
+            Some(format!("{} resume {run} --max-cost MORE", rlm()))
+        }
+        StopReason::Budget(_) => Some(format!("{} resume {run} --max-tokens MORE", rlm())),
         StopReason::TimeLimit(_) => Some(format!("{} resume {run} --max-duration MORE", rlm())),
         _ => Some(format!("{} resume {run}", rlm())),
     }

@@ -79,6 +79,8 @@ impl Screen {
                 | Notice::Pausing
                 | Notice::Paused
                 | Notice::Continued
+                | Notice::Reviewed(_)
+                | Notice::RuleSet(_)
                 | Notice::Again(_)
                 | Notice::Fresh
                 | Notice::StoppingLater,

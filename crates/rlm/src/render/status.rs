@@ -116,10 +116,16 @@ fn next(run: &RunEntry, m: &loop_state::Head) -> String {
         (RunState::Paused, Step::Interrupted { .. }) => {
             "the agent was interrupted and waits for a word".into()
         }
+        (RunState::Paused, Step::Review { .. }) => {
+            "it waits for a person's word on what was done".into()
+        }
         (RunState::Paused, _) => "it waits until a person lets it go on".into(),
         (RunState::Running, Step::Turn { .. }) => "the agent works".into(),
         (RunState::Running, Step::Sleeping { until }) => {
             format!("iteration {} at {}", m.iteration + 1, utc(*until))
+        }
+        (RunState::Running, Step::Waiting { until, .. }) => {
+            format!("iteration {} again at {}", m.iteration, utc(*until))
         }
         (RunState::Running, _) => "gates and check".into(),
         (RunState::Ended, _) => m

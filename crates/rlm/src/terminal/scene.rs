@@ -31,14 +31,11 @@ impl Scene<'_> {
 
     /// Whether it waits for a person.
     pub(crate) fn waits(&self) -> bool {
-        matches!(
-            self.head.step,
-            Step::Paused { .. } | Step::Interrupted { .. }
-        )
+        self.head.is_waiting()
     }
 
     pub(crate) fn sleeps(&self) -> bool {
-        matches!(self.head.step, Step::Sleeping { .. })
+        matches!(self.head.step, Step::Sleeping { .. } | Step::Waiting { .. })
     }
 
     /// Whether an agent is there that takes a word now.

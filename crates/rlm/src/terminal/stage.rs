@@ -33,12 +33,14 @@ pub(crate) fn at(step: Step) -> Stand {
             max_iterations: Some(100),
             ..Limits::default()
         },
+        ..PhaseRules::default()
     };
     let rules = Rules {
         phases: vec![phase],
         max_duration: None,
         max_failures: 3,
         sleep: Duration::from_secs(10),
+        ..Rules::default()
     };
     let mut head = Head::new(rules).unwrap();
     head.iteration = 3;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use loop_state::{Head, Step, Timestamp, When};
+use loop_state::{Head, Step, Timestamp, Wait, When};
 
 use super::rows::{cut, width};
 use super::scene::Scene;
@@ -124,6 +124,11 @@ pub(crate) fn report(run: &str, scene: Scene<'_>, now: Timestamp) -> Vec<String>
 fn stands(scene: Scene<'_>, now: Timestamp) -> String {
     let head = scene.head;
     let since = |at: Timestamp| seconds(now.since(at));
+    // A wait of 6.2 s is over in the seventh second.
+    let left = |until: Timestamp| {
+        let left = until.since(now).as_millis().div_ceil(1000);
+        show(Duration::from_secs(left as u64))
+    };
     if scene.is_ending() {
         return "stopping".into();
     }
@@ -135,11 +140,12 @@ fn stands(scene: Scene<'_>, now: Timestamp) -> String {
         },
         Step::Interrupted { since: at } => format!("interrupted {}", since(*at)),
         Step::Paused { since: at } => format!("paused {}", since(*at)),
-        Step::Sleeping { until } => {
-            // A wait of 6.2 s is over in the seventh second.
-            let left = until.since(now).as_millis().div_ceil(1000);
-            format!("next in {}", show(Duration::from_secs(left as u64)))
-        }
+        Step::Review { since: at, .. } => format!("waits for your word {}", since(*at)),
+        Step::Sleeping { until } => format!("next in {}", left(*until)),
+        Step::Waiting { until, why, .. } => match why {
+            Wait::Limit => format!("rate limit, goes on in {}", left(*until)),
+            _ => format!("tries again in {}", left(*until)),
+        },
         Step::Gate { index } => format!("gate {} runs", index + 1),
         Step::Check => "check runs".into(),
         Step::Recheck { gate } if *gate < gates(scene) => format!("gate {} runs", gate + 1),

@@ -1,0 +1,163 @@
+//! From one phase to the next, and what a person says in between.
+
+use super::{Effects, Machine, once_saved};
+use crate::{
+    Autonomy, Effect, Evidence, Finished, Happening, Notice, Occasion, Step, StopCause, StopReason,
+    Timestamp, Verdict,
+};
+
+impl Machine {
+    pub(super) fn is_last_phase(&self) -> bool {
+        self.head.phase as usize + 1 >= self.head.rules.phases.len()
+    }
+
+    /// All planned iterations were made, and there is no check that could say more.
+    pub(super) fn is_plan_made(&self) -> bool {
+        let rules = self.head.phase_rules();
+        !rules.until
+            && !rules.promise
+            && rules
+                .limits
+                .max_iterations
+                .is_some_and(|max| self.head.iteration >= max)
+    }
+
+    /// Goes to the boundary behind the present phase, which is sealed before anything else is done there.
+    pub(super) fn phase_over(
+        &mut self,
+        done: Option<Evidence>,
+        news: Option<Notice>,
+        at: Timestamp,
+    ) -> Effects {
+        let is_last = self.is_last_phase();
+        let head = &mut self.head;
+        let name = head.phase_rules().name.clone();
+        head.finished.truncate(head.phase as usize);
+        head.finished.push(Finished {
+            name: name.clone(),
+            at,
+            iterations: head.iteration,
+            evidence: done,
+            result: head.said.take(),
+            errors: std::mem::take(&mut head.errors),
+        });
+        let mut effects = if is_last {
+            let reason = done.map_or_else(|| self.plan_end(), StopReason::Done);
+            self.end(reason, at)
+        } else {
+            head.phase += 1;
+            head.iteration = 0;
+            head.attempt = 0;
+            head.first_attempt = head.highest_attempt + 1;
+            head.feedback = None;
+            head.prompted = false;
+            head.streaks = Default::default();
+            head.waits = Default::default();
+            head.step = Step::Sleeping { until: at };
+            let next = match head.stopping {
+                Some(request) => self.end(StopReason::Stopped(request.by), at),
+                // The next phase begins with its timer, so that what is sealed is the boundary itself.
+                None => self.hold_up(true, at).unwrap_or(vec![Effect::Save]),
+            };
+            let phase = name.clone();
+            once_saved(Notice::PhaseEnded { name: phase }, next)
+        };
+        effects[0] = Effect::SealPhase { phase: name };
+        match news {
+            Some(news) => once_saved(news, effects),
+            None => effects,
+        }
+    }
+
+    /// Stands still where an iteration is complete, if a person is to be asked or wants that.
+    pub(super) fn hold_up(&mut self, phase_over: bool, at: Timestamp) -> Option<Effects> {
+        let head = &mut self.head;
+        let due = match head.rules.autonomy {
+            Autonomy::Checkpoint => phase_over.then_some(Occasion::Phase),
+            Autonomy::Batch(size) => (head.unreviewed >= size).then_some(Occasion::Batch),
+            Autonomy::Full => None,
+        };
+        if due.is_some() {
+            head.unreviewed = 0;
+        }
+        match due.filter(|_| head.attended) {
+            Some(of) => {
+                head.pausing = false;
+                head.step = Step::Review { since: at, of };
+                Some(vec![Effect::Save, Effect::Announce(Notice::Review(of))])
+            }
+            None => head.pausing.then(|| self.pause(at)),
+        }
+    }
+
+    /// Begins what comes after a complete iteration or phase, unless a limit forbids it.
+    pub(super) fn proceed(&mut self, at: Timestamp) -> Effects {
+        if self.is_plan_made() && !self.is_last_phase() {
+            return self.phase_over(None, None, at);
+        }
+        match self.limit(at) {
+            Some(reason) => self.end(reason, at),
+            None => self.begin_iteration(self.head.iteration + 1, at),
+        }
+    }
+
+    /// Another process takes the run up where a person is to be asked.
+    pub(super) fn review_again(&mut self, of: Occasion, at: Timestamp) -> Effects {
+        if !self.head.attended || self.head.rules.autonomy == Autonomy::Full {
+            return self.proceed(at);
+        }
+        match self.limit(at) {
+            Some(reason) => self.end(reason, at),
+            None => vec![Effect::Save, Effect::Announce(Notice::Review(of))],
+        }
+    }
+
+    pub(super) fn attended(&mut self, attended: bool, step: &Step, at: Timestamp) -> Effects {
+        self.head.attended = attended;
+        match step {
+            Step::Review { .. } if !attended => self.proceed(at),
+            _ => Effects::new(),
+        }
+    }
+
+    pub(super) fn reviewed(&mut self, verdict: Verdict, step: &Step, at: Timestamp) -> Effects {
+        if !matches!(step, Step::Review { .. }) {
+            return Effects::new();
+        }
+        let news = Notice::Reviewed(verdict.clone());
+        // Only at the boundary is the phase behind it over.
+        let is_boundary = self.head.iteration == 0;
+        let effects = match verdict {
+            Verdict::Continue => self.proceed(at),
+            Verdict::Exit => self.end(StopReason::Stopped(StopCause::Person), at),
+            Verdict::StartOver => self.phase_again(is_boundary, true, at),
+            Verdict::Revise(text) => {
+                let now = false;
+                let said = Happening::SteerAdded { text, now };
+                let mut effects = self.person_or_agent(said, step.clone(), at);
+                if effects.is_empty() {
+                    return effects;
+                }
+                let next = match is_boundary {
+                    true => self.phase_again(true, false, at),
+                    false => self.proceed(at),
+                };
+                effects.extend(next.into_iter().skip(1));
+                effects
+            }
+        };
+        once_saved(news, effects)
+    }
+
+    /// Runs a phase again from its first iteration: at a boundary the one behind it.
+    fn phase_again(&mut self, is_boundary: bool, fresh: bool, at: Timestamp) -> Effects {
+        let head = &mut self.head;
+        head.fresh |= fresh;
+        if is_boundary {
+            head.phase = head.phase.saturating_sub(1);
+            head.finished.truncate(head.phase as usize);
+        }
+        self.go_back_to(1);
+        self.begin_attempt(at)
+    }
+}

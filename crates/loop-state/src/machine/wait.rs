@@ -1,0 +1,155 @@
+//! What time mends: rate limits, and failures that may not come again.
+
+use std::time::Duration;
+
+use super::{Effects, Machine, once_saved};
+use crate::text::tail;
+use crate::{CutCause, Effect, Head, Notice, RuleChange, Step, StopReason, Timestamp, Wait, Waits};
+
+/// How many tries an iteration has before what may not come again counts as a failure.
+pub(super) const TRIES: u32 = 4;
+/// The wait before the second try; each later one is four times as long.
+const FIRST_RETRY: Duration = Duration::from_secs(1);
+/// What is waited beyond the time that an agent names: its clock and ours are two.
+const MARGIN: Duration = Duration::from_secs(10);
+/// The wait for a rate limit of which nobody says how long it lasts; each further one in the iteration is twice as long.
+const FIRST_LIMIT: Duration = Duration::from_secs(30);
+/// The longest one of these.
+const LONGEST_LIMIT: Duration = Duration::from_secs(15 * 60);
+
+impl Machine {
+    /// The agent may not work now: its iteration is done again when it may.
+    pub(super) fn rate_limited(
+        &mut self,
+        reset: Option<Timestamp>,
+        why: String,
+        at: Timestamp,
+    ) -> Effects {
+        let nth = self.head.waits.limits;
+        self.head.waits.limits = nth.saturating_add(1);
+        // A time that is over already says nothing, and must not be a reason to ask again at once.
+        let wait = match reset.map(|reset| reset + MARGIN) {
+            Some(until) if until > at => until.since(at),
+            _ => (FIRST_LIMIT * 2u32.pow(nth.min(8))).min(LONGEST_LIMIT),
+        };
+        self.wait(CutCause::RateLimit, Wait::Limit, wait, why, at)
+    }
+
+    /// The agent failed in a way that may not come again.
+    pub(super) fn transient(&mut self, why: String, at: Timestamp) -> Effects {
+        let nth = self.head.waits.tries;
+        self.head.waits.tries += 1;
+        let wait = FIRST_RETRY * 4u32.pow(nth.min(TRIES));
+        self.wait(CutCause::Transient, Wait::Retry, wait, why, at)
+    }
+
+    fn wait(
+        &mut self,
+        cause: CutCause,
+        why: Wait,
+        wait: Duration,
+        what: String,
+        at: Timestamp,
+    ) -> Effects {
+        self.cut(cause);
+        self.head.streaks.crashes = 0;
+        let until = at + wait;
+        self.head.step = Step::Waiting {
+            since: at,
+            until,
+            why,
+        };
+        let what = Some(tail(what));
+        match self.wait_in_vain(at) {
+            Some(reason) => self.end(reason, at),
+            None => vec![
+                Effect::Save,
+                Effect::Announce(Notice::Waiting { why, until, what }),
+            ],
+        }
+    }
+
+    /// Returns why the present wait is not worth it, or longer than allowed; then the run does not stand in it any more.
+    fn wait_in_vain(&mut self, at: Timestamp) -> Option<StopReason> {
+        let asked = self.head.stopping.map(|by| StopReason::Stopped(by.by));
+        let spent = self.head.spent().map(StopReason::Budget);
+        let reason = asked
+            .or(spent)
+            .or_else(|| self.time_limit(at))
+            .or_else(|| self.head.beyond_cap())?;
+        // Whoever resumes the run wants it tried.
+        self.head.leave_wait(at);
+        Some(reason)
+    }
+
+    /// The wait is over, or a person does not want it any longer: the next attempt begins.
+    pub(super) fn wait_over(&mut self, at: Timestamp) -> Effects {
+        self.head.leave_wait(at);
+        self.begin_attempt(at)
+    }
+
+    /// Another process takes the run up in a wait.
+    pub(super) fn wait_on(&mut self, at: Timestamp) -> Effects {
+        match (self.head.step.clone(), self.wait_in_vain(at)) {
+            (_, Some(reason)) => self.end(reason, at),
+            (Step::Waiting { until, why, .. }, None) if until > at => {
+                let what = None;
+                let news = Notice::Waiting { why, until, what };
+                vec![Effect::Save, Effect::Announce(news)]
+            }
+            _ => self.wait_over(at),
+        }
+    }
+
+    /// A person wants another rule. What is used up by it ends what uses it.
+    pub(super) fn rule_set(&mut self, change: RuleChange, step: &Step, at: Timestamp) -> Effects {
+        let Ok(rules) = self.head.rules.with(self.head.phase, &change) else {
+            return Effects::new();
+        };
+        self.head.rules = rules;
+        let effects = match step {
+            Step::Waiting { .. } => self.wait_in_vain(at).map(|reason| self.end(reason, at)),
+            _ => None,
+        };
+        let effects = effects.unwrap_or_else(|| {
+            let mut effects = vec![Effect::Save];
+            effects.extend(self.hold_budget(step));
+            effects
+        });
+        once_saved(Notice::RuleSet(change), effects)
+    }
+}
+
+impl Head {
+    /// Returns why the present wait for a rate limit is longer than the run may wait.
+    fn beyond_cap(&self) -> Option<StopReason> {
+        let Step::Waiting {
+            since,
+            until,
+            why: Wait::Limit,
+        } = self.step
+        else {
+            return None;
+        };
+        let cap = self.rules.wait_on_limit;
+        let all = Duration::from_millis(self.waits.limit_ms).saturating_add(until.since(since));
+        (all > cap).then_some(StopReason::RateLimit { until, cap })
+    }
+
+    /// Counts what was waited for a rate limit.
+    pub(super) fn leave_wait(&mut self, at: Timestamp) {
+        if let Step::Waiting {
+            since,
+            until,
+            why: Wait::Limit,
+        } = self.step
+        {
+            let waited = at.min(until).since(since).as_millis() as u64;
+            let Waits { limit_ms, .. } = &mut self.waits;
+            *limit_ms = limit_ms.saturating_add(waited);
+        }
+        if matches!(self.step, Step::Waiting { .. }) {
+            self.step = Step::Ready;
+        }
+    }
+}

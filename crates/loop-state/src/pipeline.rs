@@ -1,0 +1,69 @@
+//! What lies between the phases of a run: what finished ones left, and where a person is asked.
+
+use crate::{Evidence, Timestamp};
+
+/// Where a run waits for a person's word. Where nobody can be asked it never waits, see [`Happening::Attended`](crate::Happening::Attended).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Autonomy {
+    /// Between two phases. The end of the last phase is the end of the run, which asks nobody.
+    Checkpoint,
+    /// After each so many complete iterations, whatever phase they belong to.
+    Batch(u32),
+    /// Nowhere.
+    #[default]
+    Full,
+}
+
+/// What a run waits for a person's word at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Occasion {
+    /// A phase is over.
+    Phase,
+    /// A batch of iterations is over.
+    Batch,
+}
+
+/// A person's word on what was done.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Verdict {
+    /// It is good: the run goes on.
+    Continue,
+    /// It is to be done with this in mind, which becomes a steer. A phase that is over is run again, from its first iteration; within a phase
+    /// there is nothing to run again, and its next prompt has the text.
+    Revise(String),
+    /// The phase is run again from its first iteration, in a fresh session.
+    StartOver,
+    /// The run is stopped; a resume comes back to the question.
+    Exit,
+}
+
+/// A phase that is over.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finished {
+    /// Its name.
+    pub name: String,
+    /// When it was over.
+    pub at: Timestamp,
+    /// How many iterations it took.
+    pub iterations: u32,
+    /// The proof that it is done; `None` when all its planned iterations were made.
+    pub evidence: Option<Evidence>,
+    /// What its agent said last; the prompts of the next phase have it.
+    pub result: Option<String>,
+    /// The last [`MAX_ERRORS`](crate::MAX_ERRORS) of its iterations that went wrong.
+    pub errors: Vec<Failure>,
+}
+
+/// An iteration that went wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// Its number.
+    pub iteration: u32,
+    /// When it was over.
+    pub at: Timestamp,
+    /// What went wrong.
+    pub what: String,
+}
