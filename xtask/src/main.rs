@@ -1,10 +1,11 @@
-//! Maintainers' commands: `cargo xtask ci | lint | test | acceptance | live`. See `README.md`.
+//! Maintainers' commands: `cargo xtask ci | lint | test | acceptance | live | bench`. See `README.md`.
 #![expect(
     clippy::print_stdout,
     reason = "a program for maintainers, whose output is its purpose"
 )]
 
 mod acceptance;
+mod bench;
 mod ci;
 mod command;
 mod lint;
@@ -45,6 +46,8 @@ enum Command {
     },
     /// Runs `rlm` around a real agent CLI.
     Live,
+    /// Measures ours, a peer and the floor in turn, and judges the targets.
+    Bench(bench::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -59,6 +62,7 @@ fn main() -> ExitCode {
         Command::Test => test::run(&workspace, Show::AsItComes),
         Command::Acceptance { missing } => acceptance::run(&workspace, missing),
         Command::Live => live::run(),
+        Command::Bench(arguments) => bench::run(&arguments),
     })
 }
 

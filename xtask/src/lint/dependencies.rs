@@ -3,7 +3,7 @@
 use crate::workspace::{Dependency, Package, Workspace};
 
 /// The members that each member may depend on, in any kind of dependency; `*` is all.
-const MEMBERS: [(&str, &[&str]); 10] = [
+const MEMBERS: [(&str, &[&str]); 11] = [
     ("agent-duplex", &[]),
     ("agent-subprocess", &["agent-duplex"]),
     ("cancellable-sleep", &[]),
@@ -20,6 +20,7 @@ const MEMBERS: [(&str, &[&str]); 10] = [
         ],
     ),
     ("loop-state", &[]),
+    ("rlm-bench", &["*"]),
     ("rlm-loop", &["*"]),
     ("rlm-tests", &["*"]),
     ("xtask", &[]),
@@ -30,13 +31,14 @@ const OPTIONAL: [(&str, &str); 1] = [("agent-subprocess", "agent-duplex")];
 
 /// Who may use these; development dependencies are free.
 const OTHERS: [(&str, &[&str]); 7] = [
-    ("ciborium", &["checkpoint-store", "loop-state"]),
-    ("clap", &["rlm-loop", "rlm-tests", "xtask"]),
+    ("ciborium", &["checkpoint-store", "loop-state", "rlm-bench"]),
+    ("clap", &["rlm-bench", "rlm-loop", "rlm-tests", "xtask"]),
     (
         "fs-err",
         &[
             "checkpoint-store",
             "loop-runner",
+            "rlm-bench",
             "rlm-loop",
             "rlm-tests",
             "xtask",
@@ -49,6 +51,7 @@ const OTHERS: [(&str, &[&str]); 7] = [
             "checkpoint-store",
             "interrupt-stack",
             "loop-runner",
+            "rlm-bench",
             "rlm-loop",
             "rlm-tests",
         ],
@@ -65,6 +68,7 @@ const TOKIO: &[&str] = &[
     "checkpoint-store",
     "interrupt-stack",
     "loop-runner",
+    "rlm-bench",
     "rlm-loop",
 ];
 

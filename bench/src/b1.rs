@@ -1,0 +1,189 @@
+//! B1: from `kill(SIGINT)` in another process to the code that handles it, in an idle process.
+
+use std::io::Write;
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+use interrupt_stack::{Handler, Installed, Interrupts};
+use rustix::process::Signal;
+use rustix::time::{ClockId, clock_gettime};
+use tokio::runtime::{self, Runtime};
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::Bench;
+use crate::harness::{Child, Outcome, Progress, Result, Role, Scale, Series, Turn, in_turn, pause};
+
+pub(crate) const BENCH: Bench = Bench {
+    id: "b1",
+    title: "press → notice, idle",
+    run,
+    measured,
+};
+
+const FLOOR: &str = "sigaction + eventfd thread";
+const OURS: &str = "interrupt-stack, one thread";
+const OURS_MULTI: &str = "interrupt-stack, workers";
+const PEER: &str = "tokio::signal, one thread";
+const PEER_MULTI: &str = "tokio::signal, workers";
+const CONTENDERS: [(&str, Role, &str); 5] = [
+    (OURS, Role::Ours, "ours"),
+    (OURS_MULTI, Role::Ours, "ours-multi"),
+    (PEER, Role::Peer, "tokio"),
+    (PEER_MULTI, Role::Peer, "tokio-multi"),
+    (FLOOR, Role::Floor, "floor"),
+];
+
+/// A signal that has no effect for this long is lost.
+pub(crate) const LIMIT: Duration = Duration::from_secs(5);
+
+fn run(scale: Scale, outcome: &mut Outcome) -> Result<()> {
+    let groups = scale.pick(5, 2, 1);
+    let signals = scale.pick(2000, 250, 3);
+    let mut series = Series::new("kill to handler", "µs", Vec::new());
+    for group in 0..groups {
+        let progress = Progress::of(format!("b1 {}/{groups}", group + 1));
+        let mut children = Vec::new();
+        for (name, role, what) in CONTENDERS {
+            children.push((name, role, Target::start(&["b1", what])?));
+        }
+        let turns = children.iter_mut().map(|(name, role, target)| {
+            Turn::new(name, *role, |_| {
+                // Until all threads of the target sleep again.
+                pause(Duration::from_micros(200));
+                target.shoot()
+            })
+        });
+        let first = group * signals;
+        series.absorb(in_turn(first..first + signals, turns.collect(), &progress)?);
+    }
+    let over_floor = series.ratio(OURS, FLOOR, |summary| summary.median);
+    outcome.at_most("p50 over the floor's", over_floor, 2.0, "×");
+    outcome.notes.push(format!(
+        "debounce 0; {} signals each, from {groups} sets of processes",
+        groups * signals
+    ));
+    outcome.series.push(series);
+    Ok(())
+}
+
+/// A measured process that says for each signal when its code ran.
+pub(crate) struct Target(Child);
+
+impl Target {
+    /// Starts it and waits until it catches signals.
+    pub(crate) fn start(what: &[&str]) -> Result<Self> {
+        let mut child = Child::start(what)?;
+        if !child.read_exact(&mut [0; 8], LIMIT)? {
+            return Err("the measured process does not get ready".into());
+        }
+        Ok(Self(child))
+    }
+
+    /// Sends `SIGINT` and returns the µs until its code ran; `None` if it did not.
+    pub(crate) fn shoot(&mut self) -> Result<Option<f64>> {
+        let mut stamp = [0; 8];
+        let before = now();
+        self.0.signal(Signal::INT)?;
+        let seen = self.0.read_exact(&mut stamp, LIMIT)?;
+        let after = u64::from_le_bytes(stamp);
+        Ok(seen.then_some(after.saturating_sub(before) as f64 / 1e3))
+    }
+}
+
+/// Nanoseconds on the clock that all processes of the machine share.
+pub(crate) fn now() -> u64 {
+    let time = clock_gettime(ClockId::Monotonic);
+    time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned()
+}
+
+/// Tells the measuring process; the first time, that signals are caught from now on.
+pub(crate) fn tell(stamp: u64) {
+    let mut out = std::io::stdout().lock();
+    let told = out
+        .write_all(&stamp.to_le_bytes())
+        .and_then(|()| out.flush());
+    told.expect("the measuring process outlives this one");
+}
+
+fn measured(arguments: &[&str]) -> Result<()> {
+    match arguments {
+        ["ours"] => {
+            let installed = install()?;
+            one_thread()?.block_on(answer(installed.push("bench")))
+        }
+        ["ours-multi"] => {
+            let installed = install()?;
+            let runtime = workers()?;
+            runtime.block_on(runtime.spawn(answer(installed.push("bench"))))?
+        }
+        ["tokio"] => one_thread()?.block_on(listen()),
+        ["tokio-multi"] => {
+            let runtime = workers()?;
+            runtime.block_on(runtime.spawn(listen()))?
+        }
+        ["floor"] => floor(),
+        _ => Err("there is no such contender".into()),
+    }
+}
+
+pub(crate) fn install() -> Result<Installed> {
+    Ok(Interrupts::builder().debounce(Duration::ZERO).install()?)
+}
+
+pub(crate) fn one_thread() -> Result<Runtime> {
+    Ok(runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?)
+}
+
+/// As many worker threads as there are cores.
+pub(crate) fn workers() -> Result<Runtime> {
+    Ok(runtime::Builder::new_multi_thread().enable_all().build()?)
+}
+
+/// Answers presses for ever.
+pub(crate) async fn answer(mut handler: Handler) -> Result<()> {
+    tell(0);
+    loop {
+        let notice = handler.notified().await;
+        let stamp = now();
+        notice.handled();
+        tell(stamp);
+    }
+}
+
+/// Hears signals by tokio for ever.
+pub(crate) async fn listen() -> Result<()> {
+    let mut signals = signal(SignalKind::interrupt())?;
+    tell(0);
+    while signals.recv().await.is_some() {
+        tell(now());
+    }
+    Ok(())
+}
+
+/// Hears signals for ever by a handler that wakes a thread, and nothing else.
+pub(crate) fn floor() -> Result<()> {
+    let (reader, writer) = wake_pair()?;
+    crate::sys::catch_sigint_into(writer)?;
+    let reading = std::thread::spawn(move || {
+        tell(0);
+        let mut eight = [0; 8];
+        while let Ok(8) = rustix::io::read(&reader, &mut eight) {
+            tell(now());
+        }
+    });
+    reading.join().map_err(|_| "the reading thread panicked")?;
+    Ok(())
+}
+
+#[cfg(target_os = "linux")]
+fn wake_pair() -> Result<(OwnedFd, OwnedFd)> {
+    let writer = rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC)?;
+    Ok((writer.try_clone()?, writer))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn wake_pair() -> Result<(OwnedFd, OwnedFd)> {
+    Ok(rustix::pipe::pipe()?)
+}

@@ -1,0 +1,192 @@
+//! B3: from the third press to the end of the process, in states in which nothing else of the program works any more.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use interrupt_stack::{Handler, Interrupts};
+use rustix::process::Signal;
+use tokio::runtime::Runtime;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::Notify;
+
+use crate::Bench;
+use crate::b1::{LIMIT, one_thread, tell, workers};
+use crate::harness::{Child, Outcome, Progress, Result, Role, Scale, Series, Turn, in_turn, pause};
+
+pub(crate) const BENCH: Bench = Bench {
+    id: "b3",
+    title: "three presses → gone",
+    run,
+    measured,
+};
+
+const OURS: &str = "interrupt-stack";
+const PEER: &str = "tokio handler";
+/// Name, and what the series of the state is called.
+const STATES: [(&str, &str); 4] = [
+    ("deadlocked", "third press to gone: workers deadlocked"),
+    (
+        "never-yields",
+        "third press to gone: one thread, never yields",
+    ),
+    ("drop", "third press to gone: runtime drop blocked"),
+    ("atexit", "third press to gone: atexit handler hangs"),
+];
+/// Between presses: more than the debounce.
+const APART: Duration = Duration::from_millis(60);
+/// What is not gone by then hangs. Twice the target.
+const HANGS: Duration = Duration::from_millis(500);
+
+fn run(scale: Scale, outcome: &mut Outcome) -> Result<()> {
+    let rounds: usize = scale.pick(100, 5, 1);
+    for (state, quantity) in STATES {
+        let progress = Progress::of(format!("b3 {state}"));
+        let turns = vec![
+            Turn::new(OURS, Role::Ours, |_| press_thrice("ours", state)),
+            // It costs its whole limit each time, and ten times show as much as a hundred.
+            Turn::new(PEER, Role::Peer, |_| press_thrice("tokio", state)).within(scale.pick(
+                Duration::from_secs(6),
+                Duration::from_secs(1),
+                Duration::ZERO,
+            )),
+        ];
+        let series = Series::new(quantity, "ms", in_turn(0..rounds, turns, &progress)?);
+        let ours = series.get(OURS);
+        let gone = ours.map(|ours| ours.samples.len() as f64);
+        outcome.at_least(&format!("{state}: gone"), gone, rounds as f64, "times");
+        let slowest = ours.and_then(|ours| Some(ours.summary()?.max));
+        outcome.at_most(&format!("{state}: slowest"), slowest, 250.0, "ms");
+        if let Some(peer) = series.get(PEER) {
+            let of = peer.samples.len() + peer.lost;
+            outcome.notes.push(format!(
+                "{state}: the {PEER} hung {} of {of} times",
+                peer.lost
+            ));
+        }
+        outcome.series.push(series);
+    }
+    Ok(())
+}
+
+/// Returns the ms from the third press to the end of a process that is in `state`.
+fn press_thrice(who: &str, state: &str) -> Result<Option<f64>> {
+    let mut child = Child::start(&["b3", who, state])?;
+    if !child.read_exact(&mut [0; 8], LIMIT)? {
+        return Err("the measured process does not get ready".into());
+    }
+    for _ in 0..2 {
+        pause(APART);
+        child.signal(Signal::INT)?;
+    }
+    if child.gone_within(APART)? {
+        return Err(format!("{who}, {state}: gone before the third press").into());
+    }
+    let begun = Instant::now();
+    child.signal(Signal::INT)?;
+    let gone = child.gone_within(HANGS)?;
+    Ok(gone.then(|| begun.elapsed().as_secs_f64() * 1e3))
+}
+
+fn measured(arguments: &[&str]) -> Result<()> {
+    match arguments {
+        ["ours", state] => {
+            let installed = Interrupts::builder().install()?;
+            // Lives in no task, so that a runtime that is dropped does not take it along.
+            let _outermost = installed.push("outermost");
+            enter(state, keep(installed.push("bench")))
+        }
+        ["tokio", state] => enter(state, count_to_three()),
+        _ => Err("there is no such contender".into()),
+    }
+}
+
+/// Takes a notice and leaves it open, like a menu that nobody answers.
+async fn keep(mut handler: Handler) {
+    let _open = handler.notified().await;
+    std::future::pending().await
+}
+
+/// The third press ends the process, if this task and `exit` get that far.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "that `exit` blocks is what is shown"
+)]
+async fn count_to_three() {
+    if let Ok(mut presses) = signal(SignalKind::interrupt()) {
+        for _ in 0..3 {
+            presses.recv().await;
+        }
+        std::process::exit(130);
+    }
+}
+
+/// Brings this process into `state`, with the task of a contender in its runtime, and never returns.
+fn enter(state: &str, contender: impl Future<Output = ()> + Send + 'static) -> Result<()> {
+    match state {
+        "never-yields" => one_thread()?.block_on(async {
+            tokio::spawn(contender);
+            tokio::task::yield_now().await; // to have the contender listen
+            tell(0);
+            loop {
+                std::hint::spin_loop();
+            }
+        }),
+        "deadlocked" => {
+            let runtime = listening(contender)?;
+            let lock = Arc::new(Mutex::new(()));
+            let inside = Arc::new(AtomicUsize::new(0));
+            let _held = lock.lock();
+            let workers = runtime.metrics().num_workers();
+            for _ in 0..workers {
+                let (lock, inside) = (lock.clone(), inside.clone());
+                runtime.spawn(async move {
+                    inside.fetch_add(1, Ordering::Relaxed);
+                    drop(lock.lock());
+                });
+            }
+            while inside.load(Ordering::Relaxed) < workers {
+                pause(Duration::from_millis(1));
+            }
+            tell(0);
+            park()
+        }
+        "drop" => {
+            let runtime = listening(contender)?;
+            runtime.spawn_blocking(|| park());
+            tell(0);
+            drop(runtime);
+            park()
+        }
+        "atexit" => {
+            let _runtime = listening(contender)?;
+            crate::sys::hang_at_exit();
+            tell(0);
+            #[expect(
+                clippy::disallowed_methods,
+                reason = "that `exit` blocks is what is shown"
+            )]
+            std::process::exit(0)
+        }
+        _ => Err("there is no such state".into()),
+    }
+}
+
+/// Starts a runtime in which the contender's task has come to listen.
+fn listening(contender: impl Future<Output = ()> + Send + 'static) -> Result<Runtime> {
+    let runtime = workers()?;
+    let here = Arc::new(Notify::new());
+    let running = here.clone();
+    runtime.spawn(async move {
+        running.notify_one();
+        contender.await;
+    });
+    runtime.block_on(here.notified());
+    Ok(runtime)
+}
+
+fn park() -> ! {
+    loop {
+        std::thread::park();
+    }
+}

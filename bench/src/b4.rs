@@ -1,0 +1,203 @@
+//! B4: many sleepers, one task each, woken at once; and what each needs of the heap.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::Thread;
+use std::time::{Duration, Instant};
+
+use cancellable_sleep::SleepGate;
+use tokio_util::sync::CancellationToken;
+
+use crate::Bench;
+use crate::b1::workers;
+use crate::harness::{
+    Child, Contender, Outcome, Progress, Result, Role, Sample, Scale, Series, Turn, in_turn,
+    paired_ratio, pause,
+};
+use crate::sys::Counting;
+
+pub(crate) const BENCH: Bench = Bench {
+    id: "b4",
+    title: "sleepers woken at once",
+    run,
+    measured,
+};
+
+const OURS: &str = "SleepGate";
+const FLOOR: &str = "select! { sleep, token }";
+const CONTENDERS: [(&str, Role, &str); 2] =
+    [(OURS, Role::Ours, "gate"), (FLOOR, Role::Floor, "select")];
+const HOUR: Duration = Duration::from_secs(3600);
+const LIMIT: Duration = Duration::from_secs(120);
+
+fn run(scale: Scale, outcome: &mut Outcome) -> Result<()> {
+    const SIZES: [(usize, &str); 3] = [
+        (1_000, "1,000"),
+        (100_000, "100,000"),
+        (1_000_000, "1,000,000"),
+    ];
+    let rounds = scale.pick([31, 11, 5], [11, 5, 0], [1, 0, 0]);
+    let sizes = SIZES.into_iter().zip(rounds);
+    for ((count, label), rounds) in sizes.filter(|(_, rounds)| *rounds > 0) {
+        let progress = Progress::of(format!("b4 {label}"));
+        let heap = CONTENDERS.map(|(name, role, what)| {
+            Turn::new(name, role, move |_| {
+                let [heap, _, _] = sleep_and_wake(what, count, "heap")?;
+                Ok(Some(heap / count as f64))
+            })
+        });
+        let heap = Series::new(
+            "heap a sleeper",
+            "B",
+            in_turn(0..1, heap.into(), &progress)?,
+        )
+        .sized(count as f64, label);
+
+        let calls: [RefCell<Vec<Sample>>; 2] = [const { RefCell::new(Vec::new()) }; 2];
+        let awake = CONTENDERS
+            .iter()
+            .zip(&calls)
+            .map(|((name, role, what), calls)| {
+                Turn::new(name, *role, move |round| {
+                    let [_, value, awake] = sleep_and_wake(what, count, "time")?;
+                    calls.borrow_mut().push(Sample { round, value });
+                    Ok(Some(awake))
+                })
+            });
+        let awake = Series::new(
+            "all awake",
+            "ms",
+            in_turn(0..rounds, awake.collect(), &progress)?,
+        )
+        .sized(count as f64, label);
+        let calls = CONTENDERS.iter().zip(calls);
+        let calls =
+            calls.map(|((name, role, _), calls)| Contender::of(name, *role, calls.into_inner()));
+        let calls = Series::new("wake call", "ms", calls.collect()).sized(count as f64, label);
+
+        let over = heap.ratio(OURS, FLOOR, |summary| summary.median);
+        outcome.at_most(&format!("heap, {label}"), over, 1.0, "× floor");
+        let over = awake
+            .get(OURS)
+            .zip(awake.get(FLOOR))
+            .and_then(|(ours, floor)| paired_ratio(&ours.samples, &floor.samples));
+        outcome.at_most(&format!("all awake, {label}"), over, 1.1, "× floor");
+        outcome.series.extend([heap, calls, awake]);
+    }
+    outcome.notes.push(
+        "a process for each measurement, heap and times in different ones; tasks included".into(),
+    );
+    Ok(())
+}
+
+/// Returns bytes in use, ms of the call that wakes, ms until all are awake.
+fn sleep_and_wake(what: &str, count: usize, mode: &str) -> Result<[f64; 3]> {
+    let mut child = Child::start(&["b4", what, &count.to_string(), mode])?;
+    let line = child.read_line(LIMIT)?;
+    let figures: std::result::Result<Vec<f64>, _> = line.split(' ').map(str::parse).collect();
+    <[f64; 3]>::try_from(figures?).map_err(|_| "three figures were expected".into())
+}
+
+fn measured(arguments: &[&str]) -> Result<()> {
+    let [what, count, mode] = arguments else {
+        return Err("contender, number and mode are expected".into());
+    };
+    let count = count.parse()?;
+    let counts = Arc::new(Counts {
+        of: count,
+        asleep: AtomicUsize::new(0),
+        awake: AtomicUsize::new(0),
+        waiting: std::thread::current(),
+    });
+    let runtime = workers()?;
+    let _guard = runtime.enter();
+    if *mode == "heap" {
+        Counting::start();
+    }
+    match *what {
+        "gate" => {
+            let gate = SleepGate::new();
+            for _ in 0..count {
+                let (gate, counts) = (gate.clone(), counts.clone());
+                tokio::spawn(async move {
+                    counts.asleep();
+                    let _why = gate.sleep(HOUR).await;
+                    counts.awake();
+                });
+            }
+            measure(&counts, || gate.shutdown());
+        }
+        "select" => {
+            let token = CancellationToken::new();
+            for _ in 0..count {
+                let (token, counts) = (token.clone(), counts.clone());
+                tokio::spawn(async move {
+                    counts.asleep();
+                    #[expect(
+                        clippy::disallowed_methods,
+                        reason = "the peer is what one writes by hand"
+                    )]
+                    let sleep = tokio::time::sleep(HOUR);
+                    tokio::select! {
+                        () = token.cancelled() => {}
+                        () = sleep => {}
+                    }
+                    counts.awake();
+                });
+            }
+            measure(&counts, || token.cancel());
+        }
+        _ => return Err("there is no such contender".into()),
+    }
+    Ok(())
+}
+
+/// Waits for all to sleep, wakes them, waits for all to be awake, and says what that took.
+fn measure(counts: &Counts, wake: impl FnOnce()) {
+    counts.wait(&counts.asleep);
+    // The last of them are on their way from the count into the sleep.
+    pause(Duration::from_millis(50));
+    let heap = Counting::in_use();
+    let begun = Instant::now();
+    wake();
+    let call = begun.elapsed();
+    counts.wait(&counts.awake);
+    let awake = begun.elapsed();
+    println!(
+        "{heap} {} {}",
+        call.as_secs_f64() * 1e3,
+        awake.as_secs_f64() * 1e3
+    );
+    // Taking a million tasks apart in order takes longer than all of the above.
+    crate::sys::exit_now();
+}
+
+struct Counts {
+    of: usize,
+    asleep: AtomicUsize,
+    awake: AtomicUsize,
+    waiting: Thread,
+}
+
+impl Counts {
+    fn asleep(&self) {
+        self.add(&self.asleep);
+    }
+
+    fn awake(&self) {
+        self.add(&self.awake);
+    }
+
+    fn add(&self, count: &AtomicUsize) {
+        if count.fetch_add(1, Ordering::AcqRel) + 1 == self.of {
+            self.waiting.unpark();
+        }
+    }
+
+    fn wait(&self, count: &AtomicUsize) {
+        while count.load(Ordering::Acquire) < self.of {
+            std::thread::park();
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! Measured processes: this binary again, so that signal dispositions, heaps and file descriptors do not mix.
+
+use std::io::Read;
+use std::os::fd::AsFd;
+use std::process::{ChildStdin, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::Result;
+
+/// A measured process. Dropping it ends it, by its id, and reaps it.
+pub(crate) struct Child {
+    child: std::process::Child,
+    out: ChildStdout,
+    /// Its end tells the child that we are gone.
+    _in: ChildStdin,
+}
+
+impl Child {
+    /// Starts this binary as the measured process `what`.
+    pub(crate) fn start(what: &[&str]) -> Result<Self> {
+        let mut command = Command::new(std::env::current_exe()?);
+        command.arg(super::super::MEASURED).args(what);
+        Self::spawn(command)
+    }
+
+    /// Starts any program that ends when its input does.
+    pub(crate) fn spawn(mut command: Command) -> Result<Self> {
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let (Some(input), Some(out)) = (child.stdin.take(), child.stdout.take()) else {
+            unreachable!("both were asked for")
+        };
+        Ok(Self {
+            child,
+            out,
+            _in: input,
+        })
+    }
+
+    /// Returns its process id. It stays valid, since nobody but the drop reaps it.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) -> Result<()> {
+        let pid = Pid::from_raw(self.id().cast_signed()).ok_or("a child has an id")?;
+        Ok(kill_process(pid, signal)?)
+    }
+
+    /// Fills `buffer` from its output; `false` if that takes longer than `limit`.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the child ends before.
+    pub(crate) fn read_exact(&mut self, buffer: &mut [u8], limit: Duration) -> Result<bool> {
+        let deadline = Instant::now() + limit;
+        let mut filled = 0;
+        while filled < buffer.len() {
+            if !self.is_readable(deadline)? {
+                return Ok(false);
+            }
+            match self.out.read(&mut buffer[filled..])? {
+                0 => return Err("the measured process ended too soon".into()),
+                count => filled += count,
+            }
+        }
+        Ok(true)
+    }
+
+    /// Reads a line of at most 4 KiB.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the child ends before, or `limit` does.
+    pub(crate) fn read_line(&mut self, limit: Duration) -> Result<String> {
+        let deadline = Instant::now() + limit;
+        let mut line = Vec::new();
+        let mut byte = [0];
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if !self.read_exact(&mut byte, left)? {
+                return Err(format!("the measured process said nothing for {limit:?}").into());
+            }
+            match byte[0] {
+                b'\n' => return Ok(String::from_utf8(line)?),
+                _ if line.len() == 4096 => return Err("the measured process says too much".into()),
+                byte => line.push(byte),
+            }
+        }
+    }
+
+    /// Waits until its output ends, which its death brings about, and reaps it; `false` if `limit` comes first.
+    pub(crate) fn gone_within(&mut self, limit: Duration) -> Result<bool> {
+        let deadline = Instant::now() + limit;
+        let mut rest = [0; 512];
+        while self.is_readable(deadline)? {
+            if self.out.read(&mut rest)? == 0 {
+                self.child.wait()?;
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    fn is_readable(&self, deadline: Instant) -> Result<bool> {
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let mut fds = [PollFd::from_borrowed_fd(self.out.as_fd(), PollFlags::IN)];
+            match poll(&mut fds, Some(&Timespec::try_from(left)?)) {
+                Err(rustix::io::Errno::INTR) => {}
+                ready => return Ok(ready? > 0),
+            }
+        }
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        // Both only fail for a child that is reaped already.
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+/// Ends this measured process when the one that started it is gone, whatever state its other threads are in.
+pub(crate) fn end_with_parent() {
+    std::thread::spawn(|| {
+        let mut byte = [0];
+        while matches!(std::io::stdin().read(&mut byte), Ok(1)) {}
+        crate::sys::exit_now();
+    });
+}
+
+/// Lets `time` pass, for other processes to settle. No process waits for another like this: that is what pipes are for.
+pub(crate) fn pause(time: Duration) {
+    let end = Instant::now() + time;
+    loop {
+        let left = end.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return;
+        }
+        std::thread::park_timeout(left);
+    }
+}

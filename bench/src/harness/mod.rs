@@ -1,0 +1,44 @@
+//! What every bench is made of: rounds, children, statistics, the report.
+
+mod child;
+mod machine;
+mod outcome;
+mod plot;
+mod progress;
+mod random;
+mod report;
+mod rounds;
+mod stats;
+
+pub(crate) use child::{Child, end_with_parent, pause};
+pub(crate) use machine::Machine;
+pub(crate) use outcome::{Contender, Outcome, Role, Series};
+pub(crate) use progress::Progress;
+pub(crate) use random::Random;
+pub(crate) use report::{print, write};
+pub(crate) use rounds::{Turn, in_turn};
+pub(crate) use stats::{Sample, paired_ratio};
+
+/// Any failure, told to a person and to nobody else.
+pub(crate) type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
+
+/// How much is measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Scale {
+    /// Enough to judge the targets by.
+    Full,
+    /// Minutes become seconds; the figures are a hint.
+    Quick,
+    /// Shows that everything runs, and no more.
+    Tiny,
+}
+
+impl Scale {
+    pub(crate) fn pick<T>(self, full: T, quick: T, tiny: T) -> T {
+        match self {
+            Self::Full => full,
+            Self::Quick => quick,
+            Self::Tiny => tiny,
+        }
+    }
+}

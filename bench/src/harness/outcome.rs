@@ -1,0 +1,287 @@
+//! What a bench found, and how that stands to its targets.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use super::stats::{self, Sample, Summary};
+
+/// What a contender is in its series.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Role {
+    Ours,
+    /// Another way to do the same work.
+    Peer,
+    /// What no way can beat by much.
+    Floor,
+}
+
+/// One way of doing the work, and how long it took, or how much it needed.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct Contender {
+    pub(crate) name: &'static str,
+    pub(crate) role: Role,
+    #[serde(serialize_with = "as_summary")]
+    pub(crate) samples: Vec<Sample>,
+    /// Rounds in which it did not end within its limit.
+    pub(crate) lost: usize,
+    /// Why it was not measured any further.
+    pub(crate) failed: Option<String>,
+}
+
+fn as_summary<S: serde::Serializer>(samples: &[Sample], to: S) -> Result<S::Ok, S::Error> {
+    stats::summarise(samples).serialize(to)
+}
+
+impl Contender {
+    pub(crate) fn new(name: &'static str, role: Role) -> Self {
+        Self {
+            name,
+            role,
+            samples: Vec::new(),
+            lost: 0,
+            failed: None,
+        }
+    }
+
+    /// Makes a contender of values that were kept beside the samples of a round.
+    pub(crate) fn of(name: &'static str, role: Role, samples: Vec<Sample>) -> Self {
+        Self {
+            samples,
+            ..Self::new(name, role)
+        }
+    }
+
+    pub(crate) fn summary(&self) -> Option<Summary> {
+        stats::summarise(&self.samples)
+    }
+
+    fn absorb(&mut self, later: Self) {
+        self.samples.extend(later.samples);
+        self.lost += later.lost;
+        self.failed = self.failed.take().or(later.failed);
+    }
+}
+
+/// Contenders that did the same work in turn.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct Series {
+    /// What is measured; series of one quantity differ in size.
+    pub(crate) quantity: &'static str,
+    pub(crate) unit: &'static str,
+    /// How much work it is, and how that is said.
+    pub(crate) size: Option<(f64, &'static str)>,
+    pub(crate) contenders: Vec<Contender>,
+}
+
+impl Series {
+    pub(crate) fn new(
+        quantity: &'static str,
+        unit: &'static str,
+        contenders: Vec<Contender>,
+    ) -> Self {
+        Self {
+            quantity,
+            unit,
+            size: None,
+            contenders,
+        }
+    }
+
+    pub(crate) fn sized(mut self, size: f64, label: &'static str) -> Self {
+        self.size = Some((size, label));
+        self
+    }
+
+    /// Adds what the same contenders did in further rounds.
+    pub(crate) fn absorb(&mut self, later: Vec<Contender>) {
+        for later in later {
+            match self
+                .contenders
+                .iter_mut()
+                .find(|known| known.name == later.name)
+            {
+                Some(known) => known.absorb(later),
+                None => self.contenders.push(later),
+            }
+        }
+    }
+
+    pub(crate) fn get(&self, name: &str) -> Option<&Contender> {
+        self.contenders
+            .iter()
+            .find(|contender| contender.name == name)
+    }
+
+    pub(crate) fn floor(&self) -> Option<&Contender> {
+        self.contenders
+            .iter()
+            .find(|contender| contender.role == Role::Floor)
+    }
+
+    /// Returns `statistic` of one contender over that of another.
+    pub(crate) fn ratio(
+        &self,
+        name: &str,
+        over: &str,
+        statistic: impl Fn(Summary) -> f64,
+    ) -> Option<f64> {
+        let over = statistic(self.get(over)?.summary()?);
+        (over > 0.0).then_some(statistic(self.get(name)?.summary()?) / over)
+    }
+
+    pub(crate) fn title(&self) -> String {
+        match self.size {
+            Some((_, label)) => format!("{}, {label}", self.quantity),
+            None => self.quantity.to_owned(),
+        }
+    }
+}
+
+/// On which side of its limit a figure must lie.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Bound {
+    AtMost,
+    AtLeast,
+}
+
+/// A target, and whether it was hit.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct Verdict {
+    pub(crate) what: String,
+    pub(crate) measured: f64,
+    pub(crate) bound: Bound,
+    pub(crate) limit: f64,
+    pub(crate) unit: &'static str,
+    pub(crate) hit: bool,
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let verdict = if self.hit { "hit" } else { "MISSED" };
+        let sign = match self.bound {
+            Bound::AtMost => "≤",
+            Bound::AtLeast => "≥",
+        };
+        let limit = self.limit;
+        let measured = if self.measured.fract() == 0.0 {
+            self.measured.to_string()
+        } else {
+            super::report::figure(self.measured)
+        };
+        write!(
+            f,
+            "{verdict}: {}: {measured} {unit} (target {sign} {limit} {unit})",
+            self.what,
+            unit = self.unit
+        )
+    }
+}
+
+/// All that one bench found.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct Outcome {
+    pub(crate) id: &'static str,
+    pub(crate) title: &'static str,
+    pub(crate) series: Vec<Series>,
+    pub(crate) verdicts: Vec<Verdict>,
+    /// Peers that are not here, and targets that could not be judged, with the reason.
+    pub(crate) skipped: Vec<String>,
+    /// What one must know to read the figures.
+    pub(crate) notes: Vec<String>,
+}
+
+impl Outcome {
+    pub(crate) fn new(id: &'static str, title: &'static str) -> Self {
+        Self {
+            id,
+            title,
+            series: Vec::new(),
+            verdicts: Vec::new(),
+            skipped: Vec::new(),
+            notes: Vec::new(),
+        }
+    }
+
+    pub(crate) fn at_most(
+        &mut self,
+        what: &str,
+        measured: Option<f64>,
+        limit: f64,
+        unit: &'static str,
+    ) {
+        self.judge(what, measured, Bound::AtMost, limit, unit);
+    }
+
+    pub(crate) fn at_least(
+        &mut self,
+        what: &str,
+        measured: Option<f64>,
+        limit: f64,
+        unit: &'static str,
+    ) {
+        self.judge(what, measured, Bound::AtLeast, limit, unit);
+    }
+
+    fn judge(
+        &mut self,
+        what: &str,
+        measured: Option<f64>,
+        bound: Bound,
+        limit: f64,
+        unit: &'static str,
+    ) {
+        let Some(measured) = measured else {
+            self.skipped
+                .push(format!("target \"{what}\": nothing to judge it by"));
+            return;
+        };
+        let hit = match bound {
+            Bound::AtMost => measured <= limit,
+            Bound::AtLeast => measured >= limit,
+        };
+        self.verdicts.push(Verdict {
+            what: what.into(),
+            measured,
+            bound,
+            limit,
+            unit,
+            hit,
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_target_is_hit_on_its_own_side_and_not_judged_without_a_figure() {
+        let mut outcome = Outcome::new("b0", "nothing");
+        outcome.at_most("time", Some(2.0), 2.0, "×");
+        outcome.at_most("time", Some(2.1), 2.0, "×");
+        outcome.at_least("speed-up", Some(49.0), 50.0, "×");
+        outcome.at_least("speed-up", None, 50.0, "×");
+        let hits: Vec<bool> = outcome.verdicts.iter().map(|verdict| verdict.hit).collect();
+        assert_eq!(hits, [true, false, false]);
+        assert_eq!(outcome.skipped.len(), 1);
+        assert_eq!(
+            outcome.verdicts[1].to_string(),
+            "MISSED: time: 2.10 × (target ≤ 2 ×)"
+        );
+    }
+
+    #[test]
+    fn further_rounds_join_those_of_the_same_contender() {
+        let one = |round| {
+            let sample = Sample { round, value: 1.0 };
+            vec![Contender::of("ours", Role::Ours, vec![sample])]
+        };
+        let mut series = Series::new("time", "ms", one(0));
+        series.absorb(one(1));
+        assert_eq!(series.contenders.len(), 1);
+        assert_eq!(series.contenders[0].samples.len(), 2);
+    }
+}

@@ -1,0 +1,145 @@
+//! Contenders take turns, so that what disturbs the machine disturbs all of them.
+
+use std::ops::Range;
+use std::time::{Duration, Instant};
+
+use super::{Contender, Progress, Result, Role, Sample};
+
+/// A contender that waits for its turn.
+pub(crate) struct Turn<'a> {
+    pub(crate) name: &'static str,
+    pub(crate) role: Role,
+    /// Time after which it is not asked any more, so that a slow peer does not hold up the rest.
+    pub(crate) budget: Duration,
+    take: Box<dyn FnMut(usize) -> Result<Option<f64>> + 'a>,
+}
+
+impl<'a> Turn<'a> {
+    /// Makes a contender; `take` is given the round, and answers with a sample, or `None` if its limit came first.
+    pub(crate) fn new(
+        name: &'static str,
+        role: Role,
+        take: impl FnMut(usize) -> Result<Option<f64>> + 'a,
+    ) -> Self {
+        Self {
+            name,
+            role,
+            budget: Duration::from_secs(120),
+            take: Box::new(take),
+        }
+    }
+
+    pub(crate) fn within(mut self, budget: Duration) -> Self {
+        self.budget = budget;
+        self
+    }
+}
+
+/// Lets each take one sample a round.
+///
+/// Who begins moves on from round to round and every other round goes backwards, so that nobody always follows the same one.
+///
+/// # Errors
+///
+/// Fails when ours or a floor does; a peer that fails is left out from then on and says why.
+pub(crate) fn in_turn(
+    rounds: Range<usize>,
+    mut turns: Vec<Turn<'_>>,
+    progress: &Progress,
+) -> Result<Vec<Contender>> {
+    let mut found: Vec<Contender> = turns
+        .iter()
+        .map(|turn| Contender::new(turn.name, turn.role))
+        .collect();
+    let mut spent = vec![Duration::ZERO; turns.len()];
+    let first = rounds.start;
+    let count = rounds.len();
+    for round in rounds {
+        for at in order(round, turns.len()) {
+            let (turn, contender) = (&mut turns[at], &mut found[at]);
+            if contender.failed.is_some() || spent[at] > turn.budget {
+                continue;
+            }
+            progress.show(|| format!("{}/{count} {}", round - first + 1, turn.name));
+            let begun = Instant::now();
+            match (turn.take)(round) {
+                Ok(Some(value)) => contender.samples.push(Sample { round, value }),
+                Ok(None) => contender.lost += 1,
+                Err(error) if turn.role == Role::Peer => {
+                    contender.failed = Some(error.to_string());
+                }
+                Err(error) => return Err(format!("{}: {error}", turn.name).into()),
+            }
+            spent[at] += begun.elapsed();
+        }
+    }
+    Ok(found)
+}
+
+fn order(round: usize, count: usize) -> impl Iterator<Item = usize> {
+    (0..count).map(move |step| {
+        let step = if round % 2 == 1 {
+            count - 1 - step
+        } else {
+            step
+        };
+        (round / 2 + step) % count
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+
+    use super::*;
+
+    #[test]
+    fn everybody_has_one_turn_a_round_and_follows_everybody() {
+        for count in 1..5 {
+            let mut followed = std::collections::BTreeSet::new();
+            for round in 0..2 * count {
+                let order: Vec<usize> = order(round, count).collect();
+                let mut sorted = order.clone();
+                sorted.sort_unstable();
+                assert_eq!(sorted, (0..count).collect::<Vec<_>>());
+                followed.extend(order.windows(2).map(|pair| (pair[0], pair[1])));
+            }
+            assert!(
+                (0..count).all(|who| count == 1 || followed.iter().any(|(_, after)| *after == who))
+            );
+            assert!(followed.iter().all(|(a, b)| followed.contains(&(*b, *a))));
+        }
+    }
+
+    #[test]
+    fn a_peer_that_fails_or_is_too_slow_does_not_hold_up_the_rest() {
+        let asked = RefCell::new(Vec::new());
+        let ask = |who: &'static str| asked.borrow_mut().push(who);
+        let turns = vec![
+            Turn::new("ours", Role::Ours, |_| Ok(Some(1.0))),
+            Turn::new("broken", Role::Peer, |_| {
+                ask("broken");
+                Err("no".into())
+            }),
+            Turn::new("slow", Role::Peer, |_| {
+                ask("slow");
+                super::super::pause(Duration::from_millis(2));
+                Ok(None)
+            })
+            .within(Duration::ZERO),
+        ];
+        let found = in_turn(5..9, turns, &Progress::silent()).unwrap();
+        assert_eq!(found[0].samples.len(), 4);
+        assert_eq!(found[0].samples[0].round, 5);
+        assert_eq!(found[1].failed.as_deref(), Some("no"));
+        assert_eq!(found[2].lost, 1);
+        assert_eq!(asked.borrow().len(), 2);
+    }
+
+    #[test]
+    fn a_floor_that_fails_fails_the_bench() {
+        let turns = vec![Turn::new("floor", Role::Floor, |_| Err("no".into()))];
+        let error = in_turn(0..1, turns, &Progress::silent()).unwrap_err();
+        assert_eq!(error.to_string(), "floor: no");
+    }
+}

@@ -1,0 +1,126 @@
+//! Benchmarks: ours, a peer and the floor in turn. Run by `cargo xtask bench`; see `README.md`.
+#![expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a program for maintainers, whose output is its purpose"
+)]
+
+mod b1;
+mod b2;
+mod b3;
+mod b4;
+mod harness;
+mod sys;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::harness::{Machine, Outcome, Result, Scale};
+
+#[global_allocator]
+static ALLOCATOR: sys::Counting = sys::Counting;
+
+/// The first argument of a measured process, which only this program starts.
+const MEASURED: &str = "--measured";
+
+/// One bench.
+struct Bench {
+    id: &'static str,
+    title: &'static str,
+    run: fn(Scale, &mut Outcome) -> Result<()>,
+    /// What this binary does as a measured process of the bench.
+    measured: fn(&[&str]) -> Result<()>,
+}
+
+const BENCHES: [&Bench; 4] = [&b1::BENCH, &b2::BENCH, &b3::BENCH, &b4::BENCH];
+
+#[derive(Debug, Parser)]
+#[command(
+    name = "cargo xtask bench",
+    about = "Measures ours, a peer and the floor in turn"
+)]
+struct Arguments {
+    /// Benches to run [default: all].
+    #[arg(value_name = "NAME", value_parser = known, ignore_case = true)]
+    names: Vec<String>,
+    /// Also writes the figures as JSON.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Measures less: the figures are a hint, and no target is missed.
+    #[arg(long)]
+    quick: bool,
+    /// Measures next to nothing, to show that everything runs.
+    #[arg(long, hide = true)]
+    tiny: bool,
+    /// Where the report and the plots go.
+    #[arg(long, value_name = "DIR", default_value = "target/bench")]
+    out: PathBuf,
+}
+
+fn known(name: &str) -> std::result::Result<String, String> {
+    let known = BENCHES
+        .iter()
+        .find(|bench| bench.id.eq_ignore_ascii_case(name));
+    known.map(|bench| bench.id.to_owned()).ok_or_else(|| {
+        let ids: Vec<&str> = BENCHES.iter().map(|bench| bench.id).collect();
+        format!("there are {}", ids.join(", "))
+    })
+}
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let ended = match arguments.as_slice() {
+        [MEASURED, id, rest @ ..] => measured(id, rest).map(|()| ExitCode::SUCCESS),
+        _ => run(&Arguments::parse()),
+    };
+    ended.unwrap_or_else(|error| {
+        eprintln!("error: {error}");
+        ExitCode::from(2)
+    })
+}
+
+fn measured(id: &str, rest: &[&str]) -> Result<()> {
+    harness::end_with_parent();
+    let bench = BENCHES
+        .iter()
+        .find(|bench| bench.id == id)
+        .ok_or("there is no such bench")?;
+    (bench.measured)(rest)
+}
+
+fn run(arguments: &Arguments) -> Result<ExitCode> {
+    let scale = match arguments {
+        Arguments { tiny: true, .. } => Scale::Tiny,
+        Arguments { quick: true, .. } => Scale::Quick,
+        _ => Scale::Full,
+    };
+    let mut machine = Machine::before();
+    let mut outcomes = Vec::new();
+    for bench in BENCHES {
+        if arguments.names.is_empty() || arguments.names.iter().any(|name| name == bench.id) {
+            let mut outcome = Outcome::new(bench.id, bench.title);
+            (bench.run)(scale, &mut outcome).map_err(|error| format!("{}: {error}", bench.id))?;
+            outcomes.push(outcome);
+        }
+    }
+    machine.after();
+    harness::print(&machine, &outcomes);
+    harness::write(
+        &arguments.out,
+        arguments.json.as_deref(),
+        &machine,
+        &outcomes,
+    )?;
+    let missed = outcomes
+        .iter()
+        .flat_map(|outcome| &outcome.verdicts)
+        .any(|verdict| !verdict.hit);
+    Ok(if missed && scale == Scale::Full {
+        ExitCode::FAILURE
+    } else {
+        ExitCode::SUCCESS
+    })
+}

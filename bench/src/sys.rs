@@ -1,0 +1,107 @@
+//! The floors that no safe interface reaches, and the allocator that counts.
+#![expect(
+    unsafe_code,
+    reason = "raw signal actions, `atexit` and the counting allocator have no safe interface; all unsafe code of the benches is here"
+)]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::os::fd::{IntoRawFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicIsize, Ordering::Relaxed};
+
+static WAKE: AtomicI32 = AtomicI32::new(-1);
+
+/// Catches `SIGINT` by the plainest means: the handler writes eight bytes to `wake`, an eventfd or a pipe.
+pub(crate) fn catch_sigint_into(wake: OwnedFd) -> std::io::Result<()> {
+    WAKE.store(wake.into_raw_fd(), Relaxed);
+    // SAFETY: an all-zero `sigaction` is a valid one, and its fields are then set; the handler below is async-signal-safe. The pointers
+    // are to live locals.
+    let caught = unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = on_sigint as *const () as usize;
+        action.sa_flags = libc::SA_RESTART;
+        libc::sigaction(libc::SIGINT, &action, std::ptr::null_mut())
+    };
+    if caught == 0 {
+        Ok(())
+    } else {
+        Err(std::io::Error::last_os_error())
+    }
+}
+
+extern "C" fn on_sigint(_: libc::c_int) {
+    let one: u64 = 1;
+    // SAFETY: `write` is async-signal-safe, the pointer is to a live local of eight bytes. The descriptor was given away above, so it
+    // is never closed. A write that succeeds leaves `errno` alone, and this one does: nobody writes 2^64 times.
+    unsafe { libc::write(WAKE.load(Relaxed), (&raw const one).cast(), 8) };
+}
+
+/// Registers an `atexit` handler that never returns.
+pub(crate) fn hang_at_exit() {
+    extern "C" fn hang() {
+        loop {
+            // SAFETY: `pause` has no preconditions.
+            unsafe { libc::pause() };
+        }
+    }
+    // SAFETY: the handler is a function of the whole program's life, and does not unwind.
+    unsafe { libc::atexit(hang) };
+}
+
+/// Ends this process now, even where `exit` would hang.
+pub(crate) fn exit_now() -> ! {
+    // SAFETY: `_exit` has no preconditions, and may be called at any time in any thread.
+    unsafe { libc::_exit(0) }
+}
+
+/// The system's allocator, which counts the bytes in use while it is told to.
+pub(crate) struct Counting;
+
+static COUNTS: AtomicBool = AtomicBool::new(false);
+static IN_USE: AtomicIsize = AtomicIsize::new(0);
+
+impl Counting {
+    /// Starts to count from zero. What was allocated before and is freed after makes the count smaller than the truth.
+    pub(crate) fn start() {
+        IN_USE.store(0, Relaxed);
+        COUNTS.store(true, Relaxed);
+    }
+
+    /// Returns the bytes in use by what was allocated since the start.
+    pub(crate) fn in_use() -> isize {
+        IN_USE.load(Relaxed)
+    }
+
+    fn count(bytes: isize) {
+        // Off while times are measured: two workers would fight for this cache line.
+        if COUNTS.load(Relaxed) {
+            IN_USE.fetch_add(bytes, Relaxed);
+        }
+    }
+}
+
+// SAFETY: every call goes to the system's allocator with the very arguments that came in, and its answer goes out unchanged.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        Self::count(layout.size().cast_signed());
+        // SAFETY: the caller keeps the contract of `alloc`.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        Self::count(-layout.size().cast_signed());
+        // SAFETY: the caller keeps the contract of `dealloc`, and the pointer came from the system's allocator.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        Self::count(layout.size().cast_signed());
+        // SAFETY: the caller keeps the contract of `alloc_zeroed`.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        Self::count(size.cast_signed() - layout.size().cast_signed());
+        // SAFETY: the caller keeps the contract of `realloc`, and the pointer came from the system's allocator.
+        unsafe { System.realloc(pointer, layout, size) }
+    }
+}

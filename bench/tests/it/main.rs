@@ -1,0 +1,49 @@
+//! Runs each bench at its smallest: that it runs is shown here, how fast is not.
+#![cfg(unix)]
+
+use std::process::Command;
+
+#[test]
+fn every_bench_runs_and_reports() {
+    let directory = tempfile::tempdir().unwrap();
+    let json = directory.path().join("figures.json");
+    let ended = Command::new(env!("CARGO_BIN_EXE_rlm-bench"))
+        .args(["--quick", "--tiny", "--out"])
+        .arg(directory.path())
+        .arg("--json")
+        .arg(&json)
+        .output()
+        .unwrap();
+    assert!(ended.status.success(), "{ended:?}");
+    let figures: serde_json::Value =
+        serde_json::from_str(&fs_err::read_to_string(json).unwrap()).unwrap();
+    let benches = figures["benches"].as_array().unwrap();
+    let report = fs_err::read_to_string(directory.path().join("report.md")).unwrap();
+    for bench in benches {
+        let id = bench["id"].as_str().unwrap();
+        assert!(report.contains(&format!("## {id}: ")), "{report}");
+        for series in bench["series"].as_array().unwrap() {
+            for contender in series["contenders"].as_array().unwrap() {
+                if contender["role"] == "ours" || contender["role"] == "floor" {
+                    assert_ne!(contender["samples"], serde_json::Value::Null, "{bench:#}");
+                }
+            }
+        }
+    }
+    let ids: Vec<&str> = benches
+        .iter()
+        .filter_map(|bench| bench["id"].as_str())
+        .collect();
+    assert_eq!(ids, ["b1", "b2", "b3", "b4"]);
+}
+
+#[test]
+fn only_benches_that_exist_are_run() {
+    let ended = Command::new(env!("CARGO_BIN_EXE_rlm-bench"))
+        .args(["b1", "b77"])
+        .output()
+        .unwrap();
+    assert_eq!(ended.status.code(), Some(2));
+    let said = String::from_utf8(ended.stderr).unwrap();
+    assert!(said.contains("there are b1, b2"), "{said}");
+}

@@ -1,0 +1,110 @@
+//! Builds and runs the benches, which are a program of `rlm-bench`.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::tally::Tally;
+
+/// What is measured, and where the figures go.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// Benches to run, such as b1 [default: all].
+    names: Vec<String>,
+    /// Also writes the figures as JSON.
+    #[arg(long, value_name = "FILE", value_parser = absolute)]
+    json: Option<PathBuf>,
+    /// Measures less: the figures are a hint, and no target is missed.
+    #[arg(long)]
+    quick: bool,
+}
+
+/// Relative to where the maintainer stands, not to the root of the workspace.
+fn absolute(path: &str) -> std::io::Result<PathBuf> {
+    std::path::absolute(path)
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Tally {
+    let out = std::env::var_os("CARGO_TARGET_DIR")
+        .map_or_else(|| PathBuf::from("target"), PathBuf::from)
+        .join("bench");
+    let figures = arguments
+        .json
+        .clone()
+        .unwrap_or_else(|| out.join("figures.json"));
+    // Its own terminal, for the line of progress.
+    let mut command = Command::new("cargo");
+    command
+        .args(["run", "--quiet", "--release", "-p", "rlm-bench"])
+        .args(["--features", "sqlite", "--"])
+        .args(&arguments.names)
+        .args(arguments.quick.then_some("--quick"))
+        .arg("--out")
+        .arg(&out)
+        .arg("--json")
+        .arg(&figures);
+    if let Err(error) = fs_err::create_dir_all(&out) {
+        return Tally::failed(error.to_string());
+    }
+    match command.status() {
+        // 1 is a target that was missed, which the figures name.
+        Ok(status) if matches!(status.code(), Some(0 | 1)) => read(&figures, arguments.quick),
+        Ok(status) => Tally::failed(format!("bench: it ended with {status}")),
+        Err(error) => Tally::failed(format!("cargo: {error}")),
+    }
+}
+
+fn read(figures: &Path, quick: bool) -> Tally {
+    let read = fs_err::read_to_string(figures).map_err(|error| error.to_string());
+    match read.and_then(|text| serde_json::from_str(&text).map_err(|error| error.to_string())) {
+        Ok(figures) => tally(&figures, quick),
+        Err(error) => Tally::failed(format!("bench: {error}")),
+    }
+}
+
+/// Counts targets; a quick run has no figures to miss one by.
+fn tally(figures: &Value, quick: bool) -> Tally {
+    let mut tally = Tally::default();
+    for bench in figures["benches"].as_array().into_iter().flatten() {
+        let id = bench["id"].as_str().unwrap_or_default();
+        for verdict in bench["verdicts"].as_array().into_iter().flatten() {
+            let what = format!("{id}: {}", verdict["what"].as_str().unwrap_or_default());
+            match verdict["hit"].as_bool() {
+                Some(true) => tally.passed += 1,
+                _ if quick => tally
+                    .skipped
+                    .push(format!("{what}: a quick run cannot judge it")),
+                _ => tally.failures.push(what),
+            }
+        }
+        let skipped = bench["skipped"].as_array().into_iter().flatten();
+        tally.skipped.extend(
+            skipped
+                .filter_map(Value::as_str)
+                .map(|skip| format!("{id}: {skip}")),
+        );
+    }
+    tally
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missed_target_is_a_failure_unless_the_run_was_quick() {
+        let figures = serde_json::json!({ "benches": [{
+            "id": "b1",
+            "verdicts": [{ "what": "p50", "hit": true }, { "what": "max", "hit": false }],
+            "skipped": ["a peer: not installed"],
+        }]});
+        let full = tally(&figures, false);
+        assert_eq!(full.to_string(), "1 passed, 1 failed, 1 skipped");
+        assert_eq!(full.failures, ["b1: max"]);
+        assert_eq!(
+            tally(&figures, true).to_string(),
+            "1 passed, 0 failed, 2 skipped"
+        );
+    }
+}
