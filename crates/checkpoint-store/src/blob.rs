@@ -35,6 +35,21 @@ pub(crate) fn put(dir: &Dir, epoch: u64, name: &str, bytes: &[u8]) -> Result<()>
     Ok(())
 }
 
+/// How messages and reports call a blob.
+pub(crate) fn shown(name: &str) -> String {
+    format!("{DIR}/{name}")
+}
+
+/// Returns the names of all blobs, sorted.
+pub(crate) fn names(dir: &Dir) -> Result<Vec<String>> {
+    let mut names = match dir.sub(DIR, false) {
+        Err(err) if err.is_not_found() => return Ok(Vec::new()),
+        blobs => blobs?.names()?,
+    };
+    names.retain(|name| name::reject(name).is_none());
+    Ok(names)
+}
+
 pub(crate) fn get(dir: &Dir, name: &str) -> Result<Vec<u8>> {
     let path = dir.path().join(DIR).join(name);
     let missing = || Error::new(path.clone(), Kind::NotFound("blob"));

@@ -92,6 +92,18 @@ impl Dir {
         Error::io(self.path.join(name), doing, err)
     }
 
+    /// Opens the directory that stands at the path now, and makes one if none does.
+    pub(crate) fn reopen(&self) -> Result<Self> {
+        Self::checked(&self.path, self.disk.reopen(true))
+    }
+
+    /// Tells two directories apart, whatever their paths.
+    pub(crate) fn id(&self) -> Result<(u64, u64)> {
+        let stat = self.disk.stat(".");
+        stat.map(|stat| stat.id)
+            .map_err(|err| self.error("", "inspect the directory", err))
+    }
+
     /// Opens a directory inside this one, and makes it first if `create` is set.
     pub(crate) fn sub(&self, name: &str, create: bool) -> Result<Self> {
         if create {
@@ -193,10 +205,11 @@ impl Dir {
         let temp = Temp {
             dir: self,
             name,
+            len: bytes.len(),
             file: Some(file),
         };
         let file = temp.file.as_deref().expect("it was just opened");
-        write_all_at(file, bytes, 0).map_err(|err| self.error(&temp.name, "write", err))?;
+        write_all_at(file, bytes, 0).map_err(|err| temp.error("write", err))?;
         Ok(temp)
     }
 
@@ -284,6 +297,7 @@ pub(crate) fn write_all_at(file: &dyn Handle, mut bytes: &[u8], mut at: u64) -> 
 pub(crate) struct Temp<'a> {
     dir: &'a Dir,
     name: String,
+    len: usize,
     /// Gone once the file has its final name.
     file: Option<Box<dyn Handle>>,
 }
@@ -295,8 +309,11 @@ impl Temp<'_> {
             return Ok(());
         }
         let file = self.file.as_ref().expect("it has no final name yet");
-        file.sync_all()
-            .map_err(|err| self.dir.error(&self.name, "sync", err))
+        file.sync_all().map_err(|err| self.error("sync", err))
+    }
+
+    fn error(&self, doing: &'static str, err: io::Error) -> Error {
+        Error::write(self.dir.path.join(&self.name), doing, err, self.len)
     }
 
     /// Gives the file its final name in `to`, durably; none if the name is taken.

@@ -56,16 +56,54 @@ pub(crate) fn confirm(dir: &Dir, epoch: u64) -> Result<()> {
     } else if dir.exists(&FileName::Marker { epoch }.to_string())? {
         return Ok(());
     }
+    Err(lost(dir, epoch)?)
+}
+
+/// Says why a writer's own marker is gone. Older markers are removed when an epoch is
+/// taken, so one that is there now was made by another writer since.
+fn lost(dir: &Dir, own: u64) -> Result<Error> {
+    let marked = |name: &FileName| matches!(name, FileName::Marker { .. });
     let by = highest(dir)?;
-    let kind = if by > epoch {
-        Kind::Fenced { own: epoch, by }
+    let kind = if by > own || dir.own()?.iter().any(marked) {
+        Kind::Fenced { own, by }
     } else {
         Kind::Vanished
     };
-    Err(Error::new(dir.path(), kind))
+    Ok(Error::new(dir.path(), kind))
 }
 
-fn highest(dir: &Dir) -> Result<u64> {
+/// Takes the epoch after `own`, durably, unless any other writer came meanwhile.
+pub(crate) fn succeed(dir: &Dir, own: u64) -> Result<u64> {
+    let is_own = |name: &FileName| *name == FileName::Marker { epoch: own };
+    let fenced = || -> Result<Error> {
+        let by = highest(dir)?;
+        Ok(Error::new(dir.path(), Kind::Fenced { own, by }))
+    };
+    if !dir.own()?.iter().any(is_own) {
+        let err = lost(dir, own)?;
+        if err.is_fenced() {
+            return Err(err);
+        }
+    }
+    if sabotage::is_on(Sabotage::ReuseName) {
+        return Ok(own);
+    }
+    let epoch = own.saturating_add(1);
+    let marker = FileName::Marker { epoch }.to_string();
+    if !dir.create_empty(&marker)? {
+        return Err(fenced()?);
+    }
+    if highest(dir)? > epoch {
+        dir.remove(&marker)?;
+        return Err(fenced()?);
+    }
+    dir.sync().inspect_err(|_| drop(dir.remove(&marker)))?;
+    // One that stays says nothing: nobody else has this epoch.
+    drop(dir.remove(&FileName::Marker { epoch: own }.to_string()));
+    Ok(epoch)
+}
+
+pub(crate) fn highest(dir: &Dir) -> Result<u64> {
     Ok(dir
         .own()?
         .into_iter()

@@ -23,6 +23,10 @@ pub(crate) enum Kind {
         doing: &'static str,
         source: io::Error,
     },
+    #[error(
+        "the disk is full, {bytes} bytes are needed; make room and save again, what was saved before is intact"
+    )]
+    Full { bytes: u64 },
     #[error("no such {0}")]
     NotFound(&'static str),
     #[error("is in use by another writer ({holder}); stop it, or choose another directory")]
@@ -45,8 +49,16 @@ pub(crate) enum Kind {
         "was taken over by writer epoch {by} (this writer has epoch {own}); open it again to go on"
     )]
     Fenced { own: u64, by: u64 },
-    #[error("was removed while it was open; open it again to start a new one")]
+    #[error("was removed while it was open")]
     Vanished,
+    #[error(
+        "durability lost: {first}; then, with a new file: {then}; what was acknowledged before may still be on disk"
+    )]
+    Lost {
+        first: String,
+        then: String,
+        vanished: bool,
+    },
     #[error("an earlier save failed ({first}); open the store again to go on from what is on disk")]
     Poisoned { first: String },
     #[error("is not a safe place: {0}")]
@@ -97,6 +109,28 @@ impl Error {
                 doing,
                 source: source.into(),
             },
+        )
+    }
+
+    /// Describes a write or sync of `bytes` that failed.
+    pub(crate) fn write(
+        path: impl Into<PathBuf>,
+        doing: &'static str,
+        source: io::Error,
+        bytes: usize,
+    ) -> Self {
+        if is_full(&source) {
+            let bytes = bytes as u64;
+            return Self::new(path, Kind::Full { bytes });
+        }
+        Self::io(path, doing, source)
+    }
+
+    /// Tells whether the same call may succeed with other files.
+    pub(crate) fn is_about_files(&self) -> bool {
+        matches!(
+            self.kind,
+            Kind::Io { .. } | Kind::Full { .. } | Kind::Vanished
         )
     }
 
@@ -158,14 +192,19 @@ impl Error {
         matches!(self.kind, Kind::OtherPhase { .. })
     }
 
-    /// Tells whether the store was removed from disk while it was open.
+    /// Tells whether the store was removed from disk while it was open, and could not be
+    /// put back.
     pub fn is_vanished(&self) -> bool {
-        matches!(self.kind, Kind::Vanished)
+        matches!(
+            self.kind,
+            Kind::Vanished | Kind::Lost { vanished: true, .. }
+        )
     }
 
-    /// Tells whether an earlier failure stopped this writer for good.
+    /// Tells whether this writer can save nothing more: a write failed, and writing
+    /// everything to a new file failed as well.
     pub fn is_poisoned(&self) -> bool {
-        matches!(self.kind, Kind::Poisoned { .. })
+        matches!(self.kind, Kind::Poisoned { .. } | Kind::Lost { .. })
     }
 
     /// Tells whether the store cannot be written for lack of permission.
@@ -176,12 +215,14 @@ impl Error {
         ))
     }
 
-    /// Tells whether the disk or the quota is full.
+    /// Tells whether the disk or the quota is full. The writer stays usable: once there is
+    /// room again, the same save succeeds.
     pub fn is_full(&self) -> bool {
-        matches!(&self.kind, Kind::Io { source, .. } if matches!(
-            source.kind(),
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
-        ))
+        match &self.kind {
+            Kind::Full { .. } => true,
+            Kind::Io { source, .. } => is_full(source),
+            _ => false,
+        }
     }
 
     pub(crate) fn kind(&self) -> &Kind {
@@ -193,6 +234,14 @@ impl std::fmt::Display for Error {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}: {}", self.path.display(), self.kind)
     }
+}
+
+/// Tells whether the disk or the quota has no room left.
+pub(crate) fn is_full(err: &io::Error) -> bool {
+    matches!(
+        err.kind(),
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
+    )
 }
 
 // The text already contains the cause, so there is no source to print twice.

@@ -10,6 +10,12 @@ fn texts_tell_what_to_do_next() {
     let kinds = [
         io(io::ErrorKind::StorageFull),
         io(io::ErrorKind::ReadOnlyFilesystem),
+        Kind::Full { bytes: 4096 },
+        Kind::Lost {
+            first: "/s/progress: cannot sync: input/output error".into(),
+            then: "/s: cannot sync the directory: input/output error".into(),
+            vanished: false,
+        },
         Kind::NotFound("store"),
         Kind::Locked {
             holder: "pid 7 since 2026-01-31T23:59:59Z".into(),

@@ -236,6 +236,8 @@ pub(crate) fn scan(file: &[u8], salt: u64) -> Result<(Vec<Frame>, Tail), Fault> 
                 at = frame.end();
                 frames.push(frame);
             }
+            // Room that no save has used yet.
+            Err(Fault::Damaged { .. }) if is_zero(&file[at..]) => break,
             Err(Fault::Damaged { offset, reason }) => {
                 let tail = if valid_later(file, at + 1, salt, expected.unwrap_or(0)) {
                     Tail::Damaged { offset, reason }
@@ -250,14 +252,29 @@ pub(crate) fn scan(file: &[u8], salt: u64) -> Result<(Vec<Frame>, Tail), Fault> 
     Ok((frames, Tail::Clean))
 }
 
+fn is_zero(bytes: &[u8]) -> bool {
+    const ZEROS: [u8; 4096] = [0; 4096];
+    bytes
+        .chunks(ZEROS.len())
+        .all(|chunk| *chunk == ZEROS[..chunk.len()])
+}
+
+/// Returns where the zeros at the end of a file begin, if that is after `from`.
+pub(crate) fn without_zeros(file: &[u8], from: usize) -> usize {
+    let last = file[from..].iter().rposition(|&byte| byte != 0);
+    from + last.map_or(0, |last| last + 1)
+}
+
 /// Tells whether a valid frame with at least the number `seq` stands anywhere from `from` on.
 /// One with a smaller number is a copy inside someone's data.
 ///
 /// The bytes looked at are bounded: a file made to be expensive counts as damaged.
 fn valid_later(file: &[u8], from: usize, salt: u64, seq: u64) -> bool {
+    // No frame begins in the room behind the last byte that was written.
+    let last = without_zeros(file, from.min(file.len()));
     let mut budget = 4 * file.len() + MAX_STORED as usize;
     let mut at = from;
-    while let Some(found) = file.get(at..).and_then(|rest| {
+    while let Some(found) = file.get(at..last).and_then(|rest| {
         rest.windows(FRAME_MAGIC.len())
             .position(|window| window == FRAME_MAGIC)
     }) {

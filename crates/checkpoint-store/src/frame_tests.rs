@@ -42,11 +42,27 @@ fn a_frame_of_another_file_does_not_validate() {
 }
 
 #[test]
-fn zeros_after_the_last_frame_are_a_torn_tail() {
-    let mut bytes = file(1, &[b"a"]);
+fn zeros_after_the_last_frame_are_room_and_anything_else_there_is_a_torn_tail() {
+    let mut bytes = file(1, &[b"a\0\0"]);
     let end = bytes.len();
-    bytes.resize(end + 4096, 0);
-    assert_eq!(scan(&bytes, 1).unwrap().1, Tail::Torn { offset: end });
+    for len in [1, 31, 32, 4095, 9000] {
+        bytes.truncate(end);
+        bytes.resize(end + len, 0);
+        let (frames, tail) = scan(&bytes, 1).unwrap();
+        assert_eq!((frames.len(), tail), (1, Tail::Clean));
+        *bytes.last_mut().unwrap() = 1;
+        assert_eq!(scan(&bytes, 1).unwrap().1, Tail::Torn { offset: end });
+        assert_eq!(without_zeros(&bytes, end), end + len);
+    }
+    // A frame whose first sectors are missing, with a valid one after it.
+    let late = file(1, &[b"b"]);
+    let mut bytes = bytes[..end + 512].to_vec();
+    bytes.extend_from_slice(&late[HEADER..]);
+    bytes.resize(1 << 14, 0);
+    assert!(
+        matches!(scan(&bytes, 1).unwrap().1, Tail::Torn { .. }),
+        "its number is too low"
+    );
 }
 
 #[test]

@@ -5,11 +5,13 @@ use serde::{Deserialize, Serialize};
 use crate::codec;
 use crate::error::Kind;
 use crate::frame::{
-    DELTA, Fault, Frame, HEADER, MAX_RAW, MAX_STORED, META, SEAL, Tail, damaged, decode,
-    decode_header, encode_header, scan,
+    DELTA, Fault, Frame, HEADER, META, SEAL, Tail, damaged, decode, decode_header, encode_header,
+    scan,
 };
+use crate::journal::Kept;
 use crate::meta::FileMeta;
 use crate::replay::{Replay, State};
+use crate::sabotage::{self, Sabotage};
 
 /// Largest encoded provenance.
 pub(crate) const MAX_META: usize = 1 << 20;
@@ -45,26 +47,27 @@ impl Image {
     }
 
     fn push(&mut self, kind: u8, seq: u64, head_len: usize, raw: Vec<u8>) -> Result<(), Kind> {
-        encode_frame(&mut self.bytes, self.salt, kind, seq, head_len, raw)
+        self.carry(&Kept::pack(kind, seq, head_len, raw)?);
+        Ok(())
     }
 
-    /// Repeats a frame of another file; its payload stays as it is.
-    pub(crate) fn carry(&mut self, frame: &Frame, file: &[u8]) {
-        frame.encode(&mut self.bytes, self.salt, frame.stored(file));
+    /// Appends a frame; its payload stays as it is.
+    pub(crate) fn carry(&mut self, kept: &Kept) {
+        kept.frame.encode(&mut self.bytes, self.salt, &kept.stored);
     }
 
     /// Appends a whole state and the seal, and returns the finished file.
-    pub(crate) fn seal(mut self, state: State) -> Result<Vec<u8>, Kind> {
+    pub(crate) fn seal(mut self, state: &State) -> Result<Vec<u8>, Kind> {
         let mut seq = 1;
         let mut piece: Vec<u8> = Vec::new();
-        for events in state.events {
+        for events in &state.events {
             if !piece.is_empty() && piece.len() + events.len() > PIECE {
                 self.push(DELTA, seq, 0, std::mem::take(&mut piece))?;
                 seq += 1;
             }
-            piece.extend_from_slice(&events);
+            piece.extend_from_slice(events);
         }
-        let mut raw = state.head.unwrap_or_default();
+        let mut raw = state.head.clone().unwrap_or_default();
         let head_len = raw.len();
         raw.append(&mut piece);
         self.push(DELTA, seq, head_len, raw)?;
@@ -80,39 +83,14 @@ impl Image {
     }
 }
 
-fn within(what: &'static str, bytes: usize, limit: usize) -> Result<(), Kind> {
+/// Checks a length against a limit.
+pub(crate) fn within(what: &'static str, bytes: usize, limit: usize) -> Result<(), Kind> {
     let (bytes, limit) = (bytes as u64, limit as u64);
     if bytes > limit {
         Err(Kind::TooLarge { what, bytes, limit })
     } else {
         Ok(())
     }
-}
-
-/// Appends a frame with a payload of its own, whose first `head_len` bytes are the head.
-pub(crate) fn encode_frame(
-    out: &mut Vec<u8>,
-    salt: u64,
-    kind: u8,
-    seq: u64,
-    head_len: usize,
-    raw: Vec<u8>,
-) -> Result<(), Kind> {
-    let raw_len = raw.len();
-    within("one save", raw_len, MAX_RAW as usize)?;
-    let (flags, stored) = codec::pack(raw);
-    within("one save, compressed,", stored.len(), MAX_STORED as usize)?;
-    Frame {
-        kind,
-        flags,
-        raw_len: raw_len as u32,
-        head_len: head_len as u32,
-        seq,
-        offset: 0,
-        stored_len: stored.len() as u32,
-    }
-    .encode(out, salt, &stored);
-    Ok(())
 }
 
 /// How many bytes of a file are needed to read its provenance, if its first bytes are good.
@@ -158,9 +136,12 @@ pub(crate) fn read_phase(file: &[u8]) -> Result<State, Fault> {
             "the seal is missing or counts other bytes",
         ));
     }
+    if last.end() != file.len() && !sabotage::is_on(Sabotage::IgnoreTrailing) {
+        return Err(damaged(last.end(), "bytes follow the seal"));
+    }
     let mut replay = Replay::new(0);
     for frame in deltas {
-        replay.step(file, frame)?;
+        replay.step(frame, frame.stored(file))?;
     }
     Ok(replay.onto(State::default()))
 }
@@ -184,7 +165,7 @@ pub(crate) fn read_journal(bytes: Vec<u8>, meta: &FileMeta) -> Result<Journal, F
     frames.remove(0);
     let mut replay = Replay::new(meta.seq);
     for (index, frame) in frames.iter().enumerate() {
-        match replay.step(&bytes, frame) {
+        match replay.step(frame, frame.stored(&bytes)) {
             Ok(()) => {}
             Err(Fault::Damaged { offset, reason }) => {
                 tail = Tail::Damaged { offset, reason };

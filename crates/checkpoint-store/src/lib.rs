@@ -42,8 +42,10 @@ pub mod disk;
 mod epoch;
 mod error;
 mod frame;
+mod heal;
 mod id;
 mod image;
+mod journal;
 mod load;
 mod lock;
 mod meta;
@@ -62,6 +64,7 @@ mod store;
 mod writer;
 
 pub use error::{Error, Result};
+pub use heal::Healed;
 pub use id::{PhaseId, Seq};
 pub use meta::{Meta, PhaseInfo};
 pub use options::Options;

@@ -2,7 +2,7 @@
 
 use crate::dir::Dir;
 use crate::error::{Error, Kind, Result};
-use crate::frame::{Fault, Tail};
+use crate::frame::{Fault, Tail, without_zeros};
 use crate::image::{Journal, meta_end, read_journal, read_meta, read_phase};
 use crate::meta::{Base, FileMeta};
 use crate::name::FileName;
@@ -81,7 +81,7 @@ impl Index {
         self.entries.first().map_or(0, |entry| entry.meta.epoch)
     }
 
-    fn phase(&self, base: &Base) -> Option<&Entry> {
+    pub(crate) fn phase(&self, base: &Base) -> Option<&Entry> {
         self.entries
             .iter()
             .find(|e| e.meta.id == base.id && e.meta.phase.is_some())
@@ -300,7 +300,7 @@ fn journal(dir: &Dir, index: &Index, entry: &Entry) -> Result<Attempt> {
         Tail::Torn { offset } if short => Some((offset, "it ends before what it began with")),
         Tail::Clean if short => Some((len, "it ends before what it began with")),
         Tail::Torn { offset } => {
-            report.repaired_tail = Some((len - offset) as u64);
+            report.repaired_tail = Some((without_zeros(&bytes, offset) - offset) as u64);
             None
         }
         Tail::Clean => None,

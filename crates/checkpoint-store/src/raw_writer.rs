@@ -4,19 +4,21 @@
 use std::path::Path;
 
 use crate::blob;
-use crate::dir::{Dir, MAX_FILE, write_all_at};
-use crate::disk::Handle;
+use crate::dir::{Dir, MAX_FILE, read_up_to};
+use crate::disk::{Handle, Open};
 use crate::epoch;
 use crate::error::{Error, Kind, Result};
-use crate::frame::{DELTA, Frame, TRUNCATE};
+use crate::frame::{DELTA, TRUNCATE};
+use crate::heal::{Healed, Memory};
 use crate::id::PhaseId;
-use crate::image::{Image, encode_frame};
+use crate::image::{Image, read_phase, within};
+use crate::journal::{Journal, Kept, is_linked};
 use crate::load::{self, Entry, Index, Loaded};
 use crate::lock::Lock;
 use crate::meta::{Base, FileMeta, Meta};
 use crate::name::{self, FileName};
 use crate::options::Options;
-use crate::replay::{MAX_STATE, State};
+use crate::replay::{MAX_STATE, Replay, State};
 use crate::sabotage::{self, Sabotage};
 
 const QUARANTINE: &str = "quarantine";
@@ -27,35 +29,37 @@ const TAKEN: u64 = 64;
 /// nothing to flush, because every acknowledged save is on disk.
 #[derive(Debug)]
 pub(crate) struct RawWriter {
-    dir: Dir,
-    _lock: Lock,
+    pub(crate) dir: Dir,
+    pub(crate) lock: Lock,
     options: Options,
-    epoch: u64,
-    seq: u64,
-    base: Option<Base>,
+    pub(crate) epoch: u64,
+    pub(crate) seq: u64,
+    pub(crate) base: Option<Base>,
+    /// The base's file; it can be read even after its name was removed.
+    pub(crate) base_file: Option<Box<dyn Handle>>,
     /// The saves after the base that can be returned to.
     seqs: Vec<u64>,
+    /// All frames after the base, to be written again when a file fails.
+    pub(crate) kept: Vec<Kept>,
     /// Made with the first save after an open or a seal, so that idle stores stay small.
-    journal: Option<Journal>,
+    pub(crate) journal: Option<Journal>,
     /// At least the size of the events that a load would return.
     event_bytes: u64,
-    broken: Option<Broken>,
+    condition: Condition,
+    pub(crate) memory: Memory,
+    pub(crate) healed: Option<Healed>,
 }
 
+/// Whether saves can succeed.
 #[derive(Debug)]
-struct Journal {
-    file: Box<dyn Handle>,
-    name: String,
-    salt: u64,
-    end: u64,
-}
-
-/// Why no later call can succeed.
-#[derive(Debug, Clone)]
-enum Broken {
+enum Condition {
+    Sound,
+    /// There was no room to write everything to a new file; the next save tries that first.
+    Unhealed(Error),
     Failed(String),
-    Fenced { by: u64 },
-    Vanished,
+    Fenced {
+        by: u64,
+    },
 }
 
 impl RawWriter {
@@ -81,25 +85,44 @@ impl RawWriter {
         let entries = index.entries.clone();
         let mut loaded = load::newest(&dir, index)?;
         let mut writer = Self {
-            _lock: lock,
+            lock,
             options,
             epoch,
             seq: loaded.seq,
             base: loaded.base,
+            base_file: None,
             seqs: loaded.seqs.clone(),
+            kept: Vec::new(),
             journal: None,
             event_bytes: loaded.state.event_bytes(),
-            broken: None,
+            condition: Condition::Sound,
+            memory: Memory::default(),
+            healed: None,
             dir,
         };
+        if let Some(base) = writer.base {
+            let name = FileName::Phase { seq: base.seq }.to_string();
+            writer.base_file = writer.dir.open_file(&name, Open::Read)?;
+        }
         if let Some((_, bytes, frames)) = &loaded.journal
             && !frames.is_empty()
         {
             // The good frames go to a file of this epoch. The old one is never
             // appended to, so no torn tail ever stands before an acknowledged save.
-            writer.journal = Some(writer.start_journal(bytes, frames)?);
+            let kept = frames.iter().map(|&frame| Kept {
+                frame,
+                stored: frame.stored(bytes).to_vec(),
+            });
+            writer.kept = kept.collect();
+            let end = frames.last().map_or(0, |frame| frame.end());
+            let torn = match sabotage::is_on(Sabotage::SkipTailCut) {
+                true => &bytes[end..],
+                false => &[],
+            };
+            writer.journal = Some(writer.start_journal_with(torn)?);
         }
         writer.tidy(&mut loaded, &entries)?;
+        writer.memory = Memory::of(&writer.dir)?;
         Ok((writer, loaded))
     }
 
@@ -149,11 +172,84 @@ impl RawWriter {
         self.seq
     }
 
+    pub(crate) fn healed(&self) -> Option<&Healed> {
+        self.healed.as_ref()
+    }
+
+    /// Fails if no save can succeed, and makes up for what an earlier one left to do.
+    fn ready(&mut self) -> Result<()> {
+        match std::mem::replace(&mut self.condition, Condition::Sound) {
+            Condition::Sound => Ok(()),
+            Condition::Unhealed(first) => {
+                let healed = self.heal(&first);
+                healed.map_err(|then| self.give_up(first, then))
+            }
+            Condition::Failed(first) => {
+                self.condition = Condition::Failed(first.clone());
+                Err(Error::new(self.dir.path(), Kind::Poisoned { first }))
+            }
+            Condition::Fenced { by } => {
+                self.condition = Condition::Fenced { by };
+                let own = self.epoch;
+                Err(Error::new(self.dir.path(), Kind::Fenced { own, by }))
+            }
+        }
+    }
+
+    /// Runs a save. If the files fail, writes everything to new files and runs it once more.
+    fn saving<T>(&mut self, mut save: impl FnMut(&mut Self) -> Result<T>) -> Result<T> {
+        self.ready()?;
+        match save(self) {
+            Err(first) if first.is_about_files() => {
+                let healed = self.heal(&first);
+                if let Err(then) = healed {
+                    return Err(self.give_up(first, then));
+                }
+                match save(self) {
+                    Err(then) if then.is_about_files() || then.is_fenced() => {
+                        Err(self.give_up(first, then))
+                    }
+                    result => result,
+                }
+            }
+            Err(err) => Err(self.fence(err)),
+            result => result,
+        }
+    }
+
+    /// Makes it final if a newer writer took over.
+    fn fence(&mut self, err: Error) -> Error {
+        if let Kind::Fenced { by, .. } = err.kind() {
+            self.condition = Condition::Fenced { by: *by };
+        }
+        err
+    }
+
+    /// Decides what a failure after all tries means for the calls after it.
+    fn give_up(&mut self, first: Error, then: Error) -> Error {
+        self.journal = None;
+        if then.is_fenced() {
+            return self.fence(then);
+        }
+        if then.is_full() {
+            self.condition = Condition::Unhealed(first);
+            return then;
+        }
+        self.condition = Condition::Failed(first.to_string());
+        let vanished = first.is_vanished() || then.is_vanished();
+        let (first, then) = (first.to_string(), then.to_string());
+        let kind = Kind::Lost {
+            first,
+            then,
+            vanished,
+        };
+        Error::new(self.dir.path(), kind)
+    }
+
     /// Saves a head and events in one frame: one write, one sync.
     pub(crate) fn append(&mut self, raw: Vec<u8>, head_len: usize) -> Result<u64> {
-        self.usable()?;
         let events = (raw.len() - head_len) as u64;
-        let limit = MAX_STATE - crate::frame::MAX_RAW as u64;
+        let limit = MAX_STATE - u64::from(crate::frame::MAX_RAW);
         let bytes = self.event_bytes + events;
         if bytes > limit {
             let kind = Kind::TooLarge {
@@ -170,7 +266,6 @@ impl RawWriter {
 
     /// Returns to the state of an earlier save, by a frame that says so.
     pub(crate) fn truncate_to(&mut self, seq: u64) -> Result<u64> {
-        self.usable()?;
         let base = self.base.map_or(0, |base| base.seq);
         if seq != base && self.seqs.binary_search(&seq).is_err() {
             return Err(Error::new(self.dir.path(), Kind::UnknownSeq { asked: seq }));
@@ -184,50 +279,51 @@ impl RawWriter {
     }
 
     fn write(&mut self, kind: u8, head_len: usize, raw: Vec<u8>) -> Result<u64> {
-        let seq = self.put(kind, head_len, raw)?;
-        self.acknowledge(seq)
+        let seq = self.next_seq()?;
+        let pack = |kind, seq, head_len, raw| {
+            Kept::pack(kind, seq, head_len, raw).map_err(|kind| Error::new(self.dir.path(), kind))
+        };
+        let mut frames = Vec::new();
+        if sabotage::is_on(Sabotage::TwoFrames) && 0 < head_len && head_len < raw.len() {
+            frames.push(pack(kind, seq, 0, raw[head_len..].to_vec())?);
+            frames.push(pack(kind, seq + 1, head_len, raw[..head_len].to_vec())?);
+        } else {
+            frames.push(pack(kind, seq, head_len, raw)?);
+        }
+        self.saving(|writer| {
+            writer.put(&frames)?;
+            writer.confirm()
+        })?;
+        Ok(self.acknowledge(frames))
     }
 
-    /// Puts a frame on disk. It counts only when it is acknowledged.
-    fn put(&mut self, kind: u8, head_len: usize, raw: Vec<u8>) -> Result<u64> {
-        let seq = self.next_seq()?;
+    /// Puts a frame on disk. It counts only when it is confirmed and acknowledged.
+    fn put(&mut self, frames: &[Kept]) -> Result<()> {
         let journal = match self.journal.take() {
             Some(journal) => journal,
-            None => self
-                .start_journal(&[], &[])
-                .map_err(|err| self.broke(err))?,
+            None => self.start_journal()?,
         };
-        let journal = self.journal.insert(journal);
-        let path = || self.dir.path().join(&journal.name);
-        let mut frame = Vec::new();
-        encode_frame(&mut frame, journal.salt, kind, seq, head_len, raw)
-            .map_err(|kind| Error::new(path(), kind))?;
-        let end = journal.end + frame.len() as u64;
-        if end > MAX_FILE {
-            let kind = Kind::TooLarge {
-                what: "the journal",
-                bytes: end,
-                limit: MAX_FILE,
-            };
-            return Err(Error::new(path(), kind));
+        for kept in frames {
+            if let Err(err) = journal.check_room(&self.dir, kept) {
+                self.journal = Some(journal);
+                return Err(err);
+            }
         }
-        let written = write_all_at(&*journal.file, &frame, journal.end)
-            .map_err(|err| Error::io(path(), "write", err))
-            .and_then(|()| sync_data(&*journal.file).map_err(|err| Error::io(path(), "sync", err)));
-        journal.end = end;
-        written.map(|()| seq).map_err(|err| self.broke(err))
+        self.journal = Some(journal.put(&self.dir, frames)?);
+        Ok(())
     }
 
-    fn acknowledge(&mut self, seq: u64) -> Result<u64> {
-        self.confirm().map_err(|err| self.broke(err))?;
-        self.seq = seq;
-        self.seqs.push(seq);
-        Ok(seq)
+    fn acknowledge(&mut self, frames: Vec<Kept>) -> u64 {
+        for kept in frames {
+            self.seq = kept.frame.seq;
+            self.seqs.push(self.seq);
+            self.kept.push(kept);
+        }
+        self.seq
     }
 
     /// Seals the state with `head` and all its events in a file of its own.
     pub(crate) fn save_phase(&mut self, phase: &str, head: Vec<u8>, meta: Meta) -> Result<PhaseId> {
-        self.usable()?;
         if let Some(reason) = name::reject(phase) {
             let kind = Kind::Name {
                 what: "phase name",
@@ -236,44 +332,52 @@ impl RawWriter {
             };
             return Err(Error::new(self.dir.path(), kind));
         }
-        // What can fail without a trace comes first; later failures stop this writer.
+        self.ready()?;
         let state = State {
             head: Some(head),
             events: self.events()?,
         };
-        let event_bytes = state.event_bytes();
+        let (base, file) = self.saving(|writer| writer.seal(phase, &state, meta.clone()))?;
+        self.event_bytes = state.event_bytes();
+        self.seq = base.seq;
+        self.base = Some(base);
+        self.base_file = Some(file);
+        self.seqs.clear();
+        self.kept.clear();
+        self.journal = None;
+        self.memory
+            .files
+            .insert(FileName::Phase { seq: base.seq }.to_string());
+        Ok(base.id)
+    }
+
+    fn seal(&mut self, phase: &str, state: &State, meta: Meta) -> Result<(Base, Box<dyn Handle>)> {
         let seq = self.free_phase()?;
         let mut provenance = FileMeta::new(&self.options, self.epoch, self.dir.disk());
         provenance.phase = Some(phase.into());
         provenance.seq = seq;
         provenance.base = self.base;
         provenance.meta = meta;
-        let base = Base {
-            id: provenance.id,
-            seq,
-        };
-        let file_name = FileName::Phase { seq }.to_string();
+        let id = provenance.id;
+        let name = FileName::Phase { seq }.to_string();
         let bytes = Image::new(&provenance, 0, self.dir.disk().random())
             .and_then(|image| image.seal(state))
-            .map_err(|kind| Error::new(self.dir.path().join(&file_name), kind))?;
+            .map_err(|kind| Error::new(self.dir.path().join(&name), kind))?;
         if sabotage::is_on(Sabotage::DropProgressEarly)
             && let Some(journal) = &self.journal
         {
             self.dir.remove(&journal.name)?;
         }
-        self.commit(&file_name, &bytes)
-            .map_err(|err| self.broke(err))?;
-        self.confirm().map_err(|err| self.broke(err))?;
-        self.seq = seq;
-        self.base = Some(base);
-        self.seqs.clear();
-        self.journal = None;
-        self.event_bytes = event_bytes;
-        Ok(base.id)
+        let file = self.commit(&name, &bytes)?;
+        if !sabotage::is_on(Sabotage::RandomPhaseName) {
+            epoch::confirm(&self.dir, self.epoch)?;
+        }
+        self.confirm_linked(&*file)?;
+        Ok((Base { id, seq }, file))
     }
 
     /// Removes all phases but the newest `keep`.
-    pub(crate) fn keep_phases(&self, keep: usize) -> Result<()> {
+    pub(crate) fn keep_phases(&mut self, keep: usize) -> Result<()> {
         let mut seqs: Vec<u64> = Vec::new();
         for name in self.dir.own()? {
             if let FileName::Phase { seq } = name {
@@ -282,34 +386,43 @@ impl RawWriter {
         }
         seqs.sort_unstable();
         let old = seqs.len().saturating_sub(keep);
-        seqs[..old]
-            .iter()
-            .try_for_each(|&seq| self.dir.remove(&FileName::Phase { seq }.to_string()))
+        seqs[..old].iter().try_for_each(|&seq| {
+            let name = FileName::Phase { seq }.to_string();
+            self.memory.files.remove(&name);
+            self.dir.remove(&name)
+        })
     }
 
-    pub(crate) fn put_blob(&self, name: &str, bytes: &[u8]) -> Result<()> {
-        self.usable()?;
-        epoch::confirm(&self.dir, self.epoch)?;
-        blob::put(&self.dir, self.epoch, name, bytes)?;
-        epoch::confirm(&self.dir, self.epoch)
+    pub(crate) fn put_blob(&mut self, name: &str, bytes: &[u8]) -> Result<()> {
+        self.saving(|writer| {
+            epoch::confirm(&writer.dir, writer.epoch)?;
+            blob::put(&writer.dir, writer.epoch, name, bytes)?;
+            epoch::confirm(&writer.dir, writer.epoch)
+        })?;
+        self.memory.files.insert(blob::shown(name));
+        Ok(())
     }
 
-    /// Returns the events of the current state, read back from disk.
+    /// Returns the events of the current state: those of the base, read back from disk, and
+    /// those that are kept.
     fn events(&self) -> Result<Vec<Vec<u8>>> {
         if self.event_bytes == 0 {
             return Ok(Vec::new());
         }
-        epoch::confirm(&self.dir, self.epoch)?;
-        let index = Index::read(&self.dir, Some(&self.options))?;
-        let loaded = load::newest(&self.dir, index)?;
-        if loaded.seq == self.seq && loaded.base == self.base {
-            return Ok(loaded.state.events);
-        }
-        let reason = match loaded.report.skipped.first() {
-            Some(skipped) => skipped.to_string(),
-            None => format!("save {} is no longer found", self.seq),
+        let corrupt = |fault| Error::fault(self.dir.path(), fault);
+        let base = match &self.base_file {
+            None => State::default(),
+            Some(file) => {
+                let bytes = read_up_to(&**file, MAX_FILE)
+                    .map_err(|err| self.dir.error("", "read the phase before", err))?;
+                read_phase(&bytes).map_err(corrupt)?
+            }
         };
-        Err(Error::new(self.dir.path(), Kind::Corrupt { reason }))
+        let mut replay = Replay::new(self.base.map_or(0, |base| base.seq));
+        for kept in &self.kept {
+            replay.step(&kept.frame, &kept.stored).map_err(corrupt)?;
+        }
+        Ok(replay.onto(base).events)
     }
 
     fn free_phase(&self) -> Result<u64> {
@@ -334,12 +447,16 @@ impl RawWriter {
         })
     }
 
-    /// Creates this epoch's journal with the frames of the one before.
-    fn start_journal(&self, file: &[u8], frames: &[Frame]) -> Result<Journal> {
+    /// Creates this epoch's journal with all frames that are kept.
+    pub(crate) fn start_journal(&self) -> Result<Journal> {
+        self.start_journal_with(&[])
+    }
+
+    fn start_journal_with(&self, torn: &[u8]) -> Result<Journal> {
         let mut provenance = FileMeta::new(&self.options, self.epoch, self.dir.disk());
         provenance.seq = self.base.map_or(0, |base| base.seq);
         provenance.base = self.base;
-        provenance.carried = frames.last().map_or(0, |frame| frame.seq);
+        provenance.carried = self.kept.last().map_or(0, |kept| kept.frame.seq);
         let name = FileName::Progress {
             epoch: self.epoch,
             base: provenance.seq,
@@ -347,34 +464,29 @@ impl RawWriter {
         .to_string();
         let mut image = Image::new(&provenance, provenance.seq, self.dir.disk().random())
             .map_err(|kind| Error::new(self.dir.path().join(&name), kind))?;
-        for frame in frames {
-            image.carry(frame, file);
-        }
+        self.kept.iter().for_each(|kept| image.carry(kept));
+        image.bytes.extend_from_slice(torn);
         let file = self.commit(&name, &image.bytes)?;
-        Ok(Journal {
-            file,
-            name,
-            salt: image.salt,
-            end: image.bytes.len() as u64,
-        })
+        let end = image.bytes.len() as u64;
+        Ok(Journal::new(file, name, image.salt, end, &self.dir))
     }
 
     /// Gives a whole file its name: temporary file, sync, rename, sync of the directory.
-    fn commit(&self, name: &str, bytes: &[u8]) -> Result<Box<dyn Handle>> {
-        let limit = MAX_FILE;
-        let len = bytes.len() as u64;
-        if len > limit {
-            let kind = Kind::TooLarge {
-                what: "the file",
-                bytes: len,
-                limit,
-            };
-            return Err(Error::new(self.dir.path().join(name), kind));
-        }
+    pub(crate) fn commit(&self, name: &str, bytes: &[u8]) -> Result<Box<dyn Handle>> {
+        within("the file", bytes.len(), MAX_FILE as usize)
+            .map_err(|kind| Error::new(self.dir.path().join(name), kind))?;
         let temp = self.dir.write_temp(self.epoch, bytes)?;
-        temp.sync()?;
-        self.confirm_epoch(name)?;
-        if sabotage::is_on(Sabotage::ReuseName) || sabotage::is_on(Sabotage::RandomPhaseName) {
+        let is_copy = name.starts_with("progress-") && !self.kept.is_empty();
+        if !(is_copy && sabotage::is_on(Sabotage::CutWithoutSync)) {
+            temp.sync()?;
+        }
+        let is_phase = name.starts_with("phase-");
+        if !(is_phase && sabotage::is_on(Sabotage::RandomPhaseName)) {
+            epoch::confirm(&self.dir, self.epoch)?;
+        }
+        if sabotage::is_on(Sabotage::ReuseName)
+            || is_phase && sabotage::is_on(Sabotage::RandomPhaseName)
+        {
             self.dir.remove(name)?;
         }
         temp.persist(&self.dir, name)?.ok_or_else(|| {
@@ -389,62 +501,25 @@ impl RawWriter {
         })
     }
 
-    fn confirm_epoch(&self, name: &str) -> Result<()> {
-        if sabotage::is_on(Sabotage::RandomPhaseName) && name.starts_with("phase-") {
-            return Ok(());
-        }
-        epoch::confirm(&self.dir, self.epoch)
-    }
-
-    /// Looks whether what was written may be acknowledged: the file still has a name
+    /// Looks whether what was written may be acknowledged: the files still have a name
     /// and the store still belongs to this epoch.
-    fn confirm(&self) -> Result<()> {
+    pub(crate) fn confirm(&self) -> Result<()> {
         epoch::confirm(&self.dir, self.epoch)?;
-        let Some(journal) = &self.journal else {
-            return Ok(());
-        };
-        let stat = journal.file.stat();
-        match stat
-            .map_err(|err| self.dir.error(&journal.name, "inspect", err))?
-            .links
-        {
-            0 if !sabotage::is_on(Sabotage::SkipLinkCheck) => Err(Error::new(
-                self.dir.path().join(&journal.name),
-                Kind::Vanished,
-            )),
-            _ => Ok(()),
+        if let Some(journal) = &self.journal {
+            journal.confirm(&self.dir)?;
         }
+        self.base_file
+            .as_deref()
+            .map_or(Ok(()), |file| self.confirm_linked(file))
     }
 
-    /// Makes a failure final: after a failed sync nobody knows what is on disk, and a
-    /// second try on the same file would lie.
-    fn broke(&mut self, err: Error) -> Error {
-        self.broken = Some(match err.kind() {
-            Kind::Fenced { by, .. } => Broken::Fenced { by: *by },
-            Kind::Vanished => Broken::Vanished,
-            _ => Broken::Failed(err.to_string()),
-        });
-        err
-    }
-
-    fn usable(&self) -> Result<()> {
-        let kind = match self.broken.clone() {
-            None => return Ok(()),
-            Some(Broken::Failed(first)) => Kind::Poisoned { first },
-            Some(Broken::Fenced { by }) => Kind::Fenced {
-                own: self.epoch,
-                by,
-            },
-            Some(Broken::Vanished) => Kind::Vanished,
-        };
-        Err(Error::new(self.dir.path(), kind))
-    }
-}
-
-fn sync_data(file: &dyn Handle) -> std::io::Result<()> {
-    match file.sync_data() {
-        Err(_) if sabotage::is_on(Sabotage::RetrySync) => file.sync_data(),
-        synced => synced,
+    fn confirm_linked(&self, phase: &dyn Handle) -> Result<()> {
+        let failed = |err| self.dir.error("", "inspect a phase", err);
+        if sabotage::is_on(Sabotage::SkipLinkCheck) || is_linked(phase).map_err(failed)? {
+            Ok(())
+        } else {
+            Err(Error::new(self.dir.path(), Kind::Vanished))
+        }
     }
 }
 

@@ -46,14 +46,15 @@ fn a_taken_over_writer_acknowledges_nothing_when_it_wakes_after_its_write() {
     let dir = root.path().join("s");
     let (mut old, _) = open(&dir);
     old.append(head(1), 1).unwrap();
-    let seq = old.put(DELTA, 1, head(2)).unwrap();
+    let frame = Kept::pack(DELTA, 2, 1, head(2)).unwrap();
+    old.put(&[frame]).unwrap();
     std::fs::remove_file(dir.join("LOCK")).unwrap();
     let (new, loaded) = open(&dir);
     assert_eq!(
         loaded.seq, 2,
         "what is on disk before the takeover is seen by it"
     );
-    assert!(old.acknowledge(seq).unwrap_err().is_fenced());
+    assert!(old.confirm().unwrap_err().is_fenced());
     assert!(new.epoch() > old.epoch());
 }
 
@@ -72,7 +73,7 @@ fn a_phase_file_of_a_fenced_writer_does_not_hide_newer_saves() {
     let (mut new, _) = open(&dir);
     let late = Image::new(&meta, 0, 7)
         .unwrap()
-        .seal(State {
+        .seal(&State {
             head: Some(head(9)),
             events: Vec::new(),
         })
@@ -124,33 +125,47 @@ fn temporary_files_of_older_epochs_only_are_removed() {
     assert_eq!(open(&dir).1.report.removed_temps, 0);
 }
 
+/// A descriptor that cannot be written to stands for a disk that fails.
+fn break_journal(writer: &mut RawWriter, dir: &Path) {
+    let journal = writer.journal.as_mut().unwrap();
+    let dir = Dir::open(dir).unwrap();
+    journal.file = dir.open_file(&journal.name, Open::Read).unwrap().unwrap();
+}
+
 #[test]
-fn a_failed_write_ends_the_writer() {
+fn a_failed_write_is_made_up_for_by_a_new_file() {
     let root = tempfile::tempdir().unwrap();
     let dir = root.path().join("s");
     let (mut writer, _) = open(&dir);
     writer.append(head(1), 1).unwrap();
-    let journal = writer.journal.as_mut().unwrap();
-    // A descriptor that cannot be written to stands for a disk that fails.
-    let healthy = std::mem::replace(
-        &mut journal.file,
-        Dir::open(&dir)
-            .unwrap()
-            .open_file(&journal.name, crate::disk::Open::Read)
-            .unwrap()
-            .unwrap(),
-    );
-    assert!(!writer.append(head(2), 1).unwrap_err().is_poisoned());
-    writer.journal.as_mut().unwrap().file = healthy;
-    assert!(writer.append(head(2), 1).unwrap_err().is_poisoned());
-    assert!(writer.truncate_to(1).unwrap_err().is_poisoned());
-    assert!(
-        writer
-            .save_phase("p", head(2), Meta::default())
-            .unwrap_err()
-            .is_poisoned()
-    );
-    assert!(writer.put_blob("b", b"x").unwrap_err().is_poisoned());
+    break_journal(&mut writer, &dir);
+    assert_eq!(writer.append(head(2), 1).unwrap(), 2);
+    let healed = writer.healed().unwrap().clone();
+    assert_eq!((healed.epoch, writer.epoch()), (2, 2));
+    assert!(healed.what.contains("cannot write"), "{healed}");
+    assert_eq!(healed.lost, [""; 0]);
+    for n in 3..6 {
+        break_journal(&mut writer, &dir);
+        writer.append(head(n), 1).unwrap();
+    }
+    let journals = |name: &FileName| matches!(name, FileName::Progress { .. });
+    let own = writer.dir.own().unwrap();
+    assert_eq!(own.iter().filter(|name| journals(name)).count(), 2);
     drop(writer);
-    assert_eq!(open(&dir).1.seq, 1);
+    let (_, loaded) = open(&dir);
+    assert_eq!((loaded.seq, loaded.state.head), (5, Some(head(5))));
+}
+
+#[test]
+fn a_writer_that_was_taken_over_does_not_heal() {
+    let root = tempfile::tempdir().unwrap();
+    let dir = root.path().join("s");
+    let (mut old, _) = open(&dir);
+    old.append(head(1), 1).unwrap();
+    std::fs::remove_file(dir.join("LOCK")).unwrap();
+    let (mut new, _) = open(&dir);
+    break_journal(&mut old, &dir);
+    assert!(old.append(head(2), 1).unwrap_err().is_fenced());
+    new.append(head(3), 1).unwrap();
+    assert_eq!(new.epoch(), 2);
 }

@@ -49,22 +49,22 @@ impl Replay {
         }
     }
 
-    /// Applies one frame.
-    pub(crate) fn step(&mut self, file: &[u8], frame: &Frame) -> Result<(), Fault> {
+    /// Applies one frame with its payload as stored.
+    pub(crate) fn step(&mut self, frame: &Frame, stored: &[u8]) -> Result<(), Fault> {
         match frame.kind {
             DELTA => {
                 self.bytes += u64::from(frame.raw_len);
                 if self.bytes > MAX_STATE {
                     return Err(damaged(frame.offset, "the state is larger than allowed"));
                 }
-                let raw = unpack(file, frame)?;
+                let raw = unpack(frame, stored)?;
                 self.marks.push(Mark {
                     seq: frame.seq,
                     delta: Some((raw, frame.head_len as usize)),
                 });
             }
             TRUNCATE => {
-                let to: u64 = codec::decode(&unpack(file, frame)?)
+                let to: u64 = codec::decode(&unpack(frame, stored)?)
                     .map_err(|_| damaged(frame.offset, "the undo cannot be read"))?;
                 while self.marks.last().is_some_and(|mark| mark.seq > to) {
                     self.marks.pop();
@@ -107,6 +107,6 @@ impl Replay {
     }
 }
 
-fn unpack(file: &[u8], frame: &Frame) -> Result<Vec<u8>, Fault> {
-    codec::unpack(frame.flags, frame.stored(file), frame.raw_len, frame.offset)
+fn unpack(frame: &Frame, stored: &[u8]) -> Result<Vec<u8>, Fault> {
+    codec::unpack(frame.flags, stored, frame.raw_len, frame.offset)
 }

@@ -8,6 +8,7 @@ use crate::codec;
 #[cfg(feature = "test-util")]
 use crate::dir::Dir;
 use crate::error::{Error, Kind, Result};
+use crate::heal::Healed;
 use crate::id::{PhaseId, Seq};
 use crate::load;
 use crate::meta::Meta;
@@ -58,8 +59,16 @@ impl<H: DeserializeOwned, E: DeserializeOwned> Loaded<H, E> {
 /// a save costs what is new and not what is there. When a call returns, what it saved
 /// is on disk and a crash at any later moment does not lose it.
 ///
-/// After a failed write, and when the store was taken over or removed, every later
-/// call fails: open the store again to go on from what is on disk.
+/// When a write or a sync fails, or the files were removed, the writer takes the next epoch
+/// and writes everything since the last phase to a new file, from memory, before the call
+/// returns; [`last_heal`](Self::last_heal) tells. For that it keeps what it appended since
+/// the last phase, compressed as on disk: at most 1 GiB, the size of a journal. Only if that
+/// fails too, the call and every later one fail. On a full disk the call fails, what was
+/// saved before is intact, and the same save succeeds once there is room. A writer that was
+/// taken over stays so: open the store again to go on from what is on disk.
+///
+/// A journal grows by 1 MiB of zeros at a time where that reserves room, so that saves go
+/// on for a while on a disk that others filled.
 ///
 /// Dropping the writer releases the lock and writes nothing.
 #[derive(Debug)]
@@ -110,7 +119,8 @@ impl<H: Serialize + DeserializeOwned, E: Serialize + DeserializeOwned> Writer<H,
     /// # Errors
     /// A value that cannot be encoded, or is too large, fails before anything is
     /// written, and the writer stays usable. [`is_fenced`](Error::is_fenced) if a newer
-    /// writer took over, [`is_vanished`](Error::is_vanished) if the files were removed.
+    /// writer took over, [`is_full`](Error::is_full) if there is no room for it yet,
+    /// [`is_poisoned`](Error::is_poisoned) if it could be written nowhere.
     pub fn append(&mut self, head: &H, events: &[E]) -> Result<Seq> {
         let mut raw = self.encode(head)?;
         let head_len = raw.len();
@@ -149,8 +159,13 @@ impl<H: Serialize + DeserializeOwned, E: Serialize + DeserializeOwned> Writer<H,
     ///
     /// # Errors
     /// If the name is taken by other bytes, or not allowed as a phase's would not be.
-    pub fn put_blob(&self, name: &str, bytes: &[u8]) -> Result<()> {
+    pub fn put_blob(&mut self, name: &str, bytes: &[u8]) -> Result<()> {
         self.raw.put_blob(name, bytes)
+    }
+
+    /// Returns what this writer last had to write again to a new file, if it ever had to.
+    pub fn last_heal(&self) -> Option<&Healed> {
+        self.raw.healed()
     }
 
     /// Returns the number of this writer. Every later writer of the store has a higher one.

@@ -56,7 +56,11 @@ impl Directory for UnixDirectory {
     }
 
     fn stat(&self, name: &str) -> io::Result<Stat> {
-        let stat = rustix::fs::statat(&self.file, name, AtFlags::SYMLINK_NOFOLLOW)?;
+        let stat = match name {
+            // Also works after the directory was removed.
+            "." => rustix::fs::fstat(&self.file)?,
+            name => rustix::fs::statat(&self.file, name, AtFlags::SYMLINK_NOFOLLOW)?,
+        };
         let seconds = Duration::from_secs(stat.st_mtime.try_into().unwrap_or_default());
         Ok(Stat {
             id: (stat.st_dev as u64, stat.st_ino as u64),

@@ -5,7 +5,7 @@ use crate::support::Dir;
 #[test]
 fn blobs_never_change() {
     let dir = Dir::new();
-    let (writer, _) = dir.open();
+    let (mut writer, _) = dir.open();
     assert!(
         reader::blob(&dir.path, "prompt")
             .unwrap_err()
@@ -35,7 +35,7 @@ fn blobs_never_change() {
 #[test]
 fn x117_blob_names_stay_inside() {
     let dir = Dir::new();
-    let (writer, _) = dir.open();
+    let (mut writer, _) = dir.open();
     for name in ["../LOCK", "a/b", "", ".hidden", "a\nb"] {
         assert!(writer.put_blob(name, b"x").is_err(), "{name:?}");
         assert!(reader::blob(&dir.path, name).is_err(), "{name:?}");

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use checkpoint_store::{Error, Loaded, Meta, Options, Seq, reader};
 
-use crate::support::{Dir, Log, files};
+use crate::support::{Dir, Log, cut_room, files, torn_len, without_room};
 
 type State = (Option<u64>, Vec<u64>);
 
@@ -26,6 +26,7 @@ fn history(dir: &Dir) -> Vec<State> {
     saved(dir);
     writer.append(&4, &[40]).unwrap();
     saved(dir);
+    cut_room(&dir.only("progress-"));
     states
 }
 
@@ -265,10 +266,11 @@ fn c60_control_a_writer_that_appends_after_a_torn_tail_loses_its_save() {
     let (mut writer, _) = dir.open();
     writer.append(&1, &[1]).unwrap();
     let path = dir.only("progress-");
-    let before = std::fs::read(&path).unwrap();
+    let read = || without_room(&std::fs::read(&path).unwrap()).to_vec();
+    let before = read();
     writer.append(&2, &[2]).unwrap();
     drop(writer);
-    let after = std::fs::read(&path).unwrap();
+    let after = read();
     let frame = &after[before.len()..];
     let naive = [&before[..], &frame[..20], frame].concat();
     std::fs::write(&path, &naive).unwrap();
@@ -283,30 +285,13 @@ fn c60_control_a_writer_that_appends_after_a_torn_tail_loses_its_save() {
     // The same tail under the real writer: nothing is lost.
     std::fs::write(&path, [&before[..], &frame[..20]].concat()).unwrap();
     let (mut writer, loaded) = dir.open();
-    assert_eq!(loaded.report.repaired_tail, Some(20));
+    assert_eq!(
+        loaded.report.repaired_tail,
+        Some(torn_len(&frame[..20]) as u64)
+    );
     writer.append(&2, &[2]).unwrap();
     drop(writer);
     let (_, loaded) = dir.open();
     assert_eq!((loaded.head, loaded.events), (Some(2), vec![1, 2]));
     assert_eq!(loaded.report.repaired_tail, None);
-}
-
-#[test]
-fn a_store_that_is_removed_under_its_writer_is_noticed() {
-    let dir = Dir::new();
-    let (mut writer, _) = dir.open();
-    writer.append(&1, &[1]).unwrap();
-    std::fs::remove_file(dir.only("progress-")).unwrap();
-    assert!(writer.append(&2, &[2]).unwrap_err().is_vanished());
-    assert!(
-        writer.append(&2, &[2]).unwrap_err().is_vanished(),
-        "the error is sticky"
-    );
-    drop(writer);
-
-    let (mut writer, _) = dir.open();
-    writer.append(&1, &[1]).unwrap();
-    std::fs::remove_dir_all(&dir.path).unwrap();
-    assert!(writer.save_phase("p", &2, Meta::default()).is_err());
-    assert!(writer.append(&2, &[2]).is_err());
 }

@@ -8,6 +8,7 @@ mod blob;
 mod compat;
 mod damage;
 mod fault;
+mod heal;
 mod kill;
 mod list;
 mod lock;

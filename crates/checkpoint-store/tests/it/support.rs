@@ -39,6 +39,31 @@ impl Dir {
     }
 }
 
+/// Cuts the room that a journal has for more saves, so that a test sees its last byte.
+pub(crate) fn cut_room(path: &Path) {
+    let bytes = std::fs::read(path).unwrap();
+    std::fs::write(path, without_room(&bytes)).unwrap();
+}
+
+/// The bytes up to the end of the last frame, as far as their lengths are true.
+pub(crate) fn without_room(bytes: &[u8]) -> &[u8] {
+    let mut end = 32;
+    while let Some(header) = bytes.get(end..end + 32)
+        && header.starts_with(b"CKF1")
+    {
+        end += 32 + u32::from_le_bytes(header[8..12].try_into().unwrap()) as usize;
+    }
+    &bytes[..end.min(bytes.len())]
+}
+
+/// How many bytes there are without the zeros at the end.
+pub(crate) fn torn_len(bytes: &[u8]) -> usize {
+    bytes
+        .iter()
+        .rposition(|&byte| byte != 0)
+        .map_or(0, |last| last + 1)
+}
+
 /// The regular files of a directory with their contents.
 pub(crate) fn files(dir: &Path) -> BTreeMap<String, Vec<u8>> {
     std::fs::read_dir(dir)

@@ -1,0 +1,163 @@
+//! How a writer goes on after a failed write or sync, or after its files were removed.
+//!
+//! What the kernel has of the failed file proves nothing: it may have dropped the bytes and
+//! call the next sync a success. What is in memory is known. So the writer takes the next
+//! epoch, in a new directory if the old one is gone, and writes all saves since the last
+//! phase to a new file there. The file of that phase is held open, so it can be written
+//! again from there even when its name is gone.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use crate::blob;
+use crate::dir::Dir;
+use crate::epoch;
+use crate::error::{Error, Kind, Result};
+use crate::image::read_phase;
+use crate::journal::is_linked;
+use crate::lock::Lock;
+use crate::name::FileName;
+use crate::raw_writer::RawWriter;
+use crate::sabotage::{self, Sabotage};
+
+/// An ignore file of this size or less is put back.
+const MAX_IGNORE: u64 = 1 << 16;
+pub(crate) const IGNORE: &str = ".gitignore";
+
+/// Says that a writer wrote everything since the last phase to a new file, and why.
+///
+/// Nothing that was acknowledged is lost, but for what `lost` names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Healed {
+    /// What had failed.
+    pub what: String,
+    /// The epoch that the writer has since then.
+    pub epoch: u64,
+    /// Files that were there before and are gone: older phases, and blobs as `blobs/name`.
+    pub lost: Vec<String>,
+}
+
+impl fmt::Display for Healed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "wrote the state to a new file, because {}", self.what)?;
+        self.lost
+            .iter()
+            .try_for_each(|file| writeln!(f, "gone: {file}"))
+    }
+}
+
+/// What a writer remembers of its directory to tell what is gone, and to put it back.
+#[derive(Debug, Default)]
+pub(crate) struct Memory {
+    /// Names of phases, and of blobs with their directory.
+    pub(crate) files: BTreeSet<String>,
+    ignore: Option<Vec<u8>>,
+}
+
+impl Memory {
+    pub(crate) fn of(dir: &Dir) -> Result<Self> {
+        let ignore = dir.read_up_to(IGNORE, MAX_IGNORE + 1)?;
+        Ok(Self {
+            files: files(dir)?,
+            ignore: ignore.filter(|text| text.len() as u64 <= MAX_IGNORE),
+        })
+    }
+}
+
+fn files(dir: &Dir) -> Result<BTreeSet<String>> {
+    let phases = dir.own()?.into_iter();
+    let phases = phases.filter(|name| matches!(name, FileName::Phase { .. }));
+    let mut files: BTreeSet<String> = phases.map(|name| name.to_string()).collect();
+    files.extend(blob::names(dir)?.iter().map(|name| blob::shown(name)));
+    Ok(files)
+}
+
+impl RawWriter {
+    /// Writes what is in memory to new files. After a failure the writer has no journal,
+    /// and this can be tried again.
+    pub(crate) fn heal(&mut self, what: &Error) -> Result<()> {
+        self.journal = None;
+        if sabotage::is_on(Sabotage::WatermarkAtAck) {
+            self.kept.pop();
+            self.seq = self.kept.last().map_or(0, |kept| kept.frame.seq);
+        }
+        if epoch::confirm(&self.dir, self.epoch).is_err_and(|err| err.is_vanished()) {
+            self.follow()?;
+        }
+        if !self.lock.is_current(&self.dir)? {
+            self.lock = Lock::take(&self.dir).map_err(|err| self.taken_over(err))?;
+        }
+        self.epoch = epoch::succeed(&self.dir, self.epoch)?;
+        if let Some(text) = &self.memory.ignore
+            && !self.dir.exists(IGNORE)?
+        {
+            self.commit(IGNORE, text)?;
+        }
+        self.restore_base()?;
+        self.journal = Some(self.start_journal()?);
+        self.confirm()?;
+        self.drop_older_generations();
+        let here = files(&self.dir)?;
+        let lost = self.memory.files.difference(&here).cloned().collect();
+        self.memory.files = here;
+        self.healed = Some(Healed {
+            what: what.to_string(),
+            epoch: self.epoch,
+            lost,
+        });
+        Ok(())
+    }
+
+    /// Goes to the directory that stands at the path now; a removed one is made again.
+    fn follow(&mut self) -> Result<()> {
+        let there = self.dir.reopen()?;
+        if there.id()? != self.dir.id()? {
+            self.dir = there;
+        }
+        Ok(())
+    }
+
+    /// Turns "someone else has the lock now" into "this writer was taken over".
+    fn taken_over(&self, err: Error) -> Error {
+        if !err.is_locked() {
+            return err;
+        }
+        let by = epoch::highest(&self.dir).unwrap_or_default();
+        let own = self.epoch;
+        Error::new(self.dir.path(), Kind::Fenced { own, by })
+    }
+
+    /// Writes the phase that the saves stand on again if its name is gone.
+    fn restore_base(&mut self) -> Result<()> {
+        let Some((base, file)) = self.base.zip(self.base_file.as_deref()) else {
+            return Ok(());
+        };
+        let name = FileName::Phase { seq: base.seq }.to_string();
+        let failed = |err| self.dir.error(&name, "read the removed file", err);
+        if self.dir.exists(&name)? && is_linked(file).map_err(failed)? {
+            return Ok(());
+        }
+        let bytes = crate::dir::read_up_to(file, crate::dir::MAX_FILE).map_err(failed)?;
+        read_phase(&bytes).map_err(|fault| Error::fault(self.dir.path().join(&name), fault))?;
+        self.base_file = Some(self.commit(&name, &bytes)?);
+        Ok(())
+    }
+
+    /// Keeps the newest journal and the one before, as opening does.
+    fn drop_older_generations(&self) {
+        let base = self.base.map_or(0, |base| base.seq);
+        let same = |name: &FileName| {
+            matches!(name, FileName::Progress { base: of, epoch }
+                if *of == base && *epoch < self.epoch)
+        };
+        let mut old: Vec<FileName> = self.dir.own().unwrap_or_default();
+        old.retain(same);
+        old.sort_by_key(|name| name.epoch());
+        old.pop();
+        for name in old {
+            // A failure leaves a file that the next opening removes.
+            drop(self.dir.remove(&name.to_string()));
+        }
+    }
+}

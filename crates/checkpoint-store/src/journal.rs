@@ -1,0 +1,146 @@
+//! The journal that a writer appends to, and the frames that it keeps in memory beside it.
+
+use std::io;
+
+use crate::codec;
+use crate::dir::{Dir, MAX_FILE, write_all_at};
+use crate::disk::Handle;
+use crate::error::{Error, Kind, Result, is_full};
+use crate::frame::{Frame, MAX_RAW, MAX_STORED};
+use crate::image::within;
+use crate::sabotage::{self, Sabotage};
+
+/// A frame apart from its file, compressed as it is stored.
+///
+/// A writer keeps those since the last phase, so that it can write them to a new file when
+/// nobody knows any more what is in the old one.
+#[derive(Debug, Clone)]
+pub(crate) struct Kept {
+    pub(crate) frame: Frame,
+    pub(crate) stored: Vec<u8>,
+}
+
+impl Kept {
+    /// Packs a payload whose first `head_len` bytes are the head.
+    pub(crate) fn pack(
+        kind: u8,
+        seq: u64,
+        head_len: usize,
+        raw: Vec<u8>,
+    ) -> std::result::Result<Self, Kind> {
+        let raw_len = raw.len();
+        within("one save", raw_len, MAX_RAW as usize)?;
+        let (flags, stored) = codec::pack(raw);
+        within("one save, compressed,", stored.len(), MAX_STORED as usize)?;
+        let frame = Frame {
+            kind,
+            flags,
+            raw_len: raw_len as u32,
+            head_len: head_len as u32,
+            seq,
+            offset: 0,
+            stored_len: stored.len() as u32,
+        };
+        Ok(Self { frame, stored })
+    }
+}
+
+/// An open journal with room for more frames.
+#[derive(Debug)]
+pub(crate) struct Journal {
+    pub(crate) file: Box<dyn Handle>,
+    pub(crate) name: String,
+    salt: u64,
+    /// Where the last frame ends.
+    end: u64,
+    /// Up to where zeros reserve room, so that a full disk takes a few more saves.
+    room: u64,
+    /// By how much the room grows; zero where that is of no use.
+    ahead: u64,
+}
+
+impl Journal {
+    pub(crate) fn new(file: Box<dyn Handle>, name: String, salt: u64, end: u64, dir: &Dir) -> Self {
+        let ahead = dir.disk().ahead();
+        let room = end;
+        Self {
+            file,
+            name,
+            salt,
+            end,
+            room,
+            ahead,
+        }
+    }
+
+    /// Puts frames on disk, one in all but sabotage, with one write and one sync.
+    ///
+    /// After a failure nobody knows what is on disk, so the journal is gone: what the
+    /// kernel answers to a second sync of the same file is no proof.
+    pub(crate) fn put(mut self, dir: &Dir, frames: &[Kept]) -> Result<Self> {
+        let mut bytes = Vec::new();
+        for kept in frames {
+            kept.frame.encode(&mut bytes, self.salt, &kept.stored);
+        }
+        let path = dir.path().join(&self.name);
+        let failed = |doing, err| Error::write(path.clone(), doing, err, bytes.len());
+        let end = self.end + bytes.len() as u64;
+        if sabotage::is_on(Sabotage::AckBeforeSync) {
+            self.file.sync_data().map_err(|err| failed("sync", err))?;
+        }
+        let room = self
+            .write(&bytes, end)
+            .map_err(|err| failed("write", err))?;
+        self.sync().map_err(|err| failed("sync", err))?;
+        (self.end, self.room) = (end, room);
+        Ok(self)
+    }
+
+    /// Writes a frame that ends at `end`, with zeros after it if it does not fit into the room.
+    fn write(&mut self, frame: &[u8], end: u64) -> io::Result<u64> {
+        let ahead = self.ahead;
+        if end > self.room && ahead > 0 {
+            let room = end.next_multiple_of(ahead).clamp(end, MAX_FILE.max(end));
+            let mut bytes = frame.to_vec();
+            bytes.resize((room - self.end) as usize, 0);
+            match write_all_at(&*self.file, &bytes, self.end) {
+                Err(err) if is_full(&err) => self.ahead = 0,
+                written => return written.map(|()| room),
+            }
+        }
+        write_all_at(&*self.file, frame, self.end)?;
+        Ok(self.room.max(end))
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        if sabotage::is_on(Sabotage::AckBeforeSync) {
+            return Ok(());
+        }
+        match self.file.sync_data() {
+            Err(_) if sabotage::is_on(Sabotage::RetrySync) => self.file.sync_data(),
+            synced => synced,
+        }
+    }
+
+    /// Fails if no name leads to the file any more.
+    pub(crate) fn confirm(&self, dir: &Dir) -> Result<()> {
+        let linked = is_linked(&*self.file).map_err(|err| dir.error(&self.name, "inspect", err))?;
+        if linked || sabotage::is_on(Sabotage::SkipLinkCheck) {
+            Ok(())
+        } else {
+            Err(Error::new(dir.path().join(&self.name), Kind::Vanished))
+        }
+    }
+
+    /// Refuses a frame that would make the file too large.
+    pub(crate) fn check_room(&self, dir: &Dir, kept: &Kept) -> Result<()> {
+        let end = self.end + kept.frame.end() as u64;
+        within("the journal", end as usize, MAX_FILE as usize)
+            .map_err(|kind| Error::new(dir.path().join(&self.name), kind))
+    }
+}
+
+/// Tells whether a name still leads to an open file.
+pub(crate) fn is_linked(file: &dyn Handle) -> io::Result<bool> {
+    Ok(file.stat()?.links > 0)
+}

@@ -1,0 +1,133 @@
+//! Writers whose files are removed under them.
+
+use std::os::unix::fs::PermissionsExt;
+
+use checkpoint_store::{Healed, Meta, Options};
+
+use crate::support::{Dir, Log, files};
+
+fn healed(writer: &Log) -> &Healed {
+    writer.last_heal().expect("it had to write a new file")
+}
+
+/// Two phases, a blob and progress, with an ignore file beside them.
+fn filled(dir: &Dir) -> Log {
+    let (mut writer, _) = dir.open();
+    std::fs::write(dir.path.join(".gitignore"), "*\n").unwrap();
+    drop(writer);
+    (writer, _) = dir.open();
+    for n in 1..=2 {
+        writer.append(&n, &[n]).unwrap();
+        writer.save_phase("p", &n, Meta::default()).unwrap();
+    }
+    writer.put_blob("prompt", b"text").unwrap();
+    writer.append(&3, &[3]).unwrap();
+    writer
+}
+
+#[test]
+fn x128_a_store_that_is_removed_whole_is_written_again_and_what_is_gone_is_named() {
+    let dir = Dir::new();
+    let mut writer = filled(&dir);
+    assert!(writer.last_heal().is_none());
+    std::fs::remove_dir_all(&dir.path).unwrap();
+
+    writer.append(&4, &[4]).unwrap();
+    let old = "phase-0000000000000002.ckpt";
+    assert_eq!(healed(&writer).lost, ["blobs/prompt", old]);
+    assert_eq!(healed(&writer).epoch, writer.epoch());
+    let mode = |path: &std::path::Path| std::fs::metadata(path).unwrap().permissions().mode();
+    assert_eq!(mode(&dir.path) & 0o777, 0o700);
+    let found = files(&dir.path);
+    assert_eq!(found[".gitignore"], b"*\n");
+    assert!(found.contains_key(&format!("epoch-{:08x}", writer.epoch())));
+    assert!(
+        Log::open(&dir.path, Options::default())
+            .unwrap_err()
+            .is_locked(),
+        "the new directory is locked"
+    );
+    let loaded = dir.load();
+    assert_eq!((loaded.head, loaded.events), (Some(4), vec![1, 2, 3, 4]));
+    assert!(loaded.report.is_sound(), "{}", loaded.report);
+
+    writer.save_phase("p", &5, Meta::default()).unwrap();
+    drop(writer);
+    let (writer, loaded) = dir.open();
+    assert_eq!((loaded.head, loaded.events), (Some(5), vec![1, 2, 3, 4]));
+    assert!(writer.last_heal().is_none(), "that was another writer's");
+}
+
+/// Any single file, and each of the calls that save.
+#[test]
+fn x128_any_file_that_is_removed_is_noticed_before_the_next_acknowledgement() {
+    type Save = fn(&mut Log);
+    let saves: [Save; 3] = [
+        |writer| {
+            writer.append(&4, &[4]).unwrap();
+        },
+        |writer| {
+            writer.save_phase("q", &4, Meta::default()).unwrap();
+        },
+        |writer| {
+            writer.put_blob("other", b"x").unwrap();
+            writer.append(&4, &[]).unwrap();
+        },
+    ];
+    for (index, save) in saves.into_iter().enumerate() {
+        let names = files(
+            &{
+                let dir = Dir::new();
+                filled(&dir);
+                dir
+            }
+            .path,
+        );
+        for name in names.into_keys() {
+            let dir = Dir::new();
+            let mut writer = filled(&dir);
+            std::fs::remove_file(dir.path.join(&name)).unwrap();
+            save(&mut writer);
+            let what = format!("{name} before save {index}");
+            // A seal replaces the journal and its base.
+            let needed = name.starts_with("epoch-")
+                || index != 1 && (name.ends_with("4.ckj") || name.ends_with("4.ckpt"));
+            assert_eq!(writer.last_heal().is_some(), needed, "{what}");
+            drop(writer);
+            let loaded = dir.load();
+            assert_eq!(loaded.head, Some(4), "{what}");
+            assert!(loaded.events.starts_with(&[1, 2, 3]), "{what}");
+            assert!(loaded.report.is_sound(), "{what}: {}", loaded.report);
+        }
+    }
+}
+
+/// The path belongs to another store now: that one is not touched.
+#[test]
+fn x128_a_store_that_was_replaced_by_another_fences_the_writer() {
+    for ended in [true, false] {
+        let dir = Dir::new();
+        let mut writer = filled(&dir);
+        std::fs::remove_dir_all(&dir.path).unwrap();
+        let (mut other, _) = dir.open();
+        other.append(&9, &[9]).unwrap();
+        if ended {
+            drop(other);
+        }
+        assert!(writer.append(&4, &[4]).unwrap_err().is_fenced());
+        assert!(writer.append(&4, &[4]).unwrap_err().is_fenced());
+        assert_eq!(dir.load().head, Some(9));
+    }
+}
+
+/// What stands at the path is not safe to write to: nothing is acknowledged.
+#[test]
+fn a_store_that_cannot_be_put_back_is_lost_for_its_writer() {
+    let dir = Dir::new();
+    let mut writer = filled(&dir);
+    std::fs::remove_dir_all(&dir.path).unwrap();
+    std::fs::write(&dir.path, "in the way").unwrap();
+    let err = writer.append(&4, &[4]).unwrap_err();
+    assert!(err.is_poisoned() && err.is_vanished(), "{err}");
+    assert!(writer.append(&4, &[4]).unwrap_err().is_poisoned());
+}
