@@ -176,15 +176,16 @@ impl Machine {
         if self.must_stop_now() {
             return Effects::new();
         }
-        // At a boundary the next phase has nothing yet that could be done again.
-        let is_boundary = self.head.iteration == 0;
+        // At a boundary the next phase has nothing yet that could be done again, and the one behind it has no present iteration.
+        let is_boundary = self.head.iteration == 0 && step.is_rest();
         let halt = match step {
             Step::Review { .. } if again == Again::Phase => {
                 return self.reviewed(Verdict::StartOver, step, at);
             }
-            Step::Sleeping { .. } | Step::Paused { .. } | Step::Review { .. } if is_boundary => {
-                return Effects::new();
+            _ if is_boundary && again == Again::Phase => {
+                return once_saved(Notice::Again(again), self.phase_again(true, true, at));
             }
+            _ if is_boundary => return Effects::new(),
             Step::Sleeping { .. }
             | Step::Paused { .. }
             | Step::Review { .. }

@@ -134,15 +134,15 @@ impl Machine {
             Verdict::Revise(text) => {
                 let now = false;
                 let said = Happening::SteerAdded { text, now };
-                let mut effects = self.person_or_agent(said, step.clone(), at);
-                if effects.is_empty() {
-                    return effects;
-                }
-                let next = match is_boundary {
+                let said = self.person_or_agent(said, step.clone(), at);
+                let Some(said) = said.into_iter().nth(1) else {
+                    return Effects::new();
+                };
+                let mut effects = match is_boundary {
                     true => self.phase_again(true, false, at),
                     false => self.proceed(at),
                 };
-                effects.extend(next.into_iter().skip(1));
+                effects.insert(1, said);
                 effects
             }
         };
@@ -150,7 +150,7 @@ impl Machine {
     }
 
     /// Runs a phase again from its first iteration: at a boundary the one behind it.
-    fn phase_again(&mut self, is_boundary: bool, fresh: bool, at: Timestamp) -> Effects {
+    pub(super) fn phase_again(&mut self, is_boundary: bool, fresh: bool, at: Timestamp) -> Effects {
         let head = &mut self.head;
         head.fresh |= fresh;
         if is_boundary {

@@ -4,6 +4,7 @@
 
 mod golden;
 mod person;
+mod pipeline;
 mod properties;
 mod traces;
 

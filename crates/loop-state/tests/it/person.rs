@@ -21,7 +21,7 @@ fn moved(id: u32, state: SteerState) -> Happening {
     Happening::SteerMoved { id, state }
 }
 
-fn started(effects: &[Effect]) -> &Brief {
+pub(crate) fn started(effects: &[Effect]) -> &Brief {
     let brief = effects.iter().find_map(|effect| match effect {
         Effect::StartAttempt(brief) => Some(brief),
         _ => None,

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use insta::assert_snapshot;
 use loop_state::{
-    CheckResult, CutCause, Effect, Event, Evidence, Happening, Machine, Notice, Resume, Rules,
-    RulesError, Step, StopCause, StopReason, StopRequest, Streak, Timer, Timestamp, Tree,
+    CheckResult, CutCause, Effect, Event, Evidence, Happening, Head, Machine, Notice, Resume,
+    Rules, RulesError, Step, StopCause, StopReason, StopRequest, Streak, Timer, Timestamp, Tree,
     TurnOutcome, When,
 };
 
@@ -26,6 +26,17 @@ impl Trace {
             text: String::new(),
         };
         trace.then(Happening::Started);
+        trace
+    }
+
+    /// A saved run, taken up.
+    pub(crate) fn resumed(head: Head, resume: Resume) -> Self {
+        let mut trace = Self {
+            now: head.last_at.0,
+            machine: Machine::from(head),
+            text: String::new(),
+        };
+        trace.then(Happening::Resumed(resume));
         trace
     }
 

@@ -1,0 +1,386 @@
+//! Phases, what lies between them, and what a person says there.
+
+use std::time::Duration;
+
+use insta::assert_snapshot;
+use loop_state::{
+    Again, Autonomy, CheckResult, Effect, Evidence, Happening, Head, Lineage, MAX_ERRORS, Machine,
+    Notice, Occasion, PhaseRules, Resume, Rules, SessionPolicy, Step, StopCause, StopReason, Timer,
+    Tree, TurnOutcome, Verdict, When,
+};
+
+use crate::person::started;
+use crate::traces::{Trace, failed, stop};
+
+/// `plan` takes two iterations, `build` has a check and a session that goes on, `polish` is promised.
+fn pipeline(change: impl FnOnce(&mut Rules)) -> Trace {
+    let plan = PhaseRules {
+        name: "plan".into(),
+        limits: loop_state::Limits {
+            max_iterations: Some(2),
+            ..Default::default()
+        },
+        ..PhaseRules::default()
+    };
+    let build = PhaseRules {
+        name: "build".into(),
+        until: true,
+        session: SessionPolicy::Continue,
+        limits: loop_state::Limits {
+            iteration_timeout: Some(Duration::from_secs(60)),
+            ..Default::default()
+        },
+        ..PhaseRules::default()
+    };
+    let polish = PhaseRules {
+        name: "polish".into(),
+        promise: true,
+        ..PhaseRules::default()
+    };
+    let mut rules = Rules {
+        phases: vec![plan, build, polish],
+        sleep: Duration::ZERO,
+        ..Rules::default()
+    };
+    change(&mut rules);
+    Trace::new(rules)
+}
+
+fn reviewed(autonomy: Autonomy) -> Trace {
+    let mut trace = pipeline(|rules| rules.autonomy = autonomy);
+    trace.then(Happening::Attended(true));
+    trace
+}
+
+/// An iteration without a check.
+fn plain(trace: &mut Trace, outcome: TurnOutcome) -> Vec<Effect> {
+    trace.then(Happening::TurnEnded(outcome));
+    trace.then(Happening::Settled(Tree::default()))
+}
+
+/// Both iterations of `plan`.
+fn plan(trace: &mut Trace) -> Vec<Effect> {
+    plain(trace, TurnOutcome::Completed);
+    trace.then(Happening::Said("build it small".into()));
+    plain(trace, TurnOutcome::Completed)
+}
+
+fn next_phase(trace: &mut Trace) -> Vec<Effect> {
+    trace.then(Happening::TimeUp(Timer::Sleep))
+}
+
+#[test]
+fn x119_each_phase_has_its_own_end_limits_numbers_and_session() {
+    let mut trace = pipeline(|_| {});
+    assert_eq!(trace.machine.next_deadline(), None);
+    plan(&mut trace);
+    next_phase(&mut trace);
+    let deadline = trace.machine.next_deadline().unwrap();
+    assert_eq!(deadline.0, trace.now + 60_000, "the limit of `build`");
+    trace.then(Happening::SessionKnown("s1".into()));
+    trace.then(Happening::Prompted);
+    let effects = trace.iteration(failed("red"));
+    assert_eq!(started(&effects).session.as_deref(), Some("s1"));
+    trace.iteration(CheckResult::Passed);
+    let effects = next_phase(&mut trace);
+    assert_eq!(
+        started(&effects).session,
+        None,
+        "another phase, another session"
+    );
+    plain(&mut trace, TurnOutcome::Claimed);
+    assert_eq!(trace.reason(), StopReason::Done(Evidence::Claim));
+    assert_snapshot!(trace.text);
+}
+
+#[test]
+fn x119_what_a_phase_came_to_reaches_the_prompts_of_the_next_one_and_no_other() {
+    let mut trace = pipeline(|_| {});
+    plan(&mut trace);
+    let effects = next_phase(&mut trace);
+    assert_eq!(started(&effects).result.as_deref(), Some("build it small"));
+    let effects = trace.iteration(failed("red"));
+    assert_eq!(started(&effects).result.as_deref(), Some("build it small"));
+    trace.iteration(CheckResult::Passed);
+    let effects = next_phase(&mut trace);
+    assert_eq!(started(&effects).result, None, "`build` said nothing");
+}
+
+#[test]
+fn x119_what_is_sealed_is_the_boundary_and_nothing_is_started_beside_it() {
+    let mut trace = pipeline(|_| {});
+    let effects = plan(&mut trace);
+    let phase = "plan".into();
+    assert_eq!(effects[0], Effect::SealPhase { phase });
+    assert_eq!(effects.len(), 3, "{effects:?}");
+    let sealed = trace.machine.head().clone();
+    assert_eq!((sealed.phase, sealed.iteration, sealed.attempt), (1, 0, 0));
+    assert_eq!(
+        trace.machine.due(sealed.last_at),
+        Some(Happening::TimeUp(Timer::Sleep))
+    );
+    // Whoever takes the checkpoint up is in the next phase, and uses no number again.
+    let mut other = Machine::from(sealed);
+    let resume = Happening::Resumed(Resume::default());
+    let effects = other.step(crate::at(9_999, resume));
+    let brief = started(&effects);
+    assert_eq!((brief.phase, brief.iteration, brief.attempt), (1, 1, 2));
+}
+
+#[test]
+fn x119_a_resume_lands_in_the_phase_that_was_left() {
+    let mut trace = pipeline(|_| {});
+    plan(&mut trace);
+    next_phase(&mut trace);
+    trace.iteration(failed("red"));
+    trace.crash_and_resume();
+    let effects = trace.then(Happening::CheckEnded(failed("red")));
+    let brief = started(&effects);
+    assert_eq!((brief.phase, brief.iteration), (1, 2));
+    assert_eq!(brief.result.as_deref(), Some("build it small"));
+}
+
+#[test]
+fn x119_errors_of_finished_phases_survive_and_are_bounded() {
+    let mut trace = pipeline(|rules| {
+        rules.max_failures = 0;
+        rules.phases[0].limits.max_iterations = Some(12);
+    });
+    for nth in 1..=12 {
+        plain(&mut trace, TurnOutcome::Failed(format!("error {nth}")));
+    }
+    next_phase(&mut trace);
+    trace.crash_and_resume();
+    let finished = &trace.machine.head().finished[0];
+    assert_eq!((finished.name.as_str(), finished.iterations), ("plan", 12));
+    assert_eq!(finished.errors.len(), MAX_ERRORS);
+    assert_eq!(finished.errors[0].what, "error 5");
+    assert_eq!(finished.errors[7].iteration, 12);
+    assert!(
+        trace.machine.head().errors.is_empty(),
+        "`build` has none yet"
+    );
+}
+
+#[test]
+fn x120_continue_goes_on_in_the_next_phase() {
+    let mut trace = reviewed(Autonomy::Checkpoint);
+    let effects = plan(&mut trace);
+    let review = Effect::Announce(Notice::Review(Occasion::Phase));
+    assert_eq!(effects.last(), Some(&review));
+    assert!(trace.machine.head().is_waiting());
+    assert_eq!(
+        trace.machine.next_deadline(),
+        None,
+        "a person has all the time there is"
+    );
+    let effects = trace.then(Happening::Reviewed(Verdict::Continue));
+    assert_eq!(started(&effects).phase, 1);
+    assert_snapshot!(trace.text);
+}
+
+#[test]
+fn x120_revise_runs_the_phase_again_with_the_text() {
+    let mut trace = reviewed(Autonomy::Checkpoint);
+    plan(&mut trace);
+    let effects = trace.then(Happening::Reviewed(Verdict::Revise(
+        "use fewer crates".into(),
+    )));
+    let brief = started(&effects);
+    assert_eq!((brief.phase, brief.iteration, brief.attempt), (0, 1, 2));
+    assert_eq!(brief.steers[0].text, "use fewer crates");
+    assert!(trace.machine.head().finished.is_empty());
+    // It is told once, and the phase is over as before.
+    let effects = plain(&mut trace, TurnOutcome::Completed);
+    assert!(started(&effects).steers.is_empty());
+    plain(&mut trace, TurnOutcome::Completed);
+    assert_eq!(trace.machine.head().finished.len(), 1);
+    assert!(matches!(trace.machine.head().step, Step::Review { .. }));
+}
+
+#[test]
+fn x120_start_over_runs_the_phase_again_in_a_fresh_session() {
+    for word in [
+        Happening::Reviewed(Verdict::StartOver),
+        Happening::AgainRequested(Again::Phase),
+    ] {
+        let mut trace = reviewed(Autonomy::Checkpoint);
+        trace.then(Happening::Reviewed(Verdict::StartOver));
+        plan(&mut trace);
+        trace.then(Happening::Reviewed(Verdict::Continue));
+        trace.then(Happening::SessionKnown("s1".into()));
+        trace.iteration(CheckResult::Passed);
+        let effects = trace.then(word);
+        let brief = started(&effects);
+        assert_eq!((brief.phase, brief.iteration), (1, 1));
+        assert_eq!((brief.session.as_deref(), brief.steers.len()), (None, 0));
+        assert_eq!(
+            brief.result.as_deref(),
+            Some("build it small"),
+            "of the phase before"
+        );
+    }
+}
+
+#[test]
+fn x120_exit_stops_and_a_resume_comes_back_to_the_question() {
+    let mut trace = reviewed(Autonomy::Checkpoint);
+    plan(&mut trace);
+    trace.then(Happening::Reviewed(Verdict::Exit));
+    assert_eq!(trace.reason(), StopReason::Stopped(StopCause::Person));
+    let head = trace.machine.head().clone();
+    let attended = Resume {
+        attended: true,
+        ..Resume::default()
+    };
+    let effects = trace.then(Happening::Resumed(attended));
+    assert_eq!(
+        effects[1],
+        Effect::Announce(Notice::Review(Occasion::Phase))
+    );
+    trace.then(Happening::Reviewed(Verdict::Continue));
+    assert_eq!(trace.machine.head().phase, 1);
+    // Where nobody can be asked, the resume is the answer.
+    let mut trace = Trace::resumed(head, Resume::default());
+    assert!(matches!(trace.machine.head().step, Step::Turn { .. }));
+    assert!(trace.then(Happening::Reviewed(Verdict::Exit)).is_empty());
+}
+
+#[test]
+fn s23_full_autonomy_never_asks() {
+    let mut trace = reviewed(Autonomy::Full);
+    plan(&mut trace);
+    next_phase(&mut trace);
+    trace.iteration(failed("red"));
+    trace.iteration(CheckResult::Passed);
+    assert!(!trace.text.contains("Review"), "{}", trace.text);
+    assert_eq!(trace.machine.head().phase, 2);
+}
+
+#[test]
+fn s23_a_batch_is_reviewed_each_n_iterations_and_told_apart_from_a_phase() {
+    let mut trace = reviewed(Autonomy::Batch(3));
+    plan(&mut trace);
+    assert!(
+        matches!(trace.machine.head().step, Step::Sleeping { .. }),
+        "a phase is no batch"
+    );
+    next_phase(&mut trace);
+    let effects = trace.iteration(failed("red"));
+    let review = Effect::Announce(Notice::Review(Occasion::Batch));
+    assert_eq!(effects.last(), Some(&review));
+    // Within a phase there is nothing to run again: the next prompt has the text.
+    let effects = trace.then(Happening::Reviewed(Verdict::Revise("mind the docs".into())));
+    let brief = started(&effects);
+    assert_eq!((brief.phase, brief.iteration), (1, 2));
+    assert_eq!(brief.steers[0].text, "mind the docs");
+    for _ in 0..2 {
+        assert!(!trace.iteration(failed("red")).contains(&review));
+    }
+    assert!(trace.iteration(failed("red")).contains(&review));
+    let effects = trace.then(Happening::Reviewed(Verdict::StartOver));
+    assert_eq!(
+        (started(&effects).phase, started(&effects).iteration),
+        (1, 1)
+    );
+}
+
+#[test]
+fn s23_where_nobody_can_be_asked_nothing_is_waited_for() {
+    for autonomy in [Autonomy::Checkpoint, Autonomy::Batch(1)] {
+        let mut trace = pipeline(|rules| rules.autonomy = autonomy);
+        plan(&mut trace);
+        let effects = next_phase(&mut trace);
+        assert_eq!(started(&effects).phase, 1);
+        assert!(!trace.text.contains("Review"), "{}", trace.text);
+    }
+    // The person goes while the question is open.
+    let mut trace = reviewed(Autonomy::Checkpoint);
+    plan(&mut trace);
+    let effects = trace.then(Happening::Attended(false));
+    assert_eq!(started(&effects).phase, 1);
+    // A process says anew whether anybody is there.
+    let mut trace = reviewed(Autonomy::Checkpoint);
+    trace.crash_and_resume();
+    assert!(!trace.machine.head().attended);
+}
+
+#[test]
+fn the_last_phase_ends_the_run_without_a_question() {
+    let mut trace = reviewed(Autonomy::Checkpoint);
+    plan(&mut trace);
+    trace.then(Happening::ContinueRequested);
+    trace.iteration(CheckResult::Passed);
+    trace.then(Happening::Reviewed(Verdict::Continue));
+    let effects = plain(&mut trace, TurnOutcome::Claimed);
+    assert_eq!(
+        effects[0],
+        Effect::SealPhase {
+            phase: "polish".into()
+        }
+    );
+    assert_eq!(trace.reason(), StopReason::Done(Evidence::Claim));
+    assert_eq!(trace.machine.head().finished.len(), 3);
+}
+
+#[test]
+fn a_stop_acts_at_once_where_a_person_is_asked_and_a_wish_to_pause_is_met() {
+    let mut trace = reviewed(Autonomy::Checkpoint);
+    trace.then(Happening::PauseRequested);
+    plan(&mut trace);
+    trace.then(Happening::ContinueRequested);
+    plan(&mut trace);
+    assert!(matches!(trace.machine.head().step, Step::Review { .. }));
+    assert!(
+        trace.then(Happening::PauseRequested).is_empty(),
+        "it waits already"
+    );
+    trace.then(stop(When::AfterIteration));
+    assert!(trace.reason().is_stopped());
+}
+
+#[test]
+fn a_pause_holds_between_phases_too() {
+    let mut trace = pipeline(|_| {});
+    plain(&mut trace, TurnOutcome::Completed);
+    trace.then(Happening::PauseRequested);
+    plain(&mut trace, TurnOutcome::Completed);
+    assert!(matches!(trace.machine.head().step, Step::Paused { .. }));
+    assert!(
+        trace
+            .then(Happening::AgainRequested(Again::Iteration))
+            .is_empty()
+    );
+    let mut over = trace.machine.clone();
+    let effects = over.step(crate::at(9_999, Happening::AgainRequested(Again::Phase)));
+    assert_eq!(
+        (started(&effects).phase, started(&effects).iteration),
+        (0, 1)
+    );
+    let effects = trace.then(Happening::ContinueRequested);
+    assert_eq!(started(&effects).phase, 1);
+}
+
+#[test]
+fn x111_a_fork_goes_on_where_its_parent_stood_and_spends_its_own() {
+    let mut trace = pipeline(|_| {});
+    plan(&mut trace);
+    next_phase(&mut trace);
+    trace.then(Happening::Used(loop_state::Usage {
+        cost_microusd: 5,
+        ..Default::default()
+    }));
+    trace.iteration(failed("red"));
+    let parent = Lineage {
+        run: "first".into(),
+        iteration: 1,
+        seq: 7,
+    };
+    let fork: Head = trace.machine.head().clone().fork(parent.clone());
+    assert_eq!(fork.usage, Default::default());
+    let trace = Trace::resumed(fork, Resume::default());
+    let head = trace.machine.head();
+    assert_eq!((head.phase, head.iteration), (1, 2));
+    assert_eq!(head.parent.as_ref(), Some(&parent));
+    assert_eq!(head.finished.len(), 1);
+}
