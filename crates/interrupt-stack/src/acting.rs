@@ -8,12 +8,25 @@ use std::{
 
 use crate::{
     Cause, HardExit,
-    router::Router,
-    state::{NEWS, State},
+    router::{Router, wait},
+    state::{NEWS, News, State},
     sys,
 };
 
-/// What the acting side finds to do.
+/// What an install catches; `SIGTSTP` only where there is something to be done about it.
+pub(crate) const SIGNALS: [i32; 6] = [
+    libc::SIGINT,
+    libc::SIGTERM,
+    libc::SIGHUP,
+    libc::SIGQUIT,
+    libc::SIGCONT,
+    libc::SIGTSTP,
+];
+
+/// How long a handler that was rung for may take, to spare a thread the news of it.
+const LINGER: Duration = Duration::from_millis(5);
+
+/// What the deciding side finds to do.
 pub(crate) enum Step<'a> {
     Done,
     /// Nothing, for this long or until something is decided.
@@ -22,33 +35,38 @@ pub(crate) enum Step<'a> {
     Closed,
 }
 
-/// What the wakers were told already.
-#[derive(Default)]
-pub(crate) struct Told {
-    shutdown: bool,
-}
-
 impl Router {
     /// The deciding thread's whole life: deadlines and the hard exit. It runs no waker, so that none can stand in the way of these.
     pub(crate) fn run(&self) {
         loop {
             match self.step() {
                 Step::Done => {}
-                Step::Rest(state, time) => drop(self.wait(state, time)),
+                Step::Rest(state, time) => drop(wait(&self.decided, state, time)),
                 Step::Closed => return,
             }
         }
     }
 
-    /// The waking thread's whole life: wakers and hooks, which are code of others.
-    pub(crate) fn run_wakers(&self) {
-        let mut told = Told::default();
+    /// The whole life of a telling thread. On an installed ladder there are more of them than may tell at once, and whoever is free
+    /// waits for the signal handler: a press meets a thread that decides and tells it, whatever the others hang in.
+    pub(crate) fn run_tellers(&self) {
         loop {
-            match self.tell(&mut told) {
-                Step::Done => {}
-                Step::Rest(state, time) => drop(self.wait(state, time)),
-                Step::Closed => return,
+            let state = self.serve();
+            match &self.catch {
+                _ if state.closed => break self.announce(), // to the next one
+                None => drop(wait(&self.decided, state, None)),
+                Some(catch) => {
+                    drop(state);
+                    catch.wait();
+                }
             }
+        }
+    }
+
+    /// Lets this thread receive the signals, whatever mask it inherited: one at least must.
+    pub(crate) fn unblock(&self) {
+        if self.catch.is_some() {
+            sys::unblock(&SIGNALS);
         }
     }
 
@@ -75,41 +93,70 @@ impl Router {
         }
     }
 
-    /// Runs the wakers of handlers and of everybody who waits for shutdown, and the hooks.
-    pub(crate) fn tell(&self, told: &mut Told) -> Step<'_> {
-        let mut state = self.lock();
-        let cause = state.shutdown().filter(|_| !told.shutdown);
-        let ring = state.ring.take();
-        let (suspend, resumed) = (
-            std::mem::take(&mut state.suspend),
-            std::mem::take(&mut state.resumed),
-        );
-        if cause.is_none() && ring.is_none() && !suspend && !resumed {
-            return match state.closed {
-                true => Step::Closed,
-                false => Step::Rest(state, None),
+    /// Decides what has come, and tells it, until there is nothing left or others are at it.
+    pub(crate) fn serve(&self) -> MutexGuard<'_, State> {
+        loop {
+            let now = self.clock.now();
+            let mut state = self.lock();
+            let any = state.catch_up(now);
+            state.settle();
+            let news = match state.telling < self.tellers {
+                true => state.news(),
+                false => None,
             };
+            // Only a bell can wait to be followed: whom it wakes takes the notice, and then there is no deadline to mind.
+            let is_all = news.as_ref().is_none_or(|news| !news.is_a_bell());
+            if any && is_all {
+                self.notify();
+            }
+            let Some(news) = news else {
+                return state;
+            };
+            state.telling += 1;
+            drop(state);
+            self.tell(news);
+            let mut state = self.lock();
+            state.telling -= 1;
+            if any && !is_all {
+                self.linger(state);
+            }
         }
-        drop(state);
-        if let Some((_, bell)) = ring {
+    }
+
+    /// Gives a handler the time to take its notice before the deciding thread is told to mind how long it takes. Waking that at once
+    /// would take the processor from the one that was rung for.
+    fn linger(&self, mut state: MutexGuard<'_, State>) {
+        self.heard.notify_all();
+        if !state.lingering {
+            state.lingering = true;
+            state = wait(&self.heard, state, Some(LINGER));
+            state.lingering = false;
+        }
+        if state.rest(self.clock.now()).is_some() {
+            drop(state);
+            self.notify();
+        }
+    }
+
+    /// Runs the wakers of handlers and of everybody who waits for shutdown, and the hooks.
+    fn tell(&self, news: News) {
+        if let Some((_, bell)) = news.ring {
             survive(|| bell.notify_one());
         }
-        if cause.is_some() {
-            told.shutdown = true;
-            survive(|| _ = self.shutdown.send_replace(cause));
+        if news.shutdown.is_some() {
+            survive(|| _ = self.shutdown.send_replace(news.shutdown));
             #[cfg(feature = "tokio-util")]
             survive(|| self.token.cancel());
         }
-        if let Some(hook) = self.on_resume.as_ref().filter(|_| resumed) {
+        if let Some(hook) = self.on_resume.as_ref().filter(|_| news.resumed) {
             survive(hook);
         }
-        if suspend {
+        if news.suspend {
             if let Some(hook) = &self.on_suspend {
                 survive(hook);
             }
             self.stop();
         }
-        Step::Done
     }
 
     /// Stops the process, and comes back with it.
@@ -131,7 +178,7 @@ impl Router {
             if state.resumed {
                 return;
             }
-            drop(self.wait(state, Some(NEWS / 10)));
+            drop(wait(&self.heard, state, Some(NEWS / 10)));
         }
     }
 

@@ -2,13 +2,15 @@
 //! and async-signal-safe calls, no lock, no allocation, no code of others.
 
 use std::{
-    io::{self, Read, Write},
-    os::unix::net::UnixStream,
-    sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+    io::{self, PipeReader, PipeWriter, Read, Write},
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
     time::{Duration, Instant},
 };
 
-use rustix::process::{Signal, kill_current_process_group};
+use rustix::{
+    io::ioctl_fionbio,
+    process::{Signal, kill_current_process_group},
+};
 
 use crate::{
     sys,
@@ -42,10 +44,9 @@ pub(crate) struct Catch {
     /// The last rung and `SIGQUIT` end the process right here.
     ends_here: bool,
     terminal: Option<Terminal>,
-    closed: AtomicBool,
-    /// Both ends live here, so that no write ever meets a closed one.
-    wake: UnixStream,
-    woken: UnixStream,
+    /// Both ends live here, so that no write ever meets a closed one. One byte wakes one of those who read.
+    wake: PipeWriter,
+    woken: PipeReader,
 }
 
 impl Catch {
@@ -55,8 +56,8 @@ impl Catch {
         ends_here: bool,
         restores_terminal: bool,
     ) -> io::Result<Self> {
-        let (wake, woken) = UnixStream::pair()?;
-        wake.set_nonblocking(true)?; // full means that the reader has enough to wake by
+        let (woken, wake) = io::pipe()?;
+        ioctl_fionbio(&wake, true)?; // full means that there is enough to wake by
         Ok(Self {
             word: Word::new(),
             start: Instant::now(),
@@ -67,7 +68,6 @@ impl Catch {
             from_terminal: AtomicU64::new(0),
             ends_here,
             terminal: restores_terminal.then(Terminal::find).flatten(),
-            closed: AtomicBool::new(false),
             wake,
             woken,
         })
@@ -124,22 +124,16 @@ impl Catch {
         }
     }
 
-    /// Wakes the reader.
+    /// Wakes one of those who wait.
     pub(crate) fn wake(&self) {
-        // The only failure is a full buffer, by which the reader wakes as well.
+        // The only failure is a full pipe, by which they wake as well.
         drop((&self.wake).write(&[0]));
     }
 
-    /// The reader's side: blocks until something was posted; `false` once the install is over.
-    pub(crate) fn wait(&self) -> bool {
+    /// Blocks until there is something to look for. Others may find it first.
+    pub(crate) fn wait(&self) {
         // An error here would be a signal without `SA_RESTART`, of others: a look too many does no harm.
         drop((&self.woken).read(&mut [0; 64]));
-        !self.closed.load(Relaxed)
-    }
-
-    pub(crate) fn close(&self) {
-        self.closed.store(true, Relaxed);
-        self.wake();
     }
 
     /// Does what the terminal does on ^Z.

@@ -16,7 +16,7 @@ pub(crate) enum Kind {
     )]
     Signal { signal: i32, source: io::Error },
     #[error(
-        "cannot make the socket pair that wakes the reader of signals: {0}; raise the limit on open files"
+        "cannot make the pipe that wakes the signal threads: {0}; raise the limit on open files"
     )]
     Wake(io::Error),
     #[error("cannot start the signal threads: {0}; raise the limit on processes and threads")]

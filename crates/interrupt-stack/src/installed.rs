@@ -3,14 +3,13 @@ use std::{
     io,
     ops::Deref,
     sync::{Arc, Mutex, PoisonError},
-    thread::JoinHandle,
 };
 
-use libc::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP};
+use libc::{SIGHUP, SIGINT, SIGTSTP};
 use signal_hook_registry::{SigId, unregister};
 
 use crate::{
-    Builder, Error, HardExit, Interrupts, SystemClock, catch::Catch, error::Kind, router::Router,
+    Builder, Error, HardExit, Interrupts, SystemClock, acting::SIGNALS, catch::Catch, error::Kind,
     sys, sys::Disposition,
 };
 
@@ -36,10 +35,8 @@ struct Process {
 #[must_use = "dropping it restores the signals' former effect at once"]
 pub struct Installed {
     interrupts: Interrupts,
-    catch: Arc<Catch>,
     before: Vec<(i32, Disposition)>,
     actions: Vec<SigId>,
-    reader: Option<JoinHandle<()>>,
 }
 
 impl Installed {
@@ -50,7 +47,7 @@ impl Installed {
         }
         let mut before = Vec::new();
         let stops = builder.on_suspend.is_some() || builder.on_resume.is_some();
-        for signal in [SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGCONT, SIGTSTP] {
+        for signal in SIGNALS {
             let disposition =
                 Disposition::of(signal).map_err(|source| Kind::Signal { signal, source })?;
             let stays = match signal {
@@ -74,16 +71,14 @@ impl Installed {
         let router = builder.router(Some(catch.clone()));
         let mut installed = Self {
             interrupts: Interrupts::start(router).map_err(Kind::Thread)?,
-            catch,
             before: Vec::new(),
             actions: Vec::new(),
-            reader: None,
         };
         process.installed = true;
         for (signal, disposition) in before {
             // Noted first, so that what is half done is undone by the drop.
             installed.before.push((signal, disposition));
-            let catch = installed.catch.clone();
+            let catch = catch.clone();
             let result = sys::register(signal, move |origin| catch.on_signal(signal, origin))
                 .map(|action| installed.actions.push(action))
                 .and_then(|()| process.catch(signal));
@@ -93,11 +88,6 @@ impl Installed {
             }
         }
         drop(process);
-        let (router, catch) = (installed.router().clone(), installed.catch.clone());
-        let reader = std::thread::Builder::new()
-            .name("interrupts-sig".into())
-            .spawn(move || read(&catch, &router));
-        installed.reader = Some(reader.map_err(Kind::Thread)?);
         Ok(installed)
     }
 }
@@ -110,16 +100,6 @@ impl Process {
                 .map(|disposition| _ = self.catching.insert(signal, disposition)),
         }
     }
-}
-
-/// The reading thread's whole life. Reading is apart from acting, so that a press is decided while wakers run.
-fn read(catch: &Catch, router: &Router) {
-    // One thread at least must be able to receive them, whatever mask the process inherited.
-    sys::unblock(&[SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGCONT, SIGTSTP]);
-    while catch.wait() {
-        router.tick();
-    }
-    router.tick(); // no signal is left behind
 }
 
 impl Deref for Installed {
@@ -140,10 +120,7 @@ impl Drop for Installed {
         for action in self.actions.drain(..) {
             unregister(action);
         }
-        self.catch.close();
-        if let Some(reader) = self.reader.take() {
-            drop(reader.join());
-        }
+        self.interrupts.router().tick(); // no signal is left behind
         process.installed = false;
     }
 }

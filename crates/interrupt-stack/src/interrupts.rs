@@ -49,19 +49,30 @@ impl Interrupts {
         Builder::default()
     }
 
-    /// Starts the two threads of `router`.
+    pub(crate) fn new(router: Router) -> Self {
+        Self {
+            handle: Arc::new(Handle(Arc::new(router))),
+        }
+    }
+
+    /// Starts the threads of the router.
     pub(crate) fn start(router: Router) -> std::io::Result<Self> {
-        let router = Arc::new(router);
-        let interrupts = Self {
-            handle: Arc::new(Handle(router.clone())),
-        };
-        let wakers = router.clone();
+        let interrupts = Self::new(router);
+        let router = interrupts.router().clone();
+        // One more than may tell, where the handler must always find one.
+        let tellers = router.tellers + usize::from(router.catch.is_some());
+        for _ in 0..tellers {
+            let router = router.clone();
+            std::thread::Builder::new()
+                .name("interrupts-tell".into())
+                .spawn(move || {
+                    router.unblock();
+                    router.run_tellers();
+                })?;
+        }
         std::thread::Builder::new()
             .name("interrupts".into())
             .spawn(move || router.run())?;
-        std::thread::Builder::new()
-            .name("interrupts-wake".into())
-            .spawn(move || wakers.run_wakers())?;
         Ok(interrupts)
     }
 

@@ -14,6 +14,9 @@ use crate::{
     state::State,
 };
 
+/// How many wakers or hooks may hang before others go unheard on an installed ladder. Presses count and end the process even then.
+const TELLERS: usize = 2;
+
 /// What handles and threads share. Whoever has an event decides it here, under the lock; only `acting` acts, without it.
 pub(crate) struct Router {
     pub(crate) clock: Arc<dyn Clock>,
@@ -22,9 +25,13 @@ pub(crate) struct Router {
     pub(crate) on_resume: Option<Hook>,
     /// The signal handler's side; none for a detached ladder.
     pub(crate) catch: Option<Arc<Catch>>,
+    /// How many threads at most may run code of others, so that one is left for the next press.
+    pub(crate) tellers: usize,
     state: Mutex<State>,
-    /// Something was decided, or the last handle is gone.
-    decided: Condvar,
+    /// Something was decided, or the last handle is gone: for the threads of the router.
+    pub(crate) decided: Condvar,
+    /// The same for those who wait without a runtime.
+    pub(crate) heard: Condvar,
     pub(crate) shutdown: watch::Sender<Option<Cause>>,
     #[cfg(feature = "tokio-util")]
     pub(crate) token: tokio_util::sync::CancellationToken,
@@ -44,8 +51,10 @@ impl Router {
             on_suspend,
             on_resume,
             state: Mutex::new(State::new(ladder, Inbox::new(catch.clone()))),
+            tellers: if catch.is_some() { TELLERS } else { 1 },
             catch,
             decided: Condvar::new(),
+            heard: Condvar::new(),
             shutdown: watch::Sender::new(None),
             #[cfg(feature = "tokio-util")]
             token: tokio_util::sync::CancellationToken::new(),
@@ -122,7 +131,7 @@ impl Router {
             if left.is_some_and(|left| left.is_zero()) {
                 return None;
             }
-            state = self.wait(state, left);
+            state = wait(&self.heard, state, left);
         }
     }
 
@@ -162,7 +171,16 @@ impl Router {
 
     /// Wakes whoever acts or waits, under the lock or without.
     pub(crate) fn announce(&self) {
+        self.notify();
+        if let Some(catch) = &self.catch {
+            catch.wake();
+        }
+    }
+
+    /// Wakes the deciding thread and whoever waits without a runtime.
+    pub(crate) fn notify(&self) {
         self.decided.notify_all();
+        self.heard.notify_all();
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
@@ -170,23 +188,18 @@ impl Router {
         // next press must find a way out.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
 
-    pub(crate) fn wait<'a>(
-        &self,
-        state: MutexGuard<'a, State>,
-        timeout: Option<Duration>,
-    ) -> MutexGuard<'a, State> {
-        match timeout {
-            None => self
-                .decided
-                .wait(state)
-                .unwrap_or_else(PoisonError::into_inner),
-            Some(timeout) => {
-                self.decided
-                    .wait_timeout(state, timeout)
-                    .unwrap_or_else(PoisonError::into_inner)
-                    .0
-            }
+pub(crate) fn wait<'a>(
+    until: &Condvar,
+    state: MutexGuard<'a, State>,
+    timeout: Option<Duration>,
+) -> MutexGuard<'a, State> {
+    match timeout {
+        None => until.wait(state).unwrap_or_else(PoisonError::into_inner),
+        Some(timeout) => {
+            let woken = until.wait_timeout(state, timeout);
+            woken.unwrap_or_else(PoisonError::into_inner).0
         }
     }
 }

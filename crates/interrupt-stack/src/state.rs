@@ -1,5 +1,6 @@
 use std::{
     collections::BTreeMap,
+    mem::take,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -21,18 +22,39 @@ pub(crate) const NEWS: Duration = Duration::from_millis(50);
 /// What a handler is known by: its name and what wakes it.
 pub(crate) type Known = (Arc<str>, Arc<Notify>);
 
+/// What is left to tell to code of others.
+pub(crate) struct News {
+    pub(crate) ring: Option<Known>,
+    pub(crate) shutdown: Option<Cause>,
+    pub(crate) suspend: bool,
+    pub(crate) resumed: bool,
+}
+
+impl News {
+    /// Says whether it is for one handler only.
+    pub(crate) fn is_a_bell(&self) -> bool {
+        self.shutdown.is_none() && !self.suspend && !self.resumed
+    }
+}
+
 /// All that is decided, and what of it is left to do. It is behind the router's lock; nothing here runs code of others.
 pub(crate) struct State {
     pub(crate) ladder: Ladder,
     pub(crate) handlers: BTreeMap<HandlerId, Known>,
     inbox: Inbox,
     /// To be woken. One is enough: only one notice is open at a time.
-    pub(crate) ring: Option<Known>,
+    ring: Option<Known>,
+    /// Shutdown was announced, or is being announced.
+    announced: bool,
+    /// How many threads run code of others.
+    pub(crate) telling: usize,
+    /// A thread looks soon whether the deciding one has a deadline to mind.
+    pub(crate) lingering: bool,
     pub(crate) exit: Option<Cause>,
     /// The exit is being performed. Until that has failed to end the process, no graceful shutdown shall start beside it.
     pub(crate) exiting: bool,
     /// The process is to be stopped.
-    pub(crate) suspend: bool,
+    suspend: bool,
     /// It is being stopped: no deadline is due until it goes on.
     pub(crate) suspended: bool,
     /// It has gone on.
@@ -49,6 +71,9 @@ impl State {
             handlers: BTreeMap::new(),
             inbox,
             ring: None,
+            announced: false,
+            telling: 0,
+            lingering: false,
             exit: None,
             exiting: false,
             suspend: false,
@@ -105,6 +130,20 @@ impl State {
             Some(Effect::BeginShutdown(_)) => {} // needs no note: the ladder has the cause
         }
         true
+    }
+
+    /// Takes what is to be told, if there is anything. Whoever has it must tell it.
+    pub(crate) fn news(&mut self) -> Option<News> {
+        let shutdown = self.shutdown().filter(|_| !self.announced);
+        self.announced |= shutdown.is_some();
+        let news = News {
+            ring: self.ring.take(),
+            shutdown,
+            suspend: take(&mut self.suspend),
+            resumed: take(&mut self.resumed),
+        };
+        let any = news.ring.is_some() || shutdown.is_some() || news.suspend || news.resumed;
+        any.then_some(news)
     }
 
     /// Tells the signal handler how things stand.
