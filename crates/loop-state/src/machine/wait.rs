@@ -27,10 +27,14 @@ impl Machine {
     ) -> Effects {
         let nth = self.head.waits.limits;
         self.head.waits.limits = nth.saturating_add(1);
-        // A time that is over already says nothing, and must not be a reason to ask again at once.
+        let step = |nth: u32| (FIRST_LIMIT * 2u32.pow(nth.min(8))).min(LONGEST_LIMIT);
         let wait = match reset.map(|reset| reset + MARGIN) {
-            Some(until) if until > at => until.since(at),
-            _ => (FIRST_LIMIT * 2u32.pow(nth.min(8))).min(LONGEST_LIMIT),
+            // One that names a time again and again is believed less and less.
+            Some(until) if until > at => nth
+                .checked_sub(1)
+                .map_or(until.since(at), |nth| until.since(at).max(step(nth))),
+            // A time that is over already says nothing, and must not be a reason to ask again at once.
+            _ => step(nth),
         };
         self.wait(CutCause::RateLimit, Wait::Limit, wait, why, at)
     }

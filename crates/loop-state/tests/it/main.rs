@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
 mod golden;
+mod limits;
 mod person;
 mod pipeline;
 mod properties;

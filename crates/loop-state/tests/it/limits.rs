@@ -1,0 +1,492 @@
+//! Budgets, rate limits, tries, and rules that change while the run goes on.
+
+use std::time::Duration;
+
+use insta::assert_snapshot;
+use loop_state::{
+    Again, Autonomy, Budget, CutCause, Effect, Happening, Notice, PhaseRules, Resume, RuleChange,
+    Rules, RulesError, Step, StopCause, StopReason, Streak, Timer, Timestamp, Tree, TurnOutcome,
+    Usage, Wait, Waits, When,
+};
+
+use crate::person::started;
+use crate::rules;
+use crate::traces::{Trace, failed, stop};
+
+const HOUR: u64 = 3_600_000;
+
+fn used(cost_microusd: u64, tokens: u64) -> Happening {
+    Happening::Used(Usage {
+        input_tokens: tokens / 2,
+        output_tokens: tokens - tokens / 2,
+        cost_microusd,
+    })
+}
+
+fn metered(change: impl FnOnce(&mut Rules)) -> Trace {
+    Trace::new(rules(|rules| {
+        rules.phases[0].reports_cost = true;
+        rules.phases[0].reports_tokens = true;
+        change(rules);
+    }))
+}
+
+fn costly() -> Trace {
+    metered(|rules| rules.max_cost_microusd = Some(2_000_000))
+}
+
+fn limited(reset: Option<u64>) -> Happening {
+    Happening::TurnEnded(TurnOutcome::RateLimited {
+        reset: reset.map(Timestamp),
+        why: "usage limit reached".into(),
+    })
+}
+
+fn garbled() -> Happening {
+    Happening::TurnEnded(TurnOutcome::Transient("line 3 is no JSON".into()))
+}
+
+fn waits_until(trace: &Trace) -> u64 {
+    match trace.machine.head().step {
+        Step::Waiting { until, .. } => until.0,
+        ref step => panic!("{step:?}"),
+    }
+}
+
+/// Lets the present wait run out.
+fn wait(trace: &mut Trace) -> Vec<Effect> {
+    let deadline = trace.machine.next_deadline().unwrap();
+    assert_eq!(trace.machine.due(Timestamp(deadline.0 - 1)), None);
+    trace.now = deadline.0 - 100;
+    let due = trace.machine.due(deadline).unwrap();
+    trace.then(due)
+}
+
+#[test]
+fn x108_a_turn_that_passes_the_budget_is_interrupted_and_not_awaited() {
+    let mut trace = costly();
+    assert_eq!(trace.then(used(1_999_999, 10)), [Effect::Save]);
+    assert_eq!(trace.then(used(2, 10)), [Effect::Save, Effect::StopAttempt]);
+    assert_eq!(trace.then(used(2, 10)), [Effect::Save], "told once");
+    trace.then(Happening::TurnEnded(TurnOutcome::Stopped));
+    let head = trace.machine.head();
+    assert_eq!(head.cut.unwrap().cause, CutCause::Budget);
+    assert_eq!(head.streaks.failures, 0, "it is no failure");
+    assert_snapshot!(trace.text);
+}
+
+#[test]
+fn x108_tokens_are_a_budget_too_and_both_name_what_was_used() {
+    let mut trace = metered(|rules| rules.max_tokens = Some(1000));
+    trace.then(used(0, 1500));
+    trace.then(Happening::TurnEnded(TurnOutcome::Stopped));
+    let (limit, used) = (1000, 1500);
+    let tokens = StopReason::Budget(Budget::Tokens { limit, used });
+    assert_eq!(trace.reason(), tokens);
+    let cost = |used| {
+        let limit = 2_000_000;
+        StopReason::Budget(Budget::Cost { limit, used }).to_string()
+    };
+    assert_snapshot!([tokens.to_string(), cost(2_000_001), cost(12_345_600)].join("\n"), @"
+    budget: 1500 of 1000 tokens used
+    budget: 2.000001 of 2.00 USD used
+    budget: 12.3456 of 2.00 USD used
+    ");
+}
+
+#[test]
+fn x108_budgets_survive_a_crash_and_a_resume_with_more_goes_on() {
+    let mut trace = costly();
+    trace.then(used(1_500_000, 10));
+    trace.crash_and_resume();
+    trace.then(Happening::CheckEnded(failed("no")));
+    trace.then(used(500_000, 10));
+    trace.then(Happening::TurnEnded(TurnOutcome::Stopped));
+    assert!(matches!(trace.reason(), StopReason::Budget(_)));
+    assert_eq!(trace.machine.head().resumes_at(), (1, true));
+    // The same again has nothing to spend: nothing is started.
+    trace.then(Happening::Resumed(Resume::default()));
+    let effects = trace.then(Happening::CheckEnded(failed("no")));
+    assert!(effects.contains(&Effect::Finish), "{effects:?}");
+    let mut rules = trace.machine.head().rules.clone();
+    rules.max_cost_microusd = Some(3_000_000);
+    trace.then(Happening::Resumed(Resume {
+        rules: Some(rules),
+        ..Resume::default()
+    }));
+    let effects = trace.then(Happening::CheckEnded(failed("no")));
+    let brief = started(&effects);
+    assert_eq!((brief.iteration, brief.attempt), (1, 3));
+}
+
+#[test]
+fn x108_what_comes_late_starts_no_other_iteration() {
+    let mut trace = costly();
+    trace.then(Happening::TurnEnded(TurnOutcome::Completed));
+    assert_eq!(trace.then(used(9_000_000, 1)), [Effect::Save]);
+    trace.then(Happening::CheckEnded(failed("no")));
+    trace.then(Happening::Settled(Tree::default()));
+    assert!(matches!(trace.reason(), StopReason::Budget(_)));
+    assert_eq!(trace.machine.head().counts.iterations, 1);
+    // Work that is done is done, whatever it has cost.
+    let mut trace = costly();
+    trace.then(Happening::TurnEnded(TurnOutcome::Completed));
+    trace.then(used(9_000_000, 1));
+    trace.then(Happening::CheckEnded(loop_state::CheckResult::Passed));
+    trace.then(Happening::Settled(Tree::default()));
+    assert!(trace.reason().is_final());
+}
+
+#[test]
+fn x108_a_session_that_waits_for_a_word_is_ended_too() {
+    let mut trace = costly();
+    trace.then(Happening::InterruptRequested);
+    trace.then(Happening::TurnEnded(TurnOutcome::Interrupted));
+    let effects = trace.then(used(2_000_000, 1));
+    assert_eq!(effects, [Effect::Save, Effect::StopAttempt]);
+    assert!(trace.then(Happening::ContinueRequested).is_empty());
+    trace.then(Happening::TurnEnded(TurnOutcome::Stopped));
+    assert!(matches!(trace.reason(), StopReason::Budget(_)));
+}
+
+#[test]
+fn x129_a_budget_that_no_agent_reports_is_an_error() {
+    let wrong = |change: fn(&mut Rules)| rules(change).validate().unwrap_err();
+    let cost = wrong(|rules| rules.max_cost_microusd = Some(1));
+    let tokens = wrong(|rules| {
+        // One phase that can't is enough.
+        rules.phases[0].reports_tokens = true;
+        rules.phases.push(PhaseRules {
+            reports_tokens: false,
+            name: "polish".into(),
+            ..rules.phases[0].clone()
+        });
+        rules.max_tokens = Some(1);
+    });
+    assert_eq!(cost, RulesError::CostUnknown("main".into()));
+    assert_eq!(tokens, RulesError::TokensUnknown("polish".into()));
+    assert_eq!(
+        wrong(|rules| rules.max_tokens = Some(0)),
+        RulesError::ZeroBudget
+    );
+    assert_eq!(
+        wrong(|rules| rules.autonomy = Autonomy::Batch(0)),
+        RulesError::ZeroBatch
+    );
+    let many = wrong(|rules| rules.phases = vec![rules.phases[0].clone(); 33]);
+    assert_eq!(many, RulesError::TooManyPhases(33));
+    assert_snapshot!([cost, tokens, many].map(|error| error.to_string()).join("\n"), @"
+    the agent of phase `main` does not report its cost, so that no limit on it can be kept: leave the limit out or use another agent
+    the agent of phase `polish` does not report its tokens, so that no limit on them can be kept: leave the limit out or use another agent
+    33 phases are too many: at most 32 are possible
+    ");
+}
+
+#[test]
+fn c77_a_rate_limit_is_waited_for_until_its_reset_and_a_margin_and_is_no_failure() {
+    let mut trace = Trace::new(rules(|rules| rules.max_failures = 1));
+    trace.iteration(failed("no"));
+    trace.then(limited(Some(2 * HOUR)));
+    assert_eq!(waits_until(&trace), 2 * HOUR + 10_000);
+    let effects = wait(&mut trace);
+    let brief = started(&effects);
+    assert_eq!(
+        (brief.iteration, brief.attempt),
+        (2, 2),
+        "another attempt of the same iteration"
+    );
+    assert_eq!(brief.cut.unwrap().cause, CutCause::RateLimit);
+    assert_eq!(brief.feedback.as_ref().unwrap().text, "no", "told again");
+    let head = trace.machine.head();
+    assert_eq!((head.counts.iterations, head.counts.failed), (1, 0));
+    assert_snapshot!(trace.text);
+}
+
+#[test]
+fn x107_the_iteration_is_refunded_exactly() {
+    let mut trace = Trace::new(rules(|rules| {
+        rules.phases[0].limits.max_iterations = Some(2);
+    }));
+    for _ in 0..5 {
+        trace.then(limited(Some(trace.now + 1000)));
+        wait(&mut trace);
+    }
+    trace.iteration(failed("no"));
+    trace.then(limited(None));
+    wait(&mut trace);
+    trace.iteration(failed("no"));
+    assert_eq!(trace.reason(), StopReason::IterationLimit(2));
+    let counts = trace.machine.head().counts;
+    assert_eq!((counts.iterations, counts.attempts, counts.cuts), (2, 8, 6));
+}
+
+#[test]
+fn c77_a_wait_beyond_the_cap_ends_the_run_at_once() {
+    let until = Timestamp(7 * HOUR + 10_000);
+    let mut trace = Trace::new(rules(|_| {}));
+    trace.then(limited(Some(7 * HOUR)));
+    let cap = Duration::from_secs(6 * 3600);
+    assert_eq!(trace.reason(), StopReason::RateLimit { until, cap });
+    // Whoever resumes it wants it tried.
+    trace.then(Happening::Resumed(Resume::default()));
+    let effects = trace.then(Happening::CheckEnded(failed("no")));
+    assert_eq!(started(&effects).attempt, 2);
+
+    let mut trace = Trace::new(rules(|rules| rules.wait_on_limit = Duration::ZERO));
+    trace.then(limited(None));
+    assert_snapshot!(trace.reason(), @"rate limit: the agent may not work now, and the run does not wait");
+}
+
+#[test]
+fn c77_waits_in_a_row_share_the_cap() {
+    let mut trace = Trace::new(rules(|_| {}));
+    for _ in 0..2 {
+        trace.then(limited(Some(trace.now + 5 * HOUR / 2)));
+        wait(&mut trace);
+    }
+    let mut another = Trace::resumed(trace.machine.head().clone(), Resume::default());
+    trace.then(limited(Some(trace.now + 5 * HOUR / 2)));
+    assert!(matches!(trace.reason(), StopReason::RateLimit { .. }));
+    // A crash between them does not begin anew; a turn that works does.
+    another.then(Happening::CheckEnded(failed("no")));
+    another.then(limited(Some(another.now + 5 * HOUR / 2)));
+    assert!(matches!(another.reason(), StopReason::RateLimit { .. }));
+    let mut trace = Trace::new(rules(|_| {}));
+    for _ in 0..3 {
+        trace.then(limited(Some(trace.now + 5 * HOUR / 2)));
+        wait(&mut trace);
+        trace.iteration(failed("no"));
+    }
+    assert_eq!(trace.machine.head().waits, Waits::default());
+}
+
+#[test]
+fn c77_without_a_time_the_waits_grow_and_come_to_an_end() {
+    let mut trace = Trace::new(rules(|_| {}));
+    trace.now = HOUR;
+    let mut steps = Vec::new();
+    for nth in 0.. {
+        // A time that is over says nothing either.
+        trace.then(limited((nth % 2 == 0).then_some(1)));
+        if trace.machine.head().end.is_some() {
+            break;
+        }
+        steps.push((waits_until(&trace) - trace.now) / 1000);
+        wait(&mut trace);
+    }
+    assert_eq!(steps[..7], [30, 60, 120, 240, 480, 900, 900]);
+    let all: u64 = steps.iter().sum();
+    assert!(all <= 6 * 3600 && all + 900 > 6 * 3600, "{all}");
+    assert!(matches!(trace.reason(), StopReason::RateLimit { .. }));
+}
+
+#[test]
+fn an_agent_that_is_always_about_to_be_free_is_not_asked_all_the_time() {
+    let mut trace = Trace::new(rules(|_| {}));
+    while trace.machine.head().end.is_none() {
+        trace.then(limited(Some(trace.now + 1000)));
+        if trace.machine.head().end.is_none() {
+            wait(&mut trace);
+        }
+    }
+    assert!(trace.machine.head().counts.attempts < 40);
+}
+
+#[test]
+fn x107_a_person_can_cut_the_wait_short_stop_in_it_or_begin_again() {
+    let mut trace = Trace::new(rules(|_| {}));
+    trace.then(limited(Some(HOUR)));
+    let mut other = trace.machine.clone();
+    let effects = trace.then(Happening::SleepSkipped);
+    assert_eq!(started(&effects).attempt, 2);
+    assert_eq!(
+        trace.machine.head().waits.limit_ms,
+        100,
+        "only what was waited counts"
+    );
+    let again = Happening::AgainRequested(Again::Iteration);
+    assert_eq!(
+        started(&other.clone().step(crate::at(HOUR, again))).attempt,
+        2
+    );
+    let effects = other.step(crate::at(300, stop(When::AfterIteration)));
+    assert!(effects.contains(&Effect::Finish));
+    // A resume goes on waiting; when the time is over, it does not.
+    let head = other.head().clone();
+    let waiting = Trace::resumed(head.clone(), Resume::default());
+    assert_eq!(waits_until(&waiting), HOUR + 10_000);
+    assert!(waiting.text.contains("Waiting"), "{}", waiting.text);
+    let mut late = loop_state::Machine::from(head);
+    let effects = late.step(crate::at(9 * HOUR, Happening::Resumed(Resume::default())));
+    assert_eq!(
+        (started(&effects).iteration, started(&effects).attempt),
+        (1, 2)
+    );
+}
+
+#[test]
+fn a_limit_that_comes_with_a_stop_or_too_late_for_the_run_is_not_waited_for() {
+    let mut trace = Trace::new(rules(|_| {}));
+    trace.then(stop(When::AfterIteration));
+    trace.then(limited(Some(HOUR)));
+    assert_eq!(trace.reason(), StopReason::Stopped(StopCause::Person));
+    let mut trace = Trace::new(rules(|_| {}));
+    trace.then(stop(When::Now));
+    trace.then(limited(Some(HOUR)));
+    assert_eq!(trace.machine.head().cut.unwrap().cause, CutCause::Stop);
+    let mut trace = Trace::new(rules(|rules| {
+        rules.max_duration = Some(Duration::from_secs(60));
+    }));
+    trace.then(limited(Some(HOUR)));
+    assert_eq!(
+        trace.machine.due(Timestamp(60_100)),
+        Some(Happening::TimeUp(Timer::Run))
+    );
+    trace.then(Happening::TimeUp(Timer::Run));
+    assert!(matches!(trace.reason(), StopReason::TimeLimit(_)));
+    let mut trace = costly();
+    trace.then(limited(Some(HOUR)));
+    assert!(
+        trace.then(Happening::TimeUp(Timer::Retry)).is_empty(),
+        "another timer"
+    );
+}
+
+#[test]
+fn c78_what_may_not_come_again_is_tried_four_times_and_is_one_failure() {
+    let mut trace = Trace::new(rules(|_| {}));
+    let mut waits = Vec::new();
+    for attempt in 2..=4 {
+        trace.then(garbled());
+        waits.push(waits_until(&trace) - trace.now);
+        let effects = wait(&mut trace);
+        let brief = started(&effects);
+        assert_eq!((brief.iteration, brief.attempt), (1, attempt));
+        assert_eq!(brief.cut.unwrap().cause, CutCause::Transient);
+        assert_eq!(trace.machine.head().counts.failed, 0);
+    }
+    assert_eq!(waits, [1000, 4000, 16_000]);
+    trace.then(garbled());
+    assert_eq!(trace.machine.head().streaks.failures, 1, "exhausted");
+    assert_eq!(trace.machine.head().step, Step::Check);
+    trace.then(Happening::CheckEnded(failed("no")));
+    let effects = trace.then(Happening::Settled(Tree::default()));
+    assert_eq!(
+        (started(&effects).iteration, started(&effects).attempt),
+        (2, 1)
+    );
+    assert_eq!(
+        trace.machine.head().waits,
+        Waits::default(),
+        "the next one has four again"
+    );
+}
+
+#[test]
+fn c78_tries_survive_a_crash_and_rate_limits_between_them() {
+    let mut trace = Trace::new(rules(|_| {}));
+    trace.then(garbled());
+    trace.crash_and_resume();
+    wait(&mut trace);
+    trace.then(limited(Some(trace.now)));
+    wait(&mut trace);
+    trace.then(garbled());
+    wait(&mut trace);
+    assert_eq!(trace.machine.head().waits.tries, 2);
+    trace.then(garbled());
+    wait(&mut trace);
+    trace.then(garbled());
+    assert_eq!(trace.machine.head().streaks.failures, 1);
+    assert_eq!(trace.machine.head().counts.attempts, 5);
+}
+
+#[test]
+fn c78_three_iterations_of_it_are_stuck() {
+    let mut trace = Trace::new(rules(|_| {}));
+    for _ in 0..3 {
+        for _ in 0..3 {
+            trace.then(garbled());
+            wait(&mut trace);
+        }
+        trace.then(garbled());
+        trace.then(Happening::CheckEnded(failed("no")));
+        trace.then(Happening::Settled(Tree::default()));
+    }
+    assert_eq!(trace.reason(), StopReason::Stuck(Streak::Failures, 3));
+    assert_eq!(trace.machine.head().counts.attempts, 12);
+}
+
+#[test]
+fn a_rule_that_changes_is_in_effect_at_once() {
+    let mut trace = metered(|_| {});
+    trace.then(used(3_000_000, 10));
+    let change = RuleChange::MaxCost(Some(3_500_000));
+    let told = Effect::Announce(Notice::RuleSet(change));
+    assert_eq!(trace.then(Happening::RuleSet(change)), [Effect::Save, told]);
+    let change = RuleChange::MaxCost(Some(2_000_000));
+    let effects = trace.then(Happening::RuleSet(change));
+    assert_eq!(effects.last(), Some(&Effect::StopAttempt));
+    assert_eq!(
+        trace.machine.head().rules.max_cost_microusd,
+        Some(2_000_000)
+    );
+
+    let mut trace = Trace::new(rules(|_| {}));
+    let change = RuleChange::IterationTimeout(Some(Duration::from_secs(5)));
+    trace.then(Happening::RuleSet(change));
+    assert_eq!(trace.machine.next_deadline(), Some(Timestamp(5_100)));
+    trace.then(limited(Some(HOUR)));
+    trace.then(Happening::RuleSet(RuleChange::WaitOnLimit(
+        Duration::from_secs(60),
+    )));
+    assert!(matches!(trace.reason(), StopReason::RateLimit { .. }));
+}
+
+#[test]
+fn a_rule_that_makes_no_run_is_not_taken() {
+    let mut trace = Trace::new(rules(|_| {}));
+    let before = trace.machine.head().rules.clone();
+    for change in [
+        RuleChange::MaxIterations(Some(0)),
+        RuleChange::MaxTokens(Some(5)),
+        RuleChange::Autonomy(Autonomy::Batch(0)),
+    ] {
+        assert!(
+            trace.then(Happening::RuleSet(change)).is_empty(),
+            "{change:?}"
+        );
+    }
+    assert_eq!(trace.machine.head().rules, before);
+}
+
+#[test]
+fn a_plan_that_becomes_shorter_ends_its_phase_and_not_the_run() {
+    let mut trace = Trace::new(rules(|rules| {
+        rules.sleep = Duration::from_secs(10);
+        let mut plan = rules.phases[0].clone();
+        plan.until = false;
+        plan.limits.max_iterations = Some(5);
+        rules.phases.insert(0, plan);
+    }));
+    trace.then(Happening::TurnEnded(TurnOutcome::Completed));
+    trace.then(Happening::Settled(Tree::default()));
+    trace.then(Happening::RuleSet(RuleChange::MaxIterations(Some(1))));
+    let effects = trace.then(Happening::SleepSkipped);
+    assert!(
+        matches!(effects[0], Effect::SealPhase { .. }),
+        "{effects:?}"
+    );
+    let effects = trace.then(Happening::TimeUp(Timer::Sleep));
+    assert_eq!(started(&effects).phase, 1);
+}
+
+#[test]
+fn a_wait_says_what_for() {
+    let mut trace = Trace::new(rules(|_| {}));
+    let effects = trace.then(garbled());
+    let Effect::Announce(Notice::Waiting { why, until, what }) = &effects[1] else {
+        panic!("{effects:?}")
+    };
+    assert_eq!((*why, until.0), (Wait::Retry, trace.now + 1000));
+    assert_eq!(what.as_deref(), Some("line 3 is no JSON"));
+}
