@@ -37,7 +37,7 @@ impl Dir {
     }
 
     /// Puts a directory of any disk to use; `path` is how messages call it.
-    #[cfg(feature = "test-util")]
+    #[cfg(any(test, feature = "test-util"))]
     pub(crate) fn on(disk: Box<dyn Directory>, path: &Path) -> Result<Self> {
         Self::checked(path, Ok(disk))
     }

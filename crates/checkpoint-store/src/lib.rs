@@ -42,6 +42,8 @@ pub mod disk;
 mod epoch;
 mod error;
 mod frame;
+#[cfg(test)]
+mod full_tests;
 mod heal;
 mod id;
 mod image;
