@@ -13,14 +13,14 @@ use crate::{
     sys,
 };
 
-/// What an install catches; `SIGTSTP` only where there is something to be done about it.
+/// What an install catches; `SIGTSTP`, the first, only where there is something to be done about it.
 pub(crate) const SIGNALS: [i32; 6] = [
+    libc::SIGTSTP,
     libc::SIGINT,
     libc::SIGTERM,
     libc::SIGHUP,
     libc::SIGQUIT,
     libc::SIGCONT,
-    libc::SIGTSTP,
 ];
 
 /// How long a handler that was rung for may take, to spare a thread the news of it.
@@ -66,7 +66,10 @@ impl Router {
     /// Lets this thread receive the signals, whatever mask it inherited: one at least must.
     pub(crate) fn unblock(&self) {
         if self.catch.is_some() {
-            sys::unblock(&SIGNALS);
+            sys::unblock(match self.has_hooks() {
+                true => &SIGNALS,
+                false => &SIGNALS[1..],
+            });
         }
     }
 
@@ -105,7 +108,7 @@ impl Router {
                 false => None,
             };
             // Only a bell can wait to be followed: whom it wakes takes the notice, and then there is no deadline to mind.
-            let is_all = news.as_ref().is_none_or(|news| !news.is_a_bell());
+            let is_all = self.is_driven || news.as_ref().is_none_or(|news| !news.is_a_bell());
             if any && is_all {
                 self.notify();
             }
@@ -140,6 +143,8 @@ impl Router {
 
     /// Runs the wakers of handlers and of everybody who waits for shutdown, and the hooks.
     fn tell(&self, news: News) {
+        #[cfg(feature = "tracing")]
+        survive(|| crate::trace::say(&news));
         if let Some((_, bell)) = news.ring {
             survive(|| bell.notify_one());
         }
@@ -171,11 +176,11 @@ impl Router {
                 self.announce();
             }
             // Where no `SIGCONT` comes there was no stop: PID 1 of a container cannot be stopped from inside.
-            if !state.resumed && now >= until {
+            if state.suspended && now >= until {
                 state.resume(now);
             }
             state.settle();
-            if state.resumed {
+            if !state.suspended {
                 return;
             }
             drop(wait(&self.heard, state, Some(NEWS / 10)));

@@ -152,7 +152,34 @@ impl Builder {
     /// Unix.
     #[cfg(feature = "signals")]
     pub fn install(self) -> Result<crate::Installed, crate::Error> {
-        crate::Installed::new(self)
+        crate::Installed::new(self, Interrupts::start)
+    }
+
+    /// As [`install`](Self::install), but without a thread: the returned driver does on a tokio runtime what threads do otherwise.
+    ///
+    /// Needs no runtime yet. It lets the calling thread receive the signals, whatever mask it inherited.
+    ///
+    /// # Errors
+    ///
+    /// As [`install`](Self::install).
+    ///
+    /// # Platform
+    ///
+    /// Unix.
+    #[cfg(feature = "driver")]
+    pub fn install_driven(self) -> Result<(crate::Installed, crate::Driver), crate::Error> {
+        let mut driver = None;
+        let installed = crate::Installed::new(self, |mut router| {
+            router.is_driven = true;
+            router.unblock();
+            let woken = router.catch.as_ref().map(|catch| catch.woken());
+            let interrupts = Interrupts::new(router);
+            if let Some(woken) = woken {
+                driver = Some(crate::Driver::new(interrupts.router().clone(), woken?));
+            }
+            Ok(interrupts)
+        })?;
+        Ok((installed, driver.expect("an install catches signals")))
     }
 
     /// Starts the ladder without any signal: presses come through [`Interrupts::injector`] only.
@@ -164,6 +191,11 @@ impl Builder {
     /// Panics when the system refuses to start two threads.
     pub fn detached(self) -> Interrupts {
         Interrupts::start(self.router(None)).expect("the system starts two threads")
+    }
+
+    #[cfg(feature = "signals")]
+    pub(crate) fn has_hooks(&self) -> bool {
+        self.on_suspend.is_some() || self.on_resume.is_some()
     }
 
     pub(crate) fn router(self, catch: Option<Arc<Catch>>) -> Router {

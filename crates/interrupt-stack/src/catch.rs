@@ -136,6 +136,11 @@ impl Catch {
         drop((&self.woken).read(&mut [0; 64]));
     }
 
+    #[cfg(feature = "driver")]
+    pub(crate) fn woken(&self) -> io::Result<PipeReader> {
+        self.woken.try_clone()
+    }
+
     /// Does what the terminal does on ^Z.
     pub(crate) fn suspend_job(&self) {
         // It cannot fail: the group has us in it.

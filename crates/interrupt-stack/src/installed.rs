@@ -10,7 +10,7 @@ use signal_hook_registry::{SigId, unregister};
 
 use crate::{
     Builder, Error, HardExit, Interrupts, SystemClock, acting::SIGNALS, catch::Catch, error::Kind,
-    sys, sys::Disposition,
+    router::Router, sys, sys::Disposition,
 };
 
 /// The process has one set of signals.
@@ -40,19 +40,22 @@ pub struct Installed {
 }
 
 impl Installed {
-    pub(crate) fn new(mut builder: Builder) -> Result<Self, Error> {
+    /// Makes an install whose router is served by what `start` starts.
+    pub(crate) fn new(
+        mut builder: Builder,
+        start: impl FnOnce(Router) -> io::Result<Interrupts>,
+    ) -> Result<Self, Error> {
         let mut process = PROCESS.lock().unwrap_or_else(PoisonError::into_inner);
         if process.installed {
             return Err(Kind::AlreadyInstalled.into());
         }
         let mut before = Vec::new();
-        let stops = builder.on_suspend.is_some() || builder.on_resume.is_some();
         for signal in SIGNALS {
             let disposition =
                 Disposition::of(signal).map_err(|source| Kind::Signal { signal, source })?;
             let stays = match signal {
                 SIGINT | SIGHUP => disposition.is_ignore(),
-                SIGTSTP => disposition.is_ignore() || !stops,
+                SIGTSTP => disposition.is_ignore() || !builder.has_hooks(),
                 _ => false,
             };
             if !stays {
@@ -70,7 +73,7 @@ impl Installed {
         let catch = Arc::new(catch.map_err(Kind::Wake)?);
         let router = builder.router(Some(catch.clone()));
         let mut installed = Self {
-            interrupts: Interrupts::start(router).map_err(Kind::Thread)?,
+            interrupts: start(router).map_err(Kind::Thread)?,
             before: Vec::new(),
             actions: Vec::new(),
         };

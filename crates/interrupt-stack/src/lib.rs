@@ -34,6 +34,8 @@ mod catch;
 mod cause;
 mod clock;
 mod die;
+#[cfg(feature = "driver")]
+mod driver;
 #[cfg(feature = "signals")]
 mod error;
 mod handler;
@@ -46,6 +48,8 @@ mod router;
 mod state;
 mod sys;
 mod terminal;
+#[cfg(feature = "tracing")]
+mod trace;
 mod word;
 
 /// What `word` is made of; a model checker includes the file beside atomics of its own.
@@ -57,6 +61,8 @@ pub use cause::{Cause, PressSource};
 pub use clock::ManualClock;
 pub use clock::{Clock, SystemClock};
 pub use die::die_by;
+#[cfg(feature = "driver")]
+pub use driver::Driver;
 #[cfg(feature = "signals")]
 pub use error::Error;
 pub use handler::{Handler, Notice};

@@ -27,6 +27,8 @@ pub(crate) struct Router {
     pub(crate) catch: Option<Arc<Catch>>,
     /// How many threads at most may run code of others, so that one is left for the next press.
     pub(crate) tellers: usize,
+    /// There are no threads: a driver acts, and must not block.
+    pub(crate) is_driven: bool,
     state: Mutex<State>,
     /// Something was decided, or the last handle is gone: for the threads of the router.
     pub(crate) decided: Condvar,
@@ -50,6 +52,7 @@ impl Router {
             hard_exit,
             on_suspend,
             on_resume,
+            is_driven: false,
             state: Mutex::new(State::new(ladder, Inbox::new(catch.clone()))),
             tellers: if catch.is_some() { TELLERS } else { 1 },
             catch,
@@ -59,6 +62,10 @@ impl Router {
             #[cfg(feature = "tokio-util")]
             token: tokio_util::sync::CancellationToken::new(),
         }
+    }
+
+    pub(crate) fn has_hooks(&self) -> bool {
+        self.on_suspend.is_some() || self.on_resume.is_some()
     }
 
     pub(crate) fn push(&self, name: Arc<str>, bell: Arc<Notify>) -> HandlerId {

@@ -28,6 +28,8 @@ pub(crate) struct News {
     pub(crate) shutdown: Option<Cause>,
     pub(crate) suspend: bool,
     pub(crate) resumed: bool,
+    #[cfg(feature = "tracing")]
+    pub(crate) trace: Option<crate::trace::Trace>,
 }
 
 impl News {
@@ -50,6 +52,8 @@ pub(crate) struct State {
     pub(crate) telling: usize,
     /// A thread looks soon whether the deciding one has a deadline to mind.
     pub(crate) lingering: bool,
+    #[cfg(feature = "tracing")]
+    trace: crate::trace::Trace,
     pub(crate) exit: Option<Cause>,
     /// The exit is being performed. Until that has failed to end the process, no graceful shutdown shall start beside it.
     pub(crate) exiting: bool,
@@ -74,6 +78,8 @@ impl State {
             announced: false,
             telling: 0,
             lingering: false,
+            #[cfg(feature = "tracing")]
+            trace: crate::trace::Trace::default(),
             exit: None,
             exiting: false,
             suspend: false,
@@ -126,7 +132,13 @@ impl State {
         match effect {
             None | Some(Effect::Debounced) => return false,
             Some(Effect::Notify(id)) => self.ring = self.handlers.get(&id).cloned(),
-            Some(Effect::HardExit(cause)) => self.exit = Some(cause),
+            Some(Effect::HardExit(cause)) => {
+                self.exit = Some(cause);
+                #[cfg(feature = "tracing")]
+                {
+                    self.trace.exit = Some(cause);
+                }
+            }
             Some(Effect::BeginShutdown(_)) => {} // needs no note: the ladder has the cause
         }
         true
@@ -141,8 +153,12 @@ impl State {
             shutdown,
             suspend: take(&mut self.suspend),
             resumed: take(&mut self.resumed),
+            #[cfg(feature = "tracing")]
+            trace: self.trace.next(&self.ladder),
         };
         let any = news.ring.is_some() || shutdown.is_some() || news.suspend || news.resumed;
+        #[cfg(feature = "tracing")]
+        let any = any || news.trace.is_some();
         any.then_some(news)
     }
 
