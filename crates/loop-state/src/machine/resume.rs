@@ -59,7 +59,7 @@ impl Machine {
             self.cut(cause);
         }
         if let Some(used) = resume.used_attempts {
-            let used = used.min(MAX_NUMBER);
+            let used = used.min(MAX_NUMBER / 2);
             self.head.highest_attempt = self.head.highest_attempt.max(used);
             self.head.first_attempt = self.head.highest_attempt + 1;
         }

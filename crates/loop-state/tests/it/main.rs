@@ -2,10 +2,12 @@
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
+mod explore;
 mod golden;
 mod limits;
 mod person;
 mod pipeline;
+mod promises;
 mod properties;
 mod traces;
 

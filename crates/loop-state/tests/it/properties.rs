@@ -1,12 +1,14 @@
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use loop_state::{
-    Again, CheckResult, Counts, Effect, Event, Happening, Head, Limits, Machine, Notice,
-    PhaseRules, Resume, Rules, SessionPolicy, SteerState, Step, StopCause, StopRequest, Timer,
-    Timestamp, Tree, TurnOutcome, When,
+    Again, Autonomy, CheckResult, Effect, Event, Happening, Head, Limits, Machine, Notice,
+    PhaseRules, Resume, RuleChange, Rules, SessionPolicy, SteerState, StopCause, StopRequest,
+    Timer, Timestamp, Tree, TurnOutcome, Usage, Verdict, When,
 };
 use proptest::prelude::*;
+
+use crate::promises::{Seen, broken};
 
 fn any_rules() -> impl Strategy<Value = Rules> {
     let limits = (
@@ -31,7 +33,8 @@ fn any_rules() -> impl Strategy<Value = Rules> {
                 SessionPolicy::Fresh
             },
             limits,
-            ..PhaseRules::default()
+            reports_cost: true,
+            reports_tokens: true,
         },
     );
     (
@@ -39,14 +42,61 @@ fn any_rules() -> impl Strategy<Value = Rules> {
         proptest::option::of(1u64..200),
         0u32..4,
         prop_oneof![Just(0u64), Just(10)],
+        (
+            proptest::option::of(1u64..30),
+            proptest::option::of(1u64..60),
+        ),
+        any_autonomy(),
+        prop_oneof![Just(0u64), Just(60_000), Just(21_600_000)],
     )
-        .prop_map(|(phases, max, max_failures, sleep)| Rules {
-            phases,
-            max_duration: max.map(Duration::from_millis),
-            max_failures,
-            sleep: Duration::from_millis(sleep),
-            ..Rules::default()
-        })
+        .prop_map(
+            |(phases, max, max_failures, sleep, (cost, tokens), autonomy, wait)| Rules {
+                phases,
+                max_duration: max.map(Duration::from_millis),
+                max_failures,
+                sleep: Duration::from_millis(sleep),
+                autonomy,
+                max_cost_microusd: cost,
+                max_tokens: tokens,
+                wait_on_limit: Duration::from_millis(wait),
+            },
+        )
+}
+
+fn any_autonomy() -> impl Strategy<Value = Autonomy> {
+    prop_oneof![
+        Just(Autonomy::Full),
+        Just(Autonomy::Checkpoint),
+        (1u32..3).prop_map(Autonomy::Batch),
+    ]
+}
+
+fn any_verdict() -> impl Strategy<Value = Verdict> {
+    prop_oneof![
+        3 => Just(Verdict::Continue),
+        1 => Just(Verdict::Revise("smaller".into())),
+        1 => Just(Verdict::StartOver),
+        1 => Just(Verdict::Exit),
+    ]
+}
+
+fn any_change() -> impl Strategy<Value = RuleChange> {
+    prop_oneof![
+        proptest::option::of(0u32..4).prop_map(RuleChange::MaxIterations),
+        proptest::option::of(0u64..30).prop_map(RuleChange::MaxCost),
+        proptest::option::of(0u64..60).prop_map(RuleChange::MaxTokens),
+        (0u64..100_000).prop_map(|ms| RuleChange::WaitOnLimit(Duration::from_millis(ms))),
+        any_autonomy().prop_map(RuleChange::Autonomy),
+        (0u32..3).prop_map(RuleChange::MaxFailures),
+    ]
+}
+
+fn any_use() -> impl Strategy<Value = Usage> {
+    (0u64..4, 0u64..4, 0u64..4).prop_map(|(input_tokens, output_tokens, cost_microusd)| Usage {
+        input_tokens,
+        output_tokens,
+        cost_microusd,
+    })
 }
 
 fn any_result() -> impl Strategy<Value = CheckResult> {
@@ -65,6 +115,11 @@ fn any_outcome() -> impl Strategy<Value = TurnOutcome> {
         1 => Just(TurnOutcome::NotStarted("gone".into())),
         2 => Just(TurnOutcome::Claimed),
         2 => Just(TurnOutcome::Interrupted),
+        2 => Just(TurnOutcome::Transient("no JSON".into())),
+        2 => proptest::option::of(0u64..100_000).prop_map(|reset| TurnOutcome::RateLimited {
+            reset: reset.map(Timestamp),
+            why: "limit".into(),
+        }),
         1 => Just(TurnOutcome::SessionLost),
         1 => Just(TurnOutcome::Hopeless("log in".into())),
     ]
@@ -81,6 +136,8 @@ fn any_timer() -> impl Strategy<Value = Timer> {
         Just(Timer::Iteration),
         Just(Timer::Idle),
         Just(Timer::Sleep),
+        Just(Timer::Limit),
+        Just(Timer::Retry),
         Just(Timer::Run)
     ]
 }
@@ -88,8 +145,13 @@ fn any_timer() -> impl Strategy<Value = Timer> {
 fn any_happening() -> impl Strategy<Value = Happening> {
     prop_oneof![
         1 => Just(Happening::Started),
-        2 => (proptest::option::of(0u32..6), proptest::option::of(any_rules()), proptest::option::of(0u32..9))
-            .prop_map(|(from, rules, used_attempts)| Happening::Resumed(Resume { rules, from, used_attempts, ..Resume::default() })),
+        2 => (proptest::option::of(0u32..6), proptest::option::of(any_rules()), any_number(), any::<bool>())
+            .prop_map(|(from, rules, used_attempts, attended)| Happening::Resumed(Resume { rules, from, used_attempts, attended })),
+        2 => any_use().prop_map(Happening::Used),
+        2 => any_verdict().prop_map(Happening::Reviewed),
+        1 => any::<bool>().prop_map(Happening::Attended),
+        1 => any_change().prop_map(Happening::RuleSet),
+        1 => Just(Happening::Said("so far".into())),
         6 => any_outcome().prop_map(Happening::TurnEnded),
         4 => any_result().prop_map(Happening::GateEnded),
         4 => any_result().prop_map(Happening::CheckEnded),
@@ -103,6 +165,10 @@ fn any_happening() -> impl Strategy<Value = Happening> {
         1 => Just(Happening::NothingDone),
         1 => Just(Happening::Thawed(Duration::from_millis(30))),
     ]
+}
+
+fn any_number() -> impl Strategy<Value = Option<u32>> {
+    prop_oneof![4 => Just(None), 2 => (0u32..9).prop_map(Some), 1 => Just(Some(u32::MAX))]
 }
 
 fn any_state() -> impl Strategy<Value = SteerState> {
@@ -125,16 +191,32 @@ fn any_wish() -> impl Strategy<Value = Happening> {
     ]
 }
 
+#[derive(Clone, Copy, Debug)]
+enum Wait {
+    Some(u64),
+    Back,
+}
+
 fn any_history() -> impl Strategy<Value = (Rules, Vec<Event>)> {
-    let events = proptest::collection::vec((0u64..40, any_happening()), 0..60);
+    // Clocks stand still, jump, and go back.
+    let wait = prop_oneof![
+        30 => (0u64..40).prop_map(Wait::Some),
+        3 => (0u64..30_000_000).prop_map(Wait::Some),
+        1 => Just(Wait::Some(u64::MAX)),
+        1 => Just(Wait::Back),
+    ];
+    let events = proptest::collection::vec((wait, any_happening()), 0..60);
     (any_rules(), events).prop_map(|(rules, steps)| {
-        let mut now = 0;
+        let mut now = 0u64;
         let begin = Event {
             at: Timestamp(0),
             what: Happening::Started,
         };
         let later = steps.into_iter().map(|(wait, what)| {
-            now += wait;
+            now = match wait {
+                Wait::Some(wait) => now.saturating_add(wait),
+                Wait::Back => now / 2,
+            };
             Event {
                 at: Timestamp(now),
                 what,
@@ -142,10 +224,6 @@ fn any_history() -> impl Strategy<Value = (Rules, Vec<Event>)> {
         });
         (rules, [begin].into_iter().chain(later).collect())
     })
-}
-
-fn totals(c: Counts) -> [u32; 5] {
-    [c.iterations, c.attempts, c.failed, c.cuts, c.processes]
 }
 
 /// Serialises and deserialises, as a save and a load do.
@@ -156,37 +234,22 @@ fn through_disk(head: &Head) -> Head {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 2000, ..ProptestConfig::default() })]
 
-    /// Any event in any state: no panic, totals only grow, no attempt comes twice, nothing starts unsaved, every end has its reason.
+    /// Any event in any state: no panic, and every promise is kept; no attempt comes twice in the whole life of a run.
     #[test]
     fn any_history_keeps_the_promises((rules, events) in any_history()) {
         let mut machine = Machine::new(rules).unwrap();
         let mut seen = HashSet::new();
         for event in events {
             let before = machine.head().clone();
-            let resumed = matches!(event.what, Happening::Resumed(_));
-            let effects = machine.step(event);
-            let head = machine.head();
-            prop_assert!(totals(before.counts).iter().zip(totals(head.counts)).all(|(a, b)| *a <= b));
-            prop_assert!(before.highest_attempt <= head.highest_attempt);
-            if before.end.is_some() && !resumed {
-                prop_assert!(effects.is_empty(), "an ended run did {effects:?}");
-                prop_assert_eq!(&before, head);
-            }
-            let mut saved = false;
+            let effects = machine.step(event.clone());
             for effect in &effects {
-                match effect {
-                    Effect::Save | Effect::SealPhase { .. } => saved = true,
-                    Effect::StartAttempt(brief) => {
-                        prop_assert!(saved, "started before it was saved");
-                        prop_assert!(seen.insert((brief.iteration, brief.attempt)), "{brief:?} came twice");
-                        let turn = matches!(head.step, Step::Turn { .. });
-                        prop_assert!(turn);
-                    }
-                    Effect::Announce(_) => prop_assert!(saved || before.end.is_some(), "told before it was saved"),
-                    _ => {}
+                if let Effect::StartAttempt(brief) = effect {
+                    prop_assert!(seen.insert((brief.iteration, brief.attempt)), "{brief:?} came twice");
                 }
             }
-            prop_assert_eq!(effects.contains(&Effect::Finish), !effects.is_empty() && head.end.is_some());
+            let (event, effects, after) = (&event, effects.as_slice(), machine.head());
+            let broken = broken(&Seen { before: &before, event, effects, after });
+            prop_assert!(broken.is_empty(), "{broken:?}: at {:?} came {event:?}: {effects:?}", before.step);
         }
     }
 
@@ -213,6 +276,8 @@ proptest! {
         outcomes in proptest::collection::vec(any_outcome(), 40),
         results in proptest::collection::vec(any_result(), 120),
         crashes in proptest::collection::vec(0usize..200, 0..3),
+        verdicts in proptest::collection::vec(any_verdict(), 8),
+        uses in proptest::collection::vec(any_use(), 20),
     ) {
         // Without a limit on iterations only luck ends a run, so these runs have one.
         let rules = Rules {
@@ -224,21 +289,29 @@ proptest! {
         };
         let mut machine = Machine::new(rules).unwrap();
         let (mut outcomes, mut results) = (outcomes.into_iter().cycle(), results.into_iter().cycle());
-        let mut todo = vec![Happening::Started];
-        for step in 0..500 {
-            let now = Timestamp(step);
+        // A person who always wants it again is no end of luck either.
+        let mut verdicts = verdicts.into_iter().chain(std::iter::repeat(Verdict::Continue));
+        let mut uses = uses.into_iter().cycle();
+        let mut todo = vec![Happening::Attended(true), Happening::Started];
+        for step in 0..2000u64 {
+            // Waits are long: now and then so is a moment.
+            let now = Timestamp(step * if step % 7 == 0 { 100_000 } else { 1 });
             let what = match (crashes.contains(&(step as usize)), todo.pop(), machine.due(now)) {
                 (true, ..) if step > 0 => {
                     todo.clear();
                     machine = Machine::from(through_disk(machine.head()));
-                    Happening::Resumed(Resume::default())
+                    Happening::Resumed(Resume { attended: true, ..Resume::default() })
                 }
                 (_, Some(what), _) | (_, None, Some(what)) => what,
                 (_, None, None) => continue,
             };
             for effect in machine.step(Event { at: now, what }) {
                 match effect {
-                    Effect::StartAttempt(_) => todo.push(Happening::TurnEnded(outcomes.next().unwrap())),
+                    Effect::StartAttempt(_) => {
+                        todo.push(Happening::TurnEnded(outcomes.next().unwrap()));
+                        todo.push(Happening::Used(uses.next().unwrap()));
+                    }
+                    Effect::Announce(Notice::Review(_)) => todo.push(Happening::Reviewed(verdicts.next().unwrap())),
                     Effect::Announce(Notice::Interrupted) => todo.push(Happening::ContinueRequested),
                     Effect::GoOn => todo.push(Happening::TurnEnded(TurnOutcome::Completed)),
                     Effect::StopAttempt => todo = vec![Happening::TurnEnded(TurnOutcome::Stopped)],
@@ -250,5 +323,63 @@ proptest! {
             }
         }
         prop_assert!(machine.head().end.is_some(), "still at {:?}", machine.head().step);
+    }
+
+    /// With agents that come to their ends, each word of a person reaches the agent once: in a prompt, or within a turn.
+    #[test]
+    fn a_steer_is_told_once(
+        rules in any_rules(),
+        outcomes in proptest::collection::vec(prop_oneof![Just(TurnOutcome::Completed), Just(TurnOutcome::Failed("no".into()))], 40),
+        heard in proptest::collection::vec(0u8..3, 40),
+        said in proptest::collection::vec(1usize..60, 0..12),
+    ) {
+        // Nothing ends these runs before the words are through.
+        let rules = Rules { max_failures: 0, max_duration: None, ..rules };
+        let phases = rules.phases.into_iter().map(|phase| PhaseRules { until: true, limits: Limits::default(), ..phase });
+        let rules = Rules { phases: phases.collect(), ..rules };
+        let mut machine = Machine::new(rules).unwrap();
+        let mut told: HashMap<u32, u32> = HashMap::new();
+        let (mut outcomes, mut heard) = (outcomes.into_iter().cycle(), heard.into_iter().cycle());
+        let mut todo = vec![Happening::Started];
+        for step in 0..200usize {
+            let now = Timestamp(step as u64);
+            let what = match (said.contains(&step), todo.pop(), machine.due(now)) {
+                (true, next, _) => {
+                    todo.extend(next);
+                    Happening::SteerAdded { text: "mind".into(), now: false }
+                }
+                (_, Some(what), _) | (_, None, Some(what)) => what,
+                _ => continue,
+            };
+            for effect in machine.step(Event { at: now, what }) {
+                match effect {
+                    Effect::StartAttempt(brief) => {
+                        todo.push(Happening::TurnEnded(outcomes.next().unwrap()));
+                        brief.steers.iter().for_each(|steer| *told.entry(steer.id).or_default() += 1);
+                    }
+                    // The agent takes it, takes it too late, or can't take it.
+                    Effect::Deliver(id) => match heard.next().unwrap() {
+                        0 => {
+                            *told.entry(id).or_default() += 1;
+                            todo.push(Happening::SteerMoved { id, state: SteerState::Seen });
+                        }
+                        1 => todo.push(Happening::SteerMoved { id, state: SteerState::Delivered }),
+                        _ => {}
+                    },
+                    Effect::StopAttempt => todo = vec![Happening::TurnEnded(outcomes.next().unwrap())],
+                    Effect::RunGate(_) => todo.push(Happening::GateEnded(CheckResult::Failed("no".into()))),
+                    Effect::RunCheck => todo.push(Happening::CheckEnded(CheckResult::Failed("no".into()))),
+                    Effect::EndLeftovers => todo.push(Happening::Settled(Tree::default())),
+                    _ => {}
+                }
+            }
+        }
+        let head = machine.head();
+        prop_assert_eq!(head.counts.steers as usize, said.iter().collect::<HashSet<_>>().len());
+        for id in 1..=head.counts.steers {
+            let times = told.get(&id).copied().unwrap_or_default();
+            let waits = head.unseen_steers().any(|steer| steer.id == id);
+            prop_assert!(times == 1 || (times == 0 && waits), "steer {id} was told {times} times");
+        }
     }
 }

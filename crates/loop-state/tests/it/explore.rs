@@ -1,0 +1,227 @@
+//! All short histories of a small world: each event in each state that can be reached, with the promises looked at after each step.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use loop_state::{
+    Again, Autonomy, CheckResult, Event, Happening, Head, Limits, Machine, PhaseRules, Resume,
+    RuleChange, Rules, SessionPolicy, StopCause, StopRequest, Timestamp, Tree, TurnOutcome, Usage,
+    Verdict, When,
+};
+
+use crate::promises::{PROMISES, Seen, broken};
+
+/// Two phases that are soon over, small budgets and short waits, so that every limit is near.
+fn world(autonomy: Autonomy) -> Rules {
+    let phase = |name: &str, until, session, max| PhaseRules {
+        name: name.into(),
+        until,
+        session,
+        limits: Limits {
+            max_iterations: Some(max),
+            iteration_timeout: Some(Duration::from_secs(9)),
+            idle_timeout: None,
+        },
+        reports_cost: true,
+        ..PhaseRules::default()
+    };
+    Rules {
+        phases: vec![
+            phase("plan", false, SessionPolicy::Continue, 1),
+            phase("build", true, SessionPolicy::Fresh, 2),
+        ],
+        max_duration: Some(Duration::from_secs(600)),
+        max_failures: 2,
+        sleep: Duration::ZERO,
+        autonomy,
+        max_cost_microusd: Some(2),
+        wait_on_limit: Duration::from_secs(100),
+        ..Rules::default()
+    }
+}
+
+fn alphabet(at: Timestamp) -> Vec<Happening> {
+    let turn = Happening::TurnEnded;
+    let stop = |when| {
+        let by = StopCause::Person;
+        Happening::StopRequested(StopRequest { by, when })
+    };
+    let attended = Resume {
+        attended: true,
+        ..Resume::default()
+    };
+    vec![
+        turn(TurnOutcome::Completed),
+        turn(TurnOutcome::Failed("exit status 1".into())),
+        turn(TurnOutcome::Interrupted),
+        turn(TurnOutcome::Stopped),
+        turn(TurnOutcome::SessionLost),
+        turn(TurnOutcome::Transient("no JSON".into())),
+        turn(TurnOutcome::RateLimited {
+            reset: Some(at + Duration::from_secs(30)),
+            why: "limit".into(),
+        }),
+        Happening::CheckEnded(CheckResult::Passed),
+        Happening::CheckEnded(CheckResult::Failed("red".into())),
+        Happening::Settled(Tree::default()),
+        Happening::Used(Usage {
+            cost_microusd: 1,
+            ..Usage::default()
+        }),
+        stop(When::Now),
+        stop(When::AfterIteration),
+        Happening::SteerAdded {
+            text: "mind".into(),
+            now: true,
+        },
+        Happening::ContinueRequested,
+        Happening::PauseRequested,
+        Happening::SleepSkipped,
+        Happening::AgainRequested(Again::Iteration),
+        Happening::AgainRequested(Again::Phase),
+        Happening::Attended(false),
+        Happening::Reviewed(Verdict::Continue),
+        Happening::Reviewed(Verdict::Revise("smaller".into())),
+        Happening::Reviewed(Verdict::Exit),
+        Happening::RuleSet(RuleChange::MaxCost(Some(1))),
+        Happening::RuleSet(RuleChange::WaitOnLimit(Duration::ZERO)),
+        Happening::SessionKnown("s".into()),
+        Happening::Resumed(Resume::default()),
+        Happening::Resumed(attended),
+    ]
+}
+
+/// How the places are reached from which everything is tried.
+fn places() -> Vec<(&'static str, Vec<Happening>)> {
+    let turn = Happening::TurnEnded;
+    let done = || turn(TurnOutcome::Completed);
+    let settled = || Happening::Settled(Tree::default());
+    let limited = || {
+        let (reset, why) = (None, "limit".into());
+        turn(TurnOutcome::RateLimited { reset, why })
+    };
+    let next = || Happening::Reviewed(Verdict::Continue);
+    vec![
+        ("the first turn", vec![]),
+        ("the boundary", vec![done(), settled()]),
+        ("a rate limit", vec![limited()]),
+        (
+            "a try",
+            vec![turn(TurnOutcome::Transient("no JSON".into()))],
+        ),
+        ("the next phase", vec![done(), settled(), next(), done()]),
+        ("an interrupted turn", vec![turn(TurnOutcome::Interrupted)]),
+        (
+            "a pause",
+            vec![Happening::PauseRequested, done(), settled()],
+        ),
+    ]
+}
+
+/// Tries everything for `depth` steps from a place; returns the number of states and steps, or the first step that broke a promise.
+fn explore(
+    autonomy: Autonomy,
+    place: &[Happening],
+    depth: u64,
+    spoil: fn(Head) -> Head,
+) -> Result<(usize, usize), String> {
+    let mut first = Machine::new(world(autonomy)).unwrap();
+    for what in [Happening::Started, Happening::Attended(true)] {
+        first.step(crate::at(0, what));
+    }
+    for what in place {
+        first.step(crate::at(0, what.clone()));
+    }
+    let mut level = vec![first];
+    let (mut states, mut steps) = (1, 0);
+    for nth in 1..=depth {
+        let mut known = HashSet::new();
+        let mut next = Vec::new();
+        for machine in &level {
+            let at = Timestamp(nth * 20_000);
+            for what in alphabet(at).into_iter().chain(machine.due(at)) {
+                let mut after = machine.clone();
+                let event = Event { at, what };
+                let effects = after.step(event.clone());
+                steps += 1;
+                let head = spoil(after.head().clone());
+                let seen = Seen {
+                    before: machine.head(),
+                    event: &event,
+                    effects: &effects,
+                    after: &head,
+                };
+                let broken = broken(&seen);
+                if !broken.is_empty() {
+                    let stood = &machine.head().step;
+                    return Err(format!(
+                        "{broken:?}: at {stood:?} came {event:?}: {effects:?}"
+                    ));
+                }
+                if after.head() != machine.head() && known.insert(format!("{:?}", after.head())) {
+                    next.push(after);
+                }
+            }
+        }
+        states += next.len();
+        level = next;
+    }
+    Ok((states, steps))
+}
+
+#[test]
+fn all_short_histories_keep_the_promises() {
+    let kinds = [Autonomy::Checkpoint, Autonomy::Batch(1), Autonomy::Full];
+    for ((place, way), autonomy) in places().iter().zip(kinds.into_iter().cycle()) {
+        match explore(autonomy, way, 4, |head| head) {
+            Ok((states, steps)) => {
+                println!("{place}, {autonomy:?}: {states} states, {steps} steps");
+                assert!(states > 1_000 && steps > 10_000, "{states} {steps}");
+            }
+            Err(broken) => panic!("{place}, {autonomy:?}: {broken}"),
+        }
+    }
+}
+
+/// Each promise can be broken: with a head that does not keep it, the same search says so.
+#[test]
+fn the_search_finds_what_is_broken() {
+    let spoils: [(&str, fn(Head) -> Head); 7] = [
+        ("totals only grow", |mut head| {
+            head.counts.attempts = 0;
+            head
+        }),
+        ("a budget is never passed unnoticed", |mut head| {
+            head.halting = false;
+            head
+        }),
+        ("no rate limit is waited for beyond the cap", |mut head| {
+            head.waits.limit_ms += 100_000;
+            head
+        }),
+        ("what time mends is refunded", |mut head| {
+            head.streaks.failures += u32::from(head.waits.limits > 0);
+            head
+        }),
+        (
+            "a question is only open where somebody can answer",
+            |mut head| {
+                head.attended = false;
+                head
+            },
+        ),
+        ("what is sealed is a boundary", |mut head| {
+            head.iteration = head.iteration.max(1);
+            head
+        }),
+        ("phases are in order and leave a trace", |mut head| {
+            head.finished.clear();
+            head
+        }),
+    ];
+    for (promise, spoil) in spoils {
+        assert!(PROMISES.iter().any(|(name, _)| *name == promise));
+        let found = explore(Autonomy::Checkpoint, &[], 4, spoil).unwrap_err();
+        assert!(found.contains(promise), "{promise}: {found}");
+    }
+}

@@ -1,0 +1,237 @@
+//! What holds after each step of any machine, whatever came. Each promise is a function of its own, so that a test can say which one is broken.
+
+use loop_state::{Autonomy, Effect, Event, Happening, Head, Notice, Step, TurnOutcome, Wait};
+
+/// One step of a machine.
+pub(crate) struct Seen<'a> {
+    pub(crate) before: &'a Head,
+    pub(crate) event: &'a Event,
+    pub(crate) effects: &'a [Effect],
+    pub(crate) after: &'a Head,
+}
+
+pub(crate) type Promise = fn(&Seen<'_>) -> bool;
+
+/// The promises by name.
+pub(crate) const PROMISES: [(&str, Promise); 15] = [
+    ("totals only grow", totals_only_grow),
+    ("attempts are never reused", attempts_are_never_reused),
+    ("a run that is over does nothing", over_is_over),
+    ("nothing is started or told before it is saved", saved_first),
+    (
+        "a run finishes when it has an end, which has a reason",
+        finish_is_the_end,
+    ),
+    ("an agent is set to work in a turn", work_is_a_turn),
+    (
+        "nothing is begun when nothing is left to spend",
+        spent_begins_nothing,
+    ),
+    ("a budget is never passed unnoticed", spent_is_noticed),
+    (
+        "no rate limit is waited for beyond the cap",
+        waits_hold_the_cap,
+    ),
+    ("what time mends is refunded", refund_is_exact),
+    (
+        "a question is only open where somebody can answer",
+        asked_somebody,
+    ),
+    ("full autonomy asks nobody", full_asks_nobody),
+    ("what is sealed is a boundary", seals_are_boundaries),
+    ("phases are in order and leave a trace", phases_leave_traces),
+    ("everything is bounded", all_is_bounded),
+];
+
+/// Names the promises that the step broke.
+pub(crate) fn broken(seen: &Seen<'_>) -> Vec<&'static str> {
+    let broken = PROMISES.iter().filter(|(_, promise)| !promise(seen));
+    broken.map(|(name, _)| *name).collect()
+}
+
+fn is_resumed(seen: &Seen<'_>) -> bool {
+    matches!(seen.event.what, Happening::Resumed(_))
+}
+
+fn starts(seen: &Seen<'_>) -> Option<(u32, u32, u32)> {
+    seen.effects.iter().find_map(|effect| match effect {
+        Effect::StartAttempt(brief) => Some((brief.phase, brief.iteration, brief.attempt)),
+        _ => None,
+    })
+}
+
+fn totals_only_grow(seen: &Seen<'_>) -> bool {
+    let totals = |head: &Head| {
+        let c = head.counts;
+        let u = head.usage;
+        let counts = [
+            c.iterations,
+            c.attempts,
+            c.failed,
+            c.cuts,
+            c.steers,
+            c.denied,
+        ];
+        let rest = [c.processes, head.highest_attempt, head.first_attempt];
+        let mut all: Vec<u64> = counts.into_iter().chain(rest).map(u64::from).collect();
+        all.extend([
+            u.input_tokens,
+            u.output_tokens,
+            u.cost_microusd,
+            head.active_ms,
+        ]);
+        all
+    };
+    let (before, after) = (totals(seen.before), totals(seen.after));
+    before
+        .iter()
+        .zip(&after)
+        .all(|(before, after)| before <= after)
+}
+
+fn attempts_are_never_reused(seen: &Seen<'_>) -> bool {
+    let Some((_, iteration, attempt)) = starts(seen) else {
+        return true;
+    };
+    let before = seen.before;
+    // Within a numbering, iterations only go up; a new numbering begins above all that was used.
+    let later = iteration > before.iteration && attempt >= seen.after.first_attempt;
+    let again = iteration == before.iteration && attempt > before.attempt;
+    let anew = attempt > before.highest_attempt;
+    (later && seen.after.first_attempt == before.first_attempt) || again || anew
+}
+
+fn over_is_over(seen: &Seen<'_>) -> bool {
+    let over = seen.before.end.is_some() && !is_resumed(seen);
+    !over || (seen.effects.is_empty() && seen.before == seen.after)
+}
+
+fn saved_first(seen: &Seen<'_>) -> bool {
+    // A run that is done already is told of as it was saved.
+    let mut saved = is_resumed(seen) && seen.before.end.is_some();
+    seen.effects.iter().all(|effect| match effect {
+        Effect::Save | Effect::SealPhase { .. } => {
+            saved = true;
+            true
+        }
+        Effect::StartAttempt(_) | Effect::GoOn | Effect::Deliver(_) | Effect::Announce(_) => saved,
+        _ => true,
+    })
+}
+
+fn finish_is_the_end(seen: &Seen<'_>) -> bool {
+    let finishes = seen.effects.contains(&Effect::Finish);
+    let told = seen.effects.iter().any(|effect| match effect {
+        Effect::Announce(Notice::Ended(reason)) => seen
+            .after
+            .end
+            .as_ref()
+            .is_some_and(|end| end.reason == *reason),
+        _ => false,
+    });
+    let over = seen.after.end.is_some() && !seen.effects.is_empty();
+    finishes == over && told == finishes && !(over && seen.after.halting)
+}
+
+fn work_is_a_turn(seen: &Seen<'_>) -> bool {
+    let works = starts(seen).is_some() || seen.effects.contains(&Effect::GoOn);
+    !works || (matches!(seen.after.step, Step::Turn { .. }) && seen.after.end.is_none())
+}
+
+fn spent_begins_nothing(seen: &Seen<'_>) -> bool {
+    let works = starts(seen).is_some() || seen.effects.contains(&Effect::GoOn);
+    !works || seen.after.spent().is_none()
+}
+
+fn spent_is_noticed(seen: &Seen<'_>) -> bool {
+    let works = matches!(
+        seen.after.step,
+        Step::Turn { .. } | Step::Interrupted { .. }
+    );
+    let live = seen.after.end.is_none() && seen.after.counts.processes > 0;
+    !(live && works && seen.after.spent().is_some()) || seen.after.halting
+}
+
+fn waits_hold_the_cap(seen: &Seen<'_>) -> bool {
+    let Step::Waiting { since, until, why } = seen.after.step else {
+        return true;
+    };
+    let cap = seen.after.rules.wait_on_limit.as_millis() as u64;
+    let wait = until.since(since).as_millis() as u64;
+    match why {
+        Wait::Limit => seen.after.end.is_some() || seen.after.waits.limit_ms + wait <= cap,
+        _ => wait <= 16_000 && seen.after.waits.tries < 4,
+    }
+}
+
+fn refund_is_exact(seen: &Seen<'_>) -> bool {
+    let mends = matches!(
+        seen.event.what,
+        Happening::TurnEnded(TurnOutcome::RateLimited { .. } | TurnOutcome::Transient(_))
+    );
+    let waits =
+        matches!(seen.after.step, Step::Waiting { .. }) && seen.before.step != seen.after.step;
+    if !mends || !waits {
+        return true;
+    }
+    let same = |head: &Head| {
+        let (c, s) = (head.counts, head.streaks);
+        let counts = [c.iterations, c.failed, c.attempts, head.unreviewed];
+        let streaks = [s.failures, s.gates, s.idle];
+        (
+            head.phase,
+            head.iteration,
+            head.attempt,
+            counts,
+            streaks,
+            head.feedback.clone(),
+        )
+    };
+    let cut = seen.after.cut.map(|cut| cut.attempt);
+    same(seen.before) == same(seen.after)
+        && seen.after.counts.cuts == seen.before.counts.cuts + 1
+        && cut == Some(seen.before.attempt)
+        && seen.after.steers.len() == seen.before.steers.len()
+}
+
+fn asked_somebody(seen: &Seen<'_>) -> bool {
+    let open = matches!(seen.after.step, Step::Review { .. }) && seen.after.end.is_none();
+    !open || seen.after.attended
+}
+
+fn full_asks_nobody(seen: &Seen<'_>) -> bool {
+    let asks = |effect: &Effect| matches!(effect, Effect::Announce(Notice::Review(_)));
+    seen.after.rules.autonomy != Autonomy::Full || !seen.effects.iter().any(asks)
+}
+
+fn seals_are_boundaries(seen: &Seen<'_>) -> bool {
+    let is_seal = |effect: &Effect| matches!(effect, Effect::SealPhase { .. });
+    let seals = seen.effects.iter().filter(|effect| is_seal(effect)).count();
+    let first = seen.effects.first().is_some_and(is_seal);
+    let boundary = seen.after.iteration == 0 || seen.after.end.is_some();
+    seals == 0 || (seals == 1 && first && boundary && starts(seen).is_none())
+}
+
+fn phases_leave_traces(seen: &Seen<'_>) -> bool {
+    let (phase, finished) = (seen.after.phase as usize, seen.after.finished.len());
+    let grown = seen.after.phase > seen.before.phase;
+    let sealed = matches!(seen.effects.first(), Some(Effect::SealPhase { .. }));
+    phase < seen.after.rules.phases.len()
+        && finished >= phase
+        && finished <= seen.after.rules.phases.len()
+        && (!grown || (seen.after.phase == seen.before.phase + 1 && sealed))
+}
+
+fn all_is_bounded(seen: &Seen<'_>) -> bool {
+    let head = seen.after;
+    let said: usize = head.steers.iter().map(|steer| steer.text.len()).sum();
+    head.steers.len() <= loop_state::MAX_STEERS
+        && said <= loop_state::MAX_STEER_BYTES
+        && head.errors.len() <= loop_state::MAX_ERRORS
+        && head.finished.len() <= loop_state::MAX_PHASES
+        && head
+            .said
+            .as_ref()
+            .is_none_or(|said| said.len() <= loop_state::MAX_TEXT)
+        && seen.effects.len() <= 8
+}
