@@ -15,8 +15,8 @@ use crate::{
 pub enum HardExit {
     /// Ends the process in the signal handler, as [`die_by`](crate::die_by) does, in whatever state its threads are. The default.
     ///
-    /// What is no signal (an injected press, the shutdown deadline) acts from a thread of the router, and so does all on a detached
-    /// ladder.
+    /// What is no signal (an injected press, the shutdown deadline) acts from a thread of the router or from the driver, and so does
+    /// all on a detached ladder.
     #[default]
     InHandler,
     /// Ends the process from a thread of the router, under no lock.
@@ -136,11 +136,13 @@ impl Builder {
         self
     }
 
-    /// Starts the ladder and catches `SIGINT`, `SIGTERM`, `SIGHUP` and `SIGQUIT`.
+    /// Starts the ladder and catches `SIGINT`, `SIGTERM`, `SIGHUP`, `SIGQUIT` and `SIGCONT`, and with a hook `SIGTSTP`.
     ///
     /// Needs no runtime: call it first in `main`, before anything slow, since a signal that comes earlier has its default effect.
-    /// `SIGINT` is a press; `SIGTERM` and `SIGHUP` begin shutdown; `SIGQUIT` ends the process at once. `SIGINT` and `SIGHUP` stay
-    /// ignored if they were ignored when the process started, as under `nohup` or in a shell's background job.
+    /// `SIGINT` is a press; `SIGTERM` and `SIGHUP` begin shutdown; `SIGQUIT` ends the process at once. `SIGINT`, `SIGHUP`
+    /// and `SIGTSTP` stay ignored if they were ignored when the process started, as under `nohup` or in a shell's background job.
+    ///
+    /// Four threads are started, all asleep until there is something to do.
     ///
     /// # Errors
     ///

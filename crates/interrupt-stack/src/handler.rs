@@ -47,7 +47,7 @@ impl Handler {
         Some(self.notice(press))
     }
 
-    /// Waits for a press and takes its notice, blocking the thread: for programs without a runtime.
+    /// Waits for a press and takes its notice, blocking the thread: for programs without a runtime. Not for a thread that drives.
     pub fn wait(&mut self) -> Notice {
         let press = self.interrupts.router().wait_for_press(self.id, None);
         self.notice(press.expect("the wait has no end but a press"))

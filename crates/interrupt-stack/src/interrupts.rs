@@ -128,7 +128,7 @@ impl Interrupts {
         }
     }
 
-    /// Waits until shutdown begins, and says why, blocking the thread: for programs without a runtime.
+    /// Waits until shutdown begins, and says why, blocking the thread: for programs without a runtime. Not for a thread that drives.
     pub fn wait(&self) -> Cause {
         let cause = self.router().wait_for_cause(None);
         cause.expect("the wait has no end but a cause")

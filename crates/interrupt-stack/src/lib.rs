@@ -5,24 +5,38 @@
 //! press that meets an unanswered first begins the graceful shutdown, and any press after that ends the process, in whatever state
 //! the program is.
 //!
+//! The README has a program with a menu, a service, and how this crate stands beside others.
+//!
 //! This crate draws no menu, reads no terminal and ends no child processes. It is not a general signal library: it knows `SIGINT`,
-//! `SIGTERM`, `SIGHUP` and `SIGQUIT`.
+//! `SIGTERM`, `SIGHUP`, `SIGQUIT`, and `SIGTSTP` with `SIGCONT`.
+//!
+//! # Limits
+//!
+//! The hard exit runs no destructors and no `atexit` handlers, and flushes nothing: each of these can hang. It puts back the settings
+//! of the terminal, but writes nothing to it.
+//!
+//! Unix. A process that is stopped, or hangs in the kernel, acts on a press when it runs again. Presses that come closer together than
+//! the debounce (50 ms) count as one, and a `SIGINT` from an ancestor right after the terminal's is the same press, since terminals,
+//! shells and package managers send one twice.
 //!
 //! # Theory of operation
 //!
 //! The [`ladder`] is a pure machine; time and events go in, effects come out. Whoever has an event (a signal, an injected press, an
-//! answer) decides it there, under a lock that is never held while code of others runs. Two threads act on what was decided: one
-//! keeps the deadlines and performs the hard exit, the other runs wakers, so that neither a blocked runtime nor a slow waker can
-//! stand between a press and its effect. A third reads signals, when there are any to read. None of this needs an async runtime:
-//! [`Builder::install`] belongs at the top of `main`.
+//! answer) decides it there, under a lock that is never held while code of others runs.
 //!
-//! The hard exit ends the process by the signal itself, as shells expect, and does so with `SIGKILL`-like disregard for destructors,
-//! `atexit` handlers and buffers: each of these can hang.
+//! The signal handler takes no lock. It decides by one word, which it shares with the router and both change by compare-exchange: the
+//! rung that the router has published, the presses that are posted and not yet decided, the time of the last one. Rung and posted
+//! presses together say what the ladder will answer at the least, so the handler can end the process itself on the last rung, and
+//! does, though no thread should ever run again. Otherwise it leaves the press with its time in a slot and wakes a thread.
 //!
-//! # Limits
+//! Three equal threads wait for that. Whoever wakes decides what was posted, in the order of the times at which it came, and then runs
+//! wakers and hooks. At most two of them do so at a time, so that one is free for the next press. A fourth keeps the deadlines and
+//! performs a hard exit that did not come by a signal; it runs no code of others, except the callback that was set for this. A detached
+//! ladder has two threads: one for wakers, and that one. None of it needs an async runtime: [`Builder::install`] belongs at the top of
+//! `main`. The `driver` feature puts a future in the place of all threads.
 //!
-//! Unix. A process that is stopped, or whose threads get no processor time at all, acts on a press when it runs again. Presses that
-//! come closer together than the debounce (50 ms) count as one, since terminals, shells and package managers send one press twice.
+//! The process ends by the signal itself, as shells expect: default action, sent to the ending thread, and `_exit` where that has no
+//! effect, as for PID 1 of a container.
 
 mod acting;
 mod builder;

@@ -154,16 +154,18 @@ fn answer_does_not_take_back_a_press_that_comes_beside_it() {
 fn what_is_no_press_is_posted_once_until_it_is_settled() {
     explore(|| {
         let word = Arc::new(Word::new());
-        let handler = thread::spawn({
+        let raise = {
             let word = word.clone();
             move || u64::from(word.raise(Kind::Terminate, 1_000_000))
-        });
+        };
+        let handler = thread::spawn(raise.clone());
+        assert_eq!(raise() + handler.join().unwrap(), 1, "nobody has settled");
+
+        let handler = thread::spawn(raise);
         let mut router = Router::default();
-        let mut posted = u64::from(word.raise(Kind::Terminate, 1_000_000));
         router.turn(&word);
-        posted += handler.join().unwrap();
+        let posted = 1 + handler.join().unwrap();
         router.turn(&word);
-        assert!(posted >= 1);
         assert_eq!(router.posts.len() as u64, posted);
     });
 }
