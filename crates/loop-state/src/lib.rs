@@ -7,7 +7,8 @@
 //! # What it is not for
 //!
 //! It does no I/O, reads no clock, spawns nothing and knows no agent, no command line and no file. Text that it carries (the tail of a failed
-//! check, a steer) is opaque to it.
+//! check, a steer, what a phase came to) is opaque to it. It is no general workflow engine: a run is one line of phases, and one agent works at a
+//! time.
 //!
 //! # Theory of operation
 //!
@@ -15,20 +16,48 @@
 //! gates, then the check, then the end of whatever the agent left running:
 //!
 //! ```text
-//! Turn ─► Gate 0 … n ─► Check ─► Settling ─► next iteration (Sleeping, Turn) or the end
+//!            ┌──────────────────────────── a person's word ───────────── Interrupted
+//!            ▼                                                                ▲
+//!  Ready ─► Turn ───────────────────────── a person's interrupt ──────────────┘
+//!            │ ├─ rate limit, or what may not come again ─► Waiting ─► Turn: the same iteration, the next attempt
+//!            │ └─ stop, time or budget used up ───────────► the end: the iteration is cut, and done again after a resume
+//!            ▼
+//!        Gate 0 … n ─► Check ─► Settling ─┬─► Sleeping ─► Turn: the next iteration
+//!                                         ├─► Paused ─► Turn: when a person lets it go on
+//!                                         ├─► Review ─► Turn: when a person has looked at a batch, or at a phase
+//!                                         ├─► the boundary: the phase is sealed, then Sleeping, Paused or Review as above
+//!                                         └─► the end, with its reason
 //! ```
+//!
+//! [`Step`] names these places. After a resume with a check, a cut iteration goes through `Recheck` first: what it did may have been enough.
 //!
 //! The [`Head`] is the whole state: small, serialisable, rewritten at each save. Events are history: folding them over the first head gives the
 //! present one, and a test says so. What is true only of the live process (when the agent last gave a sign of life) stays out of the head; it can
 //! change the state only through an event, see [`Machine::due`].
 //!
-//! A turn that was under way when the process died is *cut*. Its iteration is done again as a new attempt; the number of an attempt is never used
-//! twice for one iteration.
+//! - *Cut.* A turn that did not come to its end is cut. Its iteration is done again as a new attempt; the number of an attempt is never used twice
+//!   for one iteration number, also when numbers begin anew with a phase.
+//! - *Phases.* Each has its own rules and numbers and begins with a session of its own. At the boundary the machine asks for
+//!   [`Effect::SealPhase`] while nothing of the next phase has begun; what the phase came to ([`Happening::Said`]) is in the briefs of the next one,
+//!   and what went wrong in it stays in [`Head::finished`].
+//! - *Autonomy.* [`Autonomy`] says where a person is asked; [`Verdict`] is what they can answer. A question is only asked where somebody can
+//!   answer: the shell says so for each process ([`Resume::attended`], [`Happening::Attended`]), and without that the run goes on. The end of the
+//!   last phase is the end of the run and asks nobody.
+//! - *Budgets* act within the turn: the [`Happening::Used`] that uses one up ends the turn, and nothing is begun while nothing is left.
+//!   [`Rules::validate`] refuses a budget that an agent does not report on.
+//! - *Rate limits* are waited for on the caller's clock, up to [`Rules::wait_on_limit`] for all waits in a row; without a time, 30 s, then twice as
+//!   long each time, up to 15 min. The iteration is refunded: its number stays, nothing counts as failed, only the attempt is another one.
+//! - *Tries.* [`TurnOutcome::Transient`] is tried again after 1, 4 and 16 s; the fourth failure of an iteration counts, as one.
+//! - *Live rules.* [`Happening::RuleSet`] changes a rule; what the new one forbids ends at once.
+//!
+//! # What is saved
+//!
+//! The types above are free to change. What is written is a form of their own with a version, see [`snapshot`]; every form ever written is read.
 //!
 //! # Limits
 //!
-//! Text in the head is bounded: [`MAX_TEXT`] bytes for each piece, [`MAX_STEERS`] steers of [`MAX_STEER_BYTES`] together. Budgets, rate-limit waits and
-//! autonomy modes are not built yet.
+//! Text in the head is bounded: [`MAX_TEXT`] bytes for each piece, [`MAX_STEERS`] steers of [`MAX_STEER_BYTES`] together, [`MAX_PHASES`] phases with
+//! [`MAX_ERRORS`] errors each. Clocks are trusted: one that jumps forward ends waits early, one that jumps back makes them longer.
 
 mod budget;
 mod counts;

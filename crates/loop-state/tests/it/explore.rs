@@ -118,12 +118,14 @@ fn places() -> Vec<(&'static str, Vec<Happening>)> {
     ]
 }
 
+type Spoil = fn(Head) -> Head;
+
 /// Tries everything for `depth` steps from a place; returns the number of states and steps, or the first step that broke a promise.
 fn explore(
     autonomy: Autonomy,
     place: &[Happening],
     depth: u64,
-    spoil: fn(Head) -> Head,
+    spoil: Spoil,
 ) -> Result<(usize, usize), String> {
     let mut first = Machine::new(world(autonomy)).unwrap();
     for what in [Happening::Started, Happening::Attended(true)] {
@@ -186,7 +188,7 @@ fn all_short_histories_keep_the_promises() {
 /// Each promise can be broken: with a head that does not keep it, the same search says so.
 #[test]
 fn the_search_finds_what_is_broken() {
-    let spoils: [(&str, fn(Head) -> Head); 7] = [
+    let spoils: [(&str, Spoil); 7] = [
         ("totals only grow", |mut head| {
             head.counts.attempts = 0;
             head
