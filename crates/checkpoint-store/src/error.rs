@@ -75,15 +75,21 @@ pub(crate) enum Kind {
         "cannot read {what} as the asked type: {reason}; it was written by another program or schema"
     )]
     Decode { what: &'static str, reason: String },
+    #[error("cannot bring schema version {from} to the next: {reason}; no file was touched")]
+    Migrate { from: u32, reason: String },
     #[error("{what} takes {bytes} bytes, the limit is {limit}")]
     TooLarge {
         what: &'static str,
         bytes: u64,
         limit: u64,
     },
+    #[error("holds a store already; choose another directory")]
+    Taken,
     #[error("exists with other contents; blobs never change, choose another name")]
     Conflict,
-    #[error("save {asked} cannot be returned to: it was undone, or a phase was sealed after it")]
+    #[error(
+        "save {asked} cannot be returned to: it was undone, it is too old, or a phase was sealed after it"
+    )]
     UnknownSeq { asked: u64 },
     #[cfg(not(feature = "zstd"))]
     #[error("holds a compressed frame; build checkpoint-store with its `zstd` feature to read it")]

@@ -57,6 +57,11 @@ fn texts_tell_what_to_do_next() {
             bytes: 9,
             limit: 8,
         },
+        Kind::Migrate {
+            from: 1,
+            reason: "a reason".into(),
+        },
+        Kind::Taken,
         Kind::Conflict,
         Kind::UnknownSeq { asked: 5 },
     ];

@@ -40,7 +40,9 @@ pub(crate) const DELTA: u8 = 2;
 pub(crate) const TRUNCATE: u8 = 3;
 /// The last frame of a phase file.
 pub(crate) const SEAL: u8 = 4;
-pub(crate) const LAST_KIND: u8 = SEAL;
+/// The events of a save whose head was dropped, so that it cannot be returned to.
+pub(crate) const EVENTS: u8 = 5;
+pub(crate) const LAST_KIND: u8 = EVENTS;
 
 pub(crate) const ZSTD: u8 = 1;
 /// A reader that does not know the kind must refuse the file instead of skipping the frame.

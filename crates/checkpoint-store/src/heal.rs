@@ -145,7 +145,7 @@ impl RawWriter {
     }
 
     /// Keeps the newest journal and the one before, as opening does.
-    fn drop_older_generations(&self) {
+    pub(crate) fn drop_older_generations(&self) {
         let base = self.base.map_or(0, |base| base.seq);
         let same = |name: &FileName| {
             matches!(name, FileName::Progress { base: of, epoch }

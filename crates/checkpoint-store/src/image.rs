@@ -143,7 +143,7 @@ pub(crate) fn read_phase(file: &[u8]) -> Result<State, Fault> {
     for frame in deltas {
         replay.step(frame, frame.stored(file))?;
     }
-    Ok(replay.onto(State::default()))
+    Ok(replay.state())
 }
 
 /// A journal in memory with its good prefix.
@@ -156,13 +156,15 @@ pub(crate) struct Journal {
     pub(crate) tail: Tail,
 }
 
-/// Reads a journal up to its first bad frame.
-pub(crate) fn read_journal(bytes: Vec<u8>, meta: &FileMeta) -> Result<Journal, Fault> {
+/// Reads a journal up to its first bad frame, and replays it up to the save `until`.
+pub(crate) fn read_journal(bytes: Vec<u8>, meta: &FileMeta, until: u64) -> Result<Journal, Fault> {
     let (mut frames, mut tail) = scan(&bytes, decode_header(&bytes)?)?;
     if frames.is_empty() {
         return Err(damaged(HEADER, "the provenance is missing"));
     }
     frames.remove(0);
+    let wanted = frames.partition_point(|frame| frame.seq <= until);
+    frames.truncate(wanted);
     let mut replay = Replay::new(meta.seq);
     for (index, frame) in frames.iter().enumerate() {
         match replay.step(frame, frame.stored(&bytes)) {

@@ -6,7 +6,7 @@ use crate::codec;
 use crate::dir::{Dir, MAX_FILE, write_all_at};
 use crate::disk::Handle;
 use crate::error::{Error, Kind, Result, is_full};
-use crate::frame::{Frame, MAX_RAW, MAX_STORED};
+use crate::frame::{Fault, Frame, MAX_RAW, MAX_STORED};
 use crate::image::within;
 use crate::sabotage::{self, Sabotage};
 
@@ -42,6 +42,11 @@ impl Kept {
             stored_len: stored.len() as u32,
         };
         Ok(Self { frame, stored })
+    }
+
+    /// Returns the payload: the head, then the events.
+    pub(crate) fn unpack(&self) -> std::result::Result<Vec<u8>, Fault> {
+        codec::unpack(self.frame.flags, &self.stored, self.frame.raw_len, 0)
     }
 }
 

@@ -33,6 +33,7 @@
 
 mod blob;
 mod codec;
+mod compact;
 mod dir;
 #[cfg(not(feature = "test-util"))]
 mod disk;
@@ -41,6 +42,7 @@ mod disk;
 pub mod disk;
 mod epoch;
 mod error;
+mod fork;
 mod frame;
 #[cfg(test)]
 mod full_tests;
@@ -48,27 +50,39 @@ mod heal;
 mod id;
 mod image;
 mod journal;
+mod list;
 mod load;
 mod lock;
 mod meta;
+mod migrate;
 mod name;
 mod options;
 mod raw_writer;
 pub mod reader;
 mod replay;
 mod report;
+pub mod retention;
 #[cfg(not(feature = "test-util"))]
 mod sabotage;
 #[cfg(feature = "test-util")]
 #[doc(hidden)]
 pub mod sabotage;
 mod store;
+pub mod verify;
 mod writer;
 
 pub use error::{Error, Result};
+pub use fork::fork;
+#[cfg(feature = "test-util")]
+#[doc(hidden)]
+pub use fork::fork_on;
 pub use heal::Healed;
 pub use id::{PhaseId, Seq};
-pub use meta::{Meta, PhaseInfo};
+#[cfg(feature = "test-util")]
+#[doc(hidden)]
+pub use list::entry_on;
+pub use meta::{Meta, Parent, PhaseInfo};
+pub use migrate::Migrations;
 pub use options::Options;
 pub use report::{LoadReport, Skipped};
 pub use store::Store;

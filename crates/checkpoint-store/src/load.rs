@@ -25,9 +25,28 @@ impl Entry {
     }
 }
 
+/// Who wants to read a store.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Want<'a> {
+    /// Someone who takes what there is.
+    Anything,
+    Reader(&'a Options),
+    Writer(&'a Options),
+}
+
+impl<'a> Want<'a> {
+    fn options(self) -> Option<&'a Options> {
+        match self {
+            Self::Anything => None,
+            Self::Reader(options) | Self::Writer(options) => Some(options),
+        }
+    }
+}
+
 /// The files of a directory, newest first.
 #[derive(Debug, Default)]
 pub(crate) struct Index {
+    options: Option<Options>,
     pub(crate) entries: Vec<Entry>,
     pub(crate) skipped: Vec<Skipped>,
 }
@@ -38,8 +57,11 @@ impl Index {
     /// # Errors
     /// Fails for a file that a newer program wrote, or that holds another schema:
     /// going on without it would hide newer progress.
-    pub(crate) fn read(dir: &Dir, options: Option<&Options>) -> Result<Self> {
-        let mut index = Self::default();
+    pub(crate) fn read(dir: &Dir, want: Want<'_>) -> Result<Self> {
+        let mut index = Self {
+            options: want.options().cloned(),
+            ..Self::default()
+        };
         for file in dir.own()? {
             if !matches!(file, FileName::Phase { .. } | FileName::Progress { .. }) {
                 continue;
@@ -54,7 +76,7 @@ impl Index {
                 continue;
             };
             match read_meta(&first) {
-                Ok(meta) if !is_named_as(&meta, file) => {
+                Ok(meta) if !meta.is_named(file) => {
                     let reason = "its name does not fit its contents".into();
                     index.skipped.push(Skipped {
                         file: name,
@@ -63,9 +85,7 @@ impl Index {
                     });
                 }
                 Ok(meta) => {
-                    if let Some(options) = options {
-                        check_schema(&meta, options).map_err(|kind| Error::new(path(), kind))?;
-                    }
+                    check_schema(&meta, want).map_err(|kind| Error::new(path(), kind))?;
                     index.entries.push(Entry { name, meta });
                 }
                 Err(fault) => index.skipped.push(skip(dir, &name, fault)?),
@@ -75,6 +95,17 @@ impl Index {
             .entries
             .sort_by_key(|entry| std::cmp::Reverse(entry.order()));
         Ok(index)
+    }
+
+    /// Brings a state that a file held to the version that is wanted.
+    pub(crate) fn migrate(&self, dir: &Dir, entry: &Entry, state: State) -> Result<State> {
+        match &self.options {
+            None => Ok(state),
+            Some(options) => options
+                .migrations
+                .state(state, entry.meta.schema_version, options.schema_version)
+                .map_err(|kind| Error::new(dir.path().join(&entry.name), kind)),
+        }
     }
 
     pub(crate) fn highest_epoch(&self) -> u64 {
@@ -88,28 +119,26 @@ impl Index {
     }
 }
 
-fn is_named_as(meta: &FileMeta, file: FileName) -> bool {
-    match file {
-        FileName::Phase { seq } => meta.phase.is_some() && meta.seq == seq,
-        FileName::Progress { epoch, base } => {
-            meta.phase.is_none() && meta.epoch == epoch && meta.seq == base
-        }
-        FileName::Marker { .. } | FileName::Temp { .. } => false,
-    }
-}
-
-fn check_schema(meta: &FileMeta, options: &Options) -> Result<(), Kind> {
+fn check_schema(meta: &FileMeta, want: Want<'_>) -> Result<(), Kind> {
+    let Some(options) = want.options() else {
+        return Ok(());
+    };
     if meta.schema != options.schema {
         return Err(Kind::OtherSchema {
             found: meta.schema.clone(),
             expected: options.schema.clone(),
         });
     }
-    if meta.schema_version > options.schema_version {
+    let (found, supported) = (meta.schema_version, options.schema_version);
+    let may_read = match want {
+        Want::Reader(_) if meta.min_reader > 0 => supported >= meta.min_reader,
+        _ => false,
+    };
+    if found > supported && !may_read {
         return Err(Kind::UnsupportedVersion {
             what: format!("schema `{}`", meta.schema),
-            found: meta.schema_version,
-            supported: options.schema_version,
+            found,
+            supported,
         });
     }
     Ok(())
@@ -140,6 +169,32 @@ pub(crate) struct Loaded {
     pub(crate) report: LoadReport,
 }
 
+impl Loaded {
+    /// Tells whether the state is that of a sealed phase that says that the work is done.
+    pub(crate) fn is_finished(&self) -> bool {
+        let phase = self.report.phase.as_ref();
+        phase.is_some_and(|phase| phase.meta.finished && phase.seq.get() == self.seq)
+    }
+}
+
+/// Loads the state as of the save `seq`, from the newest file that has it.
+pub(crate) fn at(dir: &Dir, index: &Index, seq: u64) -> Result<Option<Loaded>> {
+    for entry in &index.entries {
+        let attempt = match &entry.meta.phase {
+            Some(_) if entry.meta.seq == seq => phase(dir, index, entry)?,
+            None if entry.meta.seq < seq => journal(dir, index, entry, seq)?,
+            _ => continue,
+        };
+        if let Some(loaded) = attempt.loaded
+            && loaded.seq == seq
+            && (entry.meta.phase.is_some() || loaded.seqs.last() == Some(&seq))
+        {
+            return Ok(Some(loaded));
+        }
+    }
+    Ok(None)
+}
+
 /// Loads the newest valid state. `index` is consumed from the newest file on.
 pub(crate) fn newest(dir: &Dir, mut index: Index) -> Result<Loaded> {
     // The best journal so far whose good part ends before what its writer began with.
@@ -147,8 +202,8 @@ pub(crate) fn newest(dir: &Dir, mut index: Index) -> Result<Loaded> {
     let mut whole = None;
     for entry in index.entries.clone() {
         let attempt = match entry.meta.phase {
-            Some(_) => phase(dir, &entry)?,
-            None => journal(dir, &index, &entry)?,
+            Some(_) => phase(dir, &index, &entry)?,
+            None => journal(dir, &index, &entry, u64::MAX)?,
         };
         let Attempt { loaded, bad } = attempt;
         index.skipped.extend(bad);
@@ -173,6 +228,12 @@ pub(crate) fn newest(dir: &Dir, mut index: Index) -> Result<Loaded> {
             },
         )),
         (best, _) => {
+            if index.options.is_some_and(|options| options.strict)
+                && let Some(first) = index.skipped.first()
+            {
+                let reason = format!("{first}, and the strict mode falls back to nothing older");
+                return Err(Error::new(dir.path(), Kind::Corrupt { reason }));
+            }
             let mut best = best.unwrap_or_default();
             best.report.skipped = index.skipped;
             Ok(best)
@@ -188,12 +249,12 @@ struct Attempt {
 }
 
 /// Reads the state of one phase file.
-pub(crate) fn phase_state(dir: &Dir, entry: &Entry) -> Result<Result<State, Skipped>> {
+fn phase_state(dir: &Dir, index: &Index, entry: &Entry) -> Result<Result<State, Skipped>> {
     let Some(bytes) = dir.read(&entry.name)? else {
         return Ok(Err(gone(&entry.name)));
     };
     match read_phase(&bytes) {
-        Ok(state) => Ok(Ok(state)),
+        Ok(state) => index.migrate(dir, entry, state).map(Ok),
         Err(fault) => skip(dir, &entry.name, fault).map(Err),
     }
 }
@@ -206,8 +267,8 @@ fn gone(name: &str) -> Skipped {
     }
 }
 
-fn phase(dir: &Dir, entry: &Entry) -> Result<Attempt> {
-    Ok(match phase_state(dir, entry)? {
+fn phase(dir: &Dir, index: &Index, entry: &Entry) -> Result<Attempt> {
+    Ok(match phase_state(dir, index, entry)? {
         Ok(state) => {
             let base = Some(Base {
                 id: entry.meta.id,
@@ -236,6 +297,7 @@ fn phase(dir: &Dir, entry: &Entry) -> Result<Attempt> {
 fn report(entry: &Entry, phase: Option<crate::meta::PhaseInfo>) -> LoadReport {
     LoadReport {
         used: Some(entry.name.clone()),
+        file: Some(entry.meta.id),
         phase,
         schema: Some((entry.meta.schema.clone(), entry.meta.schema_version)),
         epoch: entry.meta.epoch,
@@ -243,7 +305,8 @@ fn report(entry: &Entry, phase: Option<crate::meta::PhaseInfo>) -> LoadReport {
     }
 }
 
-fn journal(dir: &Dir, index: &Index, entry: &Entry) -> Result<Attempt> {
+/// Reads the state of a journal and what it stands on, as of the save `until` at the latest.
+fn journal(dir: &Dir, index: &Index, entry: &Entry, until: u64) -> Result<Attempt> {
     let unusable = |reason: String| {
         Ok(Attempt {
             loaded: None,
@@ -259,7 +322,7 @@ fn journal(dir: &Dir, index: &Index, entry: &Entry) -> Result<Attempt> {
         Some(base) => {
             let found = index
                 .phase(base)
-                .map(|phase| Ok((phase, phase_state(dir, phase)?)));
+                .map(|phase| Ok((phase, phase_state(dir, index, phase)?)));
             match found.transpose()? {
                 Some((phase, Ok(state))) => (state, phase.meta.phase_info()),
                 _ => {
@@ -283,7 +346,7 @@ fn journal(dir: &Dir, index: &Index, entry: &Entry) -> Result<Attempt> {
         frames,
         replay,
         tail,
-    } = match read_journal(bytes, &entry.meta) {
+    } = match read_journal(bytes, &entry.meta, until) {
         Ok(journal) => journal,
         Err(fault) => {
             return Ok(Attempt {
@@ -294,7 +357,7 @@ fn journal(dir: &Dir, index: &Index, entry: &Entry) -> Result<Attempt> {
     };
     let mut report = report(entry, info);
     // What was carried over was durable before the file had its name.
-    let short = replay.seq < entry.meta.carried;
+    let short = replay.seq < entry.meta.carried.min(until);
     let bad = match tail {
         Tail::Damaged { offset, reason } => Some((offset, reason)),
         Tail::Torn { offset } if short => Some((offset, "it ends before what it began with")),
@@ -318,7 +381,7 @@ fn journal(dir: &Dir, index: &Index, entry: &Entry) -> Result<Attempt> {
         seq: replay.seq,
         base: entry.meta.base,
         seqs: replay.seqs(),
-        state: replay.onto(state),
+        state: state.then(index.migrate(dir, entry, replay.state())?),
         journal: Some((entry.clone(), bytes, frames)),
         report,
     };

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::disk::Directory;
 use crate::id::{PhaseId, Seq};
+use crate::name::FileName;
 use crate::options::Options;
 
 /// What the caller wants to have said about a sealed phase.
@@ -17,6 +18,8 @@ pub struct Meta {
     pub git_dirty: Option<bool>,
     /// What went wrong on the way, for people.
     pub errors: Vec<String>,
+    /// Whether the work is done, so that nothing is left to resume. A later save resumes it.
+    pub finished: bool,
     /// Anything else, for people and tools.
     pub extra: BTreeMap<String, String>,
 }
@@ -32,8 +35,19 @@ pub struct PhaseInfo {
     pub seq: Seq,
     /// When it was written, by the clock of that machine. May lie in the future of another.
     pub created: SystemTime,
+    /// The state of another store that this one was forked from.
+    pub parent: Option<Parent>,
     /// What the caller had to say.
     pub meta: Meta,
+}
+
+/// Where a forked store comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Parent {
+    /// The file that the state was read from: a sealed phase, or the progress after one.
+    pub id: PhaseId,
+    /// The save in it.
+    pub seq: Seq,
 }
 
 /// The phase that a journal stands on.
@@ -63,7 +77,12 @@ pub(crate) struct FileMeta {
     pub(crate) created_ms: u64,
     pub(crate) schema: String,
     pub(crate) schema_version: u32,
+    /// Zero stands for `schema_version`.
+    #[serde(default)]
+    pub(crate) min_reader: u32,
     pub(crate) writer: String,
+    #[serde(default)]
+    pub(crate) parent: Option<Parent>,
     #[serde(default)]
     pub(crate) meta: Meta,
 }
@@ -84,20 +103,37 @@ impl FileMeta {
             created_ms: u64::try_from(since.as_millis()).unwrap_or(u64::MAX),
             schema: options.schema.clone(),
             schema_version: options.schema_version,
+            min_reader: options.min_reader_version,
+            parent: None,
             writer: concat!("checkpoint-store ", env!("CARGO_PKG_VERSION")).into(),
             meta: Meta::default(),
         }
     }
 
+    /// Tells whether a name fits what it is the name of.
+    pub(crate) fn is_named(&self, file: FileName) -> bool {
+        match file {
+            FileName::Phase { seq } => self.phase.is_some() && self.seq == seq,
+            FileName::Progress { epoch, base } => {
+                self.phase.is_none() && self.epoch == epoch && self.seq == base
+            }
+            FileName::Marker { .. } | FileName::Temp { .. } => false,
+        }
+    }
+
+    pub(crate) fn created(&self) -> SystemTime {
+        let since = Duration::from_millis(self.created_ms);
+        let created = SystemTime::UNIX_EPOCH.checked_add(since);
+        created.unwrap_or(SystemTime::UNIX_EPOCH)
+    }
+
     pub(crate) fn phase_info(&self) -> Option<PhaseInfo> {
-        let created = Duration::from_millis(self.created_ms);
         Some(PhaseInfo {
             id: self.id,
             phase: self.phase.clone()?,
             seq: Seq::new(self.seq),
-            created: SystemTime::UNIX_EPOCH
-                .checked_add(created)
-                .unwrap_or(SystemTime::UNIX_EPOCH),
+            created: self.created(),
+            parent: self.parent,
             meta: self.meta.clone(),
         })
     }

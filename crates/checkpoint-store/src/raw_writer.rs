@@ -4,6 +4,7 @@
 use std::path::Path;
 
 use crate::blob;
+use crate::compact::{Weight, compacted};
 use crate::dir::{Dir, MAX_FILE, read_up_to};
 use crate::disk::{Handle, Open};
 use crate::epoch;
@@ -11,17 +12,18 @@ use crate::error::{Error, Kind, Result};
 use crate::frame::{DELTA, TRUNCATE};
 use crate::heal::{Healed, Memory};
 use crate::id::PhaseId;
-use crate::image::{Image, read_phase, within};
+use crate::image::{Image, read_meta, read_phase, within};
 use crate::journal::{Journal, Kept, is_linked};
-use crate::load::{self, Entry, Index, Loaded};
+use crate::load::{self, Entry, Index, Loaded, Want};
 use crate::lock::Lock;
-use crate::meta::{Base, FileMeta, Meta};
+use crate::meta::{Base, FileMeta, Meta, Parent};
 use crate::name::{self, FileName};
 use crate::options::Options;
 use crate::replay::{MAX_STATE, Replay, State};
+use crate::retention::{self, Item, Policy};
 use crate::sabotage::{self, Sabotage};
 
-const QUARANTINE: &str = "quarantine";
+pub(crate) const QUARANTINE: &str = "quarantine";
 /// How many taken phase numbers are passed over. A fenced writer leaves at most one behind.
 const TAKEN: u64 = 64;
 
@@ -45,6 +47,8 @@ pub(crate) struct RawWriter {
     pub(crate) journal: Option<Journal>,
     /// At least the size of the events that a load would return.
     event_bytes: u64,
+    /// How much of the journal old heads take.
+    weight: Weight,
     condition: Condition,
     pub(crate) memory: Memory,
     pub(crate) healed: Option<Healed>,
@@ -75,12 +79,12 @@ impl RawWriter {
     pub(crate) fn open_on(dir: Dir, options: Options) -> Result<(Self, Loaded)> {
         let lock = Lock::take(&dir)?;
         // A store that this program cannot read is left as it is.
-        let before = Index::read(&dir, Some(&options))?;
+        let before = Index::read(&dir, Want::Writer(&options))?;
         let epoch = epoch::take(&dir, before.highest_epoch())?;
         // From here on an older writer acknowledges nothing more, so the scan sees all it did.
         let index = match sabotage::is_on(Sabotage::ScanBeforeCreate) {
             true => before,
-            false => Index::read(&dir, Some(&options))?,
+            false => Index::read(&dir, Want::Writer(&options))?,
         };
         let entries = index.entries.clone();
         let mut loaded = load::newest(&dir, index)?;
@@ -95,6 +99,7 @@ impl RawWriter {
             kept: Vec::new(),
             journal: None,
             event_bytes: loaded.state.event_bytes(),
+            weight: Weight::default(),
             condition: Condition::Sound,
             memory: Memory::default(),
             healed: None,
@@ -104,16 +109,21 @@ impl RawWriter {
             let name = FileName::Phase { seq: base.seq }.to_string();
             writer.base_file = writer.dir.open_file(&name, Open::Read)?;
         }
-        if let Some((_, bytes, frames)) = &loaded.journal
+        if let Some((entry, bytes, frames)) = &loaded.journal
             && !frames.is_empty()
         {
             // The good frames go to a file of this epoch. The old one is never
             // appended to, so no torn tail ever stands before an acknowledged save.
-            let kept = frames.iter().map(|&frame| Kept {
-                frame,
-                stored: frame.stored(bytes).to_vec(),
+            let (from, to) = (entry.meta.schema_version, writer.options.schema_version);
+            let kept = frames.iter().map(|&frame| {
+                let stored = frame.stored(bytes).to_vec();
+                let migrations = &writer.options.migrations;
+                migrations.save(Kept { frame, stored }, from, to)
             });
-            writer.kept = kept.collect();
+            writer.kept = kept
+                .collect::<std::result::Result<_, _>>()
+                .map_err(|kind| Error::new(writer.dir.path(), kind))?;
+            writer.weight = Weight::of(&writer.kept);
             let end = frames.last().map_or(0, |frame| frame.end());
             let torn = match sabotage::is_on(Sabotage::SkipTailCut) {
                 true => &bytes[end..],
@@ -278,7 +288,35 @@ impl RawWriter {
         Ok(new)
     }
 
+    /// Replaces the journal by one without old heads, once they outweigh the rest.
+    fn compact(&mut self) -> Result<()> {
+        if !self.weight.is_due() {
+            return Ok(());
+        }
+        let base = self.base.map_or(0, |base| base.seq);
+        if let Some((first, kept)) = compacted(&self.kept, &self.seqs, base) {
+            self.seqs.retain(|&seq| seq >= first);
+            self.kept = kept;
+            self.saving(|writer| match writer.replace_journal() {
+                // It has no name yet, and the old one still takes saves.
+                Err(err) if matches!(err.kind(), Kind::Full { .. }) => Ok(()),
+                replaced => replaced,
+            })?;
+        }
+        self.weight = Weight::of_compacted(&self.kept);
+        Ok(())
+    }
+
+    fn replace_journal(&mut self) -> Result<()> {
+        self.epoch = epoch::succeed(&self.dir, self.epoch)?;
+        self.journal = Some(self.start_journal()?);
+        self.confirm()?;
+        self.drop_older_generations();
+        Ok(())
+    }
+
     fn write(&mut self, kind: u8, head_len: usize, raw: Vec<u8>) -> Result<u64> {
+        self.compact()?;
         let seq = self.next_seq()?;
         let pack = |kind, seq, head_len, raw| {
             Kept::pack(kind, seq, head_len, raw).map_err(|kind| Error::new(self.dir.path(), kind))
@@ -317,6 +355,7 @@ impl RawWriter {
         for kept in frames {
             self.seq = kept.frame.seq;
             self.seqs.push(self.seq);
+            self.weight.add(&kept);
             self.kept.push(kept);
         }
         self.seq
@@ -337,27 +376,41 @@ impl RawWriter {
             head: Some(head),
             events: self.events()?,
         };
-        let (base, file) = self.saving(|writer| writer.seal(phase, &state, meta.clone()))?;
+        self.save_state(phase, state, meta, None)
+    }
+
+    /// Seals a whole state, which the store has from then on.
+    pub(crate) fn save_state(
+        &mut self,
+        phase: &str,
+        state: State,
+        meta: Meta,
+        parent: Option<Parent>,
+    ) -> Result<PhaseId> {
+        let (base, file) = self.saving(|writer| {
+            let mut provenance = FileMeta::new(&writer.options, writer.epoch, writer.dir.disk());
+            provenance.phase = Some(phase.into());
+            provenance.base = writer.base;
+            provenance.parent = parent;
+            provenance.meta = meta.clone();
+            writer.seal(provenance, &state)
+        })?;
         self.event_bytes = state.event_bytes();
         self.seq = base.seq;
         self.base = Some(base);
         self.base_file = Some(file);
         self.seqs.clear();
         self.kept.clear();
+        self.weight = Weight::default();
         self.journal = None;
-        self.memory
-            .files
-            .insert(FileName::Phase { seq: base.seq }.to_string());
+        let name = FileName::Phase { seq: base.seq }.to_string();
+        self.memory.files.insert(name);
         Ok(base.id)
     }
 
-    fn seal(&mut self, phase: &str, state: &State, meta: Meta) -> Result<(Base, Box<dyn Handle>)> {
+    fn seal(&mut self, mut provenance: FileMeta, state: &State) -> Result<(Base, Box<dyn Handle>)> {
         let seq = self.free_phase()?;
-        let mut provenance = FileMeta::new(&self.options, self.epoch, self.dir.disk());
-        provenance.phase = Some(phase.into());
         provenance.seq = seq;
-        provenance.base = self.base;
-        provenance.meta = meta;
         let id = provenance.id;
         let name = FileName::Phase { seq }.to_string();
         let bytes = Image::new(&provenance, 0, self.dir.disk().random())
@@ -393,6 +446,16 @@ impl RawWriter {
         })
     }
 
+    pub(crate) fn clean(&mut self, policy: Policy) -> Result<Vec<Item>> {
+        self.ready()?;
+        epoch::confirm(&self.dir, self.epoch).map_err(|err| self.fence(err))?;
+        let removed = retention::plan_in(&self.dir, policy)?.remove_from(&self.dir)?;
+        for item in &removed {
+            self.memory.files.remove(&item.name);
+        }
+        Ok(removed)
+    }
+
     pub(crate) fn put_blob(&mut self, name: &str, bytes: &[u8]) -> Result<()> {
         self.saving(|writer| {
             epoch::confirm(&writer.dir, writer.epoch)?;
@@ -415,14 +478,20 @@ impl RawWriter {
             Some(file) => {
                 let bytes = read_up_to(&**file, MAX_FILE)
                     .map_err(|err| self.dir.error("", "read the phase before", err))?;
-                read_phase(&bytes).map_err(corrupt)?
+                let meta = read_meta(&bytes).map_err(corrupt)?;
+                let state = read_phase(&bytes).map_err(corrupt)?;
+                let (from, to) = (meta.schema_version, self.options.schema_version);
+                let migrations = &self.options.migrations;
+                migrations
+                    .state(state, from, to)
+                    .map_err(|kind| Error::new(self.dir.path(), kind))?
             }
         };
         let mut replay = Replay::new(self.base.map_or(0, |base| base.seq));
         for kept in &self.kept {
             replay.step(&kept.frame, &kept.stored).map_err(corrupt)?;
         }
-        Ok(replay.onto(base).events)
+        Ok(base.then(replay.state()).events)
     }
 
     fn free_phase(&self) -> Result<u64> {

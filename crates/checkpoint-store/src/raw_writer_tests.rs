@@ -81,7 +81,7 @@ fn a_phase_file_of_a_fenced_writer_does_not_hide_newer_saves() {
     std::fs::write(dir.join("phase-0000000000000002.ckpt"), late).unwrap();
 
     new.append(head(2), 1).unwrap();
-    let loaded = load::newest(&new.dir, Index::read(&new.dir, None).unwrap()).unwrap();
+    let loaded = load::newest(&new.dir, Index::read(&new.dir, Want::Anything).unwrap()).unwrap();
     assert_eq!(loaded.state.head, Some(head(2)));
     new.append(head(3), 1).unwrap();
     new.save_phase("p", head(4), Meta::default()).unwrap();

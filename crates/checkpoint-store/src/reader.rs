@@ -1,7 +1,6 @@
 //! Reading a store without a lock and without writing anything, also while a writer lives.
 
-use std::path::{Path, PathBuf};
-use std::time::SystemTime;
+use std::path::Path;
 
 use serde::de::DeserializeOwned;
 
@@ -9,10 +8,11 @@ use crate::blob as blobs;
 use crate::dir::Dir;
 use crate::error::{Error, Kind, Result};
 use crate::id::Seq;
-use crate::load::{self, Index};
+pub use crate::list::{Entry, Health, list};
+use crate::load::{self, Index, Want};
 use crate::lock;
 use crate::meta::PhaseInfo;
-use crate::report::LoadReport;
+use crate::options::Options;
 use crate::writer::Loaded;
 
 /// How often damage is looked at again: a writer at work may have replaced a file, or
@@ -32,7 +32,63 @@ pub fn load<H: DeserializeOwned, E: DeserializeOwned>(
     dir: impl AsRef<Path>,
 ) -> Result<Loaded<H, E>> {
     let dir = Dir::open(dir.as_ref())?;
-    Loaded::decode(dir.path(), newest(&dir)?)
+    Loaded::decode(dir.path(), newest(&dir, Want::Anything)?)
+}
+
+/// Loads the newest valid state of the schema that `options` name, brought to its version.
+///
+/// A newer version can be read if it says so; see [`Options::min_reader_version`].
+///
+/// # Errors
+/// As [`load`]; also for another schema, for damage in strict mode, and if a step of the
+/// migrations fails.
+pub fn load_with<H: DeserializeOwned, E: DeserializeOwned>(
+    dir: impl AsRef<Path>,
+    options: &Options,
+) -> Result<Loaded<H, E>> {
+    let dir = Dir::open(dir.as_ref())?;
+    Loaded::decode(dir.path(), newest(&dir, Want::Reader(options))?)
+}
+
+/// Loads the state as of the save `seq`, whether or not it was undone since.
+///
+/// Every save stays readable at no cost until its journal is replaced by a compacted one,
+/// which keeps the newest saves only, or removed with the phase that it stands on.
+///
+/// # Errors
+/// As [`load_with`]; [`is_not_found`](Error::is_not_found) if that save is not kept any more.
+pub fn load_at<H: DeserializeOwned, E: DeserializeOwned>(
+    dir: impl AsRef<Path>,
+    seq: Seq,
+    options: &Options,
+) -> Result<Loaded<H, E>> {
+    let dir = Dir::open(dir.as_ref())?;
+    Loaded::decode(dir.path(), at(&dir, seq, options)?)
+}
+
+pub(crate) fn at(dir: &Dir, seq: Seq, options: &Options) -> Result<load::Loaded> {
+    let mut look = 1;
+    loop {
+        let index = Index::read(dir, Want::Reader(options))?;
+        match load::at(dir, &index, seq.get())? {
+            Some(loaded) => return Ok(loaded),
+            None if look == LOOKS => return Err(Error::new(dir.path(), Kind::NotFound("save"))),
+            None => look += 1,
+        }
+    }
+}
+
+/// [`load_at`] from a directory of any disk; messages call it `dir`.
+#[cfg(feature = "test-util")]
+#[doc(hidden)]
+pub fn load_at_on<H: DeserializeOwned, E: DeserializeOwned>(
+    disk: Box<dyn crate::disk::Directory>,
+    dir: &Path,
+    seq: Seq,
+    options: &Options,
+) -> Result<Loaded<H, E>> {
+    let dir = Dir::on(disk, dir)?;
+    Loaded::decode(dir.path(), at(&dir, seq, options)?)
 }
 
 /// [`load`] from a directory of any disk; messages call it `dir`.
@@ -43,7 +99,7 @@ pub fn load_on<H: DeserializeOwned, E: DeserializeOwned>(
     dir: &Path,
 ) -> Result<Loaded<H, E>> {
     let dir = Dir::on(disk, dir)?;
-    Loaded::decode(dir.path(), newest(&dir)?)
+    Loaded::decode(dir.path(), newest(&dir, Want::Anything)?)
 }
 
 /// [`blob`] from a directory of any disk; messages call it `dir`.
@@ -53,10 +109,10 @@ pub fn blob_on(disk: Box<dyn crate::disk::Directory>, dir: &Path, name: &str) ->
     blobs::get(&Dir::on(disk, dir)?, name)
 }
 
-fn newest(dir: &Dir) -> Result<load::Loaded> {
+pub(crate) fn newest(dir: &Dir, want: Want<'_>) -> Result<load::Loaded> {
     let mut look = 1;
     loop {
-        let loaded = Index::read(dir, None).and_then(|index| load::newest(dir, index));
+        let loaded = Index::read(dir, want).and_then(|index| load::newest(dir, index));
         let sound = match &loaded {
             Ok(loaded) => loaded.report.is_sound(),
             Err(err) => !err.is_corrupt(),
@@ -75,7 +131,7 @@ fn newest(dir: &Dir) -> Result<load::Loaded> {
 /// As [`load`].
 pub fn phases(dir: impl AsRef<Path>) -> Result<Vec<PhaseInfo>> {
     let dir = Dir::open(dir.as_ref())?;
-    let index = Index::read(&dir, None)?;
+    let index = Index::read(&dir, Want::Anything)?;
     Ok(index
         .entries
         .iter()
@@ -94,7 +150,7 @@ pub fn load_phase<H: DeserializeOwned, E: DeserializeOwned>(
     phase: &str,
 ) -> Result<Loaded<H, E>> {
     let dir = Dir::open(dir.as_ref())?;
-    let mut index = Index::read(&dir, None)?;
+    let mut index = Index::read(&dir, Want::Anything)?;
     index.entries.retain(|entry| entry.meta.phase.is_some());
     let mut others: Vec<String> = index
         .entries
@@ -134,105 +190,4 @@ pub fn blob(dir: impl AsRef<Path>, name: &str) -> Result<Vec<u8>> {
 /// [`is_not_found`](Error::is_not_found) if there is no directory.
 pub fn is_locked(dir: impl AsRef<Path>) -> Result<bool> {
     lock::is_held(&Dir::open(dir.as_ref())?)
-}
-
-/// How well a listed store is.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Health {
-    /// The newest state is valid.
-    Sound,
-    /// Nothing was saved yet.
-    Empty,
-    /// The newest state is damaged; an older one is valid.
-    Damaged,
-    /// No valid state is left, or a newer program wrote it; the text says which.
-    Unreadable(String),
-}
-
-/// One store in a directory of stores.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Entry {
-    /// Name of its directory.
-    pub name: String,
-    /// Path of its directory.
-    pub path: PathBuf,
-    /// Whether it can be loaded.
-    pub health: Health,
-    /// Whether a writer has it open.
-    pub locked: bool,
-    /// The number of its newest valid save.
-    pub seq: Seq,
-    /// When its newest file was last written to, by the clock of that machine.
-    pub modified: Option<SystemTime>,
-    /// Where the state comes from and what was damaged.
-    pub report: LoadReport,
-}
-
-/// Lists the stores right below `root`, by name. Those that cannot be read are listed as
-/// such, never hidden. Reads each whole, so that the health is true.
-///
-/// # Errors
-/// [`is_not_found`](Error::is_not_found) if there is no such directory, or one that
-/// cannot be listed.
-pub fn list(root: impl AsRef<Path>) -> Result<Vec<Entry>> {
-    let root = root.as_ref();
-    let failed = |err: std::io::Error| match err.kind() {
-        std::io::ErrorKind::NotFound => Error::new(root, Kind::NotFound("directory")),
-        _ => Error::io(root, "list the directory", err),
-    };
-    let mut entries = Vec::new();
-    for found in fs_err::read_dir(root).map_err(failed)? {
-        let found = found.map_err(failed)?;
-        if found.file_type().map_err(failed)?.is_dir()
-            && let Some(entry) = entry(found.path())?
-        {
-            entries.push(entry);
-        }
-    }
-    entries.sort_by(|a: &Entry, b| a.name.cmp(&b.name));
-    Ok(entries)
-}
-
-/// Returns none for a directory that is not a store.
-fn entry(path: PathBuf) -> Result<Option<Entry>> {
-    let name = path
-        .file_name()
-        .unwrap_or_default()
-        .to_string_lossy()
-        .into_owned();
-    let mut entry = Entry {
-        name,
-        path,
-        health: Health::Empty,
-        locked: false,
-        seq: Seq::ZERO,
-        modified: None,
-        report: LoadReport::default(),
-    };
-    let read = Dir::open(&entry.path).and_then(|dir| {
-        if dir.own()?.is_empty() {
-            return Ok(None);
-        }
-        entry.locked = lock::is_held(&dir)?;
-        newest(&dir).map(Some)
-    });
-    match read {
-        Ok(None) => return Ok(None),
-        Ok(Some(loaded)) => {
-            entry.seq = Seq::new(loaded.seq);
-            entry.report = loaded.report;
-            entry.health = match &entry.report.used {
-                None => Health::Empty,
-                Some(_) if entry.report.is_sound() => Health::Sound,
-                Some(_) => Health::Damaged,
-            };
-            let used = entry.report.used.as_ref().map(|file| entry.path.join(file));
-            entry.modified = used
-                .and_then(|file| fs_err::symlink_metadata(file).ok())
-                .and_then(|meta| meta.modified().ok());
-        }
-        Err(err) if err.is_not_found() => return Ok(None),
-        Err(err) => entry.health = Health::Unreadable(err.to_string()),
-    }
-    Ok(Some(entry))
 }

@@ -1,7 +1,7 @@
 //! From the frames of one file to a state. Pure.
 
 use crate::codec;
-use crate::frame::{self, DELTA, Fault, Frame, SEAL, TRUNCATE, damaged};
+use crate::frame::{self, DELTA, EVENTS, Fault, Frame, SEAL, TRUNCATE, damaged};
 
 /// Most bytes that the events of one state may take, so that hostile files cannot
 /// fill the memory and the writer makes no state that could not be loaded.
@@ -16,6 +16,13 @@ pub(crate) struct State {
 }
 
 impl State {
+    /// Returns this state with what came after it.
+    pub(crate) fn then(mut self, mut after: Self) -> Self {
+        self.events.append(&mut after.events);
+        self.head = after.head.or(self.head);
+        self
+    }
+
     pub(crate) fn event_bytes(&self) -> u64 {
         self.events.iter().map(|events| events.len() as u64).sum()
     }
@@ -25,6 +32,8 @@ impl State {
 #[derive(Debug)]
 struct Mark {
     seq: u64,
+    /// False for events whose head was dropped.
+    has_head: bool,
     /// None for an undo: its state is that of the mark below it.
     delta: Option<(Vec<u8>, usize)>,
 }
@@ -60,7 +69,19 @@ impl Replay {
                 let raw = unpack(frame, stored)?;
                 self.marks.push(Mark {
                     seq: frame.seq,
+                    has_head: true,
                     delta: Some((raw, frame.head_len as usize)),
+                });
+            }
+            EVENTS => {
+                self.bytes += u64::from(frame.raw_len);
+                if self.bytes > MAX_STATE {
+                    return Err(damaged(frame.offset, "the state is larger than allowed"));
+                }
+                self.marks.push(Mark {
+                    seq: frame.seq,
+                    has_head: false,
+                    delta: Some((unpack(frame, stored)?, 0)),
                 });
             }
             TRUNCATE => {
@@ -69,11 +90,16 @@ impl Replay {
                 while self.marks.last().is_some_and(|mark| mark.seq > to) {
                     self.marks.pop();
                 }
-                if self.marks.last().map_or(self.base, |mark| mark.seq) != to {
+                let reached = self
+                    .marks
+                    .last()
+                    .map_or((self.base, true), |mark| (mark.seq, mark.has_head));
+                if reached != (to, true) {
                     return Err(damaged(frame.offset, "the undo names an unknown save"));
                 }
                 self.marks.push(Mark {
                     seq: frame.seq,
+                    has_head: true,
                     delta: None,
                 });
             }
@@ -89,11 +115,34 @@ impl Replay {
 
     /// Returns the saves that can be returned to, oldest first, without the base.
     pub(crate) fn seqs(&self) -> Vec<u64> {
-        self.marks.iter().map(|mark| mark.seq).collect()
+        let marks = self.marks.iter().filter(|mark| mark.has_head);
+        marks.map(|mark| mark.seq).collect()
     }
 
-    /// Returns the state reached on top of `state`.
-    pub(crate) fn onto(self, mut state: State) -> State {
+    /// Returns the head reached, if there was any since the base.
+    pub(crate) fn head(&self) -> Option<&[u8]> {
+        let deltas = self
+            .marks
+            .iter()
+            .rev()
+            .filter_map(|mark| mark.delta.as_ref());
+        let mut heads = deltas.map(|(raw, head_len)| &raw[..*head_len]);
+        heads.find(|head| !head.is_empty())
+    }
+
+    /// Returns the events of a save that was not undone.
+    pub(crate) fn events_of(&self, seq: u64) -> Option<&[u8]> {
+        let at = self
+            .marks
+            .binary_search_by_key(&seq, |mark| mark.seq)
+            .ok()?;
+        let (raw, head_len) = self.marks[at].delta.as_ref()?;
+        Some(&raw[*head_len..])
+    }
+
+    /// Returns the state reached, apart from what it stands on.
+    pub(crate) fn state(self) -> State {
+        let mut state = State::default();
         for (mut head, head_len) in self.marks.into_iter().filter_map(|mark| mark.delta) {
             let events = head.split_off(head_len);
             if !events.is_empty() {

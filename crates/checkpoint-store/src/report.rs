@@ -1,5 +1,6 @@
 use std::fmt;
 
+use crate::id::PhaseId;
 use crate::meta::PhaseInfo;
 
 /// A file that could not be used, and why.
@@ -26,6 +27,8 @@ impl fmt::Display for Skipped {
 pub struct LoadReport {
     /// The newest file of the loaded state; none if the store is empty.
     pub used: Option<String>,
+    /// Identifies that file for ever, over copies and moves.
+    pub file: Option<PhaseId>,
     /// The sealed phase that the state is, or stands on.
     pub phase: Option<PhaseInfo>,
     /// Name and version of the schema that the used file was written with.

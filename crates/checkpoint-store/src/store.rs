@@ -5,7 +5,7 @@ use serde::de::DeserializeOwned;
 
 use crate::codec;
 use crate::error::{Error, Kind, Result};
-use crate::load::{self, Index};
+use crate::load::{self, Index, Want};
 use crate::meta::Meta;
 use crate::options::Options;
 use crate::raw_writer::RawWriter;
@@ -74,7 +74,7 @@ impl Store {
     /// error if the value is not a `T`.
     pub fn load<T: DeserializeOwned>(&self) -> Result<Option<T>> {
         let dir = self.raw.dir();
-        let loaded = load::newest(dir, Index::read(dir, None)?)?;
+        let loaded = load::newest(dir, Index::read(dir, Want::Anything)?)?;
         Ok(Loaded::<T, ()>::decode(dir.path(), loaded)?.head)
     }
 

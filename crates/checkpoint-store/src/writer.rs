@@ -15,6 +15,7 @@ use crate::meta::Meta;
 use crate::options::Options;
 use crate::raw_writer::RawWriter;
 use crate::report::LoadReport;
+use crate::retention::{Item, Policy};
 
 /// A state as it was saved, and where it came from.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -161,6 +162,15 @@ impl<H: Serialize + DeserializeOwned, E: Serialize + DeserializeOwned> Writer<H,
     /// If the name is taken by other bytes, or not allowed as a phase's would not be.
     pub fn put_blob(&mut self, name: &str, bytes: &[u8]) -> Result<()> {
         self.raw.put_blob(name, bytes)
+    }
+
+    /// Removes old phases and what was set aside, and returns what was removed. The newest
+    /// valid state and all that it needs stay. See [`plan`](crate::retention::plan) for a look before.
+    ///
+    /// # Errors
+    /// As [`reader::load`](crate::reader::load); and if a file cannot be removed.
+    pub fn clean(&mut self, policy: Policy) -> Result<Vec<Item>> {
+        self.raw.clean(policy)
     }
 
     /// Returns what this writer last had to write again to a new file, if it ever had to.

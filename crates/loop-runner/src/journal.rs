@@ -12,6 +12,7 @@ pub(crate) fn options(create: bool) -> Options {
         schema: SCHEMA.into(),
         schema_version: SCHEMA_VERSION,
         create,
+        ..Options::default()
     }
 }
 

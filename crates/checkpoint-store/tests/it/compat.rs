@@ -102,6 +102,7 @@ fn write_golden(dir: &Path) {
         git_dirty: Some(false),
         errors: vec!["a gate failed".into()],
         extra: [("k".into(), "v".into())].into(),
+        ..Meta::default()
     };
     writer.save_phase("plan", &3, meta).unwrap();
     let four = writer.append(&4, &["four".into()]).unwrap();

@@ -1,0 +1,71 @@
+use std::path::Path;
+
+use crate::blob;
+use crate::dir::Dir;
+use crate::error::{Error, Kind, Result};
+use crate::id::{PhaseId, Seq};
+use crate::meta::{Meta, Parent};
+use crate::options::Options;
+use crate::raw_writer::RawWriter;
+use crate::reader;
+
+/// The phase name under which a fork begins.
+const PHASE: &str = "fork";
+
+/// Begins a new store in `to` with the state that the store in `from` had as of the save
+/// `seq`, and with all its blobs. Returns the id of the sealed phase that it begins with.
+///
+/// The new store counts its saves from 1 and knows where it comes from; see
+/// [`PhaseInfo::parent`](crate::PhaseInfo::parent). The old one is only read, and may have
+/// a writer at work. Costs in proportion to the whole state. After a crash `to` is empty or
+/// complete, but for blobs; fork again.
+///
+/// # Errors
+/// [`is_not_found`](Error::is_not_found) if there is no such save or no longer, and as
+/// [`Writer::open`](crate::Writer::open) for `to`; also if `to` holds a state already.
+pub fn fork(
+    from: impl AsRef<Path>,
+    seq: Seq,
+    to: impl AsRef<Path>,
+    options: &Options,
+) -> Result<PhaseId> {
+    let from = Dir::open(from.as_ref())?;
+    let state = reader::at(&from, seq, options)?;
+    begin(
+        &from,
+        seq,
+        state,
+        RawWriter::open(to.as_ref(), options.clone())?,
+    )
+}
+
+/// [`fork`] between directories of any disk; messages call them as the paths say.
+#[cfg(feature = "test-util")]
+#[doc(hidden)]
+pub fn fork_on(
+    from: (Box<dyn crate::disk::Directory>, &Path),
+    seq: Seq,
+    to: (Box<dyn crate::disk::Directory>, &Path),
+    options: &Options,
+) -> Result<PhaseId> {
+    let from = Dir::on(from.0, from.1)?;
+    let state = reader::at(&from, seq, options)?;
+    let to = RawWriter::open_on(Dir::on(to.0, to.1)?, options.clone())?;
+    begin(&from, seq, state, to)
+}
+
+fn begin(
+    from: &Dir,
+    seq: Seq,
+    source: crate::load::Loaded,
+    (mut writer, found): (RawWriter, crate::load::Loaded),
+) -> Result<PhaseId> {
+    if found.report.used.is_some() {
+        return Err(Error::new(writer.dir().path(), Kind::Taken));
+    }
+    for name in blob::names(from)? {
+        writer.put_blob(&name, &blob::get(from, &name)?)?;
+    }
+    let parent = source.report.file.map(|id| Parent { id, seq });
+    writer.save_state(PHASE, source.state, Meta::default(), parent)
+}

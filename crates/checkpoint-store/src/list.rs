@@ -1,0 +1,138 @@
+//! Lists the stores of a directory with their health.
+
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use crate::dir::Dir;
+use crate::error::{Error, Kind, Result};
+use crate::id::Seq;
+use crate::load::Want;
+use crate::lock;
+use crate::reader::newest;
+use crate::report::LoadReport;
+
+/// How well a listed store is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Health {
+    /// The newest state is valid.
+    Sound,
+    /// Nothing was saved yet.
+    Empty,
+    /// The newest state is damaged; an older one is valid.
+    Damaged,
+    /// No valid state is left, or a newer program wrote it; the text says which.
+    Unreadable(String),
+}
+
+/// One store in a directory of stores.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    /// Name of its directory.
+    pub name: String,
+    /// Path of its directory.
+    pub path: PathBuf,
+    /// Whether it can be loaded.
+    pub health: Health,
+    /// Whether a writer has it open.
+    pub locked: bool,
+    /// The number of its newest valid save.
+    pub seq: Seq,
+    /// When its newest file was last written to, by the clock of that machine.
+    pub modified: Option<SystemTime>,
+    /// Whether the newest state is a sealed phase that says that the work is done.
+    pub finished: bool,
+    /// Where the state comes from and what was damaged.
+    pub report: LoadReport,
+}
+
+impl Entry {
+    /// Tells whether there is a state to go on from and the work is not done.
+    pub fn is_resumable(&self) -> bool {
+        matches!(self.health, Health::Sound | Health::Damaged) && !self.finished
+    }
+}
+
+/// Lists the stores right below `root`, by name. Those that cannot be read are listed as
+/// such, never hidden. Reads each whole, so that the health is true.
+///
+/// # Errors
+/// [`is_not_found`](Error::is_not_found) if there is no such directory, or one that
+/// cannot be listed.
+pub fn list(root: impl AsRef<Path>) -> Result<Vec<Entry>> {
+    let root = root.as_ref();
+    let failed = |err: std::io::Error| match err.kind() {
+        std::io::ErrorKind::NotFound => Error::new(root, Kind::NotFound("directory")),
+        _ => Error::io(root, "list the directory", err),
+    };
+    let mut entries = Vec::new();
+    for found in fs_err::read_dir(root).map_err(failed)? {
+        let found = found.map_err(failed)?;
+        let hidden = found.file_name().as_encoded_bytes().starts_with(b".");
+        if !hidden
+            && found.file_type().map_err(failed)?.is_dir()
+            && let Some(entry) = entry(found.path())?
+        {
+            entries.push(entry);
+        }
+    }
+    entries.sort_by(|a: &Entry, b| a.name.cmp(&b.name));
+    Ok(entries)
+}
+
+/// Returns none for a directory that is not a store.
+fn entry(path: PathBuf) -> Result<Option<Entry>> {
+    let dir = Dir::open(&path);
+    describe(path, dir)
+}
+
+/// Lists one store in a directory of any disk; messages call it `dir`.
+#[cfg(feature = "test-util")]
+#[doc(hidden)]
+pub fn entry_on(disk: Box<dyn crate::disk::Directory>, dir: &Path) -> Result<Option<Entry>> {
+    describe(dir.to_owned(), Dir::on(disk, dir))
+}
+
+fn describe(path: PathBuf, dir: Result<Dir>) -> Result<Option<Entry>> {
+    let name = path
+        .file_name()
+        .unwrap_or_default()
+        .to_string_lossy()
+        .into_owned();
+    let mut entry = Entry {
+        name,
+        path,
+        health: Health::Empty,
+        locked: false,
+        seq: Seq::ZERO,
+        modified: None,
+        finished: false,
+        report: LoadReport::default(),
+    };
+    let read = dir.and_then(|dir| {
+        if dir.own()?.is_empty() {
+            return Ok(None);
+        }
+        entry.locked = lock::is_held(&dir)?;
+        let loaded = newest(&dir, Want::Anything)?;
+        if let Some(used) = &loaded.report.used {
+            entry.modified = dir.disk().stat(used).ok().map(|stat| stat.modified);
+        }
+        Ok(Some(loaded))
+    });
+    match read {
+        Ok(None) => return Ok(None),
+        Ok(Some(loaded)) => {
+            entry.seq = Seq::new(loaded.seq);
+            entry.finished = loaded.is_finished();
+            entry.report = loaded.report;
+            entry.health = match &entry.report.used {
+                None => Health::Empty,
+                Some(_) if entry.report.is_sound() => Health::Sound,
+                Some(_) => Health::Damaged,
+            };
+        }
+        Err(err) if err.is_not_found() => return Ok(None),
+        Err(err) => entry.health = Health::Unreadable(err.to_string()),
+    }
+    Ok(Some(entry))
+}

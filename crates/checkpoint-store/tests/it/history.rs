@@ -1,0 +1,258 @@
+//! Going back, forking, migrating, compacting.
+
+use checkpoint_store::{Meta, Migrations, Options, Seq, Writer, fork, reader};
+
+use crate::support::{Dir, Log, Random, files};
+
+fn at(dir: &Dir, seq: u64) -> Option<(Option<u64>, Vec<u64>)> {
+    match reader::load_at::<u64, u64>(&dir.path, Seq::new(seq), &Options::default()) {
+        Ok(loaded) => Some((loaded.head, loaded.events)),
+        Err(err) => {
+            assert!(err.is_not_found(), "{err}");
+            None
+        }
+    }
+}
+
+#[test]
+fn every_save_can_be_loaded_again_also_undone_ones_and_those_before_a_phase() {
+    let dir = Dir::new();
+    let (mut writer, _) = dir.open();
+    writer.append(&1, &[1]).unwrap();
+    writer.append(&2, &[2]).unwrap();
+    writer.truncate_to(Seq::new(1)).unwrap();
+    writer.append(&4, &[4]).unwrap();
+    writer.save_phase("p", &5, Meta::default()).unwrap();
+    writer.append(&6, &[6]).unwrap();
+    drop(writer);
+    let (mut writer, _) = dir.open();
+    writer.append(&7, &[7]).unwrap();
+    let expected = [
+        (1, vec![1]),
+        (2, vec![1, 2]),
+        (1, vec![1]),
+        (4, vec![1, 4]),
+        (5, vec![1, 4]),
+        (6, vec![1, 4, 6]),
+        (7, vec![1, 4, 6, 7]),
+    ];
+    for (seq, (head, events)) in (1..).zip(expected) {
+        assert_eq!(at(&dir, seq), Some((Some(head), events)), "save {seq}");
+    }
+    assert_eq!(at(&dir, 8), None);
+}
+
+#[test]
+fn a_fork_begins_with_an_old_state_and_knows_where_it_comes_from() {
+    let dir = Dir::new();
+    let (mut writer, _) = dir.open();
+    writer.append(&1, &[1]).unwrap();
+    writer.put_blob("prompt", b"text").unwrap();
+    writer.append(&2, &[2]).unwrap();
+    let to = Dir::new();
+    let options = Options::default();
+    let id = fork(&dir.path, Seq::new(1), &to.path, &options).unwrap();
+    let loaded = to.load();
+    assert_eq!((loaded.head, loaded.events), (Some(1), vec![1]));
+    let phase = loaded.report.phase.unwrap();
+    let parent = phase.parent.unwrap();
+    assert_eq!(phase.id, id);
+    assert_eq!(
+        (Some(parent.id), parent.seq),
+        (dir.load().report.file, Seq::new(1))
+    );
+    assert_eq!(reader::blob(&to.path, "prompt").unwrap(), b"text");
+
+    let again = fork(&dir.path, Seq::new(1), &to.path, &options).unwrap_err();
+    assert!(again.to_string().contains("choose another"), "{again}");
+    let (mut fork, _) = to.open();
+    fork.append(&9, &[9]).unwrap();
+    assert_eq!(to.load().events, [1, 9]);
+    assert_eq!(dir.load().events, [1, 2]);
+    let missing = fork_of_missing(&dir);
+    assert!(missing.is_not_found(), "{missing}");
+}
+
+fn fork_of_missing(dir: &Dir) -> checkpoint_store::Error {
+    let to = Dir::new();
+    let err = fork(&dir.path, Seq::new(7), &to.path, &Options::default()).unwrap_err();
+    assert!(
+        !to.path.exists(),
+        "nothing is made for a save that is not there"
+    );
+    err
+}
+
+fn version(version: u32) -> Options {
+    let migrations = Migrations::default()
+        .head(1, |old: u64| Ok(old.to_string()))
+        .event(1, |old: u64| {
+            if old < 1000 {
+                Ok(old + 100)
+            } else {
+                Err("too large".into())
+            }
+        })
+        .head(2, |old: String| Ok(vec![old]));
+    Options {
+        schema_version: version,
+        migrations,
+        ..Options::default()
+    }
+}
+
+type New = Writer<Vec<String>, u64>;
+
+#[test]
+fn c64_older_versions_are_migrated_in_memory_and_their_files_stay_as_they_are() {
+    let dir = Dir::new();
+    let (mut writer, _) = dir.open();
+    writer.append(&1, &[1]).unwrap();
+    writer.save_phase("p", &2, Meta::default()).unwrap();
+    writer.append(&3, &[3]).unwrap();
+    drop(writer);
+    let before = files(&dir.path);
+    let options = version(3);
+    let loaded = reader::load_with::<Vec<String>, u64>(&dir.path, &options).unwrap();
+    assert_eq!(
+        (loaded.head, loaded.events),
+        (Some(vec!["3".into()]), vec![101, 103])
+    );
+
+    let (mut writer, loaded) = New::open(&dir.path, options.clone()).unwrap();
+    assert_eq!(
+        (loaded.head, loaded.events),
+        (Some(vec!["3".into()]), vec![101, 103])
+    );
+    for (name, bytes) in &before {
+        if name.starts_with("p") {
+            assert_eq!(
+                files(&dir.path).get(name),
+                Some(bytes),
+                "{name} is as it was"
+            );
+        }
+    }
+    let four = vec!["4".to_owned()];
+    writer.append(&four, &[4]).unwrap();
+    let loaded = reader::load_with::<Vec<String>, u64>(&dir.path, &options).unwrap();
+    assert_eq!(
+        (loaded.head, loaded.events),
+        (Some(four.clone()), vec![101, 103, 4])
+    );
+    writer.save_phase("p", &four, Meta::default()).unwrap();
+    drop(writer);
+    let (_, loaded) = New::open(&dir.path, options).unwrap();
+    assert_eq!(
+        (loaded.head, loaded.events),
+        (Some(four), vec![101, 103, 4])
+    );
+
+    let err = Log::open(&dir.path, Options::default()).unwrap_err();
+    assert!(err.is_unsupported_version(), "{err}");
+    assert!(
+        err.to_string()
+            .contains("version 3, this program reads up to 1"),
+        "{err}"
+    );
+}
+
+#[test]
+fn c64_a_step_that_fails_names_its_version_and_touches_nothing() {
+    let dir = Dir::new();
+    let (mut writer, _) = dir.open();
+    writer.append(&1, &[1000]).unwrap();
+    drop(writer);
+    let err = New::open(&dir.path, version(3)).unwrap_err();
+    assert!(
+        err.to_string().contains("version 1 to the next: too large"),
+        "{err}"
+    );
+    assert_eq!(dir.load().events, [1000]);
+}
+
+#[test]
+fn c64_a_newer_version_may_let_older_programs_read_but_never_write() {
+    let dir = Dir::new();
+    let newer = Options {
+        schema_version: 5,
+        min_reader_version: 3,
+        ..Options::default()
+    };
+    let (mut writer, _) = Log::open(&dir.path, newer).unwrap();
+    writer.append(&1, &[1]).unwrap();
+    drop(writer);
+    let of = |schema_version| Options {
+        schema_version,
+        ..Options::default()
+    };
+    let read = |version| reader::load_with::<u64, u64>(&dir.path, &of(version));
+    assert_eq!(read(3).unwrap().head, Some(1));
+    assert!(read(2).unwrap_err().is_unsupported_version());
+    assert!(
+        Log::open(&dir.path, of(4))
+            .unwrap_err()
+            .is_unsupported_version()
+    );
+    Log::open(&dir.path, of(6)).unwrap();
+}
+
+/// Large heads and few events: most of the journal is heads that nobody needs.
+#[test]
+fn old_heads_are_dropped_when_they_outweigh_the_rest_and_the_newest_saves_are_not() {
+    let dir = Dir::new();
+    let mut random = Random(7);
+    let mut head =
+        |n: u64| -> (u64, Vec<u64>) { (n, (0..8000).map(|_| random.below(u64::MAX)).collect()) };
+    type Heavy = Writer<(u64, Vec<u64>), u64>;
+    let (mut writer, _) = Heavy::open(&dir.path, Options::default()).unwrap();
+    let heads: Vec<_> = (1..=100).map(&mut head).collect();
+    for head in &heads {
+        writer.append(head, &[head.0]).unwrap();
+    }
+    let size: usize = files(&dir.path).values().map(Vec::len).sum();
+    assert!(
+        size < 8 << 20,
+        "two generations of at most 3 MiB, not {size} of 7 MiB"
+    );
+    assert!(writer.last_heal().is_none());
+    let load = |seq| {
+        reader::load_at::<(u64, Vec<u64>), u64>(&dir.path, Seq::new(seq), &Options::default())
+    };
+    for seq in 90..=100 {
+        let loaded = load(seq).unwrap();
+        assert_eq!(loaded.head.as_ref(), Some(&heads[seq as usize - 1]));
+        assert_eq!(loaded.events, (1..=seq).collect::<Vec<_>>());
+    }
+    assert!(load(3).unwrap_err().is_not_found());
+    assert!(writer.truncate_to(Seq::new(3)).is_err());
+    writer.truncate_to(Seq::new(95)).unwrap();
+    drop(writer);
+    let (_, loaded) = Heavy::open(&dir.path, Options::default()).unwrap();
+    assert!(loaded.report.is_sound());
+    assert_eq!(loaded.head.as_ref(), Some(&heads[94]));
+    assert_eq!(loaded.events, (1..=95).collect::<Vec<_>>());
+}
+
+#[test]
+fn strict_programs_get_an_error_instead_of_an_older_state() {
+    let dir = Dir::new();
+    let (mut writer, _) = dir.open();
+    writer.append(&1, &[1]).unwrap();
+    writer.save_phase("p", &2, Meta::default()).unwrap();
+    drop(writer);
+    let path = dir.only("phase-");
+    let mut bytes = std::fs::read(&path).unwrap();
+    let last = bytes.len() - 1;
+    bytes[last] ^= 1;
+    std::fs::write(&path, bytes).unwrap();
+    let strict = Options {
+        strict: true,
+        ..Options::default()
+    };
+    let read = reader::load_with::<u64, u64>(&dir.path, &strict);
+    assert!(read.unwrap_err().is_corrupt());
+    assert!(Log::open(&dir.path, strict).unwrap_err().is_corrupt());
+    assert!(path.exists(), "nothing was set aside");
+    assert_eq!(dir.load().head, Some(1));
+}

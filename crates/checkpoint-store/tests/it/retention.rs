@@ -1,0 +1,229 @@
+//! What is removed and what never is.
+
+use std::time::{Duration, SystemTime};
+
+use checkpoint_store::retention::{Plan, Policy, plan, plan_stores};
+use checkpoint_store::verify::{Condition, Next, verify};
+use checkpoint_store::{Meta, reader};
+
+use crate::support::{Dir, Log, files};
+
+const DAY: Duration = Duration::from_secs(86_400);
+
+fn names(plan: &Plan) -> Vec<&str> {
+    plan.remove.iter().map(|item| item.name.as_str()).collect()
+}
+
+/// Four phases with progress between them and after the last.
+fn phases(dir: &Dir) -> Log {
+    let (mut writer, _) = dir.open();
+    for n in 1..=4 {
+        writer.append(&n, &[n]).unwrap();
+        writer.save_phase("p", &n, Meta::default()).unwrap();
+    }
+    writer.append(&5, &[5]).unwrap();
+    writer
+}
+
+#[test]
+fn s20_the_newest_phases_stay_and_what_the_state_needs_always_does() {
+    let dir = Dir::new();
+    drop(phases(&dir));
+    let before = files(&dir.path);
+    for (keep, removed) in [(9, 0), (5, 0), (4, 1), (3, 3), (1, 7), (0, 7)] {
+        let policy = Policy {
+            keep,
+            ..Policy::default()
+        };
+        let plan = plan(&dir.path, policy).unwrap();
+        assert_eq!(plan.remove.len(), removed, "keep {keep}\n{plan}");
+        assert!(
+            !names(&plan).contains(&"phase-0000000000000008.ckpt"),
+            "{plan}"
+        );
+        assert_eq!(files(&dir.path), before, "a plan removes nothing");
+    }
+    let policy = Policy {
+        keep: 0,
+        ..Policy::default()
+    };
+    let removed = plan(&dir.path, policy.clone()).unwrap().apply().unwrap();
+    assert_eq!(removed.len(), 7);
+    let loaded = dir.load();
+    assert_eq!((loaded.head, loaded.events), (Some(5), vec![1, 2, 3, 4, 5]));
+    assert!(plan(&dir.path, policy).unwrap().remove.is_empty());
+}
+
+/// The same by age; a clock that runs ahead makes nothing old, whatever the zone.
+#[test]
+fn s21_s20_age_is_counted_in_utc_and_the_future_is_new() {
+    let dir = Dir::new();
+    drop(phases(&dir));
+    let at = |now| Policy {
+        keep: 9,
+        now,
+        ..Policy::default()
+    };
+    let now = SystemTime::now();
+    for now in [now, now + 29 * DAY, now - 400 * DAY] {
+        assert!(plan(&dir.path, at(now)).unwrap().remove.is_empty());
+    }
+    let plan = plan(&dir.path, at(now + 31 * DAY)).unwrap();
+    assert_eq!(plan.remove.len(), 7, "{plan}");
+    assert!(
+        plan.to_string()
+            .contains("it is 31 days old, and 30 is the most"),
+        "{plan}"
+    );
+}
+
+#[test]
+fn a_store_in_use_is_cleaned_by_its_writer_only() {
+    let dir = Dir::new();
+    let mut writer = phases(&dir);
+    let policy = Policy {
+        keep: 1,
+        ..Policy::default()
+    };
+    let plan = plan(&dir.path, policy.clone()).unwrap();
+    assert!(plan.apply().unwrap_err().is_locked());
+    assert_eq!(writer.clean(policy).unwrap().len(), 7);
+    writer.append(&6, &[6]).unwrap();
+    assert!(writer.last_heal().is_none(), "nothing counts as gone");
+    assert_eq!(dir.load().events, [1, 2, 3, 4, 5, 6]);
+}
+
+#[test]
+fn what_was_set_aside_is_kept_up_to_a_size_and_an_age() {
+    let dir = Dir::new();
+    drop(phases(&dir));
+    let aside = dir.path.join("quarantine");
+    std::fs::create_dir(&aside).unwrap();
+    for name in ["a", "b", "c"] {
+        std::fs::write(aside.join(name), [1; 100]).unwrap();
+    }
+    let policy = Policy {
+        quarantine_bytes: 250,
+        ..Policy::default()
+    };
+    assert_eq!(verify(&dir.path).unwrap().set_aside, 3);
+    assert_eq!(
+        plan(&dir.path, policy.clone())
+            .unwrap()
+            .apply()
+            .unwrap()
+            .len(),
+        1
+    );
+    let late = Policy {
+        keep: 99,
+        now: policy.now + 31 * DAY,
+        ..policy
+    };
+    let removed = plan(&dir.path, late).unwrap().apply().unwrap();
+    assert_eq!(
+        removed
+            .iter()
+            .filter(|item| item.name.contains('/'))
+            .count(),
+        2
+    );
+    assert!(!aside.exists());
+}
+
+#[test]
+fn s20_stores_that_can_be_resumed_or_not_be_read_go_by_force_only() {
+    let root = tempfile::tempdir().unwrap();
+    let open = |name: &str| {
+        Log::open(root.path().join(name), Default::default())
+            .unwrap()
+            .0
+    };
+    let finished = Meta {
+        finished: true,
+        ..Meta::default()
+    };
+    open("done").save_phase("p", &1, finished.clone()).unwrap();
+    open("open").append(&1, &[1]).unwrap();
+    let mut again = open("again");
+    again.save_phase("p", &1, finished.clone()).unwrap();
+    again.append(&2, &[2]).unwrap();
+    drop(again);
+    std::fs::create_dir(root.path().join("bad")).unwrap();
+    std::fs::write(root.path().join("bad/phase-0000000000000001.ckpt"), "x").unwrap();
+    std::fs::create_dir(root.path().join("other")).unwrap();
+    let mut used = open("used");
+    used.save_phase("p", &1, finished).unwrap();
+
+    let listed = reader::list(root.path()).unwrap();
+    let resumable: Vec<_> = listed.iter().filter(|entry| entry.is_resumable()).collect();
+    let resumable: Vec<_> = resumable.iter().map(|entry| entry.name.as_str()).collect();
+    assert_eq!(resumable, ["again", "open"]);
+
+    let policy = Policy {
+        keep: 0,
+        ..Policy::default()
+    };
+    let plan = plan_stores(root.path(), policy.clone()).unwrap();
+    assert_eq!(names(&plan), ["done"], "{plan}");
+    assert_eq!(plan.apply().unwrap().len(), 1);
+    assert!(!root.path().join("done").exists());
+
+    let forced = Policy {
+        force: true,
+        ..policy
+    };
+    plan_stores(root.path(), forced).unwrap().apply().unwrap();
+    let mut left: Vec<_> = std::fs::read_dir(root.path())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name())
+        .collect();
+    left.sort();
+    assert_eq!(left, ["other", "used"], "one is in use, one is no store");
+}
+
+/// Each condition of a store with the advice that is safe for it.
+#[test]
+fn a_verified_store_says_what_is_safe_to_do_next() {
+    let dir = Dir::new();
+    let (mut writer, _) = dir.open();
+    assert_eq!(verify(&dir.path).unwrap().next, Next::Wait);
+    drop(writer);
+    assert_eq!(verify(&dir.path).unwrap().next, Next::Start);
+    (writer, _) = dir.open();
+    writer.append(&1, &[1]).unwrap();
+    writer.save_phase("p", &2, Meta::default()).unwrap();
+    writer.append(&3, &[3]).unwrap();
+    drop(writer);
+    let found = verify(&dir.path).unwrap();
+    assert!(matches!(found.next, Next::Resume { seq } if seq.get() == 3));
+    assert!(
+        found
+            .files
+            .iter()
+            .all(|file| file.condition == Condition::Whole)
+    );
+
+    let journal = dir.path.join("progress-00000002-0000000000000002.ckj");
+    let phase = dir.only("phase-");
+    let whole = std::fs::read(&journal).unwrap();
+    let used = crate::support::without_room(&whole).len();
+    let torn = [&whole[..used], b"CKF1 half a frame"].concat();
+    std::fs::write(&journal, torn).unwrap();
+    let found = verify(&dir.path).unwrap();
+    assert!(matches!(found.next, Next::Resume { seq } if seq.get() == 3));
+
+    let mut bytes = std::fs::read(&phase).unwrap();
+    bytes[40] ^= 1;
+    std::fs::write(&phase, bytes).unwrap();
+    let before = files(&dir.path);
+    let found = verify(&dir.path).unwrap();
+    assert!(
+        matches!(found.next, Next::ResumeOlder { seq } if seq.get() == 1),
+        "{found}"
+    );
+    insta::assert_snapshot!(found);
+    std::fs::write(dir.path.join("progress-00000002-0000000000000000.ckj"), "").unwrap();
+    assert!(matches!(verify(&dir.path).unwrap().next, Next::Restore(_)));
+    assert_eq!(files(&dir.path).len(), before.len(), "nothing was changed");
+}
