@@ -5,12 +5,18 @@
     reason = "helpers of tests, where a panic is a failed test"
 )]
 
+mod audited;
+mod child;
 mod detached;
 mod explore;
 mod ladder;
 mod model;
 mod probe;
 mod process;
+mod terminal;
+mod waits;
+mod x103;
+mod x104;
 
 use std::time::{Duration, Instant};
 
@@ -25,4 +31,14 @@ fn wait_for(what: &str, mut condition: impl FnMut() -> bool) {
         assert!(Instant::now() < deadline, "{what} did not happen");
         std::thread::park_timeout(Duration::from_millis(1));
     }
+}
+
+/// Lets the debounce window pass: presses must be apart to be presses.
+fn apart() {
+    pass(Duration::from_millis(70));
+}
+
+fn pass(time: Duration) {
+    let (_keep, never) = std::sync::mpsc::channel::<()>();
+    assert!(never.recv_timeout(time).is_err());
 }

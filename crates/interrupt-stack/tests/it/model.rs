@@ -334,7 +334,7 @@ fn check(steps: Vec<Step>) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 4096, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 2048, ..ProptestConfig::default() })]
     #[test]
     fn ladder_agrees_with_the_model(steps in prop::collection::vec(step(), 0..80)) {
         check(steps);

@@ -1,4 +1,4 @@
-//! The child's side of `process.rs`: this binary again, told by an environment variable what to be.
+//! The child's side of the tests with processes: this binary again, told by an environment variable what to be.
 
 use std::{
     io::{Write, stdin},
@@ -9,13 +9,15 @@ use std::{
 
 use interrupt_stack::{Builder, Cause, Interrupts, die_by};
 
+mod programs;
+mod seats;
+mod states;
+
 pub(crate) const VARIABLE: &str = "INTERRUPT_STACK_PROBE";
 
 fn say(line: &str) {
-    let mut out = std::io::stdout().lock();
-    writeln!(out, "probe: {line}")
-        .and_then(|()| out.flush())
-        .unwrap();
+    // Where nobody listens any more there is nothing to be done.
+    drop(writeln!(std::io::stderr(), "probe: {line}"));
 }
 
 /// Says that signals may come, and to whom.
@@ -58,6 +60,12 @@ fn builder() -> Builder {
 
 #[test]
 fn probe() {
+    #[cfg(target_os = "linux")]
+    if std::env::var_os(VARIABLE).is_some() {
+        // No test that fails leaves anything behind.
+        rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))
+            .unwrap();
+    }
     match std::env::var(VARIABLE).as_deref() {
         Err(_) => {} // an ordinary run of the tests
         Ok("graceful") => graceful(),
@@ -72,7 +80,12 @@ fn probe() {
         Ok("blocked waker") => blocked_waker(),
         Ok("installed twice") => installed_twice(),
         Ok("requested") => die_by(Cause::Requested(1)),
-        Ok(other) => panic!("unknown probe {other}"),
+        Ok("seat") => seats::seat(),
+        Ok("shell") => seats::shell(),
+        Ok(other) => assert!(
+            programs::run(other) || states::run(other),
+            "unknown probe {other}"
+        ),
     }
 }
 
@@ -107,6 +120,8 @@ fn hung(builder: Builder) {
     let interrupts = builder.install().unwrap();
     let _handler = interrupts.push("run");
     report(&interrupts);
+    seats::wait_for_the_foreground();
+    seats::change_terminal();
     ready();
     park();
 }

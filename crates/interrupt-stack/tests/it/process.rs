@@ -1,110 +1,8 @@
-use std::{
-    io::{BufRead, BufReader, Write},
-    os::unix::process::ExitStatusExt,
-    process::{Child, ChildStdin, Command, ExitStatus, Stdio},
-    sync::mpsc,
-    time::Duration,
-};
+use std::os::unix::process::ExitStatusExt;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::{DEADLINE, probe::VARIABLE, wait_for};
-
-/// A real child process that is one of the probes. Dropping it ends it.
-struct Probe {
-    child: Child,
-    stdin: ChildStdin,
-    lines: mpsc::Receiver<String>,
-    /// Of the probe itself, which is not the child where a shell stands in between.
-    pid: Option<Pid>,
-}
-
-impl Probe {
-    fn start(probe: &str) -> Self {
-        Self::start_by("exec \"$@\"", probe)
-    }
-
-    /// Starts the probe from a shell script, to which it is `"$@"`.
-    fn start_by(script: &str, probe: &str) -> Self {
-        let mut child = Command::new("sh")
-            .args(["-c", script, "sh"])
-            .arg(std::env::current_exe().unwrap())
-            .args(["--exact", "probe::probe", "--nocapture", "--test-threads=1"])
-            .env(VARIABLE, probe)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let (stdin, stdout) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
-        let (sender, lines) = mpsc::channel();
-        std::thread::spawn(move || {
-            for line in BufReader::new(stdout).lines() {
-                // The child's test harness talks too, on the same line even.
-                if let Some((_, said)) = line.unwrap().split_once("probe: ") {
-                    let Ok(()) = sender.send(said.to_owned()) else {
-                        return;
-                    };
-                }
-            }
-        });
-        let mut probe = Self {
-            child,
-            stdin,
-            lines,
-            pid: None,
-        };
-        probe.expect_ready();
-        probe
-    }
-
-    #[track_caller]
-    fn line(&self) -> String {
-        self.lines
-            .recv_timeout(DEADLINE)
-            .expect("a line from the probe")
-    }
-
-    fn expect_ready(&mut self) {
-        let line = self.line();
-        let pid = line
-            .strip_prefix("ready ")
-            .unwrap_or_else(|| panic!("not ready: {line}"));
-        self.pid = Pid::from_raw(pid.parse().unwrap());
-    }
-
-    fn kill(&self, signal: Signal) {
-        kill_process(self.pid.unwrap(), signal).unwrap();
-    }
-
-    fn go_on(&mut self) {
-        writeln!(self.stdin).unwrap();
-    }
-
-    #[track_caller]
-    fn end(&mut self) -> ExitStatus {
-        let mut status = None;
-        wait_for("the end of the probe", || {
-            status = self.child.try_wait().unwrap();
-            status.is_some()
-        });
-        status.unwrap()
-    }
-}
-
-impl Drop for Probe {
-    fn drop(&mut self) {
-        if self.child.try_wait().unwrap().is_none() {
-            self.child.kill().unwrap();
-            self.child.wait().unwrap();
-        }
-    }
-}
-
-/// Lets the debounce window pass: presses must be apart to be presses.
-fn apart() {
-    let (_keep, never) = mpsc::channel::<()>();
-    assert!(never.recv_timeout(Duration::from_millis(70)).is_err());
-}
+use crate::{apart, child::Probe, wait_for};
 
 #[test]
 fn j27_process_cleans_up_and_dies_by_sigint() {
@@ -113,7 +11,7 @@ fn j27_process_cleans_up_and_dies_by_sigint() {
     assert_eq!(probe.line(), "cleanup Press, 1 presses");
     assert_eq!(probe.end().signal(), Some(2));
 
-    let mut probe = Probe::start_by("\"$@\"; echo \"probe: shell says $?\"", "graceful");
+    let mut probe = Probe::start_by("\"$@\"; echo \"probe: shell says $?\" >&2", "graceful");
     probe.kill(Signal::INT);
     assert_eq!(
         (probe.line(), probe.line()),
@@ -139,10 +37,7 @@ fn j33_three_presses_end_a_process_that_cannot_act() {
         let mut lines = [probe.line(), probe.line()];
         lines.sort();
         assert_eq!(lines, ["press 2", "shutdown Press"], "{state}");
-        assert!(
-            probe.child.try_wait().unwrap().is_none(),
-            "{state}: graceful so far"
-        );
+        assert!(probe.is_alive(), "{state}: graceful so far");
         apart();
         probe.kill(Signal::INT);
         assert_eq!(probe.end().signal(), Some(2), "{state}");
@@ -157,7 +52,7 @@ fn j33_terminate_again_is_not_a_press_but_a_press_is() {
     probe.kill(Signal::TERM);
     probe.kill(Signal::HUP);
     apart();
-    assert!(probe.child.try_wait().unwrap().is_none());
+    assert!(probe.is_alive());
     probe.kill(Signal::INT);
     assert_eq!(probe.end().signal(), Some(2));
 }
@@ -185,7 +80,7 @@ fn j42_terminate_and_hangup_are_graceful_and_quit_is_not() {
     probe.kill(Signal::QUIT);
     let status = probe.end();
     assert_eq!((status.signal(), status.core_dumped()), (Some(3), false));
-    assert!(probe.lines.recv_timeout(DEADLINE).is_err(), "no cleanup");
+    assert!(probe.rest().is_empty(), "no cleanup");
 }
 
 #[test]
@@ -203,7 +98,7 @@ fn j43_press_during_a_slow_start_is_graceful() {
     let mut probe = Probe::start("slow start");
     probe.kill(Signal::INT);
     apart();
-    assert!(probe.child.try_wait().unwrap().is_none());
+    assert!(probe.is_alive());
     probe.go_on();
     assert_eq!(probe.line(), "cleanup Press");
     assert_eq!(probe.end().signal(), Some(2));
@@ -236,4 +131,52 @@ fn inherited_mask_does_not_silence_signals() {
         }
         assert_eq!(probe.end().signal(), Some(2), "{state}");
     }
+}
+
+/// Between `fork` and `exec` a child has our handler, but a signal to it is not ours.
+#[test]
+fn signal_to_a_forked_child_ends_the_child_alone() {
+    let mut probe = Probe::start_by("ulimit -c 0; exec \"$@\"", "forking");
+    for signal in [Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT] {
+        probe.go_on();
+        let line = probe.line();
+        let child = line
+            .strip_prefix("forked ")
+            .and_then(|pid| pid.parse().ok());
+        kill_process(Pid::from_raw(child.unwrap()).unwrap(), signal).unwrap();
+        assert_eq!(
+            probe.line(),
+            format!("it died by Some({})", signal.as_raw())
+        );
+        assert_eq!(probe.line(), "0 presses, None");
+    }
+    for _ in 0..3 {
+        probe.kill(Signal::INT);
+        apart();
+    }
+    assert_eq!(probe.end().signal(), Some(2), "the parent is as it was");
+}
+
+#[test]
+fn stop_without_hooks_is_the_default_and_forgives_a_dropped_notice() {
+    let mut probe = Probe::start("unsuspendable");
+    for press in 1..=3 {
+        probe.kill(Signal::INT);
+        assert_eq!(probe.line(), format!("dropped {press}"));
+        probe.kill(Signal::TSTP);
+        wait_for("the stop", || probe.is_stopped());
+        probe.kill(Signal::CONT);
+        wait_for("the start", || !probe.is_stopped());
+        apart();
+    }
+    probe.kill(Signal::INT);
+    assert_eq!(probe.line(), "dropped 4");
+    apart();
+    probe.kill(Signal::INT);
+    assert_eq!(
+        probe.line(),
+        "Press after 5 presses",
+        "the control: no stop between them"
+    );
+    assert_eq!(probe.end().signal(), Some(2));
 }

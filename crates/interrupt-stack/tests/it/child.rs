@@ -1,0 +1,388 @@
+//! Probes as children of a test: with pipes, or on a terminal of their own.
+
+use std::{
+    collections::VecDeque,
+    fs::File,
+    io::{Read, Write},
+    os::{
+        fd::OwnedFd,
+        unix::{ffi::OsStrExt, process::ExitStatusExt},
+    },
+    process::{Child, ChildStdin, Command, ExitStatus, Stdio},
+    sync::{Arc, Mutex, mpsc},
+    time::{Duration, Instant},
+};
+
+use rustix::{
+    fs::{Mode, OFlags},
+    process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, test_kill_process, waitid},
+    pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt},
+    termios::{OptionalActions, tcgetattr, tcsetattr},
+};
+
+use crate::{DEADLINE, probe::VARIABLE, wait_for};
+
+/// This binary again, as a probe.
+fn again(probe: &str) -> Command {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(PROBE).env(VARIABLE, probe);
+    command
+}
+
+const PROBE: [&str; 4] = ["--exact", "probe::probe", "--nocapture", "--test-threads=1"];
+
+/// What a probe says, line by line, and all that came with it.
+struct Heard {
+    lines: mpsc::Receiver<String>,
+    text: Arc<Mutex<String>>,
+}
+
+impl Heard {
+    fn from(source: impl Read + Send + 'static) -> Self {
+        let (sender, lines) = mpsc::channel();
+        let text = Arc::new(Mutex::new(String::new()));
+        let all = text.clone();
+        std::thread::spawn(move || {
+            let (mut source, mut block, mut line) = (source, [0; 4096], String::new());
+            // A terminal ends with an error.
+            while let Ok(count @ 1..) = source.read(&mut block) {
+                let part = String::from_utf8_lossy(&block[..count]);
+                all.lock().unwrap().push_str(&part);
+                line += &part;
+                while let Some(end) = line.find('\n') {
+                    let rest = line.split_off(end + 1);
+                    // A terminal's echo stands before it on the same line.
+                    if let Some((_, said)) = line.split_once("probe: ")
+                        && sender.send(said.trim_end().to_owned()).is_err()
+                    {
+                        return;
+                    }
+                    line = rest;
+                }
+            }
+        });
+        Self { lines, text }
+    }
+
+    #[track_caller]
+    fn line(&self) -> String {
+        let line = self.lines.recv_timeout(DEADLINE);
+        line.unwrap_or_else(|_| panic!("no line from the probe; all it said:\n{}", self.text()))
+    }
+
+    fn text(&self) -> String {
+        self.text.lock().unwrap().clone()
+    }
+
+    #[track_caller]
+    fn ready(&self) -> Pid {
+        let line = self.line();
+        let pid = line.strip_prefix("ready ").and_then(|pid| pid.parse().ok());
+        pid.and_then(Pid::from_raw)
+            .unwrap_or_else(|| panic!("not ready: {line}\n{}", self.text()))
+    }
+}
+
+/// A probe with pipes. Dropping it ends it.
+pub(crate) struct Probe {
+    pub(crate) child: Child,
+    stdin: ChildStdin,
+    heard: Heard,
+    /// Of the probe itself, which is not the child where a shell stands in between.
+    pub(crate) pid: Pid,
+}
+
+impl Probe {
+    pub(crate) fn start(probe: &str) -> Self {
+        Self::start_by("exec \"$@\"", probe)
+    }
+
+    /// Starts the probe from a shell script, to which it is `"$@"`.
+    pub(crate) fn start_by(script: &str, probe: &str) -> Self {
+        let mut child = Command::new("sh")
+            .args(["-c", script, "sh"])
+            .arg(std::env::current_exe().unwrap())
+            .args(PROBE)
+            .env(VARIABLE, probe)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let stdin = child.stdin.take().unwrap();
+        let heard = Heard::from(child.stderr.take().unwrap());
+        // Before anything may fail: its drop ends the child.
+        let mut probe = Self {
+            pid: Pid::from_child(&child),
+            child,
+            stdin,
+            heard,
+        };
+        probe.expect_ready();
+        probe
+    }
+
+    #[track_caller]
+    pub(crate) fn line(&self) -> String {
+        self.heard.line()
+    }
+
+    /// What it says from now on, to its end.
+    pub(crate) fn rest(&self) -> Vec<String> {
+        self.heard.lines.iter().collect()
+    }
+
+    #[track_caller]
+    pub(crate) fn expect_ready(&mut self) {
+        self.pid = self.heard.ready();
+    }
+
+    pub(crate) fn kill(&self, signal: Signal) {
+        kill_process(self.pid, signal).unwrap();
+    }
+
+    /// To the one process that the child has started: it knows itself by another number.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn kill_child(&self, signal: Signal) {
+        let pid = self.child.id();
+        let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap();
+        let child = children.trim().parse().ok().and_then(Pid::from_raw);
+        // It may have ended by the signal before.
+        _ = child.map(|child| kill_process(child, signal));
+    }
+
+    pub(crate) fn go_on(&mut self) {
+        writeln!(self.stdin).unwrap();
+    }
+
+    /// By a signal that stops. It stays our child.
+    pub(crate) fn is_stopped(&self) -> bool {
+        let options = WaitIdOptions::STOPPED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
+        let stopped = waitid(WaitId::Pid(self.pid), options).unwrap();
+        stopped.is_some_and(|status| status.stopped())
+    }
+
+    pub(crate) fn is_alive(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_none()
+    }
+
+    #[track_caller]
+    pub(crate) fn end(&mut self) -> ExitStatus {
+        let mut status = None;
+        wait_for("the end of the probe", || {
+            status = self.child.try_wait().unwrap();
+            status.is_some()
+        });
+        status.unwrap()
+    }
+}
+
+impl Drop for Probe {
+    fn drop(&mut self) {
+        if self.is_alive() {
+            self.child.kill().unwrap();
+            self.child.wait().unwrap();
+        }
+    }
+}
+
+/// Who sits at the terminal with the probe.
+#[derive(Clone, Copy)]
+pub(crate) enum Place {
+    /// The probe is in the foreground, its parent outlives it.
+    Foreground,
+    /// The parent keeps the foreground.
+    Background,
+}
+
+/// A terminal, a session on it, and the probe as its job. Dropping it ends them.
+pub(crate) struct Seat {
+    ours: File,
+    heard: Heard,
+    /// The leader, without whom the system would reset the terminal.
+    leader: Child,
+    probe: Option<Pid>,
+    /// The terminal's settings before anybody came.
+    pub(crate) before: String,
+    /// What the probe's parent said of its end.
+    ended: Option<String>,
+    /// Lines that were read while that was looked for.
+    unread: VecDeque<String>,
+}
+
+impl Seat {
+    pub(crate) fn take(place: Place, probe: &str, mode: &str) -> Self {
+        let place = match place {
+            Place::Foreground => "foreground",
+            Place::Background => "background",
+        };
+        let mut seat = Self::lead(
+            again("seat")
+                .env("INTERRUPT_STACK_JOB", probe)
+                .env("INTERRUPT_STACK_PLACE", place)
+                .env("INTERRUPT_STACK_MODE", mode),
+        );
+        seat.expect_ready();
+        seat
+    }
+
+    /// A shell on the terminal, in which `eval "$JOB"` runs the probe.
+    pub(crate) fn shell(arguments: &[&str], probe: &str, mode: &str) -> Self {
+        let exe = std::env::current_exe().unwrap();
+        let exe = exe.to_str().expect("the path of a test is text");
+        Self::lead(
+            again("shell")
+                .env("INTERRUPT_STACK_ARGUMENTS", arguments.join("\n"))
+                .env("INTERRUPT_STACK_JOB", probe)
+                .env("INTERRUPT_STACK_MODE", mode)
+                .env("JOB", format!("'{exe}' {}", PROBE.join(" ")))
+                .env("PS1", "$ ")
+                .env("HISTFILE", ""),
+        )
+    }
+
+    fn lead(command: &mut Command) -> Self {
+        let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
+        grantpt(&ours).unwrap();
+        unlockpt(&ours).unwrap();
+        let name = ptsname(&ours, Vec::new()).unwrap();
+        let name = std::ffi::OsStr::from_bytes(name.as_bytes());
+        let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let theirs: OwnedFd = rustix::fs::open(name, flags, Mode::empty()).unwrap();
+        let ours = File::from(ours);
+        let before = settings(&ours);
+        let heard = Heard::from(ours.try_clone().unwrap());
+        let leader = command
+            .stdin(theirs.try_clone().unwrap())
+            .stdout(theirs.try_clone().unwrap())
+            .stderr(theirs)
+            .spawn()
+            .unwrap();
+        Self {
+            ours,
+            heard,
+            leader,
+            probe: None,
+            before,
+            ended: None,
+            unread: VecDeque::new(),
+        }
+    }
+
+    #[track_caller]
+    pub(crate) fn expect_ready(&mut self) {
+        self.probe = Some(self.heard.ready());
+    }
+
+    #[track_caller]
+    pub(crate) fn line(&mut self) -> String {
+        let unread = self.unread.pop_front();
+        unread.unwrap_or_else(|| self.heard.line())
+    }
+
+    /// Everything on the screen so far.
+    pub(crate) fn text(&self) -> String {
+        self.heard.text()
+    }
+
+    pub(crate) fn send(&self, bytes: impl AsRef<[u8]>) {
+        (&self.ours).write_all(bytes.as_ref()).unwrap();
+    }
+
+    pub(crate) fn kill(&self, signal: Signal) {
+        kill_process(self.probe.unwrap(), signal).unwrap();
+    }
+
+    pub(crate) fn probe(&self) -> Pid {
+        self.probe.expect("it is ready")
+    }
+
+    /// Waits until nobody is in the job any more.
+    #[track_caller]
+    pub(crate) fn expect_gone(&mut self) {
+        let pid = self.probe();
+        wait_for("the end of the probe", || {
+            // What nobody has waited for yet is gone too.
+            let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"));
+            stat.is_ok_and(|stat| stat.contains(") Z ")) || test_kill_process(pid).is_err()
+        });
+        self.probe = None;
+    }
+
+    /// Makes the terminal raw, as another program on it would, and gives the new settings.
+    pub(crate) fn change(&self) -> String {
+        let mut terminal = tcgetattr(&self.ours).unwrap();
+        terminal.make_raw();
+        tcsetattr(&self.ours, OptionalActions::Now, &terminal).unwrap();
+        self.settings()
+    }
+
+    /// The signal that ended the session's leader.
+    #[track_caller]
+    pub(crate) fn leader_signal(&mut self) -> Option<i32> {
+        let mut status = None;
+        wait_for("the end of the leader", || {
+            status = self.leader.try_wait().unwrap();
+            status.is_some()
+        });
+        self.probe = None;
+        status.unwrap().signal()
+    }
+
+    /// Whether the signal was sent and no thread of the probe has taken it. Known on Linux only.
+    pub(crate) fn is_pending(&self, signal: Signal) -> bool {
+        let Some(pid) = self.probe else { return false };
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+        let pending = |line: &str| {
+            let mask = line.strip_prefix("ShdPnd:").map(str::trim);
+            mask.and_then(|mask| u64::from_str_radix(mask, 16).ok())
+        };
+        let mask = status.lines().find_map(pending).unwrap_or(0);
+        mask & (1 << (signal.as_raw() - 1)) != 0
+    }
+
+    pub(crate) fn settings(&self) -> String {
+        settings(&self.ours)
+    }
+
+    pub(crate) fn has_ended(&mut self) -> bool {
+        for line in self.heard.lines.try_iter() {
+            if line.starts_with("ended ") {
+                self.ended = Some(line);
+                self.probe = None; // the number may be another's from now on
+            } else {
+                self.unread.push_back(line);
+            }
+        }
+        self.ended.is_some()
+    }
+
+    /// How the probe's parent saw it end.
+    #[track_caller]
+    pub(crate) fn end(&mut self) -> String {
+        let deadline = Instant::now() + DEADLINE;
+        while !self.has_ended() {
+            assert!(Instant::now() < deadline, "it lives on:\n{}", self.text());
+            std::thread::park_timeout(Duration::from_millis(1));
+        }
+        self.ended.clone().unwrap()
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        if !self.has_ended()
+            && let Some(probe) = self.probe
+        {
+            // It may be gone already, with the shell that would have said so.
+            _ = kill_process(probe, Signal::KILL);
+        }
+        self.leader.kill().unwrap();
+        self.leader.wait().unwrap();
+    }
+}
+
+/// Every byte of them, as text.
+fn settings(terminal: &File) -> String {
+    format!("{:?}", tcgetattr(terminal).unwrap())
+}

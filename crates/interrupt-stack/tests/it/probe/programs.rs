@@ -1,0 +1,226 @@
+//! Programs that do what programs do with presses.
+
+use std::{io::Read, io::stdin, time::Duration};
+
+use interrupt_stack::{Builder, Cause, HardExit, Interrupts, PressSource, die_by};
+use rustix::{
+    process::{Pid, Signal, WaitOptions, kill_process, waitpid},
+    termios::tcgetattr,
+};
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::{VARIABLE, builder, ready, say, seats};
+use crate::{audited, pass};
+
+pub(super) fn run(name: &str) -> bool {
+    match name {
+        "counting" => counting(builder()),
+        "counting, own forwards" => counting(builder().forward_window(Duration::from_millis(60))),
+        "counting for ever" => counting(builder().hard_exit(HardExit::Off)),
+        "forwarding" => forwarding(),
+        "forking" => forking(),
+        "suspendable" => suspendable(hooks(builder())),
+        "unsuspendable" => suspendable(builder()),
+        "terminal" => terminal(builder()),
+        "toggling" => toggling(),
+        "menu" => menu(),
+        "exiting" => exiting(),
+        _ => false,
+    }
+}
+
+/// Answers every press at once and says it; ends by SIGTERM with the number of all.
+fn counting(builder: Builder) -> ! {
+    let interrupts = builder.install().unwrap();
+    answer(&interrupts);
+    seats::wait_for_the_foreground();
+    ready();
+    let cause = interrupts.wait();
+    say(&format!("{cause:?} after {} presses", interrupts.presses()));
+    die_by(cause)
+}
+
+/// A thread that answers.
+fn answer(interrupts: &Interrupts) {
+    let mut handler = interrupts.push("answers");
+    std::thread::spawn(move || {
+        loop {
+            let notice = handler.wait();
+            say(&format!(
+                "press {} by {:?}",
+                notice.presses(),
+                notice.source()
+            ));
+            notice.handled();
+        }
+    });
+}
+
+/// Runs another program in its own process group and sends it each SIGINT that it gets itself, as package managers do.
+#[expect(clippy::zombie_processes, reason = "it ends with the test")]
+fn forwarding() -> ! {
+    seats::wait_for_the_foreground();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let _guard = runtime.enter();
+    let mut presses = signal(SignalKind::interrupt()).unwrap();
+    let child = std::process::Command::new(std::env::current_exe().unwrap())
+        .args(std::env::args_os().skip(1))
+        .env(VARIABLE, std::env::var("INTERRUPT_STACK_MODE").unwrap())
+        .spawn()
+        .unwrap();
+    loop {
+        runtime.block_on(presses.recv());
+        pass(Duration::from_millis(100)); // more than the debounce
+        // It may have ended by the press itself.
+        _ = kill_process(Pid::from_child(&child), Signal::INT);
+        say("forwarded");
+    }
+}
+
+/// Has children between `fork` and `exec`, one for each line.
+fn forking() -> ! {
+    let interrupts = builder().install().unwrap();
+    let _handler = interrupts.push("run");
+    ready();
+    loop {
+        super::line();
+        let pid = audited::fork_and_wait();
+        say(&format!("forked {pid}"));
+        let (_, status) = waitpid(Pid::from_raw(pid), WaitOptions::empty())
+            .unwrap()
+            .unwrap();
+        say(&format!("it died by {:?}", status.terminating_signal()));
+        say(&format!(
+            "{} presses, {:?}",
+            interrupts.presses(),
+            interrupts.cause()
+        ));
+    }
+}
+
+fn hooks(builder: Builder) -> Builder {
+    builder
+        .on_suspend(|| say("suspends"))
+        .on_resume(|| say("resumes"))
+}
+
+/// Drops its first notice unanswered, and begins shutdown at a second that comes as one.
+fn suspendable(builder: Builder) -> ! {
+    let interrupts = builder.install().unwrap();
+    let mut handler = interrupts.push("run");
+    std::thread::spawn(move || {
+        loop {
+            let notice = handler.wait();
+            let number = notice.presses();
+            drop(notice);
+            say(&format!("dropped {number}"));
+        }
+    });
+    seats::wait_for_the_foreground();
+    ready();
+    let cause = interrupts.wait();
+    say(&format!("{cause:?} after {} presses", interrupts.presses()));
+    die_by(cause)
+}
+
+/// Reads keys: `r` for a raw terminal, `k` for keys without echo, `o` for the settings of the start, ^C and ^Z where they are bytes.
+fn terminal(builder: Builder) -> ! {
+    let interrupts = hooks(builder).install().unwrap();
+    answer(&interrupts);
+    seats::wait_for_the_foreground();
+    let start = tcgetattr(stdin()).unwrap();
+    seats::change_terminal();
+    let keys = interrupts.clone();
+    std::thread::spawn(move || {
+        let injector = keys.injector();
+        for key in stdin().lock().bytes() {
+            match key.unwrap() {
+                b'r' => seats::raw(),
+                b'k' => seats::keys(),
+                b'o' => seats::put(&start),
+                0x03 => {
+                    injector.press(PressSource::RawByte);
+                    continue;
+                }
+                0x1a => {
+                    injector.suspend();
+                    continue;
+                }
+                other => {
+                    say(&format!("key {other}"));
+                    continue;
+                }
+            }
+            say("changed");
+        }
+    });
+    ready();
+    let cause = interrupts.wait();
+    say(&format!("{cause:?} after {} presses", interrupts.presses()));
+    die_by(cause)
+}
+
+/// Enters and leaves raw mode all the time.
+fn toggling() -> ! {
+    std::thread::spawn(|| {
+        seats::wait_for_the_foreground();
+        let start = tcgetattr(stdin()).unwrap();
+        loop {
+            seats::raw();
+            std::thread::yield_now();
+            seats::put(&start);
+            std::thread::yield_now();
+        }
+    });
+    terminal(builder())
+}
+
+/// At a press it shows a menu, for which it makes the terminal raw; a press there is a byte.
+fn menu() -> ! {
+    let interrupts = builder().install().unwrap();
+    let mut handler = interrupts.push("run");
+    seats::wait_for_the_foreground();
+    let start = tcgetattr(stdin()).unwrap();
+    let (menu, cooked) = (interrupts.clone(), start.local_modes);
+    std::thread::spawn(move || {
+        loop {
+            let notice = handler.wait();
+            seats::raw();
+            say("menu");
+            let mut key = [0];
+            while menu.cause().is_none() {
+                stdin().read_exact(&mut key).unwrap();
+                match key[0] {
+                    0x03 => menu.injector().press(PressSource::RawByte),
+                    b'c' => break,
+                    _ => {}
+                }
+            }
+            seats::put(&start);
+            if menu.cause().is_none() {
+                say("goes on");
+            }
+            notice.handled();
+        }
+    });
+    ready();
+    let cause = interrupts.wait();
+    // The menu puts the terminal back before it goes.
+    crate::wait_for("the terminal", || {
+        tcgetattr(stdin()).is_ok_and(|now| now.local_modes == cooked)
+    });
+    say(&format!("{cause:?} after {} presses", interrupts.presses()));
+    die_by(cause)
+}
+
+/// As many programs do: graceful, and then an exit code instead of a death by the signal.
+#[expect(clippy::disallowed_methods, reason = "the control")]
+fn exiting() -> ! {
+    let interrupts = builder().install().unwrap();
+    ready();
+    assert_eq!(interrupts.wait(), Cause::Press);
+    std::process::exit(130)
+}

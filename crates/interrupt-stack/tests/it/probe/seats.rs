@@ -1,0 +1,101 @@
+//! Leaders of sessions on a terminal, and how a probe changes its terminal.
+
+use std::{io::stdin, os::unix::process::CommandExt, process::Command};
+
+use rustix::{
+    process::{Pid, WaitOptions, getpgrp, ioctl_tiocsctty, setsid, waitpid},
+    termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcgetpgrp, tcsetattr, tcsetpgrp},
+};
+
+use super::{VARIABLE, park, say};
+
+fn lead() {
+    setsid().unwrap();
+    ioctl_tiocsctty(stdin()).unwrap();
+}
+
+/// Starts the job, says how it stops and ends, and stays, so that the terminal does.
+#[expect(
+    clippy::zombie_processes,
+    reason = "it is waited for by its number, to hear of stops too"
+)]
+pub(super) fn seat() -> ! {
+    lead();
+    let job = std::env::var("INTERRUPT_STACK_JOB").unwrap();
+    let child = Command::new(std::env::current_exe().unwrap())
+        .args(std::env::args_os().skip(1))
+        .env(VARIABLE, job)
+        .process_group(0)
+        .spawn()
+        .unwrap();
+    let pid = Pid::from_child(&child);
+    if in_foreground() {
+        tcsetpgrp(stdin(), pid).unwrap();
+    }
+    loop {
+        let (_, status) = waitpid(Some(pid), WaitOptions::UNTRACED).unwrap().unwrap();
+        if let Some(signal) = status.stopping_signal() {
+            say(&format!("stopped {signal}"));
+            continue;
+        }
+        match (status.terminating_signal(), status.exit_status()) {
+            (Some(signal), _) => say(&format!("ended signal {signal}")),
+            (_, code) => say(&format!("ended code {}", code.unwrap())),
+        }
+        park();
+    }
+}
+
+/// Becomes a shell.
+pub(super) fn shell() -> ! {
+    lead();
+    let arguments = std::env::var("INTERRUPT_STACK_ARGUMENTS").unwrap();
+    let job = std::env::var("INTERRUPT_STACK_JOB").unwrap();
+    let error = Command::new("bash")
+        .args(["--norc", "--noprofile"])
+        .args(arguments.split('\n'))
+        .env(VARIABLE, job)
+        .exec();
+    panic!("no bash: {error}");
+}
+
+fn in_foreground() -> bool {
+    std::env::var("INTERRUPT_STACK_PLACE").as_deref() == Ok("foreground")
+}
+
+/// The parent gives the foreground only after the start.
+pub(super) fn wait_for_the_foreground() {
+    if in_foreground() {
+        crate::wait_for("the foreground", || {
+            tcgetpgrp(stdin()).is_ok_and(|group| group == getpgrp())
+        });
+    }
+}
+
+/// Changes the terminal as the test wishes: raw, where ^C is a byte, or only without echo and lines, as for a menu.
+pub(super) fn change_terminal() {
+    match std::env::var("INTERRUPT_STACK_MODE").as_deref() {
+        Ok("raw") => raw(),
+        Ok("keys") => keys(),
+        _ => {}
+    }
+}
+
+pub(super) fn raw() {
+    change(Termios::make_raw);
+}
+
+pub(super) fn keys() {
+    change(|terminal| terminal.local_modes &= !(LocalModes::ICANON | LocalModes::ECHO));
+}
+
+fn change(how: impl FnOnce(&mut Termios)) {
+    let mut terminal = tcgetattr(stdin()).unwrap();
+    how(&mut terminal);
+    put(&terminal);
+}
+
+/// At once: what was typed meanwhile is not thrown away.
+pub(super) fn put(terminal: &Termios) {
+    tcsetattr(stdin(), OptionalActions::Now, terminal).unwrap();
+}

@@ -1,0 +1,198 @@
+//! Programs that cannot act on a press any more, each in one of the states of X103, ended by us, by `tokio::signal` or not at all.
+
+use std::{
+    io::{Write, stdout},
+    sync::{Arc, Barrier, Mutex},
+};
+
+use interrupt_stack::{Handler, Installed};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use tokio::{
+    runtime::Runtime,
+    signal::unix::{SignalKind, signal},
+};
+
+use super::{builder, park, ready, seats};
+use crate::audited;
+
+/// Who listens to presses, for as long as it is kept.
+#[expect(dead_code, reason = "they are kept, not read")]
+enum Listener {
+    Ours(Installed, Handler),
+    Tokio(Runtime),
+}
+
+/// Ours: a handler that never takes, and no watchdog.
+fn ours() -> Listener {
+    let interrupts = builder().install().unwrap();
+    let handler = interrupts.push("run");
+    Listener::Ours(interrupts, handler)
+}
+
+fn multi_thread() -> Runtime {
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    builder.worker_threads(2).enable_all().build().unwrap()
+}
+
+/// What programs do without us: the third press calls `exit` in a task. Returns when the task listens.
+fn count_in(runtime: &Runtime) {
+    let _guard = runtime.enter();
+    let mut presses = signal(SignalKind::interrupt()).unwrap();
+    runtime.spawn(async move {
+        for n in 1..=3 {
+            presses.recv().await;
+            drop(writeln!(stdout(), "press {n}"));
+        }
+        exit(130);
+    });
+}
+
+fn theirs() -> Listener {
+    let runtime = multi_thread();
+    count_in(&runtime);
+    Listener::Tokio(runtime)
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "that it may hang is what is shown"
+)]
+fn exit(code: i32) -> ! {
+    std::process::exit(code)
+}
+
+/// The state with this name, after `"x103 "` or `"tokio "`.
+pub(super) fn run(name: &str) -> bool {
+    let (listen, state): (fn() -> Listener, _) = match name.split_once(' ') {
+        Some(("x103", state)) => (ours, state),
+        Some(("tokio", state)) => (theirs, state),
+        _ => return false,
+    };
+    seats::wait_for_the_foreground();
+    match state {
+        "workers" => workers(listen()),
+        "current thread" => current_thread(listen()),
+        "runtime drop" => runtime_drop(listen()),
+        "atexit" => atexit(listen()),
+        "stdout" => stdout_full(listen()),
+        "allocating" => allocating(listen()),
+        _ => false,
+    }
+}
+
+/// All workers of the runtime wait for each other's lock.
+fn workers(listener: Listener) -> bool {
+    let runtime = match &listener {
+        Listener::Ours(..) => &multi_thread(),
+        Listener::Tokio(runtime) => runtime,
+    };
+    let locks = Arc::new((Mutex::new(()), Mutex::new(()), Barrier::new(3)));
+    for first in [true, false] {
+        let locks = locks.clone();
+        runtime.spawn(async move {
+            let (one, other) = if first {
+                (&locks.0, &locks.1)
+            } else {
+                (&locks.1, &locks.0)
+            };
+            let held = one.lock().unwrap();
+            locks.2.wait();
+            drop((other.lock().unwrap(), held));
+        });
+    }
+    locks.2.wait();
+    seats::change_terminal();
+    ready();
+    runtime.block_on(std::future::pending())
+}
+
+/// One thread, and a task that never yields.
+fn current_thread(listener: Listener) -> bool {
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    let runtime = builder.enable_all().build().unwrap();
+    if let Listener::Tokio(_) = &listener {
+        count_in(&runtime);
+    }
+    // Whoever listens with a runtime has this one.
+    let listener = match listener {
+        Listener::Tokio(other) => {
+            other.shutdown_background();
+            None
+        }
+        ours => Some(ours),
+    };
+    runtime.block_on(async {
+        tokio::task::yield_now().await;
+        seats::change_terminal();
+        ready();
+        let mut rounds = 0_u64;
+        while std::hint::black_box(listener.is_some() || rounds < u64::MAX) {
+            rounds = rounds.wrapping_add(1);
+            std::thread::yield_now(); // to other processes: the state of the runtime is the same
+        }
+    });
+    true
+}
+
+/// `main` is over but for a runtime that waits for a blocking task.
+fn runtime_drop(listener: Listener) -> bool {
+    let (runtime, _listener) = match listener {
+        Listener::Tokio(runtime) => (runtime, None),
+        ours => (multi_thread(), Some(ours)),
+    };
+    let started = Arc::new(Barrier::new(2));
+    let there = started.clone();
+    runtime.spawn_blocking(move || {
+        there.wait();
+        park()
+    });
+    started.wait();
+    seats::change_terminal();
+    ready();
+    drop(runtime);
+    unreachable!("the task never ends")
+}
+
+/// `main` has returned, and something that was registered long ago hangs.
+fn atexit(listener: Listener) -> bool {
+    extern "C" fn hang() {
+        ready();
+        park()
+    }
+    audited::at_exit(hang);
+    seats::change_terminal();
+    std::mem::forget(listener); // it is alive: it stands in `main`
+    exit(0)
+}
+
+/// Nobody reads what is printed; one thread hangs in the write with the lock, `main` at the lock.
+fn stdout_full(listener: Listener) -> bool {
+    let (_reader, writer) = rustix::pipe::pipe().unwrap();
+    rustix::stdio::dup2_stdout(&writer).unwrap();
+    std::thread::spawn(|| stdout().write_all(&[b'x'; 1 << 20]));
+    crate::wait_for("a full pipe", || {
+        let mut fds = [PollFd::new(&writer, PollFlags::OUT)];
+        poll(&mut fds, Some(&Timespec::default())).unwrap() == 0
+    });
+    seats::change_terminal();
+    ready();
+    drop(writeln!(stdout(), "done"));
+    drop(listener);
+    unreachable!("nobody reads")
+}
+
+/// The main thread, which the system prefers for signals, is in the allocator nearly always: its locks are held.
+fn allocating(listener: Listener) -> bool {
+    seats::change_terminal();
+    ready();
+    let mut kept = Vec::new();
+    for size in [16, 300, 5_000, 50_000].into_iter().cycle() {
+        kept.push(vec![0_u8; size]);
+        if kept.len() == 100 {
+            kept.clear();
+            std::thread::yield_now(); // to other processes
+        }
+    }
+    drop(listener);
+    unreachable!("the sizes have no end")
+}

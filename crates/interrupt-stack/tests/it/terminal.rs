@@ -1,0 +1,208 @@
+//! Presses as a person makes them, on real terminals.
+
+use std::process::Command;
+
+use rustix::process::Signal;
+
+use crate::{
+    apart,
+    child::{Place, Probe, Seat},
+    wait_for,
+};
+
+#[test]
+fn j28_press_is_a_signal_in_cooked_mode_and_a_byte_in_raw_mode() {
+    let mut seat = Seat::take(Place::Foreground, "terminal", "");
+    let mut number = 0;
+    for (key, source) in [
+        (None, "Signal"),
+        (Some("k"), "Signal"),
+        (Some("r"), "RawByte"),
+        (Some("o"), "Signal"),
+        (Some("r"), "RawByte"),
+    ] {
+        if let Some(key) = key {
+            seat.send(key);
+            if number == 1 || number == 4 {
+                seat.send("\n"); // a cooked terminal hands over lines
+            }
+            assert_eq!(seat.line(), "changed");
+            if number == 1 || number == 4 {
+                assert_eq!(seat.line(), "key 10");
+            }
+        }
+        seat.send(b"\x03");
+        number += 1;
+        assert_eq!(seat.line(), format!("press {number} by {source}"));
+        apart();
+    }
+    seat.kill(Signal::TERM);
+    assert_eq!(seat.line(), "Terminate after 5 presses");
+}
+
+/// Each is one press, whether it came as a signal or as a byte.
+#[test]
+fn presses_while_raw_mode_is_entered_and_left_count_once_each() {
+    const PRESSES: usize = 20;
+    let mut seat = Seat::take(Place::Foreground, "toggling", "");
+    let mut sources = Vec::new();
+    for number in 1..=PRESSES {
+        seat.send(b"\x03");
+        let line = seat.line();
+        let source = line.strip_prefix(&format!("press {number} by "));
+        sources.push(source.unwrap_or_else(|| panic!("{line}")).to_owned());
+        apart();
+    }
+    seat.kill(Signal::TERM);
+    assert_eq!(seat.line(), format!("Terminate after {PRESSES} presses"));
+}
+
+#[test]
+fn j39_press_on_a_menu_begins_shutdown_and_a_key_goes_on() {
+    let mut seat = Seat::take(Place::Foreground, "menu", "");
+    for _ in 0..3 {
+        seat.send(b"\x03");
+        assert_eq!(seat.line(), "menu");
+        seat.send("xc");
+        assert_eq!(seat.line(), "goes on");
+        apart();
+    }
+    seat.send(b"\x03");
+    assert_eq!(seat.line(), "menu");
+    apart();
+    seat.send(b"\x03");
+    assert_eq!(seat.line(), "Press after 5 presses");
+    assert_eq!(seat.end(), "ended signal 2");
+    assert_eq!(seat.settings(), seat.before);
+}
+
+/// A job in the background neither touches the terminal nor is stopped by it.
+#[test]
+fn j47_hard_exit_in_the_background_leaves_the_terminal_alone() {
+    let mut seat = Seat::take(Place::Background, "hung", "");
+    let others = seat.change(); // what has the foreground made it raw
+    for line in ["press 1", "press 2"] {
+        seat.kill(Signal::INT);
+        assert_eq!(seat.line(), line);
+        apart();
+    }
+    assert_eq!(seat.line(), "shutdown Press");
+    seat.kill(Signal::INT);
+    assert_eq!(seat.end(), "ended signal 2");
+    assert!(!seat.text().contains("stopped"), "{}", seat.text());
+    assert_eq!(seat.settings(), others);
+}
+
+/// By the watchdog, which is a thread's: the same.
+#[test]
+fn watchdog_puts_the_terminal_back() {
+    let mut seat = Seat::take(Place::Foreground, "hung, with deadline", "raw");
+    assert_ne!(seat.settings(), seat.before);
+    seat.kill(Signal::TERM);
+    assert_eq!(seat.end(), "ended signal 15");
+    assert_eq!(seat.settings(), seat.before);
+}
+
+#[test]
+fn suspend_runs_the_hooks_around_the_stop() {
+    for (mode, raw) in [("keys", false), ("raw", true)] {
+        let mut seat = Seat::take(Place::Foreground, "terminal", mode);
+        for press in 1..=2 {
+            seat.send(b"\x1a");
+            assert_eq!(seat.line(), "suspends", "{mode}");
+            assert_eq!(seat.line(), "stopped 19", "{mode}");
+            seat.kill(Signal::CONT);
+            assert_eq!(seat.line(), "resumes", "{mode}");
+            seat.send(b"\x03");
+            let source = if raw { "RawByte" } else { "Signal" };
+            assert_eq!(seat.line(), format!("press {press} by {source}"));
+            apart();
+        }
+    }
+}
+
+#[test]
+fn suspend_and_fg_under_the_job_control_of_bash() {
+    let mut seat = Seat::shell(&["-i"], "suspendable", "");
+    wait_for("the prompt", || seat.text().ends_with("$ "));
+    seat.send("eval \"$JOB\"\n");
+    seat.expect_ready();
+    seat.send(b"\x03");
+    assert_eq!(seat.line(), "dropped 1");
+    apart();
+    for press in 2..=3 {
+        seat.send(b"\x1a");
+        assert_eq!(seat.line(), "suspends");
+        wait_for("the job's stop", || {
+            seat.text().matches("Stopped").count() == press - 1
+        });
+        seat.send("fg\n");
+        assert_eq!(seat.line(), "resumes");
+        seat.send(b"\x03");
+        assert_eq!(
+            seat.line(),
+            format!("dropped {press}"),
+            "what was dropped before the stop is forgotten"
+        );
+        apart();
+    }
+    seat.send(b"\x03");
+    assert_eq!(seat.line(), "Press after 4 presses");
+    seat.send("echo pro''be: code $?\n"); // quoted so that the echo of it is not taken for the answer
+    assert_eq!(seat.line(), "code 130");
+}
+
+/// A shell's loop ends with a program that dies by the signal, and goes on after one that only says 130.
+#[test]
+fn j27_loop_of_a_shell_stops_with_the_program() {
+    let script = "for i in 1 2; do eval \"$JOB\"; echo \"probe: round $i ended $?\"; done; echo 'probe: after the loop'";
+    let mut seat = Seat::shell(&["-c", script], "graceful", "");
+    seat.expect_ready();
+    seat.send(b"\x03");
+    assert_eq!(seat.line(), "cleanup Press, 1 presses");
+    assert_eq!(seat.leader_signal(), Some(2), "{}", seat.text());
+    assert!(!seat.text().contains("round 1"), "{}", seat.text());
+
+    let mut seat = Seat::shell(&["-c", script], "exiting", "");
+    for round in 1..=2 {
+        seat.expect_ready();
+        seat.send(b"\x03");
+        assert_eq!(seat.line(), format!("round {round} ended 130"));
+    }
+    assert_eq!(seat.line(), "after the loop");
+}
+
+/// No signal ends PID 1 of a namespace by its default action.
+#[cfg(target_os = "linux")]
+#[test]
+fn pid_1_exits_with_the_code_of_the_signal() {
+    let user = if rustix::process::geteuid().is_root() {
+        ""
+    } else {
+        "--user --map-root-user "
+    };
+    let unshare = format!("unshare {user}--pid --fork --mount-proc");
+    let is_allowed = Command::new("sh")
+        .args(["-c", &format!("{unshare} true 2>/dev/null")])
+        .status()
+        .unwrap();
+    if !is_allowed.success() {
+        println!("skipped: this machine refuses `{unshare}`");
+        return;
+    }
+    for (probe, signal, count, code) in [
+        ("graceful", Signal::INT, 1, 130),
+        ("graceful", Signal::TERM, 1, 143),
+        ("graceful", Signal::HUP, 1, 129),
+        ("graceful", Signal::QUIT, 1, 131),
+        ("hung", Signal::INT, 3, 130),
+        ("hung, with deadline", Signal::TERM, 1, 143),
+    ] {
+        let mut probe_1 = Probe::start_by(&format!("exec {unshare} \"$@\""), probe);
+        for _ in 0..count {
+            probe_1.kill_child(signal);
+            apart();
+        }
+        assert_eq!(probe_1.end().code(), Some(code), "{probe}, {signal:?}");
+    }
+}

@@ -1,0 +1,182 @@
+//! X103: three presses end the process, in whatever state it is. `INTERRUPT_STACK_REPEAT=100` repeats each state as often, and gives
+//! the controls five seconds.
+
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+
+use crate::{
+    apart,
+    child::{Place, Seat},
+    pass, wait_for,
+};
+
+/// At a time: a few processes, however often it is repeated.
+const BATCH: usize = 5;
+
+const STATES: [&str; 6] = [
+    "x103 workers",
+    "x103 current thread",
+    "x103 runtime drop",
+    "x103 atexit",
+    "x103 stdout",
+    "x103 allocating",
+];
+
+fn repeat() -> usize {
+    let repeat = std::env::var("INTERRUPT_STACK_REPEAT");
+    repeat.map_or(BATCH, |number| number.parse().unwrap())
+}
+
+fn long() -> Duration {
+    Duration::from_secs(if repeat() > BATCH { 5 } else { 1 })
+}
+
+/// Half of them have a raw terminal and are signalled, half have one where ^C is typed.
+fn seats(state: &str, count: usize) -> Vec<Seat> {
+    let modes = ["raw", "keys"].iter().cycle().take(count);
+    modes
+        .map(|mode| Seat::take(Place::Foreground, state, mode))
+        .collect()
+}
+
+fn press(seats: &[Seat]) {
+    for (n, seat) in seats.iter().enumerate() {
+        if n % 2 == 0 {
+            seat.kill(Signal::INT);
+        } else {
+            seat.send(b"\x03");
+        }
+    }
+}
+
+/// A machine that is busy may be late with the signal, and then the next press would come close behind it.
+fn received(seats: &[Seat]) {
+    for seat in seats {
+        wait_for("the signal", || !seat.is_pending(Signal::INT));
+    }
+}
+
+/// Says the longest time from the third press to the end, as the parent heard of it.
+#[track_caller]
+fn three_presses_end(state: &str) -> Duration {
+    let (mut left, mut slowest) = (repeat(), Duration::ZERO);
+    while left > 0 {
+        let mut seats = seats(state, left.min(BATCH));
+        left -= seats.len();
+        for seat in &seats {
+            assert_ne!(
+                seat.settings(),
+                seat.before,
+                "there is something to put back"
+            );
+        }
+        for _ in 0..2 {
+            press(&seats);
+            received(&seats);
+            apart();
+            for seat in &mut seats {
+                assert!(!seat.has_ended(), "graceful so far");
+            }
+        }
+        let third = Instant::now();
+        press(&seats);
+        for seat in &mut seats {
+            assert_eq!(seat.end(), "ended signal 2", "{}", seat.text());
+            slowest = slowest.max(third.elapsed());
+            assert_eq!(seat.settings(), seat.before);
+        }
+    }
+    slowest
+}
+
+#[test]
+fn x103_all_workers_deadlocked() {
+    println!("{:?}", three_presses_end("x103 workers"));
+}
+
+#[test]
+fn x103_current_thread_that_never_yields() {
+    println!("{:?}", three_presses_end("x103 current thread"));
+}
+
+#[test]
+fn x103_during_runtime_drop() {
+    println!("{:?}", three_presses_end("x103 runtime drop"));
+}
+
+#[test]
+fn x103_in_a_hung_atexit_handler() {
+    println!("{:?}", three_presses_end("x103 atexit"));
+}
+
+#[test]
+fn x103_with_stdout_full_and_locked() {
+    println!("{:?}", three_presses_end("x103 stdout"));
+}
+
+#[test]
+fn x103_in_the_allocator() {
+    println!("{:?}", three_presses_end("x103 allocating"));
+}
+
+/// The control: no state ends by itself, so that it is the presses that end it.
+#[test]
+fn x103_control_terminate_leaves_each_state_alive() {
+    let mut seats = STATES.map(|state| Seat::take(Place::Foreground, state, "raw"));
+    seats.iter().for_each(|seat| seat.kill(Signal::TERM));
+    pass(long());
+    for (seat, state) in seats.iter_mut().zip(STATES) {
+        assert!(!seat.has_ended(), "{state}");
+    }
+}
+
+#[test]
+fn j42_quit_ends_each_state_at_once() {
+    for state in STATES {
+        let mut seat = Seat::take(Place::Foreground, state, "raw");
+        seat.kill(Signal::QUIT);
+        assert_eq!(seat.end(), "ended signal 3", "{state}");
+        assert_eq!(seat.settings(), seat.before, "{state}");
+    }
+}
+
+/// The control: the third press as a task of the runtime, as `tokio::signal` invites to write it. In the hung `atexit` handler the task
+/// does run; it is the second `exit` that hangs.
+#[test]
+fn x103_control_tokio_signal_hangs_in_each_state() {
+    let states = [
+        "tokio workers",
+        "tokio current thread",
+        "tokio runtime drop",
+        "tokio atexit",
+        "tokio stdout",
+    ];
+    let mut seats = states.map(|state| Seat::take(Place::Foreground, state, "raw"));
+    for _ in 0..3 {
+        seats.iter().for_each(|seat| seat.kill(Signal::INT));
+        received(&seats);
+        apart();
+    }
+    pass(long());
+    for (seat, state) in seats.iter_mut().zip(states) {
+        assert!(!seat.has_ended(), "{state}");
+    }
+}
+
+/// The control of these controls: in a process that can act, the same task ends it.
+#[test]
+fn x103_control_tokio_signal_ends_a_healthy_process() {
+    let mut seat = Seat::take(Place::Foreground, "tokio allocating", "raw");
+    for _ in 0..3 {
+        seat.kill(Signal::INT);
+        received(std::slice::from_ref(&seat));
+        apart();
+    }
+    assert_eq!(seat.end(), "ended code 130");
+    assert_ne!(
+        seat.settings(),
+        seat.before,
+        "and nobody puts the terminal back"
+    );
+}

@@ -1,0 +1,127 @@
+//! X104: a press that comes twice is one press, and a storm is as many as there is time for.
+
+use std::{
+    os::unix::process::ExitStatusExt,
+    process::Command,
+    time::{Duration, Instant},
+};
+
+use rustix::process::Signal;
+
+use crate::{
+    apart,
+    child::{Place, Probe, Seat},
+    pass,
+};
+
+/// A parent that forwards its SIGINT 100 ms later, and `probe` as its child in the same job.
+fn forwarded(probe: &str) -> Seat {
+    Seat::take(Place::Foreground, "forwarding", probe)
+}
+
+#[test]
+fn x104_forwarded_press_is_one_press() {
+    let mut seat = forwarded("counting");
+    for press in 1..=3 {
+        seat.send(b"\x03");
+        assert_eq!(seat.line(), format!("press {press} by Signal"));
+        assert_eq!(seat.line(), "forwarded");
+        apart();
+    }
+    seat.kill(Signal::TERM);
+    assert_eq!(seat.line(), "Terminate after 3 presses");
+}
+
+/// The control: with a window that is shorter than the forwarder takes, it is a press of its own.
+#[test]
+fn x104_control_forward_after_the_window_is_a_press() {
+    let mut seat = forwarded("counting, own forwards");
+    seat.send(b"\x03");
+    let mut lines = [seat.line(), seat.line(), seat.line()];
+    lines.sort();
+    assert_eq!(
+        lines,
+        ["forwarded", "press 1 by Signal", "press 2 by Signal"]
+    );
+}
+
+/// Each of three typed presses is one rung, though six signals come.
+#[test]
+fn x104_forwarded_presses_climb_one_rung_each() {
+    let mut seat = forwarded("hung");
+    for press in ["press 1", "press 2"] {
+        seat.send(b"\x03");
+        assert_eq!(seat.line(), press);
+        while seat.line() != "forwarded" {}
+        apart();
+    }
+    seat.send(b"\x03");
+    seat.expect_gone();
+}
+
+/// Only those who stand above it forward a press: a signal of somebody else's is one.
+#[test]
+fn x104_signal_of_a_stranger_is_a_press() {
+    let mut seat = Seat::take(Place::Foreground, "counting", "");
+    seat.send(b"\x03");
+    assert_eq!(seat.line(), "press 1 by Signal");
+    apart();
+    seat.kill(Signal::INT); // we are above it
+    apart();
+    let pid = seat.probe().to_string();
+    let killed = Command::new("sh")
+        .args(["-c", "kill -INT \"$0\"", &pid])
+        .status()
+        .unwrap();
+    assert!(killed.success());
+    assert_eq!(seat.line(), "press 2 by Signal");
+    pass(Duration::from_millis(600));
+    seat.kill(Signal::INT);
+    assert_eq!(
+        seat.line(),
+        "press 3 by Signal",
+        "there is no press left that it could be part of"
+    );
+}
+
+fn storm(probe: &mut Probe) -> Duration {
+    let start = Instant::now();
+    for n in 0..10_000_u64 {
+        if !probe.is_alive() {
+            break;
+        }
+        probe.kill(Signal::INT);
+        while start.elapsed() < Duration::from_micros(n * 100) {
+            std::thread::yield_now();
+        }
+    }
+    start.elapsed()
+}
+
+#[test]
+fn x104_storm_is_a_press_a_window() {
+    let mut probe = Probe::start("counting for ever");
+    let took = storm(&mut probe);
+    probe.kill(Signal::TERM);
+    let lines = probe.rest();
+    let all = lines
+        .last()
+        .and_then(|line| line.strip_prefix("Terminate after "));
+    let presses: u128 = all
+        .and_then(|rest| rest.split(' ').next()?.parse().ok())
+        .unwrap();
+    assert!(presses >= 2, "{presses}");
+    assert!(
+        presses <= 1 + took.as_millis() / 50,
+        "{presses} in {took:?}"
+    );
+}
+
+/// Three rungs take two windows at least, however many signals come.
+#[test]
+fn x104_storm_climbs_one_rung_a_window() {
+    let mut probe = Probe::start("hung");
+    let took = storm(&mut probe);
+    assert_eq!(probe.end().signal(), Some(2));
+    assert!(took >= Duration::from_millis(100), "{took:?}");
+}
