@@ -11,6 +11,8 @@ pub(super) const DEBOUNCE: u64 = 50;
 pub(super) const TAKE: u64 = 1000;
 pub(super) const COOLDOWN: u64 = 2000;
 pub(super) const SHUTDOWN: u64 = 8000;
+/// Beyond every limit of the rules: what is older is alike.
+pub(super) const OLD: u64 = 10_000;
 
 /// What one knows who has seen all events and effects. Times are milliseconds since the start.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -170,7 +172,7 @@ impl Facts {
     /// The same with times that count back from now.
     pub(super) fn relative(&self, now: u64) -> Self {
         let mut facts = self.clone();
-        let age = |at: &mut u64| *at = now - *at;
+        let age = |at: &mut u64| *at = (now - *at).min(OLD);
         facts.last_press.iter_mut().for_each(age);
         facts.dropped.iter_mut().for_each(age);
         facts.shutdown.iter_mut().for_each(|(_, at)| age(at));

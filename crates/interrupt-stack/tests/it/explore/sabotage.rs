@@ -8,7 +8,7 @@ use interrupt_stack::{
     ladder::{Effect, Ladder, Press, Resolution, Rules},
 };
 
-use super::facts::{DEBOUNCE, TAKE};
+use super::facts::{DEBOUNCE, OLD, TAKE};
 
 /// A way to be wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -346,7 +346,7 @@ impl Machine {
         let mut relative = parts.next().unwrap_or_default().to_owned();
         for part in parts {
             let (instant, rest) = part.split_once('}').expect("an instant has an end");
-            let age = now - nanoseconds(instant);
+            let age = (now - nanoseconds(instant)).min(i128::from(OLD) * 1_000_000);
             write!(relative, "{age}{rest}").expect("a string takes it");
         }
         relative
