@@ -10,8 +10,8 @@ use rustix::time::{ClockId, clock_gettime};
 use tokio::runtime::{self, Runtime};
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::Bench;
-use crate::harness::{Child, Outcome, Progress, Result, Role, Scale, Series, Turn, in_turn, pause};
+use crate::harness::{Child, Outcome, Progress, Result, Role, Series, Turn, in_turn, pause};
+use crate::{Bench, Plan};
 
 pub(crate) const BENCH: Bench = Bench {
     id: "b1",
@@ -36,9 +36,9 @@ const CONTENDERS: [(&str, Role, &str); 5] = [
 /// A signal that has no effect for this long is lost.
 pub(crate) const LIMIT: Duration = Duration::from_secs(5);
 
-fn run(scale: Scale, outcome: &mut Outcome) -> Result<()> {
-    let groups = scale.pick(5, 2, 1);
-    let signals = scale.pick(2000, 250, 3);
+fn run(plan: &Plan, outcome: &mut Outcome) -> Result<()> {
+    let groups = plan.scale.pick(5, 2, 1);
+    let signals = plan.scale.pick(2000, 250, 3);
     let mut series = Series::new("kill to handler", "µs", Vec::new());
     for group in 0..groups {
         let progress = Progress::of(format!("b1 {}/{groups}", group + 1));

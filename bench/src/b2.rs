@@ -9,11 +9,9 @@ use std::time::{Duration, Instant};
 
 use tokio::runtime::Runtime;
 
-use crate::Bench;
 use crate::b1::{Target, answer, floor, install, listen, now, tell, workers};
-use crate::harness::{
-    Contender, Outcome, Progress, Random, Result, Role, Sample, Scale, Series, pause,
-};
+use crate::harness::{Contender, Outcome, Progress, Random, Result, Role, Sample, Series, pause};
+use crate::{Bench, Plan};
 
 pub(crate) const BENCH: Bench = Bench {
     id: "b2",
@@ -32,9 +30,9 @@ const CONTENDERS: [(&str, Role, &str); 4] = [
     ("sigaction + eventfd thread", Role::Floor, "floor"),
 ];
 
-fn run(scale: Scale, outcome: &mut Outcome) -> Result<()> {
-    let groups: usize = scale.pick(20, 4, 1);
-    let signals: usize = scale.pick(75, 25, 3);
+fn run(plan: &Plan, outcome: &mut Outcome) -> Result<()> {
+    let groups: usize = plan.scale.pick(20, 4, 1);
+    let signals: usize = plan.scale.pick(75, 25, 3);
     let mut series = Series::new("kill to decision", "µs", Vec::new());
     let mut random = Random::seeded(2);
     for group in 0..groups {

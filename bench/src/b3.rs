@@ -10,9 +10,9 @@ use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Notify;
 
-use crate::Bench;
 use crate::b1::{LIMIT, one_thread, tell, workers};
-use crate::harness::{Child, Outcome, Progress, Result, Role, Scale, Series, Turn, in_turn, pause};
+use crate::harness::{Child, Outcome, Progress, Result, Role, Series, Turn, in_turn, pause};
+use crate::{Bench, Plan};
 
 pub(crate) const BENCH: Bench = Bench {
     id: "b3",
@@ -38,14 +38,14 @@ const APART: Duration = Duration::from_millis(60);
 /// What is not gone by then hangs. Twice the target.
 const HANGS: Duration = Duration::from_millis(500);
 
-fn run(scale: Scale, outcome: &mut Outcome) -> Result<()> {
-    let rounds: usize = scale.pick(100, 5, 1);
+fn run(plan: &Plan, outcome: &mut Outcome) -> Result<()> {
+    let rounds: usize = plan.scale.pick(100, 5, 1);
     for (state, quantity) in STATES {
         let progress = Progress::of(format!("b3 {state}"));
         let turns = vec![
             Turn::new(OURS, Role::Ours, |_| press_thrice("ours", state)),
             // It costs its whole limit each time, and ten times show as much as a hundred.
-            Turn::new(PEER, Role::Peer, |_| press_thrice("tokio", state)).within(scale.pick(
+            Turn::new(PEER, Role::Peer, |_| press_thrice("tokio", state)).within(plan.scale.pick(
                 Duration::from_secs(6),
                 Duration::from_secs(1),
                 Duration::ZERO,

@@ -9,13 +9,13 @@ use std::time::{Duration, Instant};
 use cancellable_sleep::SleepGate;
 use tokio_util::sync::CancellationToken;
 
-use crate::Bench;
 use crate::b1::workers;
 use crate::harness::{
-    Child, Contender, Outcome, Progress, Result, Role, Sample, Scale, Series, Turn, in_turn,
-    paired_ratio, pause,
+    Child, Contender, Outcome, Progress, Result, Role, Sample, Series, Turn, in_turn, paired_ratio,
+    pause,
 };
 use crate::sys::Counting;
+use crate::{Bench, Plan};
 
 pub(crate) const BENCH: Bench = Bench {
     id: "b4",
@@ -31,13 +31,13 @@ const CONTENDERS: [(&str, Role, &str); 2] =
 const HOUR: Duration = Duration::from_secs(3600);
 const LIMIT: Duration = Duration::from_secs(120);
 
-fn run(scale: Scale, outcome: &mut Outcome) -> Result<()> {
+fn run(plan: &Plan, outcome: &mut Outcome) -> Result<()> {
     const SIZES: [(usize, &str); 3] = [
         (1_000, "1,000"),
         (100_000, "100,000"),
         (1_000_000, "1,000,000"),
     ];
-    let rounds = scale.pick([31, 11, 5], [11, 5, 0], [1, 0, 0]);
+    let rounds = plan.scale.pick([31, 11, 5], [11, 5, 0], [1, 0, 0]);
     let sizes = SIZES.into_iter().zip(rounds);
     for ((count, label), rounds) in sizes.filter(|(_, rounds)| *rounds > 0) {
         let progress = Progress::of(format!("b4 {label}"));

@@ -9,8 +9,12 @@ mod b1;
 mod b2;
 mod b3;
 mod b4;
+mod b5;
+mod b6;
 mod harness;
+mod keep;
 mod sys;
+mod transcript;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -25,16 +29,30 @@ static ALLOCATOR: sys::Counting = sys::Counting;
 /// The first argument of a measured process, which only this program starts.
 const MEASURED: &str = "--measured";
 
+/// How a bench is to run.
+struct Plan {
+    scale: Scale,
+    /// A directory on a real disk for what the bench writes; empty, and removed in the end.
+    scratch: PathBuf,
+}
+
 /// One bench.
 struct Bench {
     id: &'static str,
     title: &'static str,
-    run: fn(Scale, &mut Outcome) -> Result<()>,
+    run: fn(&Plan, &mut Outcome) -> Result<()>,
     /// What this binary does as a measured process of the bench.
     measured: fn(&[&str]) -> Result<()>,
 }
 
-const BENCHES: [&Bench; 4] = [&b1::BENCH, &b2::BENCH, &b3::BENCH, &b4::BENCH];
+const BENCHES: [&Bench; 6] = [
+    &b1::BENCH,
+    &b2::BENCH,
+    &b3::BENCH,
+    &b4::BENCH,
+    &b5::BENCH,
+    &b6::BENCH,
+];
 
 #[derive(Debug, Parser)]
 #[command(
@@ -98,11 +116,19 @@ fn run(arguments: &Arguments) -> Result<ExitCode> {
         _ => Scale::Full,
     };
     let mut machine = Machine::before();
+    fs_err::create_dir_all(&arguments.out)?;
+    let scratch = tempfile::Builder::new()
+        .prefix("scratch-")
+        .tempdir_in(&arguments.out)?;
+    let plan = Plan {
+        scale,
+        scratch: scratch.path().to_owned(),
+    };
     let mut outcomes = Vec::new();
     for bench in BENCHES {
         if arguments.names.is_empty() || arguments.names.iter().any(|name| name == bench.id) {
             let mut outcome = Outcome::new(bench.id, bench.title);
-            (bench.run)(scale, &mut outcome).map_err(|error| format!("{}: {error}", bench.id))?;
+            (bench.run)(&plan, &mut outcome).map_err(|error| format!("{}: {error}", bench.id))?;
             outcomes.push(outcome);
         }
     }

@@ -15,7 +15,7 @@ pub(crate) struct Child {
     child: std::process::Child,
     out: ChildStdout,
     /// Its end tells the child that we are gone.
-    _in: ChildStdin,
+    input: ChildStdin,
 }
 
 impl Child {
@@ -35,16 +35,16 @@ impl Child {
         let (Some(input), Some(out)) = (child.stdin.take(), child.stdout.take()) else {
             unreachable!("both were asked for")
         };
-        Ok(Self {
-            child,
-            out,
-            _in: input,
-        })
+        Ok(Self { child, out, input })
     }
 
     /// Returns its process id. It stays valid, since nobody but the drop reaps it.
     pub(crate) fn id(&self) -> u32 {
         self.child.id()
+    }
+
+    pub(crate) fn input(&mut self) -> &mut ChildStdin {
+        &mut self.input
     }
 
     pub(crate) fn signal(&self, signal: Signal) -> Result<()> {

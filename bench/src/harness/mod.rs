@@ -12,7 +12,7 @@ mod stats;
 
 pub(crate) use child::{Child, end_with_parent, pause};
 pub(crate) use machine::Machine;
-pub(crate) use outcome::{Contender, Outcome, Role, Series};
+pub(crate) use outcome::{Contender, Outcome, Role, Series, find};
 pub(crate) use progress::Progress;
 pub(crate) use random::Random;
 pub(crate) use report::{print, write};

@@ -139,6 +139,13 @@ impl Series {
     }
 }
 
+/// Finds the series of a quantity at a size.
+pub(crate) fn find<'a>(series: &'a [Series], quantity: &str, label: &str) -> Option<&'a Series> {
+    series.iter().find(|series| {
+        series.quantity == quantity && series.size.is_some_and(|(_, size)| size == label)
+    })
+}
+
 /// On which side of its limit a figure must lie.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -205,6 +212,14 @@ impl Outcome {
         }
     }
 
+    /// Names what is left out, once.
+    pub(crate) fn skip(&mut self, what: &str, why: &dyn fmt::Display) {
+        let line = format!("{what}: {why}");
+        if !self.skipped.contains(&line) {
+            self.skipped.push(line);
+        }
+    }
+
     pub(crate) fn at_most(
         &mut self,
         what: &str,
@@ -234,8 +249,7 @@ impl Outcome {
         unit: &'static str,
     ) {
         let Some(measured) = measured else {
-            self.skipped
-                .push(format!("target \"{what}\": nothing to judge it by"));
+            self.skip(&format!("target \"{what}\""), &"nothing to judge it by");
             return;
         };
         let hit = match bound {

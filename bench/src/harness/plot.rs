@@ -25,13 +25,20 @@ pub(crate) struct Curve {
 pub(crate) fn growth(title: &str, unit: &str, curves: &[Curve]) -> Option<String> {
     let named = curves.iter().map(|curve| {
         let exponent = stats::exponent(&curve.points);
-        let fit = exponent.map_or_else(String::new, |exponent| format!(": n^{exponent:.2}"));
-        format!("{}{fit}", curve.name)
+        match exponent {
+            Some(exponent) => format!("{}: {}", curve.name, power(exponent)),
+            None => curve.name.clone(),
+        }
     });
     let names: Vec<String> = named.collect();
     let x = Axis::logarithmic(xs(curves), LEFT, RIGHT)?;
     let y = Axis::logarithmic(ys(curves), BOTTOM, TOP)?;
     Some(draw(title, "size", unit, &x, &y, curves, &names, true))
+}
+
+/// Says how cost grows; what rounds to zero has no sign.
+pub(crate) fn power(exponent: f64) -> String {
+    format!("n^{:.2}", (exponent * 100.0).round() / 100.0 + 0.0)
 }
 
 /// Draws which share of the samples is below a value; values on a logarithmic axis.

@@ -8,9 +8,11 @@ use super::plot::{self, Curve};
 use super::stats::{self, paired_ratio};
 use super::{Machine, Result};
 
-const HEAD: [&str; 9] = [
+/// The heads of the columns, and those where every contender has one figure.
+const HEAD: &[&str] = &[
     "", "n", "min", "p10", "median", "p99", "max", "× base", "lost",
 ];
+const SHORT: &[&str] = &["", "figure", "× base"];
 
 /// Prints what was found.
 pub(crate) fn print(machine: &Machine, outcomes: &[Outcome]) {
@@ -33,7 +35,6 @@ pub(crate) fn write(
     machine: &Machine,
     outcomes: &[Outcome],
 ) -> Result<()> {
-    fs_err::create_dir_all(directory)?;
     let mut text = String::from("# Benchmarks\n\n");
     machine
         .lines()
@@ -97,6 +98,11 @@ fn lines(outcome: &Outcome) -> Vec<String> {
 
 fn rows(series: &Series) -> Vec<Vec<String>> {
     let base = series.floor().or(series.contenders.first());
+    let short = series
+        .contenders
+        .iter()
+        .all(|contender| contender.samples.len() + contender.lost <= 1);
+    let head = if short { SHORT } else { HEAD };
     let row = |contender: &Contender| {
         let summary = contender.summary();
         let tell = |figures: Option<f64>| figures.map_or_else(|| "–".into(), figure);
@@ -105,23 +111,22 @@ fn rows(series: &Series) -> Vec<Vec<String>> {
             Role::Peer => "peer",
             Role::Floor => "floor",
         };
-        let ratio = base.and_then(|base| paired_ratio(&contender.samples, &base.samples));
-        let mut cells = vec![
-            format!("{role}: {}", contender.name),
-            contender.samples.len().to_string(),
-        ];
-        cells.extend([
-            tell(summary.map(|summary| summary.min)),
-            tell(summary.map(|summary| summary.p10)),
-            tell(summary.map(|summary| summary.median)),
-            tell(summary.map(|summary| summary.p99)),
-            tell(summary.map(|summary| summary.max)),
-            tell(ratio),
-            contender.lost.to_string(),
-        ]);
-        cells
+        let cell = |column: &&str| match *column {
+            "" => format!("{role}: {}", contender.name),
+            "n" => contender.samples.len().to_string(),
+            "min" => tell(summary.map(|summary| summary.min)),
+            "p10" => tell(summary.map(|summary| summary.p10)),
+            "p99" => tell(summary.map(|summary| summary.p99)),
+            "max" => tell(summary.map(|summary| summary.max)),
+            "lost" => contender.lost.to_string(),
+            "× base" => {
+                tell(base.and_then(|base| paired_ratio(&contender.samples, &base.samples)))
+            }
+            _ => tell(summary.map(|summary| summary.median)),
+        };
+        head.iter().map(cell).collect()
     };
-    std::iter::once(HEAD.map(str::to_owned).to_vec())
+    std::iter::once(head.iter().map(|&name| name.to_owned()).collect())
         .chain(series.contenders.iter().map(row))
         .collect()
 }
@@ -131,7 +136,7 @@ fn aligned(rows: &[Vec<String>]) -> String {
         let cells = rows.iter().filter_map(|row| row.get(column));
         cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
     };
-    let widths: Vec<usize> = (0..HEAD.len()).map(width).collect();
+    let widths: Vec<usize> = (0..rows.first().map_or(0, Vec::len)).map(width).collect();
     let mut text = String::new();
     for row in rows {
         for (column, (cell, width)) in row.iter().zip(&widths).enumerate() {
@@ -151,7 +156,7 @@ fn markdown(rows: &[Vec<String>]) -> String {
     for (at, row) in rows.iter().enumerate() {
         _ = writeln!(text, "| {} |", row.join(" | "));
         if at == 0 {
-            _ = writeln!(text, "|---|{}", "---:|".repeat(HEAD.len() - 1));
+            _ = writeln!(text, "|---|{}", "---:|".repeat(row.len() - 1));
         }
     }
     text
@@ -201,7 +206,7 @@ fn growth_lines(outcome: &Outcome) -> Vec<String> {
             .iter()
             .filter_map(|curve| {
                 let exponent = stats::exponent(&curve.points)?;
-                Some(format!("{} n^{exponent:.2}", curve.name))
+                Some(format!("{} {}", curve.name, plot::power(exponent)))
             })
             .collect();
         format!("growth of {quantity}: {}", fits.join(", "))

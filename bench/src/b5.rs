@@ -1,0 +1,305 @@
+//! B5: a checkpoint of a transcript that grows by 4 KB a save.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::rc::Rc;
+use std::time::Duration;
+
+use crate::harness::{
+    Contender, Outcome, Progress, Result, Role, Sample, Series, Turn, find, in_turn,
+};
+use crate::keep::{APPEND, JSON_GZIP, Keeper, LANGGRAPH, OURS, OVERWRITE, Ours, ROWS, WHOLE, Way};
+use crate::transcript::{DELTA, Delta, Transcript};
+use crate::{Bench, Plan};
+
+pub(crate) const BENCH: Bench = Bench {
+    id: "b5",
+    title: "checkpoint save, 4 KB each",
+    run,
+    measured: |_| Err("this bench has no measured process".into()),
+};
+
+/// Bytes of text in the transcript before the first save.
+type Size = (usize, &'static str);
+const SIZES: [Size; 4] = [
+    (10_000, "10 KB"),
+    (1_000_000, "1 MB"),
+    (10_000_000, "10 MB"),
+    (100_000_000, "100 MB"),
+];
+/// What costs in proportion to the change.
+const SMALL: [Way; 4] = [OURS, APPEND, OVERWRITE, ROWS];
+/// What costs in proportion to the state: apart, since it keeps the disk busy.
+const LARGE: [Way; 5] = [OURS, WHOLE, JSON_GZIP, LANGGRAPH, APPEND];
+
+fn run(plan: &Plan, outcome: &mut Outcome) -> Result<()> {
+    let sizes = &SIZES[..plan.scale.pick(4, 2, 1)];
+
+    let rounds = plan.scale.pick(200, 40, 3);
+    outcome.notes.push(format!(
+        "the state grows with the saves: that of 10 KB to {} KB",
+        10 + rounds * DELTA / 1000
+    ));
+    // All sizes in one round: how cost grows must not hang on the mood of the disk.
+    let mut rows = Vec::new();
+    for size in sizes {
+        rows.extend(begin(plan, &SMALL, *size, rounds, outcome)?);
+    }
+    let quantities = ["save", "bytes a save", "disk after"];
+    let progress = Progress::of("b5 changes");
+    let small = measure(rows, rounds, Duration::from_secs(60), quantities, &progress)?;
+    judge_small(&small, sizes, outcome);
+    outcome.series.extend(small);
+
+    let rounds = plan.scale.pick(30, 5, 2);
+    let budget = plan.scale.pick(10, 3, 1);
+    for size in sizes {
+        let rows = begin(plan, &LARGE, *size, rounds, outcome)?;
+        let quantities = [
+            "save beside whole states",
+            "bytes a save beside whole states",
+            "disk after whole states",
+        ];
+        let progress = Progress::of(format!("b5 whole states of {}", size.1));
+        let budget = Duration::from_secs(budget);
+        let large = measure(rows, rounds, budget, quantities, &progress)?;
+        if let ([save, bytes, _], "1 MB") = (large.as_slice(), size.1) {
+            let sooner = save.ratio(LANGGRAPH.name, OURS.name, |summary| summary.median);
+            outcome.at_least("LangGraph's time, 1 MB", sooner, 10.0, "× ours");
+            let fewer = bytes.ratio(LANGGRAPH.name, OURS.name, |summary| summary.median);
+            outcome.at_least("LangGraph's bytes, 1 MB", fewer, 100.0, "× ours");
+        }
+        outcome.series.extend(large);
+    }
+    seal(plan, outcome)?;
+    outcome.notes.extend([
+        format!(
+            "the file system is {}; bytes are those passed to `write`",
+            file_system(&plan.scratch)
+        ),
+        format!("{} does not sync, as the old way did not", JSON_GZIP.name),
+    ]);
+    Ok(())
+}
+
+fn judge_small(small: &[Series], sizes: &[Size], outcome: &mut Outcome) {
+    for (_, label) in sizes {
+        let save = find(small, "save", label);
+        let p10 = |over: &str| save?.ratio(OURS.name, over, |summary| summary.p10);
+        outcome.at_most(
+            &format!("save p10, {label}"),
+            p10(APPEND.name),
+            1.5,
+            "× floor",
+        );
+        if let Some(ratio) = p10(OVERWRITE.name) {
+            outcome.notes.push(format!(
+                "save p10, {label}: {ratio:.2} × the preallocated floor"
+            ));
+        }
+    }
+    let p10 = |label| Some(find(small, "save", label)?.get(OURS.name)?.summary()?.p10);
+    if let [(_, least), .., (_, most)] = sizes {
+        let grown = p10(most).zip(p10(least)).map(|(most, least)| most / least);
+        outcome.at_most(&format!("save p10, {most} over {least}"), grown, 1.3, "×");
+    }
+    for (_, label) in sizes {
+        let bytes = find(small, "bytes a save", label)
+            .and_then(|bytes| bytes.ratio(OURS.name, ROWS.name, |summary| summary.median));
+        outcome.at_most(&format!("bytes a save, {label}"), bytes, 0.2, "× SQLite's");
+    }
+}
+
+/// One way at one size.
+struct Row {
+    way: &'static str,
+    role: Role,
+    size: Size,
+    dir: PathBuf,
+    keeper: Box<dyn Keeper>,
+    deltas: Rc<[Delta]>,
+    /// Passed to `write` by each save, where the system tells.
+    bytes: Vec<f64>,
+}
+
+/// Brings each way to a state of `size`; names the peers that cannot.
+fn begin(
+    plan: &Plan,
+    ways: &[Way],
+    size: Size,
+    rounds: usize,
+    outcome: &mut Outcome,
+) -> Result<Vec<Row>> {
+    let mut transcript = Transcript::pinned();
+    let base = transcript.deltas(size.0, DELTA);
+    let deltas: Rc<[Delta]> = transcript.deltas(rounds * DELTA, DELTA).into();
+    let mut rows = Vec::new();
+    for (at, way) in ways.iter().enumerate() {
+        let dir = plan.scratch.join(format!("{}-{}-{at}", size.0, ways.len()));
+        fs_err::create_dir(&dir)?;
+        match (way.begin)(&dir, &base) {
+            Ok(keeper) => rows.push(Row {
+                way: way.name,
+                role: way.role,
+                size,
+                dir,
+                keeper,
+                deltas: deltas.clone(),
+                bytes: Vec::new(),
+            }),
+            Err(error) if way.role == Role::Peer => outcome.skip(way.name, &error),
+            Err(error) => return Err(format!("{}: {error}", way.name).into()),
+        }
+    }
+    Ok(rows)
+}
+
+/// Has all rows save in turn; `quantities` are what the times, the bytes and the disk space are called.
+fn measure(
+    mut rows: Vec<Row>,
+    rounds: usize,
+    budget: Duration,
+    [save, bytes, disk]: [&'static str; 3],
+    progress: &Progress,
+) -> Result<Vec<Series>> {
+    let turns = rows
+        .iter_mut()
+        .map(|row| Turn::new(row.way, row.role, |round| row.save(round)).within(budget));
+    let times = in_turn(0..rounds, turns.collect(), progress)?;
+    let mut series: Vec<Series> = Vec::new();
+    for (row, times) in rows.into_iter().zip(times) {
+        let mean = row.bytes.iter().sum::<f64>() / row.bytes.len() as f64;
+        let one = |value: f64| {
+            let samples = value.is_finite().then_some(Sample { round: 0, value });
+            Contender::of(row.way, row.role, samples.into_iter().collect())
+        };
+        let used = one(disk_use(&row.dir)? / 1e6);
+        for (quantity, unit, contender) in [
+            (save, "ms", times),
+            (bytes, "KB", one(mean / 1e3)),
+            (disk, "MB", used),
+        ] {
+            let (size, label) = row.size;
+            let known = series.iter_mut().find(|known| {
+                known.quantity == quantity && known.size.is_some_and(|known| known.1 == label)
+            });
+            match known {
+                Some(known) => known.contenders.push(contender),
+                None => series
+                    .push(Series::new(quantity, unit, vec![contender]).sized(size as f64, label)),
+            }
+        }
+        drop(row.keeper);
+        fs_err::remove_dir_all(&row.dir)?;
+    }
+    Ok(series)
+}
+
+impl Row {
+    fn save(&mut self, round: usize) -> Result<Option<f64>> {
+        let before = written(self.keeper.process());
+        let took = self.keeper.save(&self.deltas[round])?;
+        let after = written(self.keeper.process());
+        self.bytes
+            .extend(before.zip(after).map(|(before, after)| after - before));
+        Ok(Some(took.as_secs_f64() * 1e3))
+    }
+}
+
+/// C69: the sealed checkpoint of the pinned transcript against `gzip -6` of it.
+fn seal(plan: &Plan, outcome: &mut Outcome) -> Result<()> {
+    let (size, label) = plan.scale.pick(SIZES[2], SIZES[2], SIZES[0]);
+    let base = Transcript::pinned().deltas(size, DELTA);
+    let dir = plan.scratch.join("sealed");
+    fs_err::create_dir(&dir)?;
+    let mut ours = Ours::begin(&dir, &base)?;
+    let last = base.last().ok_or("the transcript is empty")?;
+    let sealed = fs_err::metadata(ours.seal(&last.head)?)?.len() as f64;
+    drop(ours);
+    let megabytes = |bytes: f64| {
+        vec![Sample {
+            round: 0,
+            value: bytes / 1e6,
+        }]
+    };
+    let mut contenders = vec![Contender::of("sealed phase", Role::Ours, megabytes(sealed))];
+
+    let events: Vec<_> = base.iter().flat_map(|delta| &delta.events).collect();
+    let (cbor, json) = (dir.join("state.cbor"), dir.join("state.json"));
+    ciborium::into_writer(&(&last.head, &events), fs_err::File::create(&cbor)?)?;
+    serde_json::to_writer(fs_err::File::create(&json)?, &(&last.head, &events))?;
+    for (name, file) in [
+        ("gzip -6 of its CBOR", &cbor),
+        ("gzip -6 of its JSON", &json),
+    ] {
+        match gzip(file) {
+            Ok(bytes) => contenders.push(Contender::of(name, Role::Peer, megabytes(bytes))),
+            Err(error) => outcome.skip(name, &error),
+        }
+    }
+    let series = Series::new("sealed transcript", "MB", contenders).sized(size as f64, label);
+    let ratio = series.ratio("sealed phase", "gzip -6 of its CBOR", |summary| {
+        summary.median
+    });
+    outcome.at_most(
+        &format!("sealed transcript, {label}"),
+        ratio,
+        1.0,
+        "× gzip -6",
+    );
+    outcome.series.push(series);
+    Ok(fs_err::remove_dir_all(&dir)?)
+}
+
+/// Returns the bytes of `gzip -6` of a file.
+fn gzip(file: &Path) -> Result<f64> {
+    let ended = Command::new("gzip")
+        .args(["-6", "-c"])
+        .stdin(fs_err::File::open(file)?.into_file())
+        .stderr(Stdio::null())
+        .output()?;
+    if ended.status.success() {
+        Ok(ended.stdout.len() as f64)
+    } else {
+        Err(format!("gzip ended with {}", ended.status).into())
+    }
+}
+
+/// Returns the bytes that a process has passed to `write` so far, where the system counts them.
+fn written(process: u32) -> Option<f64> {
+    let text = fs_err::read_to_string(format!("/proc/{process}/io")).ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("wchar: "))?;
+    line.parse().ok()
+}
+
+fn disk_use(dir: &Path) -> Result<f64> {
+    use std::os::unix::fs::MetadataExt;
+
+    let mut bytes = 0.0;
+    for entry in fs_err::read_dir(dir)? {
+        let entry = entry?;
+        bytes += if entry.file_type()?.is_dir() {
+            disk_use(&entry.path())?
+        } else {
+            entry.metadata()?.blocks() as f64 * 512.0
+        };
+    }
+    Ok(bytes)
+}
+
+#[cfg(target_os = "linux")]
+fn file_system(dir: &Path) -> String {
+    match rustix::fs::statfs(dir).map(|found| found.f_type) {
+        Ok(0xef53) => "ext4".into(),
+        Ok(0x5846_5342) => "XFS".into(),
+        Ok(0x9123_683e) => "btrfs".into(),
+        Ok(0x0102_1994) => "tmpfs, whose syncs cost nothing: the figures mean nothing".into(),
+        Ok(kind) => format!("of type {kind:#x}"),
+        Err(error) => format!("unknown ({error})"),
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn file_system(_: &Path) -> String {
+    "unknown".into()
+}

@@ -1,0 +1,75 @@
+//! B6: what a resume reads: the whole transcript, back into its types.
+
+use std::time::{Duration, Instant};
+
+use crate::harness::{Outcome, Progress, Result, Series, Turn, in_turn, paired_ratio};
+use crate::keep::{OURS, Ours, ROWS, load_rows};
+use crate::transcript::{DELTA, Transcript};
+use crate::{Bench, Plan};
+
+pub(crate) const BENCH: Bench = Bench {
+    id: "b6",
+    title: "load of a whole transcript",
+    run,
+    measured: |_| Err("this bench has no measured process".into()),
+};
+
+/// Bytes, how they are said, deltas a save: 25,000 synced saves would take minutes on some disks.
+const SIZES: [(usize, &str, usize); 3] = [
+    (10_000, "10 KB", 1),
+    (10_000_000, "10 MB", 1),
+    (100_000_000, "100 MB", 10),
+];
+
+fn run(plan: &Plan, outcome: &mut Outcome) -> Result<()> {
+    let sizes = plan.scale.pick(&SIZES[1..], &SIZES[1..2], &SIZES[..1]);
+    let rounds = plan.scale.pick(15, 5, 2);
+    for (size, label, batch) in sizes {
+        let progress = Progress::of(format!("b6 {label}"));
+        progress.show(|| "writing".into());
+        let dir = plan.scratch.join("loads");
+        fs_err::create_dir(&dir)?;
+        let base = Transcript::pinned().deltas(*size, DELTA);
+        let events = base.iter().map(|delta| delta.events.len()).sum();
+        drop(Ours::begin_in_batches(&dir, &base, *batch)?);
+        let mut turns = vec![Turn::new(OURS.name, OURS.role, |_| {
+            timed(events, || Ours::load(&dir))
+        })];
+        match (ROWS.begin)(&dir, &base) {
+            Ok(_) => turns.push(Turn::new(ROWS.name, ROWS.role, |_| {
+                timed(events, || load_rows(&dir))
+            })),
+            Err(error) => outcome.skip(ROWS.name, &error),
+        }
+        drop(base);
+        let turns = turns
+            .into_iter()
+            .map(|turn| turn.within(Duration::from_secs(30)));
+        let times = in_turn(0..rounds, turns.collect(), &progress)?;
+        let series = Series::new("load", "ms", times).sized(*size as f64, label);
+        let over = series
+            .get(OURS.name)
+            .zip(series.get(ROWS.name))
+            .and_then(|(ours, rows)| paired_ratio(&ours.samples, &rows.samples));
+        outcome.at_most(&format!("load, {label}"), over, 1.5, "× SQLite's rows");
+        outcome.series.push(series);
+        fs_err::remove_dir_all(&dir)?;
+    }
+    outcome.notes.push(
+        "files are in the cache of the system; the store holds saves of 4 KB, at 100 MB of 40 KB"
+            .into(),
+    );
+    Ok(())
+}
+
+/// Times a load, and checks that it found everything.
+fn timed(expected: usize, load: impl FnOnce() -> Result<usize>) -> Result<Option<f64>> {
+    let begun = Instant::now();
+    let found = load()?;
+    let took = begun.elapsed();
+    if found == expected {
+        Ok(Some(took.as_secs_f64() * 1e3))
+    } else {
+        Err(format!("{found} of {expected} events were loaded").into())
+    }
+}

@@ -1,0 +1,73 @@
+//! The floors: what is new, in one write and one sync, of bytes that were made before.
+
+use std::io::Write;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use fs_err::File;
+
+use super::Keeper;
+use crate::harness::Result;
+use crate::transcript::Delta;
+
+/// Room for the saves of a run.
+const ROOM: usize = 8 << 20;
+
+/// To the end of a file that grows.
+pub(crate) struct Append(File);
+
+impl Append {
+    pub(crate) fn begin(dir: &Path, base: &[Delta]) -> Result<Self> {
+        let mut file = File::create(dir.join("raw"))?;
+        for delta in base {
+            file.write_all(&raw(delta)?)?;
+        }
+        file.sync_all()?;
+        Ok(Self(file))
+    }
+}
+
+impl Keeper for Append {
+    fn save(&mut self, delta: &Delta) -> Result<Duration> {
+        let raw = raw(delta)?;
+        let begun = Instant::now();
+        self.0.write_all(&raw)?;
+        self.0.sync_data()?;
+        Ok(begun.elapsed())
+    }
+}
+
+/// Over zeros that were written and synced before, so that a sync has no size and no blocks to record.
+pub(crate) struct Overwrite {
+    file: File,
+    end: u64,
+}
+
+impl Overwrite {
+    pub(crate) fn begin(dir: &Path, base: &[Delta]) -> Result<Self> {
+        let Append(mut file) = Append::begin(dir, base)?;
+        let end = file.metadata()?.len();
+        file.write_all(&vec![0; ROOM])?;
+        file.sync_all()?;
+        Ok(Self { file, end })
+    }
+}
+
+impl Keeper for Overwrite {
+    fn save(&mut self, delta: &Delta) -> Result<Duration> {
+        let raw = raw(delta)?;
+        let begun = Instant::now();
+        self.file.file().write_all_at(&raw, self.end)?;
+        self.file.sync_data()?;
+        let took = begun.elapsed();
+        self.end += raw.len() as u64;
+        Ok(took)
+    }
+}
+
+fn raw(delta: &Delta) -> Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    ciborium::into_writer(delta, &mut bytes)?;
+    Ok(bytes)
+}

@@ -1,0 +1,91 @@
+//! Ways to keep a transcript on disk, which take turns in the benches of the store.
+
+mod floor;
+mod ours;
+mod python;
+#[cfg(feature = "sqlite")]
+mod rows;
+mod whole;
+
+use std::path::Path;
+use std::time::Duration;
+
+use crate::harness::{Result, Role};
+use crate::transcript::Delta;
+
+use floor::{Append, Overwrite};
+pub(crate) use ours::Ours;
+use python::Python;
+#[cfg(feature = "sqlite")]
+use rows::Rows;
+use whole::Whole;
+
+/// One way, with a store of its own.
+pub(crate) trait Keeper {
+    /// Adds `delta`, durably as far as this way goes, and says how long that took.
+    fn save(&mut self, delta: &Delta) -> Result<Duration>;
+
+    /// The process that does the work.
+    fn process(&self) -> u32 {
+        std::process::id()
+    }
+}
+
+/// How a way is called, and how it begins: in an empty directory, with this transcript.
+pub(crate) struct Way {
+    pub(crate) name: &'static str,
+    pub(crate) role: Role,
+    pub(crate) begin: Begin,
+}
+
+type Begin = fn(&Path, &[Delta]) -> Result<Box<dyn Keeper>>;
+
+pub(crate) const OURS: Way = Way {
+    name: "checkpoint-store",
+    role: Role::Ours,
+    begin: |dir, base| Ok(Box::new(Ours::begin(dir, base)?)),
+};
+pub(crate) const APPEND: Way = Way {
+    name: "append + fdatasync",
+    role: Role::Floor,
+    begin: |dir, base| Ok(Box::new(Append::begin(dir, base)?)),
+};
+pub(crate) const OVERWRITE: Way = Way {
+    name: "overwrite + fdatasync",
+    role: Role::Floor,
+    begin: |dir, base| Ok(Box::new(Overwrite::begin(dir, base)?)),
+};
+pub(crate) const WHOLE: Way = Way {
+    name: "whole CBOR + rename",
+    role: Role::Peer,
+    begin: |dir, base| Ok(Box::new(Whole::begin(dir, base)?)),
+};
+pub(crate) const JSON_GZIP: Way = Way {
+    name: "Python json.gz + rename",
+    role: Role::Peer,
+    begin: |dir, base| Ok(Box::new(Python::begin(python::JSON_GZIP, dir, base)?)),
+};
+pub(crate) const LANGGRAPH: Way = Way {
+    name: "LangGraph SqliteSaver",
+    role: Role::Peer,
+    begin: |dir, base| Ok(Box::new(Python::begin(python::LANGGRAPH, dir, base)?)),
+};
+pub(crate) const ROWS: Way = Way {
+    name: "SQLite rows, WAL FULL",
+    role: Role::Peer,
+    #[cfg(feature = "sqlite")]
+    begin: |dir, base| Ok(Box::new(Rows::begin(dir, base)?)),
+    #[cfg(not(feature = "sqlite"))]
+    begin: |_, _| Err(NO_SQLITE.into()),
+};
+
+#[cfg(not(feature = "sqlite"))]
+const NO_SQLITE: &str = "built without the feature `sqlite`";
+
+/// Returns the number of events that a resume from SQLite's rows finds.
+pub(crate) fn load_rows(dir: &Path) -> Result<usize> {
+    #[cfg(feature = "sqlite")]
+    return Rows::load(dir);
+    #[cfg(not(feature = "sqlite"))]
+    return Err(format!("{}: {NO_SQLITE}", dir.display()).into());
+}

@@ -1,0 +1,41 @@
+//! The whole state as CBOR, to a temporary file that takes the place of the last one.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use fs_err::File;
+
+use super::Keeper;
+use crate::harness::Result;
+use crate::transcript::{Delta, Event};
+
+pub(crate) struct Whole {
+    dir: PathBuf,
+    events: Vec<Event>,
+}
+
+impl Whole {
+    pub(crate) fn begin(dir: &Path, base: &[Delta]) -> Result<Self> {
+        Ok(Self {
+            dir: dir.to_owned(),
+            events: base.iter().flat_map(|delta| delta.events.clone()).collect(),
+        })
+    }
+}
+
+impl Keeper for Whole {
+    fn save(&mut self, delta: &Delta) -> Result<Duration> {
+        self.events.extend(delta.events.iter().cloned());
+        let (new, state) = (self.dir.join("state.new"), self.dir.join("state"));
+        let begun = Instant::now();
+        let mut bytes = Vec::new();
+        ciborium::into_writer(&(&delta.head, &self.events), &mut bytes)?;
+        let mut file = File::create(&new)?;
+        file.write_all(&bytes)?;
+        file.sync_all()?;
+        fs_err::rename(&new, &state)?;
+        File::open(&self.dir)?.sync_all()?;
+        Ok(begun.elapsed())
+    }
+}
