@@ -5,6 +5,9 @@ use serde::Serialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
 
 #[cfg(feature = "zstd")]
+use std::cell::RefCell;
+
+#[cfg(feature = "zstd")]
 use crate::frame::MAX_RATIO;
 use crate::frame::{Fault, ZSTD, damaged};
 use crate::sabotage::{self, Sabotage};
@@ -15,6 +18,9 @@ const MAX_DEPTH: usize = 128;
 /// Below this many bytes compression costs more than it saves.
 #[cfg(feature = "zstd")]
 const COMPRESS_FROM: usize = 512;
+/// About a tenth smaller than the default, at three times the cost.
+#[cfg(feature = "zstd")]
+const SEAL_LEVEL: i32 = 7;
 
 /// Appends `value` to `out`, or says why it cannot be encoded so that it can be read again.
 pub(crate) fn encode<T: Serialize + ?Sized>(out: &mut Vec<u8>, value: &T) -> Result<(), String> {
@@ -40,17 +46,49 @@ pub(crate) fn decode<T: DeserializeOwned>(mut bytes: &[u8]) -> Result<T, String>
     }
 }
 
+/// How hard to compress.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Effort {
+    /// A save, which someone waits for.
+    Save,
+    /// A sealed state, which is kept for long.
+    Seal,
+}
+
 /// Compresses a payload where that pays; returns the frame flags and the bytes to store.
-pub(crate) fn pack(raw: Vec<u8>) -> (u8, Vec<u8>) {
+pub(crate) fn pack(raw: Vec<u8>, effort: Effort) -> (u8, Vec<u8>) {
     #[cfg(feature = "zstd")]
     if raw.len() > COMPRESS_FROM
-        && let Ok(stored) = zstd::bulk::compress(&raw, zstd::DEFAULT_COMPRESSION_LEVEL)
+        && let Some(stored) = deflate(&raw, effort)
         && stored.len() < raw.len()
         && raw.len() as u64 <= stored.len() as u64 * MAX_RATIO
     {
         return (ZSTD, stored);
     }
+    #[cfg(not(feature = "zstd"))]
+    let _ = effort;
     (0, raw)
+}
+
+// Making a context costs more than packing a small frame with it.
+#[cfg(feature = "zstd")]
+thread_local! {
+    static PACKER: RefCell<Option<zstd::bulk::Compressor<'static>>> = const { RefCell::new(None) };
+    static UNPACKER: RefCell<Option<zstd::bulk::Decompressor<'static>>> =
+        const { RefCell::new(None) };
+}
+
+#[cfg(feature = "zstd")]
+fn deflate(raw: &[u8], effort: Effort) -> Option<Vec<u8>> {
+    if effort == Effort::Seal {
+        return zstd::bulk::compress(raw, SEAL_LEVEL).ok();
+    }
+    PACKER.with_borrow_mut(|packer| {
+        if packer.is_none() {
+            *packer = zstd::bulk::Compressor::new(zstd::DEFAULT_COMPRESSION_LEVEL).ok();
+        }
+        packer.as_mut()?.compress(raw).ok()
+    })
 }
 
 /// Undoes [`pack`]; `offset` is where the frame stands, for the fault.
@@ -74,7 +112,14 @@ pub(crate) fn unpack(
 
 #[cfg(feature = "zstd")]
 fn inflate(stored: &[u8], raw_len: usize, offset: usize) -> Result<Vec<u8>, Fault> {
-    zstd::bulk::decompress(stored, raw_len)
+    UNPACKER
+        .with_borrow_mut(|unpacker| {
+            if unpacker.is_none() {
+                *unpacker = Some(zstd::bulk::Decompressor::new()?);
+            }
+            let unpacker = unpacker.as_mut().expect("it was just made");
+            unpacker.decompress(stored, raw_len)
+        })
         .map_err(|_| damaged(offset, "the frame's payload cannot be decompressed"))
 }
 
@@ -111,7 +156,7 @@ mod tests {
     proptest::proptest! {
         #[test]
         fn what_is_packed_comes_back(raw in proptest::collection::vec(0..4u8, 0..2000)) {
-            let (flags, stored) = pack(raw.clone());
+            let (flags, stored) = pack(raw.clone(), Effort::Save);
             let len = raw.len() as u32;
             proptest::prop_assert!(stored.len() <= raw.len());
             proptest::prop_assert_eq!(unpack(flags, &stored, len, 0).unwrap(), raw);

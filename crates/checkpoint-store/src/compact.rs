@@ -5,6 +5,7 @@
 //! saves. The numbers stay: a save without its head leaves an *events* frame, and one that
 //! was undone leaves an empty one.
 
+use crate::codec::Effort;
 use crate::frame::{DELTA, EVENTS};
 use crate::journal::Kept;
 use crate::replay::Replay;
@@ -74,8 +75,14 @@ pub(crate) fn compacted(frames: &[Kept], seqs: &[u64], base: u64) -> Option<(u64
         let seq = kept.frame.seq;
         let events = replay.events_of(seq).unwrap_or_default();
         match seq == first {
-            true => Kept::pack(DELTA, seq, head.len(), [head, events].concat()),
-            false => Kept::pack(EVENTS, seq, 0, events.to_vec()),
+            true => Kept::pack(
+                DELTA,
+                seq,
+                head.len(),
+                [head, events].concat(),
+                Effort::Save,
+            ),
+            false => Kept::pack(EVENTS, seq, 0, events.to_vec(), Effort::Save),
         }
     };
     let old = frames[..split].iter().map(|kept| pack(kept).ok());
@@ -96,13 +103,13 @@ mod tests {
         if !events.is_empty() {
             crate::codec::encode(&mut raw, events).unwrap();
         }
-        Kept::pack(DELTA, seq, head_len, raw).unwrap()
+        Kept::pack(DELTA, seq, head_len, raw, Effort::Save).unwrap()
     }
 
     fn undo(seq: u64, to: u64) -> Kept {
         let mut raw = Vec::new();
         crate::codec::encode(&mut raw, &to).unwrap();
-        Kept::pack(TRUNCATE, seq, 0, raw).unwrap()
+        Kept::pack(TRUNCATE, seq, 0, raw, Effort::Save).unwrap()
     }
 
     fn replay(frames: &[Kept]) -> Replay {

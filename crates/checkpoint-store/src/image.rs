@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::codec;
+use crate::codec::{self, Effort};
 use crate::error::Kind;
 use crate::frame::{
     DELTA, Fault, Frame, HEADER, META, SEAL, Tail, damaged, decode, decode_header, encode_header,
@@ -47,7 +47,7 @@ impl Image {
     }
 
     fn push(&mut self, kind: u8, seq: u64, head_len: usize, raw: Vec<u8>) -> Result<(), Kind> {
-        self.carry(&Kept::pack(kind, seq, head_len, raw)?);
+        self.carry(&Kept::pack(kind, seq, head_len, raw, Effort::Seal)?);
         Ok(())
     }
 

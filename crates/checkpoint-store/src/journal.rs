@@ -2,7 +2,7 @@
 
 use std::io;
 
-use crate::codec;
+use crate::codec::{self, Effort};
 use crate::dir::{Dir, MAX_FILE, write_all_at};
 use crate::disk::Handle;
 use crate::error::{Error, Kind, Result, is_full};
@@ -27,10 +27,11 @@ impl Kept {
         seq: u64,
         head_len: usize,
         raw: Vec<u8>,
+        effort: Effort,
     ) -> std::result::Result<Self, Kind> {
         let raw_len = raw.len();
         within("one save", raw_len, MAX_RAW as usize)?;
-        let (flags, stored) = codec::pack(raw);
+        let (flags, stored) = codec::pack(raw, effort);
         within("one save, compressed,", stored.len(), MAX_STORED as usize)?;
         let frame = Frame {
             kind,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::codec;
+use crate::codec::{self, Effort};
 use crate::error::Kind;
 use crate::frame::{DELTA, EVENTS};
 use crate::journal::Kept;
@@ -112,7 +112,7 @@ impl Migrations {
         run(&self.events, &mut events, from, to)?;
         let head_len = head.len();
         head.append(&mut events);
-        Kept::pack(frame.kind, frame.seq, head_len, head)
+        Kept::pack(frame.kind, frame.seq, head_len, head, Effort::Save)
     }
 }
 

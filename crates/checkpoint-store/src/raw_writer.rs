@@ -4,6 +4,7 @@
 use std::path::Path;
 
 use crate::blob;
+use crate::codec::{self, Effort};
 use crate::compact::{Weight, compacted};
 use crate::dir::{Dir, MAX_FILE, read_up_to};
 use crate::disk::{Handle, Open};
@@ -281,7 +282,7 @@ impl RawWriter {
             return Err(Error::new(self.dir.path(), Kind::UnknownSeq { asked: seq }));
         }
         let mut raw = Vec::new();
-        crate::codec::encode(&mut raw, &seq)
+        codec::encode(&mut raw, &seq)
             .map_err(|err| Error::new(self.dir.path(), Kind::Encode(err)))?;
         let new = self.write(TRUNCATE, 0, raw)?;
         self.seqs.retain(|&kept| kept <= seq || kept == new);
@@ -319,7 +320,8 @@ impl RawWriter {
         self.compact()?;
         let seq = self.next_seq()?;
         let pack = |kind, seq, head_len, raw| {
-            Kept::pack(kind, seq, head_len, raw).map_err(|kind| Error::new(self.dir.path(), kind))
+            Kept::pack(kind, seq, head_len, raw, Effort::Save)
+                .map_err(|kind| Error::new(self.dir.path(), kind))
         };
         let mut frames = Vec::new();
         if sabotage::is_on(Sabotage::TwoFrames) && 0 < head_len && head_len < raw.len() {

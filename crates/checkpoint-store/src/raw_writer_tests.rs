@@ -46,7 +46,7 @@ fn a_taken_over_writer_acknowledges_nothing_when_it_wakes_after_its_write() {
     let dir = root.path().join("s");
     let (mut old, _) = open(&dir);
     old.append(head(1), 1).unwrap();
-    let frame = Kept::pack(DELTA, 2, 1, head(2)).unwrap();
+    let frame = Kept::pack(DELTA, 2, 1, head(2), Effort::Save).unwrap();
     old.put(&[frame]).unwrap();
     std::fs::remove_file(dir.join("LOCK")).unwrap();
     let (new, loaded) = open(&dir);

@@ -160,9 +160,18 @@ pub(crate) fn make_all(path: &Path) -> io::Result<()> {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
     };
+    let sync_parent = || fs_err::File::open(parent)?.sync_all();
     match rustix::fs::mkdirat(CWD, path, PRIVATE_DIR) {
-        Ok(()) => fs_err::File::open(parent)?.sync_all(),
-        Err(Errno::EXIST) => Ok(()),
+        // After a failed sync the kernel may call the next one a success, unless there is
+        // something new to write: so the directory is made anew then.
+        Ok(()) => sync_parent().inspect_err(|_| {
+            rustix::fs::rmdir(path).ok();
+        }),
+        // Whoever made it may not have come to the sync.
+        Err(Errno::EXIST) => match sync_parent() {
+            Err(err) if err.kind() == io::ErrorKind::PermissionDenied => Ok(()),
+            synced => synced,
+        },
         Err(Errno::NOENT) if parent != Path::new(".") => {
             make_all(parent)?;
             make_all(path)
