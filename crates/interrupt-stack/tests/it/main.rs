@@ -8,6 +8,8 @@
 mod audited;
 mod child;
 mod detached;
+#[cfg(feature = "driver")]
+mod driver;
 mod explore;
 mod ladder;
 mod model;

@@ -9,6 +9,8 @@ use std::{
 
 use interrupt_stack::{Builder, Cause, Interrupts, die_by};
 
+#[cfg(feature = "driver")]
+mod driven;
 mod programs;
 mod seats;
 mod states;
@@ -82,6 +84,8 @@ fn probe() {
         Ok("requested") => die_by(Cause::Requested(1)),
         Ok("seat") => seats::seat(),
         Ok("shell") => seats::shell(),
+        #[cfg(feature = "driver")]
+        Ok(other) if driven::run(other) => {}
         Ok(other) => assert!(
             programs::run(other) || states::run(other),
             "unknown probe {other}"

@@ -14,13 +14,17 @@ use crate::{
 /// At a time: a few processes, however often it is repeated.
 const BATCH: usize = 5;
 
-const STATES: [&str; 6] = [
+const STATES: &[&str] = &[
     "x103 workers",
     "x103 current thread",
     "x103 runtime drop",
     "x103 atexit",
     "x103 stdout",
     "x103 allocating",
+    #[cfg(feature = "driver")]
+    "x103 never driven",
+    #[cfg(feature = "driver")]
+    "x103 stuck driver",
 ];
 
 fn repeat() -> usize {
@@ -120,10 +124,24 @@ fn x103_in_the_allocator() {
     println!("{:?}", three_presses_end("x103 allocating"));
 }
 
+/// The decision is the handler's alone: nothing else of ours runs in the process.
+#[cfg(feature = "driver")]
+#[test]
+fn x103_router_never_ran() {
+    println!("{:?}", three_presses_end("x103 never driven"));
+}
+
+#[cfg(feature = "driver")]
+#[test]
+fn x103_driver_stuck_with_its_runtime() {
+    println!("{:?}", three_presses_end("x103 stuck driver"));
+}
+
 /// The control: no state ends by itself, so that it is the presses that end it.
 #[test]
 fn x103_control_terminate_leaves_each_state_alive() {
-    let mut seats = STATES.map(|state| Seat::take(Place::Foreground, state, "raw"));
+    let take = |state: &&str| Seat::take(Place::Foreground, state, "raw");
+    let mut seats: Vec<_> = STATES.iter().map(take).collect();
     seats.iter().for_each(|seat| seat.kill(Signal::TERM));
     pass(long());
     for (seat, state) in seats.iter_mut().zip(STATES) {

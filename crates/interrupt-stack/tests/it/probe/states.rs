@@ -76,6 +76,10 @@ pub(super) fn run(name: &str) -> bool {
         "atexit" => atexit(listen()),
         "stdout" => stdout_full(listen()),
         "allocating" => allocating(listen()),
+        #[cfg(feature = "driver")]
+        "never driven" => never_driven(),
+        #[cfg(feature = "driver")]
+        "stuck driver" => stuck_driver(),
         _ => false,
     }
 }
@@ -195,4 +199,30 @@ fn allocating(listener: Listener) -> bool {
     }
     drop(listener);
     unreachable!("the sizes have no end")
+}
+
+/// No thread of the router exists, and the future that stands for them is never polled.
+#[cfg(feature = "driver")]
+fn never_driven() -> bool {
+    let (interrupts, _driver) = builder().install_driven().unwrap();
+    let _handler = interrupts.push("run");
+    seats::change_terminal();
+    ready();
+    super::park()
+}
+
+/// The future was polled, and now its runtime is stuck.
+#[cfg(feature = "driver")]
+fn stuck_driver() -> bool {
+    let (interrupts, driver) = builder().install_driven().unwrap();
+    let _handler = interrupts.push("run");
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    let runtime = builder.enable_all().build().unwrap();
+    runtime.block_on(async {
+        tokio::spawn(driver);
+        tokio::task::yield_now().await;
+        seats::change_terminal();
+        ready();
+        super::park()
+    })
 }

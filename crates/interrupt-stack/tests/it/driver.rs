@@ -1,0 +1,91 @@
+//! The driver: no thread of ours, the same ladder.
+
+use std::os::unix::process::ExitStatusExt;
+
+use rustix::process::Signal;
+
+use crate::{
+    apart,
+    child::{Place, Probe, Seat},
+};
+
+#[test]
+fn driver_wakes_handlers_and_announces_shutdown() {
+    for (signal, line) in [
+        (Signal::TERM, "Terminate after 3 presses"),
+        (Signal::HUP, "Hangup after 3 presses"),
+    ] {
+        let mut probe = Probe::start("driven");
+        for press in 1..=3 {
+            probe.kill(Signal::INT);
+            assert_eq!(probe.line(), format!("run: press {press}"));
+            apart();
+        }
+        probe.kill(signal);
+        assert_eq!(probe.line(), line);
+        assert_eq!(probe.end().signal(), Some(signal.as_raw()));
+    }
+    let mut probe = Probe::start("driven");
+    probe.kill(Signal::QUIT);
+    assert_eq!(probe.end().signal(), Some(3));
+}
+
+#[test]
+fn driver_minds_the_deadlines() {
+    let mut probe = Probe::start("driven, hung, with deadline");
+    probe.kill(Signal::INT);
+    assert_eq!(probe.line(), "run: press 1", "it came down");
+    apart();
+    probe.kill(Signal::TERM);
+    assert_eq!(probe.line(), "shutdown Terminate");
+    assert_eq!(probe.end().signal(), Some(15), "by the watchdog");
+}
+
+#[test]
+fn driver_climbs_the_same_ladder() {
+    let mut probe = Probe::start("driven, hung");
+    probe.kill(Signal::INT);
+    apart();
+    probe.kill(Signal::INT);
+    assert_eq!(probe.line(), "shutdown Press");
+    apart();
+    assert!(probe.is_alive());
+    probe.kill(Signal::INT);
+    assert_eq!(probe.end().signal(), Some(2));
+}
+
+#[test]
+fn press_without_its_driver_is_found_by_the_next_look() {
+    let mut probe = Probe::start("driver dropped");
+    probe.kill(Signal::INT);
+    apart();
+    probe.go_on();
+    assert_eq!(probe.line(), "Some(1), None");
+    apart();
+    probe.kill(Signal::TERM);
+    apart();
+    probe.go_on();
+    assert_eq!(probe.line(), "None, Some(Terminate)");
+}
+
+#[test]
+fn driver_ends_with_the_last_handle_and_gives_the_signals_back() {
+    let mut probe = Probe::start("driver over");
+    probe.kill(Signal::INT);
+    assert_eq!(probe.end().signal(), Some(2));
+}
+
+#[test]
+fn driver_runs_the_hooks_of_a_stop() {
+    let mut seat = Seat::take(Place::Foreground, "driven, suspendable", "");
+    for press in 1..=2 {
+        seat.send(b"\x1a");
+        assert_eq!(seat.line(), "suspends");
+        assert_eq!(seat.line(), "stopped 19");
+        seat.kill(Signal::CONT);
+        assert_eq!(seat.line(), "resumes");
+        seat.send(b"\x03");
+        assert_eq!(seat.line(), format!("run: press {press}"));
+        apart();
+    }
+}

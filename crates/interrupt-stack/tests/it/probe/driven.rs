@@ -1,0 +1,113 @@
+//! Programs whose ladder has no threads.
+
+use std::time::Duration;
+
+use interrupt_stack::{Builder, Driver, Handler, Installed, die_by};
+use tokio::runtime::Runtime;
+
+use super::{builder, line, ready, say};
+
+pub(super) fn run(name: &str) -> bool {
+    match name {
+        "driven" => driven(builder()),
+        "driven, with deadline" => driven(limits(builder())),
+        "driven, hung" => hung(builder()),
+        "driven, hung, with deadline" => hung(limits(builder())),
+        "driven, suspendable" => driven(
+            builder()
+                .on_suspend(|| say("suspends"))
+                .on_resume(|| say("resumes")),
+        ),
+        "driver dropped" => dropped(),
+        "driver over" => over(),
+        _ => false,
+    }
+}
+
+fn limits(builder: Builder) -> Builder {
+    let limit = Duration::from_millis(100);
+    builder.shutdown_deadline(Some(limit)).take_timeout(limit)
+}
+
+fn threads() -> usize {
+    std::fs::read_dir("/proc/self/task").map_or(0, Iterator::count)
+}
+
+fn install(builder: Builder) -> (Installed, Driver, Runtime) {
+    let before = threads();
+    let (interrupts, driver) = builder.install_driven().unwrap();
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    let runtime = runtime.enable_all().build().unwrap();
+    assert_eq!(threads(), before, "a driver has no thread");
+    (interrupts, driver, runtime)
+}
+
+async fn answer(mut handler: Handler) {
+    loop {
+        let notice = handler.notified().await;
+        say(&format!("{}: press {}", handler.name(), notice.presses()));
+        notice.handled();
+    }
+}
+
+/// Answers every press; the topmost handler never takes what it is given.
+fn driven(builder: Builder) -> ! {
+    let (interrupts, driver, runtime) = install(builder);
+    let run = interrupts.push("run");
+    let cause = runtime.block_on(async {
+        tokio::spawn(driver);
+        tokio::spawn(answer(run));
+        tokio::task::yield_now().await;
+        ready();
+        interrupts.cancelled().await
+    });
+    say(&format!("{cause:?} after {} presses", interrupts.presses()));
+    die_by(cause)
+}
+
+/// A handler that never takes, with one below that waits, and a shutdown that never ends.
+fn hung(builder: Builder) -> ! {
+    let (interrupts, driver, runtime) = install(builder);
+    let run = interrupts.push("run");
+    let _busy = interrupts.push("busy");
+    runtime.block_on(async {
+        tokio::spawn(driver);
+        tokio::spawn(answer(run));
+        tokio::task::yield_now().await;
+        ready();
+        say(&format!("shutdown {:?}", interrupts.cancelled().await));
+        std::future::pending().await
+    })
+}
+
+/// Nobody drives any more: what was pressed is found by whoever looks.
+fn dropped() -> ! {
+    let (interrupts, driver, runtime) = install(builder());
+    let mut run = interrupts.push("run");
+    let task = runtime.spawn(driver);
+    runtime.block_on(tokio::task::yield_now());
+    task.abort();
+    runtime.block_on(task).unwrap_err();
+    ready();
+    loop {
+        line();
+        let notice = run.try_take().map(|notice| notice.presses());
+        say(&format!("{notice:?}, {:?}", interrupts.cause()));
+    }
+}
+
+/// The driver ends with the last handle.
+fn over() -> ! {
+    let (interrupts, driver, runtime) = install(builder());
+    let injector = interrupts.injector();
+    let task = runtime.spawn(driver);
+    runtime.block_on(tokio::task::yield_now());
+    drop(interrupts);
+    runtime.block_on(tokio::task::yield_now());
+    assert!(!task.is_finished());
+    drop(injector);
+    let end = async { tokio::time::timeout(crate::DEADLINE, task).await };
+    runtime.block_on(end).unwrap().unwrap();
+    ready();
+    super::park()
+}
