@@ -4,7 +4,7 @@ use std::io::Write;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-use interrupt_stack::{Handler, Installed, Interrupts};
+use interrupt_stack::{Handler, Installed, Interrupts, Notice};
 use rustix::process::Signal;
 use rustix::time::{ClockId, clock_gettime};
 use tokio::runtime::{self, Runtime};
@@ -23,11 +23,15 @@ pub(crate) const BENCH: Bench = Bench {
 const FLOOR: &str = "sigaction + eventfd thread";
 const OURS: &str = "interrupt-stack, one thread";
 const OURS_MULTI: &str = "interrupt-stack, workers";
+const OURS_BLOCKING: &str = "interrupt-stack, no runtime";
+const OURS_DRIVEN: &str = "interrupt-stack, driver";
 const PEER: &str = "tokio::signal, one thread";
 const PEER_MULTI: &str = "tokio::signal, workers";
-const CONTENDERS: [(&str, Role, &str); 5] = [
+const CONTENDERS: [(&str, Role, &str); 7] = [
     (OURS, Role::Ours, "ours"),
     (OURS_MULTI, Role::Ours, "ours-multi"),
+    (OURS_BLOCKING, Role::Ours, "ours-blocking"),
+    (OURS_DRIVEN, Role::Ours, "ours-driven"),
     (PEER, Role::Peer, "tokio"),
     (PEER_MULTI, Role::Peer, "tokio-multi"),
     (FLOOR, Role::Floor, "floor"),
@@ -116,6 +120,22 @@ fn measured(arguments: &[&str]) -> Result<()> {
             let runtime = workers()?;
             runtime.block_on(runtime.spawn(answer(installed.push("bench"))))?
         }
+        ["ours-blocking"] => {
+            let installed = install()?;
+            let mut handler = installed.push("bench");
+            tell(0);
+            loop {
+                seen(handler.wait());
+            }
+        }
+        ["ours-driven"] => {
+            let builder = Interrupts::builder().debounce(Duration::ZERO);
+            let (installed, driver) = builder.install_driven()?;
+            one_thread()?.block_on(async {
+                tokio::spawn(driver);
+                answer(installed.push("bench")).await
+            })
+        }
         ["tokio"] => one_thread()?.block_on(listen()),
         ["tokio-multi"] => {
             let runtime = workers()?;
@@ -145,11 +165,14 @@ pub(crate) fn workers() -> Result<Runtime> {
 pub(crate) async fn answer(mut handler: Handler) -> Result<()> {
     tell(0);
     loop {
-        let notice = handler.notified().await;
-        let stamp = now();
-        notice.handled();
-        tell(stamp);
+        seen(handler.notified().await);
     }
+}
+
+fn seen(notice: Notice) {
+    let stamp = now();
+    notice.handled();
+    tell(stamp);
 }
 
 /// Hears signals by tokio for ever.
