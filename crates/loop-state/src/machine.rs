@@ -166,7 +166,6 @@ impl Machine {
         head.attempt = 0;
         head.cut = None;
         head.prompted = false;
-        head.waits = Default::default();
         self.begin_attempt(at)
     }
 

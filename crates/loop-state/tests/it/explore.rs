@@ -160,7 +160,9 @@ fn explore(
                         "{broken:?}: at {stood:?} came {event:?}: {effects:?}"
                     ));
                 }
-                if after.head() != machine.head() && known.insert(format!("{:?}", after.head())) {
+                // What the last step leads to is not gone on from.
+                let is_new = nth < depth && after.head() != machine.head();
+                if is_new && known.insert(format!("{:?}", after.head())) {
                     next.push(after);
                 }
             }
@@ -178,7 +180,7 @@ fn all_short_histories_keep_the_promises() {
         match explore(autonomy, way, 4, |head| head) {
             Ok((states, steps)) => {
                 println!("{place}, {autonomy:?}: {states} states, {steps} steps");
-                assert!(states > 1_000 && steps > 10_000, "{states} {steps}");
+                assert!(states > 500 && steps > 10_000, "{states} {steps}");
             }
             Err(broken) => panic!("{place}, {autonomy:?}: {broken}"),
         }

@@ -73,8 +73,16 @@ fn next_phase(trace: &mut Trace) -> Vec<Effect> {
 fn x119_each_phase_has_its_own_end_limits_numbers_and_session() {
     let mut trace = pipeline(|_| {});
     assert_eq!(trace.machine.next_deadline(), None);
-    plan(&mut trace);
-    next_phase(&mut trace);
+    plain(&mut trace, TurnOutcome::Completed);
+    trace.then(Happening::SessionKnown("s0".into()));
+    trace.then(Happening::Said("build it small".into()));
+    plain(&mut trace, TurnOutcome::Completed);
+    let effects = next_phase(&mut trace);
+    assert_eq!(
+        started(&effects).session,
+        None,
+        "it goes on with its own ones"
+    );
     let deadline = trace.machine.next_deadline().unwrap();
     assert_eq!(deadline.0, trace.now + 60_000, "the limit of `build`");
     trace.then(Happening::SessionKnown("s1".into()));
