@@ -1,9 +1,19 @@
-use std::{sync::Arc, time::Duration};
+use std::{
+    fmt,
+    num::NonZeroUsize,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, Waker},
+    time::{self, Duration, SystemTime},
+};
 
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
-use crate::{Wake, bell::Bell};
+use crate::{
+    Interval, Sleep, Wake, batches, blocking, roster::Roster, seat::Seat, sleep::Until,
+    wall::WallClock,
+};
 
 /// A group of sleeps that wake together.
 ///
@@ -23,62 +33,105 @@ use crate::{Wake, bell::Bell};
 /// assert_eq!(gate.sleep(Duration::from_secs(3600)).await, Wake::Shutdown);
 /// # }
 /// ```
-#[derive(Clone, Debug, Default)]
+#[derive(Clone)]
 pub struct SleepGate {
-    token: CancellationToken,
-    bell: Arc<Bell>,
+    pub(crate) shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) token: CancellationToken,
+    pub(crate) roster: Arc<Roster>,
+    pub(crate) wall: WallClock,
+    /// Listens to the token for all sleepers at once, with the roster as its waker; dropped, it listens no more.
+    _ear: Pin<Box<WaitForCancellationFutureOwned>>,
 }
 
 impl SleepGate {
     /// Makes an open gate.
     pub fn new() -> Self {
-        Self::default()
+        Self::build(CancellationToken::new(), WallClock::default())
+    }
+
+    /// Makes an open gate whose time of day is what `now` says, for [`sleep_until_wall`](Self::sleep_until_wall): in tests, or where
+    /// the system's clock isn't the one to go by.
+    ///
+    /// Children inherit it. It is called whenever a sleeper looks at the clock, under no lock.
+    pub fn with_wall_clock(now: impl Fn() -> SystemTime + Send + Sync + 'static) -> Self {
+        Self::build(CancellationToken::new(), WallClock::new(now))
     }
 
     /// Makes a gate that is shut down when `token` is cancelled.
     ///
     /// [`shutdown`](Self::shutdown) cancels this very token, for everybody who holds it; pass a child token where that is not wanted.
+    #[cfg(feature = "tokio-util")]
     pub fn from_token(token: CancellationToken) -> Self {
-        Self {
-            token,
-            bell: Arc::default(),
-        }
+        Self::build(token, WallClock::default())
     }
 
     /// Returns the token that is cancelled when the gate is shut down, and whose cancelling shuts it down.
+    #[cfg(feature = "tokio-util")]
     pub fn token(&self) -> &CancellationToken {
-        &self.token
+        &self.shared.token
+    }
+
+    fn build(token: CancellationToken, wall: WallClock) -> Self {
+        let roster = Arc::new(Roster::default());
+        let mut ear = Box::pin(token.clone().cancelled_owned());
+        let waker = Waker::from(roster.clone());
+        // Ready where the token is cancelled already: then nobody will sleep here, and there is nothing to hear.
+        let _: Poll<()> = ear.as_mut().poll(&mut Context::from_waker(&waker));
+        Self {
+            shared: Arc::new(Shared {
+                token,
+                roster,
+                wall,
+                _ear: ear,
+            }),
+        }
     }
 
     /// Sleeps for `duration`, until a kick, or until shutdown.
     ///
-    /// Zero yields to the scheduler once. A duration too long for the clock, such as [`Duration::MAX`], never elapses. Time counts
-    /// from the first poll.
-    ///
-    /// # Panics
-    ///
-    /// Panics outside a tokio runtime with its time driver, unless the gate is shut down already: then no timer is made.
+    /// Time counts from this call, on tokio's monotonic clock. Zero yields to the scheduler once. A duration too long for the clock,
+    /// such as [`Duration::MAX`], never elapses.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future ends the sleep and takes the sleeper off the gate; nothing is lost, since there is no state but the time.
-    pub async fn sleep(&self, duration: Duration) -> Wake {
-        self.wait(Instant::now().checked_add(duration)).await
+    /// Dropping the future ends the sleep and takes the sleeper off the gate; nothing is lost. See [`Sleep`], also for its panics.
+    pub fn sleep(&self, duration: Duration) -> Sleep {
+        self.begin(Until::at(Instant::now().checked_add(duration)))
     }
 
-    /// Sleeps until `deadline` on tokio's clock, until a kick, or until shutdown.
+    /// Sleeps until `deadline` on the monotonic clock, until a kick, or until shutdown.
     ///
-    /// A deadline that has passed yields to the scheduler once.
-    ///
-    /// # Panics
-    ///
-    /// Panics outside a tokio runtime with its time driver, unless the gate is shut down already: then no timer is made.
+    /// It is read as a [`tokio::time::Instant`], so that it obeys a paused clock: in a test, `tokio::time::Instant::into_std` says
+    /// what time it is. A deadline that has passed yields to the scheduler once. Linux's monotonic clock stands still while the
+    /// machine is suspended: [`sleep_until_wall`](Self::sleep_until_wall) doesn't.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future ends the sleep and takes the sleeper off the gate.
-    pub async fn sleep_until(&self, deadline: Instant) -> Wake {
-        self.wait(Some(deadline)).await
+    /// Dropping the future ends the sleep and takes the sleeper off the gate; nothing is lost. See [`Sleep`], also for its panics.
+    pub fn sleep_until(&self, deadline: time::Instant) -> Sleep {
+        self.begin(Until::at(Some(Instant::from_std(deadline))))
+    }
+
+    /// Sleeps until the time of day is `deadline`, until a kick, or until shutdown.
+    ///
+    /// For "the limit is lifted at 15:00": right when the machine was suspended in between and when the clock was set, forwards (the
+    /// sleep ends early) or backwards (it goes on until the clock says `deadline` again). The sleeper looks at the clock once a
+    /// second, so after a jump or a suspend it ends at most one second late, with the machine awake; without one it is as exact as
+    /// any sleep. It never ends before its time. A deadline that has passed yields to the scheduler once.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future ends the sleep and takes the sleeper off the gate; nothing is lost. See [`Sleep`], also for its panics.
+    pub fn sleep_until_wall(&self, deadline: SystemTime) -> Sleep {
+        self.begin(Until::at_wall(deadline))
+    }
+
+    fn begin(&self, until: Until) -> Sleep {
+        Sleep::new(self.shared.clone(), until)
     }
 
     /// Waits for shutdown for at most `timeout`, and says whether it came: `true` means shutdown.
@@ -87,38 +140,85 @@ impl SleepGate {
     ///
     /// # Panics
     ///
-    /// Panics where [`sleep`](Self::sleep) does.
+    /// Panics where polling a [`Sleep`] does.
     ///
     /// # Cancel safety
     ///
-    /// As for [`sleep`](Self::sleep). The answer is not lost either: shutdown is sticky.
+    /// Dropping the future takes the sleeper off the gate. The answer is not lost either: shutdown is sticky.
     pub async fn wait_or_shutdown(&self, timeout: Duration) -> bool {
         self.sleep(timeout).await == Wake::Shutdown
+    }
+
+    /// Makes a beat of `period` that ends with this gate. The first tick is due one period from now; see [`Interval`].
+    pub fn interval(&self, period: Duration) -> Interval {
+        Interval::new(self.clone(), period)
+    }
+
+    /// Puts the calling thread to sleep for `duration`, until a kick, or until shutdown; no runtime is needed.
+    ///
+    /// It is a sleep like any other: a kick counts it. Time is the system's monotonic clock, also where tokio's is paused. Zero looks
+    /// at the gate and returns. It blocks its thread, so call it from threads that may block: from a task it stops the worker.
+    pub fn blocking_sleep(&self, duration: Duration) -> Wake {
+        let deadline = time::Instant::now().checked_add(duration);
+        blocking::sleep(Seat::new(self.shared.clone()), deadline)
     }
 
     /// Ends every sleep that is present and returns how many that were; later sleeps are not affected.
     ///
     /// A sleep is present from its first poll until it is ready or dropped. Each one that was counted answers [`Wake::Kicked`], also
     /// when its time was up in the same moment, or [`Wake::Shutdown`] if the gate is shut down before it is polled again. A gate that
-    /// is shut down has no sleepers to kick: the answer is 0. Runs the wakers in the caller.
+    /// is shut down has no sleepers to kick: the answer is 0. Runs the wakers in the caller, under no lock; one that panics is
+    /// contained, and the others are woken.
     pub fn wake_all(&self) -> usize {
         if self.is_shutdown() {
-            0
-        } else {
-            self.bell.kick()
+            return 0;
         }
+        let asleep = self.shared.roster.ring();
+        let count = asleep.len();
+        batches::wake_all(asleep);
+        count
     }
 
     /// Shuts the gate down, for ever: present sleeps end, later ones end at once.
     ///
-    /// Calling it again does nothing. Runs the wakers of all sleepers in the caller.
+    /// Calling it again does nothing. Runs the wakers of all sleepers in the caller, under no lock, here and at the gates below; one
+    /// that panics is contained, and the others are woken. That is tens of milliseconds for a hundred thousand: a current-thread
+    /// runtime that has so many stands still meanwhile, and [`shutdown_in_batches`](Self::shutdown_in_batches) is for it.
     pub fn shutdown(&self) {
-        self.token.cancel();
+        self.shared.token.cancel();
+    }
+
+    /// Shuts the gate down, and lets others run in between while it wakes the sleepers, `batch` of them in a turn.
+    ///
+    /// When the call returns, the gate and those below are shut down: every sleep that begins now ends at once, and so does one
+    /// that is polled for any other reason, without having been woken. The future wakes those who slept. A thousand are a good
+    /// batch. A gate that was shut down before has nobody to wake. Waiters of the gate's token that are no sleepers are woken
+    /// within the call.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future, polled or not, wakes everybody who is left, at once and in the caller: nobody sleeps on.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use std::num::NonZeroUsize;
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() {
+    /// # let gate = cancellable_sleep::SleepGate::new();
+    /// gate.shutdown_in_batches(NonZeroUsize::new(1_000).unwrap()).await;
+    /// # assert!(gate.is_shutdown());
+    /// # }
+    /// ```
+    pub fn shutdown_in_batches(
+        &self,
+        batch: NonZeroUsize,
+    ) -> impl Future<Output = ()> + Send + use<> {
+        batches::cancel(&self.shared.token, batch)
     }
 
     /// Says whether the gate was shut down.
     pub fn is_shutdown(&self) -> bool {
-        self.token.is_cancelled()
+        self.shared.token.is_cancelled()
     }
 
     /// Makes a gate below this one: shutting this one down shuts the child down, never the other way round.
@@ -127,41 +227,20 @@ impl SleepGate {
     /// waits of another scope.
     #[must_use]
     pub fn child(&self) -> Self {
-        Self::from_token(self.token.child_token())
-    }
-
-    /// `None` never elapses.
-    async fn wait(&self, deadline: Option<Instant>) -> Wake {
-        let sleeper = self.bell.enter();
-        let due = due(deadline);
-        tokio::pin!(due);
-        loop {
-            // Listening comes before the check: a kick in between is heard.
-            let rung = sleeper.listen();
-            if self.is_shutdown() {
-                return Wake::Shutdown;
-            }
-            if sleeper.was_kicked() {
-                return Wake::Kicked;
-            }
-            tokio::select! {
-                biased;
-                () = self.token.cancelled() => return Wake::Shutdown,
-                () = rung => {}
-                () = &mut due => return if sleeper.leave() { Wake::Kicked } else { Wake::Elapsed },
-            }
-        }
+        Self::build(self.shared.token.child_token(), self.shared.wall.clone())
     }
 }
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "this is the one place where a plain sleep is made wakeable"
-)]
-async fn due(deadline: Option<Instant>) {
-    match deadline {
-        None => std::future::pending().await,
-        Some(deadline) if deadline <= Instant::now() => tokio::task::yield_now().await,
-        Some(deadline) => tokio::time::sleep_until(deadline).await,
+impl Default for SleepGate {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for SleepGate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SleepGate")
+            .field("is_shutdown", &self.is_shutdown())
+            .finish_non_exhaustive()
     }
 }

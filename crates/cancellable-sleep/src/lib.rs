@@ -5,28 +5,113 @@
 //! shutting down. A [`SleepGate`] is one such group of waits: every sleep answers with a [`Wake`].
 //!
 //! This crate is not a timer, not a scheduler and not a general cancellation library: sleeping is tokio's, cancelling is
-//! [`CancellationToken`]'s. It does not cancel work, it only ends waits.
-//!
-//! # Theory of operation
-//!
-//! A gate is a cancellation token (sticky: once shut down, every sleep answers [`Wake::Shutdown`] at once, without a timer) and a
-//! bell (not sticky: [`SleepGate::wake_all`] ends the sleeps that are present and leaves the gate open). Each sleeper notes the
-//! number of the kick that came before it. It listens to the bell before it compares numbers, so a kick between the check and the
-//! park is never lost, and the number that `wake_all` returns is exact. Where several reasons hold in the same poll, shutdown beats
-//! a kick and a kick beats the elapsed time.
+//! `CancellationToken`'s. It does not cancel work, it only ends waits.
 //!
 //! # Limits
 //!
-//! Sleeps need a tokio runtime with its time driver. Durations are measured on tokio's monotonic clock, which on Linux stands still
-//! while the machine is suspended. Shutting down and kicking run the wakers of all sleepers in the caller.
+//! - Sleeps need a tokio runtime with its time driver; [`blocking_sleep`](SleepGate::blocking_sleep) needs none.
+//! - Durations are measured on tokio's monotonic clock, which on Linux stands still while the machine is suspended, to the
+//!   millisecond. Who waits for a time of day takes [`sleep_until_wall`](SleepGate::sleep_until_wall), which looks at the clock once
+//!   a second: it costs a wake-up a second, and ends up to a second late after a suspend or a jump.
+//! - Shutting down and kicking run the wakers of all sleepers in the caller, unless it is done
+//!   [in batches](SleepGate::shutdown_in_batches).
+//! - A kick reaches those who sleep now. It is not remembered for those who come later; what must be remembered is a value in a
+//!   channel, or shutdown.
+//! - Beginning and ending a sleep takes the gate's lock for a moment. A million sleepers at one gate are fine, a million sleeps a
+//!   second are not what it is for.
 //!
-//! [`CancellationToken`]: tokio_util::sync::CancellationToken
+//! # A loop with a back-off
+//!
+//! ```
+//! use std::time::Duration;
+//! use cancellable_sleep::{SleepGate, Wake};
+//!
+//! # async fn request() -> Result<u32, &'static str> { Ok(1) }
+//! /// Tries until it works; `None` where the program is shut down instead.
+//! async fn stubborn(gate: &SleepGate) -> Option<u32> {
+//!     let mut delay = Duration::from_secs(1);
+//!     loop {
+//!         match request().await {
+//!             Ok(answer) => return Some(answer),
+//!             Err(_) => match gate.sleep(delay).await {
+//!                 Wake::Elapsed => delay = (delay * 2).min(Duration::from_secs(60)),
+//!                 Wake::Kicked => delay = Duration::from_secs(1), // somebody knows that it is worth a try
+//!                 Wake::Shutdown => return None,
+//!             },
+//!         }
+//!     }
+//! }
+//! # #[tokio::main(flavor = "current_thread")] async fn main() {
+//! # assert_eq!(stubborn(&SleepGate::new()).await, Some(1));
+//! # }
+//! ```
+//!
+//! # Beside what you may know
+//!
+//! | | wakes all | a late sleeper | says why | goes on after a kick |
+//! |---|---|---|---|---|
+//! | `select! { sleep, token.cancelled() }` | yes | ends at once | as you write it, each time | no: a token is cancelled once |
+//! | `token.run_until_cancelled(sleep)` | yes | ends at once | `None` or `Some` | no |
+//! | `select! { sleep, notify.notified() }` | yes | **sleeps on** | as you write it | yes |
+//! | tokio-graceful-shutdown | yes | ends at once | as above: it hands out a token | no |
+//! | a sleep at a gate | yes | ends at once | [`Wake`] | yes |
+//!
+//! One wait that ends on shutdown only is well served by `select!` with a token. `tokio-graceful-shutdown` starts, supervises and
+//! stops the parts of a service, which this crate doesn't: a gate can be made from its token. A gate pays off where there are many
+//! waits, where "cut short" and "shut down" differ, and where threads or times of day wait beside tasks. It needs less memory than
+//! the `select!`: see below.
+//!
+//! # Theory of operation
+//!
+//! A gate is a cancellation token, which is sticky, and a roster of the wakers of those who sleep. One listener per gate waits for
+//! the token, and takes the wakers off the roster when it is cancelled, by whomever; a kick takes them off as well and leaves the
+//! token alone. A sleeper whose waker is gone asks the token which it was. It leaves its waker before it asks, and whoever cancels
+//! does so before the wakers are taken, so no wake is lost, and the number that [`wake_all`](SleepGate::wake_all) returns is exact.
+//! Where several reasons hold in the same poll, shutdown beats a kick and a kick beats the elapsed time.
+//!
+//! No lock is held while a waker is cloned, dropped or called, and a waker that panics is contained: everybody else is woken. A
+//! sleeper is known by the address of its pinned future, so [`Sleep`] is as large as tokio's timer and one pointer: smaller than the
+//! structure that `select!` makes of a timer and a token, which has a waiter of its own. The roster needs some 50 bytes beside it.
+//!
+//! # With backon
+//!
+//! With the feature `backon` a gate is a `backon::Sleeper` and a `backon::BlockingSleeper`, so a back-off ends at shutdown.
+//! backon asks nobody whether to go on after a sleep, so tell it: with `when`, as below, it tries once more at most; without, it
+//! uses up all its tries without a pause.
+//!
+#![cfg_attr(feature = "backon", doc = "```")]
+#![cfg_attr(not(feature = "backon"), doc = "```ignore")]
+//! use backon::{ExponentialBuilder, Retryable};
+//! use cancellable_sleep::SleepGate;
+//!
+//! # async fn request() -> Result<u32, &'static str> { Err("overloaded") }
+//! # #[tokio::main(flavor = "current_thread")] async fn main() {
+//! let gate = SleepGate::new();
+//! # gate.shutdown();
+//! let answer = request
+//!     .retry(ExponentialBuilder::default())
+//!     .when(|_| !gate.is_shutdown())
+//!     .sleep(gate.clone())
+//!     .await;
+//! # assert!(answer.is_err());
+//! # }
+//! ```
 
-mod bell;
+mod batches;
+mod blocking;
 mod gate;
+mod interval;
+#[cfg(feature = "backon")]
+mod retry;
+mod roster;
+mod seat;
+mod sleep;
 mod wake;
+mod wall;
 
 pub use gate::SleepGate;
+pub use interval::Interval;
+pub use sleep::Sleep;
 pub use wake::Wake;
 
 #[cfg(doctest)]

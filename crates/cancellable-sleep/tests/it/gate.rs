@@ -1,28 +1,13 @@
 use std::{
-    pin::pin,
-    task::{Context, Poll, Waker},
-    time::Duration,
+    pin::{Pin, pin},
+    task::Poll,
+    time::{Duration, SystemTime},
 };
 
 use cancellable_sleep::{SleepGate, Wake};
-use tokio::{
-    task::yield_now,
-    time::{Instant, advance},
-};
+use tokio::time::{Instant, advance};
 
-const TEN: Duration = Duration::from_secs(10);
-
-/// Polls once, with nobody to wake.
-fn poll_once<F: Future>(future: std::pin::Pin<&mut F>) -> Poll<F::Output> {
-    future.poll(&mut Context::from_waker(Waker::noop()))
-}
-
-/// Lets a hundred tasks run until each waits: a scheduler's turn ends after some sixty of them.
-async fn settle() {
-    for _ in 0..8 {
-        yield_now().await;
-    }
-}
+use crate::{TEN, now, poll_once, settle};
 
 #[tokio::test(start_paused = true)]
 async fn c54_sleep_says_elapsed_or_shutdown() {
@@ -38,7 +23,7 @@ async fn c54_sleep_says_elapsed_or_shutdown() {
     gate.shutdown();
     assert_eq!(task.await.unwrap(), Wake::Shutdown);
     assert_eq!(began.elapsed(), Duration::from_secs(4));
-    assert!(gate.is_shutdown() && gate.token().is_cancelled());
+    assert!(gate.is_shutdown());
     assert_eq!(gate.sleep(TEN).await, Wake::Shutdown);
     assert!(gate.wait_or_shutdown(TEN).await, "shutdown is sticky");
     assert_eq!(began.elapsed(), Duration::from_secs(4));
@@ -129,8 +114,8 @@ async fn shutdown_beats_a_kick_and_a_kick_beats_the_time() {
 async fn zero_and_past_yield_once_and_max_never_elapses() {
     let gate = SleepGate::new();
     for mut sleep in [
-        Box::pin(gate.sleep_until(Instant::now() - TEN)),
-        Box::pin(gate.sleep_until(Instant::now())),
+        Box::pin(gate.sleep_until(now() - TEN)),
+        Box::pin(gate.sleep_until(now())),
     ] {
         assert!(poll_once(sleep.as_mut()).is_pending());
         assert_eq!(poll_once(sleep.as_mut()), Poll::Ready(Wake::Elapsed));
@@ -162,16 +147,85 @@ async fn a_dropped_sleep_leaves_the_gate() {
     assert_eq!(gate.wake_all(), 0, "an elapsed sleep has left as well");
 }
 
+#[cfg(feature = "tokio-util")]
 #[tokio::test(start_paused = true)]
 async fn a_gate_shares_the_token_it_was_made_from() {
     let token = tokio_util::sync::CancellationToken::new();
-    let gate = SleepGate::from_token(token.clone());
-    let mut sleep = pin!(gate.wait_or_shutdown(TEN));
-    assert!(poll_once(sleep.as_mut()).is_pending());
+    let gate = SleepGate::from_token(token.child_token());
+    let mut sleeps = Vec::from_iter([gate.clone(), gate.child()].map(|g| Box::pin(g.sleep(TEN))));
+    for sleep in &mut sleeps {
+        assert!(poll_once(sleep.as_mut()).is_pending());
+    }
     token.cancel();
-    assert_eq!(poll_once(sleep), Poll::Ready(true));
+    for sleep in &mut sleeps {
+        assert_eq!(poll_once(sleep.as_mut()), Poll::Ready(Wake::Shutdown));
+    }
     assert_eq!(gate.wake_all(), 0);
-    assert!(!SleepGate::default().wait_or_shutdown(TEN).await);
+    assert!(SleepGate::from_token(token).wait_or_shutdown(TEN).await);
+
+    let gate = SleepGate::default();
+    assert!(!gate.wait_or_shutdown(TEN).await);
+    gate.shutdown();
+    assert!(gate.token().is_cancelled());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kicked_sleep_may_go_on_to_its_deadline() {
+    let (gate, start) = (SleepGate::new(), Instant::now());
+    let mut sleep = pin!(gate.sleep(TEN));
+    for _ in 0..3 {
+        assert!(poll_once(sleep.as_mut()).is_pending());
+        advance(TEN / 5).await;
+        assert_eq!(gate.wake_all(), 1);
+        assert_eq!(poll_once(sleep.as_mut()), Poll::Ready(Wake::Kicked));
+    }
+    assert_eq!(gate.wake_all(), 0);
+    assert_eq!(sleep.await, Wake::Elapsed);
+    assert_eq!(start.elapsed(), TEN);
+}
+
+/// A wait that went on would have its timer fire, an hour later, and say so.
+#[tokio::test(start_paused = true)]
+async fn c56_every_kind_of_wait_ends_on_shutdown() {
+    let (gate, start) = (SleepGate::new(), Instant::now());
+    let hour = TEN * 360;
+    let mut beat = gate.interval(hour);
+    let mut waits: Vec<Pin<Box<dyn Future<Output = Wake> + Send>>> = vec![
+        Box::pin(gate.sleep(hour)),
+        Box::pin(gate.sleep(Duration::MAX)),
+        Box::pin(gate.sleep_until(now() + hour)),
+        Box::pin(gate.sleep_until_wall(SystemTime::now() + hour)),
+        Box::pin(async move { beat.tick().await }),
+    ];
+    let blocked = std::thread::spawn({
+        let gate = gate.clone();
+        move || gate.blocking_sleep(hour)
+    });
+    for wait in &mut waits {
+        assert!(poll_once(wait.as_mut()).is_pending());
+    }
+    gate.shutdown();
+    for wait in waits {
+        assert_eq!(wait.await, Wake::Shutdown);
+    }
+    assert_eq!(blocked.join().unwrap(), Wake::Shutdown);
+    assert_eq!(start.elapsed(), Duration::ZERO);
+}
+
+/// What a crowd costs is decided here: the structure that `select!` makes of a sleep and a token is the floor.
+#[tokio::test(start_paused = true)]
+#[expect(clippy::disallowed_methods, reason = "this is what we compare with")]
+async fn a_sleep_is_no_larger_than_a_select_by_hand() {
+    let (gate, token) = (SleepGate::new(), tokio_util::sync::CancellationToken::new());
+    let floor = async {
+        tokio::select! {
+            biased;
+            () = token.cancelled() => false,
+            () = tokio::time::sleep(TEN) => true,
+        }
+    };
+    let (ours, floor) = (size_of_val(&gate.sleep(TEN)), size_of_val(&floor));
+    assert!(ours <= floor, "{ours} bytes against {floor}");
 }
 
 #[test]
@@ -179,6 +233,6 @@ fn types_are_send_and_sync() {
     fn check<T: Send + Sync + 'static>(_: &T) {}
     let gate = SleepGate::new();
     check(&gate);
-    fn send<T: Send>(_: T) {}
-    send(gate.sleep(TEN));
+    check(&gate.sleep(TEN));
+    check(&gate.interval(TEN));
 }

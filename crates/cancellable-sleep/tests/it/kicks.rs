@@ -3,6 +3,7 @@ use std::{
         Arc,
         atomic::{AtomicUsize, Ordering::Relaxed},
     },
+    thread::{spawn, yield_now},
     time::{Duration, Instant},
 };
 
@@ -18,48 +19,45 @@ fn no_wake_is_lost_between_check_and_park() {
         .build()
         .unwrap();
     let (gate, kicked) = (SleepGate::new(), Arc::new(AtomicUsize::new(0)));
-    let sleepers: Vec<_> = (0..4)
-        .map(|n| {
-            let (gate, kicked) = (gate.clone(), kicked.clone());
-            // Two of four end by themselves all the time, so that kicks meet them on their way out.
-            let duration = if n % 2 == 0 {
-                Duration::MAX
-            } else {
-                Duration::ZERO
-            };
-            runtime.spawn(async move {
-                loop {
-                    match gate.sleep(duration).await {
-                        Wake::Kicked => _ = kicked.fetch_add(1, Relaxed),
-                        Wake::Elapsed => {}
-                        Wake::Shutdown => break,
-                    }
-                }
-            })
-        })
-        .collect();
+    // Half of them end by themselves all the time, so that kicks meet them on their way out.
+    let durations = [Duration::MAX, Duration::ZERO];
+    let tasks = [0, 1, 2, 3].map(|n| {
+        let (gate, kicked) = (gate.clone(), kicked.clone());
+        let duration = durations[n % 2];
+        runtime.spawn(async move { while goes_on(gate.sleep(duration).await, &kicked) {} })
+    });
+    let threads = durations.map(|duration| {
+        let (gate, kicked) = (gate.clone(), kicked.clone());
+        spawn(move || while goes_on(gate.blocking_sleep(duration), &kicked) {})
+    });
+
     let (mut counted, began) = (0, Instant::now());
     for _ in 0..5_000 {
         counted += gate.wake_all();
-        std::thread::yield_now();
+        yield_now();
         if counted > 0 && began.elapsed() > Duration::from_secs(1) {
             break; // a busy machine: these are enough
         }
     }
     let deadline = Instant::now() + Duration::from_secs(20);
     while kicked.load(Relaxed) != counted {
-        assert!(
-            Instant::now() < deadline,
-            "{counted} counted, {} woke",
-            kicked.load(Relaxed)
-        );
-        std::thread::yield_now();
+        let woke = kicked.load(Relaxed);
+        assert!(Instant::now() < deadline, "{counted} counted, {woke} woke");
+        yield_now();
     }
     assert!(counted > 0);
     gate.shutdown();
-    runtime.block_on(async {
-        for sleeper in sleepers {
-            sleeper.await.unwrap();
-        }
-    });
+    for task in tasks {
+        runtime.block_on(task).unwrap();
+    }
+    for thread in threads {
+        thread.join().unwrap();
+    }
+}
+
+fn goes_on(why: Wake, kicked: &AtomicUsize) -> bool {
+    if why == Wake::Kicked {
+        kicked.fetch_add(1, Relaxed);
+    }
+    why != Wake::Shutdown
 }

@@ -1,6 +1,62 @@
 //! Sleeps under paused time: what ends them, what they say, and that no wake is lost.
 
+mod batches;
+mod blocking;
 mod gate;
+mod interval;
 mod kicks;
 mod model;
+#[cfg(feature = "backon")]
+mod retry;
 mod trace;
+mod wakers;
+mod wall;
+
+use std::{
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
+    task::{Context, Poll, Wake, Waker},
+    time::{Duration, Instant},
+};
+
+const TEN: Duration = Duration::from_secs(10);
+
+/// What time it is on tokio's clock, as the standard library says it.
+fn now() -> Instant {
+    tokio::time::Instant::now().into_std()
+}
+
+/// Polls once, with nobody to wake.
+fn poll_once<F: Future + ?Sized>(future: Pin<&mut F>) -> Poll<F::Output> {
+    future.poll(&mut Context::from_waker(Waker::noop()))
+}
+
+/// Lets a hundred tasks run until each waits: a scheduler's turn ends after some sixty of them.
+async fn settle() {
+    for _ in 0..8 {
+        tokio::task::yield_now().await;
+    }
+}
+
+/// Counts how often it was woken.
+#[derive(Default)]
+struct Count(AtomicUsize);
+
+impl Count {
+    fn get(&self) -> usize {
+        self.0.load(Relaxed)
+    }
+
+    fn poll<F: Future + ?Sized>(self: &Arc<Self>, future: Pin<&mut F>) -> Poll<F::Output> {
+        future.poll(&mut Context::from_waker(&Waker::from(self.clone())))
+    }
+}
+
+impl Wake for Count {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Relaxed);
+    }
+}

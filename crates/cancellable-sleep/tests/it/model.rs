@@ -1,86 +1,142 @@
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::BTreeMap,
+    num::NonZeroUsize,
+    pin::pin,
+    time::{Duration, SystemTime},
+};
 
-use cancellable_sleep::{SleepGate, Wake};
+use cancellable_sleep::Wake;
 use proptest::prelude::*;
-use tokio::{task::JoinHandle, task::yield_now, time::advance};
+use tokio::{task::JoinHandle, time::advance};
+
+use crate::{now, poll_once, settle, wall::Day};
 
 #[derive(Clone, Debug)]
 enum Step {
-    /// In the child gate?
+    /// In the child gate? For how many ms?
     Sleep(bool, u64),
+    SleepUntil(bool, u64),
+    SleepUntilWall(bool, u64),
+    Tick(bool, u64),
     Advance(u64),
+    /// The time of day, forwards or backwards.
+    Jump(i64),
     Kick(bool),
     Drop(usize),
     Shutdown(bool),
+    /// In batches of so many, and dropped after a turn.
+    ShutdownInBatches(bool, u8),
 }
 
 fn step() -> impl Strategy<Value = Step> {
+    let ms = || prop_oneof![9 => 0..50_u64, 1 => Just(u64::MAX)];
+    let child = any::<bool>;
     prop_oneof![
-        6 => (any::<bool>(), prop_oneof![9 => 0..50_u64, 1 => Just(u64::MAX)]).prop_map(|(child, ms)| Step::Sleep(child, ms)),
+        5 => (child(), ms()).prop_map(|(child, ms)| Step::Sleep(child, ms)),
+        1 => (child(), 0..50_u64).prop_map(|(child, ms)| Step::SleepUntil(child, ms)),
+        3 => (child(), 0..4_000_u64).prop_map(|(child, ms)| Step::SleepUntilWall(child, ms)),
+        1 => (child(), ms()).prop_map(|(child, ms)| Step::Tick(child, ms)),
         4 => (0..30_u64).prop_map(Step::Advance),
-        2 => any::<bool>().prop_map(Step::Kick),
+        2 => (0..1_500_u64).prop_map(Step::Advance),
+        2 => (-3_000..3_000_i64).prop_map(Step::Jump),
+        2 => child().prop_map(Step::Kick),
         2 => (0..20_usize).prop_map(Step::Drop),
-        1 => any::<bool>().prop_map(Step::Shutdown),
+        1 => child().prop_map(Step::Shutdown),
+        1 => (child(), 1..5_u8).prop_map(|(child, n)| Step::ShutdownInBatches(child, n)),
     ]
+}
+
+struct Sleeper {
+    child: bool,
+    /// On the monotonic clock; where there is a time of day to wait for, the next look at it.
+    due: u64,
+    wall: Option<i64>,
 }
 
 /// What a gate is, said in the plainest way: who sleeps, and until when.
 #[derive(Default)]
 struct Model {
     now: u64,
-    asleep: BTreeMap<usize, (bool, u64)>,
+    ahead: i64,
+    asleep: BTreeMap<usize, Sleeper>,
     woken: BTreeMap<usize, Wake>,
     shut: [bool; 2],
 }
 
 impl Model {
-    fn wake(&mut self, why: Wake, which: impl Fn(bool, u64) -> bool) -> usize {
-        let gone: Vec<_> = self
-            .asleep
-            .iter()
-            .filter(|(_, s)| which(s.0, s.1))
-            .map(|(&id, _)| id)
-            .collect();
-        for id in &gone {
-            self.asleep.remove(id);
-            self.woken.insert(*id, why);
-        }
-        gone.len()
+    fn wake(&mut self, why: Wake, which: impl Fn(&Sleeper) -> bool) -> usize {
+        let before = self.asleep.len();
+        self.asleep.retain(|id, sleeper| {
+            let wakes = which(sleeper);
+            if wakes {
+                self.woken.insert(*id, why);
+            }
+            !wakes
+        });
+        before - self.asleep.len()
     }
-}
 
-async fn settle() {
-    for _ in 0..4 {
-        yield_now().await;
+    fn wall(&self) -> i64 {
+        self.now.cast_signed() + self.ahead
+    }
+
+    /// Sleepers whose timers have fired look at the time of day, and sleep on for a second at most.
+    fn look(&mut self) {
+        let (now, wall) = (self.now, self.wall());
+        for sleeper in self.asleep.values_mut().filter(|s| s.due <= now) {
+            let left = sleeper.wall.map_or(0, |deadline| deadline - wall);
+            sleeper.due = now + left.clamp(0, 1_000).cast_unsigned();
+        }
     }
 }
 
 async fn check(steps: Vec<Step>) {
-    let parent = SleepGate::new();
+    let day = Day::new();
+    let parent = day.gate();
     let gates = [parent.clone(), parent.child()];
     let mut model = Model::default();
     let mut tasks: BTreeMap<usize, JoinHandle<Wake>> = BTreeMap::new();
     for (id, step) in steps.into_iter().enumerate() {
+        let mut begin = |model: &mut Model, child, due, wall, sleep| {
+            tasks.insert(id, sleep);
+            model.asleep.insert(id, Sleeper { child, due, wall });
+        };
         match step {
             Step::Sleep(child, ms) => {
-                let (gate, duration) =
-                    (gates[usize::from(child)].clone(), Duration::from_millis(ms));
-                tasks.insert(id, tokio::spawn(async move { gate.sleep(duration).await }));
-                model
-                    .asleep
-                    .insert(id, (child, model.now.saturating_add(ms)));
+                let sleep = gates[usize::from(child)].sleep(Duration::from_millis(ms));
+                let due = model.now.saturating_add(ms);
+                begin(&mut model, child, due, None, tokio::spawn(sleep));
+            }
+            Step::SleepUntil(child, ms) => {
+                let sleep =
+                    gates[usize::from(child)].sleep_until(now() + Duration::from_millis(ms));
+                let due = model.now + ms;
+                begin(&mut model, child, due, None, tokio::spawn(sleep));
+            }
+            Step::SleepUntilWall(child, ms) => {
+                let deadline: SystemTime = day.now() + Duration::from_millis(ms);
+                let sleep = gates[usize::from(child)].sleep_until_wall(deadline);
+                let (due, wall) = (model.now, model.wall() + ms.cast_signed());
+                begin(&mut model, child, due, Some(wall), tokio::spawn(sleep));
+            }
+            Step::Tick(child, ms) => {
+                let mut beat = gates[usize::from(child)].interval(Duration::from_millis(ms));
+                let due = model.now.saturating_add(ms);
+                let tick = tokio::spawn(async move { beat.tick().await });
+                begin(&mut model, child, due, None, tick);
             }
             Step::Advance(ms) => {
                 advance(Duration::from_millis(ms)).await;
                 model.now += ms;
             }
+            Step::Jump(ms) => {
+                day.jump(ms);
+                model.ahead += ms;
+            }
             Step::Kick(child) => {
-                let count = gates[usize::from(child)].wake_all();
-                assert_eq!(
-                    count,
-                    model.wake(Wake::Kicked, |c, _| c == child),
-                    "kick {id}"
-                );
+                let counted = gates[usize::from(child)].wake_all();
+                let woken = model.wake(Wake::Kicked, |sleeper| sleeper.child == child);
+                assert_eq!(counted, woken, "kick {id}");
             }
             Step::Drop(n) => {
                 if let Some(&id) = model.asleep.keys().nth(n) {
@@ -88,31 +144,33 @@ async fn check(steps: Vec<Step>) {
                     model.asleep.remove(&id);
                 }
             }
-            Step::Shutdown(child) => {
-                gates[usize::from(child)].shutdown();
-                model.shut[1] = true;
-                model.shut[0] |= !child;
+            Step::Shutdown(child) => gates[usize::from(child)].shutdown(),
+            Step::ShutdownInBatches(child, batch) => {
+                let shutdown = gates[usize::from(child)]
+                    .shutdown_in_batches(NonZeroUsize::MIN.saturating_add(batch.into()));
+                let _: std::task::Poll<()> = poll_once(pin!(shutdown));
             }
         }
+        if let Step::Shutdown(child) | Step::ShutdownInBatches(child, _) = step {
+            model.shut[1] = true;
+            model.shut[0] |= !child;
+        }
         let (now, shut) = (model.now, model.shut);
-        model.wake(Wake::Shutdown, |c, _| shut[usize::from(c)]);
-        model.wake(Wake::Elapsed, |_, deadline| deadline <= now);
+        model.wake(Wake::Shutdown, |sleeper| shut[usize::from(sleeper.child)]);
+        model.look();
+        model.wake(Wake::Elapsed, |sleeper| sleeper.due <= now);
         settle().await;
         for (id, task) in &mut tasks {
-            assert_eq!(
-                task.is_finished(),
-                model.woken.contains_key(id),
-                "sleep {id} at {now} ms"
-            );
+            let over = model.woken.contains_key(id);
+            assert_eq!(task.is_finished(), over, "sleep {id} at {now} ms");
         }
     }
     for (id, task) in tasks {
         match model.woken.get(&id) {
-            Some(why) => assert_eq!(
-                task.await.expect("a sleep does not panic"),
-                *why,
-                "sleep {id}"
-            ),
+            Some(why) => {
+                let said = task.await.expect("a sleep does not panic");
+                assert_eq!(said, *why, "sleep {id}");
+            }
             None => task.abort(),
         }
     }

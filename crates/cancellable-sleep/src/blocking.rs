@@ -1,0 +1,54 @@
+use std::{
+    pin::pin,
+    sync::{Arc, Condvar, Mutex, PoisonError},
+    task::{Wake, Waker},
+    time::Instant,
+};
+
+use crate::seat::Seat;
+
+/// Wakes one thread. Not `unpark`: somebody else may be waiting for the thread's one permit.
+#[derive(Default)]
+struct Bell {
+    rung: Mutex<bool>,
+    condvar: Condvar,
+}
+
+impl Wake for Bell {
+    fn wake(self: Arc<Self>) {
+        *self.rung.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.condvar.notify_one();
+    }
+}
+
+/// Sleeps on this thread. `None` never elapses.
+pub(crate) fn sleep(seat: Seat, deadline: Option<Instant>) -> crate::Wake {
+    let mut seat = pin!(seat);
+    let bell = Arc::new(Bell::default());
+    let waker = Waker::from(bell.clone());
+    let mut over = seat.as_mut().enter(&waker);
+    loop {
+        if let Some(why) = over {
+            return why;
+        }
+        let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        let rung = bell.rung.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut rung = match left {
+            Some(left) if left.is_zero() => {
+                drop(rung);
+                return seat.elapse();
+            }
+            Some(left) => {
+                let waited = bell.condvar.wait_timeout_while(rung, left, |rung| !*rung);
+                waited.unwrap_or_else(PoisonError::into_inner).0
+            }
+            None => {
+                let waited = bell.condvar.wait_while(rung, |rung| !*rung);
+                waited.unwrap_or_else(PoisonError::into_inner)
+            }
+        };
+        *rung = false;
+        drop(rung);
+        over = seat.as_mut().stay(&waker);
+    }
+}

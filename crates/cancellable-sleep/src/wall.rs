@@ -1,0 +1,61 @@
+use std::{
+    fmt,
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
+
+/// How long a sleep goes without a look at the wall clock. Timers stand still while the machine is suspended and know nothing of a
+/// clock that is set, so this bounds how late a sleep can end.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// Decides how long to sleep before the next look at the wall clock. `None`: the time is up.
+pub(crate) fn nap(now: SystemTime, deadline: SystemTime) -> Option<Duration> {
+    let left = deadline.duration_since(now).ok()?;
+    (!left.is_zero()).then_some(left.min(LOOK))
+}
+
+/// Where the time of day comes from; by default from the system.
+#[derive(Clone, Default)]
+pub(crate) struct WallClock(Option<Arc<dyn Fn() -> SystemTime + Send + Sync>>);
+
+impl WallClock {
+    pub(crate) fn new(now: impl Fn() -> SystemTime + Send + Sync + 'static) -> Self {
+        Self(Some(Arc::new(now)))
+    }
+
+    pub(crate) fn now(&self) -> SystemTime {
+        self.0.as_ref().map_or_else(SystemTime::now, |now| now())
+    }
+}
+
+impl fmt::Debug for WallClock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.is_some() { "Given" } else { "System" })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn at(millis: u64) -> SystemTime {
+        SystemTime::UNIX_EPOCH + Duration::from_millis(millis)
+    }
+
+    proptest! {
+        /// Whatever the clock does between two looks: a sleep ends at the first look at or after the deadline, never before it, and
+        /// looks again within a second.
+        #[test]
+        fn a_nap_ends_with_the_deadline_or_the_next_look(now in 0..100_000_u64, deadline in 0..100_000_u64) {
+            match nap(at(now), at(deadline)) {
+                None => prop_assert!(now >= deadline),
+                Some(nap) => {
+                    prop_assert!(!nap.is_zero() && nap <= LOOK);
+                    prop_assert!(nap == LOOK || at(now) + nap == at(deadline));
+                }
+            }
+        }
+    }
+}

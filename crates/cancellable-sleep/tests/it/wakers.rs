@@ -1,0 +1,110 @@
+use std::{
+    pin::pin,
+    sync::Arc,
+    task::{Context, Poll, Wake as Wakes, Waker},
+};
+
+use cancellable_sleep::{SleepGate, Wake};
+
+use crate::{Count, TEN, poll_once};
+
+/// What foreign code may do in a waker.
+struct Waking<F: Fn() + Send + Sync>(F);
+
+impl<F: Fn() + Send + Sync + 'static> Waking<F> {
+    fn waker(what: F) -> Waker {
+        Waker::from(Arc::new(Self(what)))
+    }
+}
+
+impl<F: Fn() + Send + Sync> Wakes for Waking<F> {
+    fn wake(self: Arc<Self>) {
+        (self.0)();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_waker_that_panics_keeps_nobody_asleep_and_poisons_nothing() {
+    let process = SleepGate::new();
+    let gate = process.child();
+    let bad = Waking::waker(|| panic!("a waker that panics"));
+    for shut in [false, false, true] {
+        let woken = Arc::new(Count::default());
+        let mut sleeps = Vec::from_iter((0..4).map(|_| Box::pin(gate.sleep(TEN))));
+        sleeps.push(Box::pin(process.sleep(TEN)));
+        for (n, sleep) in sleeps.iter_mut().enumerate() {
+            let pending = if n == 1 {
+                sleep.as_mut().poll(&mut Context::from_waker(&bad))
+            } else {
+                woken.poll(sleep.as_mut())
+            };
+            assert!(pending.is_pending());
+        }
+        let why = if shut {
+            process.shutdown();
+            Wake::Shutdown
+        } else {
+            assert_eq!((gate.wake_all(), process.wake_all()), (4, 1));
+            Wake::Kicked
+        };
+        assert_eq!(woken.get(), 4);
+        for sleep in &mut sleeps {
+            assert_eq!(poll_once(sleep.as_mut()), Poll::Ready(why));
+        }
+    }
+    assert!(process.is_shutdown() && gate.is_shutdown());
+}
+
+/// Would stand still for ever if a waker ran, or was dropped, under a lock.
+#[tokio::test(start_paused = true)]
+async fn a_waker_may_use_the_gate() {
+    struct OnDrop(SleepGate);
+    impl Drop for OnDrop {
+        fn drop(&mut self) {
+            use_it(&self.0);
+        }
+    }
+    fn use_it(gate: &SleepGate) {
+        let _: Poll<Wake> = poll_once(pin!(gate.sleep(TEN)));
+        gate.wake_all();
+        gate.child().shutdown();
+    }
+    let process = SleepGate::new();
+    let gate = process.child();
+    for shut in [false, true] {
+        let mut first = Box::pin(gate.sleep(TEN));
+        let mut second = Box::pin(gate.sleep(TEN));
+        for sleep in [&mut first, &mut second] {
+            for _ in 0..2 {
+                // The second waker replaces the first, which is dropped.
+                let (at, on_drop, up) = (gate.clone(), OnDrop(gate.clone()), process.clone());
+                let waker = Waking::waker(move || {
+                    use_it(&at);
+                    use_it(&on_drop.0);
+                    use_it(&up);
+                    up.shutdown();
+                });
+                let _: Poll<Wake> = sleep.as_mut().poll(&mut Context::from_waker(&waker));
+            }
+        }
+        drop(first); // and its waker
+        if shut {
+            process.shutdown();
+        } else {
+            gate.wake_all();
+        }
+    }
+    assert!(gate.is_shutdown());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_last_waker_is_the_one_that_is_woken() {
+    let gate = SleepGate::new();
+    let (before, after) = (Arc::new(Count::default()), Arc::new(Count::default()));
+    let mut sleep = pin!(gate.sleep(TEN));
+    assert!(before.poll(sleep.as_mut()).is_pending());
+    assert!(after.poll(sleep.as_mut()).is_pending());
+    assert_eq!(Arc::strong_count(&before), 1, "it isn't kept");
+    assert_eq!(gate.wake_all(), 1);
+    assert_eq!((before.get(), after.get()), (0, 1));
+}
