@@ -6,7 +6,7 @@
 //! limits and safety, is decided above them, in `dir.rs`.
 
 #![cfg_attr(
-    not(feature = "test-util"),
+    not(any(test, feature = "test-util")),
     expect(unreachable_pub, reason = "tests bring disks of their own")
 )]
 
@@ -18,7 +18,7 @@ use std::time::SystemTime;
 #[cfg(unix)]
 pub(crate) mod unix;
 
-/// By how many bytes a journal grows ahead of its saves.
+/// By how many bytes a journal grows ahead of its saves, at most.
 pub(crate) const AHEAD: u64 = 1 << 20;
 
 /// What a file is opened for. None of them follows a symbolic link or waits for a pipe.
@@ -85,7 +85,7 @@ pub trait Directory: Any + Debug + Send + Sync {
     /// 0700, if nothing does and `make` is set.
     fn reopen(&self, make: bool) -> io::Result<Box<dyn Directory>>;
 
-    /// Returns by how many bytes a journal is to grow ahead of its saves. Zero where written
+    /// Returns by how many bytes a journal is to grow ahead of its saves at most. Zero where written
     /// zeros reserve no room because each write goes to a new place.
     fn ahead(&self) -> u64 {
         AHEAD

@@ -61,6 +61,12 @@ pub(crate) enum Kind {
     },
     #[error("an earlier save failed ({first}); open the store again to go on from what is on disk")]
     Poisoned { first: String },
+    #[cfg(feature = "tokio")]
+    #[error("an earlier call failed, so this one was not tried: {first}")]
+    Earlier { first: String },
+    #[cfg(feature = "tokio")]
+    #[error("the writer's thread has ended; open the store again to go on from what is on disk")]
+    Stopped,
     #[error("is not a safe place: {0}")]
     Unsafe(&'static str),
     #[error("`{name}` is not a valid {what}: {reason}")]

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::dir::Dir;
-use crate::disk::{Directory, Handle, Open, Stat, unix::UnixDirectory};
 use crate::raw_writer::RawWriter;
+use crate::test_disk::{Call, TestDisk};
 use crate::{Meta, Options};
 
 #[derive(Debug, Default)]
@@ -17,107 +17,17 @@ struct Space {
     wanted: AtomicU64,
 }
 
-/// The real disk, until it is full: then no file gets larger.
-#[derive(Debug)]
-struct FullDisk {
-    real: Box<dyn Directory>,
-    space: Arc<Space>,
-    ahead: u64,
-}
-
-#[derive(Debug)]
-struct FullHandle {
-    real: Box<dyn Handle>,
-    space: Arc<Space>,
-}
-
-impl FullDisk {
-    fn around(&self, real: Box<dyn Directory>) -> Box<dyn Directory> {
-        let (space, ahead) = (self.space.clone(), self.ahead);
-        Box::new(Self { real, space, ahead })
-    }
-}
-
-impl Directory for FullDisk {
-    fn names(&self) -> io::Result<Vec<String>> {
-        self.real.names()
-    }
-    fn stat(&self, name: &str) -> io::Result<Stat> {
-        self.real.stat(name)
-    }
-    fn open(&self, name: &str, how: Open) -> io::Result<Box<dyn Handle>> {
-        let (real, space) = (self.real.open(name, how)?, self.space.clone());
-        Ok(Box::new(FullHandle { real, space }))
-    }
-    fn rename_new(&self, from: &str, to: &dyn Directory, name: &str) -> io::Result<()> {
-        let to: &dyn std::any::Any = to;
-        let to = to.downcast_ref::<Self>().unwrap();
-        self.real.rename_new(from, &*to.real, name)
-    }
-    fn unlink(&self, name: &str) -> io::Result<()> {
-        self.real.unlink(name)
-    }
-    fn unlink_sub(&self, name: &str) -> io::Result<()> {
-        self.real.unlink_sub(name)
-    }
-    fn make_sub(&self, name: &str) -> io::Result<()> {
-        self.real.make_sub(name)
-    }
-    fn sub(&self, name: &str) -> io::Result<Box<dyn Directory>> {
-        Ok(self.around(self.real.sub(name)?))
-    }
-    fn sync(&self) -> io::Result<()> {
-        self.real.sync()
-    }
-    fn reopen(&self, make: bool) -> io::Result<Box<dyn Directory>> {
-        Ok(self.around(self.real.reopen(make)?))
-    }
-    fn ahead(&self) -> u64 {
-        self.ahead
-    }
-}
-
-impl Handle for FullHandle {
-    fn read_at(&self, buf: &mut [u8], at: u64) -> io::Result<usize> {
-        self.real.read_at(buf, at)
-    }
-    fn write_at(&self, buf: &[u8], at: u64) -> io::Result<usize> {
-        if self.space.is_full.load(Ordering::Relaxed) && at + buf.len() as u64 > self.stat()?.len {
-            let wanted = buf.len() as u64;
-            self.space.wanted.fetch_max(wanted, Ordering::Relaxed);
-            return Err(io::ErrorKind::StorageFull.into());
-        }
-        self.real.write_at(buf, at)
-    }
-    fn set_len(&self, len: u64) -> io::Result<()> {
-        self.real.set_len(len)
-    }
-    fn sync_data(&self) -> io::Result<()> {
-        self.real.sync_data()
-    }
-    fn sync_all(&self) -> io::Result<()> {
-        self.real.sync_all()
-    }
-    fn stat(&self) -> io::Result<Stat> {
-        self.real.stat()
-    }
-    fn try_lock(&self, shared: bool) -> io::Result<bool> {
-        self.real.try_lock(shared)
-    }
-    fn unlock(&self) -> io::Result<()> {
-        self.real.unlock()
-    }
-}
-
 fn open(path: &Path, ahead: u64) -> (RawWriter, Arc<Space>) {
-    drop(Dir::create(path).unwrap());
     let space = Arc::new(Space::default());
-    let disk = FullDisk {
-        real: Box::new(UnixDirectory::open(path).unwrap()),
-        space: space.clone(),
-        ahead,
+    let seen = space.clone();
+    let hook = move |call| match call {
+        Call::Grow(bytes) if seen.is_full.load(Ordering::Relaxed) => {
+            seen.wanted.fetch_max(bytes, Ordering::Relaxed);
+            Err(io::ErrorKind::StorageFull.into())
+        }
+        _ => Ok(()),
     };
-    let dir = Dir::on(Box::new(disk), path).unwrap();
+    let dir = Dir::on(TestDisk::open(path, ahead, hook), path).unwrap();
     let (writer, _) = RawWriter::open_on(dir, Options::default()).unwrap();
     (writer, space)
 }
@@ -146,7 +56,7 @@ fn newest(path: &Path) -> Option<Vec<u8>> {
 fn c62_saves_into_the_room_ahead_succeed_on_a_full_disk_and_the_next_says_what_it_needs() {
     let root = tempfile::tempdir().unwrap();
     let path = root.path().join("s");
-    let (mut writer, space) = open(&path, 4096);
+    let (mut writer, space) = open(&path, 8 * 4096);
     save(&mut writer, 1).unwrap();
     space.is_full.store(true, Ordering::Relaxed);
     let mut n = 1;

@@ -10,6 +10,9 @@ use crate::frame::{Fault, Frame, MAX_RAW, MAX_STORED};
 use crate::image::within;
 use crate::sabotage::{self, Sabotage};
 
+/// Room is reserved up to a multiple of this.
+const BLOCK: u64 = 512;
+
 /// A frame apart from its file, compressed as it is stored.
 ///
 /// A writer keeps those since the last phase, so that it can write them to a new file when
@@ -61,7 +64,7 @@ pub(crate) struct Journal {
     end: u64,
     /// Up to where zeros reserve room, so that a full disk takes a few more saves.
     room: u64,
-    /// By how much the room grows; zero where that is of no use.
+    /// By how much the room grows at most; zero where that is of no use.
     ahead: u64,
 }
 
@@ -106,7 +109,9 @@ impl Journal {
     fn write(&mut self, frame: &[u8], end: u64) -> io::Result<u64> {
         let ahead = self.ahead;
         if end > self.room && ahead > 0 {
-            let room = end.next_multiple_of(ahead).clamp(end, MAX_FILE.max(end));
+            // As much again as there is, within bounds, so that a short history stays small.
+            let more = end.clamp(ahead / 8, ahead);
+            let room = (end + more).next_multiple_of(BLOCK).min(MAX_FILE.max(end));
             let mut bytes = frame.to_vec();
             bytes.resize((room - self.end) as usize, 0);
             match write_all_at(&*self.file, &bytes, self.end) {

@@ -31,6 +31,8 @@
 //! only [`Store`] removes its own. Durability is that of `fsync` on the file system: network
 //! and memory file systems promise less. Blobs carry no checksum.
 
+#[cfg(feature = "tokio")]
+mod async_writer;
 mod blob;
 mod codec;
 mod compact;
@@ -49,6 +51,8 @@ mod full_tests;
 mod heal;
 mod id;
 mod image;
+#[cfg(feature = "import")]
+pub mod import;
 mod journal;
 mod list;
 mod load;
@@ -68,9 +72,13 @@ mod sabotage;
 #[doc(hidden)]
 pub mod sabotage;
 mod store;
+#[cfg(test)]
+mod test_disk;
 pub mod verify;
 mod writer;
 
+#[cfg(feature = "tokio")]
+pub use async_writer::AsyncWriter;
 pub use error::{Error, Result};
 pub use fork::fork;
 #[cfg(feature = "test-util")]

@@ -5,7 +5,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::codec;
-#[cfg(feature = "test-util")]
+#[cfg(any(test, feature = "test-util"))]
 use crate::dir::Dir;
 use crate::error::{Error, Kind, Result};
 use crate::heal::Healed;
@@ -68,8 +68,8 @@ impl<H: DeserializeOwned, E: DeserializeOwned> Loaded<H, E> {
 /// saved before is intact, and the same save succeeds once there is room. A writer that was
 /// taken over stays so: open the store again to go on from what is on disk.
 ///
-/// A journal grows by 1 MiB of zeros at a time where that reserves room, so that saves go
-/// on for a while on a disk that others filled.
+/// A journal grows by zeros, 128 KiB to 1 MiB at a time, where that reserves room, so that
+/// saves go on for a while on a disk that others filled.
 ///
 /// Dropping the writer releases the lock and writes nothing.
 #[derive(Debug)]
@@ -99,7 +99,7 @@ impl<H: Serialize + DeserializeOwned, E: Serialize + DeserializeOwned> Writer<H,
     }
 
     /// Opens the store in a directory of any disk; messages call it `dir`.
-    #[cfg(feature = "test-util")]
+    #[cfg(any(test, feature = "test-util"))]
     #[doc(hidden)]
     pub fn open_on(
         disk: Box<dyn crate::disk::Directory>,
@@ -123,11 +123,7 @@ impl<H: Serialize + DeserializeOwned, E: Serialize + DeserializeOwned> Writer<H,
     /// writer took over, [`is_full`](Error::is_full) if there is no room for it yet,
     /// [`is_poisoned`](Error::is_poisoned) if it could be written nowhere.
     pub fn append(&mut self, head: &H, events: &[E]) -> Result<Seq> {
-        let mut raw = self.encode(head)?;
-        let head_len = raw.len();
-        if !events.is_empty() {
-            codec::encode(&mut raw, events).map_err(|err| self.cannot_encode(err))?;
-        }
+        let (raw, head_len) = encode_save(self.path(), head, events)?;
         self.raw.append(raw, head_len).map(Seq::new)
     }
 
@@ -152,7 +148,7 @@ impl<H: Serialize + DeserializeOwned, E: Serialize + DeserializeOwned> Writer<H,
     /// As [`append`](Self::append); also for a name that is not 1 to 64 letters,
     /// digits, `.`, `_` and `-`, and if the history on disk was damaged meanwhile.
     pub fn save_phase(&mut self, phase: &str, head: &H, meta: Meta) -> Result<PhaseId> {
-        let head = self.encode(head)?;
+        let (head, _) = encode_save::<H, E>(self.path(), head, &[])?;
         self.raw.save_phase(phase, head, meta)
     }
 
@@ -193,13 +189,24 @@ impl<H: Serialize + DeserializeOwned, E: Serialize + DeserializeOwned> Writer<H,
         self.raw.dir().path()
     }
 
-    fn encode(&self, head: &H) -> Result<Vec<u8>> {
-        let mut raw = Vec::new();
-        codec::encode(&mut raw, head).map_err(|err| self.cannot_encode(err))?;
-        Ok(raw)
+    #[cfg(feature = "tokio")]
+    pub(crate) fn into_raw(self) -> RawWriter {
+        self.raw
     }
+}
 
-    fn cannot_encode(&self, err: String) -> Error {
-        Error::new(self.path(), Kind::Encode(err))
+/// Encodes a save; returns the length of the head in it, too.
+pub(crate) fn encode_save<H: Serialize, E: Serialize>(
+    path: &Path,
+    head: &H,
+    events: &[E],
+) -> Result<(Vec<u8>, usize)> {
+    let cannot = |err| Error::new(path, Kind::Encode(err));
+    let mut raw = Vec::new();
+    codec::encode(&mut raw, head).map_err(cannot)?;
+    let head_len = raw.len();
+    if !events.is_empty() {
+        codec::encode(&mut raw, events).map_err(cannot)?;
     }
+    Ok((raw, head_len))
 }

@@ -4,7 +4,7 @@ use checkpoint_store::{Meta, Options, Store, reader};
 
 use crate::support::{self, Dir, Log, Random, child_dir, spawn, tell};
 
-const KILLS: u64 = 100;
+const KILLS: u64 = 60;
 
 /// Saves for ever; nothing by itself. Head n always comes with the events 1 to n.
 #[test]

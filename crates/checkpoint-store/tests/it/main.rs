@@ -10,6 +10,8 @@ mod damage;
 mod fault;
 mod heal;
 mod history;
+#[cfg(feature = "import")]
+mod import;
 mod kill;
 mod list;
 mod lock;

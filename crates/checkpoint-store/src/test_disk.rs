@@ -1,0 +1,133 @@
+//! The real disk with a test's word in some of its calls.
+
+use std::fmt;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::disk::{Directory, Handle, Open, Stat, unix};
+
+/// A call that a test may fail, or hold up.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Call {
+    /// A write that makes its file larger, with its length.
+    Grow(u64),
+    /// The sync of a save.
+    SyncData,
+}
+
+type Hook = Arc<dyn Fn(Call) -> io::Result<()> + Send + Sync>;
+
+pub(crate) struct TestDisk {
+    real: Box<dyn Directory>,
+    ahead: u64,
+    hook: Hook,
+}
+
+struct TestHandle {
+    real: Box<dyn Handle>,
+    hook: Hook,
+}
+
+impl TestDisk {
+    /// Opens the directory at `path`, made if it is missing.
+    pub(crate) fn open(
+        path: &Path,
+        ahead: u64,
+        hook: impl Fn(Call) -> io::Result<()> + Send + Sync + 'static,
+    ) -> Box<dyn Directory> {
+        unix::make_all(path).unwrap();
+        Box::new(Self {
+            real: Box::new(unix::UnixDirectory::open(path).unwrap()),
+            ahead,
+            hook: Arc::new(hook),
+        })
+    }
+
+    fn around(&self, real: Box<dyn Directory>) -> Box<dyn Directory> {
+        let (hook, ahead) = (self.hook.clone(), self.ahead);
+        Box::new(Self { real, ahead, hook })
+    }
+}
+
+impl fmt::Debug for TestDisk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.real.fmt(f)
+    }
+}
+
+impl fmt::Debug for TestHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.real.fmt(f)
+    }
+}
+
+impl Directory for TestDisk {
+    fn names(&self) -> io::Result<Vec<String>> {
+        self.real.names()
+    }
+    fn stat(&self, name: &str) -> io::Result<Stat> {
+        self.real.stat(name)
+    }
+    fn open(&self, name: &str, how: Open) -> io::Result<Box<dyn Handle>> {
+        let (real, hook) = (self.real.open(name, how)?, self.hook.clone());
+        Ok(Box::new(TestHandle { real, hook }))
+    }
+    fn rename_new(&self, from: &str, to: &dyn Directory, name: &str) -> io::Result<()> {
+        let to: &dyn std::any::Any = to;
+        let to = to.downcast_ref::<Self>().unwrap();
+        self.real.rename_new(from, &*to.real, name)
+    }
+    fn unlink(&self, name: &str) -> io::Result<()> {
+        self.real.unlink(name)
+    }
+    fn unlink_sub(&self, name: &str) -> io::Result<()> {
+        self.real.unlink_sub(name)
+    }
+    fn make_sub(&self, name: &str) -> io::Result<()> {
+        self.real.make_sub(name)
+    }
+    fn sub(&self, name: &str) -> io::Result<Box<dyn Directory>> {
+        Ok(self.around(self.real.sub(name)?))
+    }
+    fn sync(&self) -> io::Result<()> {
+        self.real.sync()
+    }
+    fn reopen(&self, make: bool) -> io::Result<Box<dyn Directory>> {
+        Ok(self.around(self.real.reopen(make)?))
+    }
+    fn ahead(&self) -> u64 {
+        self.ahead
+    }
+}
+
+impl Handle for TestHandle {
+    fn read_at(&self, buf: &mut [u8], at: u64) -> io::Result<usize> {
+        self.real.read_at(buf, at)
+    }
+    fn write_at(&self, buf: &[u8], at: u64) -> io::Result<usize> {
+        if at + buf.len() as u64 > self.stat()?.len {
+            (self.hook)(Call::Grow(buf.len() as u64))?;
+        }
+        self.real.write_at(buf, at)
+    }
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.real.set_len(len)
+    }
+    fn sync_data(&self) -> io::Result<()> {
+        (self.hook)(Call::SyncData)?;
+        self.real.sync_data()
+    }
+    fn sync_all(&self) -> io::Result<()> {
+        self.real.sync_all()
+    }
+    fn stat(&self) -> io::Result<Stat> {
+        self.real.stat()
+    }
+    fn try_lock(&self, shared: bool) -> io::Result<bool> {
+        self.real.try_lock(shared)
+    }
+    fn unlock(&self) -> io::Result<()> {
+        self.real.unlock()
+    }
+}
