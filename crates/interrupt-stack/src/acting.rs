@@ -2,7 +2,10 @@
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::MutexGuard,
+    sync::{
+        MutexGuard,
+        mpsc::{self, RecvTimeoutError},
+    },
     time::{Duration, Instant},
 };
 
@@ -12,6 +15,9 @@ use crate::{
     state::{NEWS, News, State},
     sys,
 };
+
+/// How long the hook before the exit may take.
+const LAST_HOOK: Duration = Duration::from_secs(2);
 
 /// What an install catches; `SIGTSTP`, the first, only where there is something to be done about it.
 pub(crate) const SIGNALS: [i32; 6] = [
@@ -66,7 +72,7 @@ impl Router {
     /// Lets this thread receive the signals, whatever mask it inherited: one at least must.
     pub(crate) fn unblock(&self) {
         if self.catch.is_some() {
-            sys::unblock(match self.has_hooks() {
+            sys::unblock(match self.hooks.are_of_stops() {
                 true => &SIGNALS,
                 false => &SIGNALS[1..],
             });
@@ -153,11 +159,11 @@ impl Router {
             #[cfg(feature = "tokio-util")]
             survive(|| self.token.cancel());
         }
-        if let Some(hook) = self.on_resume.as_ref().filter(|_| news.resumed) {
+        if let Some(hook) = self.hooks.on_resume.as_ref().filter(|_| news.resumed) {
             survive(hook);
         }
         if news.suspend {
-            if let Some(hook) = &self.on_suspend {
+            if let Some(hook) = &self.hooks.on_suspend {
                 survive(hook);
             }
             self.stop();
@@ -187,9 +193,28 @@ impl Router {
         }
     }
 
+    /// Gives the program's hook its time before the exit. The hook has a thread of its own, since it may hang.
+    fn prepare(&self, cause: Cause) {
+        let Some(hook) = self.hooks.before_exit.clone() else {
+            return;
+        };
+        let (returns, returned) = mpsc::channel::<()>();
+        let hooked = std::thread::Builder::new().spawn(move || {
+            let _returns = returns; // or panics
+            hook(cause);
+        });
+        let until = Instant::now() + LAST_HOOK;
+        while hooked.is_ok() && Instant::now() < until && self.lock().exit.is_none() {
+            if returned.recv_timeout(LAST_HOOK / 200) == Err(RecvTimeoutError::Disconnected) {
+                return;
+            }
+        }
+    }
+
     fn exit(&self, cause: Cause) {
         match &self.hard_exit {
             HardExit::InHandler | HardExit::Thread => {
+                self.prepare(cause);
                 if let Some(catch) = &self.catch {
                     catch.restore_terminal();
                 }

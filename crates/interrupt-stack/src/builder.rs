@@ -19,7 +19,8 @@ pub enum HardExit {
     /// all on a detached ladder.
     #[default]
     InHandler,
-    /// Ends the process from a thread of the router, under no lock.
+    /// Ends the process from a thread of the router, under no lock, so that [`Builder::before_exit`] has its turn. The press after
+    /// that ends it in the signal handler, whatever the thread does.
     Thread,
     /// Ends nothing; presses are still counted. For programs with an exit of their own.
     Off,
@@ -39,8 +40,20 @@ impl fmt::Debug for HardExit {
     }
 }
 
-/// What a program does around being suspended.
-pub(crate) type Hook = Box<dyn Fn() + Send + Sync>;
+/// Code of the program that the router calls.
+#[derive(Default)]
+pub(crate) struct Hooks {
+    pub(crate) on_suspend: Option<Box<dyn Fn() + Send + Sync>>,
+    pub(crate) on_resume: Option<Box<dyn Fn() + Send + Sync>>,
+    pub(crate) before_exit: Option<Arc<dyn Fn(Cause) + Send + Sync>>,
+}
+
+impl Hooks {
+    /// Says whether there is something to be done about a stop.
+    pub(crate) fn are_of_stops(&self) -> bool {
+        self.on_suspend.is_some() || self.on_resume.is_some()
+    }
+}
 
 /// Configures a ladder and starts it, with the operating system's signals or detached from them.
 #[must_use = "nothing happens before `install` or `detached`"]
@@ -50,8 +63,7 @@ pub struct Builder {
     pub(crate) hard_exit: HardExit,
     pub(crate) forward_window: Duration,
     pub(crate) restore_terminal: bool,
-    pub(crate) on_suspend: Option<Hook>,
-    pub(crate) on_resume: Option<Hook>,
+    pub(crate) hooks: Hooks,
 }
 
 impl Default for Builder {
@@ -62,8 +74,7 @@ impl Default for Builder {
             hard_exit: HardExit::default(),
             forward_window: Duration::from_millis(500),
             restore_terminal: true,
-            on_suspend: None,
-            on_resume: None,
+            hooks: Hooks::default(),
         }
     }
 }
@@ -117,14 +128,25 @@ impl Builder {
     ///
     /// With this or [`on_resume`](Self::on_resume) the process stops by `SIGSTOP` after it. A hook that hangs keeps it running.
     pub fn on_suspend(mut self, hook: impl Fn() + Send + Sync + 'static) -> Self {
-        self.on_suspend = Some(Box::new(hook));
+        self.hooks.on_suspend = Some(Box::new(hook));
         self
     }
 
     /// Calls this on a thread of the router after each `SIGCONT`, to enter raw mode again for instance. The process may be in the
     /// background then.
     pub fn on_resume(mut self, hook: impl Fn() + Send + Sync + 'static) -> Self {
-        self.on_resume = Some(Box::new(hook));
+        self.hooks.on_resume = Some(Box::new(hook));
+        self
+    }
+
+    /// Calls this before a hard exit that a thread performs, to take something off the screen for instance: each of
+    /// [`HardExit::Thread`]'s, and with [`HardExit::InHandler`] those that are not by a signal. The terminal's settings are put back
+    /// after it.
+    ///
+    /// It runs on a thread of its own, and the exit waits for it until it returns, the next press, or 2 s. So a hook that hangs costs
+    /// a press or a moment, and never the exit.
+    pub fn before_exit(mut self, hook: impl Fn(Cause) + Send + Sync + 'static) -> Self {
+        self.hooks.before_exit = Some(Arc::new(hook));
         self
     }
 
@@ -195,17 +217,12 @@ impl Builder {
         Interrupts::start(self.router(None)).expect("the system starts two threads")
     }
 
-    #[cfg(feature = "signals")]
-    pub(crate) fn has_hooks(&self) -> bool {
-        self.on_suspend.is_some() || self.on_resume.is_some()
-    }
-
     pub(crate) fn router(self, catch: Option<Arc<Catch>>) -> Router {
         Router::new(
             Ladder::new(self.rules),
             self.clock,
             self.hard_exit,
-            [self.on_suspend, self.on_resume],
+            self.hooks,
             catch,
         )
     }

@@ -41,8 +41,8 @@ pub(crate) struct Catch {
     ancestors: Vec<i32>,
     /// When the terminal sent a `SIGINT` last, in microseconds since `start`; 0 for never.
     from_terminal: AtomicU64,
-    /// The last rung and `SIGQUIT` end the process right here.
-    ends_here: bool,
+    /// From so many rungs on a press ends the process right here: 2, or 3 where a thread has the first try, or never.
+    last_rung: u64,
     terminal: Option<Terminal>,
     /// Both ends live here, so that no write ever meets a closed one. One byte wakes one of those who read.
     wake: PipeWriter,
@@ -53,7 +53,7 @@ impl Catch {
     pub(crate) fn new(
         debounce: Duration,
         forward_window: Duration,
-        ends_here: bool,
+        last_rung: u64,
         restores_terminal: bool,
     ) -> io::Result<Self> {
         let (woken, wake) = io::pipe()?;
@@ -66,7 +66,7 @@ impl Catch {
             forward_window: micros(forward_window),
             ancestors: ancestors(),
             from_terminal: AtomicU64::new(0),
-            ends_here,
+            last_rung,
             terminal: restores_terminal.then(Terminal::find).flatten(),
             wake,
             woken,
@@ -84,7 +84,7 @@ impl Catch {
                 Verdict::LastRung => self.end(signal),
                 verdict => verdict == Verdict::Posted,
             },
-            libc::SIGQUIT if self.ends_here => self.end(signal),
+            libc::SIGQUIT if self.quits() => self.end(signal),
             libc::SIGQUIT => self.word.raise(Kind::Quit, now),
             libc::SIGTERM => self.word.raise(Kind::Terminate, now),
             libc::SIGHUP => self.word.raise(Kind::Hangup, now),
@@ -108,7 +108,11 @@ impl Catch {
             }
             Origin::Unknown => {}
         }
-        self.word.press(now, self.debounce, self.ends_here)
+        self.word.press(now, self.debounce, self.last_rung)
+    }
+
+    fn quits(&self) -> bool {
+        self.last_rung == 2 || self.last_rung == 3 && self.word.is_ending()
     }
 
     fn end(&self, signal: i32) -> ! {

@@ -34,10 +34,11 @@ impl Inbox {
     }
 
     /// Tells the handler what came of all that was decided.
-    pub(crate) fn settle(&mut self, ladder: &Ladder) {
+    pub(crate) fn settle(&mut self, ladder: &Ladder, is_ending: bool) {
         if let Some(catch) = &self.catch {
             let last = ladder.last_press().map(|at| catch.micros(at));
-            catch.word.settle(&self.read, ladder.rung(), last);
+            let rung = if is_ending { 3 } else { ladder.rung() };
+            catch.word.settle(&self.read, rung, last);
             self.read.clear();
         }
     }

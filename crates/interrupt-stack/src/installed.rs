@@ -55,7 +55,7 @@ impl Installed {
                 Disposition::of(signal).map_err(|source| Kind::Signal { signal, source })?;
             let stays = match signal {
                 SIGINT | SIGHUP => disposition.is_ignore(),
-                SIGTSTP => disposition.is_ignore() || !builder.has_hooks(),
+                SIGTSTP => disposition.is_ignore() || !builder.hooks.are_of_stops(),
                 _ => false,
             };
             if !stays {
@@ -63,11 +63,15 @@ impl Installed {
             }
         }
         builder.clock = Arc::new(SystemClock); // the handler's
-        let ends_here = matches!(builder.hard_exit, HardExit::InHandler);
+        let last_rung = match builder.hard_exit {
+            HardExit::InHandler => 2,
+            HardExit::Thread => 3,
+            HardExit::Off | HardExit::Callback(_) => u64::MAX,
+        };
         let catch = Catch::new(
             builder.rules.debounce,
             builder.forward_window,
-            ends_here,
+            last_rung,
             builder.restore_terminal,
         );
         let catch = Arc::new(catch.map_err(Kind::Wake)?);

@@ -7,7 +7,7 @@ use tokio::sync::{Notify, watch};
 
 use crate::{
     Cause, Clock, HardExit, PressSource,
-    builder::Hook,
+    builder::Hooks,
     catch::Catch,
     inbox::Inbox,
     ladder::{Effect, HandlerId, Ladder, Press, Resolution},
@@ -21,8 +21,7 @@ const TELLERS: usize = 2;
 pub(crate) struct Router {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) hard_exit: HardExit,
-    pub(crate) on_suspend: Option<Hook>,
-    pub(crate) on_resume: Option<Hook>,
+    pub(crate) hooks: Hooks,
     /// The signal handler's side; none for a detached ladder.
     pub(crate) catch: Option<Arc<Catch>>,
     /// How many threads at most may run code of others, so that one is left for the next press.
@@ -44,14 +43,13 @@ impl Router {
         ladder: Ladder,
         clock: Arc<dyn Clock>,
         hard_exit: HardExit,
-        [on_suspend, on_resume]: [Option<Hook>; 2],
+        hooks: Hooks,
         catch: Option<Arc<Catch>>,
     ) -> Self {
         Self {
             clock,
             hard_exit,
-            on_suspend,
-            on_resume,
+            hooks,
             is_driven: false,
             state: Mutex::new(State::new(ladder, Inbox::new(catch.clone()))),
             tellers: if catch.is_some() { TELLERS } else { 1 },
@@ -62,10 +60,6 @@ impl Router {
             #[cfg(feature = "tokio-util")]
             token: tokio_util::sync::CancellationToken::new(),
         }
-    }
-
-    pub(crate) fn has_hooks(&self) -> bool {
-        self.on_suspend.is_some() || self.on_resume.is_some()
     }
 
     pub(crate) fn push(&self, name: Arc<str>, bell: Arc<Notify>) -> HandlerId {

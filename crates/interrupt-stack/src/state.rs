@@ -92,8 +92,11 @@ impl State {
 
     /// Why a graceful shutdown is to be carried out: not beside a hard exit that has not failed.
     pub(crate) fn shutdown(&self) -> Option<Cause> {
-        let ending = self.exiting || self.exit.is_some();
-        self.ladder.cause().filter(|_| !ending)
+        self.ladder.cause().filter(|_| !self.is_ending())
+    }
+
+    fn is_ending(&self) -> bool {
+        self.exiting || self.exit.is_some()
     }
 
     /// Decides what the handler has posted and what the clock has made due, in the order of time; says whether there was anything.
@@ -164,7 +167,8 @@ impl State {
 
     /// Tells the signal handler how things stand.
     pub(crate) fn settle(&mut self) {
-        self.inbox.settle(&self.ladder);
+        let is_ending = self.is_ending();
+        self.inbox.settle(&self.ladder, is_ending);
     }
 
     /// Says how long nothing will be due.

@@ -45,7 +45,7 @@ pub(crate) struct Word {
 /// The word, unpacked: 2 + 4 + 5 + 5 + 48 bits.
 #[derive(Clone, Copy)]
 struct Fields {
-    /// How many rungs are climbed, as the router last said: 0 idle, 1 a notice is open, 2 shutting down.
+    /// How many rungs are climbed, as the router last said: 0 idle, 1 a notice is open, 2 shutting down, 3 ending.
     rung: u64,
     /// Presses that are posted and not settled.
     presses: u64,
@@ -65,11 +65,6 @@ impl Kind {
             other => 1 << (other as u64 - 1),
         }
     }
-
-    /// Says whether the ladder shuts down by it.
-    fn ends(flags: u64) -> bool {
-        flags & (Self::Terminate.flag() | Self::Hangup.flag() | Self::Quit.flag()) != 0
-    }
 }
 
 impl Fields {
@@ -85,6 +80,17 @@ impl Fields {
 
     fn pack(self) -> u64 {
         self.rung | self.presses << 2 | self.flags << 6 | self.next << 11 | self.last << 16
+    }
+
+    /// How many rungs the ladder has climbed at the least, once it has decided all that is posted.
+    fn climbed(self) -> u64 {
+        let is_posted = |kind: Kind| self.flags & kind.flag() != 0;
+        let by_flags = match () {
+            () if is_posted(Kind::Quit) => 3,
+            () if is_posted(Kind::Terminate) || is_posted(Kind::Hangup) => 2,
+            () => 0,
+        };
+        by_flags.max(self.rung + self.presses)
     }
 
     /// Takes the next sequence number.
@@ -106,14 +112,14 @@ impl Word {
 
     /// The handler's side: posts a press, unless it is part of another or the last one that is needed.
     ///
-    /// With `ends_here` the answer on the last rung is [`Verdict::LastRung`], and nothing changes; without, that press is posted too.
-    pub(crate) fn press(&self, now: u64, debounce: u64, ends_here: bool) -> Verdict {
+    /// From so many rungs on the answer is [`Verdict::LastRung`], and nothing changes.
+    pub(crate) fn press(&self, now: u64, debounce: u64, last_rung: u64) -> Verdict {
         let claimed = self.change(|fields| {
             if fields.last != 0 && now.saturating_sub(fields.last << 4) < debounce {
                 return Err(Verdict::Part);
             }
             // Each unsettled press climbs one rung at least, so this never ends a process that the ladder would not end.
-            if ends_here && (fields.rung + fields.presses >= 2 || Kind::ends(fields.flags)) {
+            if fields.climbed() >= last_rung {
                 return Err(Verdict::LastRung);
             }
             if fields.presses == MOST_PRESSES {
@@ -130,6 +136,11 @@ impl Word {
             }
             Err(verdict) => verdict,
         }
+    }
+
+    /// Says whether the hard exit is decided, or will be.
+    pub(crate) fn is_ending(&self) -> bool {
+        Fields::unpack(self.word.load(Acquire)).climbed() >= 3
     }
 
     /// The handler's side: posts what is no press; says whether it was not posted already.

@@ -20,10 +20,20 @@ use word::{Kind, Verdict, Word};
 const DEBOUNCE: u64 = 50_000;
 
 /// The router: reads on from where it was, and puts what it has read on the ladder, which climbs one rung a press.
-#[derive(Default)]
 struct Router {
     next: u64,
+    top: usize,
     posts: Vec<(Kind, u64)>,
+}
+
+impl Default for Router {
+    fn default() -> Self {
+        Self {
+            next: 0,
+            top: 2,
+            posts: Vec::new(),
+        }
+    }
 }
 
 impl Router {
@@ -40,7 +50,10 @@ impl Router {
 
     fn ladder(&self) -> (u8, Option<u64>) {
         let presses: Vec<_> = self.presses().collect();
-        (presses.len().min(2) as u8, presses.iter().copied().max())
+        (
+            presses.len().min(self.top) as u8,
+            presses.iter().copied().max(),
+        )
     }
 
     fn presses(&self) -> impl Iterator<Item = u64> {
@@ -63,7 +76,7 @@ fn no_press_is_lost_or_read_twice() {
         let handlers: Vec<_> = [1_000_000, 2_000_000]
             .map(|at| {
                 let word = word.clone();
-                thread::spawn(move || assert_eq!(word.press(at, 0, false), Verdict::Posted))
+                thread::spawn(move || assert_eq!(word.press(at, 0, u64::MAX), Verdict::Posted))
             })
             .into();
         let mut router = Router::default();
@@ -84,7 +97,7 @@ fn presses_at_once_are_one() {
         let word = Arc::new(Word::new());
         let press = {
             let word = word.clone();
-            move |at| word.press(at, DEBOUNCE, true)
+            move |at| word.press(at, DEBOUNCE, 2)
         };
         let handler = thread::spawn({
             let press = press.clone();
@@ -106,7 +119,7 @@ fn third_press_is_the_last_rung() {
         let word = Arc::new(Word::new());
         let handler = thread::spawn({
             let word = word.clone();
-            move || [1, 2, 3].map(|n| word.press(n * 1_000_000, DEBOUNCE, true))
+            move || [1, 2, 3].map(|n| word.press(n * 1_000_000, DEBOUNCE, 2))
         });
         let mut router = Router::default();
         for _ in 0..2 {
@@ -119,15 +132,38 @@ fn third_press_is_the_last_rung() {
     });
 }
 
+/// Where a thread has the third press, the fourth is the handler's, in time or not.
+#[test]
+fn fourth_press_needs_no_thread() {
+    explore(|| {
+        let word = Arc::new(Word::new());
+        assert_eq!(word.press(1_000_000, DEBOUNCE, 3), Verdict::Posted);
+        let handler = thread::spawn({
+            let word = word.clone();
+            move || [2, 3, 4].map(|n| word.press(n * 1_000_000, DEBOUNCE, 3))
+        });
+        Router {
+            top: 3,
+            ..Router::default()
+        }
+        .turn(&word);
+        assert_eq!(
+            handler.join().unwrap(),
+            [Verdict::Posted, Verdict::Posted, Verdict::LastRung]
+        );
+        assert!(word.is_ending());
+    });
+}
+
 /// An answer of the router's side takes back only the presses that it has read.
 #[test]
 fn answer_does_not_take_back_a_press_that_comes_beside_it() {
     explore(|| {
         let word = Arc::new(Word::new());
-        assert_eq!(word.press(1_000_000, DEBOUNCE, true), Verdict::Posted);
+        assert_eq!(word.press(1_000_000, DEBOUNCE, 2), Verdict::Posted);
         let handler = thread::spawn({
             let word = word.clone();
-            move || word.press(2_000_000, DEBOUNCE, true)
+            move || word.press(2_000_000, DEBOUNCE, 2)
         });
         let mut router = Router::default();
         router.turn(&word);
@@ -142,11 +178,10 @@ fn answer_does_not_take_back_a_press_that_comes_beside_it() {
         assert_eq!(before + read.len(), 2);
         word.settle(&read, read.len() as u8, Some(2_000_000));
         let unread = 2 - read.len();
-        let more = (0..unread).all(|n| {
-            word.press(3_000_000 + n as u64 * 1_000_000, DEBOUNCE, true) == Verdict::Posted
-        });
+        let more = (0..unread)
+            .all(|n| word.press(3_000_000 + n as u64 * 1_000_000, DEBOUNCE, 2) == Verdict::Posted);
         assert!(more, "a ladder that started over has room for them");
-        assert_eq!(word.press(9_000_000, DEBOUNCE, true), Verdict::LastRung);
+        assert_eq!(word.press(9_000_000, DEBOUNCE, 2), Verdict::LastRung);
     });
 }
 
@@ -178,7 +213,7 @@ fn no_wake_is_lost() {
         let handler = thread::spawn({
             let (word, woken) = (word.clone(), woken.clone());
             move || {
-                assert_eq!(word.press(1_000_000, DEBOUNCE, true), Verdict::Posted);
+                assert_eq!(word.press(1_000_000, DEBOUNCE, 2), Verdict::Posted);
                 woken.swap(true, AcqRel);
             }
         });
