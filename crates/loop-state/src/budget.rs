@@ -34,7 +34,7 @@ impl fmt::Display for Budget {
 }
 
 /// Cents, and what is below them only where there is something.
-fn dollars(micro: u64) -> String {
+pub(crate) fn dollars(micro: u64) -> String {
     let text = format!("{}.{:06}", micro / 1_000_000, micro % 1_000_000);
     let zeros = text.len() - text.trim_end_matches('0').len();
     text[..text.len() - zeros.min(4)].to_owned()

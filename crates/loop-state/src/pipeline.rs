@@ -1,5 +1,7 @@
 //! What lies between the phases of a run: what finished ones left, and where a person is asked.
 
+use std::fmt;
+
 use crate::{Evidence, Timestamp};
 
 /// Where a run waits for a person's word. Where nobody can be asked it never waits, see [`Happening::Attended`](crate::Happening::Attended).
@@ -13,6 +15,16 @@ pub enum Autonomy {
     /// Nowhere.
     #[default]
     Full,
+}
+
+impl fmt::Display for Autonomy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Checkpoint => f.write_str("checkpoint"),
+            Self::Batch(size) => write!(f, "batch:{size}"),
+            Self::Full => f.write_str("full"),
+        }
+    }
 }
 
 /// What a run waits for a person's word at.

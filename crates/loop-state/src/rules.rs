@@ -1,7 +1,9 @@
+use std::fmt;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::budget::dollars;
 use crate::{Autonomy, MAX_PHASES};
 
 /// What bounds a run. All of it is saved with the run; a resume may replace it, and [`RuleChange`] changes it while the run goes on.
@@ -212,4 +214,24 @@ pub enum RuleChange {
     MaxTokens(Option<u64>),
     /// How long the run may wait for rate limits.
     WaitOnLimit(Duration),
+}
+
+impl fmt::Display for RuleChange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let time = |time: Duration| format!("{time:?}");
+        let (rule, value) = match *self {
+            Self::MaxIterations(max) => ("iterations", max.map(|max| max.to_string())),
+            Self::IterationTimeout(max) => ("time of a turn", max.map(time)),
+            Self::IdleTimeout(max) => ("time without a sign of life", max.map(time)),
+            Self::MaxDuration(max) => ("time of the run", max.map(time)),
+            Self::MaxFailures(0) => ("failures in a row", None),
+            Self::MaxFailures(max) => ("failures in a row", Some(max.to_string())),
+            Self::Sleep(pause) => ("pause between iterations", Some(time(pause))),
+            Self::Autonomy(autonomy) => ("autonomy", Some(autonomy.to_string())),
+            Self::MaxCost(max) => ("cost", max.map(|max| format!("{} USD", dollars(max)))),
+            Self::MaxTokens(max) => ("tokens", max.map(|max| max.to_string())),
+            Self::WaitOnLimit(max) => ("wait for rate limits", Some(time(max))),
+        };
+        write!(f, "{rule}: {}", value.as_deref().unwrap_or("no limit"))
+    }
 }

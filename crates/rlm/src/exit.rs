@@ -89,3 +89,20 @@ impl From<loop_runner::Error> for Failure {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use loop_state::{Budget, Timestamp};
+    use std::time::Duration;
+
+    #[test]
+    fn a_budget_and_a_rate_limit_have_codes_of_their_own() {
+        let (limit, used) = (5, 6);
+        let until = Timestamp(1);
+        let cap = Duration::ZERO;
+        let budget = Code::of(&StopReason::Budget(Budget::Tokens { limit, used }));
+        let rate = Code::of(&StopReason::RateLimit { until, cap });
+        assert_eq!((budget as u8, rate as u8), (4, 5));
+    }
+}

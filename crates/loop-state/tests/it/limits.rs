@@ -4,18 +4,18 @@ use std::time::Duration;
 
 use insta::assert_snapshot;
 use loop_state::{
-    Again, Autonomy, Budget, CutCause, Effect, Happening, Notice, PhaseRules, Resume, RuleChange,
-    Rules, RulesError, Step, StopCause, StopReason, Streak, Timer, Timestamp, Tree, TurnOutcome,
-    Usage, Wait, Waits, When,
+    Again, Autonomy, Budget, CutCause, Effect, Happening, Notice, PhaseRules, Resume, Rules,
+    RulesError, Step, StopCause, StopReason, Streak, Timer, Timestamp, Tree, TurnOutcome, Usage,
+    Wait, Waits, When,
 };
 
 use crate::person::started;
 use crate::rules;
 use crate::traces::{Trace, failed, stop};
 
-const HOUR: u64 = 3_600_000;
+pub(crate) const HOUR: u64 = 3_600_000;
 
-fn used(cost_microusd: u64, tokens: u64) -> Happening {
+pub(crate) fn used(cost_microusd: u64, tokens: u64) -> Happening {
     Happening::Used(Usage {
         input_tokens: tokens / 2,
         output_tokens: tokens - tokens / 2,
@@ -23,7 +23,7 @@ fn used(cost_microusd: u64, tokens: u64) -> Happening {
     })
 }
 
-fn metered(change: impl FnOnce(&mut Rules)) -> Trace {
+pub(crate) fn metered(change: impl FnOnce(&mut Rules)) -> Trace {
     Trace::new(rules(|rules| {
         rules.phases[0].reports_cost = true;
         rules.phases[0].reports_tokens = true;
@@ -35,7 +35,7 @@ fn costly() -> Trace {
     metered(|rules| rules.max_cost_microusd = Some(2_000_000))
 }
 
-fn limited(reset: Option<u64>) -> Happening {
+pub(crate) fn limited(reset: Option<u64>) -> Happening {
     Happening::TurnEnded(TurnOutcome::RateLimited {
         reset: reset.map(Timestamp),
         why: "usage limit reached".into(),
@@ -417,70 +417,6 @@ fn c78_three_iterations_of_it_are_stuck() {
     }
     assert_eq!(trace.reason(), StopReason::Stuck(Streak::Failures, 3));
     assert_eq!(trace.machine.head().counts.attempts, 12);
-}
-
-#[test]
-fn a_rule_that_changes_is_in_effect_at_once() {
-    let mut trace = metered(|_| {});
-    trace.then(used(3_000_000, 10));
-    let change = RuleChange::MaxCost(Some(3_500_000));
-    let told = Effect::Announce(Notice::RuleSet(change));
-    assert_eq!(trace.then(Happening::RuleSet(change)), [Effect::Save, told]);
-    let change = RuleChange::MaxCost(Some(2_000_000));
-    let effects = trace.then(Happening::RuleSet(change));
-    assert_eq!(effects.last(), Some(&Effect::StopAttempt));
-    assert_eq!(
-        trace.machine.head().rules.max_cost_microusd,
-        Some(2_000_000)
-    );
-
-    let mut trace = Trace::new(rules(|_| {}));
-    let change = RuleChange::IterationTimeout(Some(Duration::from_secs(5)));
-    trace.then(Happening::RuleSet(change));
-    assert_eq!(trace.machine.next_deadline(), Some(Timestamp(5_100)));
-    trace.then(limited(Some(HOUR)));
-    trace.then(Happening::RuleSet(RuleChange::WaitOnLimit(
-        Duration::from_secs(60),
-    )));
-    assert!(matches!(trace.reason(), StopReason::RateLimit { .. }));
-}
-
-#[test]
-fn a_rule_that_makes_no_run_is_not_taken() {
-    let mut trace = Trace::new(rules(|_| {}));
-    let before = trace.machine.head().rules.clone();
-    for change in [
-        RuleChange::MaxIterations(Some(0)),
-        RuleChange::MaxTokens(Some(5)),
-        RuleChange::Autonomy(Autonomy::Batch(0)),
-    ] {
-        assert!(
-            trace.then(Happening::RuleSet(change)).is_empty(),
-            "{change:?}"
-        );
-    }
-    assert_eq!(trace.machine.head().rules, before);
-}
-
-#[test]
-fn a_plan_that_becomes_shorter_ends_its_phase_and_not_the_run() {
-    let mut trace = Trace::new(rules(|rules| {
-        rules.sleep = Duration::from_secs(10);
-        let mut plan = rules.phases[0].clone();
-        plan.until = false;
-        plan.limits.max_iterations = Some(5);
-        rules.phases.insert(0, plan);
-    }));
-    trace.then(Happening::TurnEnded(TurnOutcome::Completed));
-    trace.then(Happening::Settled(Tree::default()));
-    trace.then(Happening::RuleSet(RuleChange::MaxIterations(Some(1))));
-    let effects = trace.then(Happening::SleepSkipped);
-    assert!(
-        matches!(effects[0], Effect::SealPhase { .. }),
-        "{effects:?}"
-    );
-    let effects = trace.then(Happening::TimeUp(Timer::Sleep));
-    assert_eq!(started(&effects).phase, 1);
 }
 
 #[test]

@@ -142,7 +142,7 @@ fn notice_text(notice: &Notice, zone: &TimeZone) -> String {
             Verdict::Exit => "stopping here".into(),
             _ => "going on".into(),
         },
-        Notice::RuleSet(change) => format!("a rule is changed: {change:?}"),
+        Notice::RuleSet(change) => format!("from now on {change}"),
         Notice::Steer { id, state } => match state {
             SteerState::Recorded => format!("steer {id}: recorded"),
             SteerState::Delivered => format!("steer {id}: delivered to the agent"),
@@ -306,7 +306,7 @@ fn notice_json(notice: &Notice) -> Option<Value> {
             Verdict::Exit => "exit",
             _ => "continue",
         }}),
-        Notice::RuleSet(change) => json!({"event": "rule_set", "rule": format!("{change:?}")}),
+        Notice::RuleSet(change) => json!({"event": "rule_set", "rule": change.to_string()}),
         Notice::Steer { id, state } => json!({"event": "steer", "id": id, "state": match state {
             SteerState::Recorded => "recorded",
             SteerState::Delivered => "delivered",
@@ -333,7 +333,7 @@ fn notice_json(notice: &Notice) -> Option<Value> {
 mod tests {
     use super::*;
     use agent_duplex::Line;
-    use loop_state::Tree;
+    use loop_state::{RuleChange, Tree};
 
     fn samples() -> Vec<News> {
         let line = |bytes: &'static [u8]| Line {
@@ -408,6 +408,20 @@ mod tests {
             News::Run(Notice::Sleeping {
                 until: Timestamp(1_000_000_010_000),
             }),
+            News::Run(Notice::Waiting {
+                why: Wait::Limit,
+                until: Timestamp(1_000_000_010_000),
+                what: Some("usage limit\x1b[2J reached".into()),
+            }),
+            News::Run(Notice::Waiting {
+                why: Wait::Retry,
+                until: Timestamp(1_000_000_010_000),
+                what: None,
+            }),
+            News::Run(Notice::Review(Occasion::Phase)),
+            News::Run(Notice::Review(Occasion::Batch)),
+            News::Run(Notice::Reviewed(Verdict::StartOver)),
+            News::Run(Notice::RuleSet(RuleChange::MaxIterations(Some(9)))),
             News::Stopping {
                 budget: Duration::from_secs(8),
             },

@@ -1,0 +1,98 @@
+//! Rules that change while the run goes on.
+
+use std::time::Duration;
+
+use insta::assert_snapshot;
+use loop_state::{
+    Autonomy, Effect, Happening, Notice, RuleChange, StopReason, Timer, Timestamp, Tree,
+    TurnOutcome,
+};
+
+use crate::limits::{HOUR, limited, metered, used};
+use crate::person::started;
+use crate::rules;
+use crate::traces::Trace;
+
+#[test]
+fn a_rule_that_changes_is_in_effect_at_once() {
+    let mut trace = metered(|_| {});
+    trace.then(used(3_000_000, 10));
+    let change = RuleChange::MaxCost(Some(3_500_000));
+    let told = Effect::Announce(Notice::RuleSet(change));
+    assert_eq!(trace.then(Happening::RuleSet(change)), [Effect::Save, told]);
+    let change = RuleChange::MaxCost(Some(2_000_000));
+    let effects = trace.then(Happening::RuleSet(change));
+    assert_eq!(effects.last(), Some(&Effect::StopAttempt));
+    assert_eq!(
+        trace.machine.head().rules.max_cost_microusd,
+        Some(2_000_000)
+    );
+
+    let mut trace = Trace::new(rules(|_| {}));
+    let change = RuleChange::IterationTimeout(Some(Duration::from_secs(5)));
+    trace.then(Happening::RuleSet(change));
+    assert_eq!(trace.machine.next_deadline(), Some(Timestamp(5_100)));
+    trace.then(limited(Some(HOUR)));
+    trace.then(Happening::RuleSet(RuleChange::WaitOnLimit(
+        Duration::from_secs(60),
+    )));
+    assert!(matches!(trace.reason(), StopReason::RateLimit { .. }));
+}
+
+#[test]
+fn a_changed_rule_is_told_in_words() {
+    let changes = [
+        RuleChange::MaxIterations(Some(9)),
+        RuleChange::MaxFailures(0),
+        RuleChange::MaxCost(Some(2_500_000)),
+        RuleChange::MaxDuration(None),
+        RuleChange::Autonomy(Autonomy::Batch(5)),
+        RuleChange::WaitOnLimit(Duration::from_secs(60)),
+    ];
+    assert_snapshot!(changes.map(|change| change.to_string()).join("\n"), @"
+    iterations: 9
+    failures in a row: no limit
+    cost: 2.50 USD
+    time of the run: no limit
+    autonomy: batch:5
+    wait for rate limits: 60s
+    ");
+}
+
+#[test]
+fn a_rule_that_makes_no_run_is_not_taken() {
+    let mut trace = Trace::new(rules(|_| {}));
+    let before = trace.machine.head().rules.clone();
+    for change in [
+        RuleChange::MaxIterations(Some(0)),
+        RuleChange::MaxTokens(Some(5)),
+        RuleChange::Autonomy(Autonomy::Batch(0)),
+    ] {
+        assert!(
+            trace.then(Happening::RuleSet(change)).is_empty(),
+            "{change:?}"
+        );
+    }
+    assert_eq!(trace.machine.head().rules, before);
+}
+
+#[test]
+fn a_plan_that_becomes_shorter_ends_its_phase_and_not_the_run() {
+    let mut trace = Trace::new(rules(|rules| {
+        rules.sleep = Duration::from_secs(10);
+        let mut plan = rules.phases[0].clone();
+        plan.until = false;
+        plan.limits.max_iterations = Some(5);
+        rules.phases.insert(0, plan);
+    }));
+    trace.then(Happening::TurnEnded(TurnOutcome::Completed));
+    trace.then(Happening::Settled(Tree::default()));
+    trace.then(Happening::RuleSet(RuleChange::MaxIterations(Some(1))));
+    let effects = trace.then(Happening::SleepSkipped);
+    assert!(
+        matches!(effects[0], Effect::SealPhase { .. }),
+        "{effects:?}"
+    );
+    let effects = trace.then(Happening::TimeUp(Timer::Sleep));
+    assert_eq!(started(&effects).phase, 1);
+}
