@@ -114,7 +114,9 @@ impl Router {
                 false => None,
             };
             // Only a bell can wait to be followed: whom it wakes takes the notice, and then there is no deadline to mind.
-            let is_all = self.is_driven || news.as_ref().is_none_or(|news| !news.is_a_bell());
+            let is_all = self.is_driven
+                || state.exit.is_some()
+                || news.as_ref().is_none_or(|news| !news.is_a_bell());
             if any && is_all {
                 self.notify();
             }
@@ -141,7 +143,7 @@ impl Router {
             state = wait(&self.heard, state, Some(LINGER));
             state.lingering = false;
         }
-        if state.rest(self.clock.now()).is_some() {
+        if state.exit.is_some() || state.rest(self.clock.now()).is_some() {
             drop(state);
             self.notify();
         }

@@ -35,7 +35,7 @@ pub(crate) struct News {
 impl News {
     /// Says whether it is for one handler only.
     pub(crate) fn is_a_bell(&self) -> bool {
-        self.shutdown.is_none() && !self.suspend && !self.resumed
+        self.ring.is_some() && self.shutdown.is_none() && !self.suspend && !self.resumed
     }
 }
 
