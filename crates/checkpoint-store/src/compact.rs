@@ -68,7 +68,7 @@ pub(crate) fn compacted(frames: &[Kept], seqs: &[u64], base: u64) -> Option<(u64
     let split = frames.partition_point(|kept| kept.frame.seq <= first);
     let mut replay = Replay::new(base);
     for kept in &frames[..split] {
-        replay.step(&kept.frame, &kept.stored).ok()?;
+        replay.step(&kept.frame, kept.unpack().ok()?).ok()?;
     }
     let head = replay.head().unwrap_or_default();
     let pack = |kept: &Kept| {
@@ -115,7 +115,7 @@ mod tests {
     fn replay(frames: &[Kept]) -> Replay {
         let mut replay = Replay::new(0);
         for kept in frames {
-            replay.step(&kept.frame, &kept.stored).unwrap();
+            replay.step(&kept.frame, kept.unpack().unwrap()).unwrap();
         }
         replay
     }
@@ -147,7 +147,8 @@ mod tests {
                         let until = |frames: &[Kept]| {
                             let end = frames.partition_point(|kept| kept.frame.seq <= *seq);
                             let state = replay(&frames[..end]).state();
-                            (state.head, state.events.concat())
+                            let events = state.events.iter().flat_map(|row| row.bytes());
+                            (state.head, events.copied().collect::<Vec<_>>())
                         };
                         proptest::prop_assert_eq!(until(&after), until(&frames));
                     }

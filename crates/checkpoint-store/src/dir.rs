@@ -255,14 +255,18 @@ fn is_link(err: &io::Error) -> bool {
 
 /// Reads at most `limit` bytes from the start of a file.
 pub(crate) fn read_up_to(file: &dyn Handle, limit: u64) -> io::Result<Vec<u8>> {
-    const PIECE: u64 = 1 << 20;
     let mut bytes = Vec::new();
     loop {
         let have = bytes.len();
         // The length is asked for first, so that a file is read in one call where it can be.
         let want = file.stat()?.len.saturating_sub(have as u64).max(1);
-        let room = want.min(limit - have as u64).min(PIECE.max(have as u64));
-        bytes.resize(have + room as usize, 0);
+        let room = want.min(limit - have as u64) as usize;
+        if have == 0 {
+            // Pages that the system hands out zeroed anyway.
+            bytes = vec![0; room];
+        } else {
+            bytes.resize(have + room, 0);
+        }
         match file.read_at(&mut bytes[have..], have as u64) {
             Ok(0) => {
                 bytes.truncate(have);

@@ -10,8 +10,9 @@ use crate::frame::{
 };
 use crate::journal::Kept;
 use crate::meta::FileMeta;
-use crate::replay::{Replay, State};
+use crate::replay::{Events, Replay, State};
 use crate::sabotage::{self, Sabotage};
+use crate::unpack::unpacked;
 
 /// Largest encoded provenance.
 pub(crate) const MAX_META: usize = 1 << 20;
@@ -60,7 +61,7 @@ impl Image {
     pub(crate) fn seal(mut self, state: &State) -> Result<Vec<u8>, Kind> {
         let mut seq = 1;
         let mut piece: Vec<u8> = Vec::new();
-        for events in &state.events {
+        for events in state.events.iter().map(Events::bytes) {
             if !piece.is_empty() && piece.len() + events.len() > PIECE {
                 self.push(DELTA, seq, 0, std::mem::take(&mut piece))?;
                 seq += 1;
@@ -140,8 +141,8 @@ pub(crate) fn read_phase(file: &[u8]) -> Result<State, Fault> {
         return Err(damaged(last.end(), "bytes follow the seal"));
     }
     let mut replay = Replay::new(0);
-    for frame in deltas {
-        replay.step(frame, frame.stored(file))?;
+    for (frame, raw) in deltas.iter().zip(unpacked(file, deltas)) {
+        replay.step(frame, raw?)?;
     }
     Ok(replay.state())
 }
@@ -166,8 +167,9 @@ pub(crate) fn read_journal(bytes: Vec<u8>, meta: &FileMeta, until: u64) -> Resul
     let wanted = frames.partition_point(|frame| frame.seq <= until);
     frames.truncate(wanted);
     let mut replay = Replay::new(meta.seq);
-    for (index, frame) in frames.iter().enumerate() {
-        match replay.step(frame, frame.stored(&bytes)) {
+    let raws = unpacked(&bytes, &frames);
+    for (index, (frame, raw)) in frames.iter().zip(raws).enumerate() {
+        match raw.and_then(|raw| replay.step(frame, raw)) {
             Ok(()) => {}
             Err(Fault::Damaged { offset, reason }) => {
                 tail = Tail::Damaged { offset, reason };

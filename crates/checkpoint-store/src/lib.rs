@@ -74,6 +74,7 @@ pub mod sabotage;
 mod store;
 #[cfg(test)]
 mod test_disk;
+mod unpack;
 pub mod verify;
 mod writer;
 

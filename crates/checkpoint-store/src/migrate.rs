@@ -11,7 +11,7 @@ use crate::codec::{self, Effort};
 use crate::error::Kind;
 use crate::frame::{DELTA, EVENTS};
 use crate::journal::Kept;
-use crate::replay::State;
+use crate::replay::{Events, State};
 
 type Step = Arc<dyn Fn(&[u8]) -> Result<Vec<u8>, String> + Send + Sync>;
 
@@ -94,7 +94,9 @@ impl Migrations {
                 run(&self.heads, head, from, to)?;
             }
             for row in &mut state.events {
-                run(&self.events, row, from, to)?;
+                let mut raw = row.bytes().to_vec();
+                run(&self.events, &mut raw, from, to)?;
+                *row = Events::new(raw);
             }
         }
         Ok(state)

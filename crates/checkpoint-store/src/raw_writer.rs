@@ -20,7 +20,7 @@ use crate::lock::Lock;
 use crate::meta::{Base, FileMeta, Meta, Parent};
 use crate::name::{self, FileName};
 use crate::options::Options;
-use crate::replay::{MAX_STATE, Replay, State};
+use crate::replay::{Events, MAX_STATE, Replay, State};
 use crate::retention::{self, Item, Policy};
 use crate::sabotage::{self, Sabotage};
 
@@ -470,7 +470,7 @@ impl RawWriter {
 
     /// Returns the events of the current state: those of the base, read back from disk, and
     /// those that are kept.
-    fn events(&self) -> Result<Vec<Vec<u8>>> {
+    fn events(&self) -> Result<Vec<Events>> {
         if self.event_bytes == 0 {
             return Ok(Vec::new());
         }
@@ -491,7 +491,8 @@ impl RawWriter {
         };
         let mut replay = Replay::new(self.base.map_or(0, |base| base.seq));
         for kept in &self.kept {
-            replay.step(&kept.frame, &kept.stored).map_err(corrupt)?;
+            let raw = kept.unpack().map_err(corrupt)?;
+            replay.step(&kept.frame, raw).map_err(corrupt)?;
         }
         Ok(base.then(replay.state()).events)
     }

@@ -12,7 +12,24 @@ pub(crate) const MAX_STATE: u64 = 4 << 30;
 pub(crate) struct State {
     pub(crate) head: Option<Vec<u8>>,
     /// Each element is a row of arrays of events, never empty.
-    pub(crate) events: Vec<Vec<u8>>,
+    pub(crate) events: Vec<Events>,
+}
+
+/// A row of arrays of events, which may stand behind a head that is of no interest.
+#[derive(Debug)]
+pub(crate) struct Events {
+    raw: Vec<u8>,
+    from: usize,
+}
+
+impl Events {
+    pub(crate) fn new(raw: Vec<u8>) -> Self {
+        Self { raw, from: 0 }
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.raw[self.from..]
+    }
 }
 
 impl State {
@@ -24,7 +41,8 @@ impl State {
     }
 
     pub(crate) fn event_bytes(&self) -> u64 {
-        self.events.iter().map(|events| events.len() as u64).sum()
+        let rows = self.events.iter();
+        rows.map(|events| events.bytes().len() as u64).sum()
     }
 }
 
@@ -58,15 +76,14 @@ impl Replay {
         }
     }
 
-    /// Applies one frame with its payload as stored.
-    pub(crate) fn step(&mut self, frame: &Frame, stored: &[u8]) -> Result<(), Fault> {
+    /// Applies one frame with its payload.
+    pub(crate) fn step(&mut self, frame: &Frame, raw: Vec<u8>) -> Result<(), Fault> {
         match frame.kind {
             DELTA => {
                 self.bytes += u64::from(frame.raw_len);
                 if self.bytes > MAX_STATE {
                     return Err(damaged(frame.offset, "the state is larger than allowed"));
                 }
-                let raw = unpack(frame, stored)?;
                 self.marks.push(Mark {
                     seq: frame.seq,
                     has_head: true,
@@ -81,11 +98,11 @@ impl Replay {
                 self.marks.push(Mark {
                     seq: frame.seq,
                     has_head: false,
-                    delta: Some((unpack(frame, stored)?, 0)),
+                    delta: Some((raw, 0)),
                 });
             }
             TRUNCATE => {
-                let to: u64 = codec::decode(&unpack(frame, stored)?)
+                let to: u64 = codec::decode(&raw)
                     .map_err(|_| damaged(frame.offset, "the undo cannot be read"))?;
                 while self.marks.last().is_some_and(|mark| mark.seq > to) {
                     self.marks.pop();
@@ -143,19 +160,28 @@ impl Replay {
     /// Returns the state reached, apart from what it stands on.
     pub(crate) fn state(self) -> State {
         let mut state = State::default();
-        for (mut head, head_len) in self.marks.into_iter().filter_map(|mark| mark.delta) {
-            let events = head.split_off(head_len);
-            if !events.is_empty() {
-                state.events.push(events);
+        let last = self.marks.iter().rposition(|mark| {
+            let head_len = mark.delta.as_ref().map_or(0, |(_, head_len)| *head_len);
+            head_len > 0
+        });
+        for (index, mark) in self.marks.into_iter().enumerate() {
+            let Some((mut raw, head_len)) = mark.delta else {
+                continue;
+            };
+            if Some(index) == last {
+                state.head = Some(raw[..head_len].to_vec());
             }
-            if !head.is_empty() {
-                state.head = Some(head);
+            if head_len < raw.len() {
+                let from = if head_len > raw.len() / 2 {
+                    // The head would take more memory than the events.
+                    raw = raw.split_off(head_len);
+                    0
+                } else {
+                    head_len
+                };
+                state.events.push(Events { raw, from });
             }
         }
         state
     }
-}
-
-fn unpack(frame: &Frame, stored: &[u8]) -> Result<Vec<u8>, Fault> {
-    codec::unpack(frame.flags, stored, frame.raw_len, frame.offset)
 }

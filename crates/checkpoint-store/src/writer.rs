@@ -14,6 +14,7 @@ use crate::load;
 use crate::meta::Meta;
 use crate::options::Options;
 use crate::raw_writer::RawWriter;
+use crate::replay::Events;
 use crate::report::LoadReport;
 use crate::retention::{Item, Policy};
 
@@ -38,7 +39,7 @@ impl<H: DeserializeOwned, E: DeserializeOwned> Loaded<H, E> {
         };
         let head = raw.state.head.as_deref().map(codec::decode).transpose();
         let mut events: Vec<E> = Vec::new();
-        for mut row in raw.state.events.iter().map(Vec::as_slice) {
+        for mut row in raw.state.events.iter().map(Events::bytes) {
             while !row.is_empty() {
                 let more: Vec<E> = codec::decode_next(&mut row).map_err(failed("an event"))?;
                 events.extend(more);
