@@ -71,9 +71,11 @@ mod sabotage;
 #[cfg(feature = "test-util")]
 #[doc(hidden)]
 pub mod sabotage;
+mod seal;
 mod store;
 #[cfg(test)]
 mod test_disk;
+mod tidy;
 mod unpack;
 pub mod verify;
 mod writer;

@@ -6,27 +6,22 @@ use std::path::Path;
 use crate::blob;
 use crate::codec::{self, Effort};
 use crate::compact::{Weight, compacted};
-use crate::dir::{Dir, MAX_FILE, read_up_to};
+use crate::dir::{Dir, MAX_FILE};
 use crate::disk::{Handle, Open};
 use crate::epoch;
 use crate::error::{Error, Kind, Result};
 use crate::frame::{DELTA, TRUNCATE};
 use crate::heal::{Healed, Memory};
-use crate::id::PhaseId;
-use crate::image::{Image, read_meta, read_phase, within};
+use crate::image::{Image, within};
 use crate::journal::{Journal, Kept, is_linked};
-use crate::load::{self, Entry, Index, Loaded, Want};
+use crate::load::{self, Index, Loaded, Want};
 use crate::lock::Lock;
-use crate::meta::{Base, FileMeta, Meta, Parent};
-use crate::name::{self, FileName};
+use crate::meta::{Base, FileMeta};
+use crate::name::FileName;
 use crate::options::Options;
-use crate::replay::{Events, MAX_STATE, Replay, State};
+use crate::replay::MAX_STATE;
 use crate::retention::{self, Item, Policy};
 use crate::sabotage::{self, Sabotage};
-
-pub(crate) const QUARANTINE: &str = "quarantine";
-/// How many taken phase numbers are passed over. A fenced writer leaves at most one behind.
-const TAKEN: u64 = 64;
 
 /// Holds the lock and an epoch of a store. Dropping it releases the lock; there is
 /// nothing to flush, because every acknowledged save is on disk.
@@ -34,22 +29,22 @@ const TAKEN: u64 = 64;
 pub(crate) struct RawWriter {
     pub(crate) dir: Dir,
     pub(crate) lock: Lock,
-    options: Options,
+    pub(crate) options: Options,
     pub(crate) epoch: u64,
     pub(crate) seq: u64,
     pub(crate) base: Option<Base>,
     /// The base's file; it can be read even after its name was removed.
     pub(crate) base_file: Option<Box<dyn Handle>>,
     /// The saves after the base that can be returned to.
-    seqs: Vec<u64>,
+    pub(crate) seqs: Vec<u64>,
     /// All frames after the base, to be written again when a file fails.
     pub(crate) kept: Vec<Kept>,
     /// Made with the first save after an open or a seal, so that idle stores stay small.
     pub(crate) journal: Option<Journal>,
     /// At least the size of the events that a load would return.
-    event_bytes: u64,
+    pub(crate) event_bytes: u64,
     /// How much of the journal old heads take.
-    weight: Weight,
+    pub(crate) weight: Weight,
     condition: Condition,
     pub(crate) memory: Memory,
     pub(crate) healed: Option<Healed>,
@@ -137,40 +132,6 @@ impl RawWriter {
         Ok((writer, loaded))
     }
 
-    /// Removes and sets aside what the loaded state no longer needs. Nothing that is
-    /// removed here held the only copy of anything.
-    fn tidy(&self, loaded: &mut Loaded, entries: &[Entry]) -> Result<()> {
-        for skipped in &loaded.report.skipped {
-            let aside = self.dir.sub(QUARANTINE, true)?;
-            let name = format!("{}.{:08x}", skipped.file, self.epoch);
-            if self.dir.rename_new(&skipped.file, &aside, &name)? {
-                loaded.report.set_aside.push(format!("{QUARANTINE}/{name}"));
-            }
-        }
-        for name in self.dir.own()? {
-            if matches!(name, FileName::Temp { epoch, .. } if epoch < self.epoch) {
-                self.dir.remove(&name.to_string())?;
-                loaded.report.removed_temps += 1;
-            }
-        }
-        // The journal that was carried over stays as the good generation before; those
-        // before it say nothing that both of these do not.
-        if let Some((used, ..)) = &loaded.journal
-            && self.journal.is_some()
-            && loaded.report.is_sound()
-        {
-            for old in entries {
-                if old.meta.phase.is_none()
-                    && old.meta.base == used.meta.base
-                    && old.meta.epoch < used.meta.epoch
-                {
-                    self.dir.remove(&old.name)?;
-                }
-            }
-        }
-        Ok(())
-    }
-
     pub(crate) fn dir(&self) -> &Dir {
         &self.dir
     }
@@ -188,7 +149,7 @@ impl RawWriter {
     }
 
     /// Fails if no save can succeed, and makes up for what an earlier one left to do.
-    fn ready(&mut self) -> Result<()> {
+    pub(crate) fn ready(&mut self) -> Result<()> {
         match std::mem::replace(&mut self.condition, Condition::Sound) {
             Condition::Sound => Ok(()),
             Condition::Unhealed(first) => {
@@ -208,7 +169,7 @@ impl RawWriter {
     }
 
     /// Runs a save. If the files fail, writes everything to new files and runs it once more.
-    fn saving<T>(&mut self, mut save: impl FnMut(&mut Self) -> Result<T>) -> Result<T> {
+    pub(crate) fn saving<T>(&mut self, mut save: impl FnMut(&mut Self) -> Result<T>) -> Result<T> {
         self.ready()?;
         match save(self) {
             Err(first) if first.is_about_files() => {
@@ -363,91 +324,6 @@ impl RawWriter {
         self.seq
     }
 
-    /// Seals the state with `head` and all its events in a file of its own.
-    pub(crate) fn save_phase(&mut self, phase: &str, head: Vec<u8>, meta: Meta) -> Result<PhaseId> {
-        if let Some(reason) = name::reject(phase) {
-            let kind = Kind::Name {
-                what: "phase name",
-                name: phase.into(),
-                reason,
-            };
-            return Err(Error::new(self.dir.path(), kind));
-        }
-        self.ready()?;
-        let state = State {
-            head: Some(head),
-            events: self.events()?,
-        };
-        self.save_state(phase, state, meta, None)
-    }
-
-    /// Seals a whole state, which the store has from then on.
-    pub(crate) fn save_state(
-        &mut self,
-        phase: &str,
-        state: State,
-        meta: Meta,
-        parent: Option<Parent>,
-    ) -> Result<PhaseId> {
-        let (base, file) = self.saving(|writer| {
-            let mut provenance = FileMeta::new(&writer.options, writer.epoch, writer.dir.disk());
-            provenance.phase = Some(phase.into());
-            provenance.base = writer.base;
-            provenance.parent = parent;
-            provenance.meta = meta.clone();
-            writer.seal(provenance, &state)
-        })?;
-        self.event_bytes = state.event_bytes();
-        self.seq = base.seq;
-        self.base = Some(base);
-        self.base_file = Some(file);
-        self.seqs.clear();
-        self.kept.clear();
-        self.weight = Weight::default();
-        self.journal = None;
-        let name = FileName::Phase { seq: base.seq }.to_string();
-        self.memory.files.insert(name);
-        Ok(base.id)
-    }
-
-    fn seal(&mut self, mut provenance: FileMeta, state: &State) -> Result<(Base, Box<dyn Handle>)> {
-        let seq = self.free_phase()?;
-        provenance.seq = seq;
-        let id = provenance.id;
-        let name = FileName::Phase { seq }.to_string();
-        let bytes = Image::new(&provenance, 0, self.dir.disk().random())
-            .and_then(|image| image.seal(state))
-            .map_err(|kind| Error::new(self.dir.path().join(&name), kind))?;
-        if sabotage::is_on(Sabotage::DropProgressEarly)
-            && let Some(journal) = &self.journal
-        {
-            self.dir.remove(&journal.name)?;
-        }
-        let file = self.commit(&name, &bytes)?;
-        if !sabotage::is_on(Sabotage::RandomPhaseName) {
-            epoch::confirm(&self.dir, self.epoch)?;
-        }
-        self.confirm_linked(&*file)?;
-        Ok((Base { id, seq }, file))
-    }
-
-    /// Removes all phases but the newest `keep`.
-    pub(crate) fn keep_phases(&mut self, keep: usize) -> Result<()> {
-        let mut seqs: Vec<u64> = Vec::new();
-        for name in self.dir.own()? {
-            if let FileName::Phase { seq } = name {
-                seqs.push(seq);
-            }
-        }
-        seqs.sort_unstable();
-        let old = seqs.len().saturating_sub(keep);
-        seqs[..old].iter().try_for_each(|&seq| {
-            let name = FileName::Phase { seq }.to_string();
-            self.memory.files.remove(&name);
-            self.dir.remove(&name)
-        })
-    }
-
     pub(crate) fn clean(&mut self, policy: Policy) -> Result<Vec<Item>> {
         self.ready()?;
         epoch::confirm(&self.dir, self.epoch).map_err(|err| self.fence(err))?;
@@ -468,47 +344,7 @@ impl RawWriter {
         Ok(())
     }
 
-    /// Returns the events of the current state: those of the base, read back from disk, and
-    /// those that are kept.
-    fn events(&self) -> Result<Vec<Events>> {
-        if self.event_bytes == 0 {
-            return Ok(Vec::new());
-        }
-        let corrupt = |fault| Error::fault(self.dir.path(), fault);
-        let base = match &self.base_file {
-            None => State::default(),
-            Some(file) => {
-                let bytes = read_up_to(&**file, MAX_FILE)
-                    .map_err(|err| self.dir.error("", "read the phase before", err))?;
-                let meta = read_meta(&bytes).map_err(corrupt)?;
-                let state = read_phase(&bytes).map_err(corrupt)?;
-                let (from, to) = (meta.schema_version, self.options.schema_version);
-                let migrations = &self.options.migrations;
-                migrations
-                    .state(state, from, to)
-                    .map_err(|kind| Error::new(self.dir.path(), kind))?
-            }
-        };
-        let mut replay = Replay::new(self.base.map_or(0, |base| base.seq));
-        for kept in &self.kept {
-            let raw = kept.unpack().map_err(corrupt)?;
-            replay.step(&kept.frame, raw).map_err(corrupt)?;
-        }
-        Ok(base.then(replay.state()).events)
-    }
-
-    fn free_phase(&self) -> Result<u64> {
-        let mut seq = self.next_seq()?;
-        for _ in 0..TAKEN {
-            if !self.dir.exists(&FileName::Phase { seq }.to_string())? {
-                break;
-            }
-            seq = seq.saturating_add(1);
-        }
-        Ok(seq)
-    }
-
-    fn next_seq(&self) -> Result<u64> {
+    pub(crate) fn next_seq(&self) -> Result<u64> {
         self.seq.checked_add(1).ok_or_else(|| {
             let kind = Kind::TooLarge {
                 what: "the history",
@@ -585,7 +421,7 @@ impl RawWriter {
             .map_or(Ok(()), |file| self.confirm_linked(file))
     }
 
-    fn confirm_linked(&self, phase: &dyn Handle) -> Result<()> {
+    pub(crate) fn confirm_linked(&self, phase: &dyn Handle) -> Result<()> {
         let failed = |err| self.dir.error("", "inspect a phase", err);
         if sabotage::is_on(Sabotage::SkipLinkCheck) || is_linked(phase).map_err(failed)? {
             Ok(())

@@ -1,4 +1,6 @@
 use super::*;
+use crate::meta::Meta;
+use crate::replay::State;
 
 fn open(dir: &Path) -> (RawWriter, Loaded) {
     RawWriter::open(dir, Options::default()).unwrap()

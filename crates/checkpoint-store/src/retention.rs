@@ -15,7 +15,7 @@ use crate::error::{Error, Result};
 use crate::list::{self, Health};
 use crate::load::{self, Index, Want};
 use crate::lock::Lock;
-use crate::raw_writer::QUARANTINE;
+use crate::tidy::QUARANTINE;
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 

@@ -12,8 +12,8 @@ use crate::image::{read_journal, read_meta, read_phase};
 use crate::load::Want;
 use crate::lock;
 use crate::name::FileName;
-use crate::raw_writer::QUARANTINE;
 use crate::reader::newest;
+use crate::tidy::QUARANTINE;
 
 /// What was found in a store.
 ///

@@ -1,0 +1,144 @@
+//! Sealing a whole state in a file of its own, which never changes.
+
+use crate::compact::Weight;
+use crate::dir::{MAX_FILE, read_up_to};
+use crate::disk::Handle;
+use crate::epoch;
+use crate::error::{Error, Kind, Result};
+use crate::id::PhaseId;
+use crate::image::{Image, read_meta, read_phase};
+use crate::meta::{Base, FileMeta, Meta, Parent};
+use crate::name::{self, FileName};
+use crate::raw_writer::RawWriter;
+use crate::replay::{Events, Replay, State};
+use crate::sabotage::{self, Sabotage};
+
+/// How many taken phase numbers are passed over. A fenced writer leaves at most one behind.
+const TAKEN: u64 = 64;
+
+impl RawWriter {
+    /// Seals the state with `head` and all its events in a file of its own.
+    pub(crate) fn save_phase(&mut self, phase: &str, head: Vec<u8>, meta: Meta) -> Result<PhaseId> {
+        if let Some(reason) = name::reject(phase) {
+            let kind = Kind::Name {
+                what: "phase name",
+                name: phase.into(),
+                reason,
+            };
+            return Err(Error::new(self.dir.path(), kind));
+        }
+        self.ready()?;
+        let state = State {
+            head: Some(head),
+            events: self.events()?,
+        };
+        self.save_state(phase, state, meta, None)
+    }
+
+    /// Seals a whole state, which the store has from then on.
+    pub(crate) fn save_state(
+        &mut self,
+        phase: &str,
+        state: State,
+        meta: Meta,
+        parent: Option<Parent>,
+    ) -> Result<PhaseId> {
+        let (base, file) = self.saving(|writer| {
+            let mut provenance = FileMeta::new(&writer.options, writer.epoch, writer.dir.disk());
+            provenance.phase = Some(phase.into());
+            provenance.base = writer.base;
+            provenance.parent = parent;
+            provenance.meta = meta.clone();
+            writer.seal(provenance, &state)
+        })?;
+        self.event_bytes = state.event_bytes();
+        self.seq = base.seq;
+        self.base = Some(base);
+        self.base_file = Some(file);
+        self.seqs.clear();
+        self.kept.clear();
+        self.weight = Weight::default();
+        self.journal = None;
+        let name = FileName::Phase { seq: base.seq }.to_string();
+        self.memory.files.insert(name);
+        Ok(base.id)
+    }
+
+    fn seal(&mut self, mut provenance: FileMeta, state: &State) -> Result<(Base, Box<dyn Handle>)> {
+        let seq = self.free_phase()?;
+        provenance.seq = seq;
+        let id = provenance.id;
+        let name = FileName::Phase { seq }.to_string();
+        let bytes = Image::new(&provenance, 0, self.dir.disk().random())
+            .and_then(|image| image.seal(state))
+            .map_err(|kind| Error::new(self.dir.path().join(&name), kind))?;
+        if sabotage::is_on(Sabotage::DropProgressEarly)
+            && let Some(journal) = &self.journal
+        {
+            self.dir.remove(&journal.name)?;
+        }
+        let file = self.commit(&name, &bytes)?;
+        if !sabotage::is_on(Sabotage::RandomPhaseName) {
+            epoch::confirm(&self.dir, self.epoch)?;
+        }
+        self.confirm_linked(&*file)?;
+        Ok((Base { id, seq }, file))
+    }
+
+    /// Removes all phases but the newest `keep`.
+    pub(crate) fn keep_phases(&mut self, keep: usize) -> Result<()> {
+        let mut seqs: Vec<u64> = Vec::new();
+        for name in self.dir.own()? {
+            if let FileName::Phase { seq } = name {
+                seqs.push(seq);
+            }
+        }
+        seqs.sort_unstable();
+        let old = seqs.len().saturating_sub(keep);
+        seqs[..old].iter().try_for_each(|&seq| {
+            let name = FileName::Phase { seq }.to_string();
+            self.memory.files.remove(&name);
+            self.dir.remove(&name)
+        })
+    }
+
+    /// Returns the events of the current state: those of the base, read back from disk, and
+    /// those that are kept.
+    fn events(&self) -> Result<Vec<Events>> {
+        if self.event_bytes == 0 {
+            return Ok(Vec::new());
+        }
+        let corrupt = |fault| Error::fault(self.dir.path(), fault);
+        let base = match &self.base_file {
+            None => State::default(),
+            Some(file) => {
+                let bytes = read_up_to(&**file, MAX_FILE)
+                    .map_err(|err| self.dir.error("", "read the phase before", err))?;
+                let meta = read_meta(&bytes).map_err(corrupt)?;
+                let state = read_phase(&bytes).map_err(corrupt)?;
+                let (from, to) = (meta.schema_version, self.options.schema_version);
+                let migrations = &self.options.migrations;
+                migrations
+                    .state(state, from, to)
+                    .map_err(|kind| Error::new(self.dir.path(), kind))?
+            }
+        };
+        let mut replay = Replay::new(self.base.map_or(0, |base| base.seq));
+        for kept in &self.kept {
+            let raw = kept.unpack().map_err(corrupt)?;
+            replay.step(&kept.frame, raw).map_err(corrupt)?;
+        }
+        Ok(base.then(replay.state()).events)
+    }
+
+    pub(crate) fn free_phase(&self) -> Result<u64> {
+        let mut seq = self.next_seq()?;
+        for _ in 0..TAKEN {
+            if !self.dir.exists(&FileName::Phase { seq }.to_string())? {
+                break;
+            }
+            seq = seq.saturating_add(1);
+        }
+        Ok(seq)
+    }
+}
