@@ -53,6 +53,7 @@ fn no_wake_is_lost_between_check_and_park() {
     for thread in threads {
         thread.join().unwrap();
     }
+    assert_eq!(kicked.load(Relaxed), counted, "shutdown is no kick");
 }
 
 fn goes_on(why: Wake, kicked: &AtomicUsize) -> bool {

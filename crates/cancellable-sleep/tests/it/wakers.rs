@@ -108,3 +108,37 @@ async fn the_last_waker_is_the_one_that_is_woken() {
     assert_eq!(gate.wake_all(), 1);
     assert_eq!((before.get(), after.get()), (0, 1));
 }
+
+/// Between the cancelling of a token and the ring of the gate: the waker of somebody who waited for the token before the gate did.
+#[cfg(feature = "tokio-util")]
+#[tokio::test(start_paused = true)]
+async fn shutdown_beats_the_time_also_in_the_midst_of_it() {
+    use std::sync::Mutex;
+    let token = tokio_util::sync::CancellationToken::new();
+    let (said, sleeps) = (
+        Arc::new(Mutex::new(Vec::new())),
+        Arc::new(Mutex::new(Vec::new())),
+    );
+    let count = Arc::new(Count::default());
+    let mut first = pin!(token.cancelled());
+    let waker = Waking::waker({
+        let (said, sleeps, count) = (said.clone(), sleeps.clone(), count.clone());
+        move || {
+            let mut sleeps: Vec<std::pin::Pin<Box<cancellable_sleep::Sleep>>> =
+                std::mem::take(&mut *sleeps.lock().unwrap());
+            let looks = sleeps.iter_mut().map(|sleep| count.poll(sleep.as_mut()));
+            said.lock().unwrap().extend(looks);
+        }
+    });
+    let waits = first.as_mut().poll(&mut Context::from_waker(&waker));
+    assert!(waits.is_pending());
+
+    let gate = SleepGate::from_token(token.clone());
+    let (mut due, new) = (Box::pin(gate.sleep(TEN)), Box::pin(gate.sleep(TEN)));
+    assert!(count.poll(due.as_mut()).is_pending());
+    tokio::time::advance(TEN).await;
+    sleeps.lock().unwrap().extend([due, new]);
+    token.cancel();
+    assert_eq!(*said.lock().unwrap(), [Poll::Ready(Wake::Shutdown); 2]);
+    assert_eq!(gate.wake_all(), 0);
+}
