@@ -101,6 +101,16 @@ pub enum AgentSettings {
     },
 }
 
+impl AgentSettings {
+    /// Returns whether the agent says what it uses, so that budgets can be kept.
+    fn reports_usage(&self) -> bool {
+        match self {
+            Self::Command { .. } => false,
+            Self::Claude { .. } => true,
+        }
+    }
+}
+
 /// What an agent may do without being told each time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -153,7 +163,8 @@ impl Settings {
             promise: phase.promise.is_some(),
             session: phase.session,
             limits: phase.limits.clone(),
-            ..PhaseRules::default()
+            reports_cost: phase.agent.reports_usage(),
+            reports_tokens: phase.agent.reports_usage(),
         };
         Rules {
             phases: self.phases.iter().map(phase).collect(),

@@ -39,7 +39,7 @@
 //!   for one iteration number, also when numbers begin anew with a phase.
 //! - *Phases.* Each has its own rules and numbers and begins with a session of its own. At the boundary the machine asks for
 //!   [`Effect::SealPhase`] while nothing of the next phase has begun; what the phase came to ([`Happening::Said`]) is in the briefs of the next one,
-//!   and what went wrong in it stays in [`Head::finished`].
+//!   and what went wrong in it stays in [`Head::finished`]. A phase whose last planned iteration went wrong hands nothing over: the run ends there.
 //! - *Autonomy.* [`Autonomy`] says where a person is asked; [`Verdict`] is what they can answer. A question is only asked where somebody can
 //!   answer: the shell says so for each process ([`Resume::attended`], [`Happening::Attended`]), and without that the run goes on. The end of the
 //!   last phase is the end of the run and asks nobody.

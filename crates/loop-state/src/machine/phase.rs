@@ -22,13 +22,20 @@ impl Machine {
                 .is_some_and(|max| self.head.iteration >= max)
     }
 
-    /// Goes to the boundary behind the present phase, which is sealed before anything else is done there.
+    /// Goes to the boundary behind the present phase, which is sealed before anything else is done there. A plan that failed has none.
     pub(super) fn phase_over(
         &mut self,
         done: Option<Evidence>,
         news: Option<Notice>,
         at: Timestamp,
     ) -> Effects {
+        if let (None, reason @ StopReason::LastFailed(..)) = (done, self.plan_end()) {
+            // A phase whose last planned iteration went wrong has nothing to hand over.
+            let effects = self.end(reason, at);
+            return news
+                .into_iter()
+                .fold(effects, |effects, news| once_saved(news, effects));
+        }
         let is_last = self.is_last_phase();
         let head = &mut self.head;
         let name = head.phase_rules().name.clone();

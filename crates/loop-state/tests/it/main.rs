@@ -36,3 +36,13 @@ fn at(millis: u64, what: Happening) -> Event {
         what,
     }
 }
+
+#[test]
+fn a_machine_and_what_goes_in_and_out_can_go_to_another_thread() {
+    fn check<T: Send + Sync + Clone + std::fmt::Debug + 'static>() {}
+    check::<loop_state::Machine>();
+    check::<loop_state::Event>();
+    check::<loop_state::Effect>();
+    check::<loop_state::snapshot::Snapshot>();
+    check::<loop_state::snapshot::SnapshotError>();
+}

@@ -154,20 +154,42 @@ fn x119_errors_of_finished_phases_survive_and_are_bounded() {
         rules.max_failures = 0;
         rules.phases[0].limits.max_iterations = Some(12);
     });
-    for nth in 1..=12 {
+    for nth in 1..=11 {
         plain(&mut trace, TurnOutcome::Failed(format!("error {nth}")));
     }
+    plain(&mut trace, TurnOutcome::Completed);
     next_phase(&mut trace);
     trace.crash_and_resume();
     let finished = &trace.machine.head().finished[0];
     assert_eq!((finished.name.as_str(), finished.iterations), ("plan", 12));
     assert_eq!(finished.errors.len(), MAX_ERRORS);
-    assert_eq!(finished.errors[0].what, "error 5");
-    assert_eq!(finished.errors[7].iteration, 12);
+    assert_eq!(finished.errors[0].what, "error 4");
+    assert_eq!(finished.errors[7].iteration, 11);
     assert!(
         trace.machine.head().errors.is_empty(),
         "`build` has none yet"
     );
+}
+
+#[test]
+fn x119_a_phase_whose_last_planned_iteration_failed_hands_nothing_over() {
+    let mut trace = reviewed(Autonomy::Checkpoint);
+    plain(&mut trace, TurnOutcome::Completed);
+    let effects = plain(&mut trace, TurnOutcome::Failed("exit status 1".into()));
+    assert_eq!(effects[0], Effect::Save, "nothing is sealed");
+    assert!(matches!(trace.reason(), StopReason::LastFailed(2, _)));
+    // As it stands there is nothing more to do; with another iteration there is.
+    trace.crash_and_resume();
+    assert!(matches!(trace.reason(), StopReason::LastFailed(2, _)));
+    let mut rules = trace.machine.head().rules.clone();
+    rules.phases[0].limits.max_iterations = Some(3);
+    let effects = trace.then(Happening::Resumed(Resume {
+        rules: Some(rules),
+        ..Resume::default()
+    }));
+    let brief = started(&effects);
+    assert_eq!((brief.phase, brief.iteration), (0, 3));
+    assert_eq!(trace.machine.head().errors[0].what, "exit status 1");
 }
 
 #[test]
