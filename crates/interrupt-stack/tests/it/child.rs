@@ -127,6 +127,11 @@ impl Probe {
         self.heard.line()
     }
 
+    /// A line that it has said already.
+    pub(crate) fn next_line(&self) -> Option<String> {
+        self.heard.lines.try_recv().ok()
+    }
+
     /// What it says from now on, to its end.
     pub(crate) fn rest(&self) -> Vec<String> {
         self.heard.lines.iter().collect()
@@ -141,14 +146,19 @@ impl Probe {
         kill_process(self.pid, signal).unwrap();
     }
 
-    /// To the one process that the child has started: it knows itself by another number.
+    /// SIGINT, taken by a thread of the probe, and the time that makes the next one another press.
+    #[track_caller]
+    pub(crate) fn press(&self) {
+        press(self.pid);
+    }
+
+    /// The one process that the child has started, which knows itself by another number.
     #[cfg(target_os = "linux")]
-    pub(crate) fn kill_child(&self, signal: Signal) {
+    pub(crate) fn grandchild(&self) -> Pid {
         let pid = self.child.id();
         let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap();
         let child = children.trim().parse().ok().and_then(Pid::from_raw);
-        // It may have ended by the signal before.
-        _ = child.map(|child| kill_process(child, signal));
+        child.expect("the child has one of its own")
     }
 
     pub(crate) fn go_on(&mut self) {
@@ -168,12 +178,18 @@ impl Probe {
 
     #[track_caller]
     pub(crate) fn end(&mut self) -> ExitStatus {
-        let mut status = None;
-        wait_for("the end of the probe", || {
-            status = self.child.try_wait().unwrap();
-            status.is_some()
-        });
-        status.unwrap()
+        let deadline = Instant::now() + DEADLINE;
+        loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return status;
+            }
+            assert!(
+                Instant::now() < deadline,
+                "it lives on:\n{}",
+                self.heard.text()
+            );
+            std::thread::park_timeout(Duration::from_millis(1));
+        }
     }
 }
 
@@ -297,16 +313,11 @@ impl Seat {
         self.probe.expect("it is ready")
     }
 
-    /// Waits until nobody is in the job any more.
-    #[track_caller]
-    pub(crate) fn expect_gone(&mut self) {
+    /// Whether it has ended, waited for or not, where its parent says nothing.
+    pub(crate) fn is_gone(&self) -> bool {
         let pid = self.probe();
-        wait_for("the end of the probe", || {
-            // What nobody has waited for yet is gone too.
-            let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"));
-            stat.is_ok_and(|stat| stat.contains(") Z ")) || test_kill_process(pid).is_err()
-        });
-        self.probe = None;
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"));
+        stat.is_ok_and(|stat| stat.contains(") Z ")) || test_kill_process(pid).is_err()
     }
 
     /// Makes the terminal raw, as another program on it would, and gives the new settings.
@@ -315,6 +326,21 @@ impl Seat {
         terminal.make_raw();
         tcsetattr(&self.ours, OptionalActions::Now, &terminal).unwrap();
         self.settings()
+    }
+
+    /// Waits until the leader waits too: a shell that has just started the job may not be ready for a signal.
+    #[cfg(target_os = "linux")]
+    #[track_caller]
+    pub(crate) fn let_the_leader_wait(&self) {
+        let stat = format!("/proc/{}/stat", self.leader.id());
+        wait_for("the leader's wait", || {
+            std::fs::read_to_string(&stat).is_ok_and(|stat| stat.contains(") S "))
+        });
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    pub(crate) fn let_the_leader_wait(&self) {
+        crate::apart();
     }
 
     /// The signal that ended the session's leader.
@@ -329,16 +355,10 @@ impl Seat {
         status.unwrap().signal()
     }
 
-    /// Whether the signal was sent and no thread of the probe has taken it. Known on Linux only.
-    pub(crate) fn is_pending(&self, signal: Signal) -> bool {
-        let Some(pid) = self.probe else { return false };
-        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-        let pending = |line: &str| {
-            let mask = line.strip_prefix("ShdPnd:").map(str::trim);
-            mask.and_then(|mask| u64::from_str_radix(mask, 16).ok())
-        };
-        let mask = status.lines().find_map(pending).unwrap_or(0);
-        mask & (1 << (signal.as_raw() - 1)) != 0
+    /// As [`Probe::press`].
+    #[track_caller]
+    pub(crate) fn press(&self) {
+        press(self.probe());
     }
 
     pub(crate) fn settings(&self) -> String {
@@ -380,6 +400,25 @@ impl Drop for Seat {
         self.leader.kill().unwrap();
         self.leader.wait().unwrap();
     }
+}
+
+/// See [`Probe::press`]. A machine that is busy may be late with a signal, and then the next one would come close behind it.
+#[track_caller]
+pub(crate) fn press(pid: Pid) {
+    kill_process(pid, Signal::INT).unwrap();
+    wait_for_the_taking(pid);
+    crate::apart();
+}
+
+/// Waits until a thread has taken the SIGINT that was sent. Known on Linux only.
+#[track_caller]
+pub(crate) fn wait_for_the_taking(pid: Pid) {
+    wait_for("the signal", || {
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+        let pending = status.lines().find_map(|line| line.strip_prefix("ShdPnd:"));
+        let mask = pending.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+        mask.unwrap_or(0) & (1 << (Signal::INT.as_raw() - 1)) == 0
+    });
 }
 
 /// Every byte of them, as text.

@@ -17,9 +17,8 @@ fn driver_wakes_handlers_and_announces_shutdown() {
     ] {
         let mut probe = Probe::start("driven");
         for press in 1..=3 {
-            probe.kill(Signal::INT);
+            probe.press();
             assert_eq!(probe.line(), format!("run: press {press}"));
-            apart();
         }
         probe.kill(signal);
         assert_eq!(probe.line(), line);
@@ -33,9 +32,8 @@ fn driver_wakes_handlers_and_announces_shutdown() {
 #[test]
 fn driver_minds_the_deadlines() {
     let mut probe = Probe::start("driven, hung, with deadline");
-    probe.kill(Signal::INT);
+    probe.press();
     assert_eq!(probe.line(), "run: press 1", "it came down");
-    apart();
     probe.kill(Signal::TERM);
     assert_eq!(probe.line(), "shutdown Terminate");
     assert_eq!(probe.end().signal(), Some(15), "by the watchdog");
@@ -44,8 +42,7 @@ fn driver_minds_the_deadlines() {
 #[test]
 fn driver_climbs_the_same_ladder() {
     let mut probe = Probe::start("driven, hung");
-    probe.kill(Signal::INT);
-    apart();
+    probe.press();
     probe.kill(Signal::INT);
     assert_eq!(probe.line(), "shutdown Press");
     apart();
@@ -57,8 +54,7 @@ fn driver_climbs_the_same_ladder() {
 #[test]
 fn press_without_its_driver_is_found_by_the_next_look() {
     let mut probe = Probe::start("driver dropped");
-    probe.kill(Signal::INT);
-    apart();
+    probe.press();
     probe.go_on();
     assert_eq!(probe.line(), "Some(1), None");
     apart();
@@ -66,6 +62,17 @@ fn press_without_its_driver_is_found_by_the_next_look() {
     apart();
     probe.go_on();
     assert_eq!(probe.line(), "None, Some(Terminate)");
+}
+
+/// Two presses that nobody looked at for a while are two: each has the time at which it came.
+#[test]
+fn presses_that_are_decided_late_are_not_taken_for_one() {
+    let mut probe = Probe::start("driver dropped");
+    for _ in 0..2 {
+        probe.press();
+    }
+    probe.go_on();
+    assert_eq!(probe.line(), "None, Some(Press)");
 }
 
 #[test]

@@ -44,7 +44,7 @@ fn step() -> impl Strategy<Value = Step> {
         6 => (0..6_usize).prop_map(Step::Take),
         5 => prop_oneof![2 => Just(Resolution::Handled), 3 => answers].prop_map(Step::Resolve),
         6 => (0..6_usize).prop_map(Step::Request),
-        1 => Just(Step::Resumed),
+        2 => Just(Step::Resumed),
         8 => select(vec![1, 49, 50, 51, 300, 999, 1000, 1001, 1999, 2000, 2001, 8000]).prop_map(Step::Wait),
     ]
 }

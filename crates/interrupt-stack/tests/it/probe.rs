@@ -18,8 +18,8 @@ mod states;
 pub(crate) const VARIABLE: &str = "INTERRUPT_STACK_PROBE";
 
 fn say(line: &str) {
-    // Where nobody listens any more there is nothing to be done.
-    drop(writeln!(std::io::stderr(), "probe: {line}"));
+    // One write, so that two processes on a terminal do not mix their lines. Where nobody listens, nothing is to be done.
+    drop(std::io::stderr().write_all(format!("probe: {line}\n").as_bytes()));
 }
 
 /// Says that signals may come, and to whom.
@@ -120,14 +120,14 @@ fn slow_start() {
 }
 
 /// A handler that never takes, and a shutdown that never ends.
-fn hung(builder: Builder) {
+fn hung(builder: Builder) -> ! {
     let interrupts = builder.install().unwrap();
     let _handler = interrupts.push("run");
     report(&interrupts);
     seats::wait_for_the_foreground();
     seats::change_terminal();
     ready();
-    park();
+    park()
 }
 
 fn blocked_workers() {

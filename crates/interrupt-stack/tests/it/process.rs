@@ -1,8 +1,8 @@
-use std::os::unix::process::ExitStatusExt;
+use std::{os::unix::process::ExitStatusExt, time::Duration};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::{apart, child::Probe, wait_for};
+use crate::{apart, child::Probe, pass, wait_for};
 
 #[test]
 fn j27_process_cleans_up_and_dies_by_sigint() {
@@ -30,9 +30,8 @@ fn j33_three_presses_end_a_process_that_cannot_act() {
         "blocked waker",
     ] {
         let mut probe = Probe::start(state);
-        probe.kill(Signal::INT);
+        probe.press();
         assert_eq!(probe.line(), "press 1", "{state}");
-        apart();
         probe.kill(Signal::INT);
         let mut lines = [probe.line(), probe.line()];
         lines.sort();
@@ -96,8 +95,7 @@ fn j42_ignored_at_start_stays_ignored() {
 #[test]
 fn j43_press_during_a_slow_start_is_graceful() {
     let mut probe = Probe::start("slow start");
-    probe.kill(Signal::INT);
-    apart();
+    probe.press();
     assert!(probe.is_alive());
     probe.go_on();
     assert_eq!(probe.line(), "cleanup Press");
@@ -109,8 +107,7 @@ fn j43_press_during_a_slow_start_is_graceful() {
 fn x122_dropped_install_gives_the_signals_back() {
     let mut probe = Probe::start("installed twice");
     for _ in 0..2 {
-        probe.kill(Signal::INT);
-        apart();
+        probe.press();
         probe.go_on();
         assert_eq!(probe.line(), "1 presses");
         probe.expect_ready();
@@ -126,8 +123,7 @@ fn inherited_mask_does_not_silence_signals() {
     for (state, presses) in [("graceful", 1), ("hung", 3)] {
         let mut probe = Probe::start_by("exec env --block-signal=INT,TERM,HUP,QUIT \"$@\"", state);
         for _ in 0..presses {
-            probe.kill(Signal::INT);
-            apart();
+            probe.press();
         }
         assert_eq!(probe.end().signal(), Some(2), "{state}");
     }
@@ -151,8 +147,7 @@ fn signal_to_a_forked_child_ends_the_child_alone() {
         assert_eq!(probe.line(), "0 presses, None");
     }
     for _ in 0..3 {
-        probe.kill(Signal::INT);
-        apart();
+        probe.press();
     }
     assert_eq!(probe.end().signal(), Some(2), "the parent is as it was");
 }
@@ -179,4 +174,110 @@ fn stop_without_hooks_is_the_default_and_forgives_a_dropped_notice() {
         "the control: no stop between them"
     );
     assert_eq!(probe.end().signal(), Some(2));
+}
+
+/// Signals and what the program injects go through one debounce, whichever comes first.
+#[test]
+fn press_that_is_both_signal_and_injected_counts_once() {
+    for signal_first in [true, false] {
+        let mut probe = Probe::start("long debounce");
+        if signal_first {
+            probe.kill(Signal::INT);
+            assert_eq!(probe.line(), "press 1 by Signal");
+            probe.go_on();
+        } else {
+            probe.go_on();
+            let mut lines = [probe.line(), probe.line()];
+            lines.sort();
+            assert_eq!(lines, ["1 presses", "press 1 by Injected"]);
+            probe.kill(Signal::INT);
+            probe.go_on();
+        }
+        assert_eq!(probe.line(), "1 presses");
+    }
+}
+
+#[test]
+fn hard_exit_may_be_left_to_a_thread() {
+    let mut probe = Probe::start("hung by thread");
+    for _ in 0..3 {
+        assert!(probe.is_alive());
+        probe.press();
+    }
+    assert_eq!(probe.end().signal(), Some(2));
+}
+
+#[test]
+fn hard_exit_may_be_left_to_the_program() {
+    let mut probe = Probe::start("hung by callback");
+    let (mut presses, mut exits) = (0, 0);
+    while exits < 3 {
+        presses += 1;
+        assert!(presses < 20, "no press calls back");
+        probe.press();
+        while let Some(line) = probe.next_line() {
+            exits += u32::from(line == "exit Press");
+        }
+    }
+    assert!(probe.is_alive());
+}
+
+/// The time of a stop is nobody's: the deadline begins anew, and then it holds.
+#[test]
+fn watchdog_acts_after_a_stop() {
+    let mut probe = Probe::start("hung, with deadline");
+    probe.kill(Signal::STOP);
+    probe.kill(Signal::TERM);
+    wait_for("the stop", || probe.is_stopped());
+    pass(Duration::from_millis(300));
+    probe.kill(Signal::CONT);
+    assert_eq!(probe.line(), "shutdown Terminate");
+    assert_eq!(probe.end().signal(), Some(15));
+}
+
+/// A hook that hangs costs one press more, or two seconds, and never the exit.
+#[test]
+fn hook_before_the_exit_that_hangs_costs_a_press_or_a_moment() {
+    for presses in [3, 4] {
+        let mut probe = Probe::start("hung, hung exit hook");
+        let mut heard = Vec::new();
+        for press in 1..=3 {
+            assert!(probe.is_alive(), "before press {press}");
+            probe.press();
+        }
+        while heard.last().is_none_or(|line| line != "hook Press") {
+            heard.push(probe.line());
+        }
+        if presses == 4 {
+            probe.kill(Signal::INT);
+        }
+        assert_eq!(probe.end().signal(), Some(2), "{presses}");
+    }
+}
+
+#[test]
+fn hook_before_the_exit_that_hangs_costs_a_raw_press() {
+    let mut probe = Probe::start("raw, hung exit hook");
+    for _ in 0..3 {
+        probe.go_on();
+        apart();
+    }
+    let mut heard = [(); 4].map(|()| probe.line());
+    heard.sort();
+    assert_eq!(heard, ["hook Press", "pressed", "pressed", "pressed"]);
+    assert!(probe.is_alive());
+    probe.go_on();
+    assert_eq!(probe.end().signal(), Some(2));
+}
+
+/// The control: with one that returns, three presses are enough.
+#[test]
+fn hook_before_the_exit_that_returns_costs_nothing() {
+    let mut probe = Probe::start("hung, exit hook");
+    for _ in 0..3 {
+        assert!(probe.is_alive());
+        probe.press();
+    }
+    assert_eq!(probe.end().signal(), Some(2));
+    assert!(probe.rest().contains(&"hook Press".to_owned()));
 }

@@ -1,12 +1,12 @@
 //! Presses as a person makes them, on real terminals.
 
-use std::process::Command;
+use std::{collections::BTreeSet, process::Command};
 
-use rustix::process::Signal;
+use rustix::process::{Signal, kill_process};
 
 use crate::{
     apart,
-    child::{Place, Probe, Seat},
+    child::{Place, Probe, Seat, press},
     wait_for,
 };
 
@@ -43,18 +43,19 @@ fn j28_press_is_a_signal_in_cooked_mode_and_a_byte_in_raw_mode() {
 /// Each is one press, whether it came as a signal or as a byte.
 #[test]
 fn presses_while_raw_mode_is_entered_and_left_count_once_each() {
-    const PRESSES: usize = 20;
     let mut seat = Seat::take(Place::Foreground, "toggling", "");
-    let mut sources = Vec::new();
-    for number in 1..=PRESSES {
+    let (mut number, mut sources) = (0, BTreeSet::new());
+    while number < 20 || sources.len() < 2 && number < 200 {
+        number += 1;
         seat.send(b"\x03");
         let line = seat.line();
         let source = line.strip_prefix(&format!("press {number} by "));
-        sources.push(source.unwrap_or_else(|| panic!("{line}")).to_owned());
+        sources.insert(source.unwrap_or_else(|| panic!("{line}")).to_owned());
         apart();
     }
     seat.kill(Signal::TERM);
-    assert_eq!(seat.line(), format!("Terminate after {PRESSES} presses"));
+    assert_eq!(seat.line(), format!("Terminate after {number} presses"));
+    assert_eq!(sources.len(), 2, "both ways were met: {sources:?}");
 }
 
 #[test]
@@ -101,6 +102,18 @@ fn watchdog_puts_the_terminal_back() {
     seat.kill(Signal::TERM);
     assert_eq!(seat.end(), "ended signal 15");
     assert_eq!(seat.settings(), seat.before);
+}
+
+#[test]
+fn hard_exit_by_a_thread_puts_the_terminal_back_and_one_that_shall_not_does_not() {
+    for (state, is_restored) in [("hung by thread", true), ("hung unrestored", false)] {
+        let mut seat = Seat::take(Place::Foreground, state, "raw");
+        seat.press();
+        seat.press();
+        seat.kill(Signal::INT);
+        assert_eq!(seat.end(), "ended signal 2", "{state}");
+        assert_eq!(seat.settings() == seat.before, is_restored, "{state}");
+    }
 }
 
 #[test]
@@ -158,6 +171,7 @@ fn j27_loop_of_a_shell_stops_with_the_program() {
     let script = "for i in 1 2; do eval \"$JOB\"; echo \"probe: round $i ended $?\"; done; echo 'probe: after the loop'";
     let mut seat = Seat::shell(&["-c", script], "graceful", "");
     seat.expect_ready();
+    seat.let_the_leader_wait();
     seat.send(b"\x03");
     assert_eq!(seat.line(), "cleanup Press, 1 presses");
     assert_eq!(seat.leader_signal(), Some(2), "{}", seat.text());
@@ -166,6 +180,7 @@ fn j27_loop_of_a_shell_stops_with_the_program() {
     let mut seat = Seat::shell(&["-c", script], "exiting", "");
     for round in 1..=2 {
         seat.expect_ready();
+        seat.let_the_leader_wait();
         seat.send(b"\x03");
         assert_eq!(seat.line(), format!("round {round} ended 130"));
     }
@@ -198,11 +213,12 @@ fn pid_1_exits_with_the_code_of_the_signal() {
         ("hung", Signal::INT, 3, 130),
         ("hung, with deadline", Signal::TERM, 1, 143),
     ] {
-        let mut probe_1 = Probe::start_by(&format!("exec {unshare} \"$@\""), probe);
-        for _ in 0..count {
-            probe_1.kill_child(signal);
-            apart();
+        let mut parent = Probe::start_by(&format!("exec {unshare} \"$@\""), probe);
+        let pid_1 = parent.grandchild();
+        for _ in 1..count {
+            press(pid_1);
         }
-        assert_eq!(probe_1.end().code(), Some(code), "{probe}, {signal:?}");
+        kill_process(pid_1, signal).unwrap();
+        assert_eq!(parent.end().code(), Some(code), "{probe}, {signal:?}");
     }
 }

@@ -7,8 +7,8 @@ use rustix::process::Signal;
 
 use crate::{
     apart,
-    child::{Place, Seat},
-    pass, wait_for,
+    child::{Place, Seat, wait_for_the_taking},
+    pass,
 };
 
 /// At a time: a few processes, however often it is repeated.
@@ -54,13 +54,6 @@ fn press(seats: &[Seat]) {
     }
 }
 
-/// A machine that is busy may be late with the signal, and then the next press would come close behind it.
-fn received(seats: &[Seat]) {
-    for seat in seats {
-        wait_for("the signal", || !seat.is_pending(Signal::INT));
-    }
-}
-
 /// Says the longest time from the third press to the end, as the parent heard of it.
 #[track_caller]
 fn three_presses_end(state: &str) -> Duration {
@@ -77,7 +70,8 @@ fn three_presses_end(state: &str) -> Duration {
         }
         for _ in 0..2 {
             press(&seats);
-            received(&seats);
+            let taken = |seat: &Seat| wait_for_the_taking(seat.probe());
+            seats.iter().for_each(taken);
             apart();
             for seat in &mut seats {
                 assert!(!seat.has_ended(), "graceful so far");
@@ -172,9 +166,7 @@ fn x103_control_tokio_signal_hangs_in_each_state() {
     ];
     let mut seats = states.map(|state| Seat::take(Place::Foreground, state, "raw"));
     for _ in 0..3 {
-        seats.iter().for_each(|seat| seat.kill(Signal::INT));
-        received(&seats);
-        apart();
+        seats.iter().for_each(Seat::press);
     }
     pass(long());
     for (seat, state) in seats.iter_mut().zip(states) {
@@ -187,9 +179,7 @@ fn x103_control_tokio_signal_hangs_in_each_state() {
 fn x103_control_tokio_signal_ends_a_healthy_process() {
     let mut seat = Seat::take(Place::Foreground, "tokio allocating", "raw");
     for _ in 0..3 {
-        seat.kill(Signal::INT);
-        received(std::slice::from_ref(&seat));
-        apart();
+        seat.press();
     }
     assert_eq!(seat.end(), "ended code 130");
     assert_ne!(

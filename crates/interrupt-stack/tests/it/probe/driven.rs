@@ -5,7 +5,7 @@ use std::time::Duration;
 use interrupt_stack::{Builder, Driver, Handler, Installed, die_by};
 use tokio::runtime::Runtime;
 
-use super::{builder, line, ready, say};
+use super::{builder, line, ready, say, seats};
 
 pub(super) fn run(name: &str) -> bool {
     match name {
@@ -54,6 +54,7 @@ async fn answer(mut handler: Handler) {
 fn driven(builder: Builder) -> ! {
     let (interrupts, driver, runtime) = install(builder);
     let run = interrupts.push("run");
+    seats::wait_for_the_foreground();
     let cause = runtime.block_on(async {
         tokio::spawn(driver);
         tokio::spawn(answer(run));

@@ -17,6 +17,13 @@ pub(super) fn run(name: &str) -> bool {
         "counting" => counting(builder()),
         "counting, own forwards" => counting(builder().forward_window(Duration::from_millis(60))),
         "counting for ever" => counting(builder().hard_exit(HardExit::Off)),
+        "long debounce" => fed(builder().debounce(Duration::from_secs(60))),
+        "hung by thread" => super::hung(builder().hard_exit(HardExit::Thread)),
+        "hung, exit hook" => super::hung(hooked(|_| {})),
+        "hung, hung exit hook" => super::hung(hooked(|_| super::park())),
+        "raw, hung exit hook" => raw_presses(hooked(|_| super::park())),
+        "hung unrestored" => super::hung(builder().restore_terminal(false)),
+        "hung by callback" => super::hung(builder().hard_exit(told())),
         "forwarding" => forwarding(),
         "forking" => forking(),
         "suspendable" => suspendable(hooks(builder())),
@@ -56,6 +63,44 @@ fn answer(interrupts: &Interrupts) {
     });
 }
 
+/// Gets a press of the program itself with each line.
+fn fed(builder: Builder) -> ! {
+    let interrupts = builder.install().unwrap();
+    answer(&interrupts);
+    ready();
+    loop {
+        super::line();
+        interrupts.injector().press(PressSource::Injected);
+        say(&format!("{} presses", interrupts.presses()));
+    }
+}
+
+fn told() -> HardExit {
+    HardExit::Callback(Box::new(|cause| say(&format!("exit {cause:?}"))))
+}
+
+/// With a hook that says that it was called, and then does this.
+fn hooked(then: fn(Cause)) -> Builder {
+    builder()
+        .hard_exit(HardExit::Thread)
+        .before_exit(move |cause| {
+            say(&format!("hook {cause:?}"));
+            then(cause);
+        })
+}
+
+/// Gets a press with each line, as from a raw terminal, and acts on none.
+fn raw_presses(builder: Builder) -> ! {
+    let interrupts = builder.install().unwrap();
+    let _handler = interrupts.push("run");
+    ready();
+    loop {
+        super::line();
+        interrupts.injector().press(PressSource::RawByte);
+        say("pressed");
+    }
+}
+
 /// Runs another program in its own process group and sends it each SIGINT that it gets itself, as package managers do.
 #[expect(clippy::zombie_processes, reason = "it ends with the test")]
 fn forwarding() -> ! {
@@ -73,7 +118,7 @@ fn forwarding() -> ! {
         .unwrap();
     loop {
         runtime.block_on(presses.recv());
-        pass(Duration::from_millis(100)); // more than the debounce
+        pass(Duration::from_millis(200)); // more than the debounce, on a slow machine too
         // It may have ended by the press itself.
         _ = kill_process(Pid::from_child(&child), Signal::INT);
         say("forwarded");
