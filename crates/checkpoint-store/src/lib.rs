@@ -24,12 +24,21 @@
 //! whose lock was broken learns that it was taken over instead of acknowledging a save
 //! that nobody will see.
 //!
+//! What the kernel has of a file whose sync failed proves nothing. The writer therefore
+//! keeps its frames since the last phase in memory, takes the next epoch and writes them to
+//! a new file, also when the files, or the whole directory, were removed under it.
+//!
+//! The seal of a phase counts the frames and bytes before it, each frame has a checksum that
+//! is seeded with the file's random salt, and their numbers follow each other. That finds
+//! every accident that a digest of the contents would find, so there is none.
+//!
 //! # Limits
 //!
 //! A save takes at most 256 MiB (64 MiB compressed), a file 1 GiB, the events of one state
-//! 4 GiB, the nesting of a value 128 levels. Old phases are kept until someone removes them;
-//! only [`Store`] removes its own. Durability is that of `fsync` on the file system: network
-//! and memory file systems promise less. Blobs carry no checksum.
+//! 4 GiB, the nesting of a value 128 levels. A writer's memory holds what its journal holds.
+//! Old phases are kept until someone removes them; only [`Store`] removes its own.
+//! Durability is that of `fsync` on the file system: network and memory file systems promise
+//! less. Blobs carry no checksum.
 
 #[cfg(feature = "tokio")]
 mod async_writer;
