@@ -49,6 +49,7 @@ impl PressActions {
             Step::Gate { .. } | Step::Check | Step::Recheck { .. } => self.gate,
             Step::Settling { .. } => self.save,
             Step::Sleeping { .. } => self.sleep,
+            Step::Waiting { .. } => self.wait,
             _ => None,
         };
         scope.or(self.default).unwrap_or_default()

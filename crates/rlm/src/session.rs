@@ -50,13 +50,11 @@ impl Session {
         // First, so that every thread has it.
         terminal::block_terminal_signals();
         terminal::restore_on_panic();
-        let exit = |cause| {
-            terminal::restore();
-            die_by(cause)
-        };
+        // From a thread: rows that were drawn and an editor have to go before the process does. Should that hang, the next press needs no thread.
         let interrupts = Interrupts::builder()
             .shutdown_deadline(Some(shutdown_budget))
-            .hard_exit(HardExit::Callback(Box::new(exit)))
+            .hard_exit(HardExit::Thread)
+            .before_exit(|_| terminal::restore())
             .install()
             .map_err(|e| failed("signals can't be taken", &e))?;
         let runtime = tokio::runtime::Builder::new_current_thread()

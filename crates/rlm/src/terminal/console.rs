@@ -460,7 +460,10 @@ impl Console {
                 (Some(notice), Answer::Escalate) => notice.escalate(),
                 (notice, _) => drop(notice),
             },
-            Effect::Exit => self.interrupts.injector().terminate(Cause::Requested(Code::Stopped as u8)),
+            Effect::Exit => self
+                .interrupts
+                .injector()
+                .terminate(Cause::Requested(Code::Stopped as u8)),
             Effect::Press => self.interrupts.injector().press(PressSource::RawByte),
             Effect::Suspend => {
                 let _impossible = kill_process(getpid(), Signal::TSTP);
