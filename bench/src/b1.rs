@@ -54,7 +54,7 @@ fn run(plan: &Plan, outcome: &mut Outcome) -> Result<()> {
             Turn::new(name, *role, |_| {
                 // Until all threads of the target sleep again.
                 pause(Duration::from_micros(200));
-                target.shoot()
+                target.shoot().map(Some)
             })
         });
         let first = group * signals;
@@ -83,14 +83,19 @@ impl Target {
         Ok(Self(child))
     }
 
-    /// Sends `SIGINT` and returns the µs until its code ran; `None` if it did not.
-    pub(crate) fn shoot(&mut self) -> Result<Option<f64>> {
+    /// Sends `SIGINT` and returns the µs until its code ran.
+    ///
+    /// # Errors
+    ///
+    /// Fails when that does not happen: one that hears nothing would go on to hear nothing.
+    pub(crate) fn shoot(&mut self) -> Result<f64> {
         let mut stamp = [0; 8];
         let before = now();
         self.0.signal(Signal::INT)?;
-        let seen = self.0.read_exact(&mut stamp, LIMIT)?;
-        let after = u64::from_le_bytes(stamp);
-        Ok(seen.then_some(after.saturating_sub(before) as f64 / 1e3))
+        if !self.0.read_exact(&mut stamp, LIMIT)? {
+            return Err(format!("nothing was heard of a signal for {LIMIT:?}").into());
+        }
+        Ok(u64::from_le_bytes(stamp).saturating_sub(before) as f64 / 1e3)
     }
 }
 

@@ -48,10 +48,8 @@ fn run(plan: &Plan, outcome: &mut Outcome) -> Result<()> {
             let mut contender = Contender::new(name, role);
             for round in group * signals..(group + 1) * signals {
                 pause(Duration::from_micros(500 + random.below(2000)));
-                match target.shoot()? {
-                    Some(value) => contender.samples.push(Sample { round, value }),
-                    None => contender.lost += 1,
-                }
+                let value = target.shoot()?;
+                contender.samples.push(Sample { round, value });
             }
             series.absorb(vec![contender]);
         }

@@ -102,6 +102,7 @@ fn main() -> ExitCode {
 
 fn measured(id: &str, rest: &[&str]) -> Result<()> {
     harness::end_with_parent();
+    sys::heed_sigint();
     let bench = BENCHES
         .iter()
         .find(|bench| bench.id == id)

@@ -8,6 +8,12 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::os::fd::{IntoRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicIsize, Ordering::Relaxed};
 
+/// Forgets that `SIGINT` may have been ignored when the bench was started, as in a shell's background job.
+pub(crate) fn heed_sigint() {
+    // SAFETY: the default action takes no code of ours.
+    unsafe { libc::signal(libc::SIGINT, libc::SIG_DFL) };
+}
+
 static WAKE: AtomicI32 = AtomicI32::new(-1);
 
 /// Catches `SIGINT` by the plainest means: the handler writes eight bytes to `wake`, an eventfd or a pipe.

@@ -1,5 +1,7 @@
 //! The machine that the figures are from, and how noisy it was.
 
+use std::process::{Command, Stdio};
+
 use serde::Serialize;
 
 /// What the report tells of the machine.
@@ -13,6 +15,8 @@ pub(crate) struct Machine {
     load_before: String,
     load_after: String,
     profile: &'static str,
+    /// What was measured, where git tells.
+    revision: String,
 }
 
 impl Machine {
@@ -38,6 +42,7 @@ impl Machine {
             } else {
                 "release"
             },
+            revision: revision().unwrap_or_else(|| "unknown".into()),
         }
     }
 
@@ -53,8 +58,8 @@ impl Machine {
         vec![
             format!("kernel {}; {}", self.kernel, self.processor),
             format!(
-                "{} cores; memory {memory}; profile {}",
-                self.cores, self.profile
+                "{} cores; memory {memory}; revision {}, profile {}",
+                self.cores, self.revision, self.profile
             ),
             format!(
                 "load average {} before, {} after; what is near the number of cores is noise, so trust the ratios of pairs",
@@ -62,6 +67,15 @@ impl Machine {
             ),
         ]
     }
+}
+
+fn revision() -> Option<String> {
+    let git = Command::new("git")
+        .args(["describe", "--always", "--dirty"])
+        .stderr(Stdio::null())
+        .output();
+    let told = String::from_utf8(git.ok()?.stdout).ok()?;
+    Some(told.trim().to_owned()).filter(|told| !told.is_empty())
 }
 
 fn value_of(path: &str, key: &str) -> Option<String> {

@@ -12,7 +12,7 @@ use crate::harness::Result;
 use crate::transcript::Delta;
 
 /// Room for the saves of a run.
-const ROOM: usize = 8 << 20;
+const ROOM: usize = 16 << 20;
 
 /// To the end of a file that grows.
 pub(crate) struct Append(File);
