@@ -14,6 +14,7 @@ use crate::id::{PhaseId, Seq};
 use crate::meta::Meta;
 use crate::options::Options;
 use crate::raw_writer::RawWriter;
+use crate::retention::{Item, Policy};
 use crate::writer::{Loaded, Writer, encode_save};
 
 /// How many calls may wait for the thread. Callers beyond that wait before they encode.
@@ -261,6 +262,17 @@ where
         self.run(move |writer| writer.put_blob(&name, &bytes)).await
     }
 
+    /// Removes old phases and what was set aside; see [`Writer::clean`].
+    ///
+    /// # Errors
+    /// As [`append`](Self::append), and as [`Writer::clean`].
+    ///
+    /// # Cancel safety
+    /// See [`AsyncWriter`]: queued at most once, and then done.
+    pub async fn clean(&self, policy: Policy) -> Result<Vec<Item>> {
+        self.run(move |writer| writer.clean(policy)).await
+    }
+
     async fn run<T: Send + 'static>(
         &self,
         work: impl FnOnce(&mut RawWriter) -> Result<T> + Send + 'static,
@@ -371,7 +383,9 @@ fn work(writer: &mut RawWriter, mut queue: mpsc::Receiver<Job>, shared: &Shared)
             }
             Work::Save { raw, head_len, ack } => {
                 let mut saves = Together::new(raw, head_len, ack);
-                while let Ok(job) = queue.try_recv() {
+                while saves.acks.len() < QUEUE
+                    && let Ok(job) = queue.try_recv()
+                {
                     if let Err(other) = saves.add(job) {
                         next.push_back(other);
                         break;

@@ -94,8 +94,10 @@ impl RawWriter {
         {
             self.commit(IGNORE, text)?;
         }
-        self.restore_base()?;
+        // The journal comes first: until its base is back too, a load is an error and not
+        // silently the older state of the base.
         self.journal = Some(self.start_journal()?);
+        self.restore_base()?;
         self.confirm()?;
         self.drop_older_generations();
         let here = files(&self.dir)?;

@@ -142,15 +142,36 @@ pub fn phases(dir: impl AsRef<Path>) -> Result<Vec<PhaseInfo>> {
 /// Loads the newest valid checkpoint that was sealed under the name `phase`.
 ///
 /// # Errors
-/// [`is_not_found`](Error::is_not_found) if no phase was sealed yet,
-/// [`is_other_phase`](Error::is_other_phase) if only others were,
-/// [`is_corrupt`](Error::is_corrupt) if those of this name are all damaged.
+/// As [`load_phase_with`], but for the schema, which is not looked at.
 pub fn load_phase<H: DeserializeOwned, E: DeserializeOwned>(
     dir: impl AsRef<Path>,
     phase: &str,
 ) -> Result<Loaded<H, E>> {
-    let dir = Dir::open(dir.as_ref())?;
-    let mut index = Index::read(&dir, Want::Anything)?;
+    of_phase(dir.as_ref(), phase, Want::Anything)
+}
+
+/// Loads the newest valid checkpoint that was sealed under the name `phase`, of the schema
+/// that `options` name, brought to its version.
+///
+/// # Errors
+/// As [`load_with`]; [`is_not_found`](Error::is_not_found) if no phase was sealed yet,
+/// [`is_other_phase`](Error::is_other_phase) if only others were,
+/// [`is_corrupt`](Error::is_corrupt) if those of this name are all damaged.
+pub fn load_phase_with<H: DeserializeOwned, E: DeserializeOwned>(
+    dir: impl AsRef<Path>,
+    phase: &str,
+    options: &Options,
+) -> Result<Loaded<H, E>> {
+    of_phase(dir.as_ref(), phase, Want::Reader(options))
+}
+
+fn of_phase<H: DeserializeOwned, E: DeserializeOwned>(
+    dir: &Path,
+    phase: &str,
+    want: Want<'_>,
+) -> Result<Loaded<H, E>> {
+    let dir = Dir::open(dir)?;
+    let mut index = Index::read(&dir, want)?;
     index.entries.retain(|entry| entry.meta.phase.is_some());
     let mut others: Vec<String> = index
         .entries

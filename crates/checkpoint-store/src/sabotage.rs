@@ -1,6 +1,6 @@
 //! Mistakes that a test can switch on, one at a time, to show that it would notice them.
 //!
-//! Without the feature `test-util` none of this is in the program: [`is_on`] is then a
+//! Without the feature `test-util` none of this is in the program: `is_on` is then a
 //! constant. A switch acts on the thread that sets it.
 
 /// One mistake that a store could make.

@@ -5,6 +5,7 @@ use serde::de::DeserializeOwned;
 
 use crate::codec;
 use crate::error::{Error, Kind, Result};
+use crate::heal::Healed;
 use crate::load::{self, Index, Want};
 use crate::meta::Meta;
 use crate::options::Options;
@@ -57,8 +58,10 @@ impl Store {
     /// Saves a value. It is durable when this returns; costs in proportion to its size.
     ///
     /// # Errors
-    /// A value that cannot be encoded fails before anything is written. After a failed
-    /// write every later call fails; open the store again.
+    /// A value that cannot be encoded fails before anything is written;
+    /// [`is_full`](Error::is_full) if there is no room for it yet,
+    /// [`is_fenced`](Error::is_fenced) if a newer writer took over,
+    /// [`is_poisoned`](Error::is_poisoned) if it could be written nowhere.
     pub fn save<T: Serialize>(&mut self, value: &T) -> Result<()> {
         let mut raw = Vec::new();
         codec::encode(&mut raw, value)
@@ -76,6 +79,12 @@ impl Store {
         let dir = self.raw.dir();
         let loaded = load::newest(dir, Index::read(dir, Want::Anything)?)?;
         Ok(Loaded::<T, ()>::decode(dir.path(), loaded)?.head)
+    }
+
+    /// Returns what was last written again to a new file; see
+    /// [`Writer::last_heal`](crate::Writer::last_heal).
+    pub fn last_heal(&self) -> Option<&Healed> {
+        self.raw.healed()
     }
 
     /// Returns what was found when the store was opened: which files were damaged, if any.

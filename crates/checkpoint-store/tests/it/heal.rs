@@ -58,6 +58,38 @@ fn x128_a_store_that_is_removed_whole_is_written_again_and_what_is_gone_is_named
     assert!(writer.last_heal().is_none(), "that was another writer's");
 }
 
+/// All files, but not the directory, as `git clean -fdx` does where others are kept in it.
+#[test]
+fn x128_a_store_that_is_emptied_is_filled_again() {
+    let dir = Dir::new();
+    let mut writer = filled(&dir);
+    for name in files(&dir.path).into_keys() {
+        std::fs::remove_file(dir.path.join(name)).unwrap();
+    }
+    std::fs::remove_dir_all(dir.path.join("blobs")).unwrap();
+    writer.append(&4, &[4]).unwrap();
+    assert_eq!(healed(&writer).lost.len(), 2);
+    let other = Log::open(&dir.path, Options::default());
+    assert!(other.unwrap_err().is_locked());
+    drop(writer);
+    let (_, loaded) = dir.open();
+    assert_eq!((loaded.head, loaded.events), (Some(4), vec![1, 2, 3, 4]));
+}
+
+#[cfg(feature = "test-util")]
+#[test]
+fn x128_control_without_the_look_at_the_links_the_save_is_lost() {
+    use checkpoint_store::sabotage::{self, Sabotage};
+
+    let dir = Dir::new();
+    let mut writer = filled(&dir);
+    std::fs::remove_file(dir.path.join("progress-00000002-0000000000000004.ckj")).unwrap();
+    sabotage::set(Some(Sabotage::SkipLinkCheck));
+    writer.append(&4, &[4]).unwrap();
+    sabotage::set(None);
+    assert_eq!(dir.load().head, Some(2), "acknowledged, and gone");
+}
+
 /// Any single file, and each of the calls that save.
 #[test]
 fn x128_any_file_that_is_removed_is_noticed_before_the_next_acknowledgement() {
