@@ -219,6 +219,13 @@ impl Error {
         matches!(self.kind, Kind::Poisoned { .. } | Kind::Lost { .. })
     }
 
+    /// Tells whether the call was not tried, because an earlier one failed whose caller may
+    /// not know: save what both had to save.
+    #[cfg(feature = "tokio")]
+    pub fn is_untried(&self) -> bool {
+        matches!(self.kind, Kind::Earlier { .. })
+    }
+
     /// Tells whether the store cannot be written for lack of permission.
     pub fn is_read_only(&self) -> bool {
         matches!(&self.kind, Kind::Io { source, .. } if matches!(

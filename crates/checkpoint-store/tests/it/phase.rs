@@ -105,3 +105,45 @@ fn x117_phase_names_that_are_no_names_are_refused() {
     }
     writer.save_phase("ok", &1, Meta::default()).unwrap();
 }
+
+/// Something like a transcript: pieces of this crate's own sources, as a tool prints them.
+#[cfg(feature = "zstd")]
+#[test]
+fn c69_a_sealed_transcript_is_no_larger_than_gzip_makes_it() {
+    use std::io::Write;
+
+    let src = concat!(env!("CARGO_MANIFEST_DIR"), "/src");
+    let all: Vec<u8> = crate::support::files(src.as_ref())
+        .into_values()
+        .flatten()
+        .collect();
+    let all = String::from_utf8(all).unwrap();
+    let lines: Vec<&str> = all.lines().collect();
+    let mut random = crate::support::Random(11);
+    let events: Vec<String> = (0..700)
+        .map(|n| {
+            let from = random.below(lines.len() as u64 - 120) as usize;
+            let to = from + 20 + random.below(100) as usize;
+            format!(
+                "{{\"tool\":\"read\",\"call\":{n}}}\n{}",
+                lines[from..to].join("\n")
+            )
+        })
+        .collect();
+    let dir = Dir::new();
+    let (mut writer, _) = checkpoint_store::Writer::<u64, String>::open(
+        &dir.path,
+        checkpoint_store::Options::default(),
+    )
+    .unwrap();
+    writer.append(&1, &events).unwrap();
+    writer.save_phase("p", &2, Meta::default()).unwrap();
+    let sealed = std::fs::metadata(dir.only("phase-")).unwrap().len();
+
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::new(6));
+    events
+        .iter()
+        .for_each(|event| gzip.write_all(event.as_bytes()).unwrap());
+    let gzip = gzip.finish().unwrap().len() as u64;
+    assert!(sealed <= gzip, "{sealed} bytes, gzip {gzip}");
+}
