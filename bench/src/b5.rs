@@ -1,9 +1,11 @@
 //! B5: a checkpoint of a transcript that grows by 4 KB a save.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::rc::Rc;
 use std::time::Duration;
+
+use tempfile::TempDir;
 
 use crate::harness::{
     Contender, Outcome, Progress, Result, Role, Sample, Series, Turn, find, in_turn, paired_ratio,
@@ -133,7 +135,7 @@ struct Row {
     way: &'static str,
     role: Role,
     size: Size,
-    dir: PathBuf,
+    dir: TempDir,
     keeper: Box<dyn Keeper>,
     deltas: Rc<[Delta]>,
     /// Passed to `write` by each save, where the system tells.
@@ -152,10 +154,9 @@ fn begin(
     let base = transcript.deltas(size.0, DELTA);
     let deltas: Rc<[Delta]> = transcript.deltas(rounds * DELTA, DELTA).into();
     let mut rows = Vec::new();
-    for (at, way) in ways.iter().enumerate() {
-        let dir = plan.scratch.join(format!("{}-{}-{at}", size.0, ways.len()));
-        fs_err::create_dir(&dir)?;
-        match (way.begin)(&dir, &base) {
+    for way in ways {
+        let dir = tempfile::tempdir_in(&plan.scratch)?;
+        match (way.begin)(dir.path(), &base) {
             Ok(keeper) => rows.push(Row {
                 way: way.name,
                 role: way.role,
@@ -191,7 +192,7 @@ fn measure(
             let samples = value.is_finite().then_some(Sample { round: 0, value });
             Contender::of(row.way, row.role, samples.into_iter().collect())
         };
-        let used = one(disk_use(&row.dir)? / 1e6);
+        let used = one(disk_use(row.dir.path())? / 1e6);
         for (quantity, unit, contender) in [
             (save, "ms", times),
             (bytes, "KB", one(mean / 1e3)),
@@ -207,8 +208,6 @@ fn measure(
                     .push(Series::new(quantity, unit, vec![contender]).sized(size as f64, label)),
             }
         }
-        drop(row.keeper);
-        fs_err::remove_dir_all(&row.dir)?;
     }
     Ok(series)
 }
@@ -228,9 +227,8 @@ impl Row {
 fn seal(plan: &Plan, outcome: &mut Outcome) -> Result<()> {
     let (size, label) = plan.scale.pick(SIZES[2], SIZES[2], SIZES[0]);
     let base = Transcript::pinned().deltas(size, DELTA);
-    let dir = plan.scratch.join("sealed");
-    fs_err::create_dir(&dir)?;
-    let mut ours = Ours::begin(&dir, &base)?;
+    let dir = tempfile::tempdir_in(&plan.scratch)?;
+    let mut ours = Ours::begin(dir.path(), &base)?;
     let last = base.last().ok_or("the transcript is empty")?;
     let sealed = fs_err::metadata(ours.seal(&last.head)?)?.len() as f64;
     drop(ours);
@@ -243,7 +241,7 @@ fn seal(plan: &Plan, outcome: &mut Outcome) -> Result<()> {
     let mut contenders = vec![Contender::of("sealed phase", Role::Ours, megabytes(sealed))];
 
     let events: Vec<_> = base.iter().flat_map(|delta| &delta.events).collect();
-    let (cbor, json) = (dir.join("state.cbor"), dir.join("state.json"));
+    let [cbor, json] = ["state.cbor", "state.json"].map(|name| dir.path().join(name));
     ciborium::into_writer(&(&last.head, &events), fs_err::File::create(&cbor)?)?;
     serde_json::to_writer(fs_err::File::create(&json)?, &(&last.head, &events))?;
     for (name, file) in [
@@ -266,7 +264,7 @@ fn seal(plan: &Plan, outcome: &mut Outcome) -> Result<()> {
         "× gzip -6",
     );
     outcome.series.push(series);
-    Ok(fs_err::remove_dir_all(&dir)?)
+    Ok(())
 }
 
 /// Returns the bytes of `gzip -6` of a file.

@@ -27,17 +27,17 @@ fn run(plan: &Plan, outcome: &mut Outcome) -> Result<()> {
     for (size, label, batch) in sizes {
         let progress = Progress::of(format!("b6 {label}"));
         progress.show(|| "writing".into());
-        let dir = plan.scratch.join("loads");
-        fs_err::create_dir(&dir)?;
+        let dir = tempfile::tempdir_in(&plan.scratch)?;
+        let dir = dir.path();
         let base = Transcript::pinned().deltas(*size, DELTA);
         let events = base.iter().map(|delta| delta.events.len()).sum();
-        drop(Ours::begin_in_batches(&dir, &base, *batch)?);
+        drop(Ours::begin_in_batches(dir, &base, *batch)?);
         let mut turns = vec![Turn::new(OURS.name, OURS.role, |_| {
-            timed(events, || Ours::load(&dir))
+            timed(events, || Ours::load(dir))
         })];
-        match (ROWS.begin)(&dir, &base) {
+        match (ROWS.begin)(dir, &base) {
             Ok(_) => turns.push(Turn::new(ROWS.name, ROWS.role, |_| {
-                timed(events, || load_rows(&dir))
+                timed(events, || load_rows(dir))
             })),
             Err(error) => outcome.skip(ROWS.name, &error),
         }
@@ -53,7 +53,6 @@ fn run(plan: &Plan, outcome: &mut Outcome) -> Result<()> {
             .and_then(|(ours, rows)| paired_ratio(&ours.samples, &rows.samples));
         outcome.at_most(&format!("load, {label}"), over, 1.5, "× SQLite's rows");
         outcome.series.push(series);
-        fs_err::remove_dir_all(&dir)?;
     }
     outcome.notes.push(
         "files are in the cache of the system; the store holds saves of 4 KB, at 100 MB of 40 KB"
