@@ -1,6 +1,7 @@
 use super::*;
 use crate::meta::Meta;
 use crate::replay::State;
+use crate::test_disk::{Call, TestDisk};
 
 fn open(dir: &Path) -> (RawWriter, Loaded) {
     RawWriter::open(dir, Options::default()).unwrap()
@@ -170,4 +171,24 @@ fn a_writer_that_was_taken_over_does_not_heal() {
     assert!(old.append(head(2), 1).unwrap_err().is_fenced());
     new.append(head(3), 1).unwrap();
     assert_eq!(new.epoch(), 2);
+}
+
+/// While a writer is about to take an epoch, two others take theirs and end.
+#[test]
+fn an_epoch_that_others_passed_meanwhile_is_not_taken() {
+    let root = tempfile::tempdir().unwrap();
+    let path = root.path().join("s");
+    let others = path.clone();
+    let first = std::sync::atomic::AtomicBool::new(true);
+    let hook = move |call| {
+        if matches!(call, Call::Make) && first.swap(false, std::sync::atomic::Ordering::Relaxed) {
+            // The second removes the marker of the first, as every writer does.
+            std::fs::write(others.join("epoch-00000002"), "")?;
+        }
+        Ok(())
+    };
+    let dir = Dir::on(TestDisk::open(&path, 0, hook), &path).unwrap();
+    assert_eq!(epoch::take(&dir, 0).unwrap(), 3);
+    let markers: Vec<_> = dir.own().unwrap();
+    assert_eq!(markers, [FileName::Marker { epoch: 3 }]);
 }

@@ -14,6 +14,8 @@ pub(crate) enum Call {
     Grow(u64),
     /// The sync of a save.
     SyncData,
+    /// The creation of a new file, before it.
+    Make,
 }
 
 type Hook = Arc<dyn Fn(Call) -> io::Result<()> + Send + Sync>;
@@ -70,6 +72,9 @@ impl Directory for TestDisk {
         self.real.stat(name)
     }
     fn open(&self, name: &str, how: Open) -> io::Result<Box<dyn Handle>> {
+        if how == Open::MakeNew {
+            (self.hook)(Call::Make)?;
+        }
         let (real, hook) = (self.real.open(name, how)?, self.hook.clone());
         Ok(Box::new(TestHandle { real, hook }))
     }
