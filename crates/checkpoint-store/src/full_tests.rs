@@ -94,3 +94,24 @@ fn c62_control_without_room_ahead_the_first_save_on_a_full_disk_fails() {
     drop(writer);
     assert_eq!(newest(&path), Some(head(1)));
 }
+
+/// A disk with room for the saves but not for what is reserved ahead of them.
+#[test]
+fn c62_what_cannot_be_reserved_is_left_to_others() {
+    let root = tempfile::tempdir().unwrap();
+    let path = root.path().join("s");
+    let hook = |call| match call {
+        Call::Grow(bytes) if bytes > 4000 => Err(io::ErrorKind::StorageFull.into()),
+        _ => Ok(()),
+    };
+    let dir = Dir::on(TestDisk::open(&path, 1 << 20, hook), &path).unwrap();
+    let (mut writer, _) = RawWriter::open_on(dir, Options::default()).unwrap();
+    for n in 1..=3 {
+        save(&mut writer, n).unwrap();
+        assert!(writer.healed().is_none());
+        let len = writer.journal.as_ref().unwrap().file.stat().unwrap().len;
+        assert!(len < 700, "{len}");
+    }
+    drop(writer);
+    assert_eq!(newest(&path), Some(head(3)));
+}

