@@ -4,10 +4,7 @@ use std::{
     collections::VecDeque,
     fs::File,
     io::{Read, Write},
-    os::{
-        fd::OwnedFd,
-        unix::{ffi::OsStrExt, process::ExitStatusExt},
-    },
+    os::{fd::OwnedFd, unix::ffi::OsStrExt},
     process::{Child, ChildStdin, Command, ExitStatus, Stdio},
     sync::{Arc, Mutex, mpsc},
     time::{Duration, Instant},
@@ -27,6 +24,13 @@ fn again(probe: &str) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(PROBE).env(VARIABLE, probe);
     command
+}
+
+/// The same for a shell.
+fn job() -> String {
+    let exe = std::env::current_exe().unwrap();
+    let exe = exe.to_str().expect("the path of a test is text");
+    format!("'{exe}' {}", PROBE.join(" "))
 }
 
 const PROBE: [&str; 4] = ["--exact", "probe::probe", "--nocapture", "--test-threads=1"];
@@ -234,6 +238,7 @@ impl Seat {
         };
         let mut seat = Self::lead(
             again("seat")
+                .env("JOB", job())
                 .env("INTERRUPT_STACK_JOB", probe)
                 .env("INTERRUPT_STACK_PLACE", place)
                 .env("INTERRUPT_STACK_MODE", mode),
@@ -244,14 +249,12 @@ impl Seat {
 
     /// A shell on the terminal, in which `eval "$JOB"` runs the probe.
     pub(crate) fn shell(arguments: &[&str], probe: &str, mode: &str) -> Self {
-        let exe = std::env::current_exe().unwrap();
-        let exe = exe.to_str().expect("the path of a test is text");
         Self::lead(
             again("shell")
                 .env("INTERRUPT_STACK_ARGUMENTS", arguments.join("\n"))
                 .env("INTERRUPT_STACK_JOB", probe)
                 .env("INTERRUPT_STACK_MODE", mode)
-                .env("JOB", format!("'{exe}' {}", PROBE.join(" ")))
+                .env("JOB", job())
                 .env("PS1", "$ ")
                 .env("HISTFILE", ""),
         )
@@ -328,31 +331,20 @@ impl Seat {
         self.settings()
     }
 
-    /// Waits until the leader waits too: a shell that has just started the job may not be ready for a signal.
-    #[cfg(target_os = "linux")]
+    /// Waits until the probe's parent waits: a shell that has just started a job may not be ready for a signal.
     #[track_caller]
-    pub(crate) fn let_the_leader_wait(&self) {
-        let stat = format!("/proc/{}/stat", self.leader.id());
-        wait_for("the leader's wait", || {
-            std::fs::read_to_string(&stat).is_ok_and(|stat| stat.contains(") S "))
+    pub(crate) fn let_the_parent_wait(&self) {
+        #[cfg(target_os = "linux")]
+        wait_for("the parent's wait", || {
+            let stat = |pid: &str| std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+            let own = stat(&self.probe().to_string());
+            let parent = own
+                .rsplit(") ")
+                .next()
+                .and_then(|rest| rest.split(' ').nth(1));
+            stat(parent.unwrap()).contains(") S ")
         });
-    }
-
-    #[cfg(not(target_os = "linux"))]
-    pub(crate) fn let_the_leader_wait(&self) {
         crate::apart();
-    }
-
-    /// The signal that ended the session's leader.
-    #[track_caller]
-    pub(crate) fn leader_signal(&mut self) -> Option<i32> {
-        let mut status = None;
-        wait_for("the end of the leader", || {
-            status = self.leader.try_wait().unwrap();
-            status.is_some()
-        });
-        self.probe = None;
-        status.unwrap().signal()
     }
 
     /// As [`Probe::press`].

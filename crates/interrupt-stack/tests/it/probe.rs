@@ -84,6 +84,7 @@ fn probe() {
         Ok("requested") => die_by(Cause::Requested(1)),
         Ok("seat") => seats::seat(),
         Ok("shell") => seats::shell(),
+        Ok("loop") => seats::shell_loop(),
         #[cfg(feature = "driver")]
         Ok(other) if driven::run(other) => {}
         Ok(other) => assert!(
@@ -95,6 +96,7 @@ fn probe() {
 
 fn graceful() {
     let interrupts = builder().install().unwrap();
+    seats::wait_for_the_foreground();
     ready();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .build()

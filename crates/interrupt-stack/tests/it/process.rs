@@ -197,6 +197,18 @@ fn press_that_is_both_signal_and_injected_counts_once() {
     }
 }
 
+/// The handler must know of a press that is no signal, or it would take the other half of it for the last one.
+#[test]
+fn signal_of_an_injected_press_is_not_the_last_rung() {
+    let mut probe = Probe::start("long debounce, nobody answers");
+    probe.go_on();
+    assert_eq!(probe.line(), "1 presses", "shutdown has begun");
+    probe.press();
+    probe.go_on();
+    assert_eq!(probe.line(), "1 presses");
+    assert!(probe.is_alive());
+}
+
 #[test]
 fn hard_exit_may_be_left_to_a_thread() {
     let mut probe = Probe::start("hung by thread");

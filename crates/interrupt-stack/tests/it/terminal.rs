@@ -168,23 +168,24 @@ fn suspend_and_fg_under_the_job_control_of_bash() {
 /// A shell's loop ends with a program that dies by the signal, and goes on after one that only says 130.
 #[test]
 fn j27_loop_of_a_shell_stops_with_the_program() {
-    let script = "for i in 1 2; do eval \"$JOB\"; echo \"probe: round $i ended $?\"; done; echo 'probe: after the loop'";
-    let mut seat = Seat::shell(&["-c", script], "graceful", "");
-    seat.expect_ready();
-    seat.let_the_leader_wait();
+    let mut seat = Seat::take(Place::Foreground, "loop", "graceful");
+    seat.let_the_parent_wait();
     seat.send(b"\x03");
     assert_eq!(seat.line(), "cleanup Press, 1 presses");
-    assert_eq!(seat.leader_signal(), Some(2), "{}", seat.text());
+    assert_eq!(seat.end(), "ended signal 2", "the shell");
     assert!(!seat.text().contains("round 1"), "{}", seat.text());
 
-    let mut seat = Seat::shell(&["-c", script], "exiting", "");
+    let mut seat = Seat::take(Place::Foreground, "loop", "exiting");
     for round in 1..=2 {
-        seat.expect_ready();
-        seat.let_the_leader_wait();
+        seat.let_the_parent_wait();
         seat.send(b"\x03");
         assert_eq!(seat.line(), format!("round {round} ended 130"));
+        if round == 1 {
+            seat.expect_ready();
+        }
     }
     assert_eq!(seat.line(), "after the loop");
+    assert_eq!(seat.end(), "ended code 0");
 }
 
 /// No signal ends PID 1 of a namespace by its default action.

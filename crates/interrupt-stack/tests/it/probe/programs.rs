@@ -17,7 +17,8 @@ pub(super) fn run(name: &str) -> bool {
         "counting" => counting(builder()),
         "counting, own forwards" => counting(builder().forward_window(Duration::from_millis(60))),
         "counting for ever" => counting(builder().hard_exit(HardExit::Off)),
-        "long debounce" => fed(builder().debounce(Duration::from_secs(60))),
+        "long debounce" => fed(builder().debounce(Duration::from_secs(60)), true),
+        "long debounce, nobody answers" => fed(builder().debounce(Duration::from_secs(60)), false),
         "hung by thread" => super::hung(builder().hard_exit(HardExit::Thread)),
         "hung, exit hook" => super::hung(hooked(|_| {})),
         "hung, hung exit hook" => super::hung(hooked(|_| super::park())),
@@ -64,9 +65,11 @@ fn answer(interrupts: &Interrupts) {
 }
 
 /// Gets a press of the program itself with each line.
-fn fed(builder: Builder) -> ! {
+fn fed(builder: Builder, is_answered: bool) -> ! {
     let interrupts = builder.install().unwrap();
-    answer(&interrupts);
+    if is_answered {
+        answer(&interrupts);
+    }
     ready();
     loop {
         super::line();
@@ -265,6 +268,7 @@ fn menu() -> ! {
 #[expect(clippy::disallowed_methods, reason = "the control")]
 fn exiting() -> ! {
     let interrupts = builder().install().unwrap();
+    seats::wait_for_the_foreground();
     ready();
     assert_eq!(interrupts.wait(), Cause::Press);
     std::process::exit(130)

@@ -59,6 +59,18 @@ pub(super) fn shell() -> ! {
     panic!("no bash: {error}");
 }
 
+/// Becomes a shell that runs the probe of the mode in a loop.
+pub(super) fn shell_loop() -> ! {
+    let script = "for round in 1 2; do
+        eval \"$JOB\"; echo \"probe: round $round ended $?\"
+    done; echo 'probe: after the loop'";
+    let error = Command::new("bash")
+        .args(["--norc", "--noprofile", "-c", script])
+        .env(VARIABLE, std::env::var("INTERRUPT_STACK_MODE").unwrap())
+        .exec();
+    panic!("no bash: {error}");
+}
+
 fn in_foreground() -> bool {
     std::env::var("INTERRUPT_STACK_PLACE").as_deref() == Ok("foreground")
 }
