@@ -111,11 +111,15 @@ impl RawWriter {
         Ok(())
     }
 
-    /// Goes to the directory that stands at the path now; a removed one is made again.
+    /// Goes to the directory that stands at the path now, unless another writer's store is in
+    /// it; a removed one is made again.
     fn follow(&mut self) -> Result<()> {
         let there = self.dir.reopen()?;
         if there.id()? != self.dir.id()? {
-            self.dir = there;
+            match epoch::confirm(&there, self.epoch) {
+                Err(err) if err.is_fenced() => return Err(err),
+                _ => self.dir = there,
+            }
         }
         Ok(())
     }

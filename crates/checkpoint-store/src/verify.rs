@@ -140,8 +140,21 @@ fn verify_in(dir: &Dir) -> Result<Verification> {
 /// Reads one file; none if its writer removed it meanwhile.
 fn check(dir: &Dir, file: FileName) -> Result<Option<File>> {
     let name = file.to_string();
-    let Some(bytes) = dir.read(&name)? else {
-        return Ok(None);
+    let bytes = match dir.read(&name) {
+        Ok(Some(bytes)) => bytes,
+        Ok(None) => return Ok(None),
+        Err(err) if err.is_about_files() => return Err(err),
+        // A pipe, a link, a giant: no reason to say nothing of the others.
+        Err(err) => {
+            let (bytes, saves) = (0, None);
+            let condition = Condition::Unreadable(err.to_string());
+            return Ok(Some(File {
+                name,
+                bytes,
+                saves,
+                condition,
+            }));
+        }
     };
     let len = bytes.len() as u64;
     let (saves, condition) = match inspect(file, bytes) {

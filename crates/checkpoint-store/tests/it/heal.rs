@@ -143,12 +143,13 @@ fn x128_a_store_that_was_replaced_by_another_fences_the_writer() {
         std::fs::remove_dir_all(&dir.path).unwrap();
         let (mut other, _) = dir.open();
         other.append(&9, &[9]).unwrap();
-        if ended {
-            drop(other);
-        }
+        let other = (!ended).then_some(other);
+        let before = files(&dir.path);
         assert!(writer.append(&4, &[4]).unwrap_err().is_fenced());
         assert!(writer.append(&4, &[4]).unwrap_err().is_fenced());
-        assert_eq!(dir.load().head, Some(9));
+        assert_eq!(files(&dir.path), before);
+        drop(other);
+        assert_eq!(dir.open().1.head, Some(9), "it is not locked either");
     }
 }
 
