@@ -1,4 +1,4 @@
-//! Maintainers' commands: `cargo xtask ci | lint | test | acceptance | live | bench`. See `README.md`.
+//! Maintainers' commands: `cargo xtask ci | lint | test | acceptance | live | bench | crash-test`. See `README.md`.
 #![expect(
     clippy::print_stdout,
     reason = "a program for maintainers, whose output is its purpose"
@@ -8,6 +8,7 @@ mod acceptance;
 mod bench;
 mod ci;
 mod command;
+mod crash_test;
 mod lint;
 mod live;
 mod sources;
@@ -48,6 +49,8 @@ enum Command {
     Live,
     /// Measures ours, a peer and the floor in turn, and judges the targets.
     Bench(bench::Arguments),
+    /// Looks for an acknowledged save that a crash, a fault or a second writer loses.
+    CrashTest(crash_test::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -63,6 +66,7 @@ fn main() -> ExitCode {
         Command::Acceptance { missing } => acceptance::run(&workspace, missing),
         Command::Live => live::run(),
         Command::Bench(arguments) => bench::run(&arguments),
+        Command::CrashTest(arguments) => crash_test::run(&arguments),
     })
 }
 

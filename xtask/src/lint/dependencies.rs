@@ -3,7 +3,7 @@
 use crate::workspace::{Dependency, Package, Workspace};
 
 /// The members that each member may depend on, in any kind of dependency; `*` is all.
-const MEMBERS: [(&str, &[&str]); 11] = [
+const MEMBERS: [(&str, &[&str]); 12] = [
     ("agent-duplex", &[]),
     ("agent-subprocess", &["agent-duplex"]),
     ("cancellable-sleep", &[]),
@@ -21,6 +21,7 @@ const MEMBERS: [(&str, &[&str]); 11] = [
     ),
     ("loop-state", &[]),
     ("rlm-bench", &["*"]),
+    ("rlm-crash", &["checkpoint-store"]),
     ("rlm-loop", &["*"]),
     ("rlm-tests", &["*"]),
     ("xtask", &[]),
@@ -32,7 +33,10 @@ const OPTIONAL: [(&str, &str); 1] = [("agent-subprocess", "agent-duplex")];
 /// Who may use these; development dependencies are free.
 const OTHERS: [(&str, &[&str]); 7] = [
     ("ciborium", &["checkpoint-store", "loop-state", "rlm-bench"]),
-    ("clap", &["rlm-bench", "rlm-loop", "rlm-tests", "xtask"]),
+    (
+        "clap",
+        &["rlm-bench", "rlm-crash", "rlm-loop", "rlm-tests", "xtask"],
+    ),
     (
         "fs-err",
         &[

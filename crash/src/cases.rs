@@ -1,0 +1,25 @@
+//! Runs one case again that a layer printed.
+
+use crate::reference::Broken;
+use crate::session::calmly;
+use crate::{fault, race, sim};
+
+/// Runs `layer=case`.
+///
+/// # Errors
+/// If it breaks a promise, with what was seen; or if there is no such case.
+pub fn replay(text: &str) -> Result<(), String> {
+    let (layer, case) = text
+        .split_once('=')
+        .ok_or("a case is written `layer=case`")?;
+    let told = |broken: Broken| format!("{}: {}", broken.invariant, broken.what);
+    match layer {
+        "sim" => sim::replay(&case.parse()?).map_err(|found| told(found.broken)),
+        "race" => {
+            let case = case.parse()?;
+            calmly(|| race::replay(&case)).map(drop).map_err(told)
+        }
+        "fault" => fault::replay(&case.parse()?),
+        layer => Err(format!("there are no cases of `{layer}`")),
+    }
+}

@@ -1,0 +1,263 @@
+//! D1: fails every call of a workload in every way that fits it, loses the power after, and
+//! fails calls of the recovery as well.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::choice::{Choice, Freedom};
+use crate::computer::{Call, Hit, Plan};
+use crate::disk::Disk;
+use crate::outcome::{Level, Outcome};
+use crate::reference::{Broken, Kept, Reference};
+use crate::rng::{Rng, mix};
+use crate::session::{Session, calmly};
+use crate::step::{Step, Workload};
+use crate::{parallel, sabotages, workloads};
+
+/// One history: a workload, the fault in it, how the power cut came out, and the fault in the recovery.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Case {
+    workload: Workload,
+    first: Plan,
+    choice: Option<Choice>,
+    second: Option<Plan>,
+}
+
+impl fmt::Display for Case {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}@{}", self.workload, self.first)?;
+        if let Some(choice) = &self.choice {
+            write!(f, "@{choice}")?;
+        }
+        self.second
+            .iter()
+            .try_for_each(|second| write!(f, "@{second}"))
+    }
+}
+
+impl FromStr for Case {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut parts = text.split('@');
+        let mut next = || parts.next();
+        let bad = || format!("`{text}` is no case of a fault");
+        Ok(Self {
+            workload: next().ok_or_else(bad)?.parse()?,
+            first: next().ok_or_else(bad)?.parse()?,
+            choice: next()
+                .map(|part| Choice::parse(part).ok_or_else(bad))
+                .transpose()?,
+            second: next().map(str::parse).transpose()?,
+        })
+    }
+}
+
+/// A broken promise, and the history that shows it.
+type Finding = crate::outcome::Finding<Case>;
+
+/// How much is tried for each fault.
+#[derive(Debug, Clone, Copy)]
+pub struct Budget {
+    /// In how many ways the power cut after it comes out.
+    pub cuts: usize,
+    /// How many second faults.
+    pub seconds: usize,
+}
+
+/// Runs the layer.
+pub fn run(level: Level) -> Outcome {
+    let budget = Budget {
+        cuts: level.of([1, 2, 3, 8]),
+        seconds: level.of([1, 4, 20, 100]),
+    };
+    let some = workloads::fault()
+        .into_iter()
+        .step_by(level.of([3, 1, 1, 1]));
+    explore(&some.collect::<Vec<_>>(), budget)
+}
+
+/// Fails every call of all workloads.
+pub fn explore(workloads: &[Workload], budget: Budget) -> Outcome {
+    let mut outcome = Outcome::default();
+    let one = |workload: &Workload| {
+        let mut outcome = Outcome::default();
+        let found = search(workload, budget, &mut outcome);
+        (outcome, found.err())
+    };
+    for (one, found) in parallel::map(workloads, one, |(_, found)| found.is_some()) {
+        outcome += one;
+        if let Some(mut found) = found {
+            outcome.lost += 1;
+            if outcome.notes.is_empty() {
+                if sabotages::now().is_none() {
+                    found = shrink(found, budget);
+                }
+                outcome.notes.push(explain(&found));
+            }
+        }
+    }
+    outcome
+}
+
+fn search(workload: &Workload, budget: Budget, outcome: &mut Outcome) -> Result<(), Finding> {
+    let calls = calls(workload);
+    for (number, &call) in calls.iter().enumerate() {
+        for hit in Hit::ALL.into_iter().filter(|hit| hit.applies(call)) {
+            let first = Plan {
+                at: number as u64,
+                hit,
+            };
+            outcome.faults += 1;
+            outcome.tried += 1;
+            let finding = |choice: Option<&Choice>, second| {
+                let case = Case {
+                    workload: workload.clone(),
+                    first,
+                    choice: choice.cloned(),
+                    second,
+                };
+                move |broken| Finding::new(case, broken)
+            };
+            let (disk, reference) =
+                calmly(|| faulty(workload, first)).map_err(finding(None, None))?;
+            outcome.acked += reference.progress().acked as u64;
+            let seed = mix(workload.seed ^ (number as u64) << 8 ^ hit as u64);
+            let mut rng = Rng::new(seed);
+            let freedom = Freedom::of(&disk);
+            for choice in freedom.choices(budget.cuts, &mut rng) {
+                outcome.tried += 1;
+                let disk = freedom.apply(&disk, &choice);
+                let recovered = calmly(|| recover(&disk, &reference, workload, None));
+                let calls = recovered.map_err(finding(Some(&choice), None))?;
+                let some = budget.seconds.min(calls.len() * 3) / budget.cuts.max(1);
+                for _ in 0..some.max(1) {
+                    let at = rng.below(calls.len());
+                    let hit = Hit::ALL[rng.below(Hit::ALL.len())];
+                    if hit.applies(calls[at]) {
+                        outcome.faults += 1;
+                        outcome.tried += 1;
+                        let second = Some(Plan { at: at as u64, hit });
+                        calmly(|| recover(&disk, &reference, workload, second))
+                            .map_err(finding(Some(&choice), second))?;
+                    }
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Returns the calls of a workload that nothing happens to.
+fn calls(workload: &Workload) -> Vec<Call> {
+    let mut session = Session::new(workload);
+    // What goes wrong without a fault is the business of another layer.
+    drop(calmly(|| session.run(&workload.steps)));
+    session.shared.pc().calls().to_vec()
+}
+
+/// Runs a workload with a fault in it.
+fn faulty(workload: &Workload, plan: Plan) -> Kept<(Disk, Reference)> {
+    let mut session = Session::new(workload);
+    session.shared.pc().hit(Some(plan));
+    session.run(&workload.steps)?;
+    if !session.shared.pc().is_off() {
+        session.load()?;
+    }
+    let disk = session.shared.pc().disk.clone();
+    Ok((disk, session.reference))
+}
+
+/// Starts after a power cut, with or without one more fault, and saves; then once more without.
+fn recover(
+    disk: &Disk,
+    reference: &Reference,
+    workload: &Workload,
+    second: Option<Plan>,
+) -> Kept<Vec<Call>> {
+    let step = match workload.is_store() {
+        true => Step::Value(40),
+        false => Step::Append {
+            events: 1,
+            letters: 40,
+        },
+    };
+    let mut session = Session::after(disk.clone(), reference.clone(), workload, 1);
+    session.shared.pc().hit(second);
+    session.open()?;
+    session.run(&[step])?;
+    let calls = session.shared.pc().calls().to_vec();
+    if second.is_some() {
+        let disk = session.shared.pc().disk.clone();
+        let freedom = Freedom::of(&disk);
+        for choice in freedom.choices(1, &mut Rng::new(calls.len() as u64)) {
+            let disk = freedom.apply(&disk, &choice);
+            let mut session = Session::after(disk, session.reference.clone(), workload, 2);
+            session.open()?;
+            session.run(&[step])?;
+        }
+    }
+    Ok(calls)
+}
+
+/// Runs one case again.
+///
+/// # Errors
+/// If it breaks a promise; says which.
+pub fn replay(case: &Case) -> Result<(), String> {
+    let told = |broken: Broken| format!("{}: {}", broken.invariant, broken.what);
+    let (disk, reference) = calmly(|| faulty(&case.workload, case.first)).map_err(told)?;
+    let Some(choice) = &case.choice else {
+        return Ok(());
+    };
+    let disk = Freedom::of(&disk).apply(&disk, choice);
+    calmly(|| recover(&disk, &reference, &case.workload, case.second))
+        .map(drop)
+        .map_err(told)
+}
+
+/// Looks for a shorter workload that breaks a promise too.
+fn shrink(mut found: Finding, budget: Budget) -> Finding {
+    let mut index = 0;
+    while index < found.case.workload.steps.len() {
+        let mut shorter = found.case.workload.clone();
+        shorter.steps.remove(index);
+        match search(&shorter, budget, &mut Outcome::default()) {
+            Err(smaller) if smaller.case.second.is_none() || found.case.second.is_some() => {
+                found = smaller;
+            }
+            _ => index += 1,
+        }
+    }
+    found
+}
+
+fn explain(found: &Finding) -> String {
+    let Finding { case, broken } = found;
+    let calls = calls(&case.workload);
+    let name = calls
+        .get(case.first.at as usize)
+        .map(|call| format!("{call:?}"));
+    let mut text = format!("{}: {}\n", broken.invariant, broken.what);
+    text += &format!(
+        "  {:?} at call {}, {}",
+        case.first.hit,
+        case.first.at,
+        name.unwrap_or_default()
+    );
+    if let (Some(choice), Ok((disk, _))) =
+        (&case.choice, calmly(|| faulty(&case.workload, case.first)))
+    {
+        text += &format!(
+            "; then a power cut: {}",
+            Freedom::of(&disk).explain(&disk, choice)
+        );
+    }
+    if let Some(second) = case.second {
+        text += &format!(
+            "; then {:?} at call {} of the recovery",
+            second.hit, second.at
+        );
+    }
+    text + &format!("\n  again: cargo xtask crash-test --case fault={case}")
+}

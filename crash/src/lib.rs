@@ -1,0 +1,31 @@
+//! The harness that shows that `checkpoint-store` keeps its promises.
+//!
+//! It states five invariants and looks for a counterexample: **D** after save k was
+//! acknowledged, every later load gives k or a later one; **A** every load gives exactly one
+//! state that was passed to a save; **L** if anything was acknowledged, a load succeeds or
+//! names a real media error; **F** at most one line of writers grows; **B** time and memory
+//! are bounded.
+//!
+//! The [`disk`] is a model that keeps what POSIX promises and nothing more; [`choice`] lists
+//! the ways in which a power cut may come out; [`computer`] counts calls, fails them and loses
+//! its power.
+
+pub mod cases;
+pub mod choice;
+pub mod computer;
+pub mod damage;
+pub mod disk;
+pub mod fault;
+pub mod machine;
+pub mod outcome;
+pub mod parallel;
+pub mod race;
+pub mod reference;
+pub mod rng;
+pub mod sabotages;
+pub mod seam;
+pub mod seen;
+pub mod session;
+pub mod sim;
+pub mod step;
+pub mod workloads;

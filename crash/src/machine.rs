@@ -1,0 +1,284 @@
+//! D2: random histories of everything that a program, its machine and its users do, beside
+//! the reference; a history that breaks a promise is shrunk to the smallest one that does.
+
+use std::path::Path;
+
+use checkpoint_store::reader;
+use proptest::prelude::*;
+use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestError, TestRng, TestRunner};
+
+use crate::choice::{Choice, Freedom};
+use crate::damage::Damage;
+use crate::disk::{Disk, ROOT};
+use crate::outcome::{Level, Outcome};
+use crate::reference::{Event, Head, Kept, State, broken};
+use crate::rng::{Rng, mix};
+use crate::session::{DIR, Session, calmly};
+use crate::step::{Step, Workload};
+use crate::{parallel, sabotages};
+
+/// How many parts the histories are dealt out in, each with random numbers of its own.
+const PARTS: u64 = 8;
+const LONGEST: usize = 50;
+
+/// One thing that happens.
+#[derive(Debug, Clone)]
+enum Act {
+    /// The program does something.
+    Step(Step),
+    /// The power goes; the number says how it comes out.
+    PowerCut(u64),
+    /// The program is killed; the machine runs on.
+    Kill,
+    /// A second program takes the store over, and the first one goes on.
+    TakeOver,
+    /// The newest file, or one before it, is damaged while nobody has it open.
+    Damage(Damage, u8, u64),
+}
+
+fn act() -> impl Strategy<Value = Act> {
+    let append = (0..4u8, prop_oneof![3 => 1..60u16, 1 => 300..1200u16])
+        .prop_map(|(events, letters)| Step::Append { events, letters });
+    // Of the others most hit a journal, whose torn end is no news.
+    let damage = prop_oneof![
+        1 => Just(Damage::Trail),
+        3 => proptest::sample::select(&Damage::ALL[..]),
+    ];
+    let step = prop_oneof![
+        8 => append,
+        2 => (0..6u8).prop_map(Step::Undo),
+        3 => Just(Step::Phase),
+        2 => Just(Step::Reopen),
+        1 => Just(Step::Load),
+        1 => Just(Step::Blob),
+        1 => Just(Step::LoseJournal),
+    ];
+    prop_oneof![
+        12 => step.prop_map(Act::Step),
+        3 => any::<u64>().prop_map(Act::PowerCut),
+        1 => Just(Act::Kill),
+        1 => Just(Act::TakeOver),
+        2 => (damage, prop_oneof![2 => Just(0), 1 => 1..3u8], any::<u64>())
+            .prop_map(|(damage, file, seed)| Act::Damage(damage, file, seed)),
+    ]
+}
+
+/// Runs the layer.
+pub fn run(level: Level) -> Outcome {
+    explore(level.of([160, 2_000, 10_000, 400_000]))
+}
+
+/// Runs that many histories.
+pub fn explore(cases: u32) -> Outcome {
+    let parts: Vec<u64> = (0..PARTS).collect();
+    let mut outcome = Outcome::default();
+    let one = |&part: &u64| explore_part(part, cases / PARTS as u32);
+    for one in parallel::map(&parts, one, |outcome| outcome.lost > 0) {
+        outcome += one;
+    }
+    outcome.notes.truncate(1);
+    outcome
+}
+
+fn explore_part(part: u64, cases: u32) -> Outcome {
+    let acked = std::cell::Cell::new(0);
+    let config = Config {
+        cases,
+        failure_persistence: None,
+        max_shrink_iters: if sabotages::now().is_none() {
+            20_000
+        } else {
+            0
+        },
+        ..Config::default()
+    };
+    let mut seed = [0; 32];
+    seed.chunks_mut(8).zip(1..).for_each(|(chunk, index)| {
+        chunk.copy_from_slice(&mix(part << 8 | index).to_le_bytes());
+    });
+    let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &seed);
+    let histories = (0..4u8, proptest::collection::vec(act(), 1..LONGEST));
+    let result =
+        TestRunner::new_with_rng(config, rng).run(&histories, |(disk, acts)| {
+            match calmly(|| history(disk, &acts)) {
+                Ok(saves) => {
+                    acked.set(acked.get() + saves);
+                    Ok(())
+                }
+                Err(broken) => Err(TestCaseError::fail(format!(
+                    "{}: {}",
+                    broken.invariant, broken.what
+                ))),
+            }
+        });
+    let mut outcome = Outcome {
+        tried: cases.into(),
+        acked: acked.get(),
+        ..Outcome::default()
+    };
+    if let Err(TestError::Fail(reason, (disk, acts))) = result {
+        outcome.lost = 1;
+        let acts: Vec<String> = acts.iter().map(|act| format!("{act:?}")).collect();
+        outcome
+            .notes
+            .push(format!("{reason}\n  disk {disk}: {}", acts.join(", ")));
+    }
+    outcome
+}
+
+/// Runs one history; returns how many saves were acknowledged.
+fn history(disk: u8, acts: &[Act]) -> Kept<u64> {
+    let (sector, ahead) = [(512, 0), (512, 2048), (4096, 1024), (64, 0)][usize::from(disk % 4)];
+    let workload = Workload {
+        sector,
+        ahead,
+        seed: disk.into(),
+        steps: Vec::new(),
+    };
+    let mut session = Session::new(&workload);
+    let mut boots = 0;
+    let reboot = |session: &mut Session, disk: Disk, boots: &mut u64| {
+        *boots += 1;
+        let reference = session.reference.clone();
+        let (marks, acknowledged) = (session.marks.clone(), session.acknowledged);
+        let ever = std::mem::take(&mut session.ever);
+        *session = Session::after(disk, reference, &workload, *boots);
+        session.marks = marks;
+        session.acknowledged = acknowledged;
+        session.ever = ever;
+        session.number += 10_000 * *boots as u32;
+    };
+    for act in acts {
+        match act {
+            Act::Step(step) => session.run(&[*step])?,
+            Act::PowerCut(seed) => {
+                let disk = session.shared.pc().disk.clone();
+                let freedom = Freedom::of(&disk);
+                let mut rng = Rng::new(*seed);
+                let some = freedom.choices(5, &mut rng);
+                let choice = some
+                    .get(rng.below(some.len()))
+                    .cloned()
+                    .unwrap_or(Choice(Vec::new()));
+                reboot(&mut session, freedom.apply(&disk, &choice), &mut boots);
+                session.open()?;
+            }
+            Act::Kill => {
+                let disk = session.shared.pc().disk.clone();
+                reboot(&mut session, disk, &mut boots);
+                session.open()?;
+            }
+            Act::TakeOver => take_over(&mut session)?,
+            Act::Damage(damage, file, seed) => {
+                session.close();
+                if damaged(&mut session, *damage, *file, *seed)?.is_none() {
+                    break;
+                }
+            }
+        }
+        if session.reference.is_void() && session.is_closed() {
+            break;
+        }
+    }
+    Ok(session.acknowledged)
+}
+
+/// Lets a second writer open, and the first one find out.
+fn take_over(session: &mut Session) -> Kept {
+    let Some((mut first, _)) = session.take_writer()? else {
+        return Ok(());
+    };
+    let mut pc = session.shared.pc();
+    if let Some(dir) = pc.disk.lookup(ROOT, DIR) {
+        // It may be gone already.
+        drop(pc.disk.unlink(dir, "LOCK"));
+    }
+    drop(pc);
+    let mut tried = session.present.clone();
+    tried.head = Some(1);
+    session.ever.push(tried.clone());
+    session.open()?;
+    session.reference.try_in_vain(tried);
+    match first.append(&(1, crate::reference::text(1, 5)), &[]) {
+        Ok(_) => broken('F', "a writer that was taken over goes on"),
+        Err(_) => session.load(),
+    }
+}
+
+/// Damages a file and loads: the report must say it, and what is loaded must be a state that
+/// once was there. None if no state is left.
+fn damaged(session: &mut Session, damage: Damage, file: u8, seed: u64) -> Kept<Option<()>> {
+    let mut rng = Rng::new(seed);
+    let load = |session: &Session| {
+        reader::load_on::<Head, Event>(session.shared.directory(DIR), Path::new(DIR))
+    };
+    let used = load(session).ok().and_then(|loaded| loaded.report.used);
+    let name = {
+        let mut pc = session.shared.pc();
+        let Some(dir) = pc.disk.lookup(ROOT, DIR) else {
+            return Ok(Some(()));
+        };
+        let own = |name: &str| name.starts_with("phase-") || name.starts_with("progress-");
+        let names: Vec<String> = match pc.disk.names(dir) {
+            Ok(names) => names.filter(|name| own(name)).map(str::to_owned).collect(),
+            Err(_) => return Ok(Some(())),
+        };
+        let name = match file {
+            0 => used.as_ref(),
+            file => names.iter().rev().nth(usize::from(file) - 1),
+        };
+        let Some(name) = name else {
+            return Ok(Some(()));
+        };
+        let Some(ino) = pc.disk.lookup(dir, name) else {
+            return Ok(Some(()));
+        };
+        let bytes = pc.disk.read(ino).map(<[u8]>::to_vec).unwrap_or_default();
+        let others = names.iter().filter(|other| *other != name);
+        let other: Vec<Vec<u8>> = others
+            .filter_map(|other| pc.disk.lookup(dir, other))
+            .filter_map(|ino| pc.disk.read(ino).ok().map(<[u8]>::to_vec))
+            .collect();
+        let other = other
+            .get(rng.below(other.len().max(1)))
+            .map_or(&[][..], Vec::as_slice);
+        let Some(bytes) = damage.of(&bytes, other, &mut rng) else {
+            return Ok(Some(()));
+        };
+        let cut = pc
+            .disk
+            .set_len(ino, bytes.len())
+            .and_then(|()| pc.disk.write(ino, 0, &bytes));
+        if cut.and_then(|()| pc.disk.sync_file(ino)).is_err() {
+            return broken('-', "the model refuses to damage a file");
+        }
+        name.clone()
+    };
+    let loaded = match load(session) {
+        Ok(loaded) => loaded,
+        Err(err) if err.is_corrupt() => return Ok(None),
+        // A damaged version number looks like a newer program's.
+        Err(err) if err.is_unsupported_version() => return Ok(None),
+        Err(err) => return broken('L', format!("{damage:?} of {name}: {err}")),
+    };
+    let state = State::loaded(&loaded)?;
+    if state != State::default() && !session.ever.contains(&state) {
+        return broken(
+            'A',
+            format!("{damage:?} of {name}: this was never saved: {state:?}"),
+        );
+    }
+    let is_told = !loaded.report.is_sound() || loaded.report.repaired_tail.is_some();
+    // Of the last save, damage and a save that was cut look alike; and a file that ends
+    // between two frames is whole. A sealed file has no such excuse.
+    if used.as_ref() == Some(&name) && name.starts_with("phase-") && !is_told {
+        return broken(
+            'A',
+            format!("{damage:?} of {name}: nobody says that it is damaged"),
+        );
+    }
+    session.reference.settle(&session.ever, state);
+    session.marks.clear();
+    session.open()?;
+    Ok(Some(()))
+}

@@ -1,0 +1,210 @@
+//! What a store ought to hold: plain states, one for each save.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use checkpoint_store::Loaded;
+
+use crate::computer::Progress;
+use crate::rng::mix;
+
+/// What the harness saves as a head: a number, and text that the number determines.
+pub type Head = (u32, String);
+/// What it saves as an event.
+pub type Event = (u32, String);
+
+/// A state without its texts, which the numbers determine.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub struct State {
+    /// The number of the head.
+    pub head: Option<u32>,
+    /// The numbers of the events.
+    pub events: Vec<u32>,
+}
+
+/// One promise that was not kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Broken {
+    /// The letter of the invariant: D, A, L, F or B.
+    pub invariant: char,
+    /// What was seen.
+    pub what: String,
+}
+
+/// The result of looking whether the promises are kept.
+pub type Kept<T = ()> = Result<T, Broken>;
+
+/// Says which promise was not kept.
+pub fn broken<T>(invariant: char, what: impl Into<String>) -> Kept<T> {
+    Err(Broken {
+        invariant,
+        what: what.into(),
+    })
+}
+
+/// Returns the text that belongs to a number: it does not compress well.
+pub fn text(number: u32, len: usize) -> String {
+    const LETTERS: &[u8; 64] = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_";
+    let mut text = String::with_capacity(len);
+    let mut bits = 0;
+    for index in 0..len {
+        if index % 10 == 0 {
+            bits = mix(u64::from(number) << 20 | (index as u64 + 1));
+        }
+        text.push(char::from(LETTERS[(bits & 63) as usize]));
+        bits >>= 6;
+    }
+    text
+}
+
+impl State {
+    /// Reads the numbers of what was loaded, if the texts are theirs.
+    pub fn of(head: Option<&Head>, events: &[Event]) -> Kept<Self> {
+        let number = |(number, found): &(u32, String)| match *found == text(*number, found.len()) {
+            true => Ok(*number),
+            false => broken(
+                'A',
+                format!("number {number} has another text than it was saved with"),
+            ),
+        };
+        Ok(Self {
+            head: head.map(number).transpose()?,
+            events: events.iter().map(number).collect::<Kept<_>>()?,
+        })
+    }
+
+    /// [`of`](Self::of) a loaded store.
+    pub fn loaded(loaded: &Loaded<Head, Event>) -> Kept<Self> {
+        Self::of(loaded.head.as_ref(), &loaded.events)
+    }
+}
+
+/// All states that were handed to saves, in order, and which of them was acknowledged last.
+#[derive(Debug, Clone)]
+pub struct Reference {
+    states: Vec<State>,
+    acked: usize,
+    /// What may turn up besides when someone removed files.
+    old: Vec<State>,
+    /// Numbers of the acknowledged blobs.
+    pub blobs: Vec<u32>,
+    /// Whether someone removed files since the last acknowledged save.
+    is_void: bool,
+}
+
+impl Default for Reference {
+    fn default() -> Self {
+        Self {
+            states: vec![State::default()],
+            acked: 0,
+            old: Vec::new(),
+            blobs: Vec::new(),
+            is_void: false,
+        }
+    }
+}
+
+impl Reference {
+    /// The reference as it was when the program was that far.
+    pub fn at(&self, progress: Progress) -> Self {
+        Self {
+            states: self.states[..=progress.tried].to_vec(),
+            acked: progress.acked,
+            old: self.old.clone(),
+            blobs: self.blobs[..progress.blobs].to_vec(),
+            is_void: progress.is_void,
+        }
+    }
+
+    /// How far the program is.
+    pub fn progress(&self) -> Progress {
+        Progress {
+            acked: self.acked,
+            tried: self.states.len() - 1,
+            blobs: self.blobs.len(),
+            is_void: self.is_void,
+        }
+    }
+
+    /// The newest acknowledged state.
+    pub fn acked(&self) -> &State {
+        &self.states[self.acked]
+    }
+
+    /// Notes that a save of this state begins.
+    pub fn try_save(&mut self, state: State) {
+        self.states.push(state);
+    }
+
+    /// Notes that the newest save was acknowledged.
+    pub fn ack(&mut self) {
+        self.acked = self.states.len() - 1;
+        self.is_void = false;
+    }
+
+    /// Notes what a writer tried that was taken over: it may turn up when files vanish, not else.
+    pub fn try_in_vain(&mut self, state: State) {
+        self.old.push(state);
+    }
+
+    /// Goes on from a state that damage left; the ones before it may turn up when files vanish.
+    pub fn settle(&mut self, before: &[State], state: State) {
+        self.old.extend_from_slice(before);
+        self.old.push(State::default());
+        self.states.push(state);
+        self.acked = self.states.len() - 1;
+        self.is_void = false;
+    }
+
+    /// Notes that someone removed files: what was acknowledged may be gone until the next save is.
+    pub fn void(&mut self) {
+        self.old.extend_from_slice(&self.states);
+        self.acked = 0;
+        self.blobs.clear();
+        self.is_void = true;
+    }
+
+    /// Tells whether someone removed files since the last acknowledged save, so that nothing
+    /// may be left to load.
+    pub fn is_void(&self) -> bool {
+        self.is_void
+    }
+
+    /// Returns a number for what may be loaded now.
+    pub fn fingerprint(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        (&self.states[self.acked..], &self.blobs).hash(&mut hasher);
+        hasher.finish()
+    }
+
+    /// Fails unless this is a state that may be loaded now; returns which. `is_settled` if the
+    /// program goes on from it, so that it may not be taken back any more.
+    pub fn check(&mut self, found: &State, is_settled: bool) -> Kept<usize> {
+        match self.states.iter().rposition(|state| state == found) {
+            Some(index) if index >= self.acked => {
+                if is_settled {
+                    // Appended, so that what was noted of earlier moments stays true.
+                    if index + 1 < self.states.len() {
+                        self.states.push(found.clone());
+                    }
+                    self.acked = self.states.len() - 1;
+                    self.is_void = false;
+                }
+                Ok(index)
+            }
+            Some(index) => broken(
+                'D',
+                format!(
+                    "save {} was acknowledged, save {index} is loaded: {found:?}",
+                    self.acked
+                ),
+            ),
+            None if self.is_void && self.old.contains(found) => {
+                if is_settled {
+                    self.settle(&[], found.clone());
+                }
+                Ok(0)
+            }
+            None => broken('A', format!("this was never saved: {found:?}")),
+        }
+    }
+}

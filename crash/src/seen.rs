@@ -1,0 +1,62 @@
+//! What was looked at already, so that states are counted once and not run twice.
+
+use std::collections::HashSet;
+use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::{Mutex, PoisonError};
+
+const SHARDS: usize = 64;
+
+/// A set of fingerprints that threads share.
+#[derive(Debug)]
+pub struct Seen(Vec<Mutex<HashSet<u64, BuildHasherDefault<Plain>>>>);
+
+impl Default for Seen {
+    fn default() -> Self {
+        Self((0..SHARDS).map(|_| Mutex::default()).collect())
+    }
+}
+
+impl Seen {
+    /// Adds a fingerprint; true if it is new.
+    pub fn add(&self, fingerprint: u64) -> bool {
+        let shard = &self.0[fingerprint as usize % SHARDS];
+        shard
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(fingerprint)
+    }
+
+    /// Returns how many there are.
+    pub fn len(&self) -> u64 {
+        let lens = self
+            .0
+            .iter()
+            .map(|shard| shard.lock().unwrap_or_else(PoisonError::into_inner).len());
+        lens.sum::<usize>() as u64
+    }
+
+    /// Tells whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// Fingerprints are spread already.
+#[derive(Debug, Default)]
+pub struct Plain(u64);
+
+impl Hasher for Plain {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            self.0 = self.0.rotate_left(8) ^ u64::from(byte);
+        }
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        self.0 = number;
+    }
+}

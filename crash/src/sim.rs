@@ -1,0 +1,350 @@
+//! D0: loses the power after every call of a workload, in many ways; lets the next program
+//! recover and go on; loses the power again after every call of that one.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::choice::{Choice, Freedom};
+use crate::computer::Shot;
+use crate::disk::Disk;
+use crate::outcome::{Level, Outcome};
+use crate::reference::{Broken, Kept, Reference, broken};
+use crate::rng::{Rng, mix};
+use crate::seen::Seen;
+use crate::session::{Session, calmly};
+use crate::step::{Step, Workload};
+use crate::{parallel, sabotages, workloads};
+
+/// A power cut: after which picture of the run, and how it came out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cut {
+    shot: usize,
+    choice: Choice,
+}
+
+/// One history: a workload with the power cuts in it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Case {
+    workload: Workload,
+    cuts: Vec<Cut>,
+}
+
+impl fmt::Display for Case {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.workload)?;
+        self.cuts
+            .iter()
+            .try_for_each(|cut| write!(f, "@{}:{}", cut.shot, cut.choice))
+    }
+}
+
+impl FromStr for Case {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut parts = text.split('@');
+        let workload = parts.next().unwrap_or_default().parse()?;
+        let cut = |part: &str| {
+            let (shot, choice) = part.split_once(':')?;
+            Some(Cut {
+                shot: shot.parse().ok()?,
+                choice: Choice::parse(choice)?,
+            })
+        };
+        let cuts = parts.map(|part| cut(part).ok_or_else(|| format!("`{part}` is no power cut")));
+        Ok(Self {
+            workload,
+            cuts: cuts.collect::<Result<_, _>>()?,
+        })
+    }
+}
+
+/// How many ways a power cut is given to come out, by how often there was one before.
+#[derive(Debug, Clone, Copy)]
+pub struct Budget {
+    /// For each picture of the workload itself.
+    pub first: usize,
+    /// For each picture of a recovery that is looked at.
+    pub second: usize,
+    /// Of how many pictures of a recovery one is looked at; another one in each.
+    pub every: usize,
+}
+
+/// A broken promise, and the history that shows it.
+type Finding = crate::outcome::Finding<Case>;
+
+/// Counts across threads.
+#[derive(Debug, Default)]
+pub struct Counts {
+    states: Seen,
+    /// States together with what may be loaded from them.
+    checks: Seen,
+}
+
+/// Runs the layer.
+pub fn run(level: Level) -> Outcome {
+    let budget = Budget {
+        first: level.of([24, 60, 160, 600]),
+        second: level.of([1, 2, 3, 5]),
+        every: level.of([6, 1, 1, 1]),
+    };
+    let seeds = level.of([1, 1, 4, 24]);
+    explore(&workloads::sim(seeds), budget)
+}
+
+/// Looks at all power cuts in all workloads.
+pub fn explore(workloads: &[Workload], budget: Budget) -> Outcome {
+    let counts = Counts::default();
+    let mut outcome = Outcome::default();
+    let one = |workload: &Workload| one(workload, budget, &counts);
+    for (one, found) in parallel::map(workloads, one, |(_, found)| found.is_some()) {
+        outcome += one;
+        if let Some(mut found) = found {
+            outcome.lost += 1;
+            // One is explained in full; the others are most often the same mistake.
+            if outcome.notes.is_empty() {
+                if sabotages::now().is_none() {
+                    found = shrink(found, budget);
+                }
+                outcome.notes.push(explain(found));
+            }
+        }
+    }
+    outcome.distinct = Some(counts.states.len());
+    outcome
+}
+
+/// Looks at all power cuts in one workload, up to the first broken promise.
+pub fn one(workload: &Workload, budget: Budget, counts: &Counts) -> (Outcome, Option<Finding>) {
+    let mut outcome = Outcome::default();
+    let found = search(workload, budget, counts, &mut outcome);
+    (outcome, found.err())
+}
+
+fn search(
+    workload: &Workload,
+    budget: Budget,
+    counts: &Counts,
+    outcome: &mut Outcome,
+) -> Result<(), Finding> {
+    let finding = |cuts: Vec<Cut>| {
+        let workload = workload.clone();
+        move |broken| Finding::new(Case { workload, cuts }, broken)
+    };
+    let (shots, reference) = calmly(|| record(workload)).map_err(finding(Vec::new()))?;
+    outcome.acked += reference.progress().tried as u64;
+    for (index, shot) in shots.iter().enumerate() {
+        let reference = reference.at(shot.progress);
+        for (choice, disk) in cuts(shot, budget.first, mix(workload.seed) ^ index as u64) {
+            outcome.tried += 1;
+            if !is_new(&disk, &reference, counts) {
+                continue;
+            }
+            let cut = Cut {
+                shot: index,
+                choice,
+            };
+            let (again, after) = calmly(|| recover(disk, reference.clone(), workload, 1))
+                .map_err(finding(vec![cut.clone()]))?;
+            outcome.acked += 1;
+            let pictures = again.iter().enumerate();
+            for (second, shot) in pictures.skip(index % budget.every).step_by(budget.every) {
+                let reference = after.at(shot.progress);
+                let seed = mix(workload.seed ^ (index as u64) << 20) ^ second as u64;
+                for (choice, disk) in cuts(shot, budget.second, seed) {
+                    outcome.tried += 1;
+                    if is_new(&disk, &reference, counts) {
+                        let cuts = vec![
+                            cut.clone(),
+                            Cut {
+                                shot: second,
+                                choice,
+                            },
+                        ];
+                        calmly(|| recover(disk, reference.clone(), workload, 2))
+                            .map_err(finding(cuts))?;
+                        outcome.acked += 1;
+                    }
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+fn cuts(shot: &Shot, limit: usize, seed: u64) -> impl Iterator<Item = (Choice, Disk)> {
+    let freedom = Freedom::of(&shot.disk);
+    let choices = freedom.choices(limit, &mut Rng::new(seed));
+    choices.into_iter().map(move |choice| {
+        let disk = freedom.apply(&shot.disk, &choice);
+        (choice, disk)
+    })
+}
+
+fn is_new(disk: &Disk, reference: &Reference, counts: &Counts) -> bool {
+    let state = disk.fingerprint();
+    counts.states.add(state);
+    counts.checks.add(mix(state) ^ reference.fingerprint())
+}
+
+/// Runs a workload without a power cut and keeps the pictures.
+fn record(workload: &Workload) -> Kept<(Vec<Shot>, Reference)> {
+    let mut session = Session::new(workload);
+    session.shared.pc().watch();
+    session.run(&workload.steps)?;
+    session.open()?;
+    let shots = session.shared.pc().shots();
+    Ok((shots, session.reference))
+}
+
+/// Starts after a power cut, recovers and goes on saving; after the first one with pictures.
+fn recover(
+    disk: Disk,
+    reference: Reference,
+    workload: &Workload,
+    depth: u64,
+) -> Kept<(Vec<Shot>, Reference)> {
+    let mut session = Session::after(disk, reference, workload, depth);
+    let steps: &[Step] = match (workload.is_store(), depth, workload.seed % 4) {
+        (true, 1, _) => &[Step::Value(40), Step::Value(600)],
+        (true, ..) => &[Step::Value(20)],
+        (_, 1, 0) => &[APPEND, LONG, Step::Phase],
+        (_, 1, 1) => &[Step::Phase, APPEND],
+        (_, 1, 2) => &[LONG, Step::Undo(1), APPEND],
+        (_, 1, _) => &[APPEND, Step::Reopen, LONG],
+        _ => &[APPEND],
+    };
+    if depth == 1 {
+        session.load()?;
+        session.shared.pc().watch();
+    }
+    session.open()?;
+    session.run(steps)?;
+    if depth > 1 {
+        session.load()?;
+        return Ok((Vec::new(), session.reference));
+    }
+    session.open()?;
+    let shots = session.shared.pc().shots();
+    Ok((shots, session.reference))
+}
+
+const APPEND: Step = Step::Append {
+    events: 1,
+    letters: 20,
+};
+const LONG: Step = Step::Append {
+    events: 1,
+    letters: 400,
+};
+
+/// Runs one case, as its name says.
+///
+/// # Errors
+/// If it breaks a promise.
+pub fn replay(case: &Case) -> Result<(), Finding> {
+    let finding = |broken| Finding::new(case.clone(), broken);
+    let (mut shots, mut reference) = calmly(|| record(&case.workload)).map_err(finding)?;
+    for (depth, cut) in case.cuts.iter().enumerate() {
+        let missing = || Broken {
+            invariant: '-',
+            what: "the run is shorter than the case says".into(),
+        };
+        let shot = shots.get(cut.shot).ok_or_else(missing).map_err(finding)?;
+        let disk = Freedom::of(&shot.disk).apply(&shot.disk, &cut.choice);
+        let at = reference.at(shot.progress);
+        (shots, reference) =
+            calmly(|| recover(disk, at, &case.workload, depth as u64 + 1)).map_err(finding)?;
+    }
+    Ok(())
+}
+
+/// Looks for a shorter workload that breaks a promise too.
+fn shrink(found: Finding, budget: Budget) -> Finding {
+    let once = Budget {
+        second: 0,
+        ..budget
+    };
+    let whole = found.case.workload.clone();
+    if let Err(simpler) = search(&whole, once, &Counts::default(), &mut Outcome::default()) {
+        return shrink_steps(simpler, once);
+    }
+    shrink_steps(found, budget)
+}
+
+fn shrink_steps(mut found: Finding, budget: Budget) -> Finding {
+    let mut index = 0;
+    while index < found.case.workload.steps.len() {
+        let mut shorter = found.case.workload.clone();
+        shorter.steps.remove(index);
+        match search(
+            &shorter,
+            budget,
+            &Counts::default(),
+            &mut Outcome::default(),
+        ) {
+            Err(smaller) if smaller.case.cuts.len() <= found.case.cuts.len() => found = smaller,
+            _ => index += 1,
+        }
+    }
+    keep_more(&mut found);
+    found
+}
+
+/// Loses as little as shows the mistake.
+fn keep_more(found: &mut Finding) {
+    for cut in 0..found.case.cuts.len() {
+        for digit in 0..found.case.cuts[cut].choice.0.len() {
+            let Ok(newest) = newest(&found.case, cut) else {
+                return;
+            };
+            let mut case = (*found.case).clone();
+            case.cuts[cut].choice.0[digit] = newest.0[digit];
+            if let Err(smaller) = replay(&case)
+                && smaller.broken.invariant == found.broken.invariant
+            {
+                *found = smaller;
+            }
+        }
+    }
+}
+
+/// The choice that loses nothing, for one of the cuts of a case.
+fn newest(case: &Case, cut: usize) -> Kept<Choice> {
+    let shot = shot(case, cut)?;
+    let newest = Freedom::of(&shot.disk).choices(8, &mut Rng::new(0));
+    let longest = newest
+        .into_iter()
+        .max_by_key(|choice| choice.0.iter().map(|&way| u32::from(way)).sum::<u32>());
+    longest.map_or_else(|| broken('-', "no choice"), Ok)
+}
+
+/// The picture that a cut of a case was made from.
+fn shot(case: &Case, cut: usize) -> Kept<Shot> {
+    let (mut shots, mut reference) = calmly(|| record(&case.workload))?;
+    for (depth, earlier) in case.cuts[..cut].iter().enumerate() {
+        let shot = &shots[earlier.shot];
+        let disk = Freedom::of(&shot.disk).apply(&shot.disk, &earlier.choice);
+        let at = reference.at(shot.progress);
+        (shots, reference) = calmly(|| recover(disk, at, &case.workload, depth as u64 + 1))?;
+    }
+    Ok(shots.swap_remove(case.cuts[cut].shot))
+}
+
+fn explain(found: Finding) -> String {
+    let Finding { case, broken } = found;
+    let mut text = format!("{}: {}\n", broken.invariant, broken.what);
+    for (index, cut) in case.cuts.iter().enumerate() {
+        if let Ok(shot) = shot(&case, index) {
+            let kept = Freedom::of(&shot.disk).explain(&shot.disk, &cut.choice);
+            text += &format!(
+                "  power cut {} after call {} ({} saves acknowledged, {} begun): {kept}\n",
+                index + 1,
+                shot.call,
+                shot.progress.acked,
+                shot.progress.tried
+            );
+        }
+    }
+    text + &format!("  again: cargo xtask crash-test --case sim={case}")
+}

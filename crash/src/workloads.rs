@@ -1,0 +1,130 @@
+//! What programs do with their stores, as far as the layers try it.
+
+use crate::rng::Rng;
+use crate::step::{Step, Workload};
+
+/// Workloads whose power is cut.
+const SIM: [&str; 16] = [
+    "a1:20,a1:20,a2:20",
+    "a1:300,a1:700,a1:1500",
+    "a1:20,p,a1:20",
+    "p,p,p",
+    "a1:20,a1:600,u1,a1:20",
+    "a1:20,r,a1:20,r,a1:20",
+    "a2:400,p,a1:20,r,a1:600",
+    "p,a1:20,r,p,a1:20,r",
+    "a0:0,a3:200,u2,p,a1:20",
+    "a1:20,b,a1:20",
+    "a1:20,r,u1,r,p,r,a1:20",
+    "v20,v700,v20",
+    "v1500,r,v20,r,v20",
+    "a1:2000,p,a1:2000,u1",
+    "a1:20,x,a1:20,X,a1:20",
+    // The blocks of the first history may turn up in the second one, frame for frame.
+    "a1:20,a1:20,a1:20,X,r,a1:20,a1:20",
+];
+
+/// Workloads whose calls fail.
+const FAULT: [&str; 30] = [
+    "",
+    "a1:20",
+    "a1:20,a1:20",
+    "a1:20,a2:600,a1:20",
+    "a1:20,p,a1:20",
+    "p",
+    "p,p",
+    "p,r,p",
+    "a1:20,u1,a1:20",
+    "v20,v20",
+    "a1:20,r,a1:20",
+    "a1:20,x,a1:20",
+    "a1:20,r,r,a1:20",
+    "a1:20,r,a1:20,r,p,r",
+    "a1:600,a1:600,u2,r,a1:20",
+    "v600,r,v20,v20",
+    "a1:20,b,a1:20,b",
+    "p,a1:20,r,u1,p",
+    "a1:20,l,a1:20,l",
+    "a0:0,a0:0,r,l",
+    "f600,a1:20,a1:900,e,a1:20",
+    "a1:20,f0,a1:20,a1:20,e,a1:20",
+    "f700,p,e,p,a1:20",
+    "f1500,a1:20,r,a1:900,e,r,a1:20",
+    "a1:20,p,x,a1:20,r",
+    "a1:20,X,a1:20,r",
+    "p,a1:20,X,p,r",
+    "a1:20,X,r,a1:20",
+    "a1:3000,p,a1:3000,u1,r",
+    "v20,X,v20,r,v20",
+];
+
+/// What stands in a store when a second writer takes it over.
+const RACE: [&str; 8] = [
+    "",
+    "a1:20,a1:20",
+    "p",
+    "a1:20,p,a1:20",
+    "a1:20,r",
+    "a1:20,r,a1:20",
+    "p,r",
+    "a1:20,a1:20,u1,p,p,a1:600",
+];
+
+/// Sizes of a sector, and of the room ahead.
+const DISKS: [(usize, u64); 4] = [(512, 0), (512, 2048), (4096, 0), (256, 1024)];
+
+/// Returns the workloads of D0; `seeds` times as many as there are kinds.
+pub fn sim(seeds: u64) -> Vec<Workload> {
+    let mut all = Vec::new();
+    for seed in 1..=seeds {
+        for (index, steps) in SIM.iter().enumerate() {
+            let (sector, ahead) = DISKS[(index + seed as usize) % DISKS.len()];
+            let steps = steps
+                .split(',')
+                .map(|step| step.parse().expect("the table has only steps"));
+            all.push(Workload {
+                sector,
+                ahead,
+                seed: Rng::new(seed).draw() % 1_000_000 + index as u64,
+                steps: steps.collect(),
+            });
+        }
+    }
+    all
+}
+
+/// Returns the workloads of D1, the short ones first; each twice: by a program that opens its
+/// store again after a call that failed, and by one that goes on with the same writer.
+pub fn fault() -> Vec<Workload> {
+    let all = FAULT.iter().enumerate().flat_map(|(index, steps)| {
+        let (sector, ahead) = DISKS[index % DISKS.len()];
+        [0, 1].map(|seed| Workload {
+            sector,
+            ahead,
+            seed,
+            steps: parsed(steps),
+        })
+    });
+    all.collect()
+}
+
+/// Returns what stands in the stores that two writers want.
+pub fn race() -> Vec<Workload> {
+    let all = RACE.iter().enumerate().map(|(index, steps)| {
+        let (sector, ahead) = DISKS[index % DISKS.len()];
+        Workload {
+            sector,
+            ahead,
+            seed: index as u64,
+            steps: parsed(steps),
+        }
+    });
+    all.collect()
+}
+
+fn parsed(steps: &str) -> Vec<Step> {
+    let steps = steps.split(',').filter(|step| !step.is_empty());
+    steps
+        .map(|step| step.parse().expect("the tables have only steps"))
+        .collect()
+}

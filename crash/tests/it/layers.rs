@@ -1,0 +1,71 @@
+//! The layers in small, on every build.
+
+use checkpoint_store::sabotage::Sabotage;
+use rlm_crash::outcome::{Level, Outcome};
+use rlm_crash::{fault, machine, race, sabotages, sim};
+
+fn keeps_all_promises(outcome: &Outcome) {
+    assert_eq!(outcome.lost, 0, "{}", outcome.notes.join("\n"));
+    assert!(outcome.tried > 100, "{outcome:?}");
+}
+
+#[test]
+fn d0_power_cuts_lose_nothing_that_was_acknowledged() {
+    keeps_all_promises(&sim::run(Level::Test));
+}
+
+#[test]
+fn d0_two_writers_never_grow_two_histories() {
+    keeps_all_promises(&race::run(Level::Test));
+}
+
+#[test]
+fn d1_faults_at_every_call_lose_nothing_that_was_acknowledged() {
+    keeps_all_promises(&fault::run(Level::Test));
+}
+
+#[test]
+fn d2_random_histories_load_as_they_were_acknowledged() {
+    keeps_all_promises(&machine::run(Level::Test));
+}
+
+/// A test for each sabotage, and the layer that has to notice it.
+macro_rules! noticed {
+    ($($test:ident: $sabotage:ident by $layer:ident;)+) => {
+        $(
+            #[test]
+            fn $test() {
+                let noticed = sabotages::noticed(Sabotage::$sabotage, $layer::run, Level::Test);
+                assert!(noticed.is_some(), "{} is blind for it", stringify!($layer));
+            }
+        )+
+
+        #[test]
+        fn d9_every_sabotage_has_a_test() {
+            let tested = [$(Sabotage::$sabotage),+];
+            assert!(sabotages::ALL.iter().all(|sabotage| tested.contains(sabotage)));
+        }
+    };
+}
+
+noticed! {
+    d9_drop_file_sync_is_noticed: DropFileSync by sim;
+    d9_drop_dir_sync_is_noticed: DropDirSync by sim;
+    d9_sync_after_rename_is_noticed: SyncAfterRename by sim;
+    d9_skip_crc_is_noticed: SkipCrc by machine;
+    d9_skip_salt_is_noticed: SkipSalt by sim;
+    d9_skip_seq_is_noticed: SkipSeq by machine;
+    d9_skip_tail_cut_is_noticed: SkipTailCut by sim;
+    d9_cut_without_sync_is_noticed: CutWithoutSync by sim;
+    d9_retry_sync_is_noticed: RetrySync by fault;
+    d9_ack_before_sync_is_noticed: AckBeforeSync by sim;
+    d9_watermark_at_ack_is_noticed: WatermarkAtAck by fault;
+    d9_drop_progress_early_is_noticed: DropProgressEarly by sim;
+    d9_ignore_trailing_is_noticed: IgnoreTrailing by machine;
+    d9_reuse_name_is_noticed: ReuseName by sim;
+    d9_random_phase_name_is_noticed: RandomPhaseName by race;
+    d9_epoch_by_presence_is_noticed: EpochByPresence by race;
+    d9_scan_before_create_is_noticed: ScanBeforeCreate by race;
+    d9_two_frames_is_noticed: TwoFrames by sim;
+    d9_skip_link_check_is_noticed: SkipLinkCheck by machine;
+}

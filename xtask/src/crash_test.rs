@@ -1,0 +1,33 @@
+//! Builds and runs the crash tests of the store, which are a program of `rlm-crash`.
+
+use crate::command::{self, Show};
+use crate::tally::Tally;
+
+/// How much is tried; passed on as it is.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// `--quick` (half a minute, the default), `--ci`, `--nightly`, `--layer NAME`, `--case LAYER=CASE`.
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    arguments: Vec<String>,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Tally {
+    let mut cargo = vec!["run", "--quiet", "--release", "-p", "rlm-crash", "--"];
+    cargo.extend(arguments.arguments.iter().map(String::as_str));
+    let ended = command::run("cargo", &cargo, Show::AsItComes);
+    let mut tally = match ended.success {
+        true => Tally {
+            passed: 1,
+            ..Tally::default()
+        },
+        false => Tally::failed("crash-test: a promise was not kept, or it did not run"),
+    };
+    let skipped = ended
+        .output
+        .lines()
+        .filter_map(|line| line.strip_prefix("skipped: "));
+    tally
+        .skipped
+        .extend(skipped.map(|skip| format!("crash-test: {skip}")));
+    tally
+}
