@@ -47,7 +47,7 @@ fn c62_a_full_disk_ends_the_run_with_a_clear_line_and_keeps_what_was_saved() {
         Scene::new("print turn {start}\n@2 print ready\n@2 await go\n@3.. print turn {start}");
     // The state lies on a small disk of its own. After the second turn there is no room left.
     let script = format!(
-        r#"mkdir .rlm && mount -t tmpfs -o size=256k none .rlm
+        r#"mkdir .rlm && mount -t tmpfs -o size=96k none .rlm
         rlm=$1; shift
         "$rlm" run --sleep 0 -p '{PROMPT}' -n 5000 -- "$@" >said 2>errors & run=$!
         until grep -q ready said; do sleep 0.05; done
@@ -67,7 +67,7 @@ fn c62_a_full_disk_ends_the_run_with_a_clear_line_and_keeps_what_was_saved() {
             "code 1",
             "1\n",
             "rlm: run `",
-            "No space left",
+            "the disk is full",
             "complete",
             "resumed",
             "resuming run",

@@ -113,11 +113,15 @@ impl Runner {
         let (hurry, hurried) = oneshot::channel();
         let conversation = attempt.conversation.clone();
         let task = tokio::spawn(settle(attempt, keep, budget, hurried));
-        self.settling = Some(Settling {
+        let mut settling = Settling {
             conversation,
             hurry: Some(hurry),
             task,
-        });
+        };
+        if self.stop_by.is_some() {
+            settling.hurry(budget);
+        }
+        self.settling = Some(settling);
         None
     }
 
