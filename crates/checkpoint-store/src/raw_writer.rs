@@ -231,6 +231,8 @@ impl RawWriter {
             };
             return Err(Error::new(self.dir.path(), kind));
         }
+        // Not before an undo: it may be to a save whose head would go.
+        self.compact()?;
         let seq = self.write(DELTA, head_len, raw)?;
         self.event_bytes += events;
         Ok(seq)
@@ -278,7 +280,6 @@ impl RawWriter {
     }
 
     fn write(&mut self, kind: u8, head_len: usize, raw: Vec<u8>) -> Result<u64> {
-        self.compact()?;
         let seq = self.next_seq()?;
         let pack = |kind, seq, head_len, raw| {
             Kept::pack(kind, seq, head_len, raw, Effort::Save)

@@ -234,6 +234,30 @@ fn old_heads_are_dropped_when_they_outweigh_the_rest_and_the_newest_saves_are_no
     assert_eq!(loaded.events, (1..=95).collect::<Vec<_>>());
 }
 
+/// An undo that comes just when old heads are due to be dropped still finds its save.
+#[test]
+fn an_undo_is_never_to_a_save_whose_head_was_dropped() {
+    let mut random = Random(7);
+    for saves in 16..19 {
+        let dir = Dir::new();
+        let (mut writer, _) =
+            Writer::<(u64, Vec<u64>), u64>::open(&dir.path, Options::default()).unwrap();
+        for n in 1..=saves {
+            let head = (n, (0..8000).map(|_| random.below(u64::MAX)).collect());
+            writer.append(&head, &[n]).unwrap();
+        }
+        writer.truncate_to(Seq::new(1)).unwrap();
+        drop(writer);
+        let loaded = reader::load::<(u64, Vec<u64>), u64>(&dir.path).unwrap();
+        assert!(loaded.report.is_sound(), "{saves}: {}", loaded.report);
+        assert_eq!(
+            (loaded.head.unwrap().0, loaded.events),
+            (1, vec![1]),
+            "{saves}"
+        );
+    }
+}
+
 #[test]
 fn strict_programs_get_an_error_instead_of_an_older_state() {
     let dir = Dir::new();
