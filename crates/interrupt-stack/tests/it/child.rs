@@ -353,6 +353,15 @@ impl Seat {
         press(self.probe());
     }
 
+    /// ^C on a terminal that makes it a signal and echoes it: by the time of the echo the signal is sent.
+    #[track_caller]
+    pub(crate) fn type_press(&self) {
+        let echoes = || self.text().matches("^C").count();
+        let before = echoes();
+        self.send(b"\x03");
+        wait_for("the echo", || echoes() > before);
+    }
+
     pub(crate) fn settings(&self) -> String {
         settings(&self.ours)
     }

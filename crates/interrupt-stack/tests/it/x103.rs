@@ -49,7 +49,7 @@ fn press(seats: &[Seat]) {
         if n % 2 == 0 {
             seat.kill(Signal::INT);
         } else {
-            seat.send(b"\x03");
+            seat.type_press();
         }
     }
 }

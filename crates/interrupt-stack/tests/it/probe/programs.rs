@@ -174,7 +174,7 @@ fn suspendable(builder: Builder) -> ! {
     die_by(cause)
 }
 
-/// Reads keys: `r` for a raw terminal, `k` for keys without echo, `o` for the settings of the start, ^C and ^Z where they are bytes.
+/// Reads keys: `r` for a raw terminal, `k` for keys without lines, `o` for the settings of the start, ^C and ^Z where they are bytes.
 fn terminal(builder: Builder) -> ! {
     let interrupts = hooks(builder).install().unwrap();
     answer(&interrupts);

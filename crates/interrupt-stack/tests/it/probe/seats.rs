@@ -84,7 +84,7 @@ pub(super) fn wait_for_the_foreground() {
     }
 }
 
-/// Changes the terminal as the test wishes: raw, where ^C is a byte, or only without echo and lines, as for a menu.
+/// Changes the terminal as the test wishes: raw, where ^C is a byte, or only without lines, as for a menu.
 pub(super) fn change_terminal() {
     match std::env::var("INTERRUPT_STACK_MODE").as_deref() {
         Ok("raw") => raw(),
@@ -98,7 +98,7 @@ pub(super) fn raw() {
 }
 
 pub(super) fn keys() {
-    change(|terminal| terminal.local_modes &= !(LocalModes::ICANON | LocalModes::ECHO));
+    change(|terminal| terminal.local_modes &= !LocalModes::ICANON);
 }
 
 fn change(how: impl FnOnce(&mut Termios)) {
