@@ -53,7 +53,8 @@ impl Entry {
 }
 
 /// Lists the stores right below `root`, by name. Those that cannot be read are listed as
-/// such, never hidden. Reads each whole, so that the health is true.
+/// such, never hidden; names that begin with a dot are passed over. Reads each whole, so
+/// that the health is true.
 ///
 /// # Errors
 /// [`is_not_found`](Error::is_not_found) if there is no such directory, or one that

@@ -238,17 +238,24 @@ fn old_heads_are_dropped_when_they_outweigh_the_rest_and_the_newest_saves_are_no
 #[test]
 fn an_undo_is_never_to_a_save_whose_head_was_dropped() {
     let mut random = Random(7);
-    for saves in 16..19 {
+    let mut undone = 0;
+    for saves in 20..30 {
         let dir = Dir::new();
         let (mut writer, _) =
             Writer::<(u64, Vec<u64>), u64>::open(&dir.path, Options::default()).unwrap();
         for n in 1..=saves {
-            let head = (n, (0..8000).map(|_| random.below(u64::MAX)).collect());
+            let head = (n, (0..5000).map(|_| random.below(u64::MAX)).collect());
             writer.append(&head, &[n]).unwrap();
         }
-        writer.truncate_to(Seq::new(1)).unwrap();
+        let kept = writer.truncate_to(Seq::new(1));
         drop(writer);
         let loaded = reader::load::<(u64, Vec<u64>), u64>(&dir.path).unwrap();
+        if kept.is_err() {
+            // A save came after it, which dropped the head of the first.
+            assert_eq!(loaded.head.unwrap().0, saves);
+            continue;
+        }
+        undone += 1;
         assert!(loaded.report.is_sound(), "{saves}: {}", loaded.report);
         assert_eq!(
             (loaded.head.unwrap().0, loaded.events),
