@@ -86,7 +86,7 @@ impl Builder {
         self
     }
 
-    /// Sets how closely a press must follow another to be part of it. Default: 50 ms; zero: every press counts.
+    /// Sets how closely a press must follow another to be part of it. Default: 30 ms; zero: every press counts.
     pub fn debounce(mut self, debounce: Duration) -> Self {
         self.rules.debounce = debounce;
         self

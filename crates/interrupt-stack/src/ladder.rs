@@ -31,7 +31,7 @@ use crate::{Cause, PressSource};
 pub struct Rules {
     /// How long a press stays counted after its notice was dropped without an answer. Default: 2 s. Zero: it does not.
     pub cooldown: Duration,
-    /// Presses that follow an accepted one more closely than this are the same press. Default: 50 ms. Zero: every press counts.
+    /// Presses that follow an accepted one more closely than this are the same press. Default: 30 ms. Zero: every press counts.
     pub debounce: Duration,
     /// How long a handler may leave a notice untaken before the one below gets it. Default: 1 s.
     pub take_timeout: Duration,
@@ -43,7 +43,7 @@ impl Default for Rules {
     fn default() -> Self {
         Self {
             cooldown: Duration::from_secs(2),
-            debounce: Duration::from_millis(50),
+            debounce: Duration::from_millis(30),
             take_timeout: Duration::from_secs(1),
             shutdown_deadline: None,
         }

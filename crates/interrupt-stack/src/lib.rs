@@ -16,7 +16,7 @@
 //! of the terminal, but writes nothing to it.
 //!
 //! Unix. A process that is stopped, or hangs in the kernel, acts on a press when it runs again. Presses that come closer together than
-//! the debounce (50 ms) count as one, and a `SIGINT` from an ancestor right after the terminal's is the same press, since terminals,
+//! the debounce (30 ms) count as one, and a `SIGINT` from an ancestor right after the terminal's is the same press, since terminals,
 //! shells and package managers send one twice.
 //!
 //! # Theory of operation

@@ -316,9 +316,9 @@ fn shutdown_that_outlasts_its_deadline_ends_by_its_cause() {
 fn debounce_is_counted_from_the_accepted_press() {
     let mut s = Script::new(&["menu"]);
     assert_eq!(s.press(), "notify menu");
-    assert_eq!(s.wait(30).press(), "Debounced");
-    assert_eq!(s.wait(20).press(), "BeginShutdown(Press)");
-    assert_eq!(s.wait(49).press(), "Debounced");
+    assert_eq!(s.wait(20).press(), "Debounced");
+    assert_eq!(s.wait(10).press(), "BeginShutdown(Press)");
+    assert_eq!(s.wait(29).press(), "Debounced");
     assert_eq!(s.wait(1).press(), "HardExit(Press)");
     assert_eq!(s.ladder.presses(), 3);
     // A clock that runs backwards neither panics nor opens the way to a storm.

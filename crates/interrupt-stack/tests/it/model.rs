@@ -45,7 +45,7 @@ fn step() -> impl Strategy<Value = Step> {
         5 => prop_oneof![2 => Just(Resolution::Handled), 3 => answers].prop_map(Step::Resolve),
         6 => (0..6_usize).prop_map(Step::Request),
         2 => Just(Step::Resumed),
-        8 => select(vec![1, 49, 50, 51, 300, 999, 1000, 1001, 1999, 2000, 2001, 8000]).prop_map(Step::Wait),
+        8 => select(vec![1, 29, 30, 31, 300, 999, 1000, 1001, 1999, 2000, 2001, 8000]).prop_map(Step::Wait),
     ]
 }
 
@@ -134,7 +134,7 @@ impl Model {
         if self
             .accepted
             .last()
-            .is_some_and(|last| self.now < last + 50)
+            .is_some_and(|last| self.now < last + 30)
         {
             return None;
         }
@@ -349,6 +349,6 @@ proptest! {
             let _: Effect = ladder.press(PressSource::Signal, now);
         }
         let total: u64 = gaps[1..].iter().sum();
-        prop_assert!(ladder.presses() >= 1 && ladder.presses() <= 1 + total / 50);
+        prop_assert!(ladder.presses() >= 1 && ladder.presses() <= 1 + total / 30);
     }
 }

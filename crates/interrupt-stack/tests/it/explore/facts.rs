@@ -7,7 +7,7 @@ use interrupt_stack::{
 
 use super::Step;
 
-pub(super) const DEBOUNCE: u64 = 50;
+pub(super) const DEBOUNCE: u64 = 30;
 pub(super) const TAKE: u64 = 1000;
 pub(super) const COOLDOWN: u64 = 2000;
 pub(super) const SHUTDOWN: u64 = 8000;
