@@ -8,24 +8,38 @@
 //!
 //! The [`disk`] is a model that keeps what POSIX promises and nothing more; [`choice`] lists
 //! the ways in which a power cut may come out; [`computer`] counts calls, fails them and loses
-//! its power.
+//! its power. The other layers have real programs, system calls and file systems: a [`saver`]
+//! says what it does, and a [`ledger`] what may be loaded after it.
 
+pub mod agents;
+pub mod bytes;
 pub mod cases;
+pub mod child;
 pub mod choice;
 pub mod computer;
+pub mod counting;
 pub mod damage;
 pub mod disk;
 pub mod fault;
+pub mod fulldisk;
+pub mod ledger;
 pub mod machine;
+pub mod memory;
 pub mod outcome;
 pub mod parallel;
+pub mod place;
+pub mod program;
 pub mod race;
 pub mod reference;
 pub mod rng;
 pub mod sabotages;
+pub mod saver;
 pub mod seam;
 pub mod seen;
 pub mod session;
 pub mod sim;
 pub mod step;
+pub mod storm;
+pub mod strace;
 pub mod workloads;
+pub mod writers;

@@ -9,7 +9,13 @@ use std::time::Instant;
 
 use clap::Parser;
 use rlm_crash::outcome::{Level, Outcome};
-use rlm_crash::{cases, fault, machine, race, sabotages, sim};
+use rlm_crash::{
+    bytes, cases, child, counting, fault, fulldisk, machine, race, sabotages, sim, storm, strace,
+    writers,
+};
+
+#[global_allocator]
+static ALLOCATOR: counting::Counting = counting::Counting;
 
 /// One line of the table.
 struct Layer {
@@ -18,7 +24,7 @@ struct Layer {
     run: fn(Level) -> Outcome,
 }
 
-const LAYERS: [Layer; 5] = [
+const LAYERS: [Layer; 10] = [
     Layer {
         item: "D0",
         name: "sim",
@@ -38,6 +44,31 @@ const LAYERS: [Layer; 5] = [
         item: "D2",
         name: "machine",
         run: machine::run,
+    },
+    Layer {
+        item: "D3",
+        name: "strace",
+        run: strace::run,
+    },
+    Layer {
+        item: "D5",
+        name: "storm",
+        run: storm::run,
+    },
+    Layer {
+        item: "D6",
+        name: "writers",
+        run: writers::run,
+    },
+    Layer {
+        item: "D7",
+        name: "fulldisk",
+        run: fulldisk::run,
+    },
+    Layer {
+        item: "D8",
+        name: "bytes",
+        run: bytes::run,
     },
     Layer {
         item: "D9",
@@ -68,6 +99,9 @@ struct Arguments {
 }
 
 fn main() -> ExitCode {
+    if let Some(code) = child::run() {
+        return code;
+    }
     let arguments = Arguments::parse();
     if let Some(case) = arguments.case {
         return match cases::replay(&case) {

@@ -1,8 +1,10 @@
 //! What a layer reports, and how much of everything it is asked for.
 
-use std::ops::AddAssign;
+use std::fmt::Display;
+use std::iter::Sum;
+use std::ops::{Add, AddAssign};
 
-use crate::reference::Broken;
+use crate::reference::{Broken, Kept};
 
 /// How much time there is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -64,6 +66,40 @@ pub struct Outcome {
     pub skipped: Vec<String>,
     /// What a person ought to read: of a broken promise, the smallest case that shows it.
     pub notes: Vec<String>,
+}
+
+impl Outcome {
+    /// Nothing was done, and this is why.
+    pub fn skip(why: impl Into<String>) -> Self {
+        Self {
+            skipped: vec![why.into()],
+            ..Self::default()
+        }
+    }
+
+    /// Counts a case, and notes which promise it broke.
+    pub fn judge(&mut self, case: impl Display, kept: Kept) {
+        self.tried += 1;
+        if let Err(Broken { invariant, what }) = kept {
+            self.lost += 1;
+            self.notes.push(format!("{case}: {invariant}: {what}"));
+        }
+    }
+}
+
+impl Add for Outcome {
+    type Output = Self;
+
+    fn add(mut self, other: Self) -> Self {
+        self += other;
+        self
+    }
+}
+
+impl Sum for Outcome {
+    fn sum<I: Iterator<Item = Self>>(all: I) -> Self {
+        all.fold(Self::default(), Self::add)
+    }
 }
 
 impl AddAssign for Outcome {

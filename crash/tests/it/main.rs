@@ -7,3 +7,4 @@
 mod controls;
 mod disk;
 mod layers;
+mod real;

@@ -1,0 +1,207 @@
+//! D8: every bit of a file flipped, and every length that it can be cut to.
+//!
+//! What is loaded is a state that was saved, or there is an error that says the store is
+//! damaged. An older state than the newest comes with a report, unless the damage is in the
+//! last save, where it looks like one that was never acknowledged. Nothing panics, and nothing
+//! takes more memory than the file warrants. The fuzz targets begin where this ends.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use checkpoint_store::{Meta, Options, Writer, reader};
+
+use crate::computer::Computer;
+use crate::counting;
+use crate::disk::{Disk, ROOT};
+use crate::memory::Memory;
+use crate::outcome::{Level, Outcome};
+use crate::parallel;
+use crate::reference::{Event, Head, Kept, State, broken, text};
+use crate::seam::Shared;
+use crate::session::{DIR, calmly};
+
+/// What a load of some files of 4 KiB may take; their states are a few KiB too.
+const MOST: usize = 1 << 20;
+const SECTOR: usize = 4096;
+
+/// Files of a store, and what was saved in them.
+#[derive(Debug)]
+pub struct Golden {
+    name: &'static str,
+    files: Memory,
+    states: Vec<State>,
+    /// The file that is damaged.
+    victim: String,
+    /// From here on damage may look like a save that was cut.
+    last: usize,
+}
+
+/// One thing that happens to a file.
+#[derive(Debug, Clone, Copy)]
+enum Harm {
+    Flip { at: usize, bit: u8 },
+    Cut(usize),
+}
+
+/// Damages the golden files.
+pub fn run(level: Level) -> Outcome {
+    let step = level.of([211, 17, 1, 1]);
+    goldens().iter().map(|golden| golden.damage(step)).sum()
+}
+
+/// Makes three small stores: a journal, a journal on a phase, and two phases; the newest file
+/// of each is the one to be damaged.
+///
+/// # Panics
+/// If a store cannot be made.
+pub fn goldens() -> Vec<Golden> {
+    ["journal", "journal on a phase", "phase"]
+        .map(golden)
+        .into()
+}
+
+fn golden(name: &'static str) -> Golden {
+    let mut computer = Computer::new(Disk::new(SECTOR), 8);
+    // So that the journal has some zeros behind its last save.
+    computer.ahead = 512;
+    let shared = Shared::new(computer);
+    let disk = shared.directory(DIR);
+    let (mut writer, _) = Writer::<Head, Event>::open_on(disk, Path::new(DIR), Options::default())
+        .expect("the disk is empty");
+    // Nothing is what there was before the first save.
+    let mut state = State::default();
+    let mut states = vec![state.clone()];
+    let mut number = 0;
+    let mut save = |writer: &mut Writer<Head, Event>, is_phase: bool| {
+        number += 10;
+        let head = (number, text(number, 16));
+        state.head = Some(number);
+        if is_phase {
+            let sealed = writer.save_phase("p", &head, Meta::default());
+            sealed.expect("there is room");
+        } else {
+            state.events.push(number);
+            let event = (number, text(number, 300));
+            writer.append(&head, &[event]).expect("there is room");
+        }
+        states.push(state.clone());
+    };
+    if name == "journal on a phase" {
+        save(&mut writer, false);
+        save(&mut writer, true);
+    }
+    for _ in 0..8 {
+        save(&mut writer, false);
+    }
+    if name == "phase" {
+        save(&mut writer, true);
+        save(&mut writer, false);
+        save(&mut writer, true);
+    }
+    let pc = shared.pc();
+    let dir = pc.disk.lookup(ROOT, DIR).expect("it was made");
+    let names: Vec<String> = pc
+        .disk
+        .names(dir)
+        .expect("it is a directory")
+        .map(str::to_owned)
+        .collect();
+    let mut files = Memory::default();
+    for name in names {
+        let ino = pc.disk.lookup(dir, &name).expect("it was listed");
+        if let Ok(bytes) = pc.disk.read(ino) {
+            files.0.insert(name, Arc::from(bytes));
+        }
+    }
+    let kind = if name == "phase" {
+        "phase-"
+    } else {
+        "progress-"
+    };
+    let victims = files.0.keys().filter(|file| file.starts_with(kind));
+    let victim = victims.max().expect("a writer made it").clone();
+    Golden {
+        name,
+        last: last_frame(&files.0[&victim], kind),
+        victim,
+        files,
+        states,
+    }
+}
+
+/// Returns where the last frame of a journal begins; of a phase, where the file ends, because
+/// nobody takes half a phase for one.
+fn last_frame(bytes: &[u8], kind: &str) -> usize {
+    let at = bytes.windows(4).rposition(|window| window == b"CKF1");
+    at.filter(|_| kind == "progress-").unwrap_or(bytes.len())
+}
+
+impl Golden {
+    fn damage(&self, step: usize) -> Outcome {
+        let bytes = &self.files.0[&self.victim];
+        let flips = (0..bytes.len() * 8).step_by(step).map(|bit| Harm::Flip {
+            at: bit / 8,
+            bit: (bit % 8) as u8,
+        });
+        let cuts = (0..bytes.len()).step_by(step.min(7)).map(Harm::Cut);
+        let harms: Vec<Harm> = flips.chain(cuts).collect();
+        let parts: Vec<&[Harm]> = harms.chunks(512).collect();
+        let part = |harms: &&[Harm]| {
+            let mut outcome = Outcome::default();
+            for &harm in *harms {
+                let kept = calmly(|| self.after(harm));
+                outcome.judge(format_args!("{}, {harm:?}", self.name), kept);
+                outcome.faults += 1;
+                if outcome.lost > 0 {
+                    break;
+                }
+            }
+            outcome
+        };
+        let mut outcome: Outcome = parallel::map(&parts, part, |outcome| outcome.lost > 0)
+            .into_iter()
+            .sum();
+        outcome.acked = self.states.len() as u64;
+        outcome
+    }
+
+    fn after(&self, harm: Harm) -> Kept {
+        let mut bytes = self.files.0[&self.victim].to_vec();
+        let at = match harm {
+            Harm::Flip { at, bit } => {
+                bytes[at] ^= 1 << bit;
+                at
+            }
+            Harm::Cut(at) => {
+                bytes.truncate(at);
+                at
+            }
+        };
+        let files = Box::new(self.files.with(&self.victim, &bytes));
+        let load = || reader::load_on::<Head, Event>(files, Path::new(DIR));
+        let (loaded, most) = counting::most(load);
+        if most > MOST {
+            return broken('B', format!("a load took {most} bytes"));
+        }
+        let loaded = match loaded {
+            Ok(loaded) => loaded,
+            Err(err) if err.is_corrupt() => return Ok(()),
+            Err(err) => return broken('L', format!("the damage is called: {err}")),
+        };
+        let state = State::loaded(&loaded)?;
+        match self.states.iter().position(|saved| *saved == state) {
+            Some(0) if self.files.0.keys().any(|name| name.starts_with("phase-")) => {
+                broken('D', "a phase was sealed, nothing is loaded")
+            }
+            None => broken('A', format!("this was never saved: {state:?}")),
+            Some(index) if index + 1 == self.states.len() => Ok(()),
+            // A cut at the end of a frame leaves a file that was whole at an earlier time.
+            Some(_) if at >= self.last || matches!(harm, Harm::Cut(_)) => Ok(()),
+            Some(_) if !loaded.report.is_sound() => Ok(()),
+            Some(index) => broken(
+                'L',
+                format!("save {index} is loaded and no damage reported"),
+            ),
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! The part of this program that is started and killed.
+//!
+//! `crash-test save DIR FIRST STEPS KIND` saves in a store and says on its standard output
+//! what it does, one [`Note`](crate::ledger::Note) a line, before and after each call.
+
+use std::ffi::OsString;
+use std::io::Write;
+use std::path::Path;
+use std::process::ExitCode;
+
+use crate::saver::{Kind, Saver, Stop};
+
+/// The first argument of a program that is to be killed.
+pub const SAVE: &str = "save";
+
+const KINDS: [(Kind, &str); 3] = [
+    (Kind::Mixed, "mixed"),
+    (Kind::Plain, "plain"),
+    (Kind::Early, "early"),
+];
+
+/// Returns the word for a kind of saver.
+pub fn word(kind: Kind) -> &'static str {
+    let found = KINDS.iter().find(|(one, _)| *one == kind);
+    found.map_or("mixed", |(_, word)| word)
+}
+
+/// Runs the part of the program that another one started, if it is that; none if a person
+/// started it.
+pub fn run() -> Option<ExitCode> {
+    let mut arguments = std::env::args_os().skip(1);
+    if arguments.next()? != SAVE {
+        return None;
+    }
+    let code = match save(&arguments.collect::<Vec<_>>()) {
+        Some(()) => ExitCode::SUCCESS,
+        None => ExitCode::from(2),
+    };
+    Some(code)
+}
+
+fn save(arguments: &[OsString]) -> Option<()> {
+    let [dir, first, steps, kind] = arguments else {
+        return None;
+    };
+    let number = |text: &OsString| text.to_str()?.parse().ok();
+    let kind = KINDS.iter().find(|(_, word)| kind == word)?.0;
+    let mut out = std::io::stdout().lock();
+    let mut say = |note| writeln!(out, "{note}").map_err(|_| Stop);
+    // A parent that is gone listens no more, which is no failure of this program.
+    let (Ok(()) | Err(Stop)) =
+        Saver::new(Path::new(dir), number(first)?).work(kind, number(steps)?, &mut say);
+    Some(())
+}

@@ -1,0 +1,287 @@
+//! D7: real disks without room.
+//!
+//! A disk of some megabytes is filled to within k bytes and a writer goes on. What was saved is
+//! there to load; a save that cannot be done says that the disk is full; with room the same
+//! writer goes on. Where written zeros reserve room, the saves that fit into them succeed.
+
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use crate::ledger::{Failure, Ledger, Note};
+use crate::outcome::{Level, Outcome};
+use crate::place::{self, BTRFS, EXT4, Mounted, System, XFS};
+use crate::reference::{Kept, broken};
+use crate::saver::{self, Saver, Stop};
+
+/// Up to so many bytes are left.
+const LEFT: u64 = 64 << 10;
+/// The step between two cases.
+const STEP: u64 = 512;
+/// How many saves are tried on the full disk.
+const SAVES: u32 = 12;
+/// Letters of such a save; all of them fit into the room ahead of a journal many times.
+const LETTERS: usize = 1_500;
+const FILLER: &str = "filler";
+/// What makes an ext4 of 8 MiB.
+const SMALL: [&str; 2] = ["-b", "1024"];
+
+/// A file system to be filled.
+struct Place {
+    name: &'static str,
+    root: PathBuf,
+    /// Whether what was written once can be written again on a full disk.
+    reserves: bool,
+    mounted: Option<Mounted>,
+}
+
+/// Fills disks, and uses up their inodes.
+pub fn run(level: Level) -> Outcome {
+    let step = level.of([16, 8, 1, 1]) * STEP;
+    place::privately(160, |dir| {
+        let mut outcome = Outcome::default();
+        for place in places(dir) {
+            match place {
+                Ok(place) => outcome += sweep(&place, step),
+                Err(why) => outcome += Outcome::skip(why),
+            }
+        }
+        outcome += match inodes(dir) {
+            Ok(outcome) => outcome,
+            Err(why) => Outcome::skip(why),
+        };
+        outcome
+    })
+    .unwrap_or_else(|why| Outcome::skip(format!("full disks: {why}")))
+}
+
+fn places(dir: &Path) -> [Result<Place, String>; 4] {
+    let memory = || {
+        let root = dir.join("tmpfs");
+        std::fs::create_dir(&root).map_err(|err| err.to_string())?;
+        place::tmpfs(&root, "size=8m").map_err(|err| format!("full tmpfs: {err}"))?;
+        Ok(Place {
+            name: "tmpfs",
+            root,
+            reserves: true,
+            mounted: None,
+        })
+    };
+    let of = |system: &System, megabytes, reserves, more: &[&str]| {
+        mounted(dir, system, megabytes, reserves, more)
+            .map_err(|why| format!("full {}: {why}", system.name))
+    };
+    [
+        memory(),
+        of(&EXT4, 8, true, &SMALL),
+        of(&XFS, XFS.megabytes, true, &[]),
+        of(&BTRFS, BTRFS.megabytes, false, &[]),
+    ]
+}
+
+fn mounted(
+    dir: &Path,
+    system: &System,
+    megabytes: u64,
+    reserves: bool,
+    more: &[&str],
+) -> Result<Place, String> {
+    let name = format!("{}{}", system.kind, more.len());
+    let (image, root) = (dir.join(format!("{name}.image")), dir.join(name));
+    std::fs::create_dir(&root).map_err(|err| err.to_string())?;
+    system.make(&image, megabytes, more)?;
+    Ok(Place {
+        name: system.name,
+        mounted: Some(system.mount(&image, &root)?),
+        root,
+        reserves,
+    })
+}
+
+fn sweep(place: &Place, step: u64) -> Outcome {
+    let mut outcome = Outcome::default();
+    for left in (0..LEFT).step_by(step as usize) {
+        let mut ledger = Ledger::default();
+        let kept = full(place, left, &mut ledger);
+        outcome.judge(format_args!("{}, {left} bytes left", place.name), kept);
+        outcome.acked += ledger.numbers.len() as u64;
+        outcome.faults += 1;
+        if outcome.lost > 0 {
+            break;
+        }
+    }
+    outcome
+}
+
+/// Notes what a saver in this process says.
+fn say<'a>(
+    ledger: &'a mut Ledger,
+    kept: &'a mut Kept,
+) -> impl FnMut(Note) -> Result<(), Stop> + 'a {
+    move |note| {
+        *kept = ledger.note(note);
+        kept.as_ref().map(drop).map_err(|_| Stop)
+    }
+}
+
+/// Runs calls of a saver; a promise that its ledger sees broken is the result.
+fn saving(
+    ledger: &mut Ledger,
+    act: impl FnOnce(&mut saver::Say<'_>) -> Result<Result<(), checkpoint_store::Error>, Stop>,
+) -> Kept<Result<(), checkpoint_store::Error>> {
+    let mut kept = Ok(());
+    let done = act(&mut say(ledger, &mut kept));
+    kept?;
+    done.map_or_else(|Stop| broken('L', "no store is open"), Ok)
+}
+
+fn good(what: &str, done: Result<(), checkpoint_store::Error>) -> Kept {
+    done.or_else(|err| broken('L', format!("{what}: {err}")))
+}
+
+fn full(place: &Place, left: u64, ledger: &mut Ledger) -> Kept {
+    let (dir, filler) = (place.root.join("store"), place.root.join(FILLER));
+    let mut saver = Saver::new(&dir, 1_000);
+    good("a new store", saving(ledger, |say| saver.open(say))?)?;
+    good(
+        "a first save",
+        saving(ledger, |say| saver.append(1, 100, say))?,
+    )?;
+    good("a phase", saving(ledger, |say| saver.phase(say))?)?;
+    good(
+        "a second save",
+        saving(ledger, |say| saver.append(1, 100, say))?,
+    )?;
+    fill(&filler, left).or_else(|err| broken('B', format!("the disk cannot be filled: {err}")))?;
+    for number in 0..SAVES {
+        match saving(ledger, |say| saver.append(1, LETTERS, say))? {
+            Ok(()) => {}
+            Err(err) if place.reserves => {
+                return broken('L', format!("save {number} has room ahead: {err}"));
+            }
+            Err(err) => is_full(&err)?,
+        }
+        saver::look(&dir, ledger)?;
+    }
+    // A phase needs a new file of the size of all events; there may be room or not.
+    if let Err(err) = saving(ledger, |say| saver.phase(say))? {
+        is_full(&err)?;
+    }
+    saver::look(&dir, ledger)?;
+    // So does a second writer, after the first has gone.
+    let mut second = Saver::new(&dir, 1_000_000);
+    drop(std::mem::replace(&mut saver, Saver::new(&dir, 500_000)));
+    if let Err(err) = saving(ledger, |say| second.open(say))? {
+        is_full(&err)?;
+        good("without room", saver::look(&dir, ledger).map(|_| Ok(()))?)?;
+        remove(&filler)?;
+        good("opened with room", saving(ledger, |say| second.open(say))?)?;
+    } else {
+        // A save that needs more than what is left, until there is room.
+        if let Err(err) = saving(ledger, |say| second.phase(say))? {
+            is_full(&err)?;
+        }
+        remove(&filler)?;
+    }
+    good(
+        "a phase with room",
+        saving(ledger, |say| second.phase(say))?,
+    )?;
+    good(
+        "a save with room",
+        saving(ledger, |say| second.append(2, LETTERS, say))?,
+    )?;
+    drop(second);
+    saver::look(&dir, ledger)?;
+    std::fs::remove_dir_all(&dir).or_else(|err| broken('B', err.to_string()))
+}
+
+fn remove(file: &Path) -> Kept {
+    std::fs::remove_file(file).or_else(|err| broken('B', err.to_string()))?;
+    // Some file systems give the room back only when they wrote that down.
+    let dir = File::open(file.parent().unwrap_or(file));
+    dir.and_then(|dir| dir.sync_all())
+        .or_else(|err| broken('B', err.to_string()))
+}
+
+fn is_full(err: &checkpoint_store::Error) -> Kept {
+    match Note::from(err) {
+        Note::Fail(Failure::Full, _) => Ok(()),
+        _ => broken('L', format!("a full disk is called: {err}")),
+    }
+}
+
+/// Fills a disk until so many bytes are left, as far as it has whole blocks.
+fn fill(filler: &Path, left: u64) -> std::io::Result<()> {
+    let mut file = File::create(filler)?;
+    let block = vec![0x5a; 64 << 10];
+    let mut size = 64 << 10;
+    while size >= 512 {
+        // A part of it may have been written; that is as good.
+        if file.write_all(&block[..size]).is_err() {
+            size /= 2;
+        }
+    }
+    // Room that is promised and not yet taken is taken now. Where even that needs room, the disk
+    // stays as full as it is.
+    let done = file.sync_all().and_then(|()| {
+        let len = file.metadata()?.len();
+        file.set_len(len.saturating_sub(left))?;
+        file.sync_all()
+    });
+    match done {
+        Err(err) if err.kind() == std::io::ErrorKind::StorageFull => Ok(()),
+        done => done,
+    }
+}
+
+/// Takes all inodes: nothing new can be made, but the journal goes on.
+fn inodes(dir: &Path) -> Result<Outcome, String> {
+    let mut outcome = Outcome::default();
+    let place = mounted(dir, &EXT4, 8, true, &["-b", "1024", "-N", "64"])
+        .map_err(|why| format!("disk without inodes: {why}"))?;
+    let mut ledger = Ledger::default();
+    outcome.judge(
+        "ext4 without inodes",
+        without_inodes(&place.root, &mut ledger),
+    );
+    outcome.acked = ledger.numbers.len() as u64;
+    outcome.faults = 1;
+    drop(place.mounted);
+    Ok(outcome)
+}
+
+fn without_inodes(root: &Path, ledger: &mut Ledger) -> Kept {
+    let dir = root.join("store");
+    let mut saver = Saver::new(&dir, 1_000);
+    good("a new store", saving(ledger, |say| saver.open(say))?)?;
+    good(
+        "a first save",
+        saving(ledger, |say| saver.append(1, 100, say))?,
+    )?;
+    let names = (0..1_000).map(|number| root.join(format!("{FILLER}-{number}")));
+    let made: Vec<PathBuf> = names
+        .take_while(|name| File::create(name).is_ok())
+        .collect();
+    good(
+        "a save in the journal",
+        saving(ledger, |say| saver.append(1, 100, say))?,
+    )?;
+    match saving(ledger, |say| saver.phase(say))? {
+        Ok(()) => return broken('B', "there were inodes left"),
+        Err(err) => is_full(&err)?,
+    }
+    saver::look(&dir, ledger)?;
+    for name in &made {
+        remove(name)?;
+    }
+    good(
+        "a phase with inodes",
+        saving(ledger, |say| saver.phase(say))?,
+    )?;
+    good(
+        "a save with inodes",
+        saving(ledger, |say| saver.append(1, 100, say))?,
+    )?;
+    saver::look(&dir, ledger).map(drop)
+}

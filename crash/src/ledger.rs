@@ -1,0 +1,232 @@
+//! What a program says about its saves while it works, and what may be loaded after it died.
+
+use std::fmt;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use checkpoint_store::Error;
+
+use crate::reference::{Kept, State, broken};
+
+/// One thing that a program says; one line on a pipe.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Note {
+    /// The store is open, and this state was loaded.
+    Open(u64),
+    /// A save of this state begins; the number is that of its head.
+    Try(u64, u32),
+    /// The save that began last was acknowledged.
+    Ack,
+    /// The blob of this number was acknowledged.
+    Blob(u32),
+    /// A call failed: in one word how, and the error's own.
+    Fail(Failure, String),
+    /// The program has done all that it wanted.
+    End,
+}
+
+/// How a call of the store failed, as far as callers branch on it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Failure {
+    /// Another writer has the lock.
+    Locked,
+    /// A newer writer took over.
+    Fenced,
+    /// There is no room.
+    Full,
+    /// This writer can save nothing more.
+    Poisoned,
+    /// Files exist, but no valid state.
+    Corrupt,
+    /// Anything else.
+    Other,
+}
+
+const FAILURES: [(Failure, &str); 6] = [
+    (Failure::Locked, "locked"),
+    (Failure::Fenced, "fenced"),
+    (Failure::Full, "full"),
+    (Failure::Poisoned, "poisoned"),
+    (Failure::Corrupt, "corrupt"),
+    (Failure::Other, "other"),
+];
+
+impl From<&Error> for Note {
+    fn from(err: &Error) -> Self {
+        let failure = match err {
+            err if err.is_locked() => Failure::Locked,
+            err if err.is_fenced() => Failure::Fenced,
+            err if err.is_full() => Failure::Full,
+            err if err.is_poisoned() => Failure::Poisoned,
+            err if err.is_corrupt() => Failure::Corrupt,
+            _ => Failure::Other,
+        };
+        Self::Fail(failure, err.to_string().replace('\n', " "))
+    }
+}
+
+impl fmt::Display for Note {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Open(state) => write!(f, "open {state:x}"),
+            Self::Try(state, number) => write!(f, "try {state:x} {number}"),
+            Self::Ack => f.write_str("ack"),
+            Self::Blob(number) => write!(f, "blob {number}"),
+            Self::Fail(failure, text) => {
+                let word = FAILURES.iter().find(|(one, _)| one == failure);
+                write!(f, "fail {} {text}", word.map_or("other", |(_, word)| word))
+            }
+            Self::End => f.write_str("end"),
+        }
+    }
+}
+
+impl Note {
+    /// Reads a line; none if a program of another kind wrote it.
+    pub fn parse(line: &str) -> Option<Self> {
+        let mut words = line.splitn(3, ' ');
+        let (kind, one, two) = (words.next()?, words.next(), words.next());
+        let state = || u64::from_str_radix(one?, 16).ok();
+        Some(match kind {
+            "open" => Self::Open(state()?),
+            "try" => Self::Try(state()?, two?.parse().ok()?),
+            "ack" => Self::Ack,
+            "blob" => Self::Blob(one?.parse().ok()?),
+            "fail" => {
+                let failure = FAILURES.iter().find(|(_, word)| Some(*word) == one)?.0;
+                Self::Fail(failure, two.unwrap_or_default().into())
+            }
+            "end" => Self::End,
+            _ => return None,
+        })
+    }
+}
+
+/// Returns a number that stands for a state.
+pub fn fingerprint(state: &State) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    state.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// All states that programs handed to the saves of one store, in order.
+#[derive(Debug, Clone)]
+pub struct Ledger {
+    states: Vec<u64>,
+    acked: usize,
+    /// The numbers of the heads that were acknowledged.
+    pub numbers: Vec<u32>,
+    /// The numbers of the blobs that were acknowledged.
+    pub blobs: Vec<u32>,
+    /// What failed last.
+    pub failed: Option<(Failure, String)>,
+    /// Whether the program came to its end.
+    pub is_at_end: bool,
+    trying: u32,
+}
+
+impl Default for Ledger {
+    fn default() -> Self {
+        Self {
+            states: vec![fingerprint(&State::default())],
+            acked: 0,
+            numbers: Vec::new(),
+            blobs: Vec::new(),
+            failed: None,
+            is_at_end: false,
+            trying: 0,
+        }
+    }
+}
+
+impl Ledger {
+    /// Takes down what a program said.
+    ///
+    /// # Errors
+    /// If it opened the store and loaded what it may not load.
+    pub fn note(&mut self, note: Note) -> Kept {
+        match note {
+            Note::Open(state) => self.look(state, true)?,
+            Note::Try(state, number) => {
+                self.states.push(state);
+                self.trying = number;
+            }
+            Note::Ack => {
+                self.acked = self.states.len() - 1;
+                self.numbers.push(self.trying);
+            }
+            Note::Blob(number) => self.blobs.push(number),
+            Note::Fail(failure, text) => self.failed = Some((failure, text)),
+            Note::End => self.is_at_end = true,
+        }
+        Ok(())
+    }
+
+    /// Fails unless this may be loaded now.
+    pub fn check(&mut self, state: &State) -> Kept {
+        self.look(fingerprint(state), false)
+    }
+
+    /// Like [`check`](Self::check), of a program that goes on from there.
+    fn look(&mut self, state: u64, is_settled: bool) -> Kept {
+        match self.states.iter().rposition(|&known| known == state) {
+            Some(index) if index >= self.acked => {
+                if is_settled {
+                    self.states.truncate(index + 1);
+                    self.acked = index;
+                }
+                Ok(())
+            }
+            Some(index) => broken(
+                'D',
+                format!(
+                    "save {} was acknowledged, save {index} is loaded",
+                    self.acked
+                ),
+            ),
+            None => broken('A', "what is loaded was never saved"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn notes_survive_the_pipe() {
+        let all = [
+            Note::Open(7),
+            Note::Try(u64::MAX, 3),
+            Note::Ack,
+            Note::Blob(5),
+            Note::Fail(Failure::Fenced, "was taken over by writer epoch 2".into()),
+            Note::End,
+        ];
+        for note in all {
+            assert_eq!(Note::parse(&note.to_string()), Some(note));
+        }
+        assert_eq!(Note::parse("try 12"), None);
+    }
+
+    #[test]
+    fn an_older_state_than_the_acknowledged_one_breaks_a_promise() {
+        let mut ledger = Ledger::default();
+        for note in [Note::Try(1, 0), Note::Ack, Note::Try(2, 0)] {
+            ledger.note(note).expect("it only notes");
+        }
+        assert_eq!(
+            ledger.look(3, false).expect_err("never saved").invariant,
+            'A'
+        );
+        ledger.look(2, false).expect("it may have come through");
+        ledger.look(1, true).expect("it was acknowledged");
+        let gone = ledger
+            .look(2, false)
+            .expect_err("somebody went on without it");
+        assert_eq!(gone.invariant, 'A');
+        for note in [Note::Try(4, 0), Note::Ack] {
+            ledger.note(note).expect("it only notes");
+        }
+        assert_eq!(ledger.look(1, false).expect_err("older").invariant, 'D');
+    }
+}

@@ -1,0 +1,207 @@
+//! Programs that the layers start, and how they end.
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use crate::child;
+use crate::ledger::{Ledger, Note};
+use crate::reference::{Kept, broken};
+use crate::saver::Kind;
+
+/// How long a program may take that needs some milliseconds.
+pub const DEADLINE: Duration = Duration::from_secs(60);
+
+/// Returns this program, also where a test of it asks.
+///
+/// # Errors
+/// If it was not built; the text says so.
+pub fn own() -> Result<PathBuf, String> {
+    beside("crash-test")
+}
+
+/// Returns the program that people use.
+///
+/// # Errors
+/// If it was not built with the same profile; the text says so.
+pub fn rlm() -> Result<PathBuf, String> {
+    beside("rlm")
+}
+
+fn beside(name: &str) -> Result<PathBuf, String> {
+    let here = std::env::current_exe().map_err(|err| err.to_string())?;
+    // A test stands in a directory below the programs.
+    let mut places = here.ancestors().skip(1).take(2).map(|dir| dir.join(name));
+    places
+        .find(|path| path.is_file())
+        .ok_or_else(|| format!("no program `{name}` was built beside {}", here.display()))
+}
+
+/// Returns where a tool of the system stands.
+///
+/// # Errors
+/// If it is not installed; the text says so.
+pub fn tool(name: &str) -> Result<PathBuf, String> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    // Tools for administrators are not always on the path of their programs.
+    let mut dirs = std::env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]);
+    dirs.find_map(|dir| Some(dir.join(name)).filter(|path| path.is_file()))
+        .ok_or_else(|| format!("no {name} here"))
+}
+
+/// A program that says notes on its standard output. Dropping it kills it and waits for its end.
+#[derive(Debug)]
+pub struct Running {
+    child: Child,
+    lines: Receiver<String>,
+}
+
+impl Running {
+    /// Starts this program's part that saves.
+    ///
+    /// # Errors
+    /// If it cannot be started.
+    pub fn saver(dir: &Path, first: u32, steps: u32, kind: Kind) -> Result<Self, String> {
+        Self::start(Command::new(own()?).args(saver(dir, first, steps, kind)))
+    }
+
+    /// Starts a program; its standard output and error are read.
+    ///
+    /// # Errors
+    /// If it cannot be started.
+    pub fn start(command: &mut Command) -> Result<Self, String> {
+        let spawned = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn();
+        let mut child = spawned.map_err(|err| format!("cannot start {command:?}: {err}"))?;
+        let out = child.stdout.take().expect("it is piped");
+        let (sender, lines) = channel();
+        std::thread::spawn(move || {
+            let lines = BufReader::new(out).lines();
+            // Whoever asked for the lines may have gone.
+            lines
+                .map_while(Result::ok)
+                .try_for_each(|line| sender.send(line))
+        });
+        Ok(Self { child, lines })
+    }
+
+    /// Sends a signal. A program that has ended gets none.
+    pub fn signal(&self, signal: Signal) {
+        let pid = i32::try_from(self.child.id()).expect("pids are small");
+        // It is not waited for yet, so the number is still its own.
+        let (Ok(()) | Err(_)) = kill(Pid::from_raw(pid), signal);
+    }
+
+    /// Waits for a line; none if the program's output has ended.
+    ///
+    /// # Errors
+    /// If none comes in time.
+    pub fn line(&self) -> Kept<Option<String>> {
+        match self.lines.recv_timeout(DEADLINE) {
+            Ok(line) => Ok(Some(line)),
+            Err(RecvTimeoutError::Disconnected) => Ok(None),
+            Err(RecvTimeoutError::Timeout) => broken('B', "a program says nothing for a minute"),
+        }
+    }
+
+    /// Waits for a note; none if the program's output has ended.
+    ///
+    /// # Errors
+    /// As [`line`](Self::line).
+    pub fn note(&self) -> Kept<Option<Note>> {
+        let Some(line) = self.line()? else {
+            return Ok(None);
+        };
+        match Note::parse(&line) {
+            Some(note) => Ok(Some(note)),
+            None => broken('B', format!("a program says `{line}`")),
+        }
+    }
+
+    /// Takes down at most so many notes; returns whether there were as many.
+    ///
+    /// # Errors
+    /// As [`line`](Self::line), and if a note says that a promise was broken.
+    pub fn notes(&self, ledger: &mut Ledger, count: usize) -> Kept<bool> {
+        for _ in 0..count {
+            match self.note()? {
+                Some(note) => ledger.note(note)?,
+                None => return Ok(false),
+            }
+        }
+        Ok(true)
+    }
+
+    /// Kills it, and returns what it still said.
+    ///
+    /// # Errors
+    /// As [`line`](Self::line).
+    pub fn kill(self) -> Kept<Vec<String>> {
+        self.signal(Signal::SIGKILL);
+        let mut lines = Vec::new();
+        while let Some(line) = self.line()? {
+            lines.push(line);
+        }
+        Ok(lines)
+    }
+
+    /// Kills it, and takes down what it still said.
+    ///
+    /// # Errors
+    /// As [`notes`](Self::notes).
+    pub fn end(mut self, ledger: &mut Ledger) -> Kept {
+        self.signal(Signal::SIGKILL);
+        self.wait(ledger)
+    }
+
+    /// Waits for its end, and takes down what it said.
+    ///
+    /// # Errors
+    /// As [`notes`](Self::notes); and if it ended by a panic.
+    pub fn wait(&mut self, ledger: &mut Ledger) -> Kept {
+        while self.notes(ledger, 1)? {}
+        match self.child.wait() {
+            Ok(status) if status.code().is_some_and(|code| code != 0) => {
+                broken('B', format!("a program ended with {status}"))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+/// Returns the arguments for this program's part that saves.
+pub fn saver(dir: &Path, first: u32, steps: u32, kind: Kind) -> [std::ffi::OsString; 5] {
+    [
+        child::SAVE.into(),
+        dir.into(),
+        first.to_string().into(),
+        steps.to_string().into(),
+        child::word(kind).into(),
+    ]
+}
+
+/// Waits for so long.
+pub fn pause(time: Duration) {
+    let end = Instant::now() + time;
+    while let Some(left) = end
+        .checked_duration_since(Instant::now())
+        .filter(|left| !left.is_zero())
+    {
+        std::thread::park_timeout(left);
+    }
+}

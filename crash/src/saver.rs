@@ -1,0 +1,264 @@
+//! A program that saves on a real disk and says what it does.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use checkpoint_store::retention::Policy;
+use checkpoint_store::{Error, Meta, Options, Seq, Writer, reader};
+
+use crate::ledger::{Failure, Ledger, Note, fingerprint};
+use crate::program;
+use crate::reference::{Broken, Event, Head, Kept, State, broken, text};
+use crate::rng::Rng;
+
+/// Letters of a blob.
+const BLOB: usize = 700;
+/// By how much the control is too early.
+const EARLY: Duration = Duration::from_millis(1);
+/// How often a store is opened again after a call that failed.
+const TRIES: u32 = 3;
+
+/// What a saver does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// All that a writer can do.
+    Mixed,
+    /// One event a save and nothing else, so that histories can be compared.
+    Plain,
+    /// A control: it says that a save was acknowledged before it begins.
+    Early,
+}
+
+/// Takes down what a saver says; fails if nobody listens any more.
+pub type Say<'a> = dyn FnMut(Note) -> Result<(), Stop> + 'a;
+
+/// Nobody listens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stop;
+
+/// A writer, and what it has in its store.
+#[derive(Debug)]
+pub struct Saver {
+    dir: PathBuf,
+    rng: Rng,
+    number: u32,
+    present: State,
+    /// The saves that can be returned to, oldest first; the last is the present.
+    marks: Vec<(Seq, State)>,
+    writer: Option<Writer<Head, Event>>,
+    is_early: bool,
+}
+
+impl Saver {
+    /// Begins with a number above all that were ever used in this store.
+    pub fn new(dir: &Path, first: u32) -> Self {
+        Self {
+            dir: dir.into(),
+            rng: Rng::new(first.into()),
+            number: first,
+            present: State::default(),
+            marks: Vec::new(),
+            writer: None,
+            is_early: false,
+        }
+    }
+
+    /// Works until `steps` are done, and says how it went. Opens the store again when a call failed.
+    pub fn work(&mut self, kind: Kind, steps: u32, say: &mut Say<'_>) -> Result<(), Stop> {
+        let mut failed = 0;
+        self.is_early = kind == Kind::Early;
+        for _ in 0..steps {
+            let Err(err) = self.step(kind, say)? else {
+                failed = 0;
+                continue;
+            };
+            let note = Note::from(&err);
+            let is_over = matches!(note, Note::Fail(Failure::Locked | Failure::Fenced, _));
+            say(note)?;
+            failed += 1;
+            if is_over || failed > TRIES {
+                return Ok(());
+            }
+            if !err.is_full() {
+                self.writer = None;
+            }
+        }
+        say(Note::End)
+    }
+
+    fn step(&mut self, kind: Kind, say: &mut Say<'_>) -> Result<Result<(), Error>, Stop> {
+        if self.writer.is_none()
+            && let Err(err) = self.open(say)?
+        {
+            return Ok(Err(err));
+        }
+        let letters = self.rng.below(600);
+        match (kind, self.rng.below(20)) {
+            (Kind::Plain, _) => self.append(1, 20, say),
+            (_, 0) => self.undo(say),
+            (_, 1 | 2) => self.phase(say),
+            (_, 3) => self.blob(say),
+            (_, 4) => Ok(self.clean()),
+            (_, 5) => {
+                self.writer = None;
+                self.open(say)
+            }
+            (_, 6) => self.append(1, 8 * letters, say),
+            (_, events) => self.append(events as u32 % 3, letters, say),
+        }
+    }
+
+    /// Opens the store.
+    pub fn open(&mut self, say: &mut Say<'_>) -> Result<Result<(), Error>, Stop> {
+        self.writer = None;
+        let (writer, loaded) = match Writer::open(&self.dir, Options::default()) {
+            Ok(opened) => opened,
+            Err(err) => return Ok(Err(err)),
+        };
+        // A text that is not its number's is a state that nobody saved; so says the ledger.
+        self.present = State::loaded(&loaded).unwrap_or(State {
+            head: None,
+            events: vec![u32::MAX],
+        });
+        say(Note::Open(fingerprint(&self.present)))?;
+        self.marks = vec![(loaded.seq, self.present.clone())];
+        self.writer = Some(writer);
+        Ok(Ok(()))
+    }
+
+    /// Returns the open writer.
+    pub fn writer(&self) -> Option<&Writer<Head, Event>> {
+        self.writer.as_ref()
+    }
+
+    fn save<T>(
+        &mut self,
+        state: State,
+        say: &mut Say<'_>,
+        act: impl FnOnce(&mut Writer<Head, Event>) -> Result<T, Error>,
+    ) -> Result<Result<T, Error>, Stop> {
+        let Some(writer) = &mut self.writer else {
+            return Err(Stop);
+        };
+        say(Note::Try(fingerprint(&state), self.number))?;
+        if self.is_early {
+            say(Note::Ack)?;
+            program::pause(EARLY);
+        }
+        let done = act(writer);
+        if done.is_ok() {
+            say(Note::Ack)?;
+            self.present = state;
+        }
+        Ok(done)
+    }
+
+    fn next(&mut self) -> u32 {
+        self.number += 10;
+        self.number
+    }
+
+    /// Adds events of so many letters.
+    pub fn append(
+        &mut self,
+        events: u32,
+        letters: usize,
+        say: &mut Say<'_>,
+    ) -> Result<Result<(), Error>, Stop> {
+        let number = self.next();
+        let mut state = self.present.clone();
+        let added: Vec<Event> = (1..=events)
+            .map(|n| (number + n, text(number + n, letters)))
+            .collect();
+        state.head = Some(number);
+        state.events.extend(added.iter().map(|(number, _)| number));
+        let head = (number, text(number, 8));
+        let done = self.save(state, say, |writer| writer.append(&head, &added))?;
+        Ok(done.map(|seq| self.marks.push((seq, self.present.clone()))))
+    }
+
+    /// Returns to an earlier save.
+    pub fn undo(&mut self, say: &mut Say<'_>) -> Result<Result<(), Error>, Stop> {
+        self.next();
+        let index = self.marks.len().saturating_sub(2);
+        let Some((seq, state)) = self.marks.get(index).cloned() else {
+            return Ok(Ok(()));
+        };
+        let done = self.save(state, say, |writer| writer.truncate_to(seq))?;
+        Ok(done.map(|seq| {
+            self.marks.truncate(index + 1);
+            self.marks.push((seq, self.present.clone()));
+        }))
+    }
+
+    /// Seals a phase.
+    pub fn phase(&mut self, say: &mut Say<'_>) -> Result<Result<(), Error>, Stop> {
+        let number = self.next();
+        let mut state = self.present.clone();
+        state.head = Some(number);
+        let head = (number, text(number, 8));
+        let done = self.save(state, say, |writer| {
+            writer.save_phase("p", &head, Meta::default())?;
+            Ok(writer.seq())
+        })?;
+        Ok(done.map(|seq| self.marks = vec![(seq, self.present.clone())]))
+    }
+
+    fn blob(&mut self, say: &mut Say<'_>) -> Result<Result<(), Error>, Stop> {
+        let number = self.next();
+        let Some(writer) = &mut self.writer else {
+            return Err(Stop);
+        };
+        let done = writer.put_blob(&format!("b{number}"), text(number, BLOB).as_bytes());
+        if done.is_ok() {
+            say(Note::Blob(number))?;
+        }
+        Ok(done)
+    }
+
+    fn clean(&mut self) -> Result<(), Error> {
+        let policy = Policy {
+            keep: 2,
+            ..Policy::default()
+        };
+        match &mut self.writer {
+            Some(writer) => writer.clean(policy).map(drop),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Fails unless a program without faults came to its end.
+pub fn finished(ledger: &Ledger) -> Kept {
+    match ledger.is_at_end {
+        true => Ok(()),
+        false => broken('L', format!("the next program failed: {:?}", ledger.failed)),
+    }
+}
+
+/// Loads a store as a reader does, and fails unless the ledger allows what is there.
+pub fn look(dir: &Path, ledger: &mut Ledger) -> Kept<State> {
+    let state = match reader::load::<Head, Event>(dir) {
+        Ok(loaded) if !loaded.report.is_sound() => {
+            return broken('L', format!("damage is reported: {}", loaded.report));
+        }
+        Ok(loaded) => State::loaded(&loaded)?,
+        // The program was killed before it had made the directory.
+        Err(err) if err.is_not_found() => State::default(),
+        Err(err) => return broken('L', err.to_string()),
+    };
+    ledger.check(&state)?;
+    for &number in &ledger.blobs {
+        match reader::blob(dir, &format!("b{number}")) {
+            Ok(bytes) if bytes == text(number, BLOB).as_bytes() => {}
+            Ok(_) => return broken('A', format!("blob b{number} has other bytes")),
+            Err(err) => {
+                return Err(Broken {
+                    invariant: 'D',
+                    what: err.to_string(),
+                });
+            }
+        }
+    }
+    Ok(state)
+}

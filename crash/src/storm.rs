@@ -1,0 +1,97 @@
+//! D5: real programs, killed at random moments.
+//!
+//! A program that saves says on a pipe what it tries and what was acknowledged; what is
+//! loaded after it was killed is the last thing acknowledged, or the one thing begun after it.
+//! Of the shipped `rlm` the agents tell: no iteration is begun before the one before it is
+//! saved, so over any number of kills they see each number, in order.
+
+use std::path::Path;
+use std::time::Duration;
+
+use crate::agents::Project;
+use crate::ledger::Ledger;
+use crate::outcome::{Level, Outcome};
+use crate::parallel;
+use crate::program::{self, Running};
+use crate::reference::Kept;
+use crate::rng::Rng;
+use crate::saver::{self, Kind};
+
+/// How often programs are killed over one store.
+const KILLS: u64 = 25;
+/// A saver that nobody kills ends after so many saves.
+pub(crate) const STEPS: u32 = 9_000;
+/// How far apart the numbers of two programs are at least.
+pub(crate) const APART: u32 = 100_000;
+
+/// Kills savers, and the shipped program.
+pub fn run(level: Level) -> Outcome {
+    savers(level.of([25, 100, 1_000, 50_000]), Kind::Mixed) + loops(level.of([0, 4, 50, 1_000]))
+}
+
+/// Kills programs that save.
+pub fn savers(kills: u64, kind: Kind) -> Outcome {
+    if let Err(why) = program::own() {
+        return Outcome::skip(format!("kills of savers: {why}"));
+    }
+    let stores: Vec<u64> = (0..kills.div_ceil(KILLS)).collect();
+    parallel::map(&stores, |&seed| store(seed, kind), |_| false)
+        .into_iter()
+        .sum()
+}
+
+/// One store, and programs that are killed one after the other.
+fn store(seed: u64, kind: Kind) -> Outcome {
+    let place = match tempfile::tempdir() {
+        Ok(place) => place,
+        Err(err) => return Outcome::skip(format!("kills of savers: no place: {err}")),
+    };
+    let dir = place.path().join("store");
+    let (mut ledger, mut rng) = (Ledger::default(), Rng::new(seed));
+    let mut outcome = Outcome::default();
+    for number in 1..=KILLS as u32 {
+        let first = number * 1_000 * APART + rng.below(900) as u32 * APART;
+        let kept = kill(&dir, (first, kind), &mut ledger, &mut rng);
+        outcome.judge(format_args!("store {seed}, kill {number}"), kept);
+        outcome.faults += 1;
+        if outcome.lost > 0 {
+            break;
+        }
+    }
+    outcome.acked = ledger.numbers.len() as u64;
+    outcome
+}
+
+fn kill(dir: &Path, (first, kind): (u32, Kind), ledger: &mut Ledger, rng: &mut Rng) -> Kept {
+    let running = Running::saver(dir, first, STEPS, kind).expect("it was found");
+    // Inside the opening, or inside one of the first saves.
+    if rng.below(3) > 0 {
+        let notes = rng.below(40);
+        running.notes(ledger, notes)?;
+    }
+    program::pause(Duration::from_micros(rng.below(3_000) as u64));
+    running.end(ledger)?;
+    saver::look(dir, ledger).map(drop)
+}
+
+/// Kills the shipped program, which goes on each time.
+pub fn loops(kills: u64) -> Outcome {
+    if kills == 0 {
+        return Outcome::default();
+    }
+    let mut project = match Project::new() {
+        Ok(project) => project,
+        Err(why) => return Outcome::skip(format!("kills of rlm: {why}")),
+    };
+    let (mut outcome, mut rng) = (Outcome::default(), Rng::new(kills));
+    for number in 1..=kills {
+        let kept = project.interrupt(&mut rng);
+        outcome.judge(format_args!("rlm, kill {number}"), kept);
+        outcome.faults += 1;
+        if outcome.lost > 0 {
+            break;
+        }
+    }
+    outcome.acked = project.seen();
+    outcome
+}

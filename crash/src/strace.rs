@@ -1,0 +1,247 @@
+//! D3: real programs whose system calls fail, or at which they die, by `strace -e inject`.
+//!
+//! No hook in the code: the program that saves, and the shipped `rlm`, run as they are. A run
+//! without a fault lists the calls that concern the store; then there is one run for each of
+//! these and each fault. Afterwards the store holds what was acknowledged, and can be used.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
+use std::fmt;
+use std::path::Path;
+use std::process::Command;
+
+use crate::agents::Project;
+use crate::ledger::Ledger;
+use crate::outcome::{Level, Outcome};
+use crate::parallel;
+use crate::program::{self, Running};
+use crate::reference::Kept;
+use crate::rng::Rng;
+use crate::saver::{self, Kind, Saver};
+use crate::storm::APART;
+
+/// The calls that a store is written with, by the names that they have on all machines.
+const CALLS: &str =
+    "trace=openat,write,pwrite64,fsync,fdatasync,ftruncate,renameat,renameat2,unlinkat,mkdirat";
+/// What happens at a call: this once, or from there on.
+const FAULTS: [(&str, &str); 5] = [
+    ("signal=SIGKILL", ""),
+    ("error=EIO", ""),
+    ("error=ENOSPC", ""),
+    ("error=EIO", "+"),
+    ("error=ENOSPC", "+"),
+];
+/// How many saves the traced program does.
+const STEPS: u32 = 10;
+/// How many iterations the traced loop has.
+const ITERATIONS: u64 = 3;
+
+/// One fault at one call.
+#[derive(Debug, Clone)]
+struct Injection {
+    call: String,
+    index: u32,
+    fault: (&'static str, &'static str),
+    /// Which program of several.
+    seed: u32,
+}
+
+impl fmt::Display for Injection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (what, onward) = self.fault;
+        write!(f, "inject={}:{what}:when={}{onward}", self.call, self.index)
+    }
+}
+
+/// Runs both programs under faults.
+pub fn run(level: Level) -> Outcome {
+    let strace = match program::tool("strace") {
+        Ok(path) => path,
+        Err(why) => return Outcome::skip(format!("faults at system calls: {why}")),
+    };
+    let strace = strace.as_os_str().to_owned();
+    savers(&strace, level.of([8, 40, 500, 5_000])) + loops(&strace, level.of([0, 3, 60, 600]))
+}
+
+/// Returns what is put before a command.
+fn before(strace: &OsString, list: &Path, inject: Option<&Injection>) -> Vec<OsString> {
+    let mut words: Vec<OsString> = vec![strace.clone()];
+    words.extend(["-f", "-q", "-y", "-e", CALLS, "-o"].map(Into::into));
+    words.push(list.into());
+    if let Some(inject) = inject {
+        words.extend(["-e".into(), inject.to_string().into()]);
+    }
+    words
+}
+
+/// Returns the calls that concern a directory: how they are called, and which of its thread's
+/// calls of that name each is.
+fn calls(list: &str, dir: &str) -> BTreeSet<(String, u32)> {
+    let (mut counts, mut found) = (BTreeMap::new(), BTreeSet::new());
+    for line in list.lines() {
+        let Some((thread, rest)) = line.split_once(' ') else {
+            continue;
+        };
+        let rest = rest.trim_start();
+        let Some(end) = rest
+            .find('(')
+            .filter(|&end| !rest.starts_with('<') && end > 0)
+        else {
+            continue;
+        };
+        let count = counts.entry((thread, &rest[..end])).or_insert(0);
+        *count += 1;
+        if rest.contains(dir) {
+            found.insert((rest[..end].to_owned(), *count));
+        }
+    }
+    found
+}
+
+/// Returns so many of all faults at the calls, spread evenly.
+fn some(calls: BTreeSet<(String, u32)>, seed: u32, most: usize) -> Vec<Injection> {
+    let all = calls.into_iter().flat_map(|(call, index)| {
+        FAULTS.map(|fault| Injection {
+            call: call.clone(),
+            index,
+            fault,
+            seed,
+        })
+    });
+    let mut all: Vec<Injection> = all.collect();
+    let mut rng = Rng::new(seed.into());
+    for index in (1..all.len()).rev() {
+        all.swap(index, rng.below(index + 1));
+    }
+    all.truncate(most);
+    all
+}
+
+/// Faults in programs that save.
+fn savers(strace: &OsString, runs: usize) -> Outcome {
+    let mut injections = Vec::new();
+    for seed in 1.. {
+        let place = match tempfile::tempdir() {
+            Ok(place) => place,
+            Err(err) => return Outcome::skip(format!("faults at system calls: {err}")),
+        };
+        let list = place.path().join("list");
+        let (dir, mut ledger) = (place.path().join("store"), Ledger::default());
+        let listed = traced(before(strace, &list, None), &dir, seed, &mut ledger)
+            .map_err(|broken| broken.what)
+            .and_then(|()| std::fs::read_to_string(&list).map_err(|err| err.to_string()));
+        let calls = match listed {
+            Ok(text) => calls(&text, &dir.display().to_string()),
+            Err(why) => return Outcome::skip(format!("faults at system calls: {why}")),
+        };
+        if calls.is_empty() {
+            return Outcome::skip("faults at system calls: strace may not trace here");
+        }
+        injections.extend(some(calls, seed, runs - injections.len()));
+        if injections.len() == runs {
+            break;
+        }
+    }
+    let one = |inject: &Injection| {
+        let mut outcome = Outcome::default();
+        let mut ledger = Ledger::default();
+        let kept = inject.hit_saver(strace, &mut ledger);
+        outcome.judge(format_args!("program {}, {inject}", inject.seed), kept);
+        outcome.acked = ledger.numbers.len() as u64;
+        outcome.faults = 1;
+        outcome
+    };
+    parallel::map(&injections, one, |_| false).into_iter().sum()
+}
+
+fn traced(mut words: Vec<OsString>, dir: &Path, seed: u32, ledger: &mut Ledger) -> Kept {
+    words.push(program::own().expect("it was looked for").into());
+    words.extend(program::saver(dir, seed * APART, STEPS, Kind::Mixed));
+    let mut running =
+        Running::start(Command::new(&words[0]).args(&words[1..])).expect("it was found");
+    running.wait(ledger)
+}
+
+impl Injection {
+    fn hit_saver(&self, strace: &OsString, ledger: &mut Ledger) -> Kept {
+        let place = tempfile::tempdir().expect("there was one before");
+        let (dir, list) = (place.path().join("store"), place.path().join("list"));
+        traced(before(strace, &list, Some(self)), &dir, self.seed, ledger)?;
+        saver::look(&dir, ledger)?;
+        // A program after it goes on.
+        let mut kept = Ok(());
+        let mut say = |note| {
+            kept = std::mem::replace(&mut kept, Ok(())).and_then(|()| ledger.note(note));
+            Ok(())
+        };
+        let worked = Saver::new(&dir, 1_000 * APART).work(Kind::Mixed, 3, &mut say);
+        worked.expect("it is listened to");
+        kept?;
+        saver::finished(ledger)?;
+        saver::look(&dir, ledger).map(drop)
+    }
+
+    fn hit_loop(&self, strace: &OsString) -> Kept<u64> {
+        let mut project = Project::new().expect("it was made before");
+        let list = project.place().join("list");
+        project.go(&before(strace, &list, Some(self)), ITERATIONS)?;
+        project.look()?;
+        project.go(&[], ITERATIONS)?;
+        project.look()?;
+        project.done(ITERATIONS)
+    }
+}
+
+/// Faults in the shipped program.
+fn loops(strace: &OsString, runs: usize) -> Outcome {
+    if runs == 0 {
+        return Outcome::default();
+    }
+    let mut project = match Project::new() {
+        Ok(project) => project,
+        Err(why) => return Outcome::skip(format!("faults at system calls of rlm: {why}")),
+    };
+    let list = project.place().join("list");
+    let listed = project
+        .go(&before(strace, &list, None), ITERATIONS)
+        .map_err(|broken| broken.what)
+        .and_then(|()| std::fs::read_to_string(&list).map_err(|err| err.to_string()));
+    let calls = match listed {
+        Ok(text) => calls(&text, &project.store().display().to_string()),
+        Err(why) => return Outcome::skip(format!("faults at system calls of rlm: {why}")),
+    };
+    let one = |inject: &Injection| {
+        let mut outcome = Outcome::default();
+        let done = inject.hit_loop(strace);
+        outcome.acked = *done.as_ref().unwrap_or(&0);
+        outcome.judge(format_args!("rlm, {inject}"), done.map(drop));
+        outcome.faults = 1;
+        outcome
+    };
+    parallel::map(&some(calls, 1, runs), one, |_| false)
+        .into_iter()
+        .sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_are_counted_by_thread_and_kept_if_they_concern_the_store() {
+        let list = "\
+7 openat(AT_FDCWD</>, \"/etc/x\", O_RDONLY) = 3</etc/x>
+7 openat(AT_FDCWD</>, \"/p/store\", O_PATH) = 4</p/store>
+8 openat(4</p/store>, \"LOCK\", O_RDWR <unfinished ...>
+7 fdatasync(5</p/store/j> <unfinished ...>
+8 <... openat resumed>) = 6</p/store/LOCK>
+7 +++ exited with 0 +++
+";
+        let found: Vec<(String, u32)> = calls(list, "/p/store").into_iter().collect();
+        let of = |name: &str, index| (name.to_owned(), index);
+        assert_eq!(
+            found,
+            [of("fdatasync", 1), of("openat", 1), of("openat", 2)]
+        );
+    }
+}

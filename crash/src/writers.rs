@@ -1,0 +1,189 @@
+//! D6: several writers at once, and one that sleeps while its lock is taken away.
+//!
+//! Each program adds one event a save, of a number that is its own. So in the end it can be
+//! told from one load: everything that was acknowledged to anybody is there, and the events
+//! of one program follow each other, because at most one line of writers grew.
+
+use std::path::Path;
+use std::time::Duration;
+
+use checkpoint_store::reader;
+use nix::sys::signal::Signal;
+
+use crate::ledger::{Failure, Ledger, Note};
+use crate::outcome::{Level, Outcome};
+use crate::parallel;
+use crate::program::{self, Running};
+use crate::reference::{Event, Head, Kept, State, broken};
+use crate::rng::Rng;
+use crate::saver::Kind;
+use crate::storm::{APART, STEPS};
+
+/// How many programs want one store at the same time; two such races may run beside each other.
+const RACERS: u32 = 4;
+/// How many saves a program does that comes to its end.
+const SOME: u32 = 5;
+
+/// The order in which two writers come to their turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Order {
+    /// All at once.
+    Race,
+    /// The second is done before the first is woken.
+    Second,
+    /// The first is woken while the second opens the store.
+    Both,
+    /// The second stops inside its opening, the first is woken, then the second is.
+    First,
+}
+
+/// Runs writers against each other.
+pub fn run(level: Level) -> Outcome {
+    if let Err(why) = program::own() {
+        return Outcome::skip(format!("two writers: {why}"));
+    }
+    let cases: Vec<u64> = (0..level.of([12, 50, 500, 10_000])).collect();
+    parallel::map(&cases, |&case| one(case), |_| false)
+        .into_iter()
+        .sum()
+}
+
+fn one(case: u64) -> Outcome {
+    let place = match tempfile::tempdir() {
+        Ok(place) => place,
+        Err(err) => return Outcome::skip(format!("two writers: no place: {err}")),
+    };
+    const ORDERS: [Order; 4] = [Order::Race, Order::Second, Order::Both, Order::First];
+    let order = ORDERS[case as usize % ORDERS.len()];
+    let (dir, mut rng) = (place.path().join("store"), Rng::new(case));
+    let mut outcome = Outcome::default();
+    let kept = match order {
+        Order::Race => race(&dir, &mut rng),
+        order => zombie(&dir, order, &mut rng),
+    };
+    let kept = kept.and_then(|acked| {
+        outcome.acked = acked.len() as u64;
+        line(&dir, &acked)
+    });
+    outcome.judge(format_args!("case {case}, {order:?}"), kept);
+    outcome.faults = u64::from(order != Order::Race);
+    outcome
+}
+
+fn start(dir: &Path, index: u32, steps: u32) -> Running {
+    Running::saver(dir, (index + 1) * APART, steps, Kind::Plain).expect("it was found")
+}
+
+/// Takes down what one of several programs says. What it loaded when it opened the store
+/// came from the others, so that is not looked at here.
+fn hear(running: &Running, ledger: &mut Ledger, count: usize) -> Kept<bool> {
+    for _ in 0..count {
+        match running.note()? {
+            Some(Note::Open(_)) => {}
+            Some(note) => ledger.note(note)?,
+            None => return Ok(false),
+        }
+    }
+    Ok(true)
+}
+
+fn race(dir: &Path, rng: &mut Rng) -> Kept<Vec<u32>> {
+    let mut running: Vec<Running> = (0..RACERS).map(|index| start(dir, index, SOME)).collect();
+    // Somebody takes the lock away under them, now and then.
+    if rng.below(2) == 0 {
+        program::pause(Duration::from_micros(rng.below(4_000) as u64));
+        drop(std::fs::remove_file(dir.join("LOCK")));
+    }
+    let mut acked = Vec::new();
+    for one in &mut running {
+        let mut ledger = Ledger::default();
+        while hear(one, &mut ledger, 1)? {}
+        match &ledger.failed {
+            Some((Failure::Locked | Failure::Fenced, _)) | None => {}
+            Some((_, text)) => return broken('L', format!("a racer failed: {text}")),
+        }
+        acked.append(&mut ledger.numbers);
+    }
+    Ok(acked)
+}
+
+fn zombie(dir: &Path, order: Order, rng: &mut Rng) -> Kept<Vec<u32>> {
+    let (mut early, mut late) = (Ledger::default(), Ledger::default());
+    let mut first = start(dir, 0, STEPS);
+    hear(&first, &mut early, 3 + rng.below(20))?;
+    program::pause(Duration::from_micros(rng.below(2_000) as u64));
+    first.signal(Signal::SIGSTOP);
+    drop(std::fs::remove_file(dir.join("LOCK")));
+    let mut second = start(dir, 1, SOME);
+    match order {
+        Order::First => {
+            program::pause(Duration::from_micros(rng.below(4_000) as u64));
+            second.signal(Signal::SIGSTOP);
+            first.signal(Signal::SIGCONT);
+            hear(&first, &mut early, rng.below(12))?;
+            second.signal(Signal::SIGCONT);
+        }
+        Order::Both => {
+            program::pause(Duration::from_micros(rng.below(4_000) as u64));
+            first.signal(Signal::SIGCONT);
+        }
+        Order::Second | Order::Race => {}
+    }
+    while hear(&second, &mut late, 1)? {}
+    first.signal(Signal::SIGCONT);
+    while hear(&first, &mut early, 1)? {}
+    for running in [&mut first, &mut second] {
+        running.wait(&mut Ledger::default())?;
+    }
+    if !late.is_at_end {
+        return broken('F', format!("the newer writer failed: {:?}", late.failed));
+    }
+    match &early.failed {
+        Some((Failure::Fenced, _)) => {}
+        other => {
+            return broken('F', format!("the older writer was not fenced: {other:?}"));
+        }
+    }
+    let mut acked = early.numbers;
+    acked.append(&mut late.numbers);
+    Ok(acked)
+}
+
+/// Fails unless there is one line of events with all acknowledged ones in it.
+fn line(dir: &Path, acked: &[u32]) -> Kept {
+    let loaded = match reader::load::<Head, Event>(dir) {
+        Ok(loaded) => loaded,
+        Err(err) => return broken('L', err.to_string()),
+    };
+    if !loaded.report.is_sound() {
+        return broken('L', format!("damage is reported: {}", loaded.report));
+    }
+    let events = State::loaded(&loaded)?.events;
+    if let Some(lost) = acked
+        .iter()
+        .find(|&&number| !events.contains(&(number + 1)))
+    {
+        return broken(
+            'D',
+            format!("save {lost} was acknowledged and is not there"),
+        );
+    }
+    let mut owners: Vec<u32> = events.iter().map(|event| event / APART).collect();
+    owners.dedup();
+    let mut unique = owners.clone();
+    unique.sort_unstable();
+    unique.dedup();
+    match unique.len() == owners.len() && events.is_sorted_by_key(|event| position(event, &owners))
+    {
+        true => Ok(()),
+        false => broken('F', format!("two lines of writers grew: {events:?}")),
+    }
+}
+
+/// Returns whose event this is, as a place in the order of the writers, and which of its.
+fn position(event: &u32, owners: &[u32]) -> (Option<usize>, u32) {
+    (
+        owners.iter().position(|owner| *owner == event / APART),
+        *event,
+    )
+}

@@ -1,0 +1,59 @@
+//! The layers of real programs and file systems in small, and their controls. What needs root,
+//! or a tool that is not here, is left out by the layers themselves.
+
+use checkpoint_store::sabotage::Sabotage;
+use rlm_crash::counting::Counting;
+use rlm_crash::outcome::{Level, Outcome};
+use rlm_crash::saver::Kind;
+use rlm_crash::{bytes, counting, fulldisk, sabotages, storm, strace, writers};
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+fn keeps_all_promises(outcome: &Outcome) {
+    assert_eq!(outcome.lost, 0, "{}", outcome.notes.join("\n"));
+    assert!(outcome.tried > 0 || !outcome.skipped.is_empty());
+}
+
+#[test]
+fn d3_faults_at_real_system_calls_lose_nothing() {
+    keeps_all_promises(&strace::run(Level::Test));
+}
+
+#[test]
+fn d5_killed_programs_lose_nothing_that_they_said_was_saved() {
+    keeps_all_promises(&storm::run(Level::Test));
+}
+
+#[test]
+fn d5_a_program_that_says_so_too_early_is_noticed() {
+    assert!(storm::savers(50, Kind::Early).lost > 0);
+}
+
+#[test]
+fn d6_of_two_writers_one_line_grows() {
+    keeps_all_promises(&writers::run(Level::Test));
+}
+
+#[test]
+fn d7_a_full_disk_loses_nothing() {
+    keeps_all_promises(&fulldisk::run(Level::Test));
+}
+
+#[test]
+fn d8_no_flipped_bit_and_no_cut_loads_as_a_wrong_state() {
+    keeps_all_promises(&bytes::run(Level::Test));
+}
+
+#[test]
+fn d8_a_load_without_checksums_is_noticed() {
+    assert!(sabotages::noticed(Sabotage::SkipCrc, bytes::run, Level::Test).is_some());
+}
+
+#[test]
+fn d8_allocations_are_counted() {
+    let (bytes, most) = counting::most(|| vec![1_u8; 5_000]);
+    assert!((5_000..10_000).contains(&most), "{most}");
+    let (_, most) = counting::most(|| bytes[..100].to_vec());
+    assert!(most < 5_000, "{most}");
+}
