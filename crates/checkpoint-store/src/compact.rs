@@ -12,8 +12,6 @@ use crate::replay::Replay;
 
 /// How many of the newest saves can still be returned to.
 const RECENT: usize = 16;
-/// Below this many bytes of old heads a new file is not worth its syncs.
-const LEAST: u64 = 1 << 20;
 
 /// How many stored bytes the head of a frame takes, about.
 fn head_share(kept: &Kept) -> u64 {
@@ -55,9 +53,10 @@ impl Weight {
         self.rest += u64::from(kept.frame.stored_len).saturating_sub(head);
     }
 
-    /// Tells whether old heads take more than all else and than is worth a new file.
-    pub(crate) fn is_due(&self) -> bool {
-        self.heads > LEAST.max(self.rest)
+    /// Tells whether old heads take more than all else, and than `least`, below which a new
+    /// file is not worth its syncs.
+    pub(crate) fn is_due(&self, least: u64) -> bool {
+        self.heads > least.max(self.rest)
     }
 }
 

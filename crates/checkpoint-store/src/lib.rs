@@ -53,6 +53,8 @@ mod disk;
 pub mod disk;
 mod epoch;
 mod error;
+#[cfg(test)]
+mod fault_tests;
 mod fork;
 mod frame;
 #[cfg(test)]

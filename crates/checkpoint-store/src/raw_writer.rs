@@ -7,7 +7,7 @@ use crate::blob;
 use crate::codec::{self, Effort};
 use crate::compact::{Weight, compacted};
 use crate::dir::{Dir, MAX_FILE};
-use crate::disk::{Handle, Open};
+use crate::disk::{AHEAD, Handle, Open};
 use crate::epoch;
 use crate::error::{Error, Kind, Result};
 use crate::frame::{DELTA, TRUNCATE};
@@ -254,7 +254,11 @@ impl RawWriter {
 
     /// Replaces the journal by one without old heads, once they outweigh the rest.
     fn compact(&mut self) -> Result<()> {
-        if !self.weight.is_due() {
+        let least = match self.dir.disk().ahead() {
+            0 => AHEAD,
+            ahead => ahead,
+        };
+        if !self.weight.is_due(least) {
             return Ok(());
         }
         let base = self.base.map_or(0, |base| base.seq);
