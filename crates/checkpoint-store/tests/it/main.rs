@@ -20,5 +20,6 @@ mod order;
 mod phase;
 mod retention;
 mod safety;
+mod saves;
 mod support;
 mod value;

@@ -1,0 +1,80 @@
+//! Every save that can be gone back to, in one reading.
+
+use checkpoint_store::verify::{Condition, verify};
+use checkpoint_store::{Meta, Options, Seq, reader};
+use rustix::fs::{CWD, FileType, Mode};
+
+use crate::support::Dir;
+
+fn heads(dir: &Dir) -> Vec<(u64, u64)> {
+    let mut heads = Vec::new();
+    let each = |seq: Seq, head: u64| heads.push((seq.get(), head));
+    reader::history(&dir.path, &Options::default(), each).unwrap();
+    heads
+}
+
+#[test]
+fn history_shows_each_save_once_over_phases_and_writers_without_what_was_undone() {
+    let dir = Dir::new();
+    let (mut writer, _) = dir.open();
+    writer.append(&1, &[1]).unwrap();
+    writer.append(&2, &[2]).unwrap();
+    writer.truncate_to(Seq::new(1)).unwrap();
+    writer.append(&4, &[4]).unwrap();
+    writer.save_phase("p", &5, Meta::default()).unwrap();
+    writer.append(&6, &[6]).unwrap();
+    drop(writer);
+    let (mut writer, _) = dir.open();
+    writer.append(&7, &[7]).unwrap();
+    let expected = [(1, 1), (3, 1), (4, 4), (6, 6), (7, 7)];
+    assert_eq!(heads(&dir), expected, "also while a writer lives");
+    for (seq, head) in heads(&dir) {
+        let options = Options::default();
+        let loaded = reader::load_at::<u64, u64>(&dir.path, Seq::new(seq), &options).unwrap();
+        assert_eq!(loaded.head, Some(head));
+    }
+}
+
+#[test]
+fn history_of_a_damaged_journal_is_what_stands_before_the_damage() {
+    let dir = Dir::new();
+    let (mut writer, _) = dir.open();
+    for number in 1..=9 {
+        writer.append(&number, &[number]).unwrap();
+    }
+    drop(writer);
+    let path = dir.only("progress");
+    let mut bytes = std::fs::read(&path).unwrap();
+    let end = bytes.iter().rposition(|&byte| byte != 0).unwrap();
+    bytes[end * 4 / 5] ^= 1;
+    std::fs::write(&path, bytes).unwrap();
+    let left = heads(&dir);
+    assert!((1..9).contains(&left.len()), "{left:?}");
+    assert!(
+        left.iter()
+            .zip(1..)
+            .all(|(&it, number)| it == (number, number))
+    );
+    std::fs::write(path, "no journal").unwrap();
+    assert_eq!(heads(&dir), []);
+}
+
+#[test]
+fn verify_says_of_a_pipe_what_it_is_and_of_the_other_files_how_they_are() {
+    let dir = Dir::new();
+    let (mut writer, _) = dir.open();
+    writer.append(&1, &[1]).unwrap();
+    drop(writer);
+    let pipe = dir.path.join("phase-0000000000000009.ckpt");
+    let mode = Mode::RUSR | Mode::WUSR;
+    rustix::fs::mknodat(CWD, pipe, FileType::Fifo, mode, 0).unwrap();
+    let found = verify(&dir.path).unwrap();
+    let [bad, good] = &found.files[..] else {
+        panic!("{found}");
+    };
+    assert!(
+        matches!(&bad.condition, Condition::Unreadable(why) if why.contains("not a regular file")),
+        "{found}"
+    );
+    assert_eq!(good.condition, Condition::Whole);
+}
