@@ -29,6 +29,8 @@ enum Kind {
     BadRunId(String),
     #[error("no run `{run}` in `{}`; `rlm status` shows what is there", path.display())]
     NoSuchRun { run: RunId, path: PathBuf },
+    #[error("run `{run}` has no {what} on record; `rlm checkpoints list {run}` shows what it has")]
+    NoSuchState { run: RunId, what: String },
     #[error("run `{0}` exists already; resume it or choose another id")]
     RunExists(RunId),
     #[error(
@@ -107,6 +109,11 @@ impl Error {
         }))
     }
 
+    pub(crate) fn no_such_state(run: &RunId, what: String) -> Self {
+        let run = run.clone();
+        Self(Box::new(Kind::NoSuchState { run, what }))
+    }
+
     pub(crate) fn run_exists(run: RunId) -> Self {
         Self(Box::new(Kind::RunExists(run)))
     }
@@ -154,10 +161,13 @@ impl Error {
         }
     }
 
-    /// Returns whether there is no such run, or nothing saved in it.
+    /// Returns whether there is no such run, no such state of it, or nothing saved in it.
     #[must_use]
     pub fn is_not_found(&self) -> bool {
-        matches!(*self.0, Kind::NoSuchRun { .. } | Kind::NothingSaved(_))
+        matches!(
+            *self.0,
+            Kind::NoSuchRun { .. } | Kind::NoSuchState { .. } | Kind::NothingSaved(_)
+        )
     }
 
     /// Returns whether what was asked for makes no sense, so that asking differently is the mend.

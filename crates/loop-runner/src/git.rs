@@ -10,6 +10,7 @@ use std::time::Duration;
 /// The most changed paths that are named in a prompt.
 const MAX_CHANGED: usize = 20;
 const MAX_ANSWER: u64 = 1 << 20;
+const HEAD_COMMIT: &[&str] = &["rev-parse", "--verify", "--quiet", "HEAD"];
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// The repository of a working tree, if it has one.
@@ -36,8 +37,12 @@ impl Git {
 
     /// Returns the commit that the working tree is based on.
     pub(crate) async fn head_commit(&self) -> Option<String> {
-        self.on_thread(&["rev-parse", "--verify", "--quiet", "HEAD"])
-            .await
+        self.on_thread(HEAD_COMMIT).await
+    }
+
+    /// The same, on this thread.
+    pub(crate) fn head_commit_now(&self) -> Option<String> {
+        ask(self.top()?, HEAD_COMMIT, &self.silent)
     }
 
     /// Returns the paths that differ from the last commit, the first of them only.

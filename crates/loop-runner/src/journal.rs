@@ -1,4 +1,4 @@
-use checkpoint_store::{Loaded, Meta, Options, Writer};
+use checkpoint_store::{Healed, Loaded, Meta, Options, Writer};
 use loop_state::Event;
 
 use crate::{Error, Project, RunHead, RunId};
@@ -23,6 +23,8 @@ pub(crate) struct Journal {
     /// Away only while a save runs on its thread, or for good when that thread panicked.
     writer: Option<Writer<RunHead, Event>>,
     unsaved: Vec<Event>,
+    /// What the last save had to write again and nobody was told of yet.
+    healed: Option<Healed>,
 }
 
 impl Journal {
@@ -38,6 +40,7 @@ impl Journal {
                 run: run.clone(),
                 writer: Some(writer),
                 unsaved: Vec::new(),
+                healed: None,
             },
             loaded,
         ))
@@ -45,6 +48,11 @@ impl Journal {
 
     pub(crate) fn epoch(&self) -> u64 {
         self.writer.as_ref().map_or(0, Writer::epoch)
+    }
+
+    /// Returns, once, that the state had to be written to a new file: its own had failed, or was removed.
+    pub(crate) fn take_healed(&mut self) -> Option<Healed> {
+        self.healed.take()
     }
 
     pub(crate) fn note(&mut self, event: Event) {
@@ -68,13 +76,9 @@ impl Journal {
     ) -> Result<(), Error> {
         let events = std::mem::take(&mut self.unsaved);
         let head = head.clone();
+        let meta = sealed(&head, changed);
         self.on_thread(move |writer| {
             writer.append(&head, &events)?;
-            let meta = Meta {
-                git_commit: head.git_commit.clone(),
-                git_dirty: changed.map(|paths| !paths.is_empty()),
-                ..Meta::default()
-            };
             writer.save_phase(&phase, &head, meta).map(|_| ())
         })
         .await
@@ -94,14 +98,35 @@ impl Journal {
             + 'static,
     {
         let mut writer = self.writer.take().expect("saves are awaited one at a time");
+        let before = writer.last_heal().map(|healed| healed.epoch);
         let (writer, result) = tokio::task::spawn_blocking(move || {
             let result = work(&mut writer);
             (writer, result)
         })
         .await
         .expect("the store does not panic");
+        if let Some(healed) = writer.last_heal().filter(|it| Some(it.epoch) != before) {
+            self.healed = Some(healed.clone());
+        }
         self.writer = Some(writer);
         result.map_err(|e| Error::store(&self.run, "saved", e))
+    }
+}
+
+/// What is said about a phase that is over, for people.
+fn sealed(head: &RunHead, changed: Option<Vec<String>>) -> Meta {
+    let phase = head.machine.finished.last();
+    let errors = phase.map(|phase| phase.errors.iter());
+    let errors = errors.into_iter().flatten();
+    let end = head.machine.end.as_ref();
+    Meta {
+        git_commit: head.git_commit.clone(),
+        git_dirty: changed.map(|paths| !paths.is_empty()),
+        errors: errors
+            .map(|error| format!("iteration {}: {}", error.iteration, error.what))
+            .collect(),
+        finished: end.is_some_and(|end| end.reason.is_final()),
+        ..Meta::default()
     }
 }
 

@@ -22,6 +22,7 @@
 //! growing at 64 MiB each and say so.
 
 mod check;
+mod checkpoints;
 mod claim;
 mod clock;
 mod control;
@@ -41,6 +42,7 @@ mod transcript;
 mod view;
 mod work_tree;
 
+pub use checkpoints::{Checkpoints, Fate, Place, Progress, SavedState};
 pub use control::Control;
 pub use error::Error;
 pub use news::{Command, News, NewsReceiver};

@@ -26,6 +26,7 @@ pub(crate) use attempt::Attempt;
 
 mod attempt;
 mod halt;
+mod heal;
 mod perform;
 mod person;
 mod settle;

@@ -1,7 +1,10 @@
+use std::path::PathBuf;
+
 use checkpoint_store::reader;
 use loop_state::{Event, Head, StopCause, StopReason};
 use serde::{Deserialize, Serialize};
 
+use crate::journal::options;
 use crate::{Error, Project, RunId, Settings};
 
 /// What is saved of a run: the machine's head and what the runner must know to go on.
@@ -103,16 +106,27 @@ impl Project {
     ///
     /// [`Error::is_not_found`] when there is none of that name.
     pub fn run(&self, id: &RunId) -> Result<RunEntry, Error> {
-        if !self.run_dir(id).is_dir() {
-            return Err(Error::no_such_run(id.clone(), &self.runs_dir()));
-        }
+        self.existing(id)?;
         Ok(self.entry(id.clone()))
+    }
+
+    /// Returns the directory of a run that there is.
+    pub(crate) fn existing(&self, id: &RunId) -> Result<PathBuf, Error> {
+        let dir = self.run_dir(id);
+        // Whatever it is: that it is no directory is for the store to say.
+        match fs_err::symlink_metadata(&dir) {
+            Ok(_) => Ok(dir),
+            Err(e) if e.kind() == std::io::ErrorKind::PermissionDenied => {
+                Err(Error::io("can't read", &dir, e))
+            }
+            Err(_) => Err(Error::no_such_run(id.clone(), &self.runs_dir())),
+        }
     }
 
     fn entry(&self, id: RunId) -> RunEntry {
         let dir = self.run_dir(&id);
         let live = reader::is_locked(&dir).unwrap_or(false);
-        let loaded = reader::load::<RunHead, Event>(&dir);
+        let loaded = reader::load_with::<RunHead, Event>(&dir, &options(false));
         let (head, notes) = match loaded {
             Ok(loaded) => {
                 let notes = loaded

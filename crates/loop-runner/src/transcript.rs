@@ -1,4 +1,5 @@
-use std::io::{self, BufWriter, Write};
+use std::io::{self, BufWriter, Seek, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -118,12 +119,7 @@ pub(crate) fn unknown_attempts(run_dir: &Path, saved: &Head) -> Option<u32> {
 
 impl Transcript {
     pub(crate) fn create(run_dir: &Path, iteration: u32, attempt: u32) -> io::Result<Self> {
-        private_dir(&run_dir.join("transcripts"))?;
-        let file = fs_err::OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(path(run_dir, iteration, attempt))?;
+        let file = Self::file(&path(run_dir, iteration, attempt))?;
         Ok(Self {
             file: BufWriter::new(file),
             written: 0,
@@ -131,6 +127,35 @@ impl Transcript {
             streamed_at: Timestamp::default(),
             unflushed_since: None,
         })
+    }
+
+    /// Makes the file, and the directory that it lies in.
+    fn file(path: &Path) -> io::Result<fs_err::File> {
+        if let Some(folder) = path.parent() {
+            private_dir(folder)?;
+        }
+        let file = fs_err::OpenOptions::new()
+            // Read again only if its name is taken away.
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(path)?;
+        Ok(file)
+    }
+
+    /// Goes on in a new file with all that was written, if somebody removed its own; returns whether that was so.
+    pub(crate) fn restore(&mut self) -> io::Result<bool> {
+        if self.file.get_ref().metadata()?.nlink() > 0 {
+            return Ok(false);
+        }
+        self.flush()?;
+        let old = self.file.get_mut();
+        let mut new = Self::file(old.path())?;
+        old.rewind()?;
+        io::copy(old, &mut new)?;
+        self.file = BufWriter::new(new);
+        Ok(true)
     }
 
     pub(crate) fn output(&mut self, at: Timestamp, stream: Stream, line: &Line) -> io::Result<()> {

@@ -24,7 +24,7 @@ const POLL: Duration = Duration::from_millis(20);
 #[derive(Clone, Debug)]
 pub struct WorkTree {
     project: Project,
-    run: RunId,
+    holder: Holder,
     lock: Arc<OwnedFd>,
 }
 
@@ -105,14 +105,26 @@ impl WorkTree {
             since: timestamp(std::time::SystemTime::now()),
             run: run.clone(),
         };
-        let text = serde_json::to_string(&holder).expect("a holder is plain data");
-        let path = holder_path(project);
-        fs_err::write(&path, text).map_err(|e| Error::io("can't write", path, e))?;
-        Ok(Self {
+        let work_tree = Self {
             project: project.clone(),
-            run: run.clone(),
+            holder,
             lock: Arc::new(directory.into()),
-        })
+        };
+        work_tree.sign()?;
+        Ok(work_tree)
+    }
+
+    /// Puts the state directory and what lies in it beside the runs where they were, when somebody has removed them.
+    pub(crate) fn restore(&self) -> Result<(), Error> {
+        self.project.prepare()?;
+        self.sign()
+    }
+
+    /// Writes down who holds it.
+    fn sign(&self) -> Result<(), Error> {
+        let text = serde_json::to_string(&self.holder).expect("a holder is plain data");
+        let path = holder_path(&self.project);
+        fs_err::write(&path, text).map_err(|e| Error::io("can't write", path, e))
     }
 
     /// Returns the project whose working tree this is.
@@ -124,7 +136,7 @@ impl WorkTree {
     /// Returns the run that has it.
     #[must_use]
     pub fn run(&self) -> &RunId {
-        &self.run
+        &self.holder.run
     }
 
     pub(crate) fn lock(&self) -> Arc<OwnedFd> {

@@ -23,11 +23,13 @@ impl Runner {
             Effect::Save => {
                 self.refresh_saved().await;
                 self.journal.save(&self.saved).await?;
+                self.heal().await?;
             }
             Effect::SealPhase { phase } => {
                 self.refresh_saved().await;
                 let changed = self.work_tree.project().git().changed().await;
                 self.journal.save_phase(phase, &self.saved, changed).await?;
+                self.heal().await?;
             }
             Effect::StartAttempt(brief) => {
                 let happening = self.start_attempt(&brief, drivers).await?;
@@ -162,6 +164,7 @@ impl Runner {
                 self.saved.prompt = Some(blob);
                 self.prompt = text;
                 self.journal.save(&self.saved).await?;
+                self.heal().await?;
             }
             Err(e) => self.tell(News::Warning(format!(
                 "{e}; going on with the text that was read last"

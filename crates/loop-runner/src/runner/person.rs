@@ -218,7 +218,8 @@ impl Runner {
         self.journal.put_blob(&blob, &text).await?;
         self.saved.prompt = Some(blob);
         self.prompt = text;
-        self.journal.save(&self.saved).await
+        self.journal.save(&self.saved).await?;
+        self.heal().await
     }
 
     /// Stops all that runs where it stands, or lets it go on; says for how long it stood.

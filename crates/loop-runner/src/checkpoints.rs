@@ -1,0 +1,229 @@
+//! What is saved of a run, and what of it can be gone back to.
+
+use checkpoint_store::verify::{Verification, verify};
+use checkpoint_store::{LoadReport, PhaseInfo, Seq, reader};
+use loop_state::{CutCause, Event, Head, Timestamp};
+
+use crate::journal::options;
+use crate::{Error, Project, RunHead, RunId};
+
+/// The saved states of a run: the coarse ones, one a phase, and the fine ones.
+#[derive(Debug)]
+pub struct Checkpoints {
+    /// The sealed phases, newest first.
+    pub phases: Vec<PhaseInfo>,
+    /// The attempts that are still on record, oldest first.
+    pub progress: Vec<Progress>,
+}
+
+/// One attempt of an iteration, as the saves tell it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// The index of its phase.
+    pub phase: u32,
+    /// The name of its phase.
+    pub phase_name: String,
+    /// The iteration's number.
+    pub iteration: u32,
+    /// The attempt's number.
+    pub attempt: u32,
+    /// The first save of it.
+    pub first: Seq,
+    /// The save that holds what became of it; while that is open, its latest. It may be one that holds the beginning of the next attempt as well.
+    pub last: Seq,
+    /// When the last event before its first save happened.
+    pub began_at: Timestamp,
+    /// When the last event before [`last`](Self::last) happened.
+    pub at: Timestamp,
+    /// What became of it.
+    pub fate: Fate,
+}
+
+/// What became of an attempt.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Fate {
+    /// Nothing yet: it is at work, or its process died.
+    Open,
+    /// The iteration is complete.
+    Complete,
+    /// The iteration is complete, and went wrong.
+    Failed(String),
+    /// It was cut; what cut it, as far as that is known.
+    Cut(Option<CutCause>),
+}
+
+/// Which state of a run is meant.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Place {
+    /// The newest.
+    #[default]
+    Newest,
+    /// That of a save.
+    Save(Seq),
+    /// That in which it is known what became of an iteration, in the latest phase that has one of that number.
+    Iteration(u32),
+}
+
+/// One state of a run.
+#[derive(Debug)]
+pub struct SavedState {
+    /// What was saved.
+    pub head: RunHead,
+    /// All that had happened, oldest first.
+    pub events: Vec<Event>,
+    /// The number of the save.
+    pub save: Seq,
+    /// Where it comes from and what was damaged.
+    pub report: LoadReport,
+}
+
+impl Project {
+    /// Lists what is saved of a run. Writes nothing, and works while the run lives.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::is_not_found`] when there is no such run; others when its directory can't be read, or a newer program wrote it. Damage is no error.
+    pub fn checkpoints(&self, run: &RunId) -> Result<Checkpoints, Error> {
+        let dir = self.existing(run)?;
+        let unread = |e| Error::store(run, "read", e);
+        let phases = reader::phases(&dir).map_err(unread)?;
+        let mut progress = Vec::new();
+        reader::history(&dir, &options(false), |save, head: RunHead| {
+            record(&mut progress, save, &head.machine);
+        })
+        .map_err(unread)?;
+        Ok(Checkpoints { phases, progress })
+    }
+
+    /// Reads one state of a run. Writes nothing, and works while the run lives.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::is_not_found`] when there is no such run, or that state is not kept; others when it can't be read.
+    pub fn state_at(&self, run: &RunId, place: Place) -> Result<SavedState, Error> {
+        let dir = self.existing(run)?;
+        let unread = |e| Error::store(run, "read", e);
+        let save = match place {
+            Place::Newest => None,
+            Place::Save(save) => Some(save),
+            Place::Iteration(number) => {
+                let mut rows = self.checkpoints(run)?.progress.into_iter().rev();
+                let row = rows.find(|row| row.iteration == number);
+                let unknown = || Error::no_such_state(run, format!("iteration {number}"));
+                Some(row.ok_or_else(unknown)?.last)
+            }
+        };
+        let options = options(false);
+        let loaded = match save {
+            None => reader::load_with(&dir, &options).map_err(unread)?,
+            Some(save) => match reader::load_at(&dir, save, &options) {
+                Err(e) if e.is_not_found() => {
+                    return Err(Error::no_such_state(run, format!("save {save}")));
+                }
+                loaded => loaded.map_err(unread)?,
+            },
+        };
+        let head = loaded.head;
+        Ok(SavedState {
+            head: head.ok_or_else(|| Error::nothing_saved(run.clone()))?,
+            events: loaded.events,
+            save: loaded.seq,
+            report: loaded.report,
+        })
+    }
+
+    /// Reads every byte of a run's store. Writes nothing, and works while the run lives.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::is_not_found`] when there is no such run; others when its directory, or a file in it, can't be read. Damage is no error.
+    pub fn verify(&self, run: &RunId) -> Result<Verification, Error> {
+        verify(self.existing(run)?).map_err(|e| Error::store(run, "verified", e))
+    }
+
+    /// Returns the commit that the working tree is based on now; `None` outside git.
+    #[must_use]
+    pub fn head_commit(&self) -> Option<String> {
+        self.git().head_commit_now()
+    }
+
+    /// Returns how many bytes the directory of a run takes, its transcripts included, as far as it can be read.
+    #[must_use]
+    pub fn bytes(&self, run: &RunId) -> u64 {
+        size(&self.run_dir(run), 3)
+    }
+}
+
+/// Adds up what lies in a directory and in those below it. Follows no links.
+fn size(dir: &std::path::Path, depth: u32) -> u64 {
+    let Ok(entries) = fs_err::read_dir(dir) else {
+        return 0;
+    };
+    let sizes = entries.filter_map(|entry| {
+        let path = entry.ok()?.path();
+        let meta = fs_err::symlink_metadata(&path).ok()?;
+        match meta.is_dir() {
+            true => Some(depth.checked_sub(1).map_or(0, |depth| size(&path, depth))),
+            false => Some(meta.len()),
+        }
+    });
+    sizes.sum()
+}
+
+/// Takes a save into account.
+fn record(rows: &mut Vec<Progress>, save: Seq, head: &Head) {
+    let is_present = |row: &Progress| {
+        (row.phase, row.iteration, row.attempt) == (head.phase, head.iteration, head.attempt)
+    };
+    if let Some(row) = rows.last_mut() {
+        let (present, fate) = (is_present(row), fate(row, is_present(row), head));
+        if row.fate != fate || (present && fate == Fate::Open) {
+            row.last = save;
+            row.at = head.last_at;
+            row.fate = fate;
+        }
+        if present {
+            return;
+        }
+    }
+    if head.iteration == 0 || head.attempt == 0 {
+        return;
+    }
+    let mut row = Progress {
+        phase: head.phase,
+        phase_name: head.phase_rules().name.clone(),
+        iteration: head.iteration,
+        attempt: head.attempt,
+        first: save,
+        last: save,
+        began_at: head.last_at,
+        at: head.last_at,
+        fate: Fate::Open,
+    };
+    row.fate = fate(&row, true, head);
+    rows.push(row);
+}
+
+/// Says what a save tells about the latest attempt before it, or about its own.
+fn fate(row: &Progress, is_present: bool, head: &Head) -> Fate {
+    if matches!(row.fate, Fate::Complete | Fate::Failed(_)) {
+        return row.fate.clone();
+    }
+    let last = head.last.as_ref();
+    if let Some(last) = last.filter(|it| it.iteration == row.iteration && it.at >= row.began_at) {
+        return match &last.failure {
+            None => Fate::Complete,
+            Some(why) => Fate::Failed(why.clone()),
+        };
+    }
+    let cut = head.cut.filter(|cut| cut.attempt == row.attempt);
+    match (cut, is_present) {
+        (Some(cut), _) => Fate::Cut(Some(cut.cause)),
+        (None, true) => Fate::Open,
+        (None, false) => match row.fate {
+            Fate::Open => Fate::Cut(None),
+            _ => row.fate.clone(),
+        },
+    }
+}
