@@ -293,7 +293,7 @@ fn a_damaged_run_does_not_hide_the_others() {
 }
 
 /// CRC-32C, a bit at a time.
-fn crc32c(bytes: &[u8]) -> u32 {
+pub(crate) fn crc32c(bytes: &[u8]) -> u32 {
     let table = |byte: u32| (0..8).fold(byte, |crc, _| (crc >> 1) ^ (0x82f6_3b78 * (crc & 1)));
     let sum = bytes.iter().fold(!0, |crc, byte| {
         (crc >> 8) ^ table((crc ^ u32::from(*byte)) & 0xff)

@@ -7,6 +7,7 @@
     reason = "clippy does not count the helpers of tests as tests"
 )]
 
+mod checkpoints;
 mod claims;
 mod crashes;
 mod damage;
@@ -40,6 +41,7 @@ mod steering;
 mod stops;
 mod talk;
 mod talks;
+mod vanished;
 
 use std::time::Duration;
 

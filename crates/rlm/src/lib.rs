@@ -41,6 +41,7 @@ pub fn main_impl() -> ExitCode {
         Command::Run(run) => command::run::execute(directory, *run),
         Command::Resume(resume) => command::resume::execute(directory, *resume),
         Command::Status(status) => command::status::execute(directory, &status),
+        Command::Checkpoints(args) => command::checkpoints::execute(directory, &args.what),
         Command::Logs(logs) => command::logs::execute(directory, &logs),
         Command::Init => command::init::execute(directory),
         Command::Demo(demo) => command::demo::execute(directory, demo),

@@ -1,5 +1,6 @@
 //! One file a command.
 
+pub(crate) mod checkpoints;
 pub(crate) mod demo;
 pub(crate) mod init;
 pub(crate) mod logs;

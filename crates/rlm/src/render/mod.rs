@@ -2,6 +2,7 @@
 
 mod agent;
 mod banner;
+mod checkpoints;
 mod event;
 mod screen;
 mod status;
@@ -17,6 +18,7 @@ use loop_state::{Budget, StopReason};
 use crate::exit::Failure;
 
 pub(crate) use banner::Beginning;
+pub(crate) use checkpoints::{List, Shown, Verified};
 pub(crate) use screen::Screen;
 pub(crate) use status::Status;
 pub(crate) use text::plain;

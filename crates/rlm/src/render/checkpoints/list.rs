@@ -1,0 +1,286 @@
+use std::fmt;
+
+use checkpoint_store::PhaseInfo;
+use checkpoint_store::verify::{Condition, Next};
+use loop_runner::{Fate, Progress, Project, RunEntry, RunState};
+use loop_state::CutCause;
+use serde::Serialize;
+
+use super::{age, ago, size, stamp};
+use crate::render::event::{count, utc};
+use crate::render::plain;
+
+/// How many digits of a commit's name are shown.
+const SHORT: usize = 12;
+
+/// All that is saved of one run.
+#[derive(Debug, Serialize)]
+pub(crate) struct List {
+    run: String,
+    state: RunState,
+    health: Health,
+    locked: bool,
+    resumable: bool,
+    finished: bool,
+    bytes: u64,
+    phases: Vec<Phase>,
+    progress: Vec<Row>,
+    /// What is damaged and what stands in for it.
+    notes: Vec<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Health {
+    Sound,
+    Empty,
+    /// Something is damaged; a state can be read.
+    Damaged,
+    Unreadable,
+}
+
+#[derive(Debug, Serialize)]
+struct Phase {
+    id: String,
+    phase: String,
+    save: u64,
+    at: String,
+    age_s: u64,
+    errors: Vec<String>,
+    git_commit: Option<String>,
+    git_dirty: Option<bool>,
+    /// Whether the working tree is based on another commit now; `None` where one of the two is unknown.
+    head_moved: Option<bool>,
+    finished: bool,
+    damage: Option<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct Row {
+    phase: String,
+    iteration: u32,
+    attempt: u32,
+    save: u64,
+    first_save: u64,
+    at: String,
+    age_s: u64,
+    outcome: &'static str,
+    why: Option<String>,
+}
+
+impl List {
+    /// Reads every byte, so that the health is true.
+    pub(crate) fn of(
+        project: &Project,
+        run: &RunEntry,
+        commit: Option<&str>,
+        now: jiff::Timestamp,
+    ) -> Self {
+        let mut notes = run.notes.clone();
+        let locked = matches!(run.state, RunState::Running | RunState::Paused);
+        let mut damage = Vec::new();
+        let mut health = match &run.head {
+            Ok(_) => Health::Sound,
+            Err(why) => {
+                notes.push(why.clone());
+                Health::Unreadable
+            }
+        };
+        match project.verify(&run.id) {
+            Err(why) => notes.push(why.to_string()),
+            Ok(verified) => {
+                if verified.next == Next::Start && run.head.is_err() {
+                    health = Health::Empty;
+                }
+                for file in verified.files {
+                    if !matches!(file.condition, Condition::Whole | Condition::Torn { .. }) {
+                        damage.push((file.name, file.condition.to_string()));
+                    }
+                }
+            }
+        }
+        if health == Health::Sound && !damage.is_empty() {
+            health = Health::Damaged;
+        }
+        let (mut phases, mut progress) = (Vec::new(), Vec::new());
+        match project.checkpoints(&run.id) {
+            // Said already.
+            Err(_) if run.head.is_err() => {}
+            Err(why) => notes.push(why.to_string()),
+            Ok(found) => {
+                let seals = found.phases.iter().rev();
+                phases.extend(seals.map(|info| Phase::of(info, commit, now, &mut damage)));
+                progress.extend(found.progress.iter().map(|it| Row::of(it, locked, now)));
+            }
+        }
+        // What is no phase that can be named.
+        let untold = damage
+            .into_iter()
+            .map(|(file, what)| format!("{file}: {what}"));
+        notes.extend(untold.filter(|note| !run.notes.iter().any(|it| same_file(it, note))));
+        let end = run
+            .head
+            .as_ref()
+            .ok()
+            .and_then(|it| it.machine.end.as_ref());
+        Self {
+            run: run.id.to_string(),
+            state: run.state,
+            health,
+            locked,
+            resumable: run.is_resumable(),
+            finished: end.is_some_and(|end| end.reason.is_final()),
+            bytes: project.bytes(&run.id),
+            phases,
+            progress,
+            notes,
+        }
+    }
+
+    pub(crate) fn is_damaged(&self) -> bool {
+        matches!(self.health, Health::Damaged | Health::Unreadable)
+    }
+}
+
+/// Tells whether two notes begin with the name of the same file.
+fn same_file(one: &str, other: &str) -> bool {
+    one.split_once(':').map(|(file, _)| file) == other.split_once(':').map(|(file, _)| file)
+}
+
+impl Phase {
+    /// Takes what is known of its damage along.
+    fn of(
+        info: &PhaseInfo,
+        commit: Option<&str>,
+        now: jiff::Timestamp,
+        damage: &mut Vec<(String, String)>,
+    ) -> Self {
+        let file = format!("phase-{:016x}.ckpt", info.seq.get());
+        let at = damage.iter().position(|(name, _)| *name == file);
+        let created = stamp(info.created);
+        let moved = info.meta.git_commit.as_deref().zip(commit);
+        Self {
+            id: info.id.to_string(),
+            phase: info.phase.clone(),
+            save: info.seq.get(),
+            at: utc(created),
+            age_s: age(created, now),
+            errors: info.meta.errors.clone(),
+            git_commit: info.meta.git_commit.clone(),
+            git_dirty: info.meta.git_dirty,
+            head_moved: moved.map(|(then, now)| then != now),
+            finished: info.meta.finished,
+            damage: at.map(|at| damage.remove(at).1),
+        }
+    }
+}
+
+impl Row {
+    fn of(row: &Progress, live: bool, now: jiff::Timestamp) -> Self {
+        let (outcome, why) = match &row.fate {
+            Fate::Open if live => ("open", None),
+            Fate::Open => ("cut", Some(cut(CutCause::Crash).to_owned())),
+            Fate::Complete => ("complete", None),
+            Fate::Failed(why) => ("failed", Some(why.clone())),
+            Fate::Cut(cause) => ("cut", cause.map(|cause| cut(cause).to_owned())),
+            _ => ("unknown", None),
+        };
+        Self {
+            phase: row.phase_name.clone(),
+            iteration: row.iteration,
+            attempt: row.attempt,
+            save: row.last.get(),
+            first_save: row.first.get(),
+            at: utc(row.at),
+            age_s: age(row.at, now),
+            outcome,
+            why,
+        }
+    }
+}
+
+fn cut(cause: CutCause) -> &'static str {
+    match cause {
+        CutCause::Stop => "the loop was stopped",
+        CutCause::TimeLimit => "the time was used up",
+        CutCause::Budget => "the budget was used up",
+        CutCause::RateLimit => "a rate limit was reached",
+        CutCause::Transient => "the agent failed in a way that may not come again",
+        CutCause::Restart => "a person wanted it done again",
+        CutCause::Agent => "the agent could not work",
+        _ => "the loop's process died",
+    }
+}
+
+impl fmt::Display for Phase {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "phase {} sealed, id {}", plain(&self.phase), self.id)?;
+        if let Some(commit) = &self.git_commit {
+            let short: String = commit.chars().take(SHORT).collect();
+            let dirty = if self.git_dirty == Some(true) {
+                " with changes"
+            } else {
+                ""
+            };
+            let moved = match self.head_moved {
+                Some(true) => ", HEAD has moved since",
+                Some(false) => ", where HEAD is",
+                None => "",
+            };
+            write!(f, ", commit {}{dirty}{moved}", plain(&short))?;
+        }
+        if !self.errors.is_empty() {
+            write!(f, ", {}", count(self.errors.len(), "error", "errors"))?;
+        }
+        if let Some(damage) = &self.damage {
+            write!(f, "; {}", plain(damage))?;
+        }
+        for error in &self.errors {
+            write!(f, "\n          error: {}", plain(error))?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Row {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            iteration, attempt, ..
+        } = self;
+        let phase = plain(&self.phase);
+        write!(f, "{phase}: iteration {iteration}, attempt {attempt}: ")?;
+        match &self.why {
+            _ if self.outcome == "open" => f.write_str("at work"),
+            None => f.write_str(self.outcome),
+            Some(why) => write!(f, "{}: {}", self.outcome, plain(why)),
+        }
+    }
+}
+
+impl fmt::Display for List {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let word = |value: &dyn fmt::Debug| format!("{value:?}").to_lowercase();
+        let (state, health) = (word(&self.state), word(&self.health));
+        write!(f, "{}  {state}", plain(&self.run))?;
+        if state != health {
+            write!(f, ", {health}")?;
+        }
+        write!(f, ", {}", size(self.bytes))?;
+        if self.resumable {
+            f.write_str(", can be resumed")?;
+        }
+        let phases = self.phases.iter();
+        let phases = phases.map(|it| (it.save, &it.at, it.age_s, it as &dyn fmt::Display));
+        let rows = self.progress.iter();
+        let rows = rows.map(|it| (it.save, &it.at, it.age_s, it as &dyn fmt::Display));
+        let mut lines: Vec<_> = rows.chain(phases).collect();
+        lines.sort_by_key(|(save, ..)| *save);
+        for (save, at, age, what) in lines {
+            write!(f, "\n  save {save:>4}  {at}  {:<14}  {what}", ago(age))?;
+        }
+        for note in &self.notes {
+            write!(f, "\n  note       {}", plain(note))?;
+        }
+        Ok(())
+    }
+}

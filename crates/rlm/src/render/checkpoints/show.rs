@@ -1,0 +1,128 @@
+use std::fmt;
+
+use loop_runner::{RunHead, SavedState};
+use loop_state::Event;
+use serde::Serialize;
+
+use super::{age, ago};
+use crate::render::event::{count, utc};
+use crate::render::plain;
+
+/// How many of the last events are shown.
+const EVENTS: usize = 20;
+
+/// One state in full.
+#[derive(Debug, Serialize)]
+pub(crate) struct Shown<'a> {
+    run: &'a str,
+    save: u64,
+    at: String,
+    age_s: u64,
+    from: From<'a>,
+    head: &'a RunHead,
+    events: usize,
+    last_events: &'a [Event],
+}
+
+/// Where it comes from.
+#[derive(Debug, Serialize)]
+struct From<'a> {
+    file: Option<&'a str>,
+    id: Option<String>,
+    phase: Option<&'a str>,
+    phase_save: Option<u64>,
+    schema: Option<String>,
+    epoch: u64,
+    /// Damaged files that were passed over.
+    skipped: Vec<String>,
+    /// Bytes of a save that was cut before it counted.
+    torn_bytes: Option<u64>,
+}
+
+impl<'a> Shown<'a> {
+    pub(crate) fn of(state: &'a SavedState, now: jiff::Timestamp) -> Self {
+        let SavedState {
+            head,
+            events,
+            report,
+            ..
+        } = state;
+        let from = events.len().saturating_sub(EVENTS);
+        let (phase, schema) = (report.phase.as_ref(), report.schema.as_ref());
+        Self {
+            run: head.run.as_str(),
+            save: state.save.get(),
+            at: utc(head.machine.last_at),
+            age_s: age(head.machine.last_at, now),
+            from: From {
+                file: report.used.as_deref(),
+                id: report.file.map(|id| id.to_string()),
+                phase: phase.map(|phase| phase.phase.as_str()),
+                phase_save: phase.map(|phase| phase.seq.get()),
+                schema: schema.map(|(name, version)| format!("{name} {version}")),
+                epoch: report.epoch,
+                skipped: report.skipped.iter().map(ToString::to_string).collect(),
+                torn_bytes: report.repaired_tail,
+            },
+            head,
+            events: events.len(),
+            last_events: &events[from..],
+        }
+    }
+}
+
+impl fmt::Display for Shown<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let from = &self.from;
+        write!(f, "{}  save {}", plain(self.run), self.save)?;
+        let stands_on = from.phase.zip(from.phase_save);
+        let rows = [
+            ("saved", Some(format!("{}, {}", self.at, ago(self.age_s)))),
+            ("file", from.file.map(str::to_owned)),
+            ("id", from.id.clone()),
+            (
+                "phase",
+                stands_on.map(|(phase, save)| format!("{phase}, sealed with save {save}")),
+            ),
+            (
+                "schema",
+                from.schema
+                    .as_ref()
+                    .map(|schema| format!("{schema}, written in epoch {}", from.epoch)),
+            ),
+            (
+                "torn",
+                from.torn_bytes.map(|bytes| {
+                    format!(
+                        "{bytes} bytes of a save that was cut before it counted; nothing is lost"
+                    )
+                }),
+            ),
+        ];
+        for (name, value) in rows {
+            if let Some(value) = value {
+                write!(f, "\n  {name:<7} {}", plain(&value))?;
+            }
+        }
+        for skipped in &from.skipped {
+            write!(f, "\n  skipped {}", plain(skipped))?;
+        }
+        let head = serde_json::to_string_pretty(self.head).map_err(|_| fmt::Error)?;
+        f.write_str("\n\nstate:")?;
+        for line in head.lines() {
+            write!(f, "\n  {}", plain(line))?;
+        }
+        let total = count(self.events, "event", "events");
+        match self.last_events.len() {
+            0 => write!(f, "\n\n{total}"),
+            all if all == self.events => write!(f, "\n\n{total}:"),
+            last => write!(f, "\n\n{total}, the last {last}:"),
+        }?;
+        for event in self.last_events {
+            let what = serde_json::to_value(event).map_err(|_| fmt::Error)?;
+            let what = plain(&what["what"].to_string());
+            write!(f, "\n  {}  {what}", utc(event.at))?;
+        }
+        Ok(())
+    }
+}

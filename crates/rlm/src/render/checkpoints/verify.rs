@@ -1,0 +1,169 @@
+use std::fmt;
+
+use checkpoint_store::verify::{Condition, File, Next};
+use loop_runner::{Project, RunEntry};
+use serde::Serialize;
+
+use super::size;
+use crate::render::event::count;
+use crate::render::{plain, quoted, rlm};
+
+/// What reading every byte of a run's store came to.
+#[derive(Debug, Serialize)]
+pub(crate) struct Verified {
+    run: String,
+    sound: bool,
+    files: Vec<Checked>,
+    blobs: usize,
+    /// Damaged files that earlier processes moved out of the way.
+    set_aside: usize,
+    /// The save that a resume goes on from.
+    resumes_from: Option<u64>,
+    /// What is safe to do next.
+    next: String,
+}
+
+#[derive(Debug, Serialize)]
+struct Checked {
+    file: String,
+    bytes: u64,
+    saves: Option<(u64, u64)>,
+    condition: &'static str,
+    offset: Option<u64>,
+    why: Option<String>,
+}
+
+impl Checked {
+    fn of(file: File) -> Self {
+        let (condition, offset, why) = match file.condition {
+            Condition::Whole => ("sound", None, None),
+            Condition::Torn { bytes } => {
+                let why = format!(
+                    "a torn tail of {bytes} bytes: a save that was cut before it counted, so nothing is lost"
+                );
+                ("torn", None, Some(why))
+            }
+            Condition::Damaged { offset, reason } => ("damaged", Some(offset), Some(reason)),
+            Condition::Unreadable(why) => ("unreadable", None, Some(why)),
+            other => ("unreadable", None, Some(other.to_string())),
+        };
+        Self {
+            file: file.name,
+            bytes: file.bytes,
+            saves: file.saves.map(|(first, last)| (first.get(), last.get())),
+            condition,
+            offset,
+            why,
+        }
+    }
+}
+
+impl Verified {
+    pub(crate) fn of(project: &Project, run: &RunEntry) -> Self {
+        let mut this = Self {
+            run: run.id.to_string(),
+            sound: false,
+            files: Vec::new(),
+            blobs: 0,
+            set_aside: 0,
+            resumes_from: None,
+            next: String::new(),
+        };
+        let found = match project.verify(&run.id) {
+            Ok(found) => found,
+            Err(why) => {
+                this.next = format!("mend this first: {why}");
+                return this;
+            }
+        };
+        this.files = found.files.into_iter().map(Checked::of).collect();
+        (this.blobs, this.set_aside) = (found.blobs, found.set_aside);
+        let whole = |file: &Checked| matches!(file.condition, "sound" | "torn");
+        let (rlm, id) = (rlm(), &run.id);
+        let readable = run.head.as_ref();
+        let over = readable.is_ok_and(|it| {
+            let end = it.machine.end.as_ref();
+            end.is_some_and(|end| end.reason.is_final())
+        });
+        let dir = project.run_dir(id).display().to_string();
+        let copy = format!("cp -a {} {}", quoted(&dir), quoted(&format!("{dir}.copy")));
+        this.sound = this.files.iter().all(whole)
+            && (readable.is_ok() || found.next == Next::Start)
+            && !matches!(found.next, Next::ResumeOlder { .. } | Next::Restore(_));
+        this.next = match (found.next, readable) {
+            (Next::Start, _) => format!("nothing was saved yet; {rlm} run starts a new run"),
+            (Next::Wait, _) => {
+                "a process works on it, which is no reason to worry; look again when it is done"
+                    .into()
+            }
+            (Next::Resume { .. } | Next::ResumeOlder { .. }, Err(why)) => {
+                format!("use the program that wrote it, or a newer one, and remove nothing: {why}")
+            }
+            (Next::Resume { seq }, _) if this.sound && over => {
+                format!("nothing has to be done: the run is over, with save {seq}")
+            }
+            (Next::Resume { seq }, _) => {
+                this.resumes_from = Some(seq.get());
+                format!("it is safe to resume: `{rlm} resume {id}` goes on from save {seq}")
+            }
+            (Next::ResumeOlder { seq }, _) => {
+                this.resumes_from = Some(seq.get());
+                format!(
+                    "it is safe to resume, but from the older save {seq}: `{rlm} resume {id}` \
+                     moves what is damaged to quarantine/ and deletes nothing; to be able to \
+                     try again, first `{copy}`"
+                )
+            }
+            (Next::Restore(why), _) => format!(
+                "bring a copy of {dir} back or use a newer program; remove nothing before ({why})"
+            ),
+            (other, _) => other.to_string(),
+        };
+        this
+    }
+
+    pub(crate) fn is_sound(&self) -> bool {
+        self.sound
+    }
+}
+
+impl fmt::Display for Checked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let size = size(self.bytes);
+        write!(f, "{}  {size}", self.file)?;
+        match self.saves {
+            Some((first, last)) if first == last => write!(f, ", save {first}")?,
+            Some((first, last)) => write!(f, ", saves {first} to {last}")?,
+            None => {}
+        }
+        let why = self.why.as_deref().map(plain).unwrap_or_default();
+        match (self.condition, self.offset) {
+            ("sound", _) => f.write_str(": sound"),
+            ("torn", _) => write!(f, ": sound, then {why}"),
+            (_, Some(offset)) => write!(f, ": damaged at byte {offset}: {why}"),
+            _ => write!(f, ": {why}"),
+        }
+    }
+}
+
+impl fmt::Display for Verified {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let verdict = if self.sound { "sound" } else { "damaged" };
+        write!(f, "{}  {verdict}", plain(&self.run))?;
+        for file in &self.files {
+            write!(f, "\n  {file}")?;
+        }
+        if self.blobs > 0 {
+            write!(
+                f,
+                "\n  {}, which carry no checksum",
+                count(self.blobs, "blob", "blobs")
+            )?;
+        }
+        if self.set_aside > 0 {
+            let files = count(self.set_aside, "damaged file", "damaged files");
+            write!(f, "\n  {files} set aside in quarantine/ earlier")?;
+        }
+        write!(f, "\n  next: {}", plain(&self.next))
+    }
+}
