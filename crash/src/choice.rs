@@ -97,10 +97,14 @@ impl Freedom {
         ways.fold(1, u64::saturating_mul)
     }
 
+    /// Returns the way in which nothing is lost.
+    pub fn newest(&self) -> Choice {
+        Choice(self.ways.iter().map(|ways| ways - 1).collect())
+    }
+
     /// Returns all ways if there are at most `limit`, else that many, which differ most of
     /// the time: all and nothing lost, one thing lost or kept, a prefix of the names, chance.
     pub fn choices(&self, limit: usize, rng: &mut Rng) -> Vec<Choice> {
-        let newest = || Choice(self.ways.iter().map(|ways| ways - 1).collect());
         let oldest = || Choice(vec![0; self.ways.len()]);
         if self.total() <= limit as u64 {
             let mut all = vec![oldest()];
@@ -118,9 +122,9 @@ impl Freedom {
                 index.min(2 + rng.below(6))
             };
             some.push(match kind {
-                0 => newest(),
+                0 => self.newest(),
                 1 => oldest(),
-                2 => self.with_one_other(newest(), rng),
+                2 => self.with_one_other(self.newest(), rng),
                 3 => self.with_one_other(oldest(), rng),
                 _ => self.by_chance(rng),
             });

@@ -157,6 +157,8 @@ pub struct Progress {
     pub acked: usize,
     /// Index of the newest state that was handed to a save.
     pub tried: usize,
+    /// How many forks were acknowledged.
+    pub forks: usize,
     /// How many blobs were acknowledged.
     pub blobs: usize,
     /// Whether someone removed files since.

@@ -50,6 +50,10 @@ fn act() -> impl Strategy<Value = Act> {
         3 => Just(Step::Phase),
         2 => Just(Step::Reopen),
         1 => Just(Step::Load),
+        1 => Just(Step::LookBack),
+        1 => Just(Step::Verify),
+        1 => Just(Step::Clean),
+        1 => Just(Step::Fork),
         1 => Just(Step::Blob),
         1 => Just(Step::LoseJournal),
     ];

@@ -282,7 +282,11 @@ fn take_over(shared: &Shared) -> Kept<Taken> {
         drop(pc.disk.unlink(dir, "LOCK"));
     }
     drop(pc);
-    match Writer::open_on(shared.directory(DIR), Path::new(DIR), Options::default()) {
+    match Writer::open_on(
+        shared.make_directory(DIR),
+        Path::new(DIR),
+        Options::default(),
+    ) {
         Ok((writer, loaded)) => Ok(Ok((writer, State::loaded(&loaded)?))),
         Err(err) => Ok(Err(err)),
     }

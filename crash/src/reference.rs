@@ -85,6 +85,8 @@ pub struct Reference {
     acked: usize,
     /// What may turn up besides when someone removed files.
     old: Vec<State>,
+    /// States of the acknowledged forks.
+    pub forks: Vec<State>,
     /// Numbers of the acknowledged blobs.
     pub blobs: Vec<u32>,
     /// Whether someone removed files since the last acknowledged save.
@@ -97,6 +99,7 @@ impl Default for Reference {
             states: vec![State::default()],
             acked: 0,
             old: Vec::new(),
+            forks: Vec::new(),
             blobs: Vec::new(),
             is_void: false,
         }
@@ -110,6 +113,7 @@ impl Reference {
             states: self.states[..=progress.tried].to_vec(),
             acked: progress.acked,
             old: self.old.clone(),
+            forks: self.forks[..progress.forks].to_vec(),
             blobs: self.blobs[..progress.blobs].to_vec(),
             is_void: progress.is_void,
         }
@@ -120,6 +124,7 @@ impl Reference {
         Progress {
             acked: self.acked,
             tried: self.states.len() - 1,
+            forks: self.forks.len(),
             blobs: self.blobs.len(),
             is_void: self.is_void,
         }
@@ -172,7 +177,7 @@ impl Reference {
     /// Returns a number for what may be loaded now.
     pub fn fingerprint(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
-        (&self.states[self.acked..], &self.blobs).hash(&mut hasher);
+        (&self.states[self.acked..], &self.forks, &self.blobs).hash(&mut hasher);
         hasher.finish()
     }
 

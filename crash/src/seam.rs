@@ -36,17 +36,30 @@ impl Shared {
         self.pc().hook = Some(crate::computer::Hook(call, Box::new(act)));
     }
 
-    /// Opens a directory of the top one, which is made durably if it is missing.
+    /// Makes a directory of the top one if it is missing, its name durable, and opens it: what
+    /// the store does with a path before the seam.
+    ///
+    /// # Panics
+    /// If a file has that name.
+    pub fn make_directory(&self, name: &str) -> Box<dyn Directory> {
+        let mut pc = self.pc();
+        if pc.disk.lookup(ROOT, name).is_none() {
+            pc.disk.create(ROOT, name, true).expect("the name is free");
+        }
+        pc.disk.sync_dir(ROOT).expect("it is a directory");
+        drop(pc);
+        self.directory(name)
+    }
+
+    /// Opens a directory of the top one, which is made if it is missing.
     ///
     /// # Panics
     /// If a file has that name.
     pub fn directory(&self, name: &str) -> Box<dyn Directory> {
         let mut pc = self.pc();
-        let ino = pc.disk.lookup(ROOT, name).unwrap_or_else(|| {
-            let made = pc.disk.create(ROOT, name, true);
-            pc.disk.sync_dir(ROOT).expect("it is a directory");
-            made.expect("the name is free")
-        });
+        let there = pc.disk.lookup(ROOT, name);
+        let ino =
+            there.unwrap_or_else(|| pc.disk.create(ROOT, name, true).expect("the name is free"));
         assert!(pc.disk.is_dir(ino), "{name} is a file");
         drop(pc);
         Box::new(SimDirectory {

@@ -2,8 +2,11 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
+use std::time::{Duration, SystemTime};
 
-use checkpoint_store::{Error, Meta, Options, Seq, Store, Writer, reader};
+use checkpoint_store::retention::{Policy, clean_on};
+use checkpoint_store::verify::{Next, verify_on};
+use checkpoint_store::{Error, Meta, Options, Seq, Store, Writer, fork_on, reader};
 
 use crate::computer::Computer;
 use crate::disk::{Disk, ROOT};
@@ -53,7 +56,7 @@ impl Session {
     pub fn new(workload: &Workload) -> Self {
         let shared = Shared::new(Computer::new(Disk::new(workload.sector), workload.seed));
         shared.pc().ahead = workload.ahead;
-        drop(shared.directory(DIR));
+        drop(shared.make_directory(DIR));
         Self::with(shared, Reference::default(), workload)
     }
 
@@ -92,6 +95,12 @@ impl Session {
 
     /// Opens the store and looks at what is loaded.
     pub fn open(&mut self) -> Kept {
+        self.open_again()?;
+        let is_off = self.shared.pc().is_off();
+        if is_off { Ok(()) } else { self.forks() }
+    }
+
+    fn open_again(&mut self) -> Kept {
         self.open = None;
         let mut last = None;
         for _ in 0..TRIES {
@@ -119,7 +128,7 @@ impl Session {
     }
 
     fn opened(&mut self) -> Result<(), Result<Broken, Error>> {
-        let (disk, path) = (self.shared.directory(DIR), Path::new(DIR));
+        let (disk, path) = (self.shared.make_directory(DIR), Path::new(DIR));
         if self.is_store {
             let store = Store::open_on(disk, path).map_err(Err)?;
             let value = store.load::<Head>().map_err(Err)?;
@@ -239,6 +248,10 @@ impl Session {
         match step {
             Step::Reopen => return self.open(),
             Step::Load => return self.load(),
+            Step::LookBack => return self.look_back(),
+            Step::Verify => return self.verify(),
+            Step::Clean => return self.clean(),
+            Step::Fork => return self.fork(),
             Step::Full(room) => {
                 let mut pc = self.shared.pc();
                 pc.room = Some(room.into());
@@ -368,6 +381,91 @@ impl Session {
         }
     }
 
+    /// Loads every save that can be returned to.
+    fn look_back(&mut self) -> Kept {
+        for (seq, state) in self.marks.clone() {
+            if seq == Seq::ZERO {
+                continue;
+            }
+            let disk = self.shared.directory(DIR);
+            let options = Options::default();
+            match reader::load_at_on::<Head, Event>(disk, Path::new(DIR), seq, &options) {
+                Ok(found) if State::loaded(&found)? == state => {}
+                Ok(_) => return broken('A', format!("save {seq} is loaded as another state")),
+                Err(err) => self.failure(&err)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn verify(&mut self) -> Kept {
+        match verify_on(self.shared.directory(DIR), Path::new(DIR)) {
+            Ok(found) if self.shared.pc().harmed => drop(found),
+            Ok(found) if matches!(found.next, Next::Start | Next::Resume { .. }) => {}
+            // It cannot know whether the writer is in the middle of a save.
+            Ok(found) if found.next == Next::Wait && self.open.is_some() => {}
+            Ok(found) => {
+                return broken(
+                    'L',
+                    format!("verify sees damage that is not there: {found}"),
+                );
+            }
+            Err(err) => self.failure(&err)?,
+        }
+        Ok(())
+    }
+
+    /// Removes what retention may remove, and looks whether the present is still there.
+    fn clean(&mut self) -> Kept {
+        self.close();
+        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(4_000_000_000);
+        let policy = Policy {
+            keep: 1,
+            max_age: Duration::ZERO,
+            now,
+            ..Policy::default()
+        };
+        if let Err(err) = clean_on(self.shared.directory(DIR), Path::new(DIR), policy) {
+            self.failure(&err)?;
+        }
+        self.open()
+    }
+
+    /// Makes a store of its own from the present state.
+    fn fork(&mut self) -> Kept {
+        let newest = self.marks.last().filter(|(seq, _)| *seq != Seq::ZERO);
+        let Some((seq, state)) = newest.cloned() else {
+            return Ok(());
+        };
+        let name = fork_name(self.reference.forks.len());
+        let from = (self.shared.directory(DIR), Path::new(DIR));
+        let to = (self.shared.make_directory(&name), Path::new(&name));
+        match fork_on(from, seq, to, &Options::default()) {
+            Ok(_) => {
+                self.reference.forks.push(state);
+                self.reached();
+            }
+            Err(err) => self.failure(&err)?,
+        }
+        self.forks()
+    }
+
+    /// Looks whether all acknowledged forks are there.
+    fn forks(&mut self) -> Kept {
+        for (index, state) in self.reference.forks.clone().iter().enumerate() {
+            let name = fork_name(index);
+            match reader::load_on::<Head, Event>(self.shared.directory(&name), Path::new(&name)) {
+                Ok(found) if State::loaded(&found)? == *state => {}
+                Ok(found) => {
+                    let found = State::loaded(&found)?;
+                    return broken('D', format!("{name} is {state:?}, loaded is {found:?}"));
+                }
+                Err(err) => self.failure(&err)?,
+            }
+        }
+        Ok(())
+    }
+
     /// Removes files behind the writer's back, as a careless command does.
     fn lose(&mut self, all: bool) {
         self.shared.pc().harmed = true;
@@ -390,6 +488,10 @@ impl Session {
             remove(&mut pc.disk, ROOT, DIR);
         }
     }
+}
+
+fn fork_name(index: usize) -> String {
+    format!("fork{index}")
 }
 
 fn remove(disk: &mut Disk, dir: usize, name: &str) {

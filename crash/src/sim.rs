@@ -8,7 +8,7 @@ use crate::choice::{Choice, Freedom};
 use crate::computer::Shot;
 use crate::disk::Disk;
 use crate::outcome::{Level, Outcome};
-use crate::reference::{Broken, Kept, Reference, broken};
+use crate::reference::{Broken, Kept, Reference};
 use crate::rng::{Rng, mix};
 use crate::seen::Seen;
 use crate::session::{Session, calmly};
@@ -19,7 +19,17 @@ use crate::{parallel, sabotages, workloads};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cut {
     shot: usize,
-    choice: Choice,
+    /// None if only the program was killed, and the machine runs on.
+    choice: Option<Choice>,
+}
+
+impl Cut {
+    fn apply(&self, shot: &Shot) -> Disk {
+        match &self.choice {
+            Some(choice) => Freedom::of(&shot.disk).apply(&shot.disk, choice),
+            None => shot.disk.clone(),
+        }
+    }
 }
 
 /// One history: a workload with the power cuts in it.
@@ -32,9 +42,10 @@ pub struct Case {
 impl fmt::Display for Case {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.workload)?;
-        self.cuts
-            .iter()
-            .try_for_each(|cut| write!(f, "@{}:{}", cut.shot, cut.choice))
+        self.cuts.iter().try_for_each(|cut| match &cut.choice {
+            Some(choice) => write!(f, "@{}:{choice}", cut.shot),
+            None => write!(f, "@{}:kill", cut.shot),
+        })
     }
 }
 
@@ -48,7 +59,10 @@ impl FromStr for Case {
             let (shot, choice) = part.split_once(':')?;
             Some(Cut {
                 shot: shot.parse().ok()?,
-                choice: Choice::parse(choice)?,
+                choice: match choice {
+                    "kill" => None,
+                    choice => Some(Choice::parse(choice)?),
+                },
             })
         };
         let cuts = parts.map(|part| cut(part).ok_or_else(|| format!("`{part}` is no power cut")));
@@ -135,9 +149,12 @@ fn search(
     outcome.acked += reference.progress().tried as u64;
     for (index, shot) in shots.iter().enumerate() {
         let reference = reference.at(shot.progress);
-        for (choice, disk) in cuts(shot, budget.first, mix(workload.seed) ^ index as u64) {
+        for (choice, disk) in cuts(shot, budget.first, mix(workload.seed) ^ index as u64)
+            .chain([(None, shot.disk.clone())])
+        {
             outcome.tried += 1;
-            if !is_new(&disk, &reference, counts) {
+            // What was only killed has more to lose than one can see.
+            if !is_new(&disk, &reference, counts) && choice.is_some() {
                 continue;
             }
             let cut = Cut {
@@ -172,12 +189,12 @@ fn search(
     Ok(())
 }
 
-fn cuts(shot: &Shot, limit: usize, seed: u64) -> impl Iterator<Item = (Choice, Disk)> {
+fn cuts(shot: &Shot, limit: usize, seed: u64) -> impl Iterator<Item = (Option<Choice>, Disk)> {
     let freedom = Freedom::of(&shot.disk);
     let choices = freedom.choices(limit, &mut Rng::new(seed));
     choices.into_iter().map(move |choice| {
         let disk = freedom.apply(&shot.disk, &choice);
-        (choice, disk)
+        (Some(choice), disk)
     })
 }
 
@@ -251,7 +268,7 @@ pub fn replay(case: &Case) -> Result<(), Finding> {
             what: "the run is shorter than the case says".into(),
         };
         let shot = shots.get(cut.shot).ok_or_else(missing).map_err(finding)?;
-        let disk = Freedom::of(&shot.disk).apply(&shot.disk, &cut.choice);
+        let disk = cut.apply(shot);
         let at = reference.at(shot.progress);
         (shots, reference) =
             calmly(|| recover(disk, at, &case.workload, depth as u64 + 1)).map_err(finding)?;
@@ -294,12 +311,15 @@ fn shrink_steps(mut found: Finding, budget: Budget) -> Finding {
 /// Loses as little as shows the mistake.
 fn keep_more(found: &mut Finding) {
     for cut in 0..found.case.cuts.len() {
-        for digit in 0..found.case.cuts[cut].choice.0.len() {
-            let Ok(newest) = newest(&found.case, cut) else {
-                return;
-            };
+        let Ok(shot) = shot(&found.case, cut) else {
+            return;
+        };
+        let newest = Freedom::of(&shot.disk).newest();
+        for (digit, &kept) in newest.0.iter().enumerate() {
             let mut case = (*found.case).clone();
-            case.cuts[cut].choice.0[digit] = newest.0[digit];
+            if let Some(choice) = &mut case.cuts[cut].choice {
+                choice.0[digit] = kept;
+            }
             if let Err(smaller) = replay(&case)
                 && smaller.broken.invariant == found.broken.invariant
             {
@@ -309,22 +329,12 @@ fn keep_more(found: &mut Finding) {
     }
 }
 
-/// The choice that loses nothing, for one of the cuts of a case.
-fn newest(case: &Case, cut: usize) -> Kept<Choice> {
-    let shot = shot(case, cut)?;
-    let newest = Freedom::of(&shot.disk).choices(8, &mut Rng::new(0));
-    let longest = newest
-        .into_iter()
-        .max_by_key(|choice| choice.0.iter().map(|&way| u32::from(way)).sum::<u32>());
-    longest.map_or_else(|| broken('-', "no choice"), Ok)
-}
-
 /// The picture that a cut of a case was made from.
 fn shot(case: &Case, cut: usize) -> Kept<Shot> {
     let (mut shots, mut reference) = calmly(|| record(&case.workload))?;
     for (depth, earlier) in case.cuts[..cut].iter().enumerate() {
         let shot = &shots[earlier.shot];
-        let disk = Freedom::of(&shot.disk).apply(&shot.disk, &earlier.choice);
+        let disk = earlier.apply(shot);
         let at = reference.at(shot.progress);
         (shots, reference) = calmly(|| recover(disk, at, &case.workload, depth as u64 + 1))?;
     }
@@ -336,9 +346,12 @@ fn explain(found: Finding) -> String {
     let mut text = format!("{}: {}\n", broken.invariant, broken.what);
     for (index, cut) in case.cuts.iter().enumerate() {
         if let Ok(shot) = shot(&case, index) {
-            let kept = Freedom::of(&shot.disk).explain(&shot.disk, &cut.choice);
+            let lost = match &cut.choice {
+                Some(choice) => Freedom::of(&shot.disk).explain(&shot.disk, choice),
+                None => "the program is killed, the machine runs on".into(),
+            };
             text += &format!(
-                "  power cut {} after call {} ({} saves acknowledged, {} begun): {kept}\n",
+                "  power cut {} after call {} ({} saves acknowledged, {} begun): {lost}\n",
                 index + 1,
                 shot.call,
                 shot.progress.acked,

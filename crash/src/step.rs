@@ -23,6 +23,14 @@ pub enum Step {
     Load,
     /// `b` stores a blob.
     Blob,
+    /// `g` loads every save that can be returned to.
+    LookBack,
+    /// `V` verifies the whole store.
+    Verify,
+    /// `k` closes the store and removes all that retention may remove.
+    Clean,
+    /// `F` makes a store of its own from the newest save.
+    Fork,
     /// `f100` fills the disk up to 100 bytes.
     Full(u16),
     /// `e` makes room again.
@@ -44,6 +52,10 @@ impl fmt::Display for Step {
             Self::Reopen => f.write_str("r"),
             Self::Load => f.write_str("l"),
             Self::Blob => f.write_str("b"),
+            Self::LookBack => f.write_str("g"),
+            Self::Verify => f.write_str("V"),
+            Self::Clean => f.write_str("k"),
+            Self::Fork => f.write_str("F"),
             Self::Full(room) => write!(f, "f{room}"),
             Self::Room => f.write_str("e"),
             Self::LoseJournal => f.write_str("x"),
@@ -73,6 +85,10 @@ impl FromStr for Step {
             "r" => Self::Reopen,
             "l" => Self::Load,
             "b" => Self::Blob,
+            "g" => Self::LookBack,
+            "V" => Self::Verify,
+            "k" => Self::Clean,
+            "F" => Self::Fork,
             "f" => Self::Full(rest.parse().map_err(bad)?),
             "e" => Self::Room,
             "x" => Self::LoseJournal,

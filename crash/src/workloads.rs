@@ -4,7 +4,7 @@ use crate::rng::Rng;
 use crate::step::{Step, Workload};
 
 /// Workloads whose power is cut.
-const SIM: [&str; 16] = [
+const SIM: [&str; 18] = [
     "a1:20,a1:20,a2:20",
     "a1:300,a1:700,a1:1500",
     "a1:20,p,a1:20",
@@ -19,13 +19,15 @@ const SIM: [&str; 16] = [
     "v20,v700,v20",
     "v1500,r,v20,r,v20",
     "a1:2000,p,a1:2000,u1",
+    "a1:20,p,p,k,a1:20,g,V",
+    "a1:20,p,a1:20,F,a1:20",
     "a1:20,x,a1:20,X,a1:20",
     // The blocks of the first history may turn up in the second one, frame for frame.
     "a1:20,a1:20,a1:20,X,r,a1:20,a1:20",
 ];
 
 /// Workloads whose calls fail.
-const FAULT: [&str; 30] = [
+const FAULT: [&str; 32] = [
     "",
     "a1:20",
     "a1:20,a1:20",
@@ -56,6 +58,8 @@ const FAULT: [&str; 30] = [
     "a1:20,X,r,a1:20",
     "a1:3000,p,a1:3000,u1,r",
     "v20,X,v20,r,v20",
+    "a1:20,p,p,k,a1:20,g,V",
+    "a1:20,p,a1:20,F,r",
 ];
 
 /// What stands in a store when a second writer takes it over.

@@ -136,8 +136,7 @@ fn explore(protocol: Protocol) -> Found {
             pc.reached(Progress {
                 acked: usize::from(number),
                 tried: usize::from(number),
-                blobs: 0,
-                is_void: false,
+                ..Progress::default()
             });
         }
         pc.shots()
