@@ -12,6 +12,7 @@
 //! says what it does, and a [`ledger`] what may be loaded after it.
 
 pub mod agents;
+pub mod blocklog;
 pub mod bytes;
 pub mod cases;
 pub mod child;
@@ -25,6 +26,7 @@ pub mod fulldisk;
 pub mod ledger;
 pub mod machine;
 pub mod memory;
+pub mod old;
 pub mod outcome;
 pub mod parallel;
 pub mod place;

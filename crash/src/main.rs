@@ -10,8 +10,8 @@ use std::time::Instant;
 use clap::Parser;
 use rlm_crash::outcome::{Level, Outcome};
 use rlm_crash::{
-    bytes, cases, child, counting, fault, fulldisk, machine, race, sabotages, sim, storm, strace,
-    writers,
+    blocklog, bytes, cases, child, counting, fault, fulldisk, machine, race, sabotages, sim, storm,
+    strace, writers,
 };
 
 #[global_allocator]
@@ -24,7 +24,7 @@ struct Layer {
     run: fn(Level) -> Outcome,
 }
 
-const LAYERS: [Layer; 10] = [
+const LAYERS: [Layer; 11] = [
     Layer {
         item: "D0",
         name: "sim",
@@ -49,6 +49,11 @@ const LAYERS: [Layer; 10] = [
         item: "D3",
         name: "strace",
         run: strace::run,
+    },
+    Layer {
+        item: "D4",
+        name: "blocklog",
+        run: blocklog::run,
     },
     Layer {
         item: "D5",

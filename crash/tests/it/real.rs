@@ -3,9 +3,10 @@
 
 use checkpoint_store::sabotage::Sabotage;
 use rlm_crash::counting::Counting;
+use rlm_crash::old::Old;
 use rlm_crash::outcome::{Level, Outcome};
 use rlm_crash::saver::Kind;
-use rlm_crash::{bytes, counting, fulldisk, sabotages, storm, strace, writers};
+use rlm_crash::{blocklog, bytes, counting, fulldisk, sabotages, storm, strace, writers};
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
@@ -18,6 +19,26 @@ fn keeps_all_promises(outcome: &Outcome) {
 #[test]
 fn d3_faults_at_real_system_calls_lose_nothing() {
     keeps_all_promises(&strace::run(Level::Test));
+}
+
+#[test]
+fn d4_power_cuts_under_real_file_systems_lose_nothing() {
+    keeps_all_promises(&blocklog::run(Level::Test));
+}
+
+#[test]
+fn d4_a_rename_without_a_sync_is_noticed() {
+    let old = |file_sync, dir_sync| {
+        let old = Old {
+            file_sync,
+            dir_sync,
+        };
+        blocklog::control(old, 10)
+    };
+    for control in [old(false, false), old(true, false)] {
+        assert!(control.lost > 0 || control.tried == 0, "{control:?}");
+    }
+    assert_eq!(old(true, true).lost, 0);
 }
 
 #[test]

@@ -1,0 +1,305 @@
+//! D4: power cuts under real file systems.
+//!
+//! A disk that logs each write and each flush stands under a real file system, and a program
+//! saves there and says what was acknowledged; what it says goes into the same log. The power is
+//! cut at any entry: what was flushed is there, and of the rest all, nothing, or any blocks. Each
+//! such disk is mounted, so that the file system recovers, and the store is loaded and compared
+//! with what was acknowledged before the cut; then a program goes on with it.
+//!
+//! As a control, programs that save by rename and leave out a sync lose saves in the same place.
+
+mod fuse;
+mod log;
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+pub use log::{Entry, Flying, Log};
+
+use self::fuse::{Disk, Served};
+use crate::ledger::Ledger;
+use crate::old::{self, Old};
+use crate::outcome::{Level, Outcome};
+use crate::place::{self, BTRFS, EXT4, System, WRITEBACK, XFS};
+use crate::reference::{Kept, broken};
+use crate::rng::Rng;
+use crate::saver::{self, Kind, Saver};
+
+/// What a logged program does.
+const STEPS: u32 = 25;
+/// Power cuts of one log.
+const CUTS: usize = 25;
+/// Disks at a time; most of the time they wait.
+const THREADS: usize = 4;
+/// What of `--ci` has no place in this time is left out, and that is said.
+const TIME: [Duration; 4] = [
+    Duration::from_secs(20),
+    Duration::from_secs(20),
+    Duration::from_secs(180),
+    Duration::from_secs(7_200),
+];
+
+const GOOD: Old = Old {
+    file_sync: true,
+    dir_sync: true,
+};
+/// Programs that must lose saves, and one that must not.
+const CONTROLS: [(&str, Old); 3] = [
+    (
+        "rename without any sync",
+        Old {
+            file_sync: false,
+            dir_sync: false,
+        },
+    ),
+    (
+        "rename without a sync of the directory",
+        Old {
+            dir_sync: false,
+            ..GOOD
+        },
+    ),
+    ("rename with both", GOOD),
+];
+
+/// Who saves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Protocol {
+    /// The store.
+    Store,
+    /// A program that saves by rename.
+    Old(Old),
+}
+
+/// One log, and the power cuts in it.
+#[derive(Debug, Clone, Copy)]
+struct Job {
+    system: &'static System,
+    protocol: Protocol,
+    seed: u64,
+    cuts: usize,
+}
+
+impl fmt::Display for Job {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}, program {}", self.system.name, self.seed)
+    }
+}
+
+/// Cuts the power under the store.
+pub fn run(level: Level) -> Outcome {
+    let wanted = [
+        (&EXT4, level.of([3, 10, 500, 10_000])),
+        (&WRITEBACK, level.of([3, 10, 500, 10_000])),
+        (&XFS, level.of([0, 3, 150, 1_500])),
+        (&BTRFS, level.of([0, 3, 150, 1_500])),
+    ];
+    let mut jobs = Vec::new();
+    for (system, cases) in wanted {
+        for (seed, first) in (0..cases).step_by(CUTS).enumerate() {
+            jobs.push(Job {
+                system,
+                protocol: Protocol::Store,
+                seed: seed as u64,
+                cuts: CUTS.min(cases - first),
+            });
+        }
+    }
+    let mut outcome = all(&jobs, level.of(TIME));
+    let cuts = level.of([0, 5, 50, 500]);
+    if outcome.tried > 0 && cuts > 0 {
+        for (what, old) in CONTROLS {
+            let control = control(old, cuts);
+            outcome.notes.push(format!(
+                "control, {what}: {} of {} lost",
+                control.lost, control.tried
+            ));
+            if control.tried > 0 && (control.lost > 0) == (old == GOOD) {
+                outcome.lost += 1;
+            }
+        }
+    }
+    outcome
+}
+
+/// Cuts the power under a program that leaves out a sync, on the file system of most machines.
+pub fn control(old: Old, cuts: usize) -> Outcome {
+    let job = Job {
+        system: &WRITEBACK,
+        protocol: Protocol::Old(old),
+        seed: 1,
+        cuts,
+    };
+    all(&[job], TIME[0])
+}
+
+fn all(jobs: &[Job], time: Duration) -> Outcome {
+    let end = Instant::now() + time;
+    let next = AtomicUsize::new(0);
+    let sum = Mutex::new(Outcome::default());
+    // Two file systems of one identity cannot be mounted side by side, if they mind.
+    let alone = Mutex::new(());
+    let work = |root: &Path| {
+        while let Some(job) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let turn = (!job.system.can_repeat).then(|| alone.lock());
+            let outcome = job.run(root, end);
+            drop(turn);
+            *sum.lock().unwrap_or_else(PoisonError::into_inner) += outcome;
+        }
+    };
+    let done = place::privately(256, |dir| {
+        std::thread::scope(|scope| {
+            for number in 0..THREADS.min(jobs.len()) {
+                let (root, work) = (dir.join(number.to_string()), &work);
+                scope.spawn(move || work(&root));
+            }
+        });
+    });
+    if let Err(why) = done {
+        return Outcome::skip(format!("power cuts: {why}"));
+    }
+    let mut sum = sum.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let wanted: usize = jobs.iter().map(|job| job.cuts).sum();
+    sum.skipped.sort();
+    sum.skipped.dedup();
+    if Instant::now() >= end && sum.lost == 0 {
+        sum.skipped.push(format!(
+            "power cuts: {} of {wanted} had a place in {} s",
+            sum.tried,
+            time.as_secs()
+        ));
+    }
+    sum
+}
+
+/// A disk, and where its file system is mounted.
+struct Bench {
+    disk: Served,
+    mount: PathBuf,
+    system: &'static System,
+}
+
+impl Bench {
+    fn new(root: &Path, system: &'static System) -> Result<Self, String> {
+        let (image, mount) = (root.join("image"), root.join("mnt"));
+        // A job before this one may have left it.
+        drop(std::fs::remove_dir_all(root));
+        std::fs::create_dir_all(&mount).map_err(|err| err.to_string())?;
+        let more: &[&str] = match system.kind {
+            "ext4" => &["-b", "4096", "-J", "size=4"],
+            _ => &[],
+        };
+        system.make(&image, system.megabytes, more)?;
+        let bytes = std::fs::read(&image).map_err(|err| err.to_string())?;
+        std::fs::remove_file(&image).map_err(|err| err.to_string())?;
+        Ok(Self {
+            disk: Disk::serve(&root.join("disk"), bytes)?,
+            mount,
+            system,
+        })
+    }
+
+    fn store(&self) -> PathBuf {
+        self.mount.join("store")
+    }
+
+    /// Lets a program save on the disk, and returns what happened to it.
+    fn record(&self, job: &Job) -> Result<Log, String> {
+        let mounted = self.system.mount(self.disk.path(), &self.mount)?;
+        self.disk.record();
+        let mut say = |note| {
+            self.disk.note(Entry::Said(note));
+            Ok(())
+        };
+        match job.protocol {
+            Protocol::Store => {
+                let first = (job.seed as u32 % 1_000 + 1) * 100_000;
+                Saver::new(&self.store(), first).work(Kind::Mixed, STEPS, &mut say)
+            }
+            Protocol::Old(old) => old.work(&self.store(), STEPS, &mut say),
+        }
+        .expect("it is listened to");
+        let log = self.disk.log();
+        drop(mounted);
+        Ok(log)
+    }
+}
+
+impl Job {
+    fn run(&self, root: &Path, end: Instant) -> Outcome {
+        let mut outcome = Outcome::default();
+        if Instant::now() >= end {
+            return outcome;
+        }
+        let skip =
+            |why: String| Outcome::skip(format!("power cuts under {}: {why}", self.system.name));
+        let bench = match Bench::new(root, self.system) {
+            Ok(bench) => bench,
+            Err(why) => return skip(why),
+        };
+        let log = match bench.record(self) {
+            Ok(log) => log,
+            Err(why) => return skip(why),
+        };
+        let mut rng = Rng::new(self.seed);
+        for _ in 0..self.cuts {
+            if Instant::now() >= end {
+                break;
+            }
+            let cut = 1 + rng.below(log.entries.len());
+            let flying = match rng.below(4) {
+                0 => Flying::All,
+                1 => Flying::None,
+                _ => Flying::Some(rng.draw()),
+            };
+            let mut ledger = Ledger::default();
+            let kept = self.cut(&bench, &log, (cut, flying), &mut ledger);
+            outcome.judge(format_args!("{self}, cut {cut}, {flying:?}"), kept);
+            outcome.acked += ledger.numbers.len() as u64;
+            outcome.faults += 1;
+        }
+        outcome
+    }
+
+    fn cut(
+        &self,
+        bench: &Bench,
+        log: &Log,
+        (cut, flying): (usize, Flying),
+        ledger: &mut Ledger,
+    ) -> Kept {
+        for note in log.said(cut) {
+            ledger.note(note.clone())?;
+        }
+        // A program that comes after the cut ends on its own.
+        ledger.is_at_end = false;
+        bench.disk.set(log.image(cut, flying));
+        let mounted = match bench.system.mount(bench.disk.path(), &bench.mount) {
+            Ok(mounted) => mounted,
+            Err(why) => return broken('L', format!("the file system does not come up: {why}")),
+        };
+        let kept = match self.protocol {
+            Protocol::Store => go_on(&bench.store(), ledger),
+            Protocol::Old(_) => old::look(&bench.store(), ledger),
+        };
+        drop(mounted);
+        kept
+    }
+}
+
+fn go_on(dir: &Path, ledger: &mut Ledger) -> Kept {
+    saver::look(dir, ledger)?;
+    let mut kept = Ok(());
+    let mut say = |note| {
+        kept = std::mem::replace(&mut kept, Ok(())).and_then(|()| ledger.note(note));
+        Ok(())
+    };
+    let worked = Saver::new(dir, 1_000_000_000).work(Kind::Mixed, 2, &mut say);
+    worked.expect("it is listened to");
+    kept?;
+    saver::finished(ledger)?;
+    saver::look(dir, ledger).map(drop)
+}

@@ -1,0 +1,79 @@
+//! Programs as most are: they save by rename, and leave something out. They are controls: a
+//! layer that cuts the power and sees nothing wrong with them is blind.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::Path;
+use std::time::Duration;
+
+use crate::ledger::{Ledger, Note, fingerprint};
+use crate::program;
+use crate::reference::{Kept, State, broken};
+use crate::saver::{Say, Stop};
+
+/// How far apart the saves are.
+const APART: Duration = Duration::from_millis(2);
+
+/// What such a program does not leave out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Old {
+    /// Whether it syncs the file before it renames it.
+    pub file_sync: bool,
+    /// Whether it syncs the directory after that.
+    pub dir_sync: bool,
+}
+
+fn state(number: u32) -> State {
+    State {
+        head: Some(number),
+        events: Vec::new(),
+    }
+}
+
+impl Old {
+    /// Saves so many times.
+    ///
+    /// # Errors
+    /// If nobody listens.
+    pub fn work(self, dir: &Path, steps: u32, say: &mut Say<'_>) -> Result<(), Stop> {
+        for number in 1..=steps {
+            say(Note::Try(fingerprint(&state(number)), number))?;
+            if self.save(dir, number).is_ok() {
+                say(Note::Ack)?;
+            }
+            program::pause(APART);
+        }
+        say(Note::End)
+    }
+
+    fn save(self, dir: &Path, number: u32) -> io::Result<()> {
+        fs::create_dir_all(dir)?;
+        let temp = dir.join("state.tmp");
+        let mut file = File::create(&temp)?;
+        file.write_all(number.to_string().as_bytes())?;
+        if self.file_sync {
+            file.sync_all()?;
+        }
+        fs::rename(temp, dir.join("state"))?;
+        if self.dir_sync {
+            File::open(dir)?.sync_all()?;
+            // The directory itself is new.
+            File::open(dir.parent().unwrap_or(dir))?.sync_all()?;
+        }
+        Ok(())
+    }
+}
+
+/// Loads as such a program does, and fails unless the ledger allows what is there.
+///
+/// # Errors
+/// If it does not.
+pub fn look(dir: &Path, ledger: &mut Ledger) -> Kept {
+    match fs::read_to_string(dir.join("state")) {
+        Ok(text) => match text.parse() {
+            Ok(number) => ledger.check(&state(number)),
+            Err(_) => broken('A', format!("the file says {text:?}")),
+        },
+        Err(_) => ledger.check(&State::default()),
+    }
+}
