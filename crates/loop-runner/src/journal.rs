@@ -61,10 +61,13 @@ impl Journal {
 
     /// Makes the head and all noted events durable.
     pub(crate) async fn save(&mut self, head: &RunHead) -> Result<(), Error> {
-        let events = std::mem::take(&mut self.unsaved);
+        // They stay until they are saved: after a save that found the disk full, another one may succeed.
+        let events = self.unsaved.clone();
         let head = head.clone();
         self.on_thread(move |writer| writer.append(&head, &events).map(|_| ()))
-            .await
+            .await?;
+        self.unsaved.clear();
+        Ok(())
     }
 
     /// Makes the head durable as the end of a phase.
@@ -74,14 +77,11 @@ impl Journal {
         head: &RunHead,
         changed: Option<Vec<String>>,
     ) -> Result<(), Error> {
-        let events = std::mem::take(&mut self.unsaved);
+        self.save(head).await?;
         let head = head.clone();
         let meta = sealed(&head, changed);
-        self.on_thread(move |writer| {
-            writer.append(&head, &events)?;
-            writer.save_phase(&phase, &head, meta).map(|_| ())
-        })
-        .await
+        self.on_thread(move |writer| writer.save_phase(&phase, &head, meta).map(|_| ()))
+            .await
     }
 
     pub(crate) async fn put_blob(&mut self, name: &str, text: &str) -> Result<(), Error> {
