@@ -20,8 +20,12 @@ pub(crate) fn unpacked(file: &[u8], frames: &[Frame]) -> Vec<Result<Vec<u8>, Fau
     });
     let fits = &frames[..within.unwrap_or(frames.len())];
     let stored: usize = fits.iter().map(|frame| frame.stored_len as usize).sum();
-    let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
-    let threads = (stored / SHARE).min(cores).min(MOST_THREADS);
+    // Asking for the cores reads files of the system.
+    let cores = || std::thread::available_parallelism().map_or(1, NonZero::get);
+    let threads = match stored / SHARE {
+        0 | 1 => 1,
+        shares => shares.min(MOST_THREADS).min(cores()),
+    };
     let mut raws: Vec<_> = if threads < 2 {
         fits.iter().map(|frame| unpack(file, frame)).collect()
     } else {
