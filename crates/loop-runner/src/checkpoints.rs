@@ -2,7 +2,7 @@
 
 use checkpoint_store::verify::{Verification, verify};
 use checkpoint_store::{LoadReport, PhaseInfo, Seq, reader};
-use loop_state::{CutCause, Event, Head, Timestamp};
+use loop_state::{CutCause, Event, Head, Step, Timestamp};
 
 use crate::journal::options;
 use crate::{Error, Project, RunHead, RunId};
@@ -31,12 +31,12 @@ pub struct Progress {
     pub first: Seq,
     /// The save that holds what became of it; while that is open, its latest. It may be one that holds the beginning of the next attempt as well.
     pub last: Seq,
-    /// When the last event before its first save happened.
-    pub began_at: Timestamp,
     /// When the last event before [`last`](Self::last) happened.
     pub at: Timestamp,
     /// What became of it.
     pub fate: Fate,
+    /// How many iterations of the run were complete at its first save.
+    complete_before: u32,
 }
 
 /// What became of an attempt.
@@ -197,12 +197,20 @@ fn record(rows: &mut Vec<Progress>, save: Seq, head: &Head) {
         attempt: head.attempt,
         first: save,
         last: save,
-        began_at: head.last_at,
         at: head.last_at,
         fate: Fate::Open,
+        complete_before: head.counts.iterations,
     };
     row.fate = fate(&row, true, head);
     rows.push(row);
+}
+
+/// Returns whether an iteration is complete and the next one is to come.
+fn is_between(head: &Head) -> bool {
+    matches!(
+        head.step,
+        Step::Sleeping { .. } | Step::Paused { .. } | Step::Review { .. }
+    )
 }
 
 /// Says what a save tells about the latest attempt before it, or about its own.
@@ -210,8 +218,11 @@ fn fate(row: &Progress, is_present: bool, head: &Head) -> Fate {
     if matches!(row.fate, Fate::Complete | Fate::Failed(_)) {
         return row.fate.clone();
     }
-    let last = head.last.as_ref();
-    if let Some(last) = last.filter(|it| it.iteration == row.iteration && it.at >= row.began_at) {
+    // The number alone does not tell: each phase has its own.
+    let is_complete =
+        head.counts.iterations > row.complete_before || (is_present && is_between(head));
+    let last = head.last.as_ref().filter(|_| is_complete);
+    if let Some(last) = last.filter(|last| last.iteration == row.iteration) {
         return match &last.failure {
             None => Fate::Complete,
             Some(why) => Fate::Failed(why.clone()),
@@ -225,5 +236,133 @@ fn fate(row: &Progress, is_present: bool, head: &Head) -> Fate {
             Fate::Open => Fate::Cut(None),
             _ => row.fate.clone(),
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use loop_state::{
+        Again, Effect, Happening, Machine, PhaseRules, Resume, Rules, StopCause, StopRequest, Tree,
+        TurnOutcome, When,
+    };
+    use proptest::prelude::*;
+    use std::time::Duration;
+
+    fn phase(name: &str) -> PhaseRules {
+        let mut phase = PhaseRules {
+            name: name.into(),
+            ..PhaseRules::default()
+        };
+        phase.limits.max_iterations = Some(2);
+        phase
+    }
+
+    /// What is recorded when all this happens in the same millisecond.
+    fn rows(happenings: impl IntoIterator<Item = Happening>) -> Vec<Progress> {
+        let rules = Rules {
+            phases: vec![phase("plan"), phase("build")],
+            sleep: Duration::ZERO,
+            ..Rules::default()
+        };
+        let mut machine = Machine::from(Head::new(rules).unwrap());
+        let (mut rows, mut save) = (Vec::new(), 0);
+        let mut due = Vec::new();
+        for what in std::iter::once(Happening::Started).chain(happenings) {
+            due.push(what);
+            while let Some(what) = due.pop() {
+                let at = Timestamp(7);
+                for effect in machine.step(Event { at, what }) {
+                    match effect {
+                        Effect::Save | Effect::SealPhase { .. } => {
+                            save += 1;
+                            record(&mut rows, Seq::new(save), machine.head());
+                        }
+                        Effect::EndLeftovers => due.push(Happening::Settled(Tree::default())),
+                        _ => {}
+                    }
+                }
+                due.extend(machine.due(at));
+            }
+        }
+        rows
+    }
+
+    fn ended(outcome: TurnOutcome) -> Happening {
+        Happening::TurnEnded(outcome)
+    }
+
+    fn stop() -> Happening {
+        let (by, when) = (StopCause::Person, When::Now);
+        Happening::StopRequested(StopRequest { by, when })
+    }
+
+    #[test]
+    fn each_attempt_is_one_row_with_what_became_of_it() {
+        let rows = rows([
+            ended(TurnOutcome::Failed("it broke".into())),
+            stop(),
+            ended(TurnOutcome::Stopped),
+            Happening::Resumed(Resume::default()),
+            ended(TurnOutcome::Completed),
+            ended(TurnOutcome::Completed),
+            Happening::Resumed(Resume::default()),
+        ]);
+        let shown = rows.iter().map(|row| {
+            let Progress {
+                phase_name,
+                iteration,
+                attempt,
+                first,
+                last,
+                fate,
+                ..
+            } = row;
+            format!("{phase_name} {iteration}.{attempt}, saves {first} to {last}: {fate:?}")
+        });
+        insta::assert_snapshot!(shown.collect::<Vec<_>>().join("\n"), @r#"
+        plan 1.1, saves 1 to 3: Failed("it broke")
+        plan 2.1, saves 3 to 5: Cut(Some(Stop))
+        plan 2.2, saves 6 to 8: Complete
+        build 1.3, saves 9 to 11: Complete
+        build 2.3, saves 11 to 12: Cut(Some(Crash))
+        build 2.4, saves 12 to 12: Open
+        "#);
+    }
+
+    fn anything() -> impl Strategy<Value = Happening> {
+        prop_oneof![
+            4 => Just(ended(TurnOutcome::Completed)),
+            2 => Just(ended(TurnOutcome::Failed("it broke".into()))),
+            1 => Just(ended(TurnOutcome::Stopped)),
+            1 => Just(ended(TurnOutcome::Transient("again".into()))),
+            1 => Just(stop()),
+            1 => Just(Happening::AgainRequested(Again::Iteration)),
+            1 => Just(Happening::AgainRequested(Again::Phase)),
+            1 => Just(Happening::PauseRequested),
+            1 => Just(Happening::ContinueRequested),
+            1 => Just(Happening::SleepSkipped),
+            2 => (0u32..3).prop_map(|from| Happening::Resumed(Resume {
+                from: (from > 0).then_some(from),
+                ..Resume::default()
+            })),
+        ]
+    }
+
+    proptest! {
+        /// Whatever happens, attempts are listed once, in the order of their saves, and only the last one can be open.
+        #[test]
+        fn rows_are_in_order_and_only_the_last_is_open(happenings in prop::collection::vec(anything(), 0..40)) {
+            let rows = rows(happenings);
+            for pair in rows.windows(2) {
+                prop_assert!(pair[0].first < pair[1].first && pair[0].last <= pair[1].last, "{pair:?}");
+                prop_assert!(pair[0].first <= pair[0].last && pair[0].last <= pair[1].first, "{pair:?}");
+                prop_assert_ne!(&pair[0].fate, &Fate::Open);
+            }
+            let mut keys: Vec<_> = rows.iter().map(|row| (row.iteration, row.attempt)).collect();
+            keys.sort_unstable();
+            keys.dedup();
+            prop_assert_eq!(keys.len(), rows.len());
+        }
     }
 }

@@ -307,6 +307,25 @@ mod tests {
     }
 
     #[test]
+    fn x128_a_transcript_whose_file_was_removed_goes_on_in_a_new_one_with_all_of_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut transcript = Transcript::create(dir.path(), 1, 1).unwrap();
+        transcript.note(Timestamp(1), "one", "").unwrap();
+        assert!(!transcript.restore().unwrap());
+        fs_err::remove_dir_all(dir.path().join("transcripts")).unwrap();
+        transcript.note(Timestamp(2), "two", "").unwrap();
+        assert!(transcript.restore().unwrap());
+        transcript.note(Timestamp(3), "three", "").unwrap();
+        transcript.flush().unwrap();
+        let text = fs_err::read_to_string(path(dir.path(), 1, 1)).unwrap();
+        let kinds = text.lines().map(|line| {
+            let record: Record = serde_json::from_str(line).unwrap();
+            record.kind
+        });
+        assert_eq!(kinds.collect::<Vec<_>>(), ["one", "two", "three"]);
+    }
+
+    #[test]
     fn a_flood_ends_with_a_record_that_says_so() {
         let dir = tempfile::tempdir().unwrap();
         let mut transcript = Transcript::create(dir.path(), 1, 1).unwrap();

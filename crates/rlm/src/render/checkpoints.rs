@@ -37,3 +37,6 @@ fn size(bytes: u64) -> String {
         _ => format!("{} MiB", bytes.div_ceil(1_048_576)),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -87,7 +87,12 @@ impl List {
             }
         };
         match project.verify(&run.id) {
-            Err(why) => notes.push(why.to_string()),
+            // Said already.
+            Err(_) if run.head.is_err() => {}
+            Err(why) => {
+                health = Health::Unreadable;
+                notes.push(why.to_string());
+            }
             Ok(verified) => {
                 if verified.next == Next::Start && run.head.is_err() {
                     health = Health::Empty;
@@ -104,8 +109,7 @@ impl List {
         }
         let (mut phases, mut progress) = (Vec::new(), Vec::new());
         match project.checkpoints(&run.id) {
-            // Said already.
-            Err(_) if run.head.is_err() => {}
+            Err(_) if health == Health::Unreadable => {}
             Err(why) => notes.push(why.to_string()),
             Ok(found) => {
                 let seals = found.phases.iter().rev();
@@ -282,5 +286,56 @@ impl fmt::Display for List {
             write!(f, "\n  note       {}", plain(note))?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_is_in_the_order_of_the_saves_and_obeys_nothing() {
+        let at = || "2026-01-31T23:59:59.000Z".to_owned();
+        let row = |iteration, save, outcome, why: Option<&str>| Row {
+            phase: "plan".into(),
+            iteration,
+            attempt: 1,
+            save,
+            first_save: save - 1,
+            at: at(),
+            age_s: 61,
+            outcome,
+            why: why.map(Into::into),
+        };
+        let phase = Phase {
+            id: "01a1fdd8-cd90-79ee-8e7e-5a310cbced46".into(),
+            phase: "plan".into(),
+            save: 6,
+            at: at(),
+            age_s: 0,
+            errors: vec!["iteration 2: \u{1b}[2Jgone".into()],
+            git_commit: Some("0123456789abcdef".into()),
+            git_dirty: Some(true),
+            head_moved: Some(true),
+            finished: false,
+            damage: Some("damaged: wrong checksum at byte 9".into()),
+        };
+        let list = List {
+            run: "first".into(),
+            state: RunState::Stopped,
+            health: Health::Damaged,
+            locked: false,
+            resumable: true,
+            finished: false,
+            bytes: 4097,
+            phases: vec![phase],
+            progress: vec![
+                row(1, 3, "complete", None),
+                row(2, 5, "failed", Some("it\nended")),
+                row(3, 8, "open", None),
+            ],
+            notes: vec!["progress-1.ckj: bad \u{7}".into()],
+        };
+        insta::assert_snapshot!(list);
     }
 }

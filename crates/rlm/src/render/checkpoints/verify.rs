@@ -12,7 +12,7 @@ use crate::render::{plain, quoted, rlm};
 #[derive(Debug, Serialize)]
 pub(crate) struct Verified {
     run: String,
-    sound: bool,
+    verdict: Verdict,
     files: Vec<Checked>,
     blobs: usize,
     /// Damaged files that earlier processes moved out of the way.
@@ -21,6 +21,15 @@ pub(crate) struct Verified {
     resumes_from: Option<u64>,
     /// What is safe to do next.
     next: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Verdict {
+    Sound,
+    Damaged,
+    /// Nobody knows, because it can't be read.
+    Unreadable,
 }
 
 #[derive(Debug, Serialize)]
@@ -62,7 +71,7 @@ impl Verified {
     pub(crate) fn of(project: &Project, run: &RunEntry) -> Self {
         let mut this = Self {
             run: run.id.to_string(),
-            sound: false,
+            verdict: Verdict::Unreadable,
             files: Vec::new(),
             blobs: 0,
             set_aside: 0,
@@ -87,9 +96,13 @@ impl Verified {
         });
         let dir = project.run_dir(id).display().to_string();
         let copy = format!("cp -a {} {}", quoted(&dir), quoted(&format!("{dir}.copy")));
-        this.sound = this.files.iter().all(whole)
+        let sound = this.files.iter().all(whole)
             && (readable.is_ok() || found.next == Next::Start)
             && !matches!(found.next, Next::ResumeOlder { .. } | Next::Restore(_));
+        this.verdict = match sound {
+            true => Verdict::Sound,
+            false => Verdict::Damaged,
+        };
         this.next = match (found.next, readable) {
             (Next::Start, _) => format!("nothing was saved yet; {rlm} run starts a new run"),
             (Next::Wait, _) => {
@@ -99,7 +112,7 @@ impl Verified {
             (Next::Resume { .. } | Next::ResumeOlder { .. }, Err(why)) => {
                 format!("use the program that wrote it, or a newer one, and remove nothing: {why}")
             }
-            (Next::Resume { seq }, _) if this.sound && over => {
+            (Next::Resume { seq }, _) if sound && over => {
                 format!("nothing has to be done: the run is over, with save {seq}")
             }
             (Next::Resume { seq }, _) => {
@@ -123,7 +136,7 @@ impl Verified {
     }
 
     pub(crate) fn is_sound(&self) -> bool {
-        self.sound
+        self.verdict == Verdict::Sound
     }
 }
 
@@ -148,7 +161,7 @@ impl fmt::Display for Checked {
 
 impl fmt::Display for Verified {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let verdict = if self.sound { "sound" } else { "damaged" };
+        let verdict = format!("{:?}", self.verdict).to_lowercase();
         write!(f, "{}  {verdict}", plain(&self.run))?;
         for file in &self.files {
             write!(f, "\n  {file}")?;
@@ -165,5 +178,49 @@ impl fmt::Display for Verified {
             write!(f, "\n  {files} set aside in quarantine/ earlier")?;
         }
         write!(f, "\n  next: {}", plain(&self.next))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use checkpoint_store::Seq;
+
+    #[test]
+    fn each_condition_has_words_that_say_what_it_means() {
+        let saves = Some((Seq::new(1), Seq::new(5)));
+        let file = |name: &str, saves, condition| {
+            Checked::of(File {
+                name: name.into(),
+                bytes: 2000,
+                saves,
+                condition,
+            })
+        };
+        let (offset, reason) = (77, "wrong checksum".into());
+        let newer = "was written as container version 2, this program reads up to 1";
+        let verified = Verified {
+            run: "first".into(),
+            verdict: Verdict::Damaged,
+            files: vec![
+                file(
+                    "phase-5.ckpt",
+                    saves.map(|(_, it)| (it, it)),
+                    Condition::Whole,
+                ),
+                file("progress-1.ckj", saves, Condition::Torn { bytes: 12 }),
+                file(
+                    "progress-2.ckj",
+                    saves,
+                    Condition::Damaged { offset, reason },
+                ),
+                file("progress-3.ckj", None, Condition::Unreadable(newer.into())),
+            ],
+            blobs: 1,
+            set_aside: 2,
+            resumes_from: Some(5),
+            next: "look\nhere".into(),
+        };
+        insta::assert_snapshot!(verified);
     }
 }
