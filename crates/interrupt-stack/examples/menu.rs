@@ -1,0 +1,90 @@
+//! A long job with a menu on Ctrl-C: go on, stop (save, then end) or abort (end at once).
+//!
+//! `cargo run -p interrupt-stack --example menu FILE [SECONDS]` counts, saves to FILE when it ends, and goes on from there the next
+//! time. SECONDS is what the save takes (0 unless told). Press Ctrl-C and answer; press it twice, or three times; let the save take
+//! 9 seconds, longer than its deadline; send `SIGTERM` with the menu open. `echo $?` says how it ended: 0 by itself, 130 by Ctrl-C, 143 by `SIGTERM`.
+
+use std::{env, error::Error, fs, io, io::Write, path::Path, thread, time::Duration};
+
+use interrupt_stack::{Cause, Interrupts, die_by};
+use tokio::{runtime, sync::oneshot, time};
+use tokio_util::sync::CancellationToken;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let mut arguments = env::args().skip(1);
+    let file = arguments.next().ok_or("usage: menu FILE [SECONDS]")?;
+    let seconds = arguments.next().map_or(Ok(0), |text| text.parse())?;
+    // Before the runtime, which it doesn't need, and before anything slow: an earlier Ctrl-C has its default effect.
+    let interrupts = Interrupts::builder()
+        .shutdown_deadline(Some(Duration::from_secs(5))) // counts from the beginning of shutdown
+        .before_exit(|_| say("out of time: FILE stays as it was"))
+        .install()?;
+    let runtime = runtime::Builder::new_multi_thread().enable_time().build()?;
+
+    let begun = fs::read_to_string(&file).map_or(Ok(0), |text| text.trim().parse())?;
+    let count = runtime.block_on(run(&interrupts, begun))?;
+    say(&format!(
+        "saving {count}, because of {:?}",
+        interrupts.cause()
+    ));
+    runtime.block_on(save(Path::new(&file), count, seconds))?; // in shutdown, the next press ends it
+    say("saved");
+    // Not `exit(130)`: a shell's `for file in a b; do menu $file; done` ends only if the program died by the signal.
+    interrupts.cause().map_or(Ok(()), |cause| die_by(cause))
+}
+
+/// Lets the job run, and answers presses meanwhile. Returns how far the job came.
+async fn run(interrupts: &Interrupts, begun: u32) -> Result<u32, Box<dyn Error>> {
+    // A task of its own, so that it goes on behind the menu. It is not aborted: it ends by itself when its token is cancelled.
+    let mut job = tokio::spawn(job(begun, interrupts.token()));
+    let mut menu = interrupts.push("job"); // presses come here until it is dropped
+    loop {
+        tokio::select! {
+            count = &mut job => return Ok(count?),
+            notice = menu.notified() => tokio::select! {
+                choice = ask() => match &*choice {
+                    "g" => notice.handled(), // the next press is a first one again
+                    "a" => die_by(Cause::Press),
+                    _ => notice.escalate(), // shutdown: the job ends, and so does the loop
+                },
+                _ = interrupts.cancelled() => {} // Ctrl-C at the menu, or SIGTERM: nobody waits for an answer
+            },
+        }
+    }
+}
+
+async fn job(mut count: u32, stop: CancellationToken) -> u32 {
+    let mut work = time::interval(Duration::from_millis(100)); // stands for the work
+    while count < 1_000 && stop.run_until_cancelled(work.tick()).await.is_some() {
+        count += 1;
+    }
+    count
+}
+
+/// Asks until there is an answer; without any more input there is an empty one. A plain thread reads, since a read of standard input
+/// cannot be called off: a runtime that is dropped would wait for `tokio::io::stdin` until somebody presses Enter.
+async fn ask() -> String {
+    let (answer, answered) = oneshot::channel();
+    thread::spawn(move || {
+        say("[g]o on, [s]top and save, or [a]bort?");
+        let mut lines = io::stdin().lines().map_while(Result::ok);
+        lines
+            .find(|line| ["g", "s", "a"].contains(&&**line))
+            .map(|line| answer.send(line))
+    });
+    answered.await.unwrap_or_default()
+}
+
+/// Saves beside the old state and renames, since a hard exit may come at any moment.
+async fn save(file: &Path, count: u32, seconds: u64) -> io::Result<()> {
+    let beside = file.with_extension("new");
+    fs::write(&beside, format!("{count}\n"))?;
+    let slow_disk = time::Instant::now() + Duration::from_secs(seconds);
+    time::interval_at(slow_disk, Duration::MAX).tick().await;
+    fs::rename(beside, file)
+}
+
+/// `println!` panics when the terminal is gone, as it is on `SIGHUP`, and then nothing would be saved.
+fn say(line: &str) {
+    writeln!(io::stdout(), "{line}").ok();
+}
