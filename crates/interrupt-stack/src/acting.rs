@@ -82,11 +82,7 @@ impl Router {
     /// Decides what is due, and performs the hard exit.
     pub(crate) fn step(&self) -> Step<'_> {
         let now = self.clock.now();
-        let mut state = self.lock();
-        if state.catch_up(now) {
-            self.announce();
-        }
-        state.settle();
+        let mut state = self.catch_up(now);
         if let Some(cause) = state.exit.take() {
             state.exiting = true;
             drop(state);
@@ -143,7 +139,7 @@ impl Router {
             state = wait(&self.heard, state, Some(LINGER));
             state.lingering = false;
         }
-        if state.exit.is_some() || state.rest(self.clock.now()).is_some() {
+        if state.exit.is_some() || state.next_deadline().is_some() {
             drop(state);
             self.notify();
         }
@@ -174,25 +170,35 @@ impl Router {
 
     /// Stops the process, and comes back with it.
     fn stop(&self) {
-        self.lock().suspended = true;
-        sys::stop();
+        let mut state = self.catch_up(Instant::now());
+        state.suspended = !state.resumed; // else it was told to go on while the hook ran
+        if state.suspended {
+            drop(state);
+            #[cfg(feature = "signals")]
+            crate::installed::stop_process();
+            state = self.catch_up(Instant::now());
+        }
         let until = Instant::now() + NEWS;
-        loop {
-            let mut state = self.lock();
+        while state.suspended {
+            drop(wait(&self.heard, state, Some(NEWS / 10)));
             let now = Instant::now();
-            if state.catch_up(now) {
-                self.announce();
-            }
-            // Where no `SIGCONT` comes there was no stop: PID 1 of a container cannot be stopped from inside.
+            state = self.catch_up(now);
+            // Where no `SIGCONT` comes there was no stop.
             if state.suspended && now >= until {
                 state.resume(now);
             }
-            state.settle();
-            if !state.suspended {
-                return;
-            }
-            drop(wait(&self.heard, state, Some(NEWS / 10)));
         }
+        state.stopping = false;
+    }
+
+    /// Decides what has come and is due, and wakes those whom it concerns.
+    fn catch_up(&self, now: Instant) -> MutexGuard<'_, State> {
+        let mut state = self.lock();
+        if state.catch_up(now) {
+            self.announce();
+        }
+        state.settle();
+        state
     }
 
     /// Gives the program's hook its time before the exit. The hook has a thread of its own, since it may hang.

@@ -126,14 +126,16 @@ impl Builder {
 
     /// Catches `SIGTSTP` (^Z) and calls this on a thread of the router before the process stops, to leave raw mode for instance.
     ///
-    /// With this or [`on_resume`](Self::on_resume) the process stops by `SIGSTOP` after it. A hook that hangs keeps it running.
+    /// With this or [`on_resume`](Self::on_resume) the process stops after it as it would have without: not where no shell could
+    /// continue it (an orphaned process group, PID 1 of a container), nor after a `SIGCONT` that came while the hook ran. A hook that
+    /// hangs keeps it running.
     pub fn on_suspend(mut self, hook: impl Fn() + Send + Sync + 'static) -> Self {
         self.hooks.on_suspend = Some(Box::new(hook));
         self
     }
 
-    /// Calls this on a thread of the router after each `SIGCONT`, to enter raw mode again for instance. The process may be in the
-    /// background then.
+    /// Calls this on a thread of the router after each `SIGCONT`, and after each stop that did not come about, to enter raw mode again
+    /// for instance. The process may be in the background then. It never runs beside [`on_suspend`](Self::on_suspend).
     pub fn on_resume(mut self, hook: impl Fn() + Send + Sync + 'static) -> Self {
         self.hooks.on_resume = Some(Box::new(hook));
         self
@@ -161,8 +163,8 @@ impl Builder {
     /// Starts the ladder and catches `SIGINT`, `SIGTERM`, `SIGHUP`, `SIGQUIT` and `SIGCONT`, and with a hook `SIGTSTP`.
     ///
     /// Needs no runtime: call it first in `main`, before anything slow, since a signal that comes earlier has its default effect.
-    /// `SIGINT` is a press; `SIGTERM` and `SIGHUP` begin shutdown; `SIGQUIT` ends the process at once. `SIGINT`, `SIGHUP`
-    /// and `SIGTSTP` stay ignored if they were ignored when the process started, as under `nohup` or in a shell's background job.
+    /// `SIGINT` is a press; `SIGTERM` and `SIGHUP` begin shutdown; `SIGQUIT` ends the process at once. `SIGINT`, `SIGHUP`,
+    /// `SIGQUIT` and `SIGTSTP` stay ignored if they were ignored before, as under `nohup` or in a script's background job.
     ///
     /// Four threads are started, all asleep until there is something to do.
     ///
@@ -176,7 +178,7 @@ impl Builder {
     /// Unix.
     #[cfg(feature = "signals")]
     pub fn install(self) -> Result<crate::Installed, crate::Error> {
-        crate::Installed::new(self, Interrupts::start)
+        crate::Installed::new(self, false, Interrupts::start)
     }
 
     /// As [`install`](Self::install), but without a thread: the returned driver does on a tokio runtime what threads do otherwise.
@@ -193,17 +195,14 @@ impl Builder {
     #[cfg(feature = "driver")]
     pub fn install_driven(self) -> Result<(crate::Installed, crate::Driver), crate::Error> {
         let mut driver = None;
-        let installed = crate::Installed::new(self, |mut router| {
-            router.is_driven = true;
+        let installed = crate::Installed::new(self, true, |interrupts| {
+            let router = interrupts.router();
             router.unblock();
-            let woken = router.catch.as_ref().map(|catch| catch.woken());
-            let interrupts = Interrupts::new(router);
-            if let Some(woken) = woken {
-                driver = Some(crate::Driver::new(interrupts.router().clone(), woken?));
-            }
-            Ok(interrupts)
+            let catch = router.catch.as_ref().expect("an install catches signals");
+            driver = Some(crate::Driver::new(router.clone(), catch.woken()?));
+            Ok(())
         })?;
-        Ok((installed, driver.expect("an install catches signals")))
+        Ok((installed, driver.expect("the start makes it or fails")))
     }
 
     /// Starts the ladder without any signal: presses come through [`Interrupts::injector`] only.
@@ -214,7 +213,9 @@ impl Builder {
     ///
     /// Panics when the system refuses to start two threads.
     pub fn detached(self) -> Interrupts {
-        Interrupts::start(self.router(None)).expect("the system starts two threads")
+        let interrupts = Interrupts::new(self.router(None));
+        interrupts.start().expect("the system starts two threads");
+        interrupts
     }
 
     pub(crate) fn router(self, catch: Option<Arc<Catch>>) -> Router {

@@ -18,7 +18,8 @@ use crate::{acting::Step, router::Router};
 ///
 /// # Cancel safety
 ///
-/// Dropping it loses no press: each is decided by the next call on a handle of the ladder, though nobody is woken for it any more.
+/// Dropping it loses no press: each is decided by the next event (a handler that looks for its notice, an answer, an injected press),
+/// though nobody is woken for it any more.
 ///
 /// # Panics
 ///

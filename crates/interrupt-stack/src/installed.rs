@@ -5,12 +5,12 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use libc::{SIGHUP, SIGINT, SIGTSTP};
+use libc::{SIGHUP, SIGINT, SIGQUIT, SIGTSTP};
 use signal_hook_registry::{SigId, unregister};
 
 use crate::{
     Builder, Error, HardExit, Interrupts, SystemClock, acting::SIGNALS, catch::Catch, error::Kind,
-    router::Router, sys, sys::Disposition,
+    sys, sys::Disposition,
 };
 
 /// The process has one set of signals.
@@ -43,7 +43,8 @@ impl Installed {
     /// Makes an install whose router is served by what `start` starts.
     pub(crate) fn new(
         mut builder: Builder,
-        start: impl FnOnce(Router) -> io::Result<Interrupts>,
+        is_driven: bool,
+        start: impl FnOnce(&Interrupts) -> io::Result<()>,
     ) -> Result<Self, Error> {
         let mut process = PROCESS.lock().unwrap_or_else(PoisonError::into_inner);
         if process.installed {
@@ -54,7 +55,7 @@ impl Installed {
             let disposition =
                 Disposition::of(signal).map_err(|source| Kind::Signal { signal, source })?;
             let stays = match signal {
-                SIGINT | SIGHUP => disposition.is_ignore(),
+                SIGINT | SIGHUP | SIGQUIT => disposition.is_ignore(),
                 SIGTSTP => disposition.is_ignore() || !builder.hooks.are_of_stops(),
                 _ => false,
             };
@@ -75,27 +76,38 @@ impl Installed {
             builder.restore_terminal,
         );
         let catch = Arc::new(catch.map_err(Kind::Wake)?);
-        let router = builder.router(Some(catch.clone()));
+        let mut router = builder.router(Some(catch.clone()));
+        router.is_driven = is_driven;
         let mut installed = Self {
-            interrupts: start(router).map_err(Kind::Thread)?,
+            interrupts: Interrupts::new(router),
             before: Vec::new(),
             actions: Vec::new(),
         };
         process.installed = true;
-        for (signal, disposition) in before {
+        let mut handled = before.into_iter().try_for_each(|(signal, disposition)| {
             // Noted first, so that what is half done is undone by the drop.
             installed.before.push((signal, disposition));
             let catch = catch.clone();
-            let result = sys::register(signal, move |origin| catch.on_signal(signal, origin))
+            sys::register(signal, move |origin| catch.on_signal(signal, origin))
                 .map(|action| installed.actions.push(action))
-                .and_then(|()| process.catch(signal));
-            if let Err(source) = result {
-                drop(process); // the drop of `installed` needs it
-                return Err(Kind::Signal { signal, source }.into());
-            }
-        }
-        drop(process);
+                .and_then(|()| process.catch(signal))
+                .map_err(|source| Kind::Signal { signal, source })
+        });
+        // After the handlers: it lets in what the mask has kept waiting.
+        handled = handled.and_then(|()| start(&installed.interrupts).map_err(Kind::Thread));
+        drop(process); // the drop of `installed` needs it
+        handled?;
         Ok(installed)
+    }
+}
+
+/// Stops the process by the default action of `SIGTSTP`, and comes back with it. At once where the system stops nobody by that
+/// signal, because there would be no shell to continue it: in an orphaned process group, and as PID 1 of a container.
+pub(crate) fn stop_process() {
+    let _process = PROCESS.lock().unwrap_or_else(PoisonError::into_inner); // no install comes or goes meanwhile
+    if let Ok(handler) = Disposition::of(SIGTSTP) {
+        sys::raise_default(SIGTSTP);
+        drop(handler.put_back(SIGTSTP)); // see the drop of `Installed`
     }
 }
 

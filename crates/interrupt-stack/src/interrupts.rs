@@ -56,9 +56,8 @@ impl Interrupts {
     }
 
     /// Starts the threads of the router.
-    pub(crate) fn start(router: Router) -> std::io::Result<Self> {
-        let interrupts = Self::new(router);
-        let router = interrupts.router().clone();
+    pub(crate) fn start(&self) -> std::io::Result<()> {
+        let router = self.router().clone();
         // One more than may tell, where the handler must always find one.
         let tellers = router.tellers + usize::from(router.catch.is_some());
         for _ in 0..tellers {
@@ -73,7 +72,7 @@ impl Interrupts {
         std::thread::Builder::new()
             .name("interrupts".into())
             .spawn(move || router.run())?;
-        Ok(interrupts)
+        Ok(())
     }
 
     pub(crate) fn router(&self) -> &Arc<Router> {

@@ -59,6 +59,8 @@ pub(crate) struct State {
     pub(crate) exiting: bool,
     /// The process is to be stopped.
     suspend: bool,
+    /// A thread is at it, with a hook that may take its time: the next stop, and the news that the process goes on, come after that.
+    pub(crate) stopping: bool,
     /// It is being stopped: no deadline is due until it goes on.
     pub(crate) suspended: bool,
     /// It has gone on.
@@ -83,6 +85,7 @@ impl State {
             exit: None,
             exiting: false,
             suspend: false,
+            stopping: false,
             suspended: false,
             resumed: false,
             late: None,
@@ -126,6 +129,7 @@ impl State {
     }
 
     pub(crate) fn resume(&mut self, now: Instant) {
+        self.suspend = false; // as the system forgets a stop that it has not carried out
         (self.suspended, self.resumed, self.late) = (false, true, None);
         self.ladder.resumed(now);
     }
@@ -151,14 +155,16 @@ impl State {
     pub(crate) fn news(&mut self) -> Option<News> {
         let shutdown = self.shutdown().filter(|_| !self.announced);
         self.announced |= shutdown.is_some();
+        let may_hook = !self.stopping;
         let news = News {
             ring: self.ring.take(),
             shutdown,
-            suspend: take(&mut self.suspend),
-            resumed: take(&mut self.resumed),
+            suspend: may_hook && take(&mut self.suspend),
+            resumed: may_hook && take(&mut self.resumed),
             #[cfg(feature = "tracing")]
             trace: self.trace.next(&self.ladder),
         };
+        self.stopping |= news.suspend;
         let any = news.ring.is_some() || shutdown.is_some() || news.suspend || news.resumed;
         #[cfg(feature = "tracing")]
         let any = any || news.trace.is_some();
@@ -171,10 +177,14 @@ impl State {
         self.inbox.settle(&self.ladder, is_ending);
     }
 
+    /// Says when something will be due.
+    pub(crate) fn next_deadline(&self) -> Option<Instant> {
+        self.ladder.next_deadline().filter(|_| !self.suspended)
+    }
+
     /// Says how long nothing will be due.
     pub(crate) fn rest(&self, now: Instant) -> Option<Duration> {
-        let deadline = self.ladder.next_deadline().filter(|_| !self.suspended)?;
-        let left = deadline.saturating_duration_since(now);
+        let left = self.next_deadline()?.saturating_duration_since(now);
         Some(self.late.map_or(left, |_| NEWS))
     }
 

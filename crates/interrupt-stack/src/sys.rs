@@ -3,10 +3,12 @@
     reason = "signal dispositions, masks and `_exit` have no safe interface; all of this crate's unsafe code is here"
 )]
 
+use std::os::fd::{AsRawFd, BorrowedFd};
+
 #[cfg(feature = "signals")]
 use crate::catch::Origin;
 
-/// Ends this process by `signal`'s default action; returns where that does not work, as for PID 1 of a container.
+/// Ends this process by `signal`'s default action, or stops it; returns where that does not work, as for PID 1 of a container.
 ///
 /// The signal goes to the calling thread alone. One sent to the process may be taken by any thread, later than the `_exit` that
 /// follows this call.
@@ -52,10 +54,13 @@ fn change_mask(how: i32, signals: &[i32]) {
     }
 }
 
-/// Stops this process, and returns when it goes on. Sent to the calling thread, since a stop by way of another takes effect later.
-pub(crate) fn stop() {
-    // SAFETY: `pthread_self` is this very thread, so it is alive, and a stop runs no handler.
-    unsafe { libc::pthread_kill(libc::pthread_self(), libc::SIGSTOP) };
+/// Says whether the terminal is this process's, that is in the hands of its group.
+///
+/// A group outside of the process's pid namespace is 0 to both calls, which `rustix` takes for impossible: so the foreground job of
+/// an outer shell restores its terminal too.
+pub(crate) fn is_in_foreground(terminal: BorrowedFd<'_>) -> bool {
+    // SAFETY: neither call has a precondition or touches memory of ours. Both are async-signal-safe.
+    unsafe { libc::tcgetpgrp(terminal.as_raw_fd()) == libc::getpgrp() }
 }
 
 /// By the dumpable flag where there is one: a core pattern that is a pipe disregards the size limit.

@@ -1,9 +1,6 @@
-use std::fs::File;
+use std::{fs::File, os::fd::AsFd};
 
-use rustix::{
-    process::getpgrp,
-    termios::{OptionalActions, Termios, tcgetattr, tcgetpgrp, tcsetattr},
-};
+use rustix::termios::{OptionalActions, Termios, tcgetattr, tcsetattr};
 
 use crate::sys;
 
@@ -26,7 +23,7 @@ impl Terminal {
     ///
     /// From the background it would stop the process by `SIGTTOU`, and may fall there between the look and the call.
     pub(crate) fn restore(&self) {
-        if tcgetpgrp(&self.tty).is_ok_and(|group| group == getpgrp()) {
+        if sys::is_in_foreground(self.tty.as_fd()) {
             sys::block(libc::SIGTTOU);
             // There is nobody to tell: the process ends.
             let _untold = tcsetattr(&self.tty, OptionalActions::Now, &self.settings);

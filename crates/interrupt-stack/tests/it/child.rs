@@ -406,19 +406,25 @@ impl Drop for Seat {
 /// See [`Probe::press`]. A machine that is busy may be late with a signal, and then the next one would come close behind it.
 #[track_caller]
 pub(crate) fn press(pid: Pid) {
-    kill_process(pid, Signal::INT).unwrap();
+    send(pid, Signal::INT);
+}
+
+/// A signal, taken by a thread and handled.
+#[track_caller]
+pub(crate) fn send(pid: Pid, signal: Signal) {
+    kill_process(pid, signal).unwrap();
     wait_for_the_taking(pid);
     crate::apart();
 }
 
-/// Waits until a thread has taken the SIGINT that was sent. Known on Linux only.
+/// Waits until threads have taken the signals that were sent. Known on Linux only.
 #[track_caller]
 pub(crate) fn wait_for_the_taking(pid: Pid) {
     wait_for("the signal", || {
         let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
         let pending = status.lines().find_map(|line| line.strip_prefix("ShdPnd:"));
         let mask = pending.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
-        mask.unwrap_or(0) & (1 << (Signal::INT.as_raw() - 1)) == 0
+        mask.unwrap_or(0) == 0
     });
 }
 

@@ -88,7 +88,7 @@ fn driver_runs_the_hooks_of_a_stop() {
     for press in 1..=2 {
         seat.send(b"\x1a");
         assert_eq!(seat.line(), "suspends");
-        assert_eq!(seat.line(), "stopped 19");
+        assert_eq!(seat.line(), "stopped 20");
         seat.kill(Signal::CONT);
         assert_eq!(seat.line(), "resumes");
         seat.send(b"\x03");

@@ -13,6 +13,8 @@ mod driver;
 mod explore;
 mod ladder;
 mod model;
+#[cfg(target_os = "linux")]
+mod namespace;
 mod probe;
 mod process;
 mod terminal;

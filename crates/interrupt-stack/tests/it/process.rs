@@ -2,7 +2,11 @@ use std::{os::unix::process::ExitStatusExt, time::Duration};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::{apart, child::Probe, pass, wait_for};
+use crate::{
+    apart,
+    child::{Probe, send},
+    pass, wait_for,
+};
 
 #[test]
 fn j27_process_cleans_up_and_dies_by_sigint() {
@@ -84,9 +88,10 @@ fn j42_terminate_and_hangup_are_graceful_and_quit_is_not() {
 
 #[test]
 fn j42_ignored_at_start_stays_ignored() {
-    let mut probe = Probe::start_by("trap '' INT HUP; exec \"$@\"", "graceful");
+    let mut probe = Probe::start_by("trap '' INT HUP QUIT; exec \"$@\"", "graceful");
     probe.kill(Signal::INT);
     probe.kill(Signal::HUP);
+    probe.kill(Signal::QUIT);
     probe.kill(Signal::TERM);
     assert_eq!(probe.line(), "cleanup Terminate, 0 presses");
     assert_eq!(probe.end().signal(), Some(15));
@@ -126,6 +131,22 @@ fn inherited_mask_does_not_silence_signals() {
             probe.press();
         }
         assert_eq!(probe.end().signal(), Some(2), "{state}");
+    }
+}
+
+/// What came while the mask kept it waiting is heard by the install, and not by the default action before it.
+#[cfg(target_os = "linux")]
+#[test]
+fn j43_press_before_the_install_waits_for_it() {
+    let script = "exec env --block-signal=INT sh -c 'kill -INT $$; exec \"$@\"' sh \"$@\"";
+    let mut probe = Probe::start_by(script, "graceful");
+    assert_eq!(probe.line(), "cleanup Press, 1 presses");
+    assert_eq!(probe.end().signal(), Some(2));
+    #[cfg(feature = "driver")]
+    {
+        let mut probe = Probe::start_by(script, "driver dropped");
+        probe.go_on();
+        assert_eq!(probe.line(), "Some(1), None");
     }
 }
 
@@ -174,6 +195,28 @@ fn stop_without_hooks_is_the_default_and_forgives_a_dropped_notice() {
         "the control: no stop between them"
     );
     assert_eq!(probe.end().signal(), Some(2));
+}
+
+/// As the system forgets a stop when it is told to go on. A hook that takes its time is no reason to stop after that.
+#[test]
+fn stop_that_is_called_off_while_its_hook_runs_does_not_come() {
+    let mut probe = Probe::start("slowly suspendable");
+    for _ in 0..2 {
+        probe.kill(Signal::TSTP);
+        assert_eq!(probe.line(), "suspends");
+        send(probe.pid, Signal::TSTP); // a second one waits for the first, and is called off with it
+        send(probe.pid, Signal::CONT);
+        probe.go_on();
+        assert_eq!(probe.line(), "has suspended");
+        assert_eq!(probe.line(), "resumes", "not before the other hook is done");
+    }
+    probe.kill(Signal::TSTP);
+    assert_eq!(probe.line(), "suspends");
+    probe.go_on();
+    assert_eq!(probe.line(), "has suspended");
+    wait_for("the control: the stop", || probe.is_stopped());
+    probe.kill(Signal::CONT);
+    assert_eq!(probe.line(), "resumes");
 }
 
 /// Signals and what the program injects go through one debounce, whichever comes first.

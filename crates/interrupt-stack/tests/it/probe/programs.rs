@@ -28,7 +28,14 @@ pub(super) fn run(name: &str) -> bool {
         "forwarding" => forwarding(),
         "forking" => forking(),
         "suspendable" => suspendable(hooks(builder())),
+        "slowly suspendable" => suspendable(hooks(builder()).on_suspend(|| {
+            say("suspends");
+            super::line();
+            say("has suspended");
+        })),
         "unsuspendable" => suspendable(builder()),
+        #[cfg(target_os = "linux")]
+        "in a namespace" => in_a_namespace(),
         "terminal" => terminal(builder()),
         "toggling" => toggling(),
         "menu" => menu(),
@@ -147,6 +154,22 @@ fn forking() -> ! {
             interrupts.cause()
         ));
     }
+}
+
+/// Becomes the keeper of a pid namespace, in which the group that it has from outside is no number.
+#[cfg(target_os = "linux")]
+fn in_a_namespace() -> ! {
+    use std::os::unix::process::CommandExt;
+
+    seats::wait_for_the_foreground();
+    ready();
+    let error = crate::namespace::unshare()
+        .arg(std::env::current_exe().unwrap())
+        .args(std::env::args_os().skip(1))
+        .env(VARIABLE, "hung")
+        .env_remove("INTERRUPT_STACK_PLACE") // which cannot be seen from there
+        .exec();
+    panic!("no unshare: {error}");
 }
 
 fn hooks(builder: Builder) -> Builder {

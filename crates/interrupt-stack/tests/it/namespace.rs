@@ -1,0 +1,81 @@
+//! Programs in a pid namespace of their own, as in a container.
+
+use std::{io::Write, process::Command};
+
+use rustix::process::{Signal, geteuid, kill_process};
+
+use crate::{
+    apart,
+    child::{Place, Probe, Seat, press},
+};
+
+/// What starts a program in one.
+pub(crate) fn unshare() -> Command {
+    let mut unshare = Command::new("unshare");
+    if !geteuid().is_root() {
+        unshare.args(["--user", "--map-root-user"]);
+    }
+    unshare.args(["--pid", "--fork", "--mount-proc", "--"]);
+    unshare
+}
+
+fn is_refused() -> bool {
+    let is_refused = !unshare()
+        .arg("true")
+        .status()
+        .is_ok_and(|status| status.success());
+    if is_refused {
+        drop(writeln!(std::io::stderr(), "skipped: no namespaces here"));
+    }
+    is_refused
+}
+
+/// No signal ends PID 1 by its default action.
+#[test]
+fn pid_1_exits_with_the_code_of_the_signal() {
+    if is_refused() {
+        return;
+    }
+    let unshare = unshare();
+    let words = [unshare.get_program()]
+        .into_iter()
+        .chain(unshare.get_args());
+    let words: Vec<_> = words.filter_map(|word| word.to_str()).collect();
+    let script = format!("exec {} \"$@\"", words.join(" "));
+    for (probe, signal, count, code) in [
+        ("graceful", Signal::INT, 1, 130),
+        ("graceful", Signal::TERM, 1, 143),
+        ("graceful", Signal::HUP, 1, 129),
+        ("graceful", Signal::QUIT, 1, 131),
+        ("hung", Signal::INT, 3, 130),
+        ("hung, with deadline", Signal::TERM, 1, 143),
+    ] {
+        let mut parent = Probe::start_by(&script, probe);
+        let pid_1 = parent.grandchild();
+        for _ in 1..count {
+            press(pid_1);
+        }
+        kill_process(pid_1, signal).unwrap();
+        assert_eq!(parent.end().code(), Some(code), "{probe}, {signal:?}");
+    }
+}
+
+/// Its group has no number in there, and the terminal is its own all the same.
+#[test]
+fn hard_exit_puts_the_terminal_back_for_a_group_from_outside() {
+    if is_refused() {
+        return;
+    }
+    let mut seat = Seat::take(Place::Foreground, "in a namespace", "keys");
+    assert_eq!(seat.line(), "ready 1");
+    assert_ne!(seat.settings(), seat.before);
+    for line in ["press 1", "press 2"] {
+        seat.send(b"\x03");
+        assert_eq!(seat.line(), line);
+        apart();
+    }
+    assert_eq!(seat.line(), "shutdown Press");
+    seat.send(b"\x03");
+    seat.end();
+    assert_eq!(seat.settings(), seat.before);
+}
