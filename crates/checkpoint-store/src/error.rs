@@ -146,6 +146,14 @@ impl Error {
         )
     }
 
+    /// Tells whether a file or directory was not there that had been a moment before.
+    pub(crate) fn is_about_removal(&self) -> bool {
+        match &self.kind {
+            Kind::Io { source, .. } => source.kind() == io::ErrorKind::NotFound,
+            kind => matches!(kind, Kind::Vanished),
+        }
+    }
+
     /// Turns a fault that no older state can make up for into an error.
     pub(crate) fn fault(path: impl Into<PathBuf>, fault: Fault) -> Self {
         let kind = match fault {

@@ -23,6 +23,9 @@ use crate::replay::MAX_STATE;
 use crate::retention::{self, Item, Policy};
 use crate::sabotage::{self, Sabotage};
 
+/// How often a heal is tried again whose files were removed like those before.
+const REMOVALS: u32 = 64;
+
 /// Holds the lock and an epoch of a store. Dropping it releases the lock; there is
 /// nothing to flush, because every acknowledged save is on disk.
 #[derive(Debug)]
@@ -173,15 +176,20 @@ impl RawWriter {
         self.ready()?;
         match save(self) {
             Err(first) if first.is_about_files() => {
-                let healed = self.heal(&first);
-                if let Err(then) = healed {
-                    return Err(self.give_up(first, then));
-                }
-                match save(self) {
-                    Err(then) if then.is_about_files() || then.is_fenced() => {
-                        Err(self.give_up(first, then))
+                let mut tries = 0..REMOVALS;
+                loop {
+                    let healed = self.heal(&first);
+                    let is_healed = healed.is_ok();
+                    match healed.and_then(|()| save(self)) {
+                        // Who removes a directory does it file by file, and may not be done.
+                        Err(then) if then.is_about_removal() && tries.next().is_some() => {
+                            self.dir.disk().pause();
+                        }
+                        Err(then) if !is_healed || then.is_about_files() || then.is_fenced() => {
+                            return Err(self.give_up(first, then));
+                        }
+                        result => return result,
                     }
-                    result => result,
                 }
             }
             Err(err) => Err(self.fence(err)),

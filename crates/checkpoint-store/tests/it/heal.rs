@@ -134,6 +134,31 @@ fn x128_any_file_that_is_removed_is_noticed_before_the_next_acknowledgement() {
     }
 }
 
+/// Who removes a directory does it file by file, and may be in the midst of it.
+#[test]
+fn x128_a_removal_that_is_still_going_on_is_outlived() {
+    let dir = Dir::new();
+    let mut writer = filled(&dir);
+    let path = dir.path.clone();
+    let remover = std::thread::spawn(move || {
+        for _ in 0..50 {
+            // It fails when files come while it works, as `rm -r` does.
+            drop(std::fs::remove_dir_all(&path));
+        }
+    });
+    let mut last = 3;
+    while !remover.is_finished() {
+        last += 1;
+        writer.append(&last, &[last]).unwrap();
+    }
+    remover.join().unwrap();
+    writer.append(&(last + 1), &[last + 1]).unwrap();
+    drop(writer);
+    let loaded = dir.load();
+    assert_eq!(loaded.head, Some(last + 1));
+    assert!(loaded.events.iter().eq(&(1..=last + 1).collect::<Vec<_>>()));
+}
+
 /// The path belongs to another store now: that one is not touched.
 #[test]
 fn x128_a_store_that_was_replaced_by_another_fences_the_writer() {
