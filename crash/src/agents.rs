@@ -104,7 +104,7 @@ impl Project {
     /// If a promise was broken.
     pub fn go(&mut self, before: &[OsString], iterations: u64) -> Kept {
         let mut command = self.command(before, &iterations.to_string());
-        let running = Running::start(&mut command).expect("it was found");
+        let running = Running::lead(&mut command).expect("it was found");
         while let Some(line) = running.line()? {
             self.hear(&line)?;
         }

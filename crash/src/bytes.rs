@@ -6,7 +6,7 @@
 //! takes more memory than the file warrants. The fuzz targets begin where this ends.
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use checkpoint_store::{Meta, Options, Writer, reader};
 
@@ -49,15 +49,14 @@ pub fn run(level: Level) -> Outcome {
     goldens().iter().map(|golden| golden.damage(step)).sum()
 }
 
-/// Makes three small stores: a journal, a journal on a phase, and two phases; the newest file
-/// of each is the one to be damaged.
+/// Returns three small stores: a journal, a journal on a phase, and two phases; the newest
+/// file of each is the one to be damaged.
 ///
 /// # Panics
 /// If a store cannot be made.
-pub fn goldens() -> Vec<Golden> {
-    ["journal", "journal on a phase", "phase"]
-        .map(golden)
-        .into()
+pub fn goldens() -> &'static [Golden; 3] {
+    static GOLDENS: OnceLock<[Golden; 3]> = OnceLock::new();
+    GOLDENS.get_or_init(|| ["journal", "journal on a phase", "phase"].map(golden))
 }
 
 fn golden(name: &'static str) -> Golden {
@@ -137,8 +136,28 @@ fn last_frame(bytes: &[u8], kind: &str) -> usize {
 }
 
 impl Golden {
+    /// Returns the bytes of the file to be damaged.
+    pub fn bytes(&self) -> &[u8] {
+        &self.files.0[&self.victim]
+    }
+
+    /// Returns the store with other bytes in that file.
+    pub fn with(&self, bytes: &[u8]) -> Memory {
+        self.files.with(&self.victim, bytes)
+    }
+
+    /// Tells whether that file is a journal.
+    pub fn is_journal(&self) -> bool {
+        self.victim.starts_with("progress-")
+    }
+
+    /// Tells whether this was saved, or was there before the first save.
+    pub fn knows(&self, state: &State) -> bool {
+        self.states.contains(state)
+    }
+
     fn damage(&self, step: usize) -> Outcome {
-        let bytes = &self.files.0[&self.victim];
+        let bytes = self.bytes();
         let flips = (0..bytes.len() * 8).step_by(step).map(|bit| Harm::Flip {
             at: bit / 8,
             bit: (bit % 8) as u8,
@@ -166,7 +185,7 @@ impl Golden {
     }
 
     fn after(&self, harm: Harm) -> Kept {
-        let mut bytes = self.files.0[&self.victim].to_vec();
+        let mut bytes = self.bytes().to_vec();
         let at = match harm {
             Harm::Flip { at, bit } => {
                 bytes[at] ^= 1 << bit;
@@ -177,7 +196,7 @@ impl Golden {
                 at
             }
         };
-        let files = Box::new(self.files.with(&self.victim, &bytes));
+        let files = Box::new(self.with(&bytes));
         let load = || reader::load_on::<Head, Event>(files, Path::new(DIR));
         let (loaded, most) = counting::most(load);
         if most > MOST {

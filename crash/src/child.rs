@@ -1,17 +1,21 @@
-//! The part of this program that is started and killed.
+//! The parts of this program that other programs start.
 //!
 //! `crash-test save DIR FIRST STEPS KIND` saves in a store and says on its standard output
 //! what it does, one [`Note`](crate::ledger::Note) a line, before and after each call.
+//!
+//! `crash-test seeds TARGET DIR` writes what a fuzz target begins with.
 
 use std::ffi::OsString;
 use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 
+use crate::fuzzing;
 use crate::saver::{Kind, Saver, Stop};
 
 /// The first argument of a program that is to be killed.
 pub const SAVE: &str = "save";
+const SEEDS: &str = "seeds";
 
 const KINDS: [(Kind, &str); 3] = [
     (Kind::Mixed, "mixed"),
@@ -29,10 +33,12 @@ pub fn word(kind: Kind) -> &'static str {
 /// started it.
 pub fn run() -> Option<ExitCode> {
     let mut arguments = std::env::args_os().skip(1);
-    if arguments.next()? != SAVE {
-        return None;
-    }
-    let code = match save(&arguments.collect::<Vec<_>>()) {
+    let part = match arguments.next()? {
+        part if part == SAVE => save,
+        part if part == SEEDS => seeds,
+        _ => return None,
+    };
+    let code = match part(&arguments.collect::<Vec<_>>()) {
         Some(()) => ExitCode::SUCCESS,
         None => ExitCode::from(2),
     };
@@ -50,5 +56,16 @@ fn save(arguments: &[OsString]) -> Option<()> {
     // A parent that is gone listens no more, which is no failure of this program.
     let (Ok(()) | Err(Stop)) =
         Saver::new(Path::new(dir), number(first)?).work(kind, number(steps)?, &mut say);
+    Some(())
+}
+
+fn seeds(arguments: &[OsString]) -> Option<()> {
+    let [target, dir] = arguments else {
+        return None;
+    };
+    std::fs::create_dir_all(dir).ok()?;
+    for (number, seed) in fuzzing::seeds(target.to_str()?).iter().enumerate() {
+        std::fs::write(Path::new(dir).join(format!("seed-{number}")), seed).ok()?;
+    }
     Some(())
 }

@@ -37,7 +37,7 @@ struct Place {
 
 /// Fills disks, and uses up their inodes.
 pub fn run(level: Level) -> Outcome {
-    let step = level.of([16, 8, 1, 1]) * STEP;
+    let step = level.of([32, 16, 1, 1]) * STEP;
     place::privately(160, |dir| {
         let mut outcome = Outcome::default();
         for place in places(dir) {

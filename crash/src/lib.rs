@@ -23,6 +23,7 @@ pub mod damage;
 pub mod disk;
 pub mod fault;
 pub mod fulldisk;
+pub mod fuzzing;
 pub mod ledger;
 pub mod machine;
 pub mod memory;

@@ -1,12 +1,13 @@
 //! Programs that the layers start, and how they end.
 
 use std::io::{BufRead, BufReader};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
-use nix::sys::signal::{Signal, kill};
+use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::Pid;
 
 use crate::child;
@@ -58,6 +59,8 @@ pub fn tool(name: &str) -> Result<PathBuf, String> {
 #[derive(Debug)]
 pub struct Running {
     child: Child,
+    /// Whether it leads a process group, which ends with it.
+    is_leader: bool,
     lines: Receiver<String>,
 }
 
@@ -75,6 +78,18 @@ impl Running {
     /// # Errors
     /// If it cannot be started.
     pub fn start(command: &mut Command) -> Result<Self, String> {
+        Self::spawn(command, false)
+    }
+
+    /// Starts a program that starts others of its own process group; they end with it.
+    ///
+    /// # Errors
+    /// If it cannot be started.
+    pub fn lead(command: &mut Command) -> Result<Self, String> {
+        Self::spawn(command.process_group(0), true)
+    }
+
+    fn spawn(command: &mut Command, is_leader: bool) -> Result<Self, String> {
         let spawned = command
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -90,14 +105,21 @@ impl Running {
                 .map_while(Result::ok)
                 .try_for_each(|line| sender.send(line))
         });
-        Ok(Self { child, lines })
+        Ok(Self {
+            child,
+            is_leader,
+            lines,
+        })
+    }
+
+    fn pid(&self) -> Pid {
+        Pid::from_raw(i32::try_from(self.child.id()).expect("pids are small"))
     }
 
     /// Sends a signal. A program that has ended gets none.
     pub fn signal(&self, signal: Signal) {
-        let pid = i32::try_from(self.child.id()).expect("pids are small");
         // It is not waited for yet, so the number is still its own.
-        let (Ok(()) | Err(_)) = kill(Pid::from_raw(pid), signal);
+        let (Ok(()) | Err(_)) = kill(self.pid(), signal);
     }
 
     /// Waits for a line; none if the program's output has ended.
@@ -179,6 +201,10 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
+        // Until it is waited for, its number and its group are its own.
+        if self.is_leader && matches!(self.child.try_wait(), Ok(None)) {
+            let (Ok(()) | Err(_)) = killpg(self.pid(), Signal::SIGKILL);
+        }
         drop(self.child.kill());
         drop(self.child.wait());
     }

@@ -1,4 +1,4 @@
-//! Maintainers' commands: `cargo xtask ci | lint | test | acceptance | live | bench | crash-test`. See `README.md`.
+//! Maintainers' commands: `cargo xtask ci | lint | test | acceptance | live | bench | crash-test | fuzz`. See `README.md`.
 #![expect(
     clippy::print_stdout,
     reason = "a program for maintainers, whose output is its purpose"
@@ -9,6 +9,7 @@ mod bench;
 mod ci;
 mod command;
 mod crash_test;
+mod fuzz;
 mod lint;
 mod live;
 mod sources;
@@ -51,6 +52,8 @@ enum Command {
     Bench(bench::Arguments),
     /// Looks for an acknowledged save that a crash, a fault or a second writer loses.
     CrashTest(crash_test::Arguments),
+    /// Runs the fuzz targets of the store's readers.
+    Fuzz(fuzz::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -67,6 +70,7 @@ fn main() -> ExitCode {
         Command::Live => live::run(),
         Command::Bench(arguments) => bench::run(&arguments),
         Command::CrashTest(arguments) => crash_test::run(&arguments),
+        Command::Fuzz(arguments) => fuzz::run(&arguments),
     })
 }
 

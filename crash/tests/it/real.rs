@@ -5,8 +5,9 @@ use checkpoint_store::sabotage::Sabotage;
 use rlm_crash::counting::Counting;
 use rlm_crash::old::Old;
 use rlm_crash::outcome::{Level, Outcome};
+use rlm_crash::rng::Rng;
 use rlm_crash::saver::Kind;
-use rlm_crash::{blocklog, bytes, counting, fulldisk, sabotages, storm, strace, writers};
+use rlm_crash::{blocklog, bytes, counting, fulldisk, fuzzing, sabotages, storm, strace, writers};
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
@@ -77,4 +78,32 @@ fn d8_allocations_are_counted() {
     assert!((5_000..10_000).contains(&most), "{most}");
     let (_, most) = counting::most(|| bytes[..100].to_vec());
     assert!(most < 5_000, "{most}");
+}
+
+/// The fuzz targets on their seeds and on bytes of chance, so that they cannot rot where nobody
+/// fuzzes; and the seeds are what they are meant to be.
+#[test]
+fn d8_fuzz_targets_hold_on_their_seeds() {
+    let mut rng = Rng::new(8);
+    for (name, target) in fuzzing::TARGETS {
+        for seed in fuzzing::seeds(name) {
+            target(&seed);
+            for _ in 0..20 {
+                let mut bytes = seed.clone();
+                for _ in 0..1 + rng.below(4) {
+                    let at = rng.below(bytes.len());
+                    bytes[at] = rng.draw() as u8;
+                }
+                target(&bytes);
+                bytes.truncate(rng.below(bytes.len()));
+                target(&bytes);
+            }
+        }
+    }
+}
+
+#[test]
+fn d8_the_frames_of_a_seed_are_loaded() {
+    let seeds = fuzzing::seeds("frames");
+    assert!(fuzzing::loads(&seeds[0]), "the target reaches the decoder");
 }

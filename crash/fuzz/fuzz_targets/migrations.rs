@@ -1,0 +1,9 @@
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use rlm_crash::counting::Counting;
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+fuzz_target!(|data: &[u8]| rlm_crash::fuzzing::migrations(data));

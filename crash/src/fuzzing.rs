@@ -1,0 +1,218 @@
+//! What the fuzz targets do with their bytes. D8 goes on here where it is not exhaustive.
+//!
+//! A wrong checksum is found by the first bytes that are tried, and nothing behind it is reached;
+//! so all targets but one make the checksums right. Nothing may panic, a load may take so much
+//! memory and no more, and the same bytes load the same way twice.
+
+use std::path::Path;
+
+use checkpoint_store::{Error, Migrations, Options, Seq, reader};
+
+use crate::bytes::{Golden, goldens};
+use crate::counting;
+use crate::memory::Memory;
+use crate::reference::{Event, Head, State, text};
+use crate::rng::Rng;
+use crate::session::DIR;
+
+/// A file header, and that of a frame.
+const HEADER: usize = 32;
+const MAGIC: &[u8] = b"CKF1";
+/// More bytes are cut off: the limits that are looked for can be reached with these.
+const MOST_BYTES: usize = 16 << 10;
+/// What a load of so few bytes may take. They become 1,000 times as many at most, and an event
+/// of two bytes takes some dozens in memory.
+const MOST: usize = 512 << 20;
+
+/// What tries some bytes, and panics if a promise is broken.
+pub type Target = fn(&[u8]);
+
+/// All targets.
+pub const TARGETS: [(&str, Target); 4] = [
+    ("header", header),
+    ("frames", frames),
+    ("load", load),
+    ("migrations", migrations),
+];
+
+fn bounded<T>(act: impl FnOnce() -> T) -> T {
+    let (result, most) = counting::most(act);
+    assert!(most < MOST, "a load took {most} bytes");
+    result
+}
+
+fn newest(files: &Memory) -> Result<String, String> {
+    let load = || reader::load_on::<Head, Event>(Box::new(files.clone()), Path::new(DIR));
+    let shown = |loaded: Result<_, Error>| {
+        loaded
+            .map(|loaded| format!("{loaded:?}"))
+            .map_err(|err| err.to_string())
+    };
+    let first = shown(bounded(load));
+    assert_eq!(first, shown(load()), "the same bytes load in two ways");
+    first
+}
+
+/// Returns a journal of a golden store with other frames behind its first one, which says whose
+/// it is.
+fn journal(golden: &Golden, data: &[u8]) -> Memory {
+    let bytes = golden.bytes();
+    let second = bytes[HEADER + 1..]
+        .windows(MAGIC.len())
+        .position(|window| window == MAGIC);
+    let end = HEADER + 1 + second.expect("there are several frames");
+    let mut file = bytes[..end].to_vec();
+    let salt: [u8; 8] = file[16..24].try_into().expect("eight bytes were sliced");
+    let mut seq = u64::from_le_bytes(
+        file[HEADER + 16..HEADER + 24]
+            .try_into()
+            .expect("eight bytes were sliced"),
+    );
+    let mut rest = &data[..data.len().min(MOST_BYTES)];
+    while let [kind, flags, raw, head, gap, len, ..] = *rest {
+        let len = usize::from(len) * 8;
+        let payload = &rest[6..(6 + len).min(rest.len())];
+        rest = &rest[6 + payload.len()..];
+        // Mostly the next one, as in a journal that a writer made.
+        seq = seq.wrapping_add(if gap < 250 { 1 } else { u64::from(gap) });
+        let stored = payload.len() as u32;
+        let plain = flags & 1 == 0;
+        let raw = match plain && raw < 250 {
+            true => stored,
+            false => stored.saturating_mul(u32::from(raw) * 5),
+        };
+        let head = raw.min(u32::from(head));
+        let start = file.len();
+        file.extend_from_slice(MAGIC);
+        file.extend_from_slice(&[kind, flags, 0, 0]);
+        file.extend_from_slice(&stored.to_le_bytes());
+        file.extend_from_slice(&raw.to_le_bytes());
+        file.extend_from_slice(&seq.to_le_bytes());
+        file.extend_from_slice(&head.to_le_bytes());
+        let crc = crc32c::crc32c_append(crc32c::crc32c(&salt), &file[start..]);
+        let crc = crc32c::crc32c_append(crc, payload);
+        file.extend_from_slice(&crc.to_le_bytes());
+        file.extend_from_slice(payload);
+    }
+    golden.with(&file)
+}
+
+/// Other bytes in the place of a file's header, with a right checksum if the first byte is even.
+///
+/// # Panics
+/// If a promise is broken.
+pub fn header(data: &[u8]) {
+    let [first, data @ ..] = data else { return };
+    for golden in goldens() {
+        let mut file = golden.bytes().to_vec();
+        let len = data.len().min(HEADER);
+        file[..len].copy_from_slice(&data[..len]);
+        if first % 2 == 0 {
+            let crc = crc32c::crc32c(&file[..28]);
+            file[28..HEADER].copy_from_slice(&crc.to_le_bytes());
+        }
+        let files = golden.with(&file);
+        drop(newest(&files));
+        let loaded = reader::load_on::<Head, Event>(Box::new(files), Path::new(DIR));
+        if let Ok(loaded) = loaded {
+            let state = State::loaded(&loaded).expect("the texts are those that were saved");
+            assert!(golden.knows(&state), "this was never saved: {state:?}");
+        }
+    }
+}
+
+/// Frames of any kind and contents, with right checksums, behind a journal's first one.
+///
+/// # Panics
+/// If a promise is broken.
+pub fn frames(data: &[u8]) {
+    for golden in goldens().iter().filter(|golden| golden.is_journal()) {
+        drop(newest(&journal(golden, data)));
+    }
+}
+
+/// Tells whether such frames hold a save that a load returns.
+pub fn loads(data: &[u8]) -> bool {
+    let golden = &goldens()[0];
+    let files = Box::new(journal(golden, data));
+    reader::load_on::<Head, Event>(files, Path::new(DIR)).is_ok_and(|loaded| loaded.head.is_some())
+}
+
+/// Any bytes as files of any of the store's names.
+///
+/// # Panics
+/// If a promise is broken.
+pub fn load(data: &[u8]) {
+    const NAMES: [&str; 4] = [
+        "phase-0000000000000002.ckpt",
+        "progress-00000001-0000000000000000.ckj",
+        "progress-00000002-0000000000000002.ckj",
+        "epoch-00000002",
+    ];
+    let mut files = Memory::default();
+    let mut rest = &data[..data.len().min(MOST_BYTES)];
+    while let [name, low, high, ..] = *rest {
+        let len = usize::from(low) | usize::from(high) << 8;
+        let bytes = &rest[3..(3 + len).min(rest.len())];
+        rest = &rest[3 + bytes.len()..];
+        let name = NAMES[usize::from(name) % NAMES.len()];
+        files = files.with(name, bytes);
+    }
+    drop(newest(&files));
+}
+
+/// Frames as in [`frames`], read as those of an older version of the schema.
+///
+/// # Panics
+/// If a promise is broken.
+pub fn migrations(data: &[u8]) {
+    let migrations = Migrations::default()
+        .head(1, |(number, text): Head| Ok((number, text, 0_u64)))
+        .head(2, |(number, text, _): (u32, String, u64)| {
+            (number < 1 << 31)
+                .then_some((number, text))
+                .ok_or_else(|| "the number is too large".to_owned())
+        })
+        .event(1, |(number, text): Event| Ok((number, text + "!")));
+    let options = Options {
+        schema_version: 3,
+        migrations,
+        ..Options::default()
+    };
+    for golden in goldens().iter().filter(|golden| golden.is_journal()) {
+        let files = journal(golden, data);
+        for seq in 0..8 {
+            let load = || {
+                let disk = Box::new(files.clone());
+                reader::load_at_on::<Head, Event>(disk, Path::new(DIR), Seq::new(seq), &options)
+            };
+            drop(bounded(load));
+        }
+    }
+}
+
+/// Returns bytes to begin with: whole stores, and some that fit the target.
+pub fn seeds(target: &str) -> Vec<Vec<u8>> {
+    let mut rng = Rng::new(1);
+    let mut seeds = Vec::new();
+    for golden in goldens() {
+        let bytes = golden.bytes();
+        match target {
+            "header" => seeds.push([&[0], &bytes[..HEADER]].concat()),
+            "load" => {
+                let len = (bytes.len() as u16).to_le_bytes();
+                seeds.push([&[rng.below(4) as u8], &len[..], bytes].concat());
+            }
+            _ => {
+                // A save: a head and a list of one event, both short texts.
+                let text = text(rng.draw() as u32, 5);
+                let mut save = vec![0x82, 7, 0x65];
+                save.extend_from_slice(text.as_bytes());
+                let head = save.len() as u8;
+                save.extend_from_slice(b"\x81\x82\x08\x64more");
+                seeds.push([&[2, 0, 0, head, 0, 2][..], &save].concat());
+            }
+        }
+    }
+    seeds
+}
