@@ -150,7 +150,7 @@ impl Error {
     pub(crate) fn is_about_removal(&self) -> bool {
         match &self.kind {
             Kind::Io { source, .. } => source.kind() == io::ErrorKind::NotFound,
-            kind => matches!(kind, Kind::Vanished),
+            kind => matches!(kind, Kind::Vanished | Kind::NotFound(_)),
         }
     }
 

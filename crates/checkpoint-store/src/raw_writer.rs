@@ -175,7 +175,7 @@ impl RawWriter {
     pub(crate) fn saving<T>(&mut self, mut save: impl FnMut(&mut Self) -> Result<T>) -> Result<T> {
         self.ready()?;
         match save(self) {
-            Err(first) if first.is_about_files() => {
+            Err(first) if first.is_about_files() || first.is_about_removal() => {
                 let mut tries = 0..REMOVALS;
                 loop {
                     let healed = self.heal(&first);
