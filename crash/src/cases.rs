@@ -2,7 +2,7 @@
 
 use crate::reference::Broken;
 use crate::session::calmly;
-use crate::{fault, race, sim};
+use crate::{fault, machine, race, sim};
 
 /// Runs `layer=case`.
 ///
@@ -19,6 +19,7 @@ pub fn replay(text: &str) -> Result<(), String> {
             let case = case.parse()?;
             calmly(|| race::replay(&case)).map(drop).map_err(told)
         }
+        "machine" => machine::replay(case),
         "fault" => fault::replay(&case.parse()?),
         layer => Err(format!("there are no cases of `{layer}`")),
     }

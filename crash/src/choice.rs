@@ -157,12 +157,14 @@ impl Freedom {
             .iter()
             .filter(|thing| matches!(thing, Thing::Name(_)))
             .count();
-        // Most file systems keep names in order.
-        let prefix = (rng.below(2) == 0).then(|| rng.below(names + 1));
+        // Most file systems keep names in order. What has lost its name has nothing else to
+        // lose, so most names are kept.
+        let prefix = (rng.below(2) == 0).then(|| rng.below(names + 1).max(rng.below(names + 1)));
         let ways = self.ways.iter().enumerate();
         Choice(
             ways.map(|(index, &ways)| match prefix {
                 Some(kept) if index < names => u8::from(index < kept),
+                None if index < names => u8::from(rng.below(4) > 0),
                 _ => rng.below(usize::from(ways)) as u8,
             })
             .collect(),

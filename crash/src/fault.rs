@@ -69,11 +69,11 @@ pub struct Budget {
 pub fn run(level: Level) -> Outcome {
     let budget = Budget {
         cuts: level.of([1, 2, 3, 8]),
-        seconds: level.of([1, 4, 20, 100]),
+        seconds: level.of([1, 2, 18, 200]),
     };
     let some = workloads::fault()
         .into_iter()
-        .step_by(level.of([3, 1, 1, 1]));
+        .step_by(level.of([5, 1, 1, 1]));
     explore(&some.collect::<Vec<_>>(), budget)
 }
 
@@ -103,7 +103,7 @@ pub fn explore(workloads: &[Workload], budget: Budget) -> Outcome {
 fn search(workload: &Workload, budget: Budget, outcome: &mut Outcome) -> Result<(), Finding> {
     let calls = calls(workload);
     for (number, &call) in calls.iter().enumerate() {
-        for hit in Hit::ALL.into_iter().filter(|hit| hit.applies(call)) {
+        for hit in fitting(call) {
             let first = Plan {
                 at: number as u64,
                 hit,
@@ -130,22 +130,27 @@ fn search(workload: &Workload, budget: Budget, outcome: &mut Outcome) -> Result<
                 let disk = freedom.apply(&disk, &choice);
                 let recovered = calmly(|| recover(&disk, &reference, workload, None));
                 let calls = recovered.map_err(finding(Some(&choice), None))?;
-                let some = budget.seconds.min(calls.len() * 3) / budget.cuts.max(1);
-                for _ in 0..some.max(1) {
+                for _ in 0..budget.seconds.div_ceil(budget.cuts) {
                     let at = rng.below(calls.len());
-                    let hit = Hit::ALL[rng.below(Hit::ALL.len())];
-                    if hit.applies(calls[at]) {
-                        outcome.faults += 1;
-                        outcome.tried += 1;
-                        let second = Some(Plan { at: at as u64, hit });
-                        calmly(|| recover(&disk, &reference, workload, second))
-                            .map_err(finding(Some(&choice), second))?;
-                    }
+                    let hits: Vec<Hit> = fitting(calls[at]).collect();
+                    let second = Some(Plan {
+                        at: at as u64,
+                        hit: hits[rng.below(hits.len())],
+                    });
+                    outcome.faults += 1;
+                    outcome.tried += 1;
+                    calmly(|| recover(&disk, &reference, workload, second))
+                        .map_err(finding(Some(&choice), second))?;
                 }
             }
         }
     }
     Ok(())
+}
+
+/// Returns what can happen to a call.
+fn fitting(call: Call) -> impl Iterator<Item = Hit> {
+    Hit::ALL.into_iter().filter(move |hit| hit.applies(call))
 }
 
 /// Returns the calls of a workload that nothing happens to.

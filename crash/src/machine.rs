@@ -1,7 +1,9 @@
 //! D2: random histories of everything that a program, its machine and its users do, beside
 //! the reference; a history that breaks a promise is shrunk to the smallest one that does.
 
+use std::fmt;
 use std::path::Path;
+use std::str::FromStr;
 
 use checkpoint_store::reader;
 use proptest::prelude::*;
@@ -34,6 +36,57 @@ enum Act {
     TakeOver,
     /// The newest file, or one before it, is damaged while nobody has it open.
     Damage(Damage, u8, u64),
+}
+
+impl fmt::Display for Act {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Step(step) => write!(f, "{step}"),
+            Self::PowerCut(seed) => write!(f, "!{seed}"),
+            Self::Kill => f.write_str("K"),
+            Self::TakeOver => f.write_str("T"),
+            Self::Damage(damage, file, seed) => write!(f, "D{}:{file}:{seed}", *damage as u8),
+        }
+    }
+}
+
+impl FromStr for Act {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let bad = || format!("`{text}` is no act");
+        let number = |text: &str| text.parse::<u64>().map_err(|_| bad());
+        Ok(match text.split_at_checked(1) {
+            Some(("!", seed)) => Self::PowerCut(number(seed)?),
+            Some(("K", "")) => Self::Kill,
+            Some(("T", "")) => Self::TakeOver,
+            Some(("D", rest)) => {
+                let parts = rest.split(':').map(number).collect::<Result<Vec<_>, _>>()?;
+                let [damage, file, seed] = parts[..] else {
+                    return Err(bad());
+                };
+                let damage = Damage::ALL.get(damage as usize).ok_or_else(bad)?;
+                Self::Damage(*damage, file as u8, seed)
+            }
+            _ => Self::Step(text.parse()?),
+        })
+    }
+}
+
+/// Runs one history again, as a note printed it.
+///
+/// # Errors
+/// If it breaks a promise, or is no history.
+pub fn replay(text: &str) -> Result<(), String> {
+    let (disk, acts) = text
+        .split_once('/')
+        .ok_or("a history is written `disk/acts`")?;
+    let disk = disk.parse().map_err(|_| format!("`{disk}` is no disk"))?;
+    let acts: Vec<Act> = acts.split(',').map(str::parse).collect::<Result<_, _>>()?;
+    match calmly(|| history(disk, &acts)) {
+        Ok(_) => Ok(()),
+        Err(broken) => Err(format!("{}: {}", broken.invariant, broken.what)),
+    }
 }
 
 fn act() -> impl Strategy<Value = Act> {
@@ -122,10 +175,12 @@ fn explore_part(part: u64, cases: u32) -> Outcome {
     };
     if let Err(TestError::Fail(reason, (disk, acts))) = result {
         outcome.lost = 1;
-        let acts: Vec<String> = acts.iter().map(|act| format!("{act:?}")).collect();
-        outcome
-            .notes
-            .push(format!("{reason}\n  disk {disk}: {}", acts.join(", ")));
+        let acts: Vec<String> = acts.iter().map(Act::to_string).collect();
+        let acts = acts.join(",");
+        outcome.notes.push(format!(
+            "{}\n  again: cargo xtask crash-test --case machine={disk}/{acts}",
+            reason.message()
+        ));
     }
     outcome
 }

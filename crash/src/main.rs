@@ -129,15 +129,15 @@ fn main() -> ExitCode {
         arguments.layer.is_empty() || arguments.layer.iter().any(|name| name == layer.name)
     };
     println!(
-        "{:<4}{:<10}{:>12}{:>12}{:>10}{:>12}{:>6}{:>8}  skipped",
+        "{:<4}{:<10}{:>12}{:>12}{:>10}{:>12}{:>6}{:>9}",
         "", "layer", "tried", "different", "faults", "acked", "lost", "seconds"
     );
-    let (mut notes, mut lost) = (Vec::new(), 0);
+    let (mut notes, mut skipped, mut lost) = (Vec::new(), Vec::new(), 0);
     for layer in LAYERS.iter().filter(wanted) {
         let start = Instant::now();
         let outcome = (layer.run)(level);
         println!(
-            "{:<4}{:<10}{:>12}{:>12}{:>10}{:>12}{:>6}{:>8.1}  {}",
+            "{:<4}{:<10}{:>12}{:>12}{:>10}{:>12}{:>6}{:>9.1}",
             layer.item,
             layer.name,
             outcome.tried,
@@ -148,8 +148,9 @@ fn main() -> ExitCode {
             outcome.acked,
             outcome.lost,
             start.elapsed().as_secs_f32(),
-            outcome.skipped.join("; ")
         );
+        let skips = outcome.skipped.iter();
+        skipped.extend(skips.map(|skip| format!("skipped: {}: {skip}", layer.name)));
         notes.extend(
             outcome
                 .notes
@@ -158,8 +159,8 @@ fn main() -> ExitCode {
         );
         lost += outcome.lost;
     }
-    for note in notes {
-        println!("{note}");
+    for line in notes.iter().chain(&skipped) {
+        println!("{line}");
     }
     if lost == 0 {
         ExitCode::SUCCESS

@@ -46,7 +46,8 @@ pub const ALL: [Sabotage; 19] = [
     Sabotage::SkipLinkCheck,
 ];
 
-type Run = fn(Level) -> Outcome;
+/// A layer.
+pub type Run = fn(Level) -> Outcome;
 
 /// The layers that look, the quick ones first.
 const LAYERS: [(&str, Run); 4] = [

@@ -54,7 +54,9 @@ pub struct Session {
 impl Session {
     /// Starts a computer with an empty disk.
     pub fn new(workload: &Workload) -> Self {
-        let shared = Shared::new(Computer::new(Disk::new(workload.sector), workload.seed));
+        // The same random numbers for all seeds: a state that differs in its salts and ids only
+        // is the same state, and counted once.
+        let shared = Shared::new(Computer::new(Disk::new(workload.sector), 0));
         shared.pc().ahead = workload.ahead;
         drop(shared.make_directory(DIR));
         Self::with(shared, Reference::default(), workload)
@@ -62,7 +64,7 @@ impl Session {
 
     /// Starts a computer after a power cut, with the disk that it left.
     pub fn after(disk: Disk, reference: Reference, workload: &Workload, depth: u64) -> Self {
-        let mut computer = Computer::new(disk, workload.seed.wrapping_add(depth << 32));
+        let mut computer = Computer::new(disk, depth);
         computer.ahead = workload.ahead;
         computer.clock = depth * 3_600_000;
         computer.progress = reference.progress();

@@ -106,7 +106,7 @@ pub struct Workload {
     pub sector: usize,
     /// By how many bytes a journal grows ahead of its saves; 0 for not.
     pub ahead: u64,
-    /// Where all random numbers come from.
+    /// What the layer draws its choices from, and how the program goes on after a crash.
     pub seed: u64,
     /// What the program does.
     pub steps: Vec<Step>,

@@ -77,20 +77,27 @@ const RACE: [&str; 8] = [
 /// Sizes of a sector, and of the room ahead.
 const DISKS: [(usize, u64); 4] = [(512, 0), (512, 2048), (4096, 0), (256, 1024)];
 
-/// Returns the workloads of D0; `seeds` times as many as there are kinds.
+/// Returns the workloads of D0; `seeds` times as many as there are kinds, with texts of other
+/// lengths, so that their frames lie otherwise in the sectors.
 pub fn sim(seeds: u64) -> Vec<Workload> {
     let mut all = Vec::new();
     for seed in 1..=seeds {
+        let mut rng = Rng::new(seed);
+        let first = rng.draw() % 1_000_000;
         for (index, steps) in SIM.iter().enumerate() {
             let (sector, ahead) = DISKS[(index + seed as usize) % DISKS.len()];
-            let steps = steps
-                .split(',')
-                .map(|step| step.parse().expect("the table has only steps"));
+            let mut steps = parsed(steps);
+            for step in steps.iter_mut().filter(|_| seed > 1) {
+                if let Step::Append { letters, .. } | Step::Value(letters) = step {
+                    *letters += rng.below(80) as u16;
+                }
+            }
+            let seed = first + index as u64;
             all.push(Workload {
                 sector,
                 ahead,
-                seed: Rng::new(seed).draw() % 1_000_000 + index as u64,
-                steps: steps.collect(),
+                seed,
+                steps,
             });
         }
     }

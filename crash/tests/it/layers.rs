@@ -2,7 +2,8 @@
 
 use checkpoint_store::sabotage::Sabotage;
 use rlm_crash::outcome::{Level, Outcome};
-use rlm_crash::{fault, machine, race, sabotages, sim};
+use rlm_crash::sabotages::Run;
+use rlm_crash::{cases, fault, machine, race, sabotages, sim};
 
 fn keeps_all_promises(outcome: &Outcome) {
     assert_eq!(outcome.lost, 0, "{}", outcome.notes.join("\n"));
@@ -27,6 +28,25 @@ fn d1_faults_at_every_call_lose_nothing_that_was_acknowledged() {
 #[test]
 fn d2_random_histories_load_as_they_were_acknowledged() {
     keeps_all_promises(&machine::run(Level::Test));
+}
+
+#[test]
+fn d9_what_a_note_prints_shows_the_mistake_again() {
+    let layers: [(Sabotage, Run); 4] = [
+        (Sabotage::DropDirSync, sim::run),
+        (Sabotage::RetrySync, fault::run),
+        (Sabotage::SkipSeq, machine::run),
+        (Sabotage::EpochByPresence, race::run),
+    ];
+    for (sabotage, run) in layers {
+        let note = sabotages::noticed(sabotage, run, Level::Test).unwrap();
+        let (_, case) = note.rsplit_once("--case ").unwrap();
+        assert_eq!(cases::replay(case), Ok(()), "{case} without the sabotage");
+        sabotages::set(Some(sabotage));
+        let again = cases::replay(case);
+        sabotages::set(None);
+        assert!(again.is_err(), "{case}");
+    }
 }
 
 /// A test for each sabotage, and the layer that has to notice it.
