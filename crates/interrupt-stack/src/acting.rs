@@ -147,9 +147,7 @@ impl Router {
 
     /// Runs the wakers of handlers and of everybody who waits for shutdown, and the hooks.
     fn tell(&self, news: News) {
-        #[cfg(feature = "tracing")]
-        survive(|| crate::trace::say(&news));
-        if let Some((_, bell)) = news.ring {
+        if let Some((_, bell)) = &news.ring {
             survive(|| bell.notify_one());
         }
         if news.shutdown.is_some() {
@@ -157,6 +155,8 @@ impl Router {
             #[cfg(feature = "tokio-util")]
             survive(|| self.token.cancel());
         }
+        #[cfg(feature = "tracing")]
+        survive(|| crate::trace::say(&news)); // last, since it may hang
         if let Some(hook) = self.hooks.on_resume.as_ref().filter(|_| news.resumed) {
             survive(hook);
         }

@@ -26,8 +26,8 @@ const ANCESTORS: usize = 16;
 pub(crate) enum Origin {
     /// The terminal, or another part of the kernel.
     Terminal,
+    /// A process; 0 where the system does not tell which.
     Process(i32),
-    Unknown,
 }
 
 /// What the handler needs, made before it is registered and never changed but by atomics.
@@ -106,7 +106,6 @@ impl Catch {
                     return Verdict::Part;
                 }
             }
-            Origin::Unknown => {}
         }
         self.word.press(now, self.debounce, self.last_rung)
     }

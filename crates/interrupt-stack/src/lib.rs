@@ -32,7 +32,7 @@
 //! Three equal threads wait for that. Whoever wakes decides what was posted, in the order of the times at which it came, and then runs
 //! wakers and hooks. At most two of them do so at a time, so that one is free for the next press. A fourth keeps the deadlines and
 //! performs a hard exit that did not come by a signal; it runs no code of others, except the callback that was set for this. A detached
-//! ladder has two threads: one for wakers, and that one. None of it needs an async runtime: [`Builder::install`] belongs at the top of
+//! ladder has two threads: one for wakers, and that one. None of it needs an async runtime: `Builder::install` belongs at the top of
 //! `main`. The `driver` feature puts a future in the place of all threads.
 //!
 //! The process ends by the signal itself, as shells expect: default action, sent to the ending thread, and `_exit` where that has no

@@ -35,7 +35,7 @@ pub(crate) struct News {
 impl News {
     /// Says whether it is for one handler only.
     pub(crate) fn is_a_bell(&self) -> bool {
-        self.ring.is_some() && self.shutdown.is_none() && !self.suspend && !self.resumed
+        self.ring.is_some() && !self.suspend && !self.resumed
     }
 }
 
@@ -157,7 +157,8 @@ impl State {
         self.announced |= shutdown.is_some();
         let may_hook = !self.stopping;
         let news = News {
-            ring: self.ring.take(),
+            // In shutdown there is nothing to take: a waker that hangs must not keep that from those who are to know.
+            ring: self.ring.take().filter(|_| self.ladder.cause().is_none()),
             shutdown,
             suspend: may_hook && take(&mut self.suspend),
             resumed: may_hook && take(&mut self.resumed),

@@ -100,7 +100,7 @@ fn origin(info: &libc::siginfo_t) -> Origin {
             // SAFETY: with these codes, those of signals that processes send, the sender's pid is there.
             Origin::Process(unsafe { info.si_pid() })
         }
-        _ => Origin::Unknown,
+        _ => Origin::Process(0),
     }
 }
 

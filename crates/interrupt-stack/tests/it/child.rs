@@ -12,6 +12,7 @@ use std::{
 
 use rustix::{
     fs::{Mode, OFlags},
+    io::{FdFlags, fcntl_setfd},
     process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, test_kill_process, waitid},
     pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt},
     termios::{OptionalActions, tcgetattr, tcsetattr},
@@ -261,7 +262,8 @@ impl Seat {
     }
 
     fn lead(command: &mut Command) -> Self {
-        let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
+        let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+        fcntl_setfd(&ours, FdFlags::CLOEXEC).unwrap();
         grantpt(&ours).unwrap();
         unlockpt(&ours).unwrap();
         let name = ptsname(&ours, Vec::new()).unwrap();

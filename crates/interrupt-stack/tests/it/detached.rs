@@ -16,6 +16,8 @@ use interrupt_stack::{
 
 use crate::{DEADLINE, wait_for};
 
+mod wakers;
+
 /// A ladder as a library user tests it: no signals, a clock that stands still, an exit that can be seen.
 struct Rig {
     interrupts: Interrupts,
@@ -352,67 +354,6 @@ fn watchdog_needs_no_further_event() {
         .detached();
     interrupts.injector().terminate(Cause::Hangup);
     assert_eq!(exits.recv_timeout(DEADLINE), Ok(Cause::Hangup));
-}
-
-#[test]
-fn blocked_waker_does_not_stand_in_the_way_of_the_exit() {
-    let rig = Rig::new();
-    let gate = Arc::new((
-        Mutex::new(false),
-        std::sync::Condvar::new(),
-        AtomicUsize::new(0),
-    ));
-    struct Block(Arc<(Mutex<bool>, std::sync::Condvar, AtomicUsize)>);
-    impl Wake for Block {
-        fn wake(self: Arc<Self>) {
-            self.0.2.fetch_add(1, Relaxed);
-            let open = self.0.0.lock().unwrap();
-            drop(self.0.1.wait_while(open, |open| !*open).unwrap());
-        }
-    }
-    let waker = Waker::from(Arc::new(Block(gate.clone())));
-    let mut cancelled = pin!(rig.interrupts.cancelled());
-    assert!(
-        cancelled
-            .as_mut()
-            .poll(&mut Context::from_waker(&waker))
-            .is_pending()
-    );
-    rig.press();
-    wait_for("the waker", || gate.2.load(Relaxed) == 1);
-    rig.press();
-    assert_eq!(rig.exit(), Cause::Press);
-    *gate.0.lock().unwrap() = true;
-    gate.1.notify_all();
-}
-
-#[tokio::test]
-async fn panicking_waker_does_not_silence_the_next() {
-    #[derive(Default)]
-    struct Panic(AtomicUsize);
-    impl Wake for Panic {
-        fn wake(self: Arc<Self>) {
-            self.0.fetch_add(1, Relaxed);
-            std::panic::resume_unwind(Box::new("a waker of someone else"));
-        }
-    }
-    let rig = Rig::new();
-    let (mut run, mut menu) = (rig.interrupts.push("run"), rig.interrupts.push("menu"));
-    let bad = Arc::new(Panic::default());
-    let waker = Waker::from(bad.clone());
-    let mut wait = Box::pin(menu.notified());
-    assert!(
-        wait.as_mut()
-            .poll(&mut Context::from_waker(&waker))
-            .is_pending()
-    );
-    rig.press();
-    wait_for("the waker", || bad.0.load(Relaxed) == 1);
-    drop(wait);
-    let task = tokio::spawn(async move { run.notified().await.handled() });
-    tokio::task::yield_now().await; // it waits now, and only a wake helps it
-    drop(menu);
-    soon(task).await.unwrap();
 }
 
 #[tokio::test]

@@ -82,6 +82,17 @@ fn driver_ends_with_the_last_handle_and_gives_the_signals_back() {
     assert_eq!(probe.end().signal(), Some(2));
 }
 
+/// What wakes it is a pipe, and a full one must not hold up those who decide.
+#[test]
+fn driver_that_never_runs_holds_nobody_up() {
+    let mut probe = Probe::start("driver idle");
+    assert_eq!(probe.line(), "decided 70000 times");
+    for _ in 0..3 {
+        probe.press();
+    }
+    assert_eq!(probe.end().signal(), Some(2));
+}
+
 #[test]
 fn driver_runs_the_hooks_of_a_stop() {
     let mut seat = Seat::take(Place::Foreground, "driven, suspendable", "");

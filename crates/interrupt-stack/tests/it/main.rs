@@ -18,6 +18,8 @@ mod namespace;
 mod probe;
 mod process;
 mod terminal;
+#[cfg(feature = "tracing")]
+mod traced;
 mod waits;
 mod x103;
 mod x104;

@@ -14,6 +14,8 @@ mod driven;
 mod programs;
 mod seats;
 mod states;
+#[cfg(feature = "tracing")]
+mod traced;
 
 pub(crate) const VARIABLE: &str = "INTERRUPT_STACK_PROBE";
 
@@ -87,6 +89,8 @@ fn probe() {
         Ok("loop") => seats::shell_loop(),
         #[cfg(feature = "driver")]
         Ok(other) if driven::run(other) => {}
+        #[cfg(feature = "tracing")]
+        Ok(other) if traced::run(other) => {}
         Ok(other) => assert!(
             programs::run(other) || states::run(other),
             "unknown probe {other}"

@@ -83,6 +83,8 @@ fn x104_signal_of_a_stranger_is_a_press() {
         "press 3 by Signal",
         "there is no press left that it could be part of"
     );
+    seat.kill(Signal::TERM);
+    assert_eq!(seat.line(), "Terminate after 3 presses", "ours was none");
 }
 
 fn storm(probe: &mut Probe) -> Duration {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use interrupt_stack::{Builder, Driver, Handler, Installed, die_by};
+use interrupt_stack::{Builder, Driver, Handler, Installed, PressSource, die_by};
 use tokio::runtime::Runtime;
 
 use super::{builder, line, ready, say, seats};
@@ -18,6 +18,7 @@ pub(super) fn run(name: &str) -> bool {
                 .on_suspend(|| say("suspends"))
                 .on_resume(|| say("resumes")),
         ),
+        "driver idle" => idle(),
         "driver dropped" => dropped(),
         "driver over" => over(),
         _ => false,
@@ -79,6 +80,19 @@ fn hung(builder: Builder) -> ! {
         say(&format!("shutdown {:?}", interrupts.cancelled().await));
         std::future::pending().await
     })
+}
+
+/// Decides more often than a pipe has room for wakes.
+fn idle() -> ! {
+    let (interrupts, _driver, _runtime) = install(builder().debounce(Duration::ZERO));
+    ready();
+    let (mut run, injector) = (interrupts.push("run"), interrupts.injector());
+    for _ in 0..35_000 {
+        injector.press(PressSource::Injected);
+        run.try_take().unwrap().handled();
+    }
+    say("decided 70000 times");
+    super::park()
 }
 
 /// Nobody drives any more: what was pressed is found by whoever looks.
