@@ -69,7 +69,10 @@ impl SleepGate {
         Self::build(token, WallClock::default())
     }
 
-    /// Returns the token that is cancelled when the gate is shut down, and whose cancelling shuts it down.
+    /// Returns the gate's own token: cancelling it shuts the gate down, and [`shutdown`](Self::shutdown) cancels it.
+    ///
+    /// The gate only ends waits. `gate.token().run_until_cancelled(work)` ends work too, at any await in it. Whoever may wait for
+    /// shutdown but not cause it gets a `child_token()`.
     #[cfg(feature = "tokio-util")]
     pub fn token(&self) -> &CancellationToken {
         &self.shared.token
@@ -136,7 +139,8 @@ impl SleepGate {
 
     /// Waits for shutdown for at most `timeout`, and says whether it came: `true` means shutdown.
     ///
-    /// A kick ends the wait early with `false`, as the end of the time does.
+    /// A kick ends the wait early with `false`, as the end of the time does: for loops to which both mean "look again", such as
+    /// `while !gate.wait_or_shutdown(period).await { … }`. Who must tell them apart takes [`sleep`](Self::sleep).
     ///
     /// # Panics
     ///
@@ -163,7 +167,7 @@ impl SleepGate {
         blocking::sleep(Seat::new(self.shared.clone()), deadline)
     }
 
-    /// Ends every sleep that is present and returns how many that were; later sleeps are not affected.
+    /// Ends every sleep that is present (a kick) and returns how many that were; later sleeps are not affected.
     ///
     /// A sleep is present from its first poll until it is ready or dropped. Each one that was counted answers [`Wake::Kicked`], also
     /// when its time was up in the same moment, or [`Wake::Shutdown`] if the gate is shut down before it is polled again. A gate that

@@ -14,7 +14,10 @@ use crate::{
 ///
 /// A tick that is answered late by less than half a period keeps the beat: the next is due where it always was. One that is later
 /// moves the beat: the next is due one period after the late answer. So ticks never come in bursts, two of them are never closer
-/// than half a period, and the rounding of timers doesn't add up.
+/// than half a period, and the rounding of timers doesn't add up. A tick that is overdue when it is asked for, because the work took
+/// longer than a period, is answered at once; how late it is counts at its answer.
+///
+/// It owns its share of the gate, so that it can be moved into a task.
 ///
 /// # Examples
 ///

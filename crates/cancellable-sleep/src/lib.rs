@@ -15,8 +15,9 @@
 //!   a second: it costs a wake-up a second, and ends up to a second late after a suspend or a jump.
 //! - Shutting down and kicking run the wakers of all sleepers in the caller, unless it is done
 //!   [in batches](SleepGate::shutdown_in_batches).
-//! - A kick reaches those who sleep now. It is not remembered for those who come later; what must be remembered is a value in a
-//!   channel, or shutdown.
+//! - A kick reaches those who sleep now; in the middle of work it finds nobody, and is not remembered. For a "poll now" that must not
+//!   be lost put a `tokio::sync::Notify` beside the gate, whose `notify_one` stays until it is taken:
+//!   `select! { why = gate.sleep(delay) => …, () = wish.notified() => … }`.
 //! - Beginning and ending a sleep takes the gate's lock for a moment. A million sleepers at one gate are fine, a million sleeps a
 //!   second are not what it is for.
 //!
@@ -48,7 +49,7 @@
 //!
 //! # Beside what you may know
 //!
-//! | | wakes all | a late sleeper | says why | goes on after a kick |
+//! | | wakes all | a late sleeper | says why | can wake again |
 //! |---|---|---|---|---|
 //! | `select! { sleep, token.cancelled() }` | yes | ends at once | as you write it, each time | no: a token is cancelled once |
 //! | `token.run_until_cancelled(sleep)` | yes | ends at once | `None` or `Some` | no |
@@ -75,12 +76,19 @@
 //!
 //! # With backon
 //!
-//! With the feature `backon` a gate is a `backon::Sleeper` and a `backon::BlockingSleeper`, so a back-off ends at shutdown.
-//! backon asks nobody whether to go on after a sleep, so tell it: with `when`, as below, it tries once more at most; without, it
-//! uses up all its tries without a pause.
+//! With the feature `backon` a gate is a `backon::Sleeper` and a `backon::BlockingSleeper`, so a back-off ends at shutdown. backon
+//! throws the [`Wake`] away: a kick is an early try, and whether it was shutdown is what [`is_shutdown`](SleepGate::is_shutdown)
+//! says afterwards. It asks nobody whether to go on after a sleep, so tell it by both of these:
 //!
-#![cfg_attr(feature = "backon", doc = "```")]
-#![cfg_attr(not(feature = "backon"), doc = "```ignore")]
+//! - `when`: without it, it uses up all its tries without a pause, and where their number has no limit it never ends. With it, it
+//!   tries once more at most.
+//! - the token around it, which ends a try that is under way.
+//!
+#![cfg_attr(all(feature = "backon", feature = "tokio-util"), doc = "```")]
+#![cfg_attr(
+    not(all(feature = "backon", feature = "tokio-util")),
+    doc = "```ignore"
+)]
 //! use backon::{ExponentialBuilder, Retryable};
 //! use cancellable_sleep::SleepGate;
 //!
@@ -88,14 +96,35 @@
 //! # #[tokio::main(flavor = "current_thread")] async fn main() {
 //! let gate = SleepGate::new();
 //! # gate.shutdown();
-//! let answer = request
+//! let retry = request
 //!     .retry(ExponentialBuilder::default())
 //!     .when(|_| !gate.is_shutdown())
-//!     .sleep(gate.clone())
-//!     .await;
-//! # assert!(answer.is_err());
+//!     .sleep(gate.clone());
+//! let answer = gate.token().run_until_cancelled(retry).await; // `None`: shutdown came first
+//! # assert!(answer.is_none());
 //! # }
 //! ```
+//!
+//! Where the reason matters, let backon say only how long to wait, which needs no feature of this crate:
+//!
+#![cfg_attr(feature = "backon", doc = "```")]
+#![cfg_attr(not(feature = "backon"), doc = "```ignore")]
+//! use backon::{BackoffBuilder, ExponentialBuilder};
+//! use cancellable_sleep::{SleepGate, Wake};
+//!
+//! # async fn request() -> Result<u32, &'static str> { Err("overloaded") }
+//! # #[tokio::main(flavor = "current_thread")] async fn main() {
+//! # let gate = SleepGate::new();
+//! # gate.shutdown();
+//! for delay in ExponentialBuilder::default().build() {
+//!     if request().await.is_ok() || gate.sleep(delay).await == Wake::Shutdown {
+//!         break;
+//!     }
+//! }
+//! # }
+//! ```
+//!
+//! The README has a main loop with signals, and `examples/poller.rs` shows all of it together.
 
 mod batches;
 mod blocking;
@@ -114,6 +143,6 @@ pub use interval::Interval;
 pub use sleep::Sleep;
 pub use wake::Wake;
 
-#[cfg(doctest)]
+#[cfg(all(doctest, feature = "tokio-util"))]
 #[doc = include_str!("../README.md")]
 struct ReadmeDoctests;

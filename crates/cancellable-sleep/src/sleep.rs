@@ -6,7 +6,7 @@ use std::{
 };
 
 use pin_project_lite::pin_project;
-use tokio::time::Instant;
+use tokio::{task::coop, time::Instant};
 
 use crate::{
     Wake,
@@ -19,8 +19,12 @@ pin_project! {
     /// A sleep at a [`SleepGate`](crate::SleepGate), made by [`sleep`](crate::SleepGate::sleep),
     /// [`sleep_until`](crate::SleepGate::sleep_until) and [`sleep_until_wall`](crate::SleepGate::sleep_until_wall).
     ///
-    /// It owns its share of the gate, so that it can be spawned and kept in a structure. Polled again after [`Wake::Kicked`] it
-    /// sleeps on to the same deadline: "look whether there is something to do, then wait for what is left".
+    /// It owns its share of the gate, so that it can be spawned and kept in a structure. Polled again after an answer it is a new
+    /// sleep to the same deadline: after [`Wake::Kicked`] it sleeps on ("look whether there is something to do, then wait for what is
+    /// left"), after [`Wake::Elapsed`] it yields once and says so again, after [`Wake::Shutdown`] it says so at once.
+    ///
+    /// A sleep that is ready takes of tokio's cooperative budget, so that a loop that doesn't look at the answer lets others run
+    /// even where no sleep waits any more.
     ///
     /// # Panics
     ///
@@ -112,7 +116,11 @@ impl Future for Sleep {
             this.seat.as_mut().stay(cx.waker())
         };
         let why = match over {
-            Some(why) => why,
+            Some(why) => {
+                // At a gate that is shut nobody waits, and a loop must not keep others from running. Asked again it is the same.
+                ready!(coop::poll_proceed(cx)).made_progress();
+                why
+            }
             None => {
                 let timed = ready!(this.until.as_mut().poll(cx, &this.seat.shared().wall));
                 if begins && !timed {

@@ -46,6 +46,18 @@ fn c54_shutdown_before_sleep_makes_no_timer() {
     );
 }
 
+/// Without a share in tokio's budget the loop would end before anybody else runs.
+#[tokio::test]
+async fn a_loop_of_ready_sleeps_lets_others_run() {
+    let gate = SleepGate::new();
+    gate.shutdown();
+    let other = tokio::spawn(async {});
+    for _ in 0..1_000 {
+        assert_eq!(gate.sleep(TEN).await, Wake::Shutdown);
+    }
+    assert!(other.is_finished());
+}
+
 #[tokio::test(start_paused = true)]
 async fn c55_everybody_wakes_and_the_loops_go_on() {
     let gate = SleepGate::new();

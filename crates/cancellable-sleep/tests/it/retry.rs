@@ -52,6 +52,20 @@ async fn j45_shutdown_ends_a_back_off() {
     }
 }
 
+/// Also a retry that never ends by itself and never waits: it must let the token be looked at.
+#[cfg(feature = "tokio-util")]
+#[tokio::test]
+async fn j45_token_ends_a_retry_that_does_not_ask() {
+    let gate = SleepGate::new();
+    let retry = (|| async {
+        gate.shutdown();
+        Err::<(), _>("overloaded")
+    })
+    .retry(back_off().with_max_times(100_000)) // a bound for when it fails
+    .sleep(gate.clone());
+    assert_eq!(gate.token().run_until_cancelled(retry).await, None);
+}
+
 #[test]
 fn j45_shutdown_ends_a_back_off_on_a_thread() {
     let gate = SleepGate::new();
