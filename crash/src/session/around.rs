@@ -1,0 +1,158 @@
+//! What a program does with its store besides saving, and what others do to it.
+
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+use checkpoint_store::retention::{Policy, clean_on};
+use checkpoint_store::verify::{Next, verify_on};
+use checkpoint_store::{Error, Options, Seq, fork_on, reader};
+
+use super::{DIR, Session};
+use crate::disk::{Disk, ROOT};
+use crate::reference::{Broken, Event, Head, Kept, State, broken, text};
+
+/// Letters of a blob.
+pub(super) const BLOB: usize = 700;
+
+impl Session {
+    /// Looks whether all acknowledged blobs are there.
+    pub(super) fn blobs(&self) -> Result<(), Result<Broken, Error>> {
+        for &number in &self.reference.blobs {
+            let (disk, name) = (self.shared.directory(DIR), format!("b{number}"));
+            match reader::blob_on(disk, Path::new(DIR), &name) {
+                Ok(bytes) if bytes == text(number, BLOB).as_bytes() => {}
+                Ok(_) => return broken('A', format!("blob {name} has other bytes")).map_err(Ok),
+                Err(err) if err.is_not_found() => {
+                    return broken('D', format!("blob {name} was acknowledged and is gone"))
+                        .map_err(Ok);
+                }
+                Err(err) => return Err(Err(err)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Loads every save that can be returned to.
+    pub(super) fn look_back(&mut self) -> Kept {
+        for (seq, state) in self.marks.clone() {
+            if seq == Seq::ZERO {
+                continue;
+            }
+            let disk = self.shared.directory(DIR);
+            let options = Options::default();
+            match reader::load_at_on::<Head, Event>(disk, Path::new(DIR), seq, &options) {
+                Ok(found) if State::loaded(&found)? == state => {}
+                Ok(_) => return broken('A', format!("save {seq} is loaded as another state")),
+                Err(err) => self.failure(&err)?,
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn verify(&mut self) -> Kept {
+        match verify_on(self.shared.directory(DIR), Path::new(DIR)) {
+            Ok(found) if self.shared.pc().harmed => drop(found),
+            Ok(found) if matches!(found.next, Next::Start | Next::Resume { .. }) => {}
+            // It cannot know whether the writer is in the middle of a save.
+            Ok(found) if found.next == Next::Wait && self.open.is_some() => {}
+            Ok(found) => {
+                return broken(
+                    'L',
+                    format!("verify sees damage that is not there: {found}"),
+                );
+            }
+            Err(err) => self.failure(&err)?,
+        }
+        Ok(())
+    }
+
+    /// Removes what retention may remove, and looks whether the present is still there.
+    pub(super) fn clean(&mut self) -> Kept {
+        self.close();
+        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(4_000_000_000);
+        let policy = Policy {
+            keep: 1,
+            max_age: Duration::ZERO,
+            now,
+            ..Policy::default()
+        };
+        if let Err(err) = clean_on(self.shared.directory(DIR), Path::new(DIR), policy) {
+            self.failure(&err)?;
+        }
+        self.open()
+    }
+
+    /// Makes a store of its own from the present state.
+    pub(super) fn fork(&mut self) -> Kept {
+        let newest = self.marks.last().filter(|(seq, _)| *seq != Seq::ZERO);
+        let Some((seq, state)) = newest.cloned() else {
+            return Ok(());
+        };
+        let name = fork_name(self.reference.forks.len());
+        let from = (self.shared.directory(DIR), Path::new(DIR));
+        let to = (self.shared.make_directory(&name), Path::new(&name));
+        match fork_on(from, seq, to, &Options::default()) {
+            Ok(_) => {
+                self.reference.forks.push(state);
+                self.reached();
+            }
+            Err(err) => self.failure(&err)?,
+        }
+        self.forks()
+    }
+
+    /// Looks whether all acknowledged forks are there.
+    pub(super) fn forks(&mut self) -> Kept {
+        for (index, state) in self.reference.forks.clone().iter().enumerate() {
+            let name = fork_name(index);
+            match reader::load_on::<Head, Event>(self.shared.directory(&name), Path::new(&name)) {
+                Ok(found) if State::loaded(&found)? == *state => {}
+                Ok(found) => {
+                    let found = State::loaded(&found)?;
+                    return broken('D', format!("{name} is {state:?}, loaded is {found:?}"));
+                }
+                Err(err) => self.failure(&err)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes files behind the writer's back, as a careless command does.
+    pub(super) fn lose(&mut self, all: bool) {
+        self.shared.pc().harmed = true;
+        self.reference.void();
+        self.reached();
+        let mut pc = self.shared.pc();
+        let Some(dir) = pc.disk.lookup(ROOT, DIR) else {
+            return;
+        };
+        let names = pc
+            .disk
+            .names(dir)
+            .map(|names| names.map(str::to_owned).collect::<Vec<_>>());
+        for name in names.unwrap_or_default() {
+            if (all || name.starts_with("progress-")) && pc.disk.lookup(dir, &name).is_some() {
+                remove(&mut pc.disk, dir, &name);
+            }
+        }
+        if all {
+            remove(&mut pc.disk, ROOT, DIR);
+        }
+    }
+}
+
+fn fork_name(index: usize) -> String {
+    format!("fork{index}")
+}
+
+fn remove(disk: &mut Disk, dir: usize, name: &str) {
+    if let Some(ino) = disk.lookup(dir, name).filter(|&ino| disk.is_dir(ino)) {
+        let inside: Vec<String> = disk
+            .names(ino)
+            .map(|names| names.map(str::to_owned).collect())
+            .unwrap_or_default();
+        inside.iter().for_each(|name| remove(disk, ino, name));
+    }
+    disk.unlink(dir, name)
+        .expect("it was just looked up, and emptied");
+}
