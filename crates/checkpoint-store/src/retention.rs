@@ -56,6 +56,19 @@ impl Policy {
         }
     }
 
+    /// Says why a store that nobody has open is to be kept whatever its age.
+    fn protects(&self, store: &list::Entry) -> Option<&'static str> {
+        if self.force {
+            None
+        } else if matches!(store.health, Health::Unreadable(_)) {
+            Some("it cannot be read, and may hold the only copy")
+        } else if store.is_resumable() {
+            Some("it can be resumed")
+        } else {
+            None
+        }
+    }
+
     fn too_old(&self, created: SystemTime) -> Option<String> {
         let age = self.now.duration_since(created).unwrap_or_default();
         let days = |time: Duration| time.as_secs() / DAY.as_secs();
@@ -184,16 +197,9 @@ pub fn plan_stores(root: impl AsRef<Path>, policy: Policy) -> Result<Plan> {
     };
     let mut candidates = 0;
     for store in stores {
-        let protected = if store.locked {
-            Some("a writer has it open")
-        } else if plan.policy.force {
-            None
-        } else if matches!(store.health, Health::Unreadable(_)) {
-            Some("it cannot be read, and may hold the only copy")
-        } else if store.is_resumable() {
-            Some("it can be resumed")
-        } else {
-            None
+        let protected = match store.locked {
+            true => Some("a writer has it open"),
+            false => plan.policy.protects(&store),
         };
         let created = store.modified.unwrap_or(SystemTime::UNIX_EPOCH);
         let name = store.name;
@@ -302,7 +308,7 @@ impl Plan {
     }
 
     fn apply_stores(self) -> Result<Vec<Item>> {
-        let still = plan_stores(&self.dir, self.policy)?.remove;
+        let still = plan_stores(&self.dir, self.policy.clone())?.remove;
         let root = fs_err::canonicalize(&self.dir)
             .map_err(|err| Error::io(&self.dir, "find the directory", err))?;
         let mut removed = Vec::new();
@@ -316,6 +322,11 @@ impl Plan {
                 Err(err) if err.is_locked() => continue,
                 lock => lock?,
             };
+            // A writer may have come and gone between the look and the lock.
+            let now = list::entry(path.clone())?;
+            if now.is_some_and(|store| self.policy.protects(&store).is_some()) {
+                continue;
+            }
             // Under another name first, so that no half of it is ever taken for a store.
             let hidden = root.join(format!(".removed-{:016x}", dir.disk().random()));
             unix::rename_new(&path, &hidden)
