@@ -25,7 +25,8 @@ pub(crate) struct UnixDirectory {
 impl UnixDirectory {
     /// Opens the directory at `path`, which must not end in a slash: that follows a link.
     pub(crate) fn open(path: &Path) -> io::Result<Self> {
-        Self::open_at(CWD, path, path.to_owned())
+        // Found again when the program has another working directory by then.
+        Self::open_at(CWD, path, std::path::absolute(path)?)
     }
 
     fn open_at(at: impl AsFd, name: &Path, path: PathBuf) -> io::Result<Self> {
@@ -241,5 +242,19 @@ impl Handle for UnixHandle {
 
     fn unlock(&self) -> io::Result<()> {
         self.0.unlock()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_is_found_again_from_any_other() {
+        let relative = UnixDirectory::open(Path::new("src")).unwrap();
+        assert!(relative.path.is_absolute());
+        let again = relative.reopen(false).unwrap();
+        let id = |dir: &dyn Directory| dir.stat(".").unwrap().id;
+        assert_eq!(id(&relative), id(&*again));
     }
 }
