@@ -136,10 +136,32 @@ impl Dir {
     }
 
     pub(crate) fn exists(&self, name: &str) -> Result<bool> {
+        Ok(self.id_of(name)?.is_some())
+    }
+
+    /// Tells whether `name` stands for the file with this identity. That it has any name does
+    /// not tell: it may have been moved away, or be linked to by a backup.
+    pub(crate) fn leads_to(&self, name: &str, id: (u64, u64)) -> Result<bool> {
+        Ok(self.id_of(name)? == Some(id))
+    }
+
+    fn id_of(&self, name: &str) -> Result<Option<(u64, u64)>> {
         match self.disk.stat(name) {
-            Ok(_) => Ok(true),
-            Err(err) if err.kind() == io::ErrorKind::NotFound => Ok(false),
+            Ok(stat) => Ok(Some(stat.id)),
+            Err(err) if err.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(err) => Err(self.error(name, "inspect", err)),
+        }
+    }
+
+    /// Fails if `name` does not lead to the open `file` any more.
+    pub(crate) fn confirm_named(&self, name: &str, file: &dyn Handle) -> Result<()> {
+        let stat = file
+            .stat()
+            .map_err(|err| self.error(name, "inspect", err))?;
+        if sabotage::is_on(Sabotage::SkipLinkCheck) || self.leads_to(name, stat.id)? {
+            Ok(())
+        } else {
+            Err(Error::new(self.path.join(name), Kind::Vanished))
         }
     }
 
@@ -199,9 +221,10 @@ impl Dir {
     pub(crate) fn write_temp(&self, epoch: u64, bytes: &[u8]) -> Result<Temp<'_>> {
         let random = self.disk.random();
         let name = FileName::Temp { epoch, random }.to_string();
-        let Some(file) = self.open_file(&name, Open::MakeNew)? else {
-            return Err(self.error(&name, "create", io::Error::from(io::ErrorKind::NotFound)));
-        };
+        let file = self
+            .disk
+            .open(&name, Open::MakeNew)
+            .map_err(|err| Error::write(self.path.join(&name), "create", err, bytes.len()))?;
         let temp = Temp {
             dir: self,
             name,
@@ -213,11 +236,11 @@ impl Dir {
         Ok(temp)
     }
 
-    /// Creates an empty file; false if the name is taken.
-    pub(crate) fn create_empty(&self, name: &str) -> Result<bool> {
+    /// Creates an empty file; none if the name is taken.
+    pub(crate) fn create_empty(&self, name: &str) -> Result<Option<Box<dyn Handle>>> {
         match self.disk.open(name, Open::MakeNew) {
-            Ok(_) => Ok(true),
-            Err(err) if err.kind() == io::ErrorKind::AlreadyExists => Ok(false),
+            Ok(file) => Ok(Some(file)),
+            Err(err) if err.kind() == io::ErrorKind::AlreadyExists => Ok(None),
             Err(err) => Err(self.error(name, "create", err)),
         }
     }

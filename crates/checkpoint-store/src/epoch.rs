@@ -6,8 +6,12 @@
 //! marker *before* it scans what the old writer left, and the old writer looks
 //! *after* its bytes are on disk: so whatever the old one acknowledged is seen by
 //! the scan, even if both believe that they hold the lock.
+//!
+//! Where all files were removed, numbers begin anew. So the marker itself tells a writer's
+//! own epoch, and not its name: the file is held open, so that no other can pass for it.
 
 use crate::dir::Dir;
+use crate::disk::{Handle, Open};
 use crate::error::{Error, Kind, Result};
 use crate::name::FileName;
 use crate::sabotage::{self, Sabotage};
@@ -15,48 +19,116 @@ use crate::sabotage::{self, Sabotage};
 /// How often another writer may be first before taking an epoch is given up.
 const TRIES: u64 = 64;
 
-/// Takes an epoch higher than `floor` and every other one that was ever taken, durably.
-pub(crate) fn take(dir: &Dir, floor: u64) -> Result<u64> {
-    for _ in 0..TRIES {
-        let before = highest(dir)?.max(floor);
-        if before > 0 && sabotage::is_on(Sabotage::ReuseName) {
-            return Ok(before);
-        }
-        let epoch = before.saturating_add(1);
-        if dir.create_empty(&FileName::Marker { epoch }.to_string())? {
-            dir.sync()?;
-            if highest(dir)? > epoch {
+/// An epoch that a writer took.
+#[derive(Debug)]
+pub(crate) struct Epoch {
+    pub(crate) number: u64,
+    /// Identifies the marker for as long as that is held open.
+    id: (u64, u64),
+    _marker: Box<dyn Handle>,
+}
+
+impl Epoch {
+    /// Takes an epoch higher than `floor` and every other one that was ever taken, durably.
+    pub(crate) fn take(dir: &Dir, floor: u64) -> Result<Self> {
+        for _ in 0..TRIES {
+            let before = highest(dir)?.max(floor);
+            if before > 0 && sabotage::is_on(Sabotage::ReuseName) {
+                let marker = dir.open_file(&marker(before), Open::Make)?;
+                let vanished = || Error::new(dir.path(), Kind::Vanished);
+                return Self::of(dir, before, marker.ok_or_else(vanished)?);
+            }
+            let Some(epoch) = Self::create(dir, before.saturating_add(1))? else {
+                continue;
+            };
+            if highest(dir)? > epoch.number {
                 // Others came and went between the look and the creation: theirs count.
-                dir.remove(&FileName::Marker { epoch }.to_string())?;
+                dir.remove(&marker(epoch.number))?;
                 continue;
             }
             for name in dir.own()? {
-                if matches!(name, FileName::Marker { epoch: old } if old < epoch) {
+                if matches!(name, FileName::Marker { epoch: old } if old < epoch.number) {
                     dir.remove(&name.to_string())?;
                 }
             }
             return Ok(epoch);
         }
+        let holder = "several writers at once".into();
+        Err(Error::new(dir.path(), Kind::Locked { holder }))
     }
-    Err(Error::new(
-        dir.path(),
-        Kind::Locked {
-            holder: "several writers at once".into(),
-        },
-    ))
-}
 
-/// Fails unless `epoch` still owns the store.
-pub(crate) fn confirm(dir: &Dir, epoch: u64) -> Result<()> {
-    if sabotage::is_on(Sabotage::EpochByPresence) {
-        let newer = |name| matches!(name, FileName::Progress { epoch: by, .. } if by > epoch);
-        if !dir.own()?.into_iter().any(newer) {
+    /// Takes the epoch after this one, durably, unless any other writer came meanwhile.
+    pub(crate) fn succeed(&mut self, dir: &Dir) -> Result<()> {
+        let own = self.number;
+        let fenced = || -> Result<Error> {
+            let by = highest(dir)?;
+            Ok(Error::new(dir.path(), Kind::Fenced { own, by }))
+        };
+        if !self.is_marked(dir)? {
+            let err = lost(dir, own)?;
+            if err.is_fenced() {
+                return Err(err);
+            }
+        }
+        if sabotage::is_on(Sabotage::ReuseName) {
             return Ok(());
         }
-    } else if dir.exists(&FileName::Marker { epoch }.to_string())? {
-        return Ok(());
+        let Some(next) = Self::create(dir, own.saturating_add(1))? else {
+            return Err(fenced()?);
+        };
+        if highest(dir)? > next.number {
+            dir.remove(&marker(next.number))?;
+            return Err(fenced()?);
+        }
+        *self = next;
+        // One that stays says nothing: nobody else has this epoch.
+        drop(dir.remove(&marker(own)));
+        Ok(())
     }
-    Err(lost(dir, epoch)?)
+
+    /// Creates a marker durably; none if there is one of that number.
+    fn create(dir: &Dir, number: u64) -> Result<Option<Self>> {
+        let name = marker(number);
+        let Some(file) = dir.create_empty(&name)? else {
+            return Ok(None);
+        };
+        let created = Self::of(dir, number, file).and_then(|epoch| dir.sync().map(|()| epoch));
+        created.inspect_err(|_| drop(dir.remove(&name))).map(Some)
+    }
+
+    fn of(dir: &Dir, number: u64, marker_file: Box<dyn Handle>) -> Result<Self> {
+        let stat = marker_file.stat();
+        let id = stat
+            .map_err(|err| dir.error(&marker(number), "inspect", err))?
+            .id;
+        Ok(Self {
+            number,
+            id,
+            _marker: marker_file,
+        })
+    }
+
+    /// Fails unless this epoch still owns the store.
+    pub(crate) fn confirm(&self, dir: &Dir) -> Result<()> {
+        if sabotage::is_on(Sabotage::EpochByPresence) {
+            let own = self.number;
+            let newer = |name| matches!(name, FileName::Progress { epoch, .. } if epoch > own);
+            if !dir.own()?.into_iter().any(newer) {
+                return Ok(());
+            }
+        } else if self.is_marked(dir)? {
+            return Ok(());
+        }
+        Err(lost(dir, self.number)?)
+    }
+
+    fn is_marked(&self, dir: &Dir) -> Result<bool> {
+        dir.leads_to(&marker(self.number), self.id)
+    }
+}
+
+fn marker(epoch: u64) -> String {
+    FileName::Marker { epoch }.to_string()
 }
 
 /// Says why a writer's own marker is gone. Older markers are removed when an epoch is
@@ -70,37 +142,6 @@ fn lost(dir: &Dir, own: u64) -> Result<Error> {
         Kind::Vanished
     };
     Ok(Error::new(dir.path(), kind))
-}
-
-/// Takes the epoch after `own`, durably, unless any other writer came meanwhile.
-pub(crate) fn succeed(dir: &Dir, own: u64) -> Result<u64> {
-    let is_own = |name: &FileName| *name == FileName::Marker { epoch: own };
-    let fenced = || -> Result<Error> {
-        let by = highest(dir)?;
-        Ok(Error::new(dir.path(), Kind::Fenced { own, by }))
-    };
-    if !dir.own()?.iter().any(is_own) {
-        let err = lost(dir, own)?;
-        if err.is_fenced() {
-            return Err(err);
-        }
-    }
-    if sabotage::is_on(Sabotage::ReuseName) {
-        return Ok(own);
-    }
-    let epoch = own.saturating_add(1);
-    let marker = FileName::Marker { epoch }.to_string();
-    if !dir.create_empty(&marker)? {
-        return Err(fenced()?);
-    }
-    if highest(dir)? > epoch {
-        dir.remove(&marker)?;
-        return Err(fenced()?);
-    }
-    dir.sync().inspect_err(|_| drop(dir.remove(&marker)))?;
-    // One that stays says nothing: nobody else has this epoch.
-    drop(dir.remove(&FileName::Marker { epoch: own }.to_string()));
-    Ok(epoch)
 }
 
 pub(crate) fn highest(dir: &Dir) -> Result<u64> {

@@ -115,3 +115,43 @@ fn c62_what_cannot_be_reserved_is_left_to_others() {
     drop(writer);
     assert_eq!(newest(&path), Some(head(3)));
 }
+
+/// The old journal still has room when no file can be made to compact it into.
+#[test]
+fn a_full_disk_that_takes_no_new_file_does_not_stop_a_save_that_would_compact() {
+    for made in 0..2 {
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path().join("s");
+        let left = Arc::new(std::sync::atomic::AtomicI64::new(i64::MAX));
+        let budget = left.clone();
+        let hook = move |call| match call {
+            Call::Make if budget.fetch_sub(1, Ordering::Relaxed) <= 0 => {
+                Err(io::ErrorKind::StorageFull.into())
+            }
+            _ => Ok(()),
+        };
+        let dir = Dir::on(TestDisk::open(&path, 1 << 12, hook), &path).unwrap();
+        let (mut writer, _) = RawWriter::open_on(dir, Options::default()).unwrap();
+        let large = |n: u64| -> Vec<u8> {
+            let noise =
+                (0..900_u64).map(|i| ((i + n).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8);
+            let mut raw = Vec::new();
+            crate::codec::encode(&mut raw, &noise.collect::<Vec<u8>>()).unwrap();
+            raw
+        };
+        let mut n = 0;
+        while !writer.weight.is_due(1 << 12) || writer.seqs.len() < 20 {
+            n += 1;
+            let raw = large(n);
+            let head_len = raw.len();
+            writer.append(raw, head_len).unwrap();
+        }
+        left.store(made, Ordering::Relaxed);
+        let raw = large(n + 1);
+        let head_len = raw.len();
+        assert_eq!(writer.append(raw.clone(), head_len).unwrap(), n + 1);
+        assert!(writer.healed().is_none(), "nothing had to be written again");
+        drop(writer);
+        assert_eq!(newest(&path), Some(raw));
+    }
+}

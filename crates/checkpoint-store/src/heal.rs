@@ -14,7 +14,6 @@ use crate::dir::Dir;
 use crate::epoch;
 use crate::error::{Error, Kind, Result};
 use crate::image::read_phase;
-use crate::journal::is_linked;
 use crate::lock::Lock;
 use crate::name::FileName;
 use crate::raw_writer::RawWriter;
@@ -82,13 +81,17 @@ impl RawWriter {
             self.kept.pop();
             self.seq = self.kept.last().map_or(0, |kept| kept.frame.seq);
         }
-        if epoch::confirm(&self.dir, self.epoch).is_err_and(|err| err.is_vanished()) {
+        if self
+            .epoch
+            .confirm(&self.dir)
+            .is_err_and(|err| err.is_vanished())
+        {
             self.follow()?;
         }
         if !self.lock.is_current(&self.dir)? {
             self.lock = Lock::take(&self.dir).map_err(|err| self.taken_over(err))?;
         }
-        self.epoch = epoch::succeed(&self.dir, self.epoch)?;
+        self.epoch.succeed(&self.dir)?;
         if let Some(text) = &self.memory.ignore
             && !self.dir.exists(IGNORE)?
         {
@@ -105,7 +108,7 @@ impl RawWriter {
         self.memory.files = here;
         self.healed = Some(Healed {
             what: what.to_string(),
-            epoch: self.epoch,
+            epoch: self.epoch.number,
             lost,
         });
         Ok(())
@@ -116,8 +119,8 @@ impl RawWriter {
     fn follow(&mut self) -> Result<()> {
         let there = self.dir.reopen()?;
         if there.id()? != self.dir.id()? {
-            match epoch::confirm(&there, self.epoch) {
-                Err(err) if err.is_fenced() => return Err(err),
+            match self.epoch.confirm(&there) {
+                Err(err) if !err.is_vanished() => return Err(err),
                 _ => self.dir = there,
             }
         }
@@ -130,7 +133,7 @@ impl RawWriter {
             return err;
         }
         let by = epoch::highest(&self.dir).unwrap_or_default();
-        let own = self.epoch;
+        let own = self.epoch.number;
         Error::new(self.dir.path(), Kind::Fenced { own, by })
     }
 
@@ -139,10 +142,11 @@ impl RawWriter {
         let Some((base, file)) = self.base.zip(self.base_file.as_deref()) else {
             return Ok(());
         };
-        let name = FileName::Phase { seq: base.seq }.to_string();
+        let name = base.file_name();
         let failed = |err| self.dir.error(&name, "read the removed file", err);
-        if self.dir.exists(&name)? && is_linked(file).map_err(failed)? {
-            return Ok(());
+        match self.dir.confirm_named(&name, file) {
+            Err(err) if err.is_vanished() => {}
+            other => return other,
         }
         let bytes = crate::dir::read_up_to(file, crate::dir::MAX_FILE).map_err(failed)?;
         read_phase(&bytes).map_err(|fault| Error::fault(self.dir.path().join(&name), fault))?;
@@ -155,7 +159,7 @@ impl RawWriter {
         let base = self.base.map_or(0, |base| base.seq);
         let same = |name: &FileName| {
             matches!(name, FileName::Progress { base: of, epoch }
-                if *of == base && *epoch < self.epoch)
+                if *of == base && *epoch < self.epoch.number)
         };
         let mut old: Vec<FileName> = self.dir.own().unwrap_or_default();
         old.retain(same);

@@ -70,6 +70,11 @@ impl Image {
         }
         let mut raw = state.head.clone().unwrap_or_default();
         let head_len = raw.len();
+        if !piece.is_empty() && head_len + piece.len() > PIECE {
+            // Each was small enough to be saved; together they may not be.
+            self.push(DELTA, seq, 0, std::mem::take(&mut piece))?;
+            seq += 1;
+        }
         raw.append(&mut piece);
         self.push(DELTA, seq, head_len, raw)?;
         seq += 1;

@@ -137,25 +137,10 @@ impl Journal {
         }
     }
 
-    /// Fails if no name leads to the file any more.
-    pub(crate) fn confirm(&self, dir: &Dir) -> Result<()> {
-        let linked = is_linked(&*self.file).map_err(|err| dir.error(&self.name, "inspect", err))?;
-        if linked || sabotage::is_on(Sabotage::SkipLinkCheck) {
-            Ok(())
-        } else {
-            Err(Error::new(dir.path().join(&self.name), Kind::Vanished))
-        }
-    }
-
     /// Refuses a frame that would make the file too large.
     pub(crate) fn check_room(&self, dir: &Dir, kept: &Kept) -> Result<()> {
         let end = self.end + kept.frame.end() as u64;
         within("the journal", end as usize, MAX_FILE as usize)
             .map_err(|kind| Error::new(dir.path().join(&self.name), kind))
     }
-}
-
-/// Tells whether a name still leads to an open file.
-pub(crate) fn is_linked(file: &dyn Handle) -> io::Result<bool> {
-    Ok(file.stat()?.links > 0)
 }

@@ -57,6 +57,12 @@ pub(crate) struct Base {
     pub(crate) seq: u64,
 }
 
+impl Base {
+    pub(crate) fn file_name(self) -> String {
+        FileName::Phase { seq: self.seq }.to_string()
+    }
+}
+
 /// Payload of the first frame of each file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct FileMeta {

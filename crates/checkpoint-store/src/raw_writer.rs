@@ -8,12 +8,12 @@ use crate::codec::{self, Effort};
 use crate::compact::{Weight, compacted};
 use crate::dir::{Dir, MAX_FILE};
 use crate::disk::{AHEAD, Handle, Open};
-use crate::epoch;
+use crate::epoch::Epoch;
 use crate::error::{Error, Kind, Result};
 use crate::frame::{DELTA, TRUNCATE};
 use crate::heal::{Healed, Memory};
 use crate::image::{Image, within};
-use crate::journal::{Journal, Kept, is_linked};
+use crate::journal::{Journal, Kept};
 use crate::load::{self, Index, Loaded, Want};
 use crate::lock::Lock;
 use crate::meta::{Base, FileMeta};
@@ -33,7 +33,7 @@ pub(crate) struct RawWriter {
     pub(crate) dir: Dir,
     pub(crate) lock: Lock,
     pub(crate) options: Options,
-    pub(crate) epoch: u64,
+    pub(crate) epoch: Epoch,
     pub(crate) seq: u64,
     pub(crate) base: Option<Base>,
     /// The base's file; it can be read even after its name was removed.
@@ -79,7 +79,7 @@ impl RawWriter {
         let lock = Lock::take(&dir)?;
         // A store that this program cannot read is left as it is.
         let before = Index::read(&dir, Want::Writer(&options))?;
-        let epoch = epoch::take(&dir, before.highest_epoch())?;
+        let epoch = Epoch::take(&dir, before.highest_epoch())?;
         // From here on an older writer acknowledges nothing more, so the scan sees all it did.
         let index = match sabotage::is_on(Sabotage::ScanBeforeCreate) {
             true => before,
@@ -105,8 +105,10 @@ impl RawWriter {
             dir,
         };
         if let Some(base) = writer.base {
-            let name = FileName::Phase { seq: base.seq }.to_string();
-            writer.base_file = writer.dir.open_file(&name, Open::Read)?;
+            let file = writer.dir.open_file(&base.file_name(), Open::Read)?;
+            // Without it the next seal would leave out the events before.
+            let vanished = || Error::new(writer.dir.path(), Kind::Vanished);
+            writer.base_file = Some(file.ok_or_else(vanished)?);
         }
         if let Some((entry, bytes, frames)) = &loaded.journal
             && !frames.is_empty()
@@ -140,7 +142,7 @@ impl RawWriter {
     }
 
     pub(crate) fn epoch(&self) -> u64 {
-        self.epoch
+        self.epoch.number
     }
 
     pub(crate) fn seq(&self) -> u64 {
@@ -165,7 +167,7 @@ impl RawWriter {
             }
             Condition::Fenced { by } => {
                 self.condition = Condition::Fenced { by };
-                let own = self.epoch;
+                let own = self.epoch.number;
                 Err(Error::new(self.dir.path(), Kind::Fenced { own, by }))
             }
         }
@@ -284,7 +286,11 @@ impl RawWriter {
     }
 
     fn replace_journal(&mut self) -> Result<()> {
-        self.epoch = epoch::succeed(&self.dir, self.epoch)?;
+        match self.epoch.succeed(&self.dir) {
+            // The journal that there is may have room.
+            Err(err) if err.is_full() => return Ok(()),
+            taken => taken?,
+        }
         self.journal = Some(self.start_journal()?);
         self.confirm()?;
         self.drop_older_generations();
@@ -339,7 +345,9 @@ impl RawWriter {
 
     pub(crate) fn clean(&mut self, policy: Policy) -> Result<Vec<Item>> {
         self.ready()?;
-        epoch::confirm(&self.dir, self.epoch).map_err(|err| self.fence(err))?;
+        self.epoch
+            .confirm(&self.dir)
+            .map_err(|err| self.fence(err))?;
         let removed = retention::plan_in(&self.dir, policy)?.remove_from(&self.dir)?;
         for item in &removed {
             self.memory.files.remove(&item.name);
@@ -349,9 +357,9 @@ impl RawWriter {
 
     pub(crate) fn put_blob(&mut self, name: &str, bytes: &[u8]) -> Result<()> {
         self.saving(|writer| {
-            epoch::confirm(&writer.dir, writer.epoch)?;
-            blob::put(&writer.dir, writer.epoch, name, bytes)?;
-            epoch::confirm(&writer.dir, writer.epoch)
+            writer.epoch.confirm(&writer.dir)?;
+            blob::put(&writer.dir, writer.epoch.number, name, bytes)?;
+            writer.epoch.confirm(&writer.dir)
         })?;
         self.memory.files.insert(blob::shown(name));
         Ok(())
@@ -374,12 +382,12 @@ impl RawWriter {
     }
 
     fn start_journal_with(&self, torn: &[u8]) -> Result<Journal> {
-        let mut provenance = FileMeta::new(&self.options, self.epoch, self.dir.disk());
+        let mut provenance = FileMeta::new(&self.options, self.epoch.number, self.dir.disk());
         provenance.seq = self.base.map_or(0, |base| base.seq);
         provenance.base = self.base;
         provenance.carried = self.kept.last().map_or(0, |kept| kept.frame.seq);
         let name = FileName::Progress {
-            epoch: self.epoch,
+            epoch: self.epoch.number,
             base: provenance.seq,
         }
         .to_string();
@@ -396,14 +404,14 @@ impl RawWriter {
     pub(crate) fn commit(&self, name: &str, bytes: &[u8]) -> Result<Box<dyn Handle>> {
         within("the file", bytes.len(), MAX_FILE as usize)
             .map_err(|kind| Error::new(self.dir.path().join(name), kind))?;
-        let temp = self.dir.write_temp(self.epoch, bytes)?;
+        let temp = self.dir.write_temp(self.epoch.number, bytes)?;
         let is_copy = name.starts_with("progress-") && !self.kept.is_empty();
         if !(is_copy && sabotage::is_on(Sabotage::CutWithoutSync)) {
             temp.sync()?;
         }
         let is_phase = name.starts_with("phase-");
         if !(is_phase && sabotage::is_on(Sabotage::RandomPhaseName)) {
-            epoch::confirm(&self.dir, self.epoch)?;
+            self.epoch.confirm(&self.dir)?;
         }
         if sabotage::is_on(Sabotage::ReuseName)
             || is_phase && sabotage::is_on(Sabotage::RandomPhaseName)
@@ -415,8 +423,8 @@ impl RawWriter {
             Error::new(
                 self.dir.path(),
                 Kind::Fenced {
-                    own: self.epoch,
-                    by: self.epoch,
+                    own: self.epoch.number,
+                    by: self.epoch.number,
                 },
             )
         })
@@ -425,21 +433,13 @@ impl RawWriter {
     /// Looks whether what was written may be acknowledged: the files still have a name
     /// and the store still belongs to this epoch.
     pub(crate) fn confirm(&self) -> Result<()> {
-        epoch::confirm(&self.dir, self.epoch)?;
+        self.epoch.confirm(&self.dir)?;
         if let Some(journal) = &self.journal {
-            journal.confirm(&self.dir)?;
+            self.dir.confirm_named(&journal.name, &*journal.file)?;
         }
-        self.base_file
-            .as_deref()
-            .map_or(Ok(()), |file| self.confirm_linked(file))
-    }
-
-    pub(crate) fn confirm_linked(&self, phase: &dyn Handle) -> Result<()> {
-        let failed = |err| self.dir.error("", "inspect a phase", err);
-        if sabotage::is_on(Sabotage::SkipLinkCheck) || is_linked(phase).map_err(failed)? {
-            Ok(())
-        } else {
-            Err(Error::new(self.dir.path(), Kind::Vanished))
+        match self.base.zip(self.base_file.as_deref()) {
+            Some((base, file)) => self.dir.confirm_named(&base.file_name(), file),
+            None => Ok(()),
         }
     }
 }

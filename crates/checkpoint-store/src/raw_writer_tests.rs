@@ -69,7 +69,7 @@ fn a_phase_file_of_a_fenced_writer_does_not_hide_newer_saves() {
     let dir = root.path().join("s");
     let (mut old, _) = open(&dir);
     old.append(head(1), 1).unwrap();
-    let mut meta = FileMeta::new(&old.options, old.epoch, old.dir.disk());
+    let mut meta = FileMeta::new(&old.options, old.epoch.number, old.dir.disk());
     meta.phase = Some("p".into());
     meta.seq = 2;
     std::fs::remove_file(dir.join("LOCK")).unwrap();
@@ -188,7 +188,51 @@ fn an_epoch_that_others_passed_meanwhile_is_not_taken() {
         Ok(())
     };
     let dir = Dir::on(TestDisk::open(&path, 0, hook), &path).unwrap();
-    assert_eq!(epoch::take(&dir, 0).unwrap(), 3);
+    assert_eq!(Epoch::take(&dir, 0).unwrap().number, 3);
     let markers: Vec<_> = dir.own().unwrap();
     assert_eq!(markers, [FileName::Marker { epoch: 3 }]);
+}
+
+/// Each was small enough to be saved, so together they can be sealed.
+#[test]
+fn a_large_head_and_large_events_can_be_sealed() {
+    let mut state = 0x2545_f491_4f6c_dd1d_u64;
+    let mut noise = |mib: usize| -> Vec<u8> {
+        let words = std::iter::repeat_with(|| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            state.to_le_bytes()
+        });
+        words.take(mib << 17).flatten().collect()
+    };
+    let (head, events) = (noise(5), noise(60));
+    let sealed = State {
+        head: Some(head.clone()),
+        events: vec![crate::replay::Events::new(events.clone())],
+    };
+    let root = tempfile::tempdir().unwrap();
+    let (mut writer, _) = open(&root.path().join("s"));
+    writer
+        .save_state("p", sealed, Meta::default(), None)
+        .unwrap();
+    let index = Index::read(&writer.dir, Want::Anything).unwrap();
+    let loaded = load::newest(&writer.dir, index).unwrap().state;
+    assert!(loaded.head == Some(head) && loaded.events[0].bytes() == events);
+}
+
+/// Its own phase stays, however high the numbers are that others left.
+#[test]
+fn the_value_that_was_just_saved_is_not_taken_for_an_old_one() {
+    let root = tempfile::tempdir().unwrap();
+    let dir = root.path().join("s");
+    let (mut writer, _) = open(&dir);
+    writer.save_phase("p", head(1), Meta::default()).unwrap();
+    for stray in [8, 9] {
+        let name = FileName::Phase { seq: stray }.to_string();
+        std::fs::write(dir.join(name), "x").unwrap();
+    }
+    writer.keep_phases(2).unwrap();
+    let own = FileName::Phase { seq: 1 }.to_string();
+    assert!(writer.dir.exists(&own).unwrap());
 }

@@ -3,7 +3,6 @@
 use crate::compact::Weight;
 use crate::dir::{MAX_FILE, read_up_to};
 use crate::disk::Handle;
-use crate::epoch;
 use crate::error::{Error, Kind, Result};
 use crate::id::PhaseId;
 use crate::image::{Image, read_meta, read_phase};
@@ -44,7 +43,8 @@ impl RawWriter {
         parent: Option<Parent>,
     ) -> Result<PhaseId> {
         let (base, file) = self.saving(|writer| {
-            let mut provenance = FileMeta::new(&writer.options, writer.epoch, writer.dir.disk());
+            let mut provenance =
+                FileMeta::new(&writer.options, writer.epoch.number, writer.dir.disk());
             provenance.phase = Some(phase.into());
             provenance.base = writer.base;
             provenance.parent = parent;
@@ -59,8 +59,7 @@ impl RawWriter {
         self.kept.clear();
         self.weight = Weight::default();
         self.journal = None;
-        let name = FileName::Phase { seq: base.seq }.to_string();
-        self.memory.files.insert(name);
+        self.memory.files.insert(base.file_name());
         Ok(base.id)
     }
 
@@ -79,13 +78,13 @@ impl RawWriter {
         }
         let file = self.commit(&name, &bytes)?;
         if !sabotage::is_on(Sabotage::RandomPhaseName) {
-            epoch::confirm(&self.dir, self.epoch)?;
+            self.epoch.confirm(&self.dir)?;
         }
-        self.confirm_linked(&*file)?;
+        self.dir.confirm_named(&name, &*file)?;
         Ok((Base { id, seq }, file))
     }
 
-    /// Removes all phases but the newest `keep`.
+    /// Removes all phases but the newest `keep` and the one that holds the present state.
     pub(crate) fn keep_phases(&mut self, keep: usize) -> Result<()> {
         let mut seqs: Vec<u64> = Vec::new();
         for name in self.dir.own()? {
@@ -95,7 +94,9 @@ impl RawWriter {
         }
         seqs.sort_unstable();
         let old = seqs.len().saturating_sub(keep);
-        seqs[..old].iter().try_for_each(|&seq| {
+        let base = self.base.map_or(0, |base| base.seq);
+        let old = seqs[..old].iter().filter(|seq| **seq != base);
+        old.copied().try_for_each(|seq| {
             let name = FileName::Phase { seq }.to_string();
             self.memory.files.remove(&name);
             self.dir.remove(&name)

@@ -13,13 +13,13 @@ impl RawWriter {
     pub(crate) fn tidy(&self, loaded: &mut Loaded, entries: &[Entry]) -> Result<()> {
         for skipped in &loaded.report.skipped {
             let aside = self.dir.sub(QUARANTINE, true)?;
-            let name = format!("{}.{:08x}", skipped.file, self.epoch);
+            let name = format!("{}.{:08x}", skipped.file, self.epoch.number);
             if self.dir.rename_new(&skipped.file, &aside, &name)? {
                 loaded.report.set_aside.push(format!("{QUARANTINE}/{name}"));
             }
         }
         for name in self.dir.own()? {
-            if matches!(name, FileName::Temp { epoch, .. } if epoch < self.epoch) {
+            if matches!(name, FileName::Temp { epoch, .. } if epoch < self.epoch.number) {
                 self.dir.remove(&name.to_string())?;
                 loaded.report.removed_temps += 1;
             }

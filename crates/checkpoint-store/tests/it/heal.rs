@@ -189,3 +189,61 @@ fn a_store_that_cannot_be_put_back_is_lost_for_its_writer() {
     assert!(err.is_poisoned() && err.is_vanished(), "{err}");
     assert!(writer.append(&4, &[4]).unwrap_err().is_poisoned());
 }
+
+/// The other store counts its epochs from one on as well.
+#[test]
+fn x128_a_store_that_was_replaced_by_one_of_the_same_epoch_fences_the_writer() {
+    type Removal = fn(&std::path::Path);
+    let removals: [Removal; 2] = [
+        |dir| std::fs::remove_dir_all(dir).unwrap(),
+        |dir| {
+            for name in files(dir).into_keys() {
+                std::fs::remove_file(dir.join(name)).unwrap();
+            }
+        },
+    ];
+    for (removal, saved, ended) in [
+        (0, true, true),
+        (0, false, true),
+        (1, true, true),
+        (1, false, true),
+        (1, false, false),
+    ] {
+        let dir = Dir::new();
+        let (mut writer, _) = dir.open();
+        if saved {
+            writer.append(&1, &[1]).unwrap();
+        }
+        removals[removal](&dir.path);
+        let (mut other, _) = dir.open();
+        assert_eq!(other.epoch(), writer.epoch());
+        other.save_phase("p", &9, Meta::default()).unwrap();
+        let other = (!ended).then_some(other);
+        let before = files(&dir.path);
+        let err = writer.append(&2, &[2]).unwrap_err();
+        assert!(err.is_fenced(), "{err}");
+        assert_eq!(files(&dir.path), before);
+        drop(other);
+        assert_eq!(dir.open().1.head, Some(9));
+    }
+}
+
+/// The file lives on under another name, where no load looks for it.
+#[test]
+fn x128_a_file_that_was_moved_away_or_is_in_a_backup_only_is_noticed() {
+    for prefix in [
+        "progress-00000002-0000000000000004",
+        "phase-0000000000000004",
+    ] {
+        let dir = Dir::new();
+        let mut writer = filled(&dir);
+        let found = files(&dir.path);
+        let name = found.keys().find(|name| name.starts_with(prefix)).unwrap();
+        std::fs::rename(dir.path.join(name), dir.path.with_extension("away")).unwrap();
+        writer.append(&4, &[4]).unwrap();
+        assert!(writer.last_heal().is_some(), "{name}");
+        let loaded = dir.load();
+        assert_eq!((loaded.head, loaded.events), (Some(4), vec![1, 2, 3, 4]));
+        assert!(loaded.report.is_sound(), "{}", loaded.report);
+    }
+}
