@@ -86,7 +86,7 @@ fn driver_ends_with_the_last_handle_and_gives_the_signals_back() {
 #[test]
 fn driver_that_never_runs_holds_nobody_up() {
     let mut probe = Probe::start("driver idle");
-    assert_eq!(probe.line(), "decided 70000 times");
+    assert_eq!(probe.line(), "70000 presses");
     for _ in 0..3 {
         probe.press();
     }

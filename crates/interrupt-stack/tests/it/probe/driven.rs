@@ -82,16 +82,16 @@ fn hung(builder: Builder) -> ! {
     })
 }
 
-/// Decides more often than a pipe has room for wakes.
+/// Gets more presses than a pipe has room for wakes.
 fn idle() -> ! {
     let (interrupts, _driver, _runtime) = install(builder().debounce(Duration::ZERO));
     ready();
     let (mut run, injector) = (interrupts.push("run"), interrupts.injector());
-    for _ in 0..35_000 {
+    for _ in 0..70_000 {
         injector.press(PressSource::Injected);
         run.try_take().unwrap().handled();
     }
-    say("decided 70000 times");
+    say("70000 presses");
     super::park()
 }
 

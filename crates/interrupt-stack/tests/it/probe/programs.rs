@@ -16,7 +16,7 @@ pub(super) fn run(name: &str) -> bool {
     match name {
         "counting" => counting(builder()),
         "counting, own forwards" => counting(builder().forward_window(Duration::from_millis(60))),
-        "counting for ever" => counting(builder().hard_exit(HardExit::Off)),
+        "counting for ever" => counting_for_ever(builder().hard_exit(HardExit::Off)),
         "long debounce" => fed(builder().debounce(Duration::from_secs(60)), true),
         "long debounce, nobody answers" => fed(builder().debounce(Duration::from_secs(60)), false),
         "hung by thread" => super::hung(builder().hard_exit(HardExit::Thread)),
@@ -53,6 +53,15 @@ fn counting(builder: Builder) -> ! {
     let cause = interrupts.wait();
     say(&format!("{cause:?} after {} presses", interrupts.presses()));
     die_by(cause)
+}
+
+/// Answers none, and says how many came when it gets a line.
+fn counting_for_ever(builder: Builder) -> ! {
+    let interrupts = builder.install().unwrap();
+    ready();
+    super::line();
+    say(&format!("{} presses", interrupts.presses()));
+    super::park()
 }
 
 /// A thread that answers.
