@@ -140,7 +140,8 @@ fn x128_an_agent_in_a_conversation_may_do_it_too() {
     scene.wait_until_recorded("ready");
     let warned = events(&running.stdout()).into_iter();
     let warned = warned.filter(|event| event.to_string().contains("on disk again"));
-    assert_eq!(warned.count(), 1);
+    // Two when it was saved while `rm` was at work.
+    assert!(warned.count() >= 1);
     let logs = scene
         .rlm(&["logs", "--iteration", "2"])
         .run(LONG)

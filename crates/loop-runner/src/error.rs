@@ -44,10 +44,13 @@ enum Kind {
         source: checkpoint_store::Error,
     },
     #[error(
-        "the state of run `{0}` was removed while it ran (`git clean -x`? an agent?); \
+        "the state of run `{run}` was removed while it ran (`git clean -x`? an agent?), and could not be written again: {source}; \
          what it did is in the working tree, but it can't be resumed: start a new run"
     )]
-    Vanished(RunId),
+    Vanished {
+        run: RunId,
+        source: checkpoint_store::Error,
+    },
     #[error("the prompt of run `{0}` is lost; give another one with --prompt-file FILE")]
     PromptLost(RunId),
     #[error("`{}` is no directory to work in: {}", path.display(), bare(source))]
@@ -124,7 +127,8 @@ impl Error {
 
     pub(crate) fn store(run: &RunId, what: &'static str, source: checkpoint_store::Error) -> Self {
         if source.is_vanished() {
-            return Self(Box::new(Kind::Vanished(run.clone())));
+            let run = run.clone();
+            return Self(Box::new(Kind::Vanished { run, source }));
         }
         Self(Box::new(Kind::Store {
             run: run.clone(),
