@@ -13,7 +13,8 @@ use crate::{
 #[derive(Default)]
 #[non_exhaustive]
 pub enum HardExit {
-    /// Ends the process in the signal handler, as [`die_by`](crate::die_by) does, in whatever state its threads are. The default.
+    /// Ends the process in the signal handler, as [`die_by`](crate::die_by) does, in whatever state its threads are, once the settings
+    /// of the terminal are [put back](Builder::restore_terminal). The default.
     ///
     /// What is no signal (an injected press, the shutdown deadline) acts from a thread of the router or from the driver, and so does
     /// all on a detached ladder.
