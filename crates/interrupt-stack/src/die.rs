@@ -4,8 +4,8 @@ use crate::{Cause, sys};
 ///
 /// This is the last line of a program whose graceful shutdown is done. Nothing is run or flushed: no destructors, no `atexit`
 /// handlers, no output buffers. The terminal stays as it is; [`HardExit`](crate::HardExit) ends a process in the same way, after it
-/// has put the terminal's settings back. [`Cause::Quit`] leaves no core file. Where a signal cannot end the process, as in PID 1 of a container, and for [`Cause::Requested`], it exits with
-/// [`Cause::exit_code`].
+/// has put the terminal's settings back. [`Cause::Quit`] leaves no core file. Where a signal cannot end the process, as in PID 1 of a
+/// container, and for [`Cause::Requested`], it exits with [`Cause::exit_code`].
 ///
 /// # Platform
 ///
