@@ -26,6 +26,7 @@ use crate::outcome::{Level, Outcome};
 use crate::place::{self, BTRFS, EXT4, System, WRITEBACK, XFS};
 use crate::reference::{Kept, broken};
 use crate::rng::Rng;
+use crate::sabotages;
 use crate::saver::{self, Kind, Saver};
 
 /// What a logged program does.
@@ -97,17 +98,10 @@ pub fn run(level: Level) -> Outcome {
         (&XFS, level.of([0, 3, 150, 1_500])),
         (&BTRFS, level.of([0, 3, 150, 1_500])),
     ];
-    let mut jobs = Vec::new();
-    for (system, cases) in wanted {
-        for (seed, first) in (0..cases).step_by(CUTS).enumerate() {
-            jobs.push(Job {
-                system,
-                protocol: Protocol::Store,
-                seed: seed as u64,
-                cuts: CUTS.min(cases - first),
-            });
-        }
-    }
+    let jobs: Vec<Job> = wanted
+        .into_iter()
+        .flat_map(|(system, cases)| jobs(system, cases))
+        .collect();
     let mut outcome = all(&jobs, level.of(TIME));
     let cuts = level.of([0, 5, 50, 500]);
     if outcome.tried > 0 && cuts > 0 {
@@ -123,6 +117,24 @@ pub fn run(level: Level) -> Outcome {
         }
     }
     outcome
+}
+
+/// Programs whose logs have so many power cuts together.
+fn jobs(system: &'static System, cases: usize) -> impl Iterator<Item = Job> {
+    (0..cases)
+        .step_by(CUTS)
+        .zip(0..)
+        .map(move |(first, seed)| Job {
+            system,
+            protocol: Protocol::Store,
+            seed,
+            cuts: CUTS.min(cases - first),
+        })
+}
+
+/// Cuts the power under the store on the file system of most machines.
+pub fn store(cuts: usize) -> Outcome {
+    all(&jobs(&WRITEBACK, cuts).collect::<Vec<_>>(), TIME[0])
 }
 
 /// Cuts the power under a program that leaves out a sync, on the file system of most machines.
@@ -142,7 +154,9 @@ fn all(jobs: &[Job], time: Duration) -> Outcome {
     let sum = Mutex::new(Outcome::default());
     // Two file systems of one identity cannot be mounted side by side, if they mind.
     let alone = Mutex::new(());
+    let sabotage = sabotages::now();
     let work = |root: &Path| {
+        sabotages::set(sabotage);
         while let Some(job) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
             let turn = (!job.system.can_repeat).then(|| alone.lock());
             let outcome = job.run(root, end);

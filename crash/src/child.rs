@@ -1,6 +1,6 @@
 //! The parts of this program that other programs start.
 //!
-//! `crash-test save DIR FIRST STEPS KIND` saves in a store and says on its standard output
+//! `crash-test save DIR FIRST STEPS KIND [SABOTAGE]` saves in a store and says on its standard output
 //! what it does, one [`Note`](crate::ledger::Note) a line, before and after each call.
 //!
 //! `crash-test seeds TARGET DIR` writes what a fuzz target begins with.
@@ -10,7 +10,10 @@ use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 
+use checkpoint_store::sabotage::Sabotage;
+
 use crate::fuzzing;
+use crate::sabotages;
 use crate::saver::{Kind, Saver, Stop};
 
 /// The first argument of a program that is to be killed.
@@ -46,9 +49,13 @@ pub fn run() -> Option<ExitCode> {
 }
 
 fn save(arguments: &[OsString]) -> Option<()> {
-    let [dir, first, steps, kind] = arguments else {
+    let [dir, first, steps, kind, sabotage @ ..] = arguments else {
         return None;
     };
+    if let [sabotage] = sabotage {
+        let known = |one: &&Sabotage| *sabotage == *format!("{one:?}");
+        sabotages::set(Some(*sabotages::ALL.iter().find(known)?));
+    }
     let number = |text: &OsString| text.to_str()?.parse().ok();
     let kind = KINDS.iter().find(|(_, word)| kind == word)?.0;
     let mut out = std::io::stdout().lock();

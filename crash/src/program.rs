@@ -1,5 +1,6 @@
 //! Programs that the layers start, and how they end.
 
+use std::ffi::OsString;
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -13,6 +14,7 @@ use nix::unistd::Pid;
 use crate::child;
 use crate::ledger::{Ledger, Note};
 use crate::reference::{Kept, broken};
+use crate::sabotages;
 use crate::saver::Kind;
 
 /// How long a program may take that needs some milliseconds.
@@ -210,15 +212,18 @@ impl Drop for Running {
     }
 }
 
-/// Returns the arguments for this program's part that saves.
-pub fn saver(dir: &Path, first: u32, steps: u32, kind: Kind) -> [std::ffi::OsString; 5] {
-    [
+/// Returns the arguments for this program's part that saves. A sabotage that is on here is on
+/// there as well.
+pub fn saver(dir: &Path, first: u32, steps: u32, kind: Kind) -> Vec<OsString> {
+    let mut words: Vec<OsString> = vec![
         child::SAVE.into(),
         dir.into(),
         first.to_string().into(),
         steps.to_string().into(),
         child::word(kind).into(),
-    ]
+    ];
+    words.extend(sabotages::now().map(|sabotage| format!("{sabotage:?}").into()));
+    words
 }
 
 /// Waits for so long.

@@ -52,6 +52,43 @@ fn d5_a_program_that_says_so_too_early_is_noticed() {
     assert!(storm::savers(50, Kind::Early).lost > 0);
 }
 
+/// Whether a layer of real programs notices a mistake of the store, or could not run at all.
+fn notices(sabotage: Sabotage, run: impl FnOnce() -> Outcome) -> bool {
+    sabotages::set(Some(sabotage));
+    let outcome = run();
+    sabotages::set(None);
+    outcome.lost > 0 || outcome.tried == 0
+}
+
+#[test]
+fn d3_a_heal_that_forgets_a_save_is_noticed() {
+    assert!(notices(Sabotage::WatermarkAtAck, || strace::run(
+        Level::Quick
+    )));
+}
+
+#[test]
+fn d4_files_that_are_not_synced_are_noticed() {
+    assert!(notices(Sabotage::DropFileSync, || blocklog::store(60)));
+}
+
+#[test]
+fn d4_names_that_are_not_synced_are_noticed() {
+    assert!(notices(Sabotage::DropDirSync, || blocklog::store(60)));
+}
+
+#[test]
+fn d5_a_torn_save_that_is_not_cut_is_noticed() {
+    assert!(notices(Sabotage::SkipTailCut, || storm::run(Level::Quick)));
+}
+
+#[test]
+fn d6_an_epoch_that_can_go_back_is_noticed() {
+    assert!(notices(Sabotage::EpochByPresence, || writers::run(
+        Level::Quick
+    )));
+}
+
 #[test]
 fn d6_of_two_writers_one_line_grows() {
     keeps_all_promises(&writers::run(Level::Test));
