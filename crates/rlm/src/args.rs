@@ -161,7 +161,7 @@ Examples:
 pub(crate) enum CheckpointsCommand {
     /// List the saved states: a line for each sealed phase and for each attempt of an iteration
     #[command(
-        after_help = "A run has coarse checkpoints, one for each phase that is over, and fine ones: every save in between. What is damaged is
+        after_help = "A run has coarse checkpoints, one for each phase that is over, and fine ones: every save in between. What is damaged is \
 listed as damaged; exit code 1 says so when one RUN was asked for. Times are UTC.
 
 Examples:
