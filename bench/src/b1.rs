@@ -129,9 +129,10 @@ fn measured(arguments: &[&str]) -> Result<()> {
             let installed = install()?;
             let mut handler = installed.push("bench");
             tell(0);
-            loop {
-                seen(handler.wait());
+            while let Some(notice) = handler.wait() {
+                seen(notice);
             }
+            Ok(())
         }
         ["ours-driven"] => {
             let builder = Interrupts::builder().debounce(Duration::ZERO);

@@ -23,10 +23,10 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     let begun = fs::read_to_string(&file).map_or(Ok(0), |text| text.trim().parse())?;
     let count = runtime.block_on(run(&interrupts, begun))?;
-    say(&format!(
-        "saving {count}, because of {:?}",
-        interrupts.cause()
-    ));
+    let why = interrupts
+        .cause()
+        .map_or("it is done".into(), |cause| cause.to_string());
+    say(&format!("saving {count}: {why}"));
     runtime.block_on(save(Path::new(&file), count, seconds))?; // in shutdown, the next press ends it
     say("saved");
     // Not `exit(130)`: a shell's `for file in a b; do menu $file; done` ends only if the program died by the signal.

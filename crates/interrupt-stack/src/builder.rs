@@ -14,18 +14,19 @@ use crate::{
 #[non_exhaustive]
 pub enum HardExit {
     /// Ends the process in the signal handler, as [`die_by`](crate::die_by) does, in whatever state its threads are, once the settings
-    /// of the terminal are [put back](Builder::restore_terminal). The default.
+    /// of the terminal are [put back](Builder::restore_terminal). The default. A press ends it by `SIGINT`, also where `SIGTERM` began the
+    /// shutdown.
     ///
-    /// What is no signal (an injected press, the shutdown deadline) acts from a thread of the router or from the driver, and so does
-    /// all on a detached ladder.
+    /// What is no signal (an injected press, the shutdown deadline) acts from one of this crate's threads or from the driver, and so
+    /// does all on a detached ladder.
     #[default]
     InHandler,
-    /// Ends the process from a thread of the router, under no lock, so that [`Builder::before_exit`] has its turn. The press after
+    /// Ends the process from one of this crate's threads, under no lock, so that [`Builder::before_exit`] has its turn. The press after
     /// that ends it in the signal handler, whatever the thread does.
     Thread,
     /// Ends nothing; presses are still counted. For programs with an exit of their own.
     Off,
-    /// Calls this on a thread of the router, under no lock, for tests and for embedders. It may come more than once, and while it
+    /// Calls this on one of this crate's threads, under no lock, for tests and for embedders. It may come more than once, and while it
     /// runs no deadline acts.
     Callback(Box<dyn Fn(Cause) + Send + Sync>),
 }
@@ -87,19 +88,22 @@ impl Builder {
         self
     }
 
-    /// Sets how closely a press must follow another to be part of it. Default: 30 ms; zero: every press counts.
+    /// Sets how closely a press must follow another to be part of it. Default: 30 ms; zero: every press counts,
+    /// which is for tests that send signals as fast as they can.
     pub fn debounce(mut self, debounce: Duration) -> Self {
         self.rules.debounce = debounce;
         self
     }
 
-    /// Sets how long a handler may leave a notice untaken before the one below gets it. Default: 1 s.
+    /// Sets how long a handler may leave a notice untaken before the one below gets it. Default: 1 s. The last one keeps it: time
+    /// alone never begins shutdown.
     pub fn take_timeout(mut self, timeout: Duration) -> Self {
         self.rules.take_timeout = timeout;
         self
     }
 
-    /// Sets how long shutdown may last before it becomes a hard exit by its cause. Default: `None`, for ever; zero: at once.
+    /// Sets how long shutdown may last, from its beginning, before it becomes a hard exit by its cause. Default: `None`, for ever;
+    /// zero: at once. What runs before shutdown began, such as the save of a job that ended by itself, has no deadline.
     pub fn shutdown_deadline(mut self, deadline: Option<Duration>) -> Self {
         self.rules.shutdown_deadline = deadline;
         self
@@ -125,7 +129,7 @@ impl Builder {
         self
     }
 
-    /// Catches `SIGTSTP` (^Z) and calls this on a thread of the router before the process stops, to leave raw mode for instance.
+    /// Catches `SIGTSTP` (^Z) and calls this on one of this crate's threads before the process stops, to leave raw mode for instance.
     ///
     /// With this or [`on_resume`](Self::on_resume) the process stops after it as it would have without: not where no shell could
     /// continue it (an orphaned process group, PID 1 of a container), nor after a `SIGCONT` that came while the hook ran. A hook that
@@ -135,16 +139,23 @@ impl Builder {
         self
     }
 
-    /// Calls this on a thread of the router after each `SIGCONT`, and after each stop that did not come about, to enter raw mode again
+    /// Calls this on one of this crate's threads after each `SIGCONT`, and after each stop that did not come about, to enter raw mode again
     /// for instance. The process may be in the background then. It never runs beside [`on_suspend`](Self::on_suspend).
     pub fn on_resume(mut self, hook: impl Fn() + Send + Sync + 'static) -> Self {
         self.hooks.on_resume = Some(Box::new(hook));
         self
     }
 
-    /// Calls this before a hard exit that a thread performs, to take something off the screen for instance: each of
-    /// [`HardExit::Thread`]'s, and with [`HardExit::InHandler`] those that are not by a signal. The terminal's settings are put back
-    /// after it.
+    /// Calls this before a hard exit that a thread performs, to take something off the screen for instance. The terminal's settings
+    /// are put back after it.
+    ///
+    /// | what ends the process | [`HardExit::InHandler`] | [`HardExit::Thread`] |
+    /// |---|---|---|
+    /// | a real Ctrl-C or `SIGQUIT` | not called | called |
+    /// | an injected press, `terminate(Cause::Quit)`, the shutdown deadline | called | called |
+    /// | a real Ctrl-C or `SIGQUIT` once the exit has begun | not called | not called again |
+    ///
+    /// On a detached ladder both are as `Thread`; with [`HardExit::Off`] and [`HardExit::Callback`] it is never called.
     ///
     /// It runs on a thread of its own, and the exit waits for it until it returns, the next press, or 2 s. So a hook that hangs costs
     /// a press or a moment, and never the exit.
@@ -164,10 +175,15 @@ impl Builder {
     /// Starts the ladder and catches `SIGINT`, `SIGTERM`, `SIGHUP`, `SIGQUIT` and `SIGCONT`, and with a hook `SIGTSTP`.
     ///
     /// Needs no runtime: call it first in `main`, before anything slow, since a signal that comes earlier has its default effect.
-    /// `SIGINT` is a press; `SIGTERM` and `SIGHUP` begin shutdown; `SIGQUIT` ends the process at once. `SIGINT`, `SIGHUP`,
-    /// `SIGQUIT` and `SIGTSTP` stay ignored if they were ignored before, as under `nohup` or in a script's background job.
+    /// `SIGINT` is a press; `SIGTERM` and `SIGHUP` begin shutdown; `SIGQUIT` ends the process at once. In shutdown a
+    /// second `SIGTERM` changes nothing: set a [`shutdown_deadline`](Self::shutdown_deadline). `SIGINT`, `SIGHUP`, `SIGQUIT` and
+    /// `SIGTSTP` stay ignored if they were ignored before, as under `nohup` or in a script's background job.
     ///
-    /// Four threads are started, all asleep until there is something to do.
+    /// Bind the value to a name and keep it to the end of `main`: its drop restores the signals, so `install()?.clone()`, or a
+    /// function that returns the clone, switches everything off without a word.
+    ///
+    /// Four threads are started, all asleep until there is something to do. The futures run on any executor and need no driver of
+    /// time or I/O. As the first line under `#[tokio::main]` it is early enough for most: only the runtime was built before.
     ///
     /// # Errors
     ///
@@ -177,6 +193,19 @@ impl Builder {
     /// # Platform
     ///
     /// Unix.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// use interrupt_stack::Interrupts;
+    ///
+    /// # fn main() -> Result<(), interrupt_stack::Error> {
+    /// let installed = Interrupts::builder().install()?;
+    /// let interrupts = Interrupts::clone(&installed); // for a thread or a task; `installed` stays here
+    /// let saves = std::thread::spawn(move || interrupts.wait());
+    /// # let _ = saves;
+    /// # Ok(()) }
+    /// ```
     #[cfg(feature = "signals")]
     pub fn install(self) -> Result<crate::Installed, crate::Error> {
         crate::Installed::new(self, false, Interrupts::start)

@@ -1,6 +1,11 @@
+use std::fmt;
+
 /// Why shutdown began, or why the process ends at once.
 ///
-/// The first cause is sticky: a later one does not replace it.
+/// The first cause is sticky: a later one does not replace it. A hard exit has its own: that by a press is by `SIGINT`, whatever began
+/// the shutdown.
+///
+/// As text it is what a person knows it by: "Ctrl-C", "SIGTERM", "SIGHUP", "SIGQUIT", "the program".
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Cause {
@@ -8,7 +13,8 @@ pub enum Cause {
     Press,
     /// The process was asked to end: `SIGTERM`.
     Terminate,
-    /// The terminal or the connection is gone: `SIGHUP`.
+    /// The terminal or the connection is gone: `SIGHUP`. `println!` panics then, so a graceful shutdown that talks writes with
+    /// `writeln!` and drops the error, or it saves nothing.
     Hangup,
     /// The process was told to end at once: `SIGQUIT`.
     Quit,
@@ -38,6 +44,18 @@ impl Cause {
             Self::Quit => 131,
             Self::Requested(code) => code,
         }
+    }
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Press => "Ctrl-C",
+            Self::Terminate => "SIGTERM",
+            Self::Hangup => "SIGHUP",
+            Self::Quit => "SIGQUIT",
+            Self::Requested(_) => "the program",
+        })
     }
 }
 

@@ -12,7 +12,7 @@ pub(crate) enum Kind {
     )]
     AlreadyInstalled,
     #[error(
-        "cannot catch signal {signal}: {source}; use a detached router and feed it through its injector"
+        "cannot catch signal {signal}: {source}; use a detached ladder and feed it through its injector"
     )]
     Signal { signal: i32, source: io::Error },
     #[error(

@@ -13,7 +13,7 @@ use crate::{
 /// A scope in which the program answers presses itself.
 ///
 /// Presses go to the topmost handler only. Dropping it takes it off the stack, in any order; a notice that it has not taken goes to
-/// the handler below, or begins shutdown if there is none.
+/// the handler below, or begins shutdown if there is none. `let _ = interrupts.push(…)` drops it at once: give it a name.
 #[derive(Debug)]
 #[must_use = "dropping a handler takes it off the stack at once"]
 pub struct Handler {
@@ -26,7 +26,8 @@ pub struct Handler {
 impl Handler {
     /// Waits for a press and takes its notice.
     ///
-    /// A handler that does not come here within the take time-out (1 s by default) loses the notice to the one below.
+    /// A handler that does not come here within the take time-out (1 s by default) loses the notice to the one below, if there is
+    /// one. In shutdown there are no notices and it stays pending: wait for [`Interrupts::cancelled`] beside it.
     ///
     /// # Cancel safety
     ///
@@ -47,13 +48,31 @@ impl Handler {
         Some(self.notice(press))
     }
 
-    /// Waits for a press and takes its notice, blocking the thread: for programs without a runtime. Not for a thread that drives.
-    pub fn wait(&mut self) -> Notice {
-        let press = self.interrupts.router().wait_for_press(self.id, None);
-        self.notice(press.expect("the wait has no end but a press"))
+    /// Waits for a press and takes its notice, or returns `None` once shutdown has begun, before the wait or in it.
+    ///
+    /// It blocks the thread: for programs without a runtime. Not on the runtime that runs the `Driver`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use interrupt_stack::{Cause, Interrupts};
+    ///
+    /// let interrupts = Interrupts::builder().detached();
+    /// let mut menu = interrupts.push("menu");
+    /// let asks = std::thread::spawn(move || {
+    ///     while let Some(notice) = menu.wait() {
+    ///         notice.handled(); // asked and answered
+    ///     }
+    /// });
+    /// interrupts.injector().terminate(Cause::Terminate);
+    /// asks.join().unwrap();
+    /// ```
+    pub fn wait(&mut self) -> Option<Notice> {
+        let press = self.interrupts.router().wait_for_press(self.id, None)?;
+        Some(self.notice(press))
     }
 
-    /// As [`wait`](Self::wait), but no longer than `timeout`.
+    /// As [`wait`](Self::wait), but no longer than `timeout`: `None` at its end as well.
     pub fn wait_timeout(&mut self, timeout: Duration) -> Option<Notice> {
         let deadline = Instant::now().checked_add(timeout); // `None` is further away than any time: for ever
         let press = self.interrupts.router().wait_for_press(self.id, deadline)?;
@@ -105,12 +124,16 @@ impl Notice {
         self.resolution = Resolution::Handled;
     }
 
-    /// Leaves the press to the handler below this one, also when this one is gone; if there is none, shutdown begins.
+    /// Leaves the press to the handler below this one, also when this one is gone; if there is none, shutdown begins. A
+    /// [request](PressSource::Request) goes nowhere else, and begins nothing.
     pub fn decline(mut self) {
         self.resolution = Resolution::Declined;
     }
 
-    /// Begins shutdown, as a second press would.
+    /// Begins shutdown with [`Cause::Press`](crate::Cause::Press), as a second press would, also for a request.
+    ///
+    /// It is the answer where input ends, too. If that ended with the terminal, `SIGHUP` comes beside it and the first of the two is
+    /// the cause. For another cause, call [`Injector::terminate`](crate::Injector::terminate) and drop the notice.
     pub fn escalate(mut self) {
         self.resolution = Resolution::Escalated;
     }

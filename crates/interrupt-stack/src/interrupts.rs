@@ -100,10 +100,10 @@ impl Interrupts {
         }
     }
 
-    /// Returns a token that is cancelled when shutdown begins.
+    /// Returns a token that is cancelled when shutdown begins. Cancelling it yourself begins nothing and reaches nobody else: each
+    /// call makes a new child of the ladder's own. To begin shutdown, use [`Injector::terminate`].
     ///
-    /// Cancelling it yourself reaches nobody else: each call makes a new child of the router's own token. To begin shutdown, use
-    /// [`Injector::terminate`].
+    /// It is told by a thread, so it may be cancelled a moment after [`cause`](Self::cause) knows: in a test, wait for it.
     #[cfg(feature = "tokio-util")]
     pub fn token(&self) -> tokio_util::sync::CancellationToken {
         self.router().token.child_token()
@@ -127,7 +127,8 @@ impl Interrupts {
         }
     }
 
-    /// Waits until shutdown begins, and says why, blocking the thread: for programs without a runtime. Not for a thread that drives.
+    /// Waits until shutdown begins, and says why, blocking the thread: for programs without a runtime. Not on the runtime that
+    /// runs the `Driver`.
     pub fn wait(&self) -> Cause {
         let cause = self.router().wait_for_cause(None);
         cause.expect("the wait has no end but a cause")
@@ -177,8 +178,9 @@ impl Injector {
         self.interrupts.router().press(source);
     }
 
-    /// Begins shutdown, past all handlers; for [`Cause::Quit`], ends at once. It is not a press: once shutdown has begun, another
-    /// cause changes nothing.
+    /// Begins shutdown, past all handlers. It is not a press: once shutdown has begun, another cause changes nothing.
+    ///
+    /// [`Cause::Quit`] is the way to abort from within: a hard exit by `SIGQUIT`, with the terminal's settings put back.
     pub fn terminate(&self, cause: Cause) {
         self.interrupts.router().terminate(cause);
     }

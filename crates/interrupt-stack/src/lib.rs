@@ -5,7 +5,7 @@
 //! press that meets an unanswered first begins the graceful shutdown, and any press after that ends the process, in whatever state
 //! the program is.
 //!
-//! The README has a program with a menu, a service, and how this crate stands beside others.
+//! The README has a program with a menu, a service, and how this crate stands beside others; `examples/menu.rs` is the first in full.
 //!
 //! This crate draws no menu, reads no terminal and ends no child processes. It is not a general signal library: it knows `SIGINT`,
 //! `SIGTERM`, `SIGHUP`, `SIGQUIT`, and `SIGTSTP` with `SIGCONT`.
@@ -24,7 +24,7 @@
 //! The [`ladder`] is a pure machine; time and events go in, effects come out. Whoever has an event (a signal, an injected press, an
 //! answer) decides it there, under a lock that is never held while code of others runs.
 //!
-//! The signal handler takes no lock. It decides by one word, which it shares with the router and both change by compare-exchange: the
+//! The signal handler takes no lock. It decides by one word, which it shares with the router (the side of the lock) and both change by compare-exchange: the
 //! rung that the router has published, the presses that are posted and not yet decided, the time of the last one. Rung and posted
 //! presses together say what the ladder will answer at the least, so the handler can end the process itself on the last rung, and
 //! does, though no thread should ever run again. Otherwise it leaves the press with its time in a slot and wakes a thread.

@@ -108,9 +108,13 @@ impl Router {
         is_reached
     }
 
-    /// Waits until there is a notice for `id` to take; `None` at the deadline.
+    /// Waits until there is a notice for `id` to take; `None` at the deadline, and when shutdown has begun.
     pub(crate) fn wait_for_press(&self, id: HandlerId, until: Option<Instant>) -> Option<Press> {
-        self.wait_until(until, |state| state.ladder.take(id))
+        self.wait_until(until, |state| {
+            let press = state.ladder.take(id);
+            (press.is_some() || state.shutdown().is_some()).then_some(press)
+        })
+        .flatten()
     }
 
     /// Waits until shutdown has begun; `None` at the deadline.

@@ -2,7 +2,7 @@
 
 use std::{thread, time::Duration};
 
-use interrupt_stack::{Cause, HardExit, Interrupts, PressSource};
+use interrupt_stack::{Cause, Handler, HardExit, Interrupts, PressSource};
 
 use crate::DEADLINE;
 
@@ -100,11 +100,11 @@ fn thread_waits_for_a_press_without_a_runtime() {
     let waits = thread::spawn(move || {
         for n in 1..=3 {
             ready.send(()).unwrap();
-            let notice = if n == 2 {
-                menu.wait_timeout(DEADLINE).unwrap()
-            } else {
-                menu.wait()
+            let notice = match n {
+                2 => menu.wait_timeout(DEADLINE),
+                _ => menu.wait(),
             };
+            let notice = notice.expect("a press");
             assert_eq!(notice.presses(), n);
             notice.handled();
         }
@@ -115,6 +115,56 @@ fn thread_waits_for_a_press_without_a_runtime() {
     }
     waits.join().unwrap();
     assert_eq!(interrupts.cause(), None);
+}
+
+/// Whether it begins in the wait or before: a thread that only waits for presses hears of it.
+#[test]
+fn wait_for_a_press_ends_with_shutdown() {
+    for waits in [
+        |menu: &mut Handler| menu.wait().is_none(),
+        |menu: &mut Handler| menu.wait_timeout(Duration::MAX).is_none(),
+    ] {
+        let interrupts = detached();
+        let mut menu = interrupts.push("menu");
+        let (ready, go) = std::sync::mpsc::channel();
+        let thread = thread::spawn(move || {
+            ready.send(()).unwrap();
+            waits(&mut menu) && waits(&mut menu)
+        });
+        go.recv().unwrap();
+        interrupts.injector().terminate(Cause::Terminate);
+        crate::wait_for("the end of the wait", || thread.is_finished());
+        assert!(thread.join().unwrap());
+    }
+}
+
+#[tokio::test]
+async fn notified_stays_pending_in_shutdown() {
+    let interrupts = detached();
+    let mut menu = interrupts.push("menu");
+    interrupts.injector().press(PressSource::Injected);
+    interrupts.injector().press(PressSource::Injected);
+    assert_eq!(interrupts.cancelled().await, Cause::Press);
+    tokio::select! {
+        biased;
+        _ = menu.notified() => panic!("there are no notices in shutdown"),
+        () = tokio::task::yield_now() => assert!(menu.try_take().is_none()),
+    }
+}
+
+#[test]
+fn cause_is_named_as_people_name_it() {
+    let causes = [
+        Cause::Press,
+        Cause::Terminate,
+        Cause::Hangup,
+        Cause::Quit,
+        Cause::Requested(3),
+    ];
+    assert_eq!(
+        causes.map(|cause| cause.to_string()),
+        ["Ctrl-C", "SIGTERM", "SIGHUP", "SIGQUIT", "the program"]
+    );
 }
 
 #[test]

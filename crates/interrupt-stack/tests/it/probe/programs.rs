@@ -68,8 +68,7 @@ fn counting_for_ever(builder: Builder) -> ! {
 fn answer(interrupts: &Interrupts) {
     let mut handler = interrupts.push("answers");
     std::thread::spawn(move || {
-        loop {
-            let notice = handler.wait();
+        while let Some(notice) = handler.wait() {
             say(&format!(
                 "press {} by {:?}",
                 notice.presses(),
@@ -192,8 +191,7 @@ fn suspendable(builder: Builder) -> ! {
     let interrupts = builder.install().unwrap();
     let mut handler = interrupts.push("run");
     std::thread::spawn(move || {
-        loop {
-            let notice = handler.wait();
+        while let Some(notice) = handler.wait() {
             let number = notice.presses();
             drop(notice);
             say(&format!("dropped {number}"));
@@ -266,8 +264,7 @@ fn menu() -> ! {
     let start = tcgetattr(stdin()).unwrap();
     let (menu, cooked) = (interrupts.clone(), start.local_modes);
     std::thread::spawn(move || {
-        loop {
-            let notice = handler.wait();
+        while let Some(notice) = handler.wait() {
             seats::raw();
             say("menu");
             let mut key = [0];
