@@ -220,6 +220,26 @@ fn d11_a_failure_is_not_lost_with_its_future_and_leaves_no_gap() {
     wait(writer.close()).unwrap();
 }
 
+/// A caller that looks late at its own failure does not take a later one for told.
+#[test]
+fn d11_a_failure_outlives_the_telling_of_an_earlier_one() {
+    let place = Place::new();
+    let (writer, _) = place.open();
+    let failed = |times| writer.shared.status().failures == times;
+    place.gate.set(false, 2);
+    let mut late = pin!(writer.append(&1, &[1]));
+    assert!(poll(late.as_mut(), 1).is_none());
+    wait_for("the first failure", || failed(1));
+    assert!(wait(writer.append(&2, &[2])).unwrap_err().is_untried());
+
+    place.gate.set(false, 2);
+    assert!(poll(writer.append(&3, &[3]), 1).is_none());
+    wait_for("the second failure", || failed(2));
+    assert!(wait(late).unwrap_err().is_full());
+    assert!(wait(writer.append(&4, &[4])).unwrap_err().is_untried());
+    wait(writer.append(&5, &[3, 4, 5])).unwrap();
+}
+
 #[test]
 fn d11_close_tells_the_failure_that_nobody_was_told() {
     let place = Place::new();
@@ -306,4 +326,20 @@ fn c68_a_large_save_does_not_block_the_executor() {
         }
         assert!(ticks > 100, "the executor got {ticks} turns meanwhile");
     });
+}
+
+/// The failure is known to the writer before its caller can go on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_failure_that_was_told_does_not_refuse_the_next_call() {
+    let root = tempfile::tempdir().unwrap();
+    let disk = TestDisk::open(&root.path().join("s"), 0, |_| Ok(()));
+    let path = root.path().join("s");
+    let (writer, _) = AsyncWriter::<u64, u64>::open_on(disk, path, Options::default())
+        .await
+        .unwrap();
+    for n in 1..500 {
+        assert!(writer.truncate_to(Seq::new(9999)).await.is_err());
+        writer.append(&n, &[n]).await.unwrap();
+    }
+    writer.close().await.unwrap();
 }

@@ -75,13 +75,16 @@ enum Work {
     Save {
         raw: Vec<u8>,
         head_len: usize,
-        ack: oneshot::Sender<Result<Seq>>,
+        ack: Ack<Seq>,
     },
     Other(Call),
 }
 
-/// Does something, answers its caller and returns what failed.
-type Call = Box<dyn FnOnce(Result<&mut RawWriter>) -> Option<String> + Send>;
+/// Does something, or is refused, and answers its caller.
+type Call = Box<dyn FnOnce(Result<&mut RawWriter>) + Send>;
+
+/// Answers a caller; with how many failures there were by then.
+type Ack<T> = oneshot::Sender<(Result<T>, u64)>;
 
 impl std::fmt::Debug for Job {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -107,10 +110,16 @@ impl Shared {
         Error::new(&self.path, kind)
     }
 
+    /// Notes a failure, also before anyone is answered.
     fn failed(&self, text: String) {
         let mut status = self.status();
         status.failures += 1;
         status.untold.get_or_insert(text);
+    }
+
+    fn answer<T>(&self, ack: Ack<T>, done: Result<T>) {
+        let failures = self.status().failures;
+        drop(ack.send((done, failures)));
     }
 }
 
@@ -283,11 +292,9 @@ where
             let done = writer.and_then(|writer| {
                 let done = work(writer);
                 shared.note(writer);
-                done
+                done.inspect_err(|err| shared.failed(err.to_string()))
             });
-            let failed = done.as_ref().err().map(Error::to_string);
-            drop(ack.send(done));
-            failed
+            shared.answer(ack, done);
         };
         self.enqueue(|| Ok(Work::Other(Box::new(job)))).await?;
         self.answer(acked).await
@@ -308,10 +315,15 @@ where
         Ok(())
     }
 
-    async fn answer<T>(&self, acked: oneshot::Receiver<Result<T>>) -> Result<T> {
-        let done = acked.await;
-        let done = done.unwrap_or_else(|_| Err(self.shared.error(Kind::Stopped)));
-        done.inspect_err(|_| self.shared.status().untold = None)
+    async fn answer<T>(&self, acked: oneshot::Receiver<(Result<T>, u64)>) -> Result<T> {
+        let (done, failures) = acked.await.map_err(|_| self.shared.error(Kind::Stopped))?;
+        done.inspect_err(|_| {
+            let mut status = self.shared.status();
+            // A failure since then is another caller's to be told.
+            if status.failures == failures {
+                status.untold = None;
+            }
+        })
     }
 
     /// Returns the number of the newest acknowledged save, also of those whose future was
@@ -368,18 +380,9 @@ fn work(writer: &mut RawWriter, mut queue: mpsc::Receiver<Job>, shared: &Shared)
     while let Some(job) = next.pop_front().or_else(|| queue.blocking_recv()) {
         let refusal = refusal(shared, job.failures);
         match job.work {
-            Work::Other(call) => {
-                let was_refused = refusal.is_some();
-                let failed = call(match refusal {
-                    Some(err) => Err(err),
-                    None => Ok(writer),
-                });
-                if let Some(text) = failed.filter(|_| !was_refused) {
-                    shared.failed(text);
-                }
-            }
+            Work::Other(call) => call(refusal.map_or(Ok(writer), Err)),
             Work::Save { ack, .. } if refusal.is_some() => {
-                drop(ack.send(refusal.map_or(Ok(Seq::ZERO), Err)));
+                shared.answer(ack, refusal.map_or(Ok(Seq::ZERO), Err));
             }
             Work::Save { raw, head_len, ack } => {
                 let mut saves = Together::new(raw, head_len, ack);
@@ -410,11 +413,11 @@ fn refusal(shared: &Shared, failures: u64) -> Option<Error> {
 struct Together {
     head: Vec<u8>,
     events: Vec<u8>,
-    acks: Vec<oneshot::Sender<Result<Seq>>>,
+    acks: Vec<Ack<Seq>>,
 }
 
 impl Together {
-    fn new(mut raw: Vec<u8>, head_len: usize, ack: oneshot::Sender<Result<Seq>>) -> Self {
+    fn new(mut raw: Vec<u8>, head_len: usize, ack: Ack<Seq>) -> Self {
         let events = raw.split_off(head_len);
         Self {
             head: raw,
@@ -444,7 +447,7 @@ impl Together {
         shared.note(writer);
         match saved {
             Ok(seq) => {
-                acks.for_each(|ack| drop(ack.send(Ok(Seq::new(seq)))));
+                acks.for_each(|ack| shared.answer(ack, Ok(Seq::new(seq))));
             }
             Err(err) => {
                 let first = err.to_string();
@@ -456,7 +459,7 @@ impl Together {
                             first: first.clone(),
                         })
                     };
-                    drop(ack.send(Err(err.take().unwrap_or_else(same))));
+                    shared.answer(ack, Err(err.take().unwrap_or_else(same)));
                 });
             }
         }
