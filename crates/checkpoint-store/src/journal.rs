@@ -12,6 +12,9 @@ use crate::sabotage::{self, Sabotage};
 
 /// Room is reserved up to a multiple of this.
 const BLOCK: u64 = 512;
+/// So much stays free of the largest file: the next journal has the same saves behind a
+/// provenance of its own, whose numbers are longer.
+const SPARE: u64 = 1 << 10;
 
 /// A frame apart from its file, compressed as it is stored.
 ///
@@ -140,7 +143,7 @@ impl Journal {
     /// Refuses a frame that would make the file too large.
     pub(crate) fn check_room(&self, dir: &Dir, kept: &Kept) -> Result<()> {
         let end = self.end + kept.frame.end() as u64;
-        within("the journal", end as usize, MAX_FILE as usize)
+        within("the journal", end as usize, (MAX_FILE - SPARE) as usize)
             .map_err(|kind| Error::new(dir.path().join(&self.name), kind))
     }
 }

@@ -13,6 +13,7 @@ use crate::report::LoadReport;
 
 /// How well a listed store is.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Health {
     /// The newest state is valid.
     Sound,
@@ -26,6 +27,7 @@ pub enum Health {
 
 /// One store in a directory of stores.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Entry {
     /// Name of its directory.
     pub name: String,

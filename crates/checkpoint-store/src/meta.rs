@@ -26,6 +26,7 @@ pub struct Meta {
 
 /// Describes one sealed phase.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct PhaseInfo {
     /// Identifies it for ever.
     pub id: PhaseId,

@@ -236,3 +236,15 @@ fn the_value_that_was_just_saved_is_not_taken_for_an_old_one() {
     let own = FileName::Phase { seq: 1 }.to_string();
     assert!(writer.dir.exists(&own).unwrap());
 }
+
+/// The next writer's journal begins with longer numbers, and must fit into a file as well.
+#[test]
+fn a_journal_ends_before_the_largest_file_does() {
+    let root = tempfile::tempdir().unwrap();
+    let (mut writer, _) = open(&root.path().join("s"));
+    writer.append(head(1), 1).unwrap();
+    let (file, name) = writer.journal.take().map(|it| (it.file, it.name)).unwrap();
+    let journal = Journal::new(file, name, 0, MAX_FILE - 200, &writer.dir);
+    let kept = Kept::pack(DELTA, 2, 1, head(2), Effort::Save).unwrap();
+    assert!(journal.check_room(&writer.dir, &kept).is_err());
+}

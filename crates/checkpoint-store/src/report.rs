@@ -5,6 +5,7 @@ use crate::meta::PhaseInfo;
 
 /// A file that could not be used, and why.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Skipped {
     /// Its name in the store's directory.
     pub file: String,
@@ -24,6 +25,7 @@ impl fmt::Display for Skipped {
 ///
 /// Its `Display` is one line for each thing worth a person's attention.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct LoadReport {
     /// The newest file of the loaded state; none if the store is empty.
     pub used: Option<String>,

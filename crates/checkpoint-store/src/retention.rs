@@ -81,6 +81,7 @@ impl Policy {
 
 /// A file or a store, and why it goes or stays.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Item {
     /// Its name in the directory that the plan is for.
     pub name: String,

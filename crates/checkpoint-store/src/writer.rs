@@ -20,6 +20,7 @@ use crate::retention::{Item, Policy};
 
 /// A state as it was saved, and where it came from.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Loaded<H, E> {
     /// The head of the newest save; none before the first one.
     pub head: Option<H>,

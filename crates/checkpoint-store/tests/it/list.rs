@@ -47,6 +47,7 @@ fn every_store_is_listed_also_those_that_cannot_be_read() {
                 Health::Damaged => "damaged",
                 Health::Empty => "empty",
                 Health::Sound => "sound",
+                other => panic!("{other:?}"),
             };
             (entry.name, health, entry.locked, entry.seq.get())
         })
