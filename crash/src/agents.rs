@@ -28,6 +28,8 @@ pub struct Project {
     place: TempDir,
     /// The newest iteration that `rlm` said had ended.
     ended: u64,
+    /// Whether `rlm` said that the run has ended.
+    is_over: bool,
 }
 
 impl Project {
@@ -45,6 +47,7 @@ impl Project {
             rlm,
             place,
             ended: 0,
+            is_over: false,
         })
     }
 
@@ -111,14 +114,18 @@ impl Project {
         Ok(())
     }
 
-    /// Fails unless the agents were called for that many iterations; returns how many.
+    /// Fails unless the loop came to its end. An iteration may have failed on the way, where the
+    /// fault kept the agent from being started.
     ///
     /// # Errors
     /// If a promise was broken.
-    pub fn done(&self, iterations: u64) -> Kept<u64> {
-        match self.seen() {
-            seen if seen == iterations => Ok(seen),
-            seen => broken('L', format!("{iterations} were asked for, {seen} came")),
+    pub fn done(&self) -> Kept<u64> {
+        match self.is_over {
+            true => Ok(self.seen()),
+            false => broken(
+                'L',
+                format!("rlm cannot go on; {} iterations were made", self.seen()),
+            ),
         }
     }
 
@@ -135,6 +142,7 @@ impl Project {
             Some("iteration_ended") if event["failure"].is_null() => {
                 self.ended = self.ended.max(iteration);
             }
+            Some("run_ended") => self.is_over = true,
             Some("run_resumed" | "attempt_started") if iteration <= self.ended => {
                 return broken(
                     'D',

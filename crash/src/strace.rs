@@ -190,7 +190,7 @@ impl Injection {
         project.look()?;
         project.go(&[], ITERATIONS)?;
         project.look()?;
-        project.done(ITERATIONS)
+        project.done()
     }
 }
 
