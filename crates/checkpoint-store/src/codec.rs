@@ -101,7 +101,8 @@ pub(crate) fn unpack(
     let raw = match flags & 0x7f {
         0 => stored.to_vec(),
         ZSTD => inflate(stored, raw_len as usize, offset)?,
-        _ => return Err(damaged(offset, "the frame is packed in an unknown way")),
+        // The checksum was right, so it is no accident.
+        found => return Err(Fault::NewerPacking { found }),
     };
     if raw.len() == raw_len as usize {
         Ok(raw)
@@ -151,6 +152,16 @@ mod tests {
         // An array that says it has 2^63 elements.
         let long = [0x9b, 0x80, 0, 0, 0, 0, 0, 0, 0];
         assert!(decode::<Vec<u64>>(&long).is_err());
+    }
+
+    #[test]
+    fn c64_a_newer_packing_is_no_damage_that_a_load_may_fall_back_over() {
+        let newer = Fault::NewerPacking { found: 2 };
+        assert_eq!(unpack(2, b"x", 1, 0), Err(newer.clone()));
+        let err = crate::Error::fault("s", newer);
+        assert!(err.is_unsupported_version(), "{err}");
+        let text = "version 2, this program reads up to 1";
+        assert!(err.to_string().contains(text), "{err}");
     }
 
     proptest::proptest! {

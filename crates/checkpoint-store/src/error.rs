@@ -170,6 +170,11 @@ impl Error {
                 found: kind.into(),
                 supported: crate::frame::LAST_KIND.into(),
             },
+            Fault::NewerPacking { found } => Kind::UnsupportedVersion {
+                what: "frame packing".into(),
+                found: found.into(),
+                supported: crate::frame::ZSTD.into(),
+            },
             #[cfg(not(feature = "zstd"))]
             Fault::NoZstd => Kind::NoZstd,
         };

@@ -61,6 +61,9 @@ pub(crate) enum Fault {
     NewerFrame {
         kind: u8,
     },
+    NewerPacking {
+        found: u8,
+    },
     #[cfg(not(feature = "zstd"))]
     NoZstd,
 }
