@@ -1,6 +1,7 @@
 /// The reason why a sleep ended.
 ///
-/// There are exactly these three, so a `match` on it needs no catch-all arm.
+/// There are exactly these three, so a `match` on it needs no catch-all arm. `{:?}` is good enough for a log; its words are no
+/// promise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[must_use = "a sleep that ended by shutdown must not be taken for one that elapsed"]
 pub enum Wake {
