@@ -303,3 +303,35 @@ fn what_the_end_line_offers_does_something() {
         assert_eq!(scene.start_count(), 2, "{line}\n{again}");
     }
 }
+
+#[test]
+fn x113_a_run_that_died_before_its_first_save_is_started_under_its_name() {
+    let scene = Scene::new("print turn {start}");
+    scene
+        .run(&["--once", "--run-id", "nightly"])
+        .run(LONG)
+        .expect_code(0);
+    // As it is when the process is killed between the making of the store and the first save.
+    let store = scene.file(".rlm/runs/nightly");
+    for file in fs_err::read_dir(&store).unwrap() {
+        let path = file.unwrap().path();
+        if path
+            .extension()
+            .is_some_and(|end| end == "ckj" || end == "ckpt")
+        {
+            fs_err::remove_file(path).unwrap();
+        }
+    }
+    assert_eq!(scene.status()["state"], "empty");
+    let refused = scene.rlm(&["resume", "nightly"]).run(LONG).expect_code(10);
+    assert!(refused.stderr.contains("--run-id nightly"), "{refused}");
+    let run = ["--once", "--run-id", "nightly", "--resume-or-start"];
+    scene.run(&run).run(LONG).expect_code(0);
+    assert_eq!(scene.start_count(), 2);
+    // And one that was is never started over.
+    let refused = scene
+        .run(&["--once", "--run-id", "nightly"])
+        .run(LONG)
+        .expect_code(2);
+    assert!(refused.stderr.contains("nightly"), "{refused}");
+}

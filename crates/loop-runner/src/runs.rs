@@ -40,6 +40,8 @@ pub enum RunState {
     Crashed,
     /// It ended for another reason.
     Ended,
+    /// Its process died before anything was saved: nothing was begun.
+    Empty,
     /// Nothing valid can be read of it.
     Damaged,
 }
@@ -127,6 +129,7 @@ impl Project {
         let dir = self.run_dir(&id);
         let live = reader::is_locked(&dir).unwrap_or(false);
         let loaded = reader::load_with::<RunHead, Event>(&dir, &options(false));
+        let is_empty = loaded.as_ref().is_ok_and(|loaded| loaded.head.is_none());
         let (head, notes) = match loaded {
             Ok(loaded) => {
                 let notes = loaded
@@ -147,6 +150,7 @@ impl Project {
         let state = match &head {
             Ok(head) if live && head.machine.is_waiting() => RunState::Paused,
             _ if live => RunState::Running,
+            Err(_) if is_empty => RunState::Empty,
             Err(_) => RunState::Damaged,
             Ok(head) => match &head.machine.end {
                 None if head.machine.stopping.is_some() => RunState::Stopped,
@@ -164,8 +168,12 @@ impl Project {
     }
 }
 
+/// Whether there is a run of that name. One whose process died before anything was saved is none yet; whoever starts it takes its store's lock.
 pub(crate) fn exists(project: &Project, id: &RunId) -> bool {
-    project.run_dir(id).exists()
+    project
+        .run(id)
+        .is_ok_and(|run| run.state != RunState::Empty)
+        || project.existing(id).is_err_and(|e| !e.is_not_found())
 }
 
 pub(crate) fn blob(project: &Project, id: &RunId, name: &str) -> Result<String, Error> {

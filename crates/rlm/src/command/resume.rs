@@ -82,7 +82,14 @@ fn refuse_pointless(saved: &RunHead, from: Option<u32>, more: Option<u32>) -> Re
 /// Finds the run that is meant: the named one, or the only one that can be resumed.
 fn choose(project: &Project, name: Option<&str>) -> Result<RunEntry, Failure> {
     if let Some(name) = name {
-        return Ok(project.run(&name.parse::<RunId>()?)?);
+        let run = project.run(&name.parse::<RunId>()?)?;
+        if run.state == RunState::Empty {
+            return Err(Failure::not_found(format!(
+                "run `{name}` died before anything was saved; start it: {} run --run-id {name} …",
+                render::rlm()
+            )));
+        }
+        return Ok(run);
     }
     let mut runs = project.runs()?;
     let damaged: Vec<String> = runs

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use loop_runner::{Project, RunId, Runner, WorkTree};
+use loop_runner::{Project, RunEntry, RunId, RunState, Runner, WorkTree};
 
 use crate::args::{LoopArgs, ResumeArgs, RunArgs};
 use crate::command::resume;
@@ -34,7 +34,8 @@ fn candidate(
         let runs = Project::find(&directory)?.runs()?;
         let mut runs: Vec<_> = match named {
             Some(name) => {
-                let Some(run) = runs.into_iter().find(|run| run.id == name) else {
+                let begun = |run: &RunEntry| run.id == name && run.state != RunState::Empty;
+                let Some(run) = runs.into_iter().find(begun) else {
                     return Ok(None);
                 };
                 if run.was_stopped_by_a_person() {
