@@ -18,6 +18,8 @@ use crate::{
     word::{Kind, Verdict, Word},
 };
 
+/// How often is looked for what was posted when nobody can be woken.
+const UNWOKEN: Duration = Duration::from_millis(50);
 /// How far up a forwarder is looked for.
 const ANCESTORS: usize = 16;
 
@@ -135,8 +137,12 @@ impl Catch {
 
     /// Blocks until there is something to look for. Others may find it first.
     pub(crate) fn wait(&self) {
-        // An error here would be a signal without `SA_RESTART`, of others: a look too many does no harm.
-        drop((&self.woken).read(&mut [0; 64]));
+        let read = (&self.woken).read(&mut [0; 64]);
+        // A signal of others, without `SA_RESTART`, costs a look too many. Anything else says that somebody closed all descriptors of
+        // the process, as daemons do: what is posted is looked for now and then.
+        if read.is_err_and(|error| error.kind() != io::ErrorKind::Interrupted) {
+            std::thread::park_timeout(UNWOKEN);
+        }
     }
 
     #[cfg(feature = "driver")]

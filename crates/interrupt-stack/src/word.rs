@@ -118,7 +118,7 @@ impl Word {
             if fields.last != 0 && now.saturating_sub(fields.last << 4) < debounce {
                 return Err(Verdict::Part);
             }
-            // Each unsettled press climbs one rung at least, so this never ends a process that the ladder would not end.
+            // Each unsettled press climbs one rung at least, so this ends no process that the ladder would not end.
             if fields.climbed() >= last_rung {
                 return Err(Verdict::LastRung);
             }

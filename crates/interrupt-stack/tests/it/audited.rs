@@ -21,6 +21,13 @@ pub(crate) fn fork_and_wait() -> i32 {
     }
 }
 
+/// Closes every descriptor but the three that all programs have, as daemons do.
+#[cfg(target_os = "linux")]
+pub(crate) fn close_all() {
+    // SAFETY: whoever owned one of them gets an error from now on; nothing is opened after this that could take its number.
+    assert_eq!(unsafe { libc::close_range(3, u32::MAX, 0) }, 0);
+}
+
 /// Has `function` called when the process exits.
 pub(crate) fn at_exit(function: extern "C" fn()) {
     // SAFETY: `atexit` takes a function without arguments, and this one lives as long as the program.

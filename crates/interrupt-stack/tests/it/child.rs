@@ -157,6 +157,16 @@ impl Probe {
         press(self.pid);
     }
 
+    /// How much of a processor it has used, in hundredths of a second.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn processor_ticks(&self) -> u64 {
+        let path = format!("/proc/{}/stat", self.pid.as_raw_nonzero());
+        let stat = std::fs::read_to_string(path).unwrap();
+        let (_, fields) = stat.rsplit_once(')').unwrap();
+        let times = fields.split_ascii_whitespace().skip(11).take(2);
+        times.map(|time| time.parse::<u64>().unwrap()).sum()
+    }
+
     /// The one process that the child has started, which knows itself by another number.
     #[cfg(target_os = "linux")]
     pub(crate) fn grandchild(&self) -> Pid {

@@ -75,6 +75,15 @@ fn probe() {
         Ok("graceful") => graceful(),
         Ok("slow start") => slow_start(),
         Ok("hung") => hung(builder()),
+        #[cfg(target_os = "linux")]
+        Ok("hung, without descriptors") => {
+            let interrupts = builder().install().unwrap();
+            crate::audited::close_all();
+            let _handler = interrupts.push("run");
+            report(&interrupts);
+            ready();
+            park()
+        }
         Ok("hung, with deadline") => {
             hung(builder().shutdown_deadline(Some(Duration::from_millis(100))))
         }

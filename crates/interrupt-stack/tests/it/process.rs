@@ -136,6 +136,31 @@ fn inherited_mask_does_not_silence_signals() {
     }
 }
 
+/// A program that closes all descriptors takes the threads' wake-up away, and neither the ladder nor a processor.
+#[cfg(target_os = "linux")]
+#[test]
+fn presses_are_heard_without_descriptors() {
+    let mut probe = Probe::start("hung, without descriptors");
+    let busy = probe.processor_ticks();
+    probe.press();
+    assert_eq!(probe.line(), "press 1");
+    probe.press();
+    let mut lines = [probe.line(), probe.line()];
+    lines.sort();
+    assert_eq!(lines, ["press 2", "shutdown Press"]);
+    // A second of looking in vain, as three threads would, is far from the few ticks that this costs.
+    let (_keep, never) = std::sync::mpsc::channel::<()>();
+    assert!(
+        never
+            .recv_timeout(std::time::Duration::from_millis(500))
+            .is_err()
+    );
+    let spent = probe.processor_ticks() - busy;
+    assert!(spent < 20, "{spent} ticks of the processor");
+    probe.press();
+    assert_eq!(probe.end().signal(), Some(2));
+}
+
 /// What came while the mask kept it waiting is heard by the install, and not by the default action before it.
 #[cfg(target_os = "linux")]
 #[test]
