@@ -311,21 +311,28 @@ fn x113_a_run_that_died_before_its_first_save_is_started_under_its_name() {
         .run(&["--once", "--run-id", "nightly"])
         .run(LONG)
         .expect_code(0);
-    // As it is when the process is killed between the making of the store and the first save.
     let store = scene.file(".rlm/runs/nightly");
-    for file in fs_err::read_dir(&store).unwrap() {
-        let path = file.unwrap().path();
-        if path
-            .extension()
-            .is_some_and(|end| end == "ckj" || end == "ckpt")
-        {
-            fs_err::remove_file(path).unwrap();
+    let forget = || {
+        for file in fs_err::read_dir(&store).unwrap() {
+            let path = file.unwrap().path();
+            if path
+                .extension()
+                .is_some_and(|end| end == "ckj" || end == "ckpt")
+            {
+                fs_err::remove_file(path).unwrap();
+            }
         }
-    }
+    };
+    // What was begun and has no state any more was lost, and is not begun anew unsaid.
+    forget();
+    assert_eq!(scene.status()["state"], "damaged");
+    let run = ["--once", "--run-id", "nightly", "--resume-or-start"];
+    scene.run(&run).run(LONG).expect_code(1);
+    // As it is when the process is killed between the making of the store and the first save.
+    fs_err::remove_dir_all(store.join("transcripts")).unwrap();
     assert_eq!(scene.status()["state"], "empty");
     let refused = scene.rlm(&["resume", "nightly"]).run(LONG).expect_code(10);
     assert!(refused.stderr.contains("--run-id nightly"), "{refused}");
-    let run = ["--once", "--run-id", "nightly", "--resume-or-start"];
     scene.run(&run).run(LONG).expect_code(0);
     assert_eq!(scene.start_count(), 2);
     // And one that was is never started over.

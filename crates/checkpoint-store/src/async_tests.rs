@@ -226,14 +226,16 @@ fn d11_a_failure_outlives_the_telling_of_an_earlier_one() {
     let place = Place::new();
     let (writer, _) = place.open();
     let failed = |times| writer.shared.status().failures == times;
-    place.gate.set(false, 2);
+    place.gate.set(true, 2);
     let mut late = pin!(writer.append(&1, &[1]));
     assert!(poll(late.as_mut(), 1).is_none());
+    place.gate.set(false, 2);
     wait_for("the first failure", || failed(1));
     assert!(wait(writer.append(&2, &[2])).unwrap_err().is_untried());
 
-    place.gate.set(false, 2);
+    place.gate.set(true, 2);
     assert!(poll(writer.append(&3, &[3]), 1).is_none());
+    place.gate.set(false, 2);
     wait_for("the second failure", || failed(2));
     assert!(wait(late).unwrap_err().is_full());
     assert!(wait(writer.append(&4, &[4])).unwrap_err().is_untried());
@@ -245,8 +247,9 @@ fn d11_close_tells_the_failure_that_nobody_was_told() {
     let place = Place::new();
     let (writer, _) = place.open();
     wait(writer.append(&1, &[1])).unwrap();
-    place.gate.set(false, 2);
+    place.gate.set(true, 2);
     assert!(poll(writer.append(&2, &[2]), 1).is_none());
+    place.gate.set(false, 2);
     let err = wait(writer.close()).unwrap_err();
     assert!(err.to_string().contains("full"), "{err}");
 }

@@ -129,7 +129,9 @@ impl Project {
         let dir = self.run_dir(&id);
         let live = reader::is_locked(&dir).unwrap_or(false);
         let loaded = reader::load_with::<RunHead, Event>(&dir, &options(false));
-        let is_empty = loaded.as_ref().is_ok_and(|loaded| loaded.head.is_none());
+        // Where an attempt was made something was saved before it, so what is missing there was lost.
+        let is_empty = loaded.as_ref().is_ok_and(|loaded| loaded.head.is_none())
+            && !dir.join("transcripts").exists();
         let (head, notes) = match loaded {
             Ok(loaded) => {
                 let notes = loaded
