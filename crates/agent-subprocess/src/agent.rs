@@ -97,7 +97,7 @@ impl Agent {
 
     /// Waits for the next line of standard output or standard error.
     ///
-    /// Up to 8 MiB of standard output are read ahead, then the agent has to wait. Standard error never makes it wait:
+    /// Up to 4 MiB of standard output are read ahead, then the agent has to wait. Standard error never makes it wait:
     /// beyond 2 MiB, lines are left out here and stand in [`stderr_tail`](Self::stderr_tail) only. `None` comes when
     /// both streams are at their end, or half a second after the main process ended, if something else holds them. What
     /// that writes later is read and thrown away, so that a server that was left running goes on.
@@ -110,7 +110,7 @@ impl Agent {
 
     /// Waits for the end of the main process, whatever its descendants do and whoever holds its streams.
     ///
-    /// An agent that writes more than 8 MiB waits until [`next_output`](Self::next_output) takes it, and so does this.
+    /// An agent that writes more than 4 MiB waits until [`next_output`](Self::next_output) takes it, and so does this.
     ///
     /// # Cancel safety
     /// Cancel safe; the answer stays the same.

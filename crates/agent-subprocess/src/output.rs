@@ -11,7 +11,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
 use tokio::time::{Instant, timeout_at};
 
 /// How much standard output is read ahead of the caller: some agents lose output when a pipe is full at their exit.
-const AHEAD: u32 = 8 << 20;
+const AHEAD: u32 = 4 << 20;
 /// How much standard error is kept for a caller that streams it; beyond, lines are left out of the stream.
 const AHEAD_STDERR: u32 = 2 << 20;
 /// How long after the exit of the main process a pipe is read that something else holds open.

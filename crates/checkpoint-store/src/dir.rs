@@ -173,7 +173,7 @@ impl Dir {
             Err(err) if is_link(&err) => {
                 return Err(Error::new(
                     self.path.join(name),
-                    Kind::Unsafe("it is a symbolic link"),
+                    Kind::Unsafe("it is a symbolic link; move it away"),
                 ));
             }
             Err(err) => return Err(self.error(name, "open", err)),
@@ -186,7 +186,7 @@ impl Dir {
         } else {
             Err(Error::new(
                 self.path.join(name),
-                Kind::Unsafe("it is not a regular file"),
+                Kind::Unsafe("it is not a regular file; move it away"),
             ))
         }
     }
