@@ -22,7 +22,7 @@
 //! [`sweep::find`] and [`sweep::end`] do that later, by the marker.
 //!
 //! # Limits
-//! One line 16 MiB by default, 8 MiB of output read ahead, 64 KiB of standard error kept, 4096 names in a report, 16
+//! One line 16 MiB by default, 4 MiB of output read ahead, 64 KiB of standard error kept, 4096 names in a report, 16
 //! descriptors held. Everything runs on tokio with I/O and time enabled.
 
 #[cfg(doctest)]
