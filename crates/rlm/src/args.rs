@@ -44,7 +44,7 @@ pub(crate) enum Command {
     /// Continue a stopped or crashed run where it was
     Resume(Box<ResumeArgs>),
     /// Show where runs stand
-    Status(StatusArgs),
+    Status(ManyArgs),
     /// Print what the agent said
     Logs(LogsArgs),
     /// List, show and verify what is saved of runs
@@ -118,15 +118,6 @@ pub(crate) struct ResumeArgs {
     /// Another agent command than the saved one, or other arguments for the agent
     #[arg(last = true, value_name = "COMMAND")]
     pub(crate) agent_command: Vec<OsString>,
-}
-
-#[derive(Debug, ClapArgs)]
-pub(crate) struct StatusArgs {
-    /// The run; all runs of the project when left out
-    pub(crate) run: Option<String>,
-    /// Print one JSON object a run
-    #[arg(long)]
-    pub(crate) json: bool,
 }
 
 #[derive(Debug, ClapArgs)]

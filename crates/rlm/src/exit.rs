@@ -41,6 +41,14 @@ impl Code {
             _ => Self::Failed,
         }
     }
+
+    /// Returns the code of having looked at what is saved.
+    pub(crate) fn of_state(damaged: bool) -> Self {
+        match damaged {
+            true => Self::Failed,
+            false => Self::Done,
+        }
+    }
 }
 
 /// Why a command could not do what it was asked to: one line that says what, where and what to do, and the exit code.

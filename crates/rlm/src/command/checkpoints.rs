@@ -1,15 +1,15 @@
 //! `rlm checkpoints`
 
-use std::io::Write as _;
 use std::path::Path;
 use std::process::ExitCode;
 
 use checkpoint_store::Seq;
-use loop_runner::{Place, Project, RunEntry};
+use loop_runner::{Place, Project};
 
 use crate::args::{CheckpointsCommand, ManyArgs, ShowArgs};
+use crate::command::chosen;
 use crate::exit::{Code, Failure};
-use crate::render::{self, List, Shown, Verified};
+use crate::render::{List, Shown, Verified, print};
 
 pub(crate) fn execute(directory: &Path, what: &CheckpointsCommand) -> Result<ExitCode, Failure> {
     let project = Project::find(directory)?;
@@ -18,19 +18,6 @@ pub(crate) fn execute(directory: &Path, what: &CheckpointsCommand) -> Result<Exi
         CheckpointsCommand::Show(args) => show(&project, args),
         CheckpointsCommand::Verify(args) => verify(&project, args),
     }
-}
-
-fn chosen(project: &Project, args: &ManyArgs) -> Result<Vec<RunEntry>, Failure> {
-    let runs = match &args.run {
-        Some(name) => vec![project.run(&name.parse()?)?],
-        None => project.runs()?,
-    };
-    if runs.is_empty() {
-        return Err(Failure::not_found(
-            "no run here yet; `rlm run --help` shows how to start one",
-        ));
-    }
-    Ok(runs)
 }
 
 fn list(project: &Project, args: &ManyArgs) -> Result<ExitCode, Failure> {
@@ -43,7 +30,7 @@ fn list(project: &Project, args: &ManyArgs) -> Result<ExitCode, Failure> {
             break;
         }
     }
-    Ok(verdict(damaged && args.run.is_some()))
+    Ok(Code::of_state(damaged && args.run.is_some()).into())
 }
 
 fn show(project: &Project, args: &ShowArgs) -> Result<ExitCode, Failure> {
@@ -67,21 +54,5 @@ fn verify(project: &Project, args: &ManyArgs) -> Result<ExitCode, Failure> {
             break;
         }
     }
-    Ok(verdict(damaged))
-}
-
-fn verdict(damaged: bool) -> ExitCode {
-    match damaged {
-        true => Code::Failed.into(),
-        false => Code::Done.into(),
-    }
-}
-
-/// Prints one thing, and returns whether anybody still reads.
-fn print<T: serde::Serialize + std::fmt::Display>(json: bool, what: &T) -> bool {
-    let text = match json {
-        true => render::json_line(what),
-        false => what.to_string(),
-    };
-    writeln!(anstream::stdout().lock(), "{text}").is_ok()
+    Ok(Code::of_state(damaged).into())
 }

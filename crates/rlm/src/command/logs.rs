@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use loop_runner::{Project, Record, transcripts};
 
 use crate::args::LogsArgs;
+use crate::command::no_run_yet;
 use crate::exit::{Code, Failure};
 use crate::render;
 
@@ -14,14 +15,7 @@ pub(crate) fn execute(directory: &Path, args: &LogsArgs) -> Result<ExitCode, Fai
     let project = Project::find(directory)?;
     let run = match &args.run {
         Some(name) => project.run(&name.parse()?)?.id,
-        None => match project.runs()?.pop() {
-            Some(newest) => newest.id,
-            None => {
-                return Err(Failure::not_found(
-                    "no run here yet; `rlm run --help` shows how to start one",
-                ));
-            }
-        },
+        None => project.runs()?.pop().ok_or_else(no_run_yet)?.id,
     };
     let mut transcripts = transcripts(&project.run_dir(&run)).map_err(|e| unreadable(&e))?;
     if let Some(iteration) = args.iteration {

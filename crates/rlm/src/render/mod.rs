@@ -8,6 +8,7 @@ mod screen;
 mod status;
 mod text;
 
+use std::io::Write as _;
 use std::path::Path;
 use std::sync::OnceLock;
 
@@ -107,4 +108,13 @@ pub(crate) fn streamed(text: &str) -> String {
 /// One JSON object on one line.
 pub(crate) fn json_line(value: &impl serde::Serialize) -> String {
     serde_json::to_string(value).expect("what is rendered is plain data")
+}
+
+/// Prints one thing for people or programs, and returns whether anybody still reads.
+pub(crate) fn print<T: serde::Serialize + std::fmt::Display>(json: bool, what: &T) -> bool {
+    let text = match json {
+        true => json_line(what),
+        false => what.to_string(),
+    };
+    writeln!(anstream::stdout().lock(), "{text}").is_ok()
 }
