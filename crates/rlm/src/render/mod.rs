@@ -14,7 +14,7 @@ use std::sync::OnceLock;
 
 use anstyle::{AnsiColor, Style};
 use loop_runner::{Record, RunId};
-use loop_state::{Budget, StopReason};
+use loop_state::StopReason;
 
 use crate::exit::Failure;
 
@@ -55,17 +55,13 @@ pub(crate) fn quoted(path: &str) -> String {
     }
 }
 
-/// Says how a run that ended for `reason` can be taken up again; `None` when it is over for good.
+/// Says how a run that ended for `reason` can be taken up again; `None` when it is over for good, or no option raises its limit.
 pub(crate) fn go_on(run: &RunId, reason: &StopReason) -> Option<String> {
     match reason {
-        StopReason::Done(_) | StopReason::Planned => None,
+        StopReason::Done(_) | StopReason::Planned | StopReason::Budget(_) => None,
         StopReason::IterationLimit(_) | StopReason::LastFailed(..) => {
             Some(format!("{} resume {run} -n MORE", rlm()))
         }
-        StopReason::Budget(Budget::Cost { .. }) => {
-            Some(format!("{} resume {run} --max-cost MORE", rlm()))
-        }
-        StopReason::Budget(_) => Some(format!("{} resume {run} --max-tokens MORE", rlm())),
         StopReason::TimeLimit(_) => Some(format!("{} resume {run} --max-duration MORE", rlm())),
         _ => Some(format!("{} resume {run}", rlm())),
     }
@@ -117,4 +113,42 @@ pub(crate) fn print<T: serde::Serialize + std::fmt::Display>(json: bool, what: &
         false => what.to_string(),
     };
     writeln!(anstream::stdout().lock(), "{text}").is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use clap::Parser as _;
+    use loop_state::{Budget, Evidence, StopCause};
+
+    use super::*;
+    use crate::args::Args;
+
+    #[test]
+    fn what_is_told_to_type_is_a_command_that_exists() {
+        let (run, hour) = ("r".parse().unwrap(), Duration::from_secs(3600));
+        let (limit, used) = (1, 2);
+        let told: Vec<String> = [
+            StopReason::Done(Evidence::Check),
+            StopReason::Failed("no such agent".into()),
+            StopReason::LastFailed(3, "it failed".into()),
+            StopReason::IterationLimit(3),
+            StopReason::TimeLimit(hour),
+            StopReason::Budget(Budget::Cost { limit, used }),
+            StopReason::Budget(Budget::Tokens { limit, used }),
+            StopReason::Stopped(StopCause::Person),
+        ]
+        .iter()
+        .filter_map(|reason| go_on(&run, reason))
+        .collect();
+        assert_eq!(told.len(), 5, "{told:?}");
+        for told in told {
+            let more = if told.contains("duration") { "2h" } else { "4" };
+            let words = told.replace("MORE", more);
+            if let Err(why) = Args::try_parse_from(words.split(' ')) {
+                panic!("{told}: {why}");
+            }
+        }
+    }
 }
