@@ -16,16 +16,25 @@ pub enum Capability {
     Usage,
     /// The agent asks before it uses a tool.
     Permissions,
+    /// A new conversation can begin as a copy of an earlier one.
+    Fork,
+    /// It can be handed MCP servers.
+    Mcp,
+    /// The model can be changed while it runs.
+    Model,
 }
 
 impl Capability {
-    const ALL: [Self; 6] = [
+    const ALL: [Self; 9] = [
         Self::Interrupt,
         Self::Steer,
         Self::Resume,
         Self::Tools,
         Self::Usage,
         Self::Permissions,
+        Self::Fork,
+        Self::Mcp,
+        Self::Model,
     ];
 
     const fn bit(self) -> u16 {
@@ -42,6 +51,9 @@ impl fmt::Display for Capability {
             Self::Tools => "tools",
             Self::Usage => "usage",
             Self::Permissions => "permissions",
+            Self::Fork => "fork",
+            Self::Mcp => "mcp",
+            Self::Model => "model",
         })
     }
 }

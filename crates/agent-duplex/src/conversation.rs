@@ -9,8 +9,9 @@ use crate::actor::{Actor, Command, Interrupt};
 use crate::shared::Shared;
 use crate::subscription::Queue;
 use crate::{
-    Capabilities, Decision, Driver, Error, Input, Lifecycle, Permissions, Primary, ProcessName,
-    Queued, Receipt, SessionChoice, StopReport, StopStage, Subscription,
+    Capabilities, Decision, Driver, Error, Input, Lifecycle, Mode, Permissions, Primary,
+    ProcessName, Queued, Receipt, RestartPolicy, SessionChoice, StopReport, StopStage,
+    Subscription,
 };
 
 /// How many commands, and how many interrupts, wait at most while the agent's end is busy with one.
@@ -27,6 +28,10 @@ pub struct ConversationOptions {
     pub inbox: usize,
     /// How much the [`Primary`] may leave unread before the agent is not read any further. 1000 by default.
     pub backlog: usize,
+    /// How an agent that is gone is started again when there are inputs; `None`, the default, when that is the caller's to do.
+    pub restart: Option<RestartPolicy>,
+    /// How long one agent serves. [`Mode::OneShot`] starts agents by itself, by the default policy when there is no other.
+    pub mode: Mode,
 }
 
 impl Default for ConversationOptions {
@@ -34,6 +39,8 @@ impl Default for ConversationOptions {
         Self {
             inbox: 100,
             backlog: 1000,
+            restart: None,
+            mode: Mode::Interactive,
         }
     }
 }
@@ -200,6 +207,20 @@ impl Conversation {
     pub async fn set_permissions(&self, permissions: Permissions) -> Result<(), Error> {
         self.ask(|done| Command::Permissions { permissions, done })
             .await?
+    }
+
+    /// Changes the model, by the agent's own name for it, from its next call on; `None` is the agent's default.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::is_unsupported`] when that can't be changed while it runs, [`Error::is_refused`] when the agent does not take this model,
+    /// [`Error::is_gone`] when none runs.
+    ///
+    /// # Cancel safety
+    ///
+    /// As for [`answer`](Self::answer).
+    pub async fn set_model(&self, model: Option<String>) -> Result<(), Error> {
+        self.ask(|done| Command::Model { model, done }).await?
     }
 
     /// Stops every process of the agent's tree where it stands (`true`), or lets them go on (`false`). Does nothing when none runs.

@@ -3,8 +3,8 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use crate::{
-    Capabilities, Decision, Error, Message, Observation, Permissions, ProcessName, Queued,
-    StopReport,
+    Capabilities, Capability, Decision, Error, Message, Observation, Permissions, ProcessName,
+    Queued, StopReport,
 };
 
 /// A boxed future, so that drivers can be trait objects.
@@ -19,6 +19,22 @@ pub enum SessionChoice {
     Fresh,
     /// The one with the agent's own id. Needs [`Capability::Resume`](crate::Capability::Resume).
     Resume(String),
+    /// A new one that begins as a copy of the one with this id, which stays as it is. Needs [`Capability::Fork`](crate::Capability::Fork).
+    Fork(String),
+}
+
+/// What becomes of an input that comes while a turn runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum InputPolicy {
+    /// It is handed to the agent at once, which folds it into its turn, queues it or merges it with others, and says which.
+    Push,
+    /// The agent takes messages within its turn only where its connection says so by [`Event::Polled`](crate::Event::Polled), for example between two
+    /// calls of the model: all that waits then is one message of the same turn.
+    Poll,
+    /// It waits for the turn's end, where all that waits becomes one turn.
+    #[default]
+    AfterTurn,
 }
 
 /// The code that speaks one agent's protocol.
@@ -30,6 +46,16 @@ pub trait Driver: fmt::Debug + Send + Sync {
 
     /// Returns what this agent can do.
     fn capabilities(&self) -> Capabilities;
+
+    /// Returns what becomes of an input that comes while a turn runs. By default, who can be steered is pushed, and any other agent gets it after the
+    /// turn.
+    fn input_policy(&self) -> InputPolicy {
+        if self.capabilities().has(Capability::Steer) {
+            InputPolicy::Push
+        } else {
+            InputPolicy::AfterTurn
+        }
+    }
 
     /// Opens a connection.
     ///
@@ -122,6 +148,21 @@ pub trait Connection: fmt::Debug + Send {
         let _ = permissions;
         let mend = "say it when the agent is started";
         Box::pin(async move { Err(Error::unsupported("", "change its permissions", mend)) })
+    }
+
+    /// Changes the model, by the agent's own name for it, from its next call on; `None` is the agent's default.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::is_unsupported`] when that can't be changed while it runs, [`Error::is_refused`] when the agent does not take this model.
+    ///
+    /// # Cancel safety
+    ///
+    /// Not cancel safe, as for [`send`](Self::send).
+    fn set_model(&mut self, model: Option<String>) -> BoxFuture<'_, Result<(), Error>> {
+        drop(model);
+        let mend = "say it when the agent is started";
+        Box::pin(async move { Err(Error::unsupported("", "change its model", mend)) })
     }
 
     /// Stops every process of the tree where it stands (`true`), or lets them go on (`false`).

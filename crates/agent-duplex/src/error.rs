@@ -1,4 +1,5 @@
 use std::fmt;
+use std::sync::Arc;
 
 /// Why a conversation could not go on.
 #[derive(Debug)]
@@ -20,6 +21,24 @@ enum Kind {
     Start {
         message: String,
         source: Option<Box<dyn std::error::Error + Send + Sync>>,
+    },
+    #[error("{0}")]
+    Invalid(String),
+    #[error("the agent refuses: {0}")]
+    Refused(String),
+    #[error("{message}")]
+    Held {
+        message: String,
+        source: Option<Box<dyn std::error::Error + Send + Sync>>,
+    },
+    #[error(
+        "the agent ended {0} times in a row without completing a turn; look why, then start it"
+    )]
+    CrashLoop(u32),
+    #[error("the conversation can't be kept: {message}")]
+    Persistence {
+        message: String,
+        source: Option<Arc<dyn std::error::Error + Send + Sync>>,
     },
 }
 
@@ -62,6 +81,84 @@ impl Error {
         Self(Box::new(Kind::Full(who.into())))
     }
 
+    /// Makes the answer to something that the agent itself refused; `why` is what it says about it.
+    #[must_use]
+    pub fn refused(why: impl Into<String>) -> Self {
+        Self(Box::new(Kind::Refused(why.into())))
+    }
+
+    /// Makes the answer to a session that another process goes on with; `message` names that process and says what to do next.
+    #[must_use]
+    pub fn held(
+        message: impl Into<String>,
+        source: Option<Box<dyn std::error::Error + Send + Sync>>,
+    ) -> Self {
+        Self(Box::new(Kind::Held {
+            message: message.into(),
+            source,
+        }))
+    }
+
+    pub(crate) fn invalid(message: impl Into<String>) -> Self {
+        Self(Box::new(Kind::Invalid(message.into())))
+    }
+
+    #[expect(dead_code, reason = "the breaker follows")]
+    pub(crate) fn crash_loop(starts: u32) -> Self {
+        Self(Box::new(Kind::CrashLoop(starts)))
+    }
+
+    /// Returns whether the agent itself refused.
+    #[must_use]
+    pub fn is_refused(&self) -> bool {
+        matches!(*self.0, Kind::Refused(_))
+    }
+
+    /// Returns whether another process goes on with the session; trying again after its end may help.
+    #[must_use]
+    pub fn is_held(&self) -> bool {
+        matches!(*self.0, Kind::Held { .. })
+    }
+
+    /// Returns whether what was given makes no sense.
+    #[must_use]
+    pub fn is_invalid(&self) -> bool {
+        matches!(*self.0, Kind::Invalid(_))
+    }
+
+    /// Returns whether the agent ended too often without completing a turn, so that it is not started by itself any more.
+    #[must_use]
+    pub fn is_crash_loop(&self) -> bool {
+        matches!(*self.0, Kind::CrashLoop(_))
+    }
+
+    /// Makes the answer to a conversation that can't be kept or recovered; `message` names the place and says what to do next.
+    #[must_use]
+    pub fn persistence(
+        message: impl Into<String>,
+        source: Option<Box<dyn std::error::Error + Send + Sync>>,
+    ) -> Self {
+        Self(Box::new(Kind::Persistence {
+            message: message.into(),
+            source: source.map(Arc::from),
+        }))
+    }
+
+    /// Makes the same fault of a persistence for another one who asks.
+    pub(crate) fn again(&self) -> Self {
+        let (message, source) = match &*self.0 {
+            Kind::Persistence { message, source } => (message.clone(), source.clone()),
+            other => (other.to_string(), None),
+        };
+        Self(Box::new(Kind::Persistence { message, source }))
+    }
+
+    /// Returns whether the conversation could not be kept or recovered. It takes nothing more; what was acknowledged before is kept.
+    #[must_use]
+    pub fn is_persistence(&self) -> bool {
+        matches!(*self.0, Kind::Persistence { .. })
+    }
+
     /// Returns whether the agent's process had ended.
     #[must_use]
     pub fn is_gone(&self) -> bool {
@@ -96,8 +193,11 @@ impl fmt::Display for Error {
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match &*self.0 {
-            Kind::Unsupported { .. } | Kind::Gone(_) | Kind::Full(_) => None,
-            Kind::Start { source, .. } => source.as_deref().map(|e| e as _),
+            Kind::Start { source, .. } | Kind::Held { source, .. } => {
+                source.as_deref().map(|e| e as _)
+            }
+            Kind::Persistence { source, .. } => source.as_deref().map(|e| e as _),
+            _ => None,
         }
     }
 }

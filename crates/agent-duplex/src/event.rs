@@ -101,6 +101,9 @@ pub enum Event {
         /// Whether it was cut off by an interrupt or by the end of the process.
         partial: bool,
     },
+    /// The agent takes messages within its turn now, and not while it is read on; see [`InputPolicy::Poll`](crate::InputPolicy::Poll). Readers don't get
+    /// to see it.
+    Polled,
     /// A tool was called.
     ToolStarted {
         /// The call's id.

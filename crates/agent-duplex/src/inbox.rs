@@ -58,6 +58,7 @@ impl Inbox {
             input_id: input.id.clone(),
             at,
             duplicate: self.known.contains(&input.id),
+            durable: false,
         };
         if !receipt.duplicate {
             if self.known.len() == REMEMBERED {

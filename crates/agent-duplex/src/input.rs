@@ -2,6 +2,8 @@ use std::time::SystemTime;
 
 use uuid::Uuid;
 
+use crate::{Error, TurnId};
+
 /// Something to say to the agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Input {
@@ -9,6 +11,9 @@ pub struct Input {
     pub id: String,
     /// What it says.
     pub text: String,
+    /// The turn to go on from; `None` for the last one. It is noted in the [`Assignment`](crate::Assignment), for whoever keeps a tree of turns; the
+    /// agent's own session is chosen at its start.
+    pub parent: Option<TurnId>,
 }
 
 impl Input {
@@ -18,7 +23,21 @@ impl Input {
         Self {
             id: Uuid::new_v4().to_string(),
             text: text.into(),
+            parent: None,
         }
+    }
+
+    /// Returns this input with the turn to go on from, as [`TurnId`] is written; the empty text means none.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::is_invalid`] when it is no turn's number.
+    pub fn from_parent(mut self, turn: &str) -> Result<Self, Error> {
+        self.parent = match turn {
+            "" => None,
+            turn => Some(turn.parse()?),
+        };
+        Ok(self)
     }
 }
 
@@ -33,6 +52,8 @@ pub struct Receipt {
     pub at: SystemTime,
     /// Whether the input's id came before, among the last thousand. It is only said: a repeated input is delivered like any other.
     pub duplicate: bool,
+    /// Whether the input is kept; otherwise it is accepted in memory only (so far).
+    pub durable: bool,
 }
 
 /// What a driver is given to hand on: one or more inputs as one text.

@@ -50,7 +50,9 @@ mod inbox;
 mod input;
 mod ledger;
 mod lifecycle;
+mod persistence;
 mod published;
+mod restart;
 #[cfg(feature = "test-util")]
 pub mod scripted;
 mod shared;
@@ -62,12 +64,16 @@ mod usage;
 pub use ask::{Ask, Decision, Permissions};
 pub use capability::{Capabilities, Capability};
 pub use conversation::{Conversation, ConversationOptions};
-pub use driver::{BoxFuture, Connection, Driver, SessionChoice};
+pub use driver::{BoxFuture, Connection, Driver, InputPolicy, SessionChoice};
 pub use error::Error;
 pub use event::{Event, InputState, Line, Observation, Stream, ToolOutcome};
 pub use input::{Input, Message, Queued, Receipt};
 pub use lifecycle::Lifecycle;
+#[cfg(feature = "sqlite")]
+pub use persistence::{KeptMessage, SqlitePersistence};
+pub use persistence::{MemoryPersistence, Persistence, Record, Recovered};
 pub use published::{Assignment, Completion, InputRef, Published, TurnId, What};
+pub use restart::{LostSession, Mode, RestartPolicy};
 pub use stop::{ProcessName, StopReport, StopStage};
 pub use subscription::{Dropped, Primary, Subscription};
 pub use turn::{EndReason, ExitStatus, TurnEnd};

@@ -1,8 +1,9 @@
 use std::fmt;
+use std::str::FromStr;
 
 use uuid::Uuid;
 
-use crate::{Lifecycle, Observation, TurnEnd};
+use crate::{Error, Lifecycle, Observation, TurnEnd};
 
 /// One thing that a conversation tells its readers. All of them get the same things in the same order.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,6 +29,8 @@ pub enum What {
     Observed(Observation),
     /// A turn is over. Comes exactly once a turn, and after it nothing more of that turn.
     Completed(Completion),
+    /// The first thing of a [replay](crate::Conversation::replay) that would have been too long: what it leaves out ends with this sequence number.
+    ReplayTruncated,
     /// The conversation stands elsewhere now.
     Lifecycle(Lifecycle),
 }
@@ -39,6 +42,17 @@ pub struct TurnId(pub(crate) u64);
 impl fmt::Display for TurnId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
+    }
+}
+
+impl FromStr for TurnId {
+    type Err = Error;
+
+    fn from_str(turn: &str) -> Result<Self, Error> {
+        let number = turn.parse().ok().filter(|number| *number > 0);
+        number
+            .map(Self)
+            .ok_or_else(|| Error::invalid(format!("{turn:?} is no turn; turns count from 1")))
     }
 }
 
@@ -60,8 +74,10 @@ pub struct Assignment {
     pub generation: u32,
     /// The inputs, oldest first; none when the agent began the turn by itself.
     pub inputs: Vec<InputRef>,
-    /// The turn that this one goes on from: the last that was completed in the same session.
+    /// The turn that this one goes on from: the one that an input chose, or the last that was completed in the same session.
     pub parent: Option<TurnId>,
+    /// Whether an input chose the parent. Of several, the first wins, with a warning.
+    pub forked: bool,
     /// Whether the turn had begun before; its earlier inputs stay with it.
     pub injected: bool,
 }

@@ -29,6 +29,10 @@ pub(crate) enum Command {
         permissions: Permissions,
         done: Done<Result<(), Error>>,
     },
+    Model {
+        model: Option<String>,
+        done: Done<Result<(), Error>>,
+    },
     Freeze {
         frozen: bool,
         done: Done<Result<(), Error>>,
@@ -76,6 +80,13 @@ impl Actor {
                     return answer(done, Err(Error::gone("none runs; start it")));
                 };
                 let changing = connection.set_permissions(permissions);
+                reply(done, unless_halted(&mut self.halt, changing).await);
+            }
+            Command::Model { model, done } => {
+                let Some(connection) = self.connection.as_mut().filter(|_| self.reading) else {
+                    return answer(done, Err(Error::gone("none runs; start it")));
+                };
+                let changing = connection.set_model(model);
                 reply(done, unless_halted(&mut self.halt, changing).await);
             }
             Command::Freeze { frozen, done } => match self.connection.as_mut() {

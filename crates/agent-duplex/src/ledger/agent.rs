@@ -20,6 +20,7 @@ impl Ledger {
     fn event(&mut self, event: Event, report: &mut Report) {
         let tell = match &event {
             Event::TurnStarted { inputs } => return self.started(inputs, report),
+            Event::Polled => return,
             Event::TurnCompleted(end) => return self.completed(end, report),
             Event::Input { id, state } => return self.input(*id, state, report),
             Event::InterruptTaken { queued } => {

@@ -112,7 +112,7 @@ impl Book {
                         writeln!(self.text, "  {event}").unwrap();
                     }
                 }
-                What::Lifecycle(_) => unreachable!(),
+                What::Lifecycle(_) | What::ReplayTruncated => unreachable!(),
             }
         }
         let completed = told.iter().rev().find_map(|what| match what {

@@ -68,6 +68,7 @@ impl Turn {
             generation,
             inputs,
             parent: self.parent,
+            forked: false,
             injected,
         })
     }

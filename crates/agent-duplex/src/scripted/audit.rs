@@ -60,7 +60,7 @@ impl Audit {
                 }
             }
             What::Observed(seen) => self.observed(seen),
-            What::Lifecycle(_) => {}
+            What::Lifecycle(_) | What::ReplayTruncated => {}
         }
     }
 

@@ -139,7 +139,7 @@ impl Runner {
         let attempt = self.attempt.as_mut().expect("looked at before");
         let receipt = attempt.conversation.send(Input {
             id: format!("steer-{id}"),
-            text: prompt::steer_note(text),
+            ..Input::new(prompt::steer_note(text))
         })?;
         attempt.sent.insert(receipt.id, id);
         self.write_transcript(|transcript| transcript.note(at, "steer", text));

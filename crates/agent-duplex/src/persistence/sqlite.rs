@@ -1,0 +1,6 @@
+/// x
+#[derive(Debug)]
+pub struct SqlitePersistence;
+/// x
+#[derive(Debug)]
+pub struct KeptMessage;
