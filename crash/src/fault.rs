@@ -12,7 +12,7 @@ use crate::reference::{Broken, Kept, Reference};
 use crate::rng::{Rng, mix};
 use crate::session::{Session, calmly};
 use crate::step::{Step, Workload};
-use crate::{parallel, sabotages, workloads};
+use crate::{parallel, workloads};
 
 /// One history: a workload, the fault in it, how the power cut came out, and the fault in the recovery.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -79,25 +79,12 @@ pub fn run(level: Level) -> Outcome {
 
 /// Fails every call of all workloads.
 pub fn explore(workloads: &[Workload], budget: Budget) -> Outcome {
-    let mut outcome = Outcome::default();
     let one = |workload: &Workload| {
         let mut outcome = Outcome::default();
         let found = search(workload, budget, &mut outcome);
         (outcome, found.err())
     };
-    for (one, found) in parallel::map(workloads, one, |(_, found)| found.is_some()) {
-        outcome += one;
-        if let Some(mut found) = found {
-            outcome.lost += 1;
-            if outcome.notes.is_empty() {
-                if sabotages::now().is_none() {
-                    found = shrink(found, budget);
-                }
-                outcome.notes.push(explain(&found));
-            }
-        }
-    }
-    outcome
+    parallel::search(workloads, one, |found| shrink(found, budget), explain)
 }
 
 fn search(workload: &Workload, budget: Budget, outcome: &mut Outcome) -> Result<(), Finding> {
@@ -237,7 +224,7 @@ fn shrink(mut found: Finding, budget: Budget) -> Finding {
     found
 }
 
-fn explain(found: &Finding) -> String {
+fn explain(found: Finding) -> String {
     let Finding { case, broken } = found;
     let calls = calls(&case.workload);
     let name = calls

@@ -139,14 +139,21 @@ fn good(what: &str, done: Result<(), checkpoint_store::Error>) -> Kept {
     done.or_else(|err| broken('L', format!("{what}: {err}")))
 }
 
-fn full(place: &Place, left: u64, ledger: &mut Ledger) -> Kept {
-    let (dir, filler) = (place.root.join("store"), place.root.join(FILLER));
+/// A store with one save in it, and its writer.
+fn begun(root: &Path, ledger: &mut Ledger) -> Kept<(PathBuf, Saver)> {
+    let dir = root.join("store");
     let mut saver = Saver::new(&dir, 1_000);
     good("a new store", saving(ledger, |say| saver.open(say))?)?;
     good(
         "a first save",
         saving(ledger, |say| saver.append(1, 100, say))?,
     )?;
+    Ok((dir, saver))
+}
+
+fn full(place: &Place, left: u64, ledger: &mut Ledger) -> Kept {
+    let filler = place.root.join(FILLER);
+    let (dir, mut saver) = begun(&place.root, ledger)?;
     good("a phase", saving(ledger, |say| saver.phase(say))?)?;
     good(
         "a second save",
@@ -252,13 +259,7 @@ fn inodes(dir: &Path) -> Result<Outcome, String> {
 }
 
 fn without_inodes(root: &Path, ledger: &mut Ledger) -> Kept {
-    let dir = root.join("store");
-    let mut saver = Saver::new(&dir, 1_000);
-    good("a new store", saving(ledger, |say| saver.open(say))?)?;
-    good(
-        "a first save",
-        saving(ledger, |say| saver.append(1, 100, say))?,
-    )?;
+    let (dir, mut saver) = begun(root, ledger)?;
     let names = (0..1_000).map(|number| root.join(format!("{FILLER}-{number}")));
     let made: Vec<PathBuf> = names
         .take_while(|name| File::create(name).is_ok())

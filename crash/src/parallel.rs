@@ -3,6 +3,34 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+use crate::outcome::{Finding, Outcome};
+use crate::sabotages;
+use crate::step::Workload;
+
+/// Looks for a broken promise in each workload. Of several findings one is made small and
+/// explained; the others are most often the same mistake.
+pub(crate) fn search<C: Send>(
+    workloads: &[Workload],
+    one: impl Fn(&Workload) -> (Outcome, Option<Finding<C>>) + Sync,
+    shrink: impl Fn(Finding<C>) -> Finding<C>,
+    explain: impl Fn(Finding<C>) -> String,
+) -> Outcome {
+    let mut outcome = Outcome::default();
+    for (one, found) in map(workloads, one, |(_, found)| found.is_some()) {
+        outcome += one;
+        if let Some(mut found) = found {
+            outcome.lost += 1;
+            if outcome.notes.is_empty() {
+                if sabotages::now().is_none() {
+                    found = shrink(found);
+                }
+                outcome.notes.push(explain(found));
+            }
+        }
+    }
+    outcome
+}
+
 /// Returns what `act` says of each item, in their order. A sabotage acts in its threads too.
 /// Ends early when one result is enough.
 pub fn map<T: Sync, R: Send>(
@@ -14,11 +42,11 @@ pub fn map<T: Sync, R: Send>(
         .map_or(1, usize::from)
         .min(items.len());
     let (next, done) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
-    let sabotage = crate::sabotages::now();
+    let sabotage = sabotages::now();
     std::thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| {
-                crate::sabotages::set(sabotage);
+                sabotages::set(sabotage);
                 while let index = next.fetch_add(1, Ordering::Relaxed)
                     && let Some(item) = items.get(index)
                 {

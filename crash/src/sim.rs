@@ -13,7 +13,7 @@ use crate::rng::{Rng, mix};
 use crate::seen::Seen;
 use crate::session::{Session, calmly};
 use crate::step::{Step, Workload};
-use crate::{parallel, sabotages, workloads};
+use crate::{parallel, workloads};
 
 /// A power cut: after which picture of the run, and how it came out.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -109,21 +109,8 @@ pub fn run(level: Level) -> Outcome {
 /// Looks at all power cuts in all workloads.
 pub fn explore(workloads: &[Workload], budget: Budget) -> Outcome {
     let counts = Counts::default();
-    let mut outcome = Outcome::default();
     let one = |workload: &Workload| one(workload, budget, &counts);
-    for (one, found) in parallel::map(workloads, one, |(_, found)| found.is_some()) {
-        outcome += one;
-        if let Some(mut found) = found {
-            outcome.lost += 1;
-            // One is explained in full; the others are most often the same mistake.
-            if outcome.notes.is_empty() {
-                if sabotages::now().is_none() {
-                    found = shrink(found, budget);
-                }
-                outcome.notes.push(explain(found));
-            }
-        }
-    }
+    let mut outcome = parallel::search(workloads, one, |found| shrink(found, budget), explain);
     outcome.distinct = Some(counts.states.len());
     outcome
 }

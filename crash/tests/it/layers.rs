@@ -1,33 +1,30 @@
 //! The layers in small, on every build.
 
 use checkpoint_store::sabotage::Sabotage;
-use rlm_crash::outcome::{Level, Outcome};
+use rlm_crash::outcome::Level;
 use rlm_crash::sabotages::Run;
 use rlm_crash::{cases, fault, machine, race, sabotages, sim};
 
-fn keeps_all_promises(outcome: &Outcome) {
-    assert_eq!(outcome.lost, 0, "{}", outcome.notes.join("\n"));
-    assert!(outcome.tried > 100, "{outcome:?}");
-}
+use crate::keeps_all_promises;
 
 #[test]
 fn d0_power_cuts_lose_nothing_that_was_acknowledged() {
-    keeps_all_promises(&sim::run(Level::Test));
+    keeps_all_promises(&sim::run(Level::Test), 100);
 }
 
 #[test]
 fn d0_two_writers_never_grow_two_histories() {
-    keeps_all_promises(&race::run(Level::Test));
+    keeps_all_promises(&race::run(Level::Test), 100);
 }
 
 #[test]
 fn d1_faults_at_every_call_lose_nothing_that_was_acknowledged() {
-    keeps_all_promises(&fault::run(Level::Test));
+    keeps_all_promises(&fault::run(Level::Test), 100);
 }
 
 #[test]
 fn d2_random_histories_load_as_they_were_acknowledged() {
-    keeps_all_promises(&machine::run(Level::Test));
+    keeps_all_promises(&machine::run(Level::Test), 100);
 }
 
 #[test]

@@ -8,3 +8,14 @@ mod controls;
 mod disk;
 mod layers;
 mod real;
+
+use rlm_crash::outcome::Outcome;
+
+/// Fails unless a layer looked at more than `least` histories, or could not run here, and none broke a promise.
+fn keeps_all_promises(outcome: &Outcome, least: u64) {
+    assert_eq!(outcome.lost, 0, "{}", outcome.notes.join("\n"));
+    assert!(
+        outcome.tried > least || !outcome.skipped.is_empty(),
+        "{outcome:?}"
+    );
+}
