@@ -21,7 +21,7 @@ pub(crate) struct Arguments {
 }
 
 /// Relative to where the maintainer stands, not to the root of the workspace.
-fn absolute(path: &str) -> std::io::Result<PathBuf> {
+pub(crate) fn absolute(path: &str) -> std::io::Result<PathBuf> {
     std::path::absolute(path)
 }
 

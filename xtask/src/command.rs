@@ -22,6 +22,23 @@ pub(crate) enum Show {
     Never,
     OnFailure,
     AsItComes,
+    /// As it comes, but for the lines `skipped: …`, which become a part of the tally.
+    WithoutSkips,
+}
+
+impl Show {
+    fn passes_on(self, line: &str) -> bool {
+        match self {
+            Self::Never | Self::OnFailure => false,
+            Self::AsItComes => true,
+            Self::WithoutSkips => skip_of(line).is_none(),
+        }
+    }
+}
+
+/// Returns what a line of a program's output names as skipped.
+pub(crate) fn skip_of(line: &str) -> Option<&str> {
+    line.strip_prefix("skipped: ")
 }
 
 /// Runs `program` at the root of the workspace.
@@ -49,7 +66,7 @@ fn try_run(program: &str, arguments: &[&str], show: Show) -> io::Result<Ended> {
     .flatten()
     .map(|stream| {
         let kept = Arc::clone(&kept);
-        thread::spawn(move || follow(stream, &kept, show == Show::AsItComes))
+        thread::spawn(move || follow(stream, &kept, show))
     })
     .collect();
     for reader in readers {
@@ -67,13 +84,13 @@ fn boxed(stream: impl Read + Send + 'static) -> Box<dyn Read + Send> {
     Box::new(stream)
 }
 
-fn follow(stream: Box<dyn Read + Send>, kept: &Mutex<String>, loud: bool) {
+fn follow(stream: Box<dyn Read + Send>, kept: &Mutex<String>, show: Show) {
     let mut reader = BufReader::new(stream);
     let mut line = Vec::new();
     while matches!(reader.read_until(b'\n', &mut line), Ok(1..)) {
         let text = String::from_utf8_lossy(&line);
         let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
-        if loud {
+        if show.passes_on(&text) {
             print!("{text}");
         }
         kept.push_str(&text);
@@ -91,4 +108,16 @@ fn follow(stream: Box<dyn Read + Send>, kept: &Mutex<String>, loud: bool) {
 /// Whether `cargo` knows this subcommand.
 pub(crate) fn has_cargo(subcommand: &str) -> bool {
     run("cargo", &[subcommand, "--version"], Show::Never).success
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_tally_names_is_not_passed_on_as_well() {
+        let (skip, other) = ("skipped: two: no npm\n", "ok: one\n");
+        assert!(Show::WithoutSkips.passes_on(other) && !Show::WithoutSkips.passes_on(skip));
+        assert!(Show::AsItComes.passes_on(skip) && !Show::OnFailure.passes_on(other));
+    }
 }

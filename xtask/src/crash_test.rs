@@ -25,7 +25,7 @@ pub(crate) fn run(arguments: &Arguments) -> Tally {
     command::run("cargo", &rlm, Show::OnFailure);
     let mut cargo = vec!["run", "--quiet", "--release", "-p", "rlm-crash", "--"];
     cargo.extend(arguments.arguments.iter().map(String::as_str));
-    let ended = command::run("cargo", &cargo, Show::AsItComes);
+    let ended = command::run("cargo", &cargo, Show::WithoutSkips);
     let mut tally = match ended.success {
         true => Tally {
             passed: 1,
@@ -33,10 +33,7 @@ pub(crate) fn run(arguments: &Arguments) -> Tally {
         },
         false => Tally::failed("crash-test: a promise was not kept, or it did not run"),
     };
-    let skipped = ended
-        .output
-        .lines()
-        .filter_map(|line| line.strip_prefix("skipped: "));
+    let skipped = ended.output.lines().filter_map(command::skip_of);
     tally
         .skipped
         .extend(skipped.map(|skip| format!("crash-test: {skip}")));

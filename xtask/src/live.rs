@@ -15,7 +15,7 @@ pub(crate) fn run() -> Tally {
     let ended = command::run(
         "cargo",
         &["run", "--quiet", "-p", "rlm-tests", "--bin", "live"],
-        Show::AsItComes,
+        Show::WithoutSkips,
     );
     let mut tally = Tally::of_live(&ended.output);
     if !ended.success && !tally.is_red() {

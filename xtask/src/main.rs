@@ -1,4 +1,4 @@
-//! Maintainers' commands: `cargo xtask ci | lint | test | acceptance | live | bench | crash-test | fuzz`. See `README.md`.
+//! Maintainers' commands: `cargo xtask ci | lint | test | acceptance | live | bench | crash-test | survivors | fuzz`. See `README.md`.
 #![expect(
     clippy::print_stdout,
     reason = "a program for maintainers, whose output is its purpose"
@@ -13,6 +13,7 @@ mod fuzz;
 mod lint;
 mod live;
 mod sources;
+mod survivors;
 mod tally;
 mod test;
 mod workspace;
@@ -52,6 +53,8 @@ enum Command {
     Bench(bench::Arguments),
     /// Looks for an acknowledged save that a crash, a fault or a second writer loses.
     CrashTest(crash_test::Arguments),
+    /// Stops a loop runner, ours or any other, in five ways, and counts what it leaves alive.
+    Survivors(survivors::Arguments),
     /// Runs the fuzz targets of the store's readers.
     Fuzz(fuzz::Arguments),
 }
@@ -70,6 +73,7 @@ fn main() -> ExitCode {
         Command::Live => live::run(),
         Command::Bench(arguments) => bench::run(&arguments),
         Command::CrashTest(arguments) => crash_test::run(&arguments),
+        Command::Survivors(arguments) => survivors::run(&arguments),
         Command::Fuzz(arguments) => fuzz::run(&arguments),
     })
 }

@@ -3,7 +3,7 @@
 use crate::workspace::{Dependency, Package, Workspace};
 
 /// The members that each member may depend on, in any kind of dependency; `*` is all.
-const MEMBERS: [(&str, &[&str]); 12] = [
+const MEMBERS: [(&str, &[&str]); 13] = [
     ("agent-duplex", &[]),
     ("agent-subprocess", &["agent-duplex"]),
     ("cancellable-sleep", &[]),
@@ -23,6 +23,7 @@ const MEMBERS: [(&str, &[&str]); 12] = [
     ("rlm-bench", &["*"]),
     ("rlm-crash", &["checkpoint-store"]),
     ("rlm-loop", &["*"]),
+    ("rlm-survivors", &["*"]),
     ("rlm-tests", &["*"]),
     ("xtask", &[]),
 ];
@@ -35,7 +36,14 @@ const OTHERS: [(&str, &[&str]); 7] = [
     ("ciborium", &["checkpoint-store", "loop-state", "rlm-bench"]),
     (
         "clap",
-        &["rlm-bench", "rlm-crash", "rlm-loop", "rlm-tests", "xtask"],
+        &[
+            "rlm-bench",
+            "rlm-crash",
+            "rlm-loop",
+            "rlm-survivors",
+            "rlm-tests",
+            "xtask",
+        ],
     ),
     (
         "fs-err",
@@ -44,6 +52,7 @@ const OTHERS: [(&str, &[&str]); 7] = [
             "loop-runner",
             "rlm-bench",
             "rlm-loop",
+            "rlm-survivors",
             "rlm-tests",
             "xtask",
         ],
@@ -57,10 +66,14 @@ const OTHERS: [(&str, &[&str]); 7] = [
             "loop-runner",
             "rlm-bench",
             "rlm-loop",
+            "rlm-survivors",
             "rlm-tests",
         ],
     ),
-    ("signal-hook", &["interrupt-stack", "rlm-tests"]),
+    (
+        "signal-hook",
+        &["interrupt-stack", "rlm-survivors", "rlm-tests"],
+    ),
     ("tokio", TOKIO),
     ("tokio-util", TOKIO),
 ];
@@ -74,6 +87,7 @@ const TOKIO: &[&str] = &[
     "loop-runner",
     "rlm-bench",
     "rlm-loop",
+    "rlm-survivors",
 ];
 
 /// Names each edge that the tables do not have.
