@@ -70,7 +70,7 @@ pub use event::{Event, InputState, Line, Observation, Stream, ToolOutcome};
 pub use input::{Input, Message, Queued, Receipt};
 pub use lifecycle::Lifecycle;
 #[cfg(feature = "sqlite")]
-pub use persistence::{KeptMessage, SqlitePersistence};
+pub use persistence::SqlitePersistence;
 pub use persistence::{MemoryPersistence, Persistence, Record, Recovered};
 pub use published::{Assignment, Completion, InputRef, Published, TurnId, What};
 pub use restart::{LostSession, Mode, RestartPolicy};

@@ -14,7 +14,7 @@ use crate::{Assignment, EndReason, Error, Input, Receipt, TurnId};
 pub(crate) use keeper::Keeper;
 pub use memory::MemoryPersistence;
 #[cfg(feature = "sqlite")]
-pub use sqlite::{KeptMessage, SqlitePersistence};
+pub use sqlite::SqlitePersistence;
 
 /// How many receipts are recovered, to tell repeated inputs.
 const RECEIPTS: usize = 10_000;

@@ -1,0 +1,158 @@
+//! The file: how it is opened, whose it is, and what its errors mean.
+
+use std::fs::{File, OpenOptions};
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rusqlite::{Connection, ErrorCode, OpenFlags, Transaction, TransactionBehavior};
+
+use crate::Error;
+
+/// Tells the files of this crate from other programs' (`PRAGMA application_id`): "adpx".
+const APPLICATION: i64 = 0x6164_7078;
+/// The version of the schema (`PRAGMA user_version`).
+const VERSION: i64 = 1;
+/// How long another process may hold the file, which it does for a commit.
+const BUSY: Duration = Duration::from_secs(5);
+
+#[derive(Debug)]
+pub(super) struct Database {
+    path: PathBuf,
+    pub(super) connection: Connection,
+}
+
+impl Database {
+    pub(super) fn open(path: &Path) -> Result<Self, Error> {
+        // A name alone might mean something else to SQLite, as `:memory:` does.
+        let path = std::path::absolute(path).map_err(|e| unusable(path, e))?;
+        create(&path).map_err(|e| unusable(&path, e))?;
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let connection = Connection::open_with_flags(&path, flags).map_err(|e| fault(&path, e))?;
+        let mut database = Self { path, connection };
+        database.prepare()?;
+        Ok(database)
+    }
+
+    /// Does something in one commit, or nothing of it when it fails.
+    pub(super) fn write<T>(
+        &mut self,
+        deed: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<Result<T, Error>>,
+    ) -> Result<T, Error> {
+        let behavior = TransactionBehavior::Immediate;
+        let transaction = self.connection.transaction_with_behavior(behavior);
+        let done = transaction.and_then(|transaction| {
+            let done = deed(&transaction)?;
+            if done.is_ok() {
+                transaction.commit()?;
+            }
+            Ok(done)
+        });
+        done.map_err(|e| fault(&self.path, e))?
+    }
+
+    pub(super) fn fault(&self, e: rusqlite::Error) -> Error {
+        fault(&self.path, e)
+    }
+
+    pub(super) fn name(&self) -> String {
+        self.path.display().to_string()
+    }
+
+    fn prepare(&mut self) -> Result<(), Error> {
+        let told = self.connection.busy_timeout(BUSY);
+        told.map_err(|e| self.fault(e))?;
+        // Nothing is changed in a file before it is known to be one of ours.
+        self.check(&self.connection)?;
+        let mode = "PRAGMA journal_mode = WAL";
+        let mode = self.connection.query_row(mode, [], |row| row.get(0));
+        let mode: String = mode.map_err(|e| self.fault(e))?;
+        if mode != "wal" {
+            let (path, text) = (self.name(), "write-ahead logs; put it on a local one");
+            let text = format!("{path} is on a file system that can't have {text}");
+            return Err(Error::persistence(text, None));
+        }
+        // A commit is to outlive a power cut. `fullfsync` is what that takes on macOS, and nothing elsewhere.
+        let durable = "PRAGMA synchronous = FULL; PRAGMA fullfsync = ON;";
+        let durable = self.connection.execute_batch(durable);
+        durable.map_err(|e| self.fault(e))?;
+        self.write(|transaction| {
+            if number(transaction, "application_id")? == 0 {
+                transaction.execute_batch(include_str!("schema.sql"))?;
+                transaction.pragma_update(None, "user_version", VERSION)?;
+                transaction.pragma_update(None, "application_id", APPLICATION)?;
+            }
+            Ok(Ok(()))
+        })?;
+        self.check(&self.connection)
+    }
+
+    fn check(&self, connection: &Connection) -> Result<(), Error> {
+        let read = || -> rusqlite::Result<_> {
+            // In one read, since another process may create the schema meanwhile.
+            connection.query_row(
+                "SELECT a.application_id, v.user_version, (SELECT count(*) FROM sqlite_schema)
+                 FROM pragma_application_id a, pragma_user_version v",
+                [],
+                |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)),
+            )
+        };
+        let (application, version, tables): (i64, i64, i64) = read().map_err(|e| self.fault(e))?;
+        let path = self.name();
+        let text = match application {
+            APPLICATION if version <= VERSION => return Ok(()),
+            APPLICATION => format!(
+                "{path} was written by a newer version of this program (schema {version}, this one knows {VERSION}); update it"
+            ),
+            0 if tables == 0 => return Ok(()),
+            _ => {
+                format!("{path} is a database of another program; name another file")
+            }
+        };
+        Err(Error::persistence(text, None))
+    }
+}
+
+fn number(connection: &Connection, pragma: &str) -> rusqlite::Result<i64> {
+    connection.pragma_query_value(None, pragma, |row| row.get(0))
+}
+
+/// Creates the file for its owner alone, unless there is one: SQLite gives its log the same permissions.
+fn create(path: &Path) -> std::io::Result<()> {
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    match options.open(path) {
+        Ok(_) => path.parent().map_or(Ok(()), synced),
+        Err(e) if e.kind() == ErrorKind::AlreadyExists => Ok(()),
+        Err(e) => Err(e),
+    }
+}
+
+/// Makes the file's name durable. Where directories can't be opened, as on Windows, they need not be.
+fn synced(directory: &Path) -> std::io::Result<()> {
+    File::open(directory).map_or(Ok(()), |directory| directory.sync_all())
+}
+
+fn unusable(path: &Path, e: std::io::Error) -> Error {
+    let path = path.display();
+    let text = format!("{path} can't be created; name a file in a directory that can be written");
+    Error::persistence(text, Some(e.into()))
+}
+
+fn fault(path: &Path, e: rusqlite::Error) -> Error {
+    let mend = match e.sqlite_error_code() {
+        Some(ErrorCode::DiskFull) => "has no room; make some and open the conversation again",
+        Some(ErrorCode::ReadOnly | ErrorCode::CannotOpen | ErrorCode::PermissionDenied) => {
+            "can't be written; change its permissions or its directory's"
+        }
+        Some(ErrorCode::NotADatabase) => "is no database; name another file",
+        Some(ErrorCode::DatabaseCorrupt) => "is damaged; put a copy in its place, or name a new file",
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
+            "is held by another program; end it and open the conversation again"
+        }
+        _ => "can't be read or written; look at its disk and open the conversation again",
+    };
+    Error::persistence(format!("{} {mend}", path.display()), Some(e.into()))
+}
