@@ -307,6 +307,14 @@ impl Conversation {
         Subscription(queue)
     }
 
+    /// Reads along from the beginning of the turn that runs, each thing once; from now on when none runs.
+    ///
+    /// What is replayed does not count as unread. When that would be over 10,000 things or 8 MiB of lines and texts, all of it is left out, and
+    /// [`What::ReplayTruncated`](crate::What::ReplayTruncated) comes first. From there on it is as for [`subscribe`](Self::subscribe).
+    pub fn replay(&self, capacity: usize) -> Subscription {
+        Subscription(self.0.shared.lock().replay(capacity))
+    }
+
     async fn ask<T>(
         &self,
         command: impl FnOnce(oneshot::Sender<T>) -> Command,

@@ -52,6 +52,7 @@ mod ledger;
 mod lifecycle;
 mod persistence;
 mod published;
+mod replay;
 mod restart;
 #[cfg(feature = "test-util")]
 pub mod scripted;

@@ -3,6 +3,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 
 use crate::ledger::Ledger;
+use crate::replay::{Replay, weight};
 use crate::subscription::Queue;
 use crate::{ConversationOptions, Lifecycle, Published, What};
 
@@ -24,6 +25,7 @@ pub(crate) struct State {
     sequence: u64,
     primary: Arc<Queue>,
     subscribers: Vec<Arc<Queue>>,
+    replay: Replay,
 }
 
 impl Shared {
@@ -37,6 +39,7 @@ impl Shared {
                 sequence: 0,
                 primary: Arc::clone(&primary),
                 subscribers: Vec::new(),
+                replay: Replay::default(),
             }),
             primary,
             arrived: Notify::new(),
@@ -61,12 +64,22 @@ impl State {
     /// Tells all readers.
     pub(crate) fn publish(&mut self, what: What) {
         self.sequence += 1;
-        let published = Published {
+        let weight = weight(&what);
+        let published = Arc::new(Published {
             sequence: self.sequence,
             what,
-        };
-        self.subscribers.retain(|queue| queue.offer(&published));
-        self.primary.push(published);
+        });
+        self.replay.note(&published, weight);
+        self.subscribers
+            .retain(|queue| queue.offer(&published, weight));
+        self.primary.push(published, weight);
+    }
+
+    /// Makes a queue that begins with the turn that runs, and lets it have what is published from now on.
+    pub(crate) fn replay(&mut self, capacity: usize) -> Arc<Queue> {
+        let queue = Queue::replaying(capacity, self.replay.until(self.sequence));
+        self.add(&queue);
+        queue
     }
 
     /// Lets all readers come to their end.

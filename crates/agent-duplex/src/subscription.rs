@@ -4,10 +4,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
-use crate::{Published, What};
+use crate::Published;
 
-/// How many bytes of lines a reader may leave unread before it counts as slow, whatever its capacity.
-const MAX_BYTES: usize = 4 << 20;
+/// How many bytes of lines and texts a reader may leave unread before it counts as slow, whatever its capacity.
+const MAX_BYTES: usize = 8 << 20;
 
 /// The one reader of a [`Conversation`](crate::Conversation) that misses nothing.
 ///
@@ -24,6 +24,15 @@ impl Primary {
     ///
     /// Cancel safe: nothing is lost.
     pub async fn next(&mut self) -> Option<Published> {
+        self.next_shared().await.map(Arc::unwrap_or_clone)
+    }
+
+    /// Waits as [`next`](Self::next) does, and copies nothing: all readers get the same one.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: nothing is lost.
+    pub async fn next_shared(&mut self) -> Option<Arc<Published>> {
         self.0.pop().await
     }
 }
@@ -53,6 +62,20 @@ impl Subscription {
     ///
     /// Cancel safe: nothing is lost.
     pub async fn next(&mut self) -> Option<Result<Published, Dropped>> {
+        let next = self.next_shared().await?;
+        Some(next.map(Arc::unwrap_or_clone))
+    }
+
+    /// Waits as [`next`](Self::next) does, and copies nothing: all readers get the same one.
+    ///
+    /// # Errors
+    ///
+    /// As for [`next`](Self::next).
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: nothing is lost.
+    pub async fn next_shared(&mut self) -> Option<Result<Arc<Published>, Dropped>> {
         match self.0.pop().await {
             Some(published) => Some(Ok(published)),
             None => self.0.lagged().map(Err),
@@ -96,7 +119,10 @@ pub(crate) struct Queue {
 
 #[derive(Debug, Default)]
 struct Inner {
-    items: VecDeque<Published>,
+    /// What comes before everything else and does not count as unread.
+    replay: VecDeque<Arc<Published>>,
+    /// What is unread, and what it weighs.
+    items: VecDeque<(Arc<Published>, usize)>,
     bytes: usize,
     last: u64,
     /// Nothing more comes.
@@ -123,31 +149,43 @@ impl Queue {
         })
     }
 
+    /// Makes one whose reader gets this first, whatever the capacity.
+    pub(crate) fn replaying(capacity: usize, replay: Vec<Arc<Published>>) -> Arc<Self> {
+        let queue = Self::new(capacity);
+        queue.lock().replay = replay.into();
+        queue
+    }
+
     /// Adds an item whether there is room or not.
-    pub(crate) fn push(&self, item: Published) {
+    pub(crate) fn push(&self, item: Arc<Published>, weight: usize) {
         let mut inner = self.lock();
         if !inner.abandoned && !inner.closed {
-            inner.bytes += weight(&item);
-            inner.items.push_back(item);
-            self.ready.notify_one();
+            self.add(&mut inner, item, weight);
         }
     }
 
     /// Adds an item, or closes the queue when there is no room. Returns whether its reader still wants more.
-    pub(crate) fn offer(&self, item: &Published) -> bool {
-        let full = {
-            let mut inner = self.lock();
-            let full = inner.is_full(self.capacity);
-            inner.lagged |= full;
-            inner.closed |= full;
-            full || inner.abandoned
-        };
-        if full {
-            self.ready.notify_one();
-        } else {
-            self.push(item.clone());
+    pub(crate) fn offer(&self, item: &Arc<Published>, weight: usize) -> bool {
+        let mut inner = self.lock();
+        if inner.abandoned || inner.closed {
+            return false;
         }
-        !full
+        if inner.is_full(self.capacity) {
+            inner.lagged = true;
+            inner.closed = true;
+            return false;
+        }
+        self.add(&mut inner, Arc::clone(item), weight);
+        true
+    }
+
+    fn add(&self, inner: &mut Inner, item: Arc<Published>, weight: usize) {
+        inner.bytes += weight;
+        inner.items.push_back((item, weight));
+        // A reader waits only when there is nothing.
+        if inner.items.len() == 1 {
+            self.ready.notify_one();
+        }
     }
 
     /// Lets the reader read what there is, and then end.
@@ -167,14 +205,21 @@ impl Queue {
         }
     }
 
-    async fn pop(&self) -> Option<Published> {
+    async fn pop(&self) -> Option<Arc<Published>> {
         loop {
             {
                 let mut inner = self.lock();
-                if let Some(item) = inner.items.pop_front() {
-                    inner.bytes -= weight(&item);
+                if let Some(item) = inner.replay.pop_front() {
                     inner.last = item.sequence;
-                    self.room.notify_one();
+                    return Some(item);
+                }
+                let was_full = inner.is_full(self.capacity);
+                if let Some((item, weight)) = inner.items.pop_front() {
+                    inner.bytes -= weight;
+                    inner.last = item.sequence;
+                    if was_full && !inner.is_full(self.capacity) {
+                        self.room.notify_one();
+                    }
                     return Some(item);
                 }
                 if inner.closed {
@@ -194,6 +239,7 @@ impl Queue {
     fn abandon(&self) {
         let mut inner = self.lock();
         inner.abandoned = true;
+        inner.replay = VecDeque::new();
         inner.items = VecDeque::new();
         inner.bytes = 0;
         self.room.notify_one();
@@ -201,13 +247,5 @@ impl Queue {
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Events are a small multiple of their line; the line is what counts.
-fn weight(item: &Published) -> usize {
-    match &item.what {
-        What::Observed(seen) => seen.raw.as_ref().map_or(0, |(_, line)| line.bytes.len()),
-        _ => 0,
     }
 }
