@@ -106,6 +106,12 @@ impl<'a> Rlm<'a> {
         self
     }
 
+    /// Starts it in a session of its own, as cron and supervisors do: what it sends to its process group does not reach the harness.
+    pub fn own_session(mut self) -> Self {
+        crate::os::own_session(&mut self.command);
+        self
+    }
+
     /// Starts it without a terminal; stdout and stderr go to files, so that no reader can hold it up and no survivor the test.
     ///
     /// # Panics

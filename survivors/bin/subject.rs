@@ -1,0 +1,41 @@
+//! `survivors-subject`: `rlm`, or what becomes of it without its mechanism. `SURVIVORS_SUBJECT` says which.
+//!
+//! *not set*: `rlm` as it is. `unguarded`: `rlm` in a process that cannot have a guard. `killpg`: a loop around its first argument that is stopped
+//! by SIGTERM and then does what most programs do, which is to end the agent's process group.
+
+use std::process::ExitCode;
+
+use agent_subprocess::{AgentCommand, StopPolicy};
+use tokio::signal::unix::{SignalKind, signal};
+
+fn main() -> ExitCode {
+    match std::env::var("SURVIVORS_SUBJECT").as_deref() {
+        Ok("unguarded") => {
+            // A second thread is what a guard refuses to start from.
+            std::thread::spawn(|| {
+                loop {
+                    std::thread::park();
+                }
+            });
+            rlm::main_impl()
+        }
+        Ok("killpg") => killpg(),
+        _ => rlm::main_impl(),
+    }
+}
+
+fn killpg() -> ExitCode {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("a runtime can be had");
+    runtime.block_on(async {
+        let mut asked = signal(SignalKind::terminate()).expect("SIGTERM can be handled");
+        let program = std::env::args_os().nth(1).expect("the agent's program");
+        let command = AgentCommand::new(program).group_only();
+        let mut agent = command.spawn().await.expect("the agent starts");
+        asked.recv().await;
+        drop(agent.stop(&StopPolicy::default()).await);
+    });
+    ExitCode::SUCCESS
+}

@@ -1,0 +1,169 @@
+//! `survivors`: stops a loop runner in five ways, and prints what it left alive. Run by `cargo xtask survivors`; see `README.md`.
+#![expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a program for maintainers, whose output is its purpose"
+)]
+
+mod progress;
+
+use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use clap::Parser;
+use clap::error::ErrorKind;
+use rlm_survivors::{Moment, Plan, Run, Score};
+
+use crate::progress::Progress;
+
+/// Stops a loop runner in five ways, and counts what it leaves alive.
+#[derive(Debug, Parser)]
+#[command(name = "cargo xtask survivors")]
+struct Arguments {
+    /// The loop runner, a command for bash with {agent} in place of the agent's program [default: rlm].
+    #[arg(long, value_name = "CMD")]
+    tool: Option<String>,
+    /// Calls the agent's program so, for a tool that finds its agent on the PATH.
+    #[arg(long, value_name = "NAME")]
+    agent_name: Option<String>,
+    /// Stops it so often in each way.
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    runs: u16,
+    /// Two stops in each way; ends within 40 s.
+    #[arg(long, conflicts_with = "runs")]
+    quick: bool,
+    /// What the loop is at when it is stopped; `gate` and `sleep` are for rlm.
+    #[arg(long, value_enum, default_value_t = Moment::Turn)]
+    moment: Moment,
+    /// The agent and its children ignore SIGINT, SIGTERM and SIGHUP.
+    #[arg(long)]
+    stubborn: bool,
+    /// Runs so many at the same time; they mostly wait.
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u8).range(1..=32))]
+    jobs: u8,
+    /// Also writes the score as JSON.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let plan = match plan(&arguments) {
+        Ok(plan) => plan,
+        Err(why) => {
+            eprintln!(
+                "{}",
+                clap::Error::raw(ErrorKind::InvalidValue, why + "\n").render()
+            );
+            return ExitCode::from(2);
+        }
+    };
+    let given_up = Arc::new(AtomicBool::new(false));
+    for signal in [
+        signal_hook::consts::SIGINT,
+        signal_hook::consts::SIGTERM,
+        signal_hook::consts::SIGHUP,
+    ] {
+        // Heard by every run, which then ends what it started: this program, too, leaves nothing alive.
+        if let Err(error) = signal_hook::flag::register(signal, Arc::clone(&given_up)) {
+            eprintln!("error: cannot handle signals: {error}");
+            return ExitCode::from(2);
+        }
+    }
+    println!(
+        "{}\n{} stops in each way, patience {} s. Cells: stops that left such a process / stops; times from the stop: p50 / max\n",
+        plan.command,
+        plan.runs,
+        plan.patience.as_secs()
+    );
+    let score = Score::of(all_runs(&plan, usize::from(arguments.jobs), &given_up));
+    let coloured = std::io::stdout().is_terminal()
+        && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+    println!("{}", score.table(coloured));
+    if let Some(path) = &arguments.json
+        && let Err(error) = fs_err::write(path, format!("{:#}\n", score.json(&plan)))
+    {
+        eprintln!("error: {error}");
+        return ExitCode::from(2);
+    }
+    if given_up.load(Ordering::Relaxed) {
+        println!("interrupted: all that was started is ended");
+        return ExitCode::from(130);
+    }
+    if score.is_clean() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
+}
+
+fn plan(arguments: &Arguments) -> Result<Plan, String> {
+    let command = match &arguments.tool {
+        Some(_) if matches!(arguments.moment, Moment::Gate | Moment::Sleep) => {
+            return Err(
+                "--moment gate and sleep are for rlm: write it so into the command of --tool"
+                    .into(),
+            );
+        }
+        Some(tool) if !Plan::names_agent(tool) && arguments.agent_name.is_none() => {
+            return Err("--tool needs {agent} where the agent's program belongs, or --agent-name with the name by which it finds it".into());
+        }
+        Some(tool) => tool.clone(),
+        None => Plan::ours(&beside("rlm")?, arguments.moment),
+    };
+    let name = arguments.agent_name.as_deref().unwrap_or("agent");
+    if name.is_empty() || Path::new(name).file_name() != Some(name.as_ref()) {
+        return Err("--agent-name is a name, not a path".into());
+    }
+    let plan = Plan::new(command, beside("survivors-agent")?);
+    let plan = match arguments.quick {
+        true => plan.quick(),
+        false => Plan {
+            runs: arguments.runs.into(),
+            ..plan
+        },
+    };
+    Ok(Plan {
+        agent_name: name.into(),
+        moment: arguments.moment,
+        stubborn: arguments.stubborn,
+        ..plan
+    })
+}
+
+/// A program that was built beside this one.
+fn beside(name: &str) -> Result<PathBuf, String> {
+    let me = std::env::current_exe().map_err(|error| error.to_string())?;
+    let path = me.with_file_name(name);
+    match path.exists() {
+        true => Ok(path),
+        false => Err(format!(
+            "{} is not there: build it, or start this by `cargo xtask survivors`",
+            path.display()
+        )),
+    }
+}
+
+fn all_runs(plan: &Plan, jobs: usize, given_up: &AtomicBool) -> Vec<Run> {
+    let all = plan.all();
+    let (next, done) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    let progress = Progress::of(all.len());
+    std::thread::scope(|scope| {
+        for _ in 0..jobs.min(all.len()) {
+            scope.spawn(|| {
+                while !given_up.load(Ordering::Relaxed)
+                    && let Some((way, number)) = all.get(next.fetch_add(1, Ordering::Relaxed))
+                    && let Some(run) = plan.run(*way, *number, given_up)
+                {
+                    let mut done = done.lock().unwrap_or_else(PoisonError::into_inner);
+                    done.push(run);
+                    progress.show(&done);
+                }
+            });
+        }
+    });
+    done.into_inner().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,299 @@
+//! One run: starts the tool, sees its tree alive, stops it, and sees what is left.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use rlm_tests::agent::{FakeAgent, Kind};
+use rlm_tests::{Ended, Process, Rlm, Running, Sandbox, Terminal, poll_until};
+use serde::Serialize;
+
+use crate::{Moment, Plan, Run, Way};
+
+const KINDS: [Kind; 4] = [Kind::Plain, Kind::Setsid, Kind::Daemon, Kind::Holder];
+/// What `rlm` says when it begins to sleep.
+const SLEEPS: &str = "next iteration";
+/// How much of an output is shown, in lines.
+const TAIL: usize = 4;
+
+/// What a process was to the tool.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    /// A child of the agent in its session and group.
+    Plain,
+    /// A child of the agent in a session of its own.
+    Setsid,
+    /// A double-forked daemon: a session of its own, and its parent is gone.
+    Daemon,
+    /// A grandchild whose parent is gone and that keeps the agent's stdout and stderr open.
+    Holder,
+    /// The agent itself.
+    Agent,
+    /// Anything else that carries the mark: helpers of the tool, a shell between it and the agent.
+    Other,
+}
+
+impl Role {
+    /// All of them, in the order of the table.
+    pub const ALL: [Self; 6] = [
+        Self::Plain,
+        Self::Setsid,
+        Self::Daemon,
+        Self::Holder,
+        Self::Agent,
+        Self::Other,
+    ];
+
+    /// Its word in the table.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Plain => "plain",
+            Self::Setsid => "setsid",
+            Self::Daemon => "daemon",
+            Self::Holder => "holder",
+            Self::Agent => "agent",
+            Self::Other => "other",
+        }
+    }
+}
+
+impl From<Kind> for Role {
+    fn from(kind: Kind) -> Self {
+        match kind {
+            Kind::Plain => Self::Plain,
+            Kind::Setsid => Self::Setsid,
+            Kind::Daemon => Self::Daemon,
+            Kind::Holder => Self::Holder,
+        }
+    }
+}
+
+/// A process that outlived the stop.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Survivor {
+    /// What it was to the tool.
+    pub role: Role,
+    /// Its process id, while it lived.
+    pub pid: i32,
+    /// Its command name, never its command line, which may hold secrets.
+    pub name: String,
+    /// Whether it was dead and nobody had asked.
+    pub zombie: bool,
+}
+
+/// What came of a run.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case", tag = "verdict")]
+pub enum Verdict {
+    /// The tool is gone; what is left is listed, and that may be nothing.
+    Ended {
+        /// `0`, `130`, `SIGINT` …
+        status: String,
+        /// From the stop (the last press) to the end of the tool.
+        tool_gone: Duration,
+        /// From the stop to the end of the last process; none if some are left.
+        all_gone: Option<Duration>,
+        /// What was alive when patience ended.
+        left: Vec<Survivor>,
+    },
+    /// The tool was still there when patience ended.
+    Ignored {
+        /// What was alive then, the tool itself among it.
+        left: Vec<Survivor>,
+    },
+    /// The agent did not come to work, so that there was nothing to stop.
+    NeverReady {
+        /// What is known about it.
+        why: String,
+    },
+}
+
+impl Plan {
+    /// Starts the tool, stops it in one way, and says what was left. Blocks for no longer than the plan's times together.
+    ///
+    /// None if `given_up` became true: then everything was ended at once.
+    ///
+    /// # Panics
+    /// When a sandbox cannot be made, or something in it cannot be ended.
+    pub fn run(&self, way: Way, number: usize, given_up: &AtomicBool) -> Option<Run> {
+        let stage = Stage::new(self);
+        let (mut tool, terminal) = stage.start(self, way);
+        let verdict = match stage.until_ready(self, number, &mut tool, terminal.as_ref(), given_up)
+        {
+            Err(why) => Verdict::NeverReady { why },
+            Ok(()) => {
+                let terminal = way.stop(&mut tool, terminal);
+                let verdict = stage.watch(self, tool, given_up);
+                drop(terminal); // not before: closing it would be one more way of stopping
+                verdict
+            }
+        };
+        (!given_up.load(Ordering::Relaxed)).then_some(Run {
+            way,
+            number,
+            verdict,
+        })
+    }
+}
+
+/// The sandbox of a run; dropping it ends whatever is left.
+struct Stage {
+    agent: FakeAgent,
+    program: PathBuf,
+    sandbox: Sandbox,
+}
+
+impl Stage {
+    fn new(plan: &Plan) -> Self {
+        let sandbox = Sandbox::new();
+        let agent = sandbox.fake_agent(&plan.agent, &plan.script());
+        let program = sandbox.path().join("bin").join(&plan.agent_name);
+        // Whatever arguments a tool gives to an agent, this one knows what to do. Written by another process, because a program that a fork of
+        // this one has open for writing cannot be executed.
+        let words = agent.argv().into_iter().map(|word| {
+            let word = word.to_string_lossy().replace('\'', r"'\''");
+            format!(" '{word}'")
+        });
+        let text = format!("#!/bin/sh\nexec{}\n", words.collect::<String>());
+        let write = r#"mkdir -p "${0%/*}" && cat >"$0" && chmod +x "$0""#;
+        let written = sandbox.rlm("/bin/sh").args(["-c", write]).args([&program]);
+        written
+            .input(text)
+            .run(Duration::from_secs(10))
+            .expect_code(0);
+        Self {
+            agent,
+            program,
+            sandbox,
+        }
+    }
+
+    fn start(&self, plan: &Plan, way: Way) -> (Running, Option<Terminal>) {
+        let path = std::env::var("PATH").unwrap_or_else(|_| "/usr/bin:/bin".into());
+        let first = self.program.with_file_name("");
+        // Bash, because it becomes a simple command instead of waiting for it: so the signals reach the tool and not a shell before it.
+        let tool: Rlm<'_> = self
+            .sandbox
+            .rlm("bash")
+            .args(["-c", &plan.command_for(&self.program)])
+            .env("PATH", format!("{}:{path}", first.display()));
+        if way.needs_terminal() {
+            let (tool, terminal) = tool.spawn_on_terminal();
+            (tool, Some(terminal))
+        } else {
+            (tool.own_session().spawn(), None)
+        }
+    }
+
+    /// Waits for the moment of the stop.
+    fn until_ready(
+        &self,
+        plan: &Plan,
+        number: usize,
+        tool: &mut Running,
+        terminal: Option<&Terminal>,
+        given_up: &AtomicBool,
+    ) -> Result<(), String> {
+        let output = |tool: &Running| {
+            let text = terminal.map_or_else(|| tool.stdout() + &tool.stderr(), Terminal::scrolled);
+            text.trim_end().to_owned()
+        };
+        let begun = Instant::now();
+        let found = poll_until(plan.ready, || {
+            let is_it = match plan.moment {
+                Moment::Turn | Moment::Gate => self.all_kinds_alive(),
+                Moment::Start => begun.elapsed() >= plan.early(number),
+                Moment::Sleep => output(tool).contains(SLEEPS),
+            };
+            let over = tool.has_ended() || given_up.load(Ordering::Relaxed);
+            is_it.then_some(true).or_else(|| over.then_some(false))
+        });
+        let why = match found {
+            Some(true) => return Ok(()),
+            Some(false) => "it ended before its agent had come to work".to_owned(),
+            None => format!(
+                "its agent had not come to work after {} s",
+                plan.ready.as_secs()
+            ),
+        };
+        let output = output(tool);
+        let lines: Vec<&str> = output.lines().collect();
+        let tail = lines[lines.len().saturating_sub(TAIL)..].join(" | ");
+        Err(match tail.as_str() {
+            "" => format!("{why}; it printed nothing"),
+            tail => format!("{why}; its last lines: {tail}"),
+        })
+    }
+
+    fn all_kinds_alive(&self) -> bool {
+        let children = self.agent.children();
+        if children.len() < KINDS.len() {
+            return false; // a scan is dear
+        }
+        let alive = self.sandbox.survivors().scan();
+        KINDS.iter().all(|kind| {
+            let mut of_kind = children.iter().filter(|child| child.kind == *kind);
+            of_kind.any(|child| {
+                let mut alive = alive.iter().filter(|process| !process.is_zombie());
+                alive.any(|process| process.pid == child.pid)
+            })
+        })
+    }
+
+    /// Waits until tool and tree are gone, or patience is.
+    fn watch(&self, plan: &Plan, mut tool: Running, given_up: &AtomicBool) -> Verdict {
+        let stopped = Instant::now();
+        let (mut tool_gone, mut left) = (None, Vec::new());
+        let all_gone = poll_until(plan.patience, || {
+            if tool_gone.is_none() && tool.has_ended() {
+                tool_gone = Some(stopped.elapsed());
+            }
+            left = self.sandbox.survivors().scan();
+            let over = tool_gone.is_some() && left.is_empty();
+            let over = over.then(|| Some(stopped.elapsed()));
+            over.or_else(|| given_up.load(Ordering::Relaxed).then_some(None))
+        });
+        let left = self.named(left);
+        match tool_gone {
+            Some(tool_gone) => Verdict::Ended {
+                status: status(&tool.wait(Duration::ZERO)),
+                tool_gone,
+                all_gone: all_gone.flatten(),
+                left,
+            },
+            None => Verdict::Ignored { left },
+        }
+    }
+
+    fn named(&self, left: Vec<Process>) -> Vec<Survivor> {
+        let children = self.agent.children();
+        let mut roles: HashMap<i32, Role> = children
+            .iter()
+            .map(|child| (child.pid, child.kind.into()))
+            .collect();
+        let agents = self.agent.starts();
+        roles.extend(agents.iter().map(|start| (start.pid, Role::Agent)));
+        let survivor = |process: Process| Survivor {
+            role: roles.get(&process.pid).copied().unwrap_or(Role::Other),
+            pid: process.pid,
+            zombie: process.is_zombie(),
+            name: process.name,
+        };
+        let mut left: Vec<Survivor> = left.into_iter().map(survivor).collect();
+        left.sort_by_key(|survivor| (survivor.role, survivor.pid));
+        left
+    }
+}
+
+/// The exit code, or the name of the signal of death.
+fn status(ended: &Ended) -> String {
+    match (ended.code(), ended.signal()) {
+        (Some(code), _) => code.to_string(),
+        (None, Some(number)) => signal_hook::low_level::signal_name(number)
+            .map_or_else(|| format!("signal {number}"), str::to_owned),
+        (None, None) => "?".to_owned(),
+    }
+}

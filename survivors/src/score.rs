@@ -1,0 +1,199 @@
+//! Adds runs up, a row for each way. Pure.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::{Plan, Role, Survivor, Verdict, Way};
+
+/// A kill leaves nothing behind that lives longer: what `rlm` promises, and what a row is compared with.
+pub(crate) const KILL_BOUND: Duration = Duration::from_secs(2);
+
+/// One stop and what came of it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Run {
+    /// How the tool was stopped.
+    pub way: Way,
+    /// Which run of that way it was, from 0.
+    pub number: usize,
+    /// What came of it.
+    pub verdict: Verdict,
+}
+
+/// Median and maximum of a time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Spread {
+    /// Half of them took no longer.
+    pub p50: Duration,
+    /// All of them.
+    pub max: Duration,
+}
+
+impl Spread {
+    fn of(times: impl Iterator<Item = Duration>) -> Option<Self> {
+        let mut times: Vec<Duration> = times.collect();
+        times.sort_unstable();
+        Some(Self {
+            p50: *times.get(times.len().saturating_sub(1) / 2)?,
+            max: *times.last()?,
+        })
+    }
+
+    fn json(self) -> Value {
+        json!({ "p50": self.p50.as_secs_f64(), "max": self.max.as_secs_f64() })
+    }
+}
+
+/// All runs of one way.
+#[derive(Debug, Clone)]
+pub struct Row {
+    /// The way.
+    pub way: Way,
+    /// The runs, in their order.
+    pub runs: Vec<Run>,
+}
+
+impl Row {
+    fn ended(&self) -> impl Iterator<Item = (&str, Duration, Option<Duration>, &[Survivor])> {
+        self.runs.iter().filter_map(|run| match &run.verdict {
+            Verdict::Ended {
+                status,
+                tool_gone,
+                all_gone,
+                left,
+            } => Some((status.as_str(), *tool_gone, *all_gone, left.as_slice())),
+            _ => None,
+        })
+    }
+
+    /// The runs whose tool ended: those of which it can be said what they left.
+    #[must_use]
+    pub fn judged(&self) -> usize {
+        self.ended().count()
+    }
+
+    /// The judged runs in which a process of this role was left.
+    #[must_use]
+    pub fn survived(&self, role: Role) -> usize {
+        let has = |left: &[Survivor]| left.iter().any(|survivor| survivor.role == role);
+        self.ended().filter(|(.., left)| has(left)).count()
+    }
+
+    /// The runs whose tool did not go.
+    #[must_use]
+    pub fn ignored(&self) -> usize {
+        let ignored = |run: &&Run| matches!(run.verdict, Verdict::Ignored { .. });
+        self.runs.iter().filter(ignored).count()
+    }
+
+    /// The runs whose agent did not come to work.
+    #[must_use]
+    pub fn never_ready(&self) -> usize {
+        self.runs.len() - self.judged() - self.ignored()
+    }
+
+    /// How long the tool took to go.
+    #[must_use]
+    pub fn tool_gone(&self) -> Option<Spread> {
+        Spread::of(self.ended().map(|(_, tool_gone, ..)| tool_gone))
+    }
+
+    /// How long the last process took to go, in the runs that left none.
+    #[must_use]
+    pub fn all_gone(&self) -> Option<Spread> {
+        Spread::of(self.ended().filter_map(|(_, _, all_gone, _)| all_gone))
+    }
+
+    /// How the tool ended, and how often so.
+    #[must_use]
+    pub fn statuses(&self) -> BTreeMap<&str, usize> {
+        let mut statuses = BTreeMap::new();
+        for (status, ..) in self.ended() {
+            *statuses.entry(status).or_default() += 1;
+        }
+        statuses
+    }
+
+    /// Whether each run ended, and left nothing.
+    #[must_use]
+    pub fn is_clean(&self) -> bool {
+        !self.runs.is_empty()
+            && self.judged() == self.runs.len()
+            && self.ended().all(|(.., left)| left.is_empty())
+    }
+
+    fn json(&self) -> Value {
+        let survivors: BTreeMap<_, _> = Role::ALL
+            .map(|role| (role.name(), self.survived(role)))
+            .into();
+        json!({
+            "way": self.way.name(),
+            "runs": self.runs.len(),
+            "judged": self.judged(),
+            "ignored": self.ignored(),
+            "never_ready": self.never_ready(),
+            "runs_with_survivors": survivors,
+            "tool_gone_s": self.tool_gone().map(Spread::json),
+            "all_gone_s": self.all_gone().map(Spread::json),
+            "statuses": self.statuses(),
+            "each": self.runs.iter().map(|run| told(&run.verdict)).collect::<Vec<_>>(),
+        })
+    }
+}
+
+/// Times in seconds, as everywhere in the file.
+fn told(verdict: &Verdict) -> Value {
+    let mut value = serde_json::to_value(verdict).unwrap_or_default();
+    if let Verdict::Ended {
+        tool_gone,
+        all_gone,
+        ..
+    } = verdict
+    {
+        value["tool_gone"] = json!(tool_gone.as_secs_f64());
+        value["all_gone"] = json!(all_gone.map(|time| time.as_secs_f64()));
+    }
+    value
+}
+
+/// What a tool scored.
+#[derive(Debug, Clone)]
+pub struct Score {
+    /// A row for each way.
+    pub rows: Vec<Row>,
+}
+
+impl Score {
+    /// Sorts runs by way.
+    #[must_use]
+    pub fn of(mut runs: Vec<Run>) -> Self {
+        runs.sort_by_key(|run| run.number);
+        let row = |way| Row {
+            way,
+            runs: runs.iter().filter(|run| run.way == way).cloned().collect(),
+        };
+        Self {
+            rows: Way::ALL.map(row).into(),
+        }
+    }
+
+    /// Whether all zeros were found, in each way, and nothing else.
+    #[must_use]
+    pub fn is_clean(&self) -> bool {
+        self.rows.iter().all(Row::is_clean)
+    }
+
+    /// The score as a file for other programs; times are in seconds.
+    #[must_use]
+    pub fn json(&self, plan: &Plan) -> Value {
+        json!({
+            "tool": plan.command,
+            "moment": format!("{:?}", plan.moment).to_lowercase(),
+            "stubborn": plan.stubborn,
+            "patience_s": plan.patience.as_secs(),
+            "clean": self.is_clean(),
+            "ways": self.rows.iter().map(Row::json).collect::<Vec<_>>(),
+        })
+    }
+}

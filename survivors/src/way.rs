@@ -1,0 +1,76 @@
+//! The ways in which a person, a supervisor or the machine stops a program.
+
+use std::time::Duration;
+
+use rlm_tests::{Running, Terminal, poll_until};
+use rustix::process::Signal;
+
+/// Between two presses of a person in a hurry; shorter ones may be taken for one press.
+const BETWEEN_PRESSES: Duration = Duration::from_millis(100);
+
+/// One way of stopping a tool.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Way {
+    /// One Ctrl-C typed at its terminal.
+    OnePress,
+    /// Three, a tenth of a second apart; fewer if it goes before.
+    ThreePresses,
+    /// SIGTERM to the tool alone, which has no terminal: a supervisor, CI, cron.
+    Term,
+    /// Its terminal is closed, which sends SIGHUP.
+    HangUp,
+    /// SIGKILL to the tool alone, which has no terminal: nothing in it can react.
+    Kill,
+}
+
+impl Way {
+    /// All of them, in the order of the table.
+    pub const ALL: [Self; 5] = [
+        Self::OnePress,
+        Self::ThreePresses,
+        Self::Term,
+        Self::HangUp,
+        Self::Kill,
+    ];
+
+    /// What people call it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::OnePress => "one Ctrl-C",
+            Self::ThreePresses => "three Ctrl-C",
+            Self::Term => "SIGTERM",
+            Self::HangUp => "terminal closed",
+            Self::Kill => "kill -9",
+        }
+    }
+
+    pub(crate) fn needs_terminal(self) -> bool {
+        matches!(self, Self::OnePress | Self::ThreePresses | Self::HangUp)
+    }
+
+    /// Stops `tool`; the terminal is given back unless it was closed.
+    pub(crate) fn stop(self, tool: &mut Running, terminal: Option<Terminal>) -> Option<Terminal> {
+        let presses = match self {
+            Self::OnePress => 1,
+            Self::ThreePresses => 3,
+            Self::HangUp => return None,
+            Self::Term => {
+                tool.signal(Signal::TERM);
+                0
+            }
+            Self::Kill => {
+                tool.signal(Signal::KILL);
+                0
+            }
+        };
+        for press in 0..presses {
+            let gone = press > 0
+                && poll_until(BETWEEN_PRESSES, || tool.has_ended().then_some(())).is_some();
+            if let Some(terminal) = terminal.as_ref().filter(|_| !gone) {
+                terminal.send(b"\x03");
+            }
+        }
+        terminal
+    }
+}

@@ -1,0 +1,76 @@
+//! Loops that do not stop: the score must be red for each, else its zeros say nothing.
+
+use std::time::Duration;
+
+use rlm_survivors::{Role, Verdict, Way};
+
+use crate::{SUBJECT, plan, stopped};
+
+/// What is alive then is alive for ten minutes.
+const PATIENCE: Duration = Duration::from_secs(2);
+const SHELL_LOOP: &str = "while :; do {agent}; done";
+
+/// The roles of what was left, each once.
+fn left(command: &str, way: Way) -> Vec<Role> {
+    match stopped(&plan(command, PATIENCE), way) {
+        Verdict::Ended { left, .. } => {
+            let mut roles: Vec<Role> = left.into_iter().map(|survivor| survivor.role).collect();
+            roles.dedup();
+            roles
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn x101_control_a_shell_loop_leaves_what_has_left_the_terminal() {
+    assert_eq!(
+        left(SHELL_LOOP, Way::OnePress),
+        [Role::Setsid, Role::Daemon]
+    );
+}
+
+#[test]
+fn x101_control_a_group_kill_leaves_what_has_left_the_group() {
+    let command = format!("SURVIVORS_SUBJECT=killpg {SUBJECT} {{agent}}");
+    assert_eq!(left(&command, Way::Term), [Role::Setsid, Role::Daemon]);
+}
+
+#[test]
+fn x102_control_a_shell_loop_leaves_everything() {
+    let all = &Role::ALL[..5];
+    assert_eq!(left(SHELL_LOOP, Way::Kill), all);
+}
+
+#[test]
+fn x102_control_without_a_guard_a_kill_leaves_every_kind() {
+    let command =
+        format!("SURVIVORS_SUBJECT=unguarded {SUBJECT} run --no-input --once -p x -- {{agent}}");
+    let left = left(&command, Way::Kill);
+    assert!(
+        Role::ALL[..4].iter().all(|role| left.contains(role)),
+        "{left:?}"
+    );
+}
+
+#[test]
+fn a_tool_that_ignores_a_stop_is_no_zero() {
+    // Bash runs a trap when the command before it has ended.
+    let verdict = stopped(&plan("trap : TERM; {agent}; {agent}", PATIENCE), Way::Term);
+    let Verdict::Ignored { left } = verdict else {
+        panic!("{verdict:?}");
+    };
+    assert!(
+        left.iter().any(|survivor| survivor.role == Role::Agent),
+        "{left:?}"
+    );
+}
+
+#[test]
+fn a_tool_that_never_starts_the_agent_is_no_zero() {
+    let verdict = stopped(&plan("echo no {agent}", PATIENCE), Way::Kill);
+    let Verdict::NeverReady { why } = verdict else {
+        panic!("{verdict:?}");
+    };
+    assert!(why.contains("its last lines: no /"), "{why}");
+}

@@ -1,0 +1,96 @@
+//! Builds and runs the stops, which are a program of `rlm-survivors`.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::Command;
+
+use crate::command::{self, Show};
+use crate::tally::Tally;
+
+/// What is stopped, when, and how often.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// The loop runner, a command for bash with {agent} in place of the agent's program [default: rlm].
+    #[arg(long, value_name = "CMD")]
+    tool: Option<String>,
+    /// Calls the agent's program so, for a tool that finds its agent on the PATH.
+    #[arg(long, value_name = "NAME")]
+    agent_name: Option<String>,
+    /// Stops it so often in each way [default: 20].
+    #[arg(long, value_name = "N")]
+    runs: Option<String>,
+    /// Two stops in each way; ends within 40 s.
+    #[arg(long)]
+    quick: bool,
+    /// What the loop is at when it is stopped: turn, start, gate or sleep; the last two are for rlm [default: turn].
+    #[arg(long, value_name = "WHEN")]
+    moment: Option<String>,
+    /// The agent and its children ignore SIGINT, SIGTERM and SIGHUP.
+    #[arg(long)]
+    stubborn: bool,
+    /// Runs so many at the same time; they mostly wait [default: 5].
+    #[arg(long, value_name = "N")]
+    jobs: Option<String>,
+    /// Also writes the score as JSON.
+    #[arg(long, value_name = "FILE", value_parser = crate::bench::absolute)]
+    json: Option<PathBuf>,
+}
+
+impl Arguments {
+    /// As the program behind this command takes them, which also judges them.
+    fn words(&self) -> Vec<OsString> {
+        let options = [
+            ("--tool", &self.tool),
+            ("--agent-name", &self.agent_name),
+            ("--runs", &self.runs),
+            ("--moment", &self.moment),
+            ("--jobs", &self.jobs),
+        ];
+        let json = self.json.iter().map(|path| ("--json", path.into()));
+        let texts = options
+            .into_iter()
+            .filter_map(|(name, value)| Some((name, value.as_ref()?.into())));
+        let pairs = texts.chain(json);
+        let mut words: Vec<OsString> = pairs
+            .flat_map(|(name, value): (&str, OsString)| [name.into(), value])
+            .collect();
+        for (flag, is_given) in [("--quick", self.quick), ("--stubborn", self.stubborn)] {
+            words.extend(is_given.then(|| flag.into()));
+        }
+        words
+    }
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Tally {
+    // The program as it is shipped; without it there is nothing to score.
+    let rlm = [
+        "build",
+        "--quiet",
+        "--release",
+        "-p",
+        "rlm-loop",
+        "--bin",
+        "rlm",
+    ];
+    if arguments.tool.is_none() && !command::run("cargo", &rlm, Show::OnFailure).success {
+        return Tally::failed("survivors: rlm does not compile");
+    }
+    let agent = ["build", "--quiet", "--release", "-p", "rlm-survivors"];
+    if !command::run("cargo", &agent, Show::OnFailure).success {
+        return Tally::failed("survivors: it does not compile");
+    }
+    // Its own terminal, for the line of progress.
+    let mut command = Command::new("cargo");
+    command.args(["run", "--quiet", "--release", "-p", "rlm-survivors"]);
+    command
+        .args(["--bin", "survivors", "--"])
+        .args(arguments.words());
+    match command.status() {
+        Ok(status) if status.success() => Tally {
+            passed: 1,
+            ..Tally::default()
+        },
+        Ok(_) => Tally::failed("survivors: stop did not mean stop, or it could not be seen"),
+        Err(error) => Tally::failed(format!("cargo: {error}")),
+    }
+}
