@@ -113,7 +113,8 @@ impl Persistence for SqlitePersistence {
 /// Settles what never ended, and reads what waits.
 fn recover(transaction: &Transaction<'_>, conversation: i64) -> rusqlite::Result<Recovered> {
     let mut recovered = Recovered::default();
-    let numbers = "SELECT number FROM turn WHERE conversation = ?1 AND reason IS NULL ORDER BY number";
+    let numbers =
+        "SELECT number FROM turn WHERE conversation = ?1 AND reason IS NULL ORDER BY number";
     let mut running = transaction.prepare(numbers)?;
     for running in running.query_map([conversation], |row| row.get::<_, i64>(0))? {
         recovered.interrupted.push(TurnId(running?.cast_unsigned()));
@@ -256,10 +257,7 @@ fn assign(
     })
 }
 
-fn all<T>(
-    of: &[T],
-    mut deed: impl FnMut(&T) -> rusqlite::Result<bool>,
-) -> rusqlite::Result<bool> {
+fn all<T>(of: &[T], mut deed: impl FnMut(&T) -> rusqlite::Result<bool>) -> rusqlite::Result<bool> {
     for one in of {
         if !deed(one)? {
             return Ok(false);

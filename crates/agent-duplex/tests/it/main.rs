@@ -5,6 +5,7 @@ mod commands;
 mod ends;
 mod random;
 mod readers;
+mod replays;
 mod talk;
 mod turns;
 

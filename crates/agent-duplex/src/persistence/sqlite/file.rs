@@ -148,7 +148,9 @@ fn fault(path: &Path, e: rusqlite::Error) -> Error {
             "can't be written; change its permissions or its directory's"
         }
         Some(ErrorCode::NotADatabase) => "is no database; name another file",
-        Some(ErrorCode::DatabaseCorrupt) => "is damaged; put a copy in its place, or name a new file",
+        Some(ErrorCode::DatabaseCorrupt) => {
+            "is damaged; put a copy in its place, or name a new file"
+        }
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
             "is held by another program; end it and open the conversation again"
         }

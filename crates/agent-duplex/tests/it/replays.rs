@@ -1,0 +1,188 @@
+//! Readers that come late.
+
+use std::time::Duration;
+
+use agent_duplex::scripted::{Gate, Script, ScriptedDriver};
+use agent_duplex::{
+    ConversationOptions, EndReason, Event, Line, Observation, Published, Stream, Subscription, What,
+};
+use bytes::Bytes;
+use proptest::prelude::*;
+
+use crate::talk::{Talk, delta, soon, steered};
+
+fn line(bytes: usize) -> Observation {
+    Observation::output(
+        Stream::Stdout,
+        Line {
+            bytes: Bytes::from(vec![b'x'; bytes]),
+            omitted: 0,
+        },
+    )
+}
+
+/// A turn that says these things, stops at the gate, and says one more.
+fn gated(things: impl IntoIterator<Item = Observation>, gate: &Gate) -> ScriptedDriver {
+    let mut script = Script::new().message().begin();
+    for thing in things {
+        script = script.observe(thing);
+    }
+    let script = script
+        .observe(delta("before"))
+        .gate(gate)
+        .observe(delta("after"));
+    let script = script.end(EndReason::Completed).message().begin();
+    let script = script.say("again").end(EndReason::Completed);
+    ScriptedDriver::new(steered()).plays(script)
+}
+
+async fn read_all(mut subscription: Subscription) -> Vec<Published> {
+    let mut read = Vec::new();
+    while let Some(next) = soon(subscription.next()).await {
+        read.push(next.expect("it reads fast enough"));
+    }
+    read
+}
+
+/// Plays a turn and another one, and returns what a reader got who came at the gate of the first, and what the primary got.
+async fn late(
+    things: impl IntoIterator<Item = Observation>,
+    capacity: usize,
+) -> (Vec<Published>, Vec<Published>) {
+    let gate = Gate::new();
+    let mut options = ConversationOptions::default();
+    options.backlog = 100_000;
+    let mut talk = Talk::limited(gated(things, &gate), options);
+    talk.send("first");
+    talk.start().await;
+    talk.observed(delta("before")).await;
+    let late = talk.conversation.replay(capacity);
+    gate.open();
+    talk.completed().await;
+    let after = talk.conversation.replay(capacity);
+    talk.send("second");
+    talk.completed().await;
+    soon(talk.conversation.stop(Duration::ZERO)).await;
+    talk.read_all().await;
+    let all = talk.read.iter().cloned().zip(1..);
+    let all: Vec<_> = all
+        .map(|(what, sequence)| Published { sequence, what })
+        .collect();
+    let after = read_all(after).await;
+    let completed = all
+        .iter()
+        .position(|p| matches!(p.what, What::Completed(_)))
+        .expect("the first turn is over");
+    assert!(
+        after
+            .first()
+            .is_some_and(|p| p.sequence > all[completed].sequence)
+    );
+    assert!(all.ends_with(&after));
+    (read_all(late).await, all)
+}
+
+fn begins_with_the_turn(late: &[Published], all: &[Published]) {
+    let assigned = |p: &Published| matches!(p.what, What::Assigned(_));
+    let begin = all.iter().position(assigned).expect("a turn was assigned");
+    assert_eq!(late, &all[begin..]);
+}
+
+#[tokio::test]
+async fn l88_p12_a_late_reader_gets_the_turn_from_its_beginning_and_goes_on_live_each_thing_once() {
+    // The replay is longer than what this reader may leave unread.
+    let (read, all) = late((0..50).map(|i| delta(&i.to_string()).into()), 20).await;
+    begins_with_the_turn(&read, &all);
+}
+
+#[tokio::test]
+async fn l88_a_replay_of_too_many_things_is_left_out_and_told_first() {
+    let most = 10_000;
+    // The assignment, the lifecycle and what comes right before the gate are three of them.
+    let (read, all) = late((0..most - 3).map(|_| line(0)), 100).await;
+    let begin = all.len() - read.len();
+    assert!(matches!(all[begin].what, What::Assigned(_)));
+    begins_with_the_turn(&read, &all);
+    let (read, all) = late((0..most - 2).map(|_| line(0)), 100).await;
+    truncated(&read, &all);
+}
+
+#[tokio::test]
+async fn l88_a_replay_of_too_many_bytes_is_left_out_and_told_first() {
+    let mib = 1 << 20;
+    let (read, all) = late((0..7).map(|_| line(mib)), 100).await;
+    begins_with_the_turn(&read, &all);
+    let (read, all) = late((0..9).map(|_| line(mib)), 100).await;
+    truncated(&read, &all);
+    // Texts count like lines.
+    let text = |_| {
+        Observation::from(Event::Message {
+            text: "x".repeat(mib),
+            partial: false,
+        })
+    };
+    let (read, all) = late((0..9).map(text), 100).await;
+    truncated(&read, &all);
+}
+
+/// What was left out ends where it says, and from there on nothing is missing.
+fn truncated(read: &[Published], all: &[Published]) {
+    assert_eq!(read[0].what, What::ReplayTruncated);
+    let left_out = usize::try_from(read[0].sequence).unwrap();
+    assert_eq!(
+        all[left_out - 1].what,
+        What::Observed(delta("before").into())
+    );
+    assert_eq!(read[1..], all[left_out..]);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(50))]
+    /// Whenever a reader comes, its replay and what follows are the end of what the primary got, from the beginning of the turn on.
+    #[test]
+    fn l88_whenever_a_reader_comes_nothing_is_missing_or_doubled(
+        turns in proptest::collection::vec(0usize..6, 1..5),
+        at in 0usize..40,
+    ) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        runtime.block_on(async {
+            let mut script = Script::new();
+            for (turn, things) in turns.iter().enumerate() {
+                script = script.message().begin();
+                for i in 0..*things {
+                    script = script.observe(delta(&format!("{turn}.{i}")));
+                }
+                script = script.end(EndReason::Completed);
+            }
+            let mut options = ConversationOptions::default();
+            // As good as in step with the reader.
+            options.backlog = 1;
+            let driver = ScriptedDriver::new(steered()).plays(script);
+            let mut talk = Talk::limited(driver, options);
+            talk.start().await;
+            let mut late = None;
+            for _ in &turns {
+                talk.send("go");
+                while !matches!(talk.read.last(), Some(What::Completed(_))) || talk.audit.pending() > 0 {
+                    if talk.read.len() == at {
+                        late = Some(talk.conversation.replay(1000));
+                    }
+                    talk.read().await;
+                }
+            }
+            soon(talk.conversation.stop(Duration::ZERO)).await;
+            talk.read_all().await;
+            if let Some(late) = late {
+                let read = read_all(late).await;
+                let begin = usize::try_from(read[0].sequence).unwrap() - 1;
+                let whats: Vec<_> = read.iter().map(|p| p.what.clone()).collect();
+                assert_eq!(whats, talk.read[begin..]);
+                let earlier = &talk.read[..begin];
+                let count = |what: fn(&What) -> bool| earlier.iter().filter(|w| what(w)).count();
+                let begun = count(|what| matches!(what, What::Assigned(a) if !a.injected));
+                let over = count(|what| matches!(what, What::Completed(_)));
+                assert_eq!(begun, over, "the replay begins within a turn");
+            }
+        });
+    }
+}
