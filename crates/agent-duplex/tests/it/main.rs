@@ -3,6 +3,8 @@
 mod closing;
 mod commands;
 mod ends;
+#[cfg(feature = "sqlite")]
+mod keeping;
 mod random;
 mod readers;
 mod replays;
