@@ -73,7 +73,6 @@ pub(crate) struct File {
     pub(crate) dirty: Pending,
     /// Of a sync that failed: programs see it, later syncs take it for clean.
     pub(crate) orphans: Pending,
-    pub(crate) links: usize,
 }
 
 impl File {
@@ -155,14 +154,6 @@ impl Disk {
         Ok(&self.file(ino)?.live)
     }
 
-    /// Returns how many names a file has.
-    ///
-    /// # Errors
-    /// If it is none.
-    pub fn links(&self, ino: Ino) -> io::Result<usize> {
-        Ok(self.file(ino)?.links)
-    }
-
     /// Makes an empty file, or a directory, under a name that is free.
     ///
     /// # Errors
@@ -227,19 +218,10 @@ impl Disk {
         let Node::Dir { live, .. } = Arc::make_mut(&mut self.nodes[dir]) else {
             unreachable!("callers looked a name up in it");
         };
-        let before = match target {
+        match target {
             Some(ino) => live.insert(name.clone(), ino),
             None => live.remove(&name),
         };
-        for (ino, gained) in [(before, false), (target, true)] {
-            if let Some(Ok(file)) = ino.map(|ino| self.file_mut(ino)) {
-                file.links = if gained {
-                    file.links + 1
-                } else {
-                    file.links - 1
-                };
-            }
-        }
         self.next_op += 1;
         let id = self.next_op;
         self.ops.push(NameOp {
@@ -403,9 +385,6 @@ impl Disk {
 
     fn copy(&self, ino: Ino, to: &mut Self, seen: &mut BTreeMap<Ino, Ino>) -> Ino {
         if let Some(&new) = seen.get(&ino) {
-            if let Ok(file) = to.file_mut(new) {
-                file.links += 1;
-            }
             return new;
         }
         let new = to.nodes.len();
@@ -416,7 +395,6 @@ impl Disk {
                 let file = File {
                     live,
                     durable,
-                    links: 1,
                     ..File::default()
                 };
                 to.nodes.push(Arc::new(Node::File(file)));

@@ -29,7 +29,6 @@ impl Memory {
 fn stat(bytes: Option<&[u8]>) -> Stat {
     Stat {
         id: (2, bytes.map_or(0, |bytes| bytes.as_ptr() as u64)),
-        links: 1,
         len: bytes.map_or(0, |bytes| bytes.len() as u64),
         is_file: bytes.is_some(),
         is_own: true,

@@ -131,7 +131,6 @@ fn stat(disk: &Disk, ino: Ino) -> Stat {
     let is_file = !disk.is_dir(ino);
     Stat {
         id: (1, ino as u64),
-        links: disk.links(ino).unwrap_or(1) as u64,
         len: disk.read(ino).map_or(0, <[u8]>::len) as u64,
         is_file,
         is_own: true,

@@ -37,8 +37,6 @@ pub enum Open {
 pub struct Stat {
     /// Tells two files apart, however they are named.
     pub id: (u64, u64),
-    /// How many names it has; a removed one that is still open has none.
-    pub links: u64,
     /// Its length in bytes.
     pub len: u64,
     /// Whether it is a regular file.

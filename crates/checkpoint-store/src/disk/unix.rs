@@ -65,7 +65,6 @@ impl Directory for UnixDirectory {
         let seconds = Duration::from_secs(stat.st_mtime.try_into().unwrap_or_default());
         Ok(Stat {
             id: (stat.st_dev as u64, stat.st_ino as u64),
-            links: stat.st_nlink as u64,
             len: stat.st_size as u64,
             is_file: rustix::fs::FileType::from_raw_mode(stat.st_mode).is_file(),
             is_own: stat.st_uid == rustix::process::geteuid().as_raw(),
@@ -218,7 +217,6 @@ impl Handle for UnixHandle {
         let meta = self.0.metadata()?;
         Ok(Stat {
             id: (meta.dev(), meta.ino()),
-            links: meta.nlink(),
             len: meta.len(),
             is_file: meta.is_file(),
             is_own: meta.uid() == rustix::process::geteuid().as_raw(),
