@@ -116,6 +116,37 @@ fn c62_what_cannot_be_reserved_is_left_to_others() {
     assert_eq!(newest(&path), Some(head(3)));
 }
 
+/// A directory that vanishes just while a writer makes up for a full disk.
+#[test]
+fn x128_a_removal_while_a_full_disk_is_made_up_for_is_tried_again() {
+    let root = tempfile::tempdir().unwrap();
+    let path = root.path().join("s");
+    let (is_full, removals) = (
+        Arc::new(AtomicBool::new(false)),
+        Arc::new(AtomicU64::new(0)),
+    );
+    let (seen, left) = (is_full.clone(), removals.clone());
+    let hook = move |call| match call {
+        Call::Grow(_) if seen.load(Ordering::Relaxed) => Err(io::ErrorKind::StorageFull.into()),
+        Call::Make if left.load(Ordering::Relaxed) > 0 => {
+            left.fetch_sub(1, Ordering::Relaxed);
+            Err(io::ErrorKind::NotFound.into())
+        }
+        _ => Ok(()),
+    };
+    let dir = Dir::on(TestDisk::open(&path, 0, hook), &path).unwrap();
+    let (mut writer, _) = RawWriter::open_on(dir, Options::default()).unwrap();
+    save(&mut writer, 1).unwrap();
+    is_full.store(true, Ordering::Relaxed);
+    assert!(save(&mut writer, 2).unwrap_err().is_full());
+    is_full.store(false, Ordering::Relaxed);
+    removals.store(3, Ordering::Relaxed);
+    save(&mut writer, 2).unwrap();
+    assert_eq!(removals.load(Ordering::Relaxed), 0);
+    drop(writer);
+    assert_eq!(newest(&path), Some(head(2)));
+}
+
 /// The old journal still has room when no file can be made to compact it into.
 #[test]
 fn a_full_disk_that_takes_no_new_file_does_not_stop_a_save_that_would_compact() {

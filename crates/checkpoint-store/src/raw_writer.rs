@@ -157,10 +157,7 @@ impl RawWriter {
     pub(crate) fn ready(&mut self) -> Result<()> {
         match std::mem::replace(&mut self.condition, Condition::Sound) {
             Condition::Sound => Ok(()),
-            Condition::Unhealed(first) => {
-                let healed = self.heal(&first);
-                healed.map_err(|then| self.give_up(first, then))
-            }
+            Condition::Unhealed(first) => self.again(first, |_| Ok(())),
             Condition::Failed(first) => {
                 self.condition = Condition::Failed(first.clone());
                 Err(Error::new(self.dir.path(), Kind::Poisoned { first }))
@@ -178,24 +175,33 @@ impl RawWriter {
         self.ready()?;
         match save(self) {
             Err(first) if first.is_about_files() || first.is_about_removal() => {
-                let mut tries = 0..REMOVALS;
-                loop {
-                    let healed = self.heal(&first);
-                    let is_healed = healed.is_ok();
-                    match healed.and_then(|()| save(self)) {
-                        // Who removes a directory does it file by file, and may not be done.
-                        Err(then) if then.is_about_removal() && tries.next().is_some() => {
-                            self.dir.disk().pause();
-                        }
-                        Err(then) if !is_healed || then.is_about_files() || then.is_fenced() => {
-                            return Err(self.give_up(first, then));
-                        }
-                        result => return result,
-                    }
-                }
+                self.again(first, save)
             }
             Err(err) => Err(self.fence(err)),
             result => result,
+        }
+    }
+
+    /// Writes everything to new files after a failure, and then runs a save.
+    fn again<T>(
+        &mut self,
+        first: Error,
+        mut save: impl FnMut(&mut Self) -> Result<T>,
+    ) -> Result<T> {
+        let mut tries = 0..REMOVALS;
+        loop {
+            let healed = self.heal(&first);
+            let is_healed = healed.is_ok();
+            match healed.and_then(|()| save(self)) {
+                // Who removes a directory does it file by file, and may not be done.
+                Err(then) if then.is_about_removal() && tries.next().is_some() => {
+                    self.dir.disk().pause();
+                }
+                Err(then) if !is_healed || then.is_about_files() || then.is_fenced() => {
+                    return Err(self.give_up(first, then));
+                }
+                result => return result,
+            }
         }
     }
 
