@@ -2,6 +2,8 @@
 
 mod closing;
 mod commands;
+#[cfg(feature = "sqlite")]
+mod disks;
 mod ends;
 #[cfg(feature = "sqlite")]
 mod keeping;

@@ -1,0 +1,251 @@
+//! Real processes and real disks: one that is full, a file that can't be written, a writer that comes later.
+
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::{env, fs};
+
+use agent_duplex::{Error, Persistence, Record, Recovered, SqlitePersistence};
+use tempfile::TempDir;
+
+use crate::keeping::accepted;
+
+/// What a child of these tests is to do, and with which file.
+const DEED: &str = "AGENT_DUPLEX_TEST_DEED";
+const FILE: &str = "AGENT_DUPLEX_TEST_FILE";
+
+/// Returns the words by which this program does a deed as a child of its own.
+pub(crate) fn words(test: &str) -> [String; 5] {
+    let program = env::current_exe().expect("this program has a file");
+    let program = program
+        .into_os_string()
+        .into_string()
+        .expect("a plain path");
+    [
+        program,
+        test.into(),
+        "--exact".into(),
+        "--ignored".into(),
+        "--nocapture".into(),
+    ]
+}
+
+fn child(around: &[&str], deed: &str, file: &Path) -> Command {
+    let words = words("disks::a_child_does_its_deed");
+    let mut words = around
+        .iter()
+        .copied()
+        .chain(words.iter().map(String::as_str));
+    let mut command = Command::new(words.next().expect("there is a program"));
+    command.args(words).env(DEED, deed).env(FILE, file);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    command
+}
+
+#[test]
+#[ignore = "what the children of these tests do"]
+fn a_child_does_its_deed() {
+    let (Ok(deed), Some(file)) = (env::var(DEED), env::var_os(FILE)) else {
+        return;
+    };
+    // The test harness may have begun a line.
+    println!();
+    let file = PathBuf::from(file);
+    match deed.as_str() {
+        "fill" => {
+            if let Err(e) = fill(&file) {
+                assert!(e.is_persistence());
+                println!("fault {e}");
+            }
+        }
+        "write when told" => {
+            let mut kept = SqlitePersistence::open(&file, "talk").unwrap();
+            kept.recover().unwrap();
+            println!("ready");
+            std::io::stdin().lines().next();
+            let e = kept.append(&[accepted("late", None)]).unwrap_err();
+            println!("fault {e}");
+        }
+        "recover" => match recover(&file) {
+            Ok(recovered) => println!("pending {}", recovered.pending.len()),
+            Err(e) => println!("fault {e}"),
+        },
+        other => panic!("{other} is nothing to do"),
+    }
+}
+
+fn recover(file: &Path) -> Result<Recovered, Error> {
+    SqlitePersistence::open(file, "talk")?.recover()
+}
+
+/// Accepts inputs until there is no room.
+fn fill(file: &Path) -> Result<(), Error> {
+    let mut kept = SqlitePersistence::open(file, "talk")?;
+    kept.recover()?;
+    for i in 0..1000 {
+        let mut record = accepted(&i.to_string(), None);
+        if let Record::Accepted { input, .. } = &mut record {
+            input.text = "x".repeat(2000);
+        }
+        kept.append(&[record])?;
+        println!("kept {i}");
+    }
+    Ok(())
+}
+
+fn lines(stdout: ChildStdout) -> impl Iterator<Item = String> {
+    BufReader::new(stdout)
+        .lines()
+        .map(|line| line.expect("the child writes text"))
+}
+
+/// Reads what a child says of this kind, to its end.
+fn said<'a>(lines: &'a [String], kind: &str) -> Vec<&'a str> {
+    let said = lines.iter().filter_map(|line| line.split_once(' '));
+    said.filter(|(of, _)| *of == kind)
+        .map(|(_, what)| what)
+        .collect()
+}
+
+fn ended(mut child: Child) -> Vec<String> {
+    let lines: Vec<String> = lines(child.stdout.take().expect("it is piped")).collect();
+    assert!(child.wait().unwrap().success(), "{lines:?}");
+    lines
+}
+
+#[test]
+fn l100_where_a_file_may_not_grow_nothing_that_was_kept_is_lost() {
+    let directory = TempDir::new().unwrap();
+    let file = directory.path().join("talks");
+    let script = r#"trap "" XFSZ; ulimit -f 300; exec "$@""#;
+    let limited = ["sh", "-c", script, "sh"];
+    let lines = ended(child(&limited, "fill", &file).spawn().unwrap());
+    let kept = said(&lines, "kept");
+    assert!((1..1000).contains(&kept.len()), "{}", kept.len());
+    let fault = said(&lines, "fault")
+        .concat()
+        .replace(file.to_str().unwrap(), "PATH");
+    assert_eq!(
+        fault,
+        "the conversation can't be kept: PATH can't be read or written; look at its disk and open the conversation again"
+    );
+    all_kept(&recover(&file).unwrap(), &kept);
+}
+
+/// What was acknowledged is there; the one that was answered with a fault may be.
+fn all_kept(recovered: &Recovered, kept: &[&str]) {
+    let ids = recovered
+        .pending
+        .iter()
+        .map(|(receipt, _)| &*receipt.input_id);
+    let ids: Vec<&str> = ids.collect();
+    assert!(ids.starts_with(kept) && ids.len() <= kept.len() + 1);
+}
+
+#[test]
+fn l100_on_a_full_disk_nothing_that_was_kept_is_lost() {
+    let directory = TempDir::new().unwrap();
+    let mount = directory.path().join("disk");
+    fs::create_dir(&mount).unwrap();
+    let file = mount.join("talks");
+    // A disk of its own that is gone with the children: they fill it, get more room and recover.
+    let script = r#"mount -t tmpfs -o size=400k full "$0" || { echo "no mount"; exit 0; }
+        "$@" && mount -o remount,size=4m "$0" && AGENT_DUPLEX_TEST_DEED=recover "$@""#;
+    let mount = mount.to_str().unwrap();
+    let apart = [
+        "unshare",
+        "--user",
+        "--map-root-user",
+        "--mount",
+        "sh",
+        "-c",
+        script,
+        mount,
+    ];
+    let Ok(child) = child(&apart, "fill", &file).stderr(Stdio::null()).spawn() else {
+        return skipped("unshare is not installed");
+    };
+    let output = child.wait_with_output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let lines: Vec<String> = text.lines().map(str::to_owned).collect();
+    if !output.status.success() && lines.is_empty() || text.contains("no mount") {
+        return skipped("no disk can be mounted here");
+    }
+    let kept = said(&lines, "kept").len();
+    assert!((1..1000).contains(&kept), "{lines:?}");
+    let fault = said(&lines, "fault")
+        .concat()
+        .replace(file.to_str().unwrap(), "PATH");
+    assert_eq!(
+        fault,
+        "the conversation can't be kept: PATH has no room; make some and open the conversation again"
+    );
+    let pending: usize = said(&lines, "pending").concat().parse().unwrap();
+    assert!(
+        pending == kept || pending == kept + 1,
+        "{pending} of {kept}"
+    );
+}
+
+fn skipped(why: &str) {
+    println!("skipped: {why}");
+}
+
+#[test]
+fn l100_a_file_that_can_not_be_written_is_an_error() {
+    let directory = TempDir::new().unwrap();
+    let file = directory.path().join("talks");
+    drop(SqlitePersistence::open(&file, "talk").unwrap());
+    let mode = |path: &Path, mode| {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    };
+    mode(&file, 0o444);
+    mode(directory.path(), 0o555);
+    let fault = if fs::OpenOptions::new().append(true).open(&file).is_err() {
+        recover(&file).unwrap_err().to_string()
+    } else {
+        // Whoever may do everything has to become somebody else for this.
+        let nobody = ["setpriv", "--reuid=65534", "--clear-groups"];
+        let Ok(child) = child(&nobody, "recover", &file)
+            .stderr(Stdio::null())
+            .spawn()
+        else {
+            return skipped("setpriv is not installed");
+        };
+        let output = child.wait_with_output().unwrap();
+        if !output.status.success() {
+            return skipped("nobody can't run this program");
+        }
+        let text = String::from_utf8(output.stdout).unwrap();
+        let lines: Vec<String> = text.lines().map(str::to_owned).collect();
+        said(&lines, "fault").concat()
+    };
+    mode(directory.path(), 0o755);
+    let fault = fault.replace(file.to_str().unwrap(), "PATH");
+    assert_eq!(
+        fault,
+        "the conversation can't be kept: PATH can't be written; change its permissions or its directory's"
+    );
+}
+
+#[test]
+fn l100_of_two_processes_with_one_conversation_the_later_one_writes() {
+    let directory = TempDir::new().unwrap();
+    let file = directory.path().join("talks");
+    let mut first = child(&[], "write when told", &file).spawn().unwrap();
+    let mut lines = lines(first.stdout.take().unwrap());
+    assert!(lines.any(|line| line == "ready"));
+    let mut second = SqlitePersistence::open(&file, "talk").unwrap();
+    second.recover().unwrap();
+    writeln!(first.stdin.take().unwrap(), "now").unwrap();
+    let rest: Vec<String> = lines.collect();
+    assert!(first.wait().unwrap().success());
+    assert!(
+        said(&rest, "fault")
+            .concat()
+            .ends_with("was taken over by another writer; stop one of the two")
+    );
+    second.append(&[accepted("mine", None)]).unwrap();
+    assert_eq!(recover(&file).unwrap().pending.len(), 1);
+}
