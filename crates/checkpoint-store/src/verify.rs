@@ -19,6 +19,7 @@ use crate::tidy::QUARANTINE;
 ///
 /// Its `Display` is for people: a line for each file, then what to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Verification {
     /// The phases and journals, sorted by name.
     pub files: Vec<File>,
@@ -32,6 +33,7 @@ pub struct Verification {
 
 /// One file of a store.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct File {
     /// Its name in the store's directory.
     pub name: String,
@@ -41,6 +43,18 @@ pub struct File {
     pub saves: Option<(Seq, Seq)>,
     /// How well it is.
     pub condition: Condition,
+}
+
+impl File {
+    /// Returns a file of no bytes and no saves, for programs that test how they show one.
+    pub fn new(name: impl Into<String>, condition: Condition) -> Self {
+        Self {
+            name: name.into(),
+            bytes: 0,
+            saves: None,
+            condition,
+        }
+    }
 }
 
 /// How well a file is.
@@ -146,14 +160,8 @@ fn check(dir: &Dir, file: FileName) -> Result<Option<File>> {
         Err(err) if err.is_about_files() => return Err(err),
         // A pipe, a link, a giant: no reason to say nothing of the others.
         Err(err) => {
-            let (bytes, saves) = (0, None);
             let condition = Condition::Unreadable(err.to_string());
-            return Ok(Some(File {
-                name,
-                bytes,
-                saves,
-                condition,
-            }));
+            return Ok(Some(File::new(name, condition)));
         }
     };
     let len = bytes.len() as u64;
@@ -168,12 +176,10 @@ fn check(dir: &Dir, file: FileName) -> Result<Option<File>> {
             (None, Condition::Unreadable(text))
         }
     };
-    let bytes = len;
     Ok(Some(File {
-        name,
-        bytes,
+        bytes: len,
         saves,
-        condition,
+        ..File::new(name, condition)
     }))
 }
 

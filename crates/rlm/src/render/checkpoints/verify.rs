@@ -190,12 +190,9 @@ mod tests {
     fn each_condition_has_words_that_say_what_it_means() {
         let saves = Some((Seq::new(1), Seq::new(5)));
         let file = |name: &str, saves, condition| {
-            Checked::of(File {
-                name: name.into(),
-                bytes: 2000,
-                saves,
-                condition,
-            })
+            let mut file = File::new(name, condition);
+            (file.bytes, file.saves) = (2000, saves);
+            Checked::of(file)
         };
         let (offset, reason) = (77, "wrong checksum".into());
         let newer = "was written as container version 2, this program reads up to 1";
