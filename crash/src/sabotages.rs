@@ -43,7 +43,7 @@ pub const ALL: [Sabotage; 19] = [
     Sabotage::EpochByPresence,
     Sabotage::ScanBeforeCreate,
     Sabotage::TwoFrames,
-    Sabotage::SkipLinkCheck,
+    Sabotage::SkipNameCheck,
 ];
 
 /// A layer.

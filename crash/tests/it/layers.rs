@@ -84,5 +84,5 @@ noticed! {
     d9_epoch_by_presence_is_noticed: EpochByPresence by race;
     d9_scan_before_create_is_noticed: ScanBeforeCreate by race;
     d9_two_frames_is_noticed: TwoFrames by sim;
-    d9_skip_link_check_is_noticed: SkipLinkCheck by machine;
+    d9_skip_name_check_is_noticed: SkipNameCheck by machine;
 }

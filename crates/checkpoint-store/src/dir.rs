@@ -158,7 +158,7 @@ impl Dir {
         let stat = file
             .stat()
             .map_err(|err| self.error(name, "inspect", err))?;
-        if sabotage::is_on(Sabotage::SkipLinkCheck) || self.leads_to(name, stat.id)? {
+        if sabotage::is_on(Sabotage::SkipNameCheck) || self.leads_to(name, stat.id)? {
             Ok(())
         } else {
             Err(Error::new(self.path.join(name), Kind::Vanished))
@@ -176,18 +176,21 @@ impl Dir {
                     Kind::Unsafe("it is a symbolic link; move it away"),
                 ));
             }
-            Err(err) => return Err(self.error(name, "open", err)),
+            Err(err) => {
+                // A socket can't even be opened, nor a directory that is closed to this user.
+                let foreign = self.disk.stat(name).is_ok_and(|stat| !stat.is_file);
+                return Err(match foreign {
+                    true => Error::new(self.path.join(name), Kind::Foreign),
+                    false => self.error(name, "open", err),
+                });
+            }
         };
         let stat = file
             .stat()
             .map_err(|err| self.error(name, "inspect", err))?;
-        if stat.is_file {
-            Ok(Some(file))
-        } else {
-            Err(Error::new(
-                self.path.join(name),
-                Kind::Unsafe("it is not a regular file; move it away"),
-            ))
+        match stat.is_file {
+            true => Ok(Some(file)),
+            false => Err(Error::new(self.path.join(name), Kind::Foreign)),
         }
     }
 

@@ -38,7 +38,7 @@ impl Epoch {
                 let vanished = || Error::new(dir.path(), Kind::Vanished);
                 return Self::of(dir, before, marker.ok_or_else(vanished)?);
             }
-            let Some(epoch) = Self::create(dir, before.saturating_add(1))? else {
+            let Some(epoch) = Self::create(dir, after(dir, before)?)? else {
                 continue;
             };
             if highest(dir)? > epoch.number {
@@ -73,7 +73,7 @@ impl Epoch {
         if sabotage::is_on(Sabotage::ReuseName) {
             return Ok(());
         }
-        let Some(next) = Self::create(dir, own.saturating_add(1))? else {
+        let Some(next) = Self::create(dir, after(dir, own)?)? else {
             return Err(fenced()?);
         };
         if highest(dir)? > next.number {
@@ -125,6 +125,11 @@ impl Epoch {
     fn is_marked(&self, dir: &Dir) -> Result<bool> {
         dir.leads_to(&marker(self.number), self.id)
     }
+}
+
+fn after(dir: &Dir, number: u64) -> Result<u64> {
+    let next = number.checked_add(1);
+    next.ok_or_else(|| Error::new(dir.path(), Kind::NoEpoch))
 }
 
 fn marker(epoch: u64) -> String {

@@ -69,6 +69,13 @@ pub(crate) enum Kind {
     Stopped,
     #[error("is not a safe place: {0}")]
     Unsafe(&'static str),
+    #[error("is not a regular file, so the store did not make it; move it away")]
+    Foreign,
+    #[error(
+        "the last writer number there is, {:x}, is taken, so nobody can take the store over; no writer counts that far: look whose the files of that number are and move them away, or fork the store",
+        u64::MAX
+    )]
+    NoEpoch,
     #[error("`{name}` is not a valid {what}: {reason}")]
     Name {
         what: &'static str,

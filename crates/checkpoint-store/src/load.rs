@@ -69,7 +69,19 @@ impl Index {
             let name = file.to_string();
             let path = || dir.path().join(&name);
             // Between listing and reading the writer may have removed it.
-            let Some(first) = dir.read_up_to(&name, meta_end(&[]) as u64)? else {
+            let first = match dir.read_up_to(&name, meta_end(&[]) as u64) {
+                // A pipe or a directory holds no state, so nothing newer is hidden without it.
+                Err(err) if matches!(err.kind(), Kind::Foreign) => {
+                    index.skipped.push(Skipped {
+                        file: name,
+                        reason: "it is not a regular file".into(),
+                        offset: 0,
+                    });
+                    continue;
+                }
+                first => first?,
+            };
+            let Some(first) = first else {
                 continue;
             };
             let Some(first) = dir.read_up_to(&name, meta_end(&first) as u64)? else {

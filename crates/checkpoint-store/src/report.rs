@@ -11,13 +11,17 @@ pub struct Skipped {
     pub file: String,
     /// What is wrong.
     pub reason: String,
-    /// Where, in bytes from its start.
+    /// Where, in bytes from its start; zero also if it is the whole file.
     pub offset: u64,
 }
 
 impl fmt::Display for Skipped {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {} at byte {}", self.file, self.reason, self.offset)
+        write!(f, "{}: {}", self.file, self.reason)?;
+        match self.offset {
+            0 => Ok(()),
+            offset => write!(f, " at byte {offset}"),
+        }
     }
 }
 

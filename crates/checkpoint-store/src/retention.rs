@@ -6,6 +6,7 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -196,6 +197,7 @@ pub fn plan_stores(root: impl AsRef<Path>, policy: Policy) -> Result<Plan> {
         remove: Vec::new(),
         keep: Vec::new(),
     };
+    plan.remove.extend(half_removed(root.as_ref())?);
     let mut candidates = 0;
     for store in stores {
         let protected = match store.locked {
@@ -230,6 +232,35 @@ pub fn plan_stores(root: impl AsRef<Path>, policy: Policy) -> Result<Plan> {
     Ok(plan)
 }
 
+/// What stores are called while they are removed.
+const HALF: &str = ".removed-";
+
+/// Returns what a clean-up left that was ended before it was done.
+fn half_removed(root: &Path) -> Result<Vec<Item>> {
+    let failed = |err| Error::io(root, "list the directory", err);
+    let mut items = Vec::new();
+    for found in fs_err::read_dir(root).map_err(failed)? {
+        let found = found.map_err(failed)?;
+        if let Ok(name) = found.file_name().into_string()
+            && is_half_removed(&name)
+            && found.file_type().map_err(failed)?.is_dir()
+        {
+            items.push(Item {
+                name,
+                bytes: size(&found.path()),
+                why: "an earlier clean-up did not finish it".into(),
+            });
+        }
+    }
+    items.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(items)
+}
+
+fn is_half_removed(name: &str) -> bool {
+    let number = name.strip_prefix(HALF).unwrap_or_default();
+    number.len() == 16 && number.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
 /// How many bytes the files of a store take, as far as that can be told.
 fn size(path: &Path) -> u64 {
     let Ok(entries) = fs_err::read_dir(path) else {
@@ -250,13 +281,18 @@ impl Plan {
         for name in aside.names()? {
             let stat = aside.disk().stat(&name);
             let stat = stat.map_err(|err| aside.error(&name, "inspect", err))?;
-            files.push((stat.modified, stat.len, name));
+            files.push((stat.modified, stat.len, name, stat.is_file));
         }
         files.sort();
         let mut total = 0;
-        for (modified, bytes, name) in files.into_iter().rev() {
-            total += bytes;
+        for (modified, bytes, name, is_file) in files.into_iter().rev() {
             let name = format!("{QUARANTINE}/{name}");
+            if !is_file {
+                let why = "it is not a regular file, so the store did not make it".into();
+                self.keep.push(Item { name, bytes, why });
+                continue;
+            }
+            total += bytes;
             let most = self.policy.quarantine_bytes;
             let why = if total > most {
                 format!("what was set aside takes more than {most} bytes")
@@ -318,6 +354,15 @@ impl Plan {
             if !self.remove.iter().any(|planned| planned.name == item.name) {
                 continue;
             }
+            if is_half_removed(&item.name) {
+                match fs_err::remove_dir_all(&path) {
+                    // Another clean-up is at it as well.
+                    Err(err) if err.kind() == io::ErrorKind::NotFound => {}
+                    done => done.map_err(|err| Error::io(&path, "remove", err))?,
+                }
+                removed.push(item);
+                continue;
+            }
             let dir = Dir::open(&path)?;
             let lock = match Lock::take(&dir) {
                 Err(err) if err.is_locked() => continue,
@@ -329,7 +374,7 @@ impl Plan {
                 continue;
             }
             // Under another name first, so that no half of it is ever taken for a store.
-            let hidden = root.join(format!(".removed-{:016x}", dir.disk().random()));
+            let hidden = root.join(format!("{HALF}{:016x}", dir.disk().random()));
             unix::rename_new(&path, &hidden)
                 .and_then(|()| fs_err::remove_dir_all(&hidden))
                 .map_err(|err| Error::io(&path, "remove", err))?;

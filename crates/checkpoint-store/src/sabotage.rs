@@ -47,8 +47,9 @@ pub enum Sabotage {
     ScanBeforeCreate,
     /// One save is two frames under one sync.
     TwoFrames,
-    /// A journal without a name is not noticed.
-    SkipLinkCheck,
+    /// That the name of a journal, or of the phase that it stands on, leads to another file or
+    /// to none any more is not noticed.
+    SkipNameCheck,
 }
 
 #[cfg(feature = "test-util")]

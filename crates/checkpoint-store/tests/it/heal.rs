@@ -78,13 +78,13 @@ fn x128_a_store_that_is_emptied_is_filled_again() {
 
 #[cfg(feature = "test-util")]
 #[test]
-fn x128_control_without_the_look_at_the_links_the_save_is_lost() {
+fn x128_control_without_the_look_at_the_names_the_save_is_lost() {
     use checkpoint_store::sabotage::{self, Sabotage};
 
     let dir = Dir::new();
     let mut writer = filled(&dir);
     std::fs::remove_file(dir.path.join("progress-00000002-0000000000000004.ckj")).unwrap();
-    sabotage::set(Some(Sabotage::SkipLinkCheck));
+    sabotage::set(Some(Sabotage::SkipNameCheck));
     writer.append(&4, &[4]).unwrap();
     sabotage::set(None);
     assert_eq!(dir.load().head, Some(2), "acknowledged, and gone");

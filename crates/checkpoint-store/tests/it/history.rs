@@ -17,16 +17,7 @@ fn at(dir: &Dir, seq: u64) -> Option<(Option<u64>, Vec<u64>)> {
 #[test]
 fn every_save_can_be_loaded_again_also_undone_ones_and_those_before_a_phase() {
     let dir = Dir::new();
-    let (mut writer, _) = dir.open();
-    writer.append(&1, &[1]).unwrap();
-    writer.append(&2, &[2]).unwrap();
-    writer.truncate_to(Seq::new(1)).unwrap();
-    writer.append(&4, &[4]).unwrap();
-    writer.save_phase("p", &5, Meta::default()).unwrap();
-    writer.append(&6, &[6]).unwrap();
-    drop(writer);
-    let (mut writer, _) = dir.open();
-    writer.append(&7, &[7]).unwrap();
+    let _writer = dir.with_history();
     let expected = [
         (1, vec![1]),
         (2, vec![1, 2]),

@@ -182,6 +182,30 @@ fn s20_stores_that_can_be_resumed_or_not_be_read_go_by_force_only() {
     assert_eq!(left, ["other", "used"], "one is in use, one is no store");
 }
 
+/// What a clean-up leaves that is killed while it removes a store.
+#[test]
+fn a_clean_up_that_was_killed_is_finished_by_the_next() {
+    let root = tempfile::tempdir().unwrap();
+    let half = root.path().join(".removed-00112233445566ff");
+    std::fs::create_dir(&half).unwrap();
+    std::fs::write(half.join("phase-0000000000000001.ckpt"), "x").unwrap();
+    let others = [".removed-00112233445566fg", ".removed-by-me", ".other"];
+    for name in others {
+        std::fs::create_dir(root.path().join(name)).unwrap();
+    }
+    let file = root.path().join(".removed-00112233445566f0");
+    std::fs::write(&file, "x").unwrap();
+    assert_eq!(reader::list(root.path()).unwrap(), [], "it is no store");
+    let plan = plan_stores(root.path(), Policy::default()).unwrap();
+    assert_eq!(names(&plan), [".removed-00112233445566ff"], "{plan}");
+    assert_eq!(plan.apply().unwrap().len(), 1);
+    assert!(!half.exists());
+    for name in others {
+        assert!(root.path().join(name).exists(), "{name}");
+    }
+    assert!(file.exists());
+}
+
 /// Each condition of a store with the advice that is safe for it.
 #[test]
 fn a_verified_store_says_what_is_safe_to_do_next() {

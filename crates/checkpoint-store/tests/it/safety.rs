@@ -1,8 +1,11 @@
 use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::net::UnixListener;
+use std::time::Duration;
 
+use checkpoint_store::retention::Policy;
 use checkpoint_store::{Options, Store, reader};
 
-use crate::support::{Dir, Log, files};
+use crate::support::{Dir, Log, files, pipe};
 
 fn mode(path: &std::path::Path) -> u32 {
     std::fs::metadata(path).unwrap().permissions().mode() & 0o7777
@@ -52,7 +55,7 @@ fn places_that_others_can_change_are_refused() {
 }
 
 #[test]
-fn links_and_pipes_are_not_followed() {
+fn links_are_not_followed() {
     let dir = Dir::new();
     dir.open();
     let link = dir.path.with_file_name("link");
@@ -74,16 +77,89 @@ fn links_and_pipes_are_not_followed() {
     symlink(&secret, dir.path.join("LOCK")).unwrap();
     assert!(Store::open(&dir.path).is_err());
     assert_eq!(std::fs::read(&secret).unwrap(), b"x");
-    std::fs::remove_file(dir.path.join("LOCK")).unwrap();
+}
 
-    let pipe = dir.path.join("phase-0000000000000002.ckpt");
-    let made = std::process::Command::new("mkfifo")
-        .arg(&pipe)
-        .status()
-        .unwrap();
-    assert!(made.success());
-    let err = reader::load::<u64, u64>(&dir.path).unwrap_err();
-    assert!(err.to_string().contains("not a regular file"), "{err}");
+/// Things that the store did not make, under names that it could give to a file.
+#[test]
+fn c63_what_is_no_file_is_skipped_and_set_aside_and_the_rest_is_loaded() {
+    let dir = Dir::new();
+    let (mut writer, _) = dir.open();
+    writer.append(&1, &[1]).unwrap();
+    writer.save_phase("p", &2, Default::default()).unwrap();
+    writer.append(&3, &[3]).unwrap();
+    drop(writer);
+    let foreign = [
+        "phase-0000000000000004.ckpt",
+        "phase-0000000000000009.ckpt",
+        "progress-00000007-0000000000000002.ckj",
+    ];
+    pipe(&dir.path.join(foreign[0]));
+    std::fs::create_dir(dir.path.join(foreign[1])).unwrap();
+    std::fs::write(dir.path.join(foreign[1]).join("mine"), "x").unwrap();
+    drop(UnixListener::bind(dir.path.join(foreign[2])).unwrap());
+
+    let loaded = dir.load();
+    assert_eq!((loaded.head, loaded.events), (Some(3), vec![1, 3]));
+    let skipped: Vec<_> = loaded
+        .report
+        .skipped
+        .iter()
+        .map(ToString::to_string)
+        .collect();
+    assert_eq!(
+        skipped,
+        foreign.map(|name| format!("{name}: it is not a regular file"))
+    );
+    for name in foreign {
+        assert!(dir.path.join(name).exists(), "reading moves nothing");
+    }
+    let strict = Options {
+        strict: true,
+        ..Options::default()
+    };
+    assert!(Log::open(&dir.path, strict).unwrap_err().is_corrupt());
+
+    let (mut writer, loaded) = dir.open();
+    assert_eq!(loaded.head, Some(3));
+    let aside = loaded.report.set_aside;
+    assert_eq!(aside.len(), 3);
+    writer.save_phase("q", &4, Default::default()).unwrap();
+    let clean = Policy {
+        keep: 0,
+        max_age: Duration::ZERO,
+        quarantine_bytes: 0,
+        ..Policy::default()
+    };
+    writer.clean(clean).unwrap();
+    drop(writer);
+    let loaded = dir.load();
+    assert!(loaded.report.is_sound(), "{}", loaded.report);
+    assert_eq!((loaded.head, loaded.events), (Some(4), vec![1, 3]));
+    for name in &aside {
+        assert!(dir.path.join(name).exists(), "{name} is never deleted");
+    }
+    let mine = aside.iter().find(|name| name.contains(foreign[1])).unwrap();
+    assert_eq!(
+        std::fs::read(dir.path.join(mine).join("mine")).unwrap(),
+        b"x"
+    );
+}
+
+/// The number of a writer that nobody ever was.
+#[test]
+fn a_store_whose_last_number_is_taken_says_what_to_do() {
+    let dir = Dir::new();
+    let (mut writer, _) = dir.open();
+    writer.append(&1, &[1]).unwrap();
+    drop(writer);
+    let marker = dir.path.join("epoch-ffffffffffffffff");
+    std::fs::write(&marker, "").unwrap();
+    let err = Log::open(&dir.path, Options::default()).unwrap_err();
+    assert!(!err.is_locked(), "nobody else is there: {err}");
+    assert!(err.to_string().contains("ffffffffffffffff"), "{err}");
+    assert!(err.to_string().contains("move them away, or fork"), "{err}");
+    std::fs::remove_file(marker).unwrap();
+    assert_eq!(dir.open().1.head, Some(1));
 }
 
 #[test]

@@ -1,10 +1,9 @@
 //! Every save that can be gone back to, in one reading.
 
 use checkpoint_store::verify::{Condition, verify};
-use checkpoint_store::{Meta, Options, Seq, reader};
-use rustix::fs::{CWD, FileType, Mode};
+use checkpoint_store::{Options, Seq, reader};
 
-use crate::support::Dir;
+use crate::support::{Dir, pipe};
 
 fn heads(dir: &Dir) -> Vec<(u64, u64)> {
     let mut heads = Vec::new();
@@ -16,16 +15,7 @@ fn heads(dir: &Dir) -> Vec<(u64, u64)> {
 #[test]
 fn history_shows_each_save_once_over_phases_and_writers_without_what_was_undone() {
     let dir = Dir::new();
-    let (mut writer, _) = dir.open();
-    writer.append(&1, &[1]).unwrap();
-    writer.append(&2, &[2]).unwrap();
-    writer.truncate_to(Seq::new(1)).unwrap();
-    writer.append(&4, &[4]).unwrap();
-    writer.save_phase("p", &5, Meta::default()).unwrap();
-    writer.append(&6, &[6]).unwrap();
-    drop(writer);
-    let (mut writer, _) = dir.open();
-    writer.append(&7, &[7]).unwrap();
+    let _writer = dir.with_history();
     let expected = [(1, 1), (3, 1), (4, 4), (6, 6), (7, 7)];
     assert_eq!(heads(&dir), expected, "also while a writer lives");
     for (seq, head) in heads(&dir) {
@@ -65,9 +55,7 @@ fn verify_says_of_a_pipe_what_it_is_and_of_the_other_files_how_they_are() {
     let (mut writer, _) = dir.open();
     writer.append(&1, &[1]).unwrap();
     drop(writer);
-    let pipe = dir.path.join("phase-0000000000000009.ckpt");
-    let mode = Mode::RUSR | Mode::WUSR;
-    rustix::fs::mknodat(CWD, pipe, FileType::Fifo, mode, 0).unwrap();
+    pipe(&dir.path.join("phase-0000000000000009.ckpt"));
     let found = verify(&dir.path).unwrap();
     let [bad, good] = &found.files[..] else {
         panic!("{found}");

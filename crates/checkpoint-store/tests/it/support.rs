@@ -3,7 +3,8 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 
-use checkpoint_store::{Loaded, Options, Writer};
+use checkpoint_store::{Loaded, Meta, Options, Seq, Writer};
+use rustix::fs::{CWD, FileType, Mode};
 
 /// Head and event of most tests: the n-th save has head n and events that end in n.
 pub(crate) type Log = Writer<u64, u64>;
@@ -22,6 +23,21 @@ impl Dir {
 
     pub(crate) fn open(&self) -> (Log, Loaded<u64, u64>) {
         Log::open(&self.path, Options::default()).unwrap()
+    }
+
+    /// Seven saves: an undone one, a phase, and the last by a second writer, which is returned.
+    pub(crate) fn with_history(&self) -> Log {
+        let (mut writer, _) = self.open();
+        writer.append(&1, &[1]).unwrap();
+        writer.append(&2, &[2]).unwrap();
+        writer.truncate_to(Seq::new(1)).unwrap();
+        writer.append(&4, &[4]).unwrap();
+        writer.save_phase("p", &5, Meta::default()).unwrap();
+        writer.append(&6, &[6]).unwrap();
+        drop(writer);
+        let (mut writer, _) = self.open();
+        writer.append(&7, &[7]).unwrap();
+        writer
     }
 
     pub(crate) fn load(&self) -> Loaded<u64, u64> {
@@ -75,6 +91,11 @@ pub(crate) fn files(dir: &Path) -> BTreeMap<String, Vec<u8>> {
             (name, std::fs::read(path).unwrap())
         })
         .collect()
+}
+
+pub(crate) fn pipe(path: &Path) {
+    let mode = Mode::RUSR | Mode::WUSR;
+    rustix::fs::mknodat(CWD, path, FileType::Fifo, mode, 0).unwrap();
 }
 
 const CHILD: &str = "CHECKPOINT_STORE_TEST_DIR";
