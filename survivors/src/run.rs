@@ -14,6 +14,8 @@ use crate::{Moment, Plan, Run, Way};
 const KINDS: [Kind; 4] = [Kind::Plain, Kind::Setsid, Kind::Daemon, Kind::Holder];
 /// What `rlm` says when it begins to sleep.
 const SLEEPS: &str = "next iteration";
+/// Runs its argument as a command; a tool that prints without end ends at 256 MiB, not with the disk.
+const BOUNDED: &str = r#"ulimit -f 262144; exec bash -c "$0""#;
 /// How much of an output is shown, in lines.
 const TAIL: usize = 4;
 
@@ -178,7 +180,7 @@ impl Stage {
         let tool: Rlm<'_> = self
             .sandbox
             .rlm("bash")
-            .args(["-c", &plan.command_for(&self.program)])
+            .args(["-c", BOUNDED, &plan.command_for(&self.program)])
             .env("PATH", format!("{}:{path}", first.display()));
         if way.needs_terminal() {
             let (tool, terminal) = tool.spawn_on_terminal();

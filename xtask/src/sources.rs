@@ -14,7 +14,15 @@ pub(crate) struct Source {
 /// Reads all `.rs` files below the folders of the members, in the order of their paths.
 pub(crate) fn read(root: &Path) -> Vec<Source> {
     let mut sources = Vec::new();
-    for folder in ["bench", "crash", "crates", "tests", "xtask", "examples"] {
+    for folder in [
+        "bench",
+        "crash",
+        "crates",
+        "survivors",
+        "tests",
+        "xtask",
+        "examples",
+    ] {
         collect(root, &root.join(folder), &mut sources);
     }
     sources.sort_by(|one, other| one.path.cmp(&other.path));

@@ -94,3 +94,40 @@ pub(crate) fn run(arguments: &Arguments) -> Tally {
         Err(error) => Tally::failed(format!("cargo: {error}")),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_option_is_passed_on() {
+        let text = |text: &str| Some(text.to_owned());
+        let arguments = Arguments {
+            tool: text("while :; do {agent}; done"),
+            agent_name: text("some"),
+            runs: text("3"),
+            quick: true,
+            moment: text("start"),
+            stubborn: true,
+            jobs: text("2"),
+            json: Some("/score.json".into()),
+        };
+        let expected = [
+            "--tool",
+            "while :; do {agent}; done",
+            "--agent-name",
+            "some",
+            "--runs",
+            "3",
+            "--moment",
+            "start",
+            "--jobs",
+            "2",
+            "--json",
+            "/score.json",
+            "--quick",
+            "--stubborn",
+        ];
+        assert_eq!(arguments.words(), expected);
+    }
+}

@@ -7,7 +7,7 @@ use rlm_survivors::{Role, Verdict, Way};
 use crate::{SUBJECT, plan, stopped};
 
 /// What is alive then is alive for ten minutes.
-const PATIENCE: Duration = Duration::from_secs(2);
+const PATIENCE: Duration = Duration::from_secs(1);
 const SHELL_LOOP: &str = "while :; do {agent}; done";
 
 /// The roles of what was left, each once.

@@ -59,7 +59,7 @@ fn x101_nothing_outlives_a_press_in_the_start_a_gate_or_the_sleep() {
 fn an_agent_is_found_by_its_name_too() {
     let plan = Plan {
         agent_name: "some-agent".into(),
-        ..plan("exec some-agent --print 'a prompt'", Duration::from_secs(2))
+        ..plan("exec some-agent --print 'a prompt'", Duration::from_secs(1))
     };
     let verdict = stopped(&plan, Way::Kill);
     assert!(
