@@ -2,6 +2,7 @@
 
 mod command;
 mod end;
+mod keeps;
 mod start;
 
 use std::sync::Arc;
@@ -12,24 +13,37 @@ use uuid::Uuid;
 
 use crate::conversation::nothing_stopped;
 use crate::shared::Shared;
+use crate::starts::Next;
 use crate::{
-    Capability, Connection, Driver, EndReason, Error, Event, Lifecycle, Observation, StopReport,
-    What,
+    Connection, Driver, EndReason, Error, Lifecycle, LostSession, Mode, Observation, Record,
+    SessionChoice, StopReport, TurnEnd, What,
 };
 pub(crate) use command::{Command, Interrupt};
 use command::{Done, answer};
+pub(crate) use keeps::Keeps;
 
 /// Until when everything has to be ended; the other side is dropped with the last handle.
 type Halt = watch::Receiver<Option<Instant>>;
+
+/// The actor's ends of what it is asked for and answers by.
+#[derive(Debug)]
+pub(crate) struct Channels {
+    pub(crate) commands: mpsc::Receiver<Command>,
+    pub(crate) interrupts: mpsc::Receiver<Interrupt>,
+    pub(crate) halt: Halt,
+    pub(crate) report: watch::Sender<Option<StopReport>>,
+}
 
 #[derive(Debug)]
 pub(crate) struct Actor {
     shared: Arc<Shared>,
     driver: Box<dyn Driver>,
+    mode: Mode,
     commands: mpsc::Receiver<Command>,
     interrupts: mpsc::Receiver<Interrupt>,
     halt: Halt,
     report: watch::Sender<Option<StopReport>>,
+    keeps: Keeps,
     connection: Option<Box<dyn Connection>>,
     /// Whether the connection may have something to say.
     reading: bool,
@@ -39,63 +53,77 @@ pub(crate) struct Actor {
     closed: bool,
     /// Whether the agent was stopped where it stands.
     frozen: bool,
+    /// Whether nothing is handed on.
+    held: bool,
+    /// Whether the agent is closed because its one turn is over.
+    finishing: bool,
+    /// Whether everything is being ended; what is still to be done is done within bounds.
+    stopping: bool,
     /// Those who wait for the end of the turn that they interrupted.
     interrupting: Vec<Done<Result<(), Error>>>,
     /// Those who wait for the agent to be closed.
     closing: Vec<Done<()>>,
     /// Until when closing waits for what the agent has to do.
     close_by: Instant,
+    /// Those who wait for an agent that runs.
+    ensuring: Vec<Done<Result<(), Error>>>,
     /// The start of another agent, which waits for the one that is being closed.
     successor: Option<Command>,
     /// What came of the connections before this one.
     earlier: StopReport,
-    /// How a turn ended that its connection does not account for.
-    owed: EndReason,
 }
 
 impl Actor {
     pub(crate) fn new(
         shared: Arc<Shared>,
         driver: Box<dyn Driver>,
-        commands: mpsc::Receiver<Command>,
-        interrupts: mpsc::Receiver<Interrupt>,
-        halt: Halt,
-        report: watch::Sender<Option<StopReport>>,
+        channels: Channels,
+        keeps: Keeps,
+        mode: Mode,
     ) -> Self {
         Self {
             shared,
             driver,
-            commands,
-            interrupts,
-            halt,
-            report,
+            mode,
+            commands: channels.commands,
+            interrupts: channels.interrupts,
+            halt: channels.halt,
+            report: channels.report,
+            keeps,
             connection: None,
             reading: false,
             refused: false,
             closed: false,
             frozen: false,
+            held: false,
+            finishing: false,
+            stopping: false,
             interrupting: Vec::new(),
             closing: Vec::new(),
             close_by: Instant::now(),
+            ensuring: Vec::new(),
             successor: None,
             earlier: nothing_stopped(true),
-            owed: EndReason::Died,
         }
     }
 
     pub(crate) async fn run(mut self) {
         let end_by = loop {
+            self.fail_stop().await;
             let close = self.closes();
-            if self.closing.is_empty()
+            if !self.is_closing()
                 && let Some(start) = self.successor.take()
             {
                 self.obey(start).await;
             }
+            self.start_again().await;
             // Who refused has said so, or has been complained of.
             let _refused = self.deliver().await;
+            self.give_up().await;
             self.show(self.lifecycle());
             let room = self.shared.primary.has_room();
-            let waits = !self.closing.is_empty() && !close && !self.frozen;
+            let waits = self.is_closing() && !close && !self.frozen;
+            let next = self.next_start();
             // A command that comes meanwhile is obeyed at once: both may be left and taken up again.
             tokio::select! {
                 biased;
@@ -104,70 +132,131 @@ impl Actor {
                 Some(command) = self.commands.recv() => self.obey(command).await,
                 () = self.shared.arrived.notified() => {}
                 () = until(self.close_by), if waits => {}
+                () = due(next), if next != Next::Never => {}
                 did = close_or_next(&mut self.connection, close), if close || (self.reading && room) => match did {
                     Did::Close => self.close_over(),
-                    Did::Say(seen) => self.seen(seen),
+                    Did::Say(seen) => self.seen(seen).await,
                 },
                 () = self.shared.primary.room(), if self.reading && !room => {}
             }
         };
-        self.owed = EndReason::Interrupted;
-        if let Some(end_by) = end_by {
-            self.stop(end_by).await;
+        self.stopping = true;
+        match end_by {
+            Some(end_by) => self.stop(end_by).await,
+            None => self.abandon().await,
         }
     }
 
     /// Hands on what may be handed on now.
     async fn deliver(&mut self) -> Result<(), Error> {
-        let steer = self.driver.capabilities().has(Capability::Steer);
         self.refused &= !std::mem::take(&mut self.shared.lock().arrived);
-        while !self.refused && !self.is_leaving() && self.interrupting.is_empty() {
-            let Some(connection) = self.connection.as_mut() else {
-                break;
-            };
-            let message = self.shared.lock().ledger.offer(steer, Uuid::new_v4());
-            let Some(message) = message else {
-                break;
-            };
-            match unless_halted(&mut self.halt, connection.send(message)).await {
-                Some(Ok(())) => {
-                    self.reading = true;
-                    let told = self.shared.lock().ledger.handed_on();
-                    self.publish(told);
-                }
-                Some(Err(e)) => {
-                    self.refused = true;
-                    self.shared.lock().ledger.kept_back();
-                    if !e.is_unsupported() && !e.is_gone() {
-                        let warning = Event::Warning(format!("an input has to wait: {e}"));
-                        self.publish(vec![What::Observed(warning.into())]);
-                    }
-                    return Err(e);
-                }
-                None => {
-                    self.shared.lock().ledger.kept_back();
-                    break;
-                }
-            }
+        let mut delivered = Ok(true);
+        while let Ok(true) = delivered {
+            delivered = self.hand_on().await;
         }
-        Ok(())
+        self.shared.lock().ledger.goes_on();
+        delivered.map(|_| ())
+    }
+
+    /// Hands a message on, if there is one to hand on; returns whether there may be another.
+    async fn hand_on(&mut self) -> Result<bool, Error> {
+        if self.refused || self.held || self.is_leaving() || !self.interrupting.is_empty() {
+            return Ok(false);
+        }
+        let offered = {
+            let mut state = self.shared.lock();
+            let may = self.connection.is_some() && state.fault.is_none();
+            may.then(|| state.ledger.offer(Uuid::new_v4())).flatten()
+        };
+        let Some((message, receipts)) = offered else {
+            return Ok(false);
+        };
+        let id = message.id;
+        let handed = Record::Handed {
+            message: id,
+            receipts,
+        };
+        let kept = self.keep(vec![handed]).await;
+        let kept = kept.filter(|()| self.shared.lock().fault.is_none());
+        let (Some(()), Some(connection)) = (kept, self.connection.as_mut()) else {
+            self.take_back(id);
+            return Ok(false);
+        };
+        match unless_halted(&mut self.halt, connection.send(message)).await {
+            Some(Ok(())) => {
+                self.reading = true;
+                let told = self.shared.lock().ledger.handed_on();
+                self.tell(told).await;
+                Ok(true)
+            }
+            Some(Err(e)) => {
+                self.refused = true;
+                self.take_back(id);
+                if !e.is_unsupported() && !e.is_gone() {
+                    self.warn(format!("an input has to wait: {e}")).await;
+                }
+                Err(e)
+            }
+            // Nobody knows whether it got there; the end of the connection says what becomes of it.
+            None => Ok(false),
+        }
+    }
+
+    fn take_back(&mut self, message: Uuid) {
+        self.shared.lock().ledger.kept_back();
+        self.keeps.post(vec![Record::Returned { message }]);
     }
 
     /// Takes what the agent did; `None` when it has nothing more to say.
-    fn seen(&mut self, seen: Option<Observation>) {
-        let told = match seen {
-            Some(seen) => self.shared.lock().ledger.observe(seen),
-            None => {
-                self.reading = false;
-                self.shared.lock().ledger.connection_ended(self.owed)
-            }
-        };
+    async fn seen(&mut self, seen: Option<Observation>) {
+        let gone = seen.is_none();
+        let told = self.noted(seen);
         let over = told.iter().any(|what| matches!(what, What::Completed(_)));
-        self.publish(told);
+        let lost = self.shared.lock().starts.lost_session() == LostSession::Fresh
+            && told
+                .iter()
+                .any(|what| ended_by(what, EndReason::SessionNotFound));
+        if lost {
+            self.shared.lock().ledger.chosen(SessionChoice::Fresh);
+        }
+        self.tell(told).await;
+        if lost {
+            let text = "the session does not exist any more; the next agent begins a new one";
+            self.warn(text.to_owned()).await;
+        }
         if over {
             self.refused = false;
             self.turn_over();
+            if self.mode == Mode::OneShot && !self.shared.lock().ledger.in_turn() {
+                self.close_soon();
+                self.finishing = true;
+            }
         }
+        if gone {
+            self.ended().await;
+        }
+    }
+
+    fn noted(&mut self, seen: Option<Observation>) -> Vec<What> {
+        let mut state = self.shared.lock();
+        let told = match seen {
+            Some(seen) => state.ledger.observe(seen),
+            None => {
+                self.reading = false;
+                let owed = match &state.fault {
+                    Some(fault) => keeps::failure(&fault.to_string()),
+                    None if self.stopping => EndReason::Interrupted.into(),
+                    None => TurnEnd::from(EndReason::Died),
+                };
+                state.ledger.connection_ended(owed)
+            }
+        };
+        for what in &told {
+            if let What::Completed(completion) = what {
+                state.starts.turn(completion.end.reason);
+            }
+        }
+        told
     }
 
     fn turn_over(&mut self) {
@@ -197,13 +286,6 @@ impl Actor {
             state.publish(What::Lifecycle(lifecycle));
         }
     }
-
-    fn publish(&self, told: Vec<What>) {
-        let mut state = self.shared.lock();
-        for what in told {
-            state.publish(what);
-        }
-    }
 }
 
 /// Waits until the conversation is to end; with `None`, because nobody holds it any more.
@@ -226,6 +308,17 @@ async fn unless_halted<T>(halt: &mut Halt, deed: impl Future<Output = T>) -> Opt
 async fn until(at: Instant) {
     // There is nothing to wait for but the time.
     let _elapsed = timeout_at(at, std::future::pending::<()>()).await;
+}
+
+/// Waits until an agent is to be started.
+async fn due(next: Next) {
+    if let Next::At(at) = next {
+        until(at).await;
+    }
+}
+
+fn ended_by(what: &What, reason: EndReason) -> bool {
+    matches!(what, What::Completed(completion) if completion.end.reason == reason)
 }
 
 /// What the agent did.

@@ -1,17 +1,20 @@
+mod send;
+
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
-use uuid::Uuid;
 
-use crate::actor::{Actor, Command, Interrupt};
+use crate::actor::{Actor, Channels, Command, Interrupt, Keeps};
+use crate::ledger::Terms;
+use crate::persistence::Keeper;
 use crate::shared::Shared;
 use crate::subscription::Queue;
 use crate::{
-    Capabilities, Decision, Driver, Error, Input, Lifecycle, Mode, Permissions, Primary,
-    ProcessName, Queued, Receipt, RestartPolicy, SessionChoice, StopReport, StopStage,
-    Subscription,
+    Capabilities, Capability, Decision, Driver, Error, InputPolicy, Lifecycle, Mode, Permissions,
+    Persistence, Primary, ProcessName, Queued, Recovered, RestartPolicy, SessionChoice, StopReport,
+    StopStage, Subscription,
 };
 
 /// How many commands, and how many interrupts, wait at most while the agent's end is busy with one.
@@ -56,6 +59,7 @@ pub struct Conversation(Arc<Handle>);
 #[derive(Debug)]
 struct Handle {
     shared: Arc<Shared>,
+    keeper: Option<Arc<Keeper>>,
     capabilities: Capabilities,
     commands: mpsc::Sender<Command>,
     interrupts: mpsc::Sender<Interrupt>,
@@ -72,24 +76,74 @@ impl Conversation {
     ///
     /// Outside of a tokio runtime. The runtime needs its timer.
     pub fn new(driver: Box<dyn Driver>, options: ConversationOptions) -> (Self, Primary) {
+        Self::begin(driver, &options, None, Recovered::default())
+    }
+
+    /// Goes on with a conversation that is kept, or begins one.
+    ///
+    /// What waits in it is delivered to the first agent, which is started at once if [`ConversationOptions::restart`] says how. Turns that never ended
+    /// are in [`Recovered::interrupted`]; what was handed on in them is not handed on again.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::is_persistence`] when what is kept can't be read.
+    ///
+    /// # Panics
+    ///
+    /// As for [`new`](Self::new).
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future opens nothing.
+    pub async fn open(
+        driver: Box<dyn Driver>,
+        options: ConversationOptions,
+        persistence: Box<dyn Persistence>,
+    ) -> Result<(Self, Primary, Recovered), Error> {
+        let (keeper, recovered) = Keeper::open(persistence).await?;
+        let (conversation, primary) =
+            Self::begin(driver, &options, Some(keeper), recovered.clone());
+        Ok((conversation, primary, recovered))
+    }
+
+    fn begin(
+        driver: Box<dyn Driver>,
+        options: &ConversationOptions,
+        keeper: Option<Arc<Keeper>>,
+        recovered: Recovered,
+    ) -> (Self, Primary) {
         let capabilities = driver.capabilities();
-        let shared = Shared::new(&options);
+        let one_shot = options.mode == Mode::OneShot;
+        let restart = options.restart.or(one_shot.then(RestartPolicy::default));
+        let terms = Terms {
+            capacity: options.inbox,
+            policy: if one_shot {
+                InputPolicy::AfterTurn
+            } else {
+                driver.input_policy()
+            },
+            resumes: capabilities.has(Capability::Resume),
+            redelivers: restart.is_none() && keeper.is_none(),
+        };
+        let session = recovered.session.clone();
+        let shared = Shared::new(options.backlog, restart, terms, recovered);
         let (commands, obeyed) = mpsc::channel(COMMANDS);
         let (interrupts, interrupted) = mpsc::channel(COMMANDS);
         let (halt, halted) = watch::channel(None);
         let (reported, report) = watch::channel(None);
         let primary = Primary(Arc::clone(&shared.primary));
-        let actor = Actor::new(
-            Arc::clone(&shared),
-            driver,
-            obeyed,
-            interrupted,
-            halted,
-            reported,
-        );
+        let channels = Channels {
+            commands: obeyed,
+            interrupts: interrupted,
+            halt: halted,
+            report: reported,
+        };
+        let keeps = Keeps::new(Arc::clone(&shared), keeper.clone(), session);
+        let actor = Actor::new(Arc::clone(&shared), driver, channels, keeps, options.mode);
         tokio::spawn(actor.run());
         let handle = Handle {
             shared,
+            keeper,
             capabilities,
             commands,
             interrupts,
@@ -114,37 +168,6 @@ impl Conversation {
     /// Dropping the future gives the answer up, not the start.
     pub async fn start(&self, session: SessionChoice) -> Result<(), Error> {
         self.ask(|done| Command::Start { session, done }).await?
-    }
-
-    /// Takes an input, at once: the receipt says that it was accepted, not that it was read.
-    ///
-    /// While a turn runs, an agent with [`Capability::Steer`](crate::Capability::Steer) is handed the input at once; for others it waits for the turn's
-    /// end, where all that waits becomes one turn.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::is_full`] when too many inputs are pending; [`Error::is_gone`] when the conversation is over. Then nothing was recorded.
-    pub fn send(&self, input: Input) -> Result<Receipt, Error> {
-        let shared = &self.0.shared;
-        let mut state = shared.lock();
-        if state.lifecycle.is_over() {
-            return Err(over());
-        }
-        let receipt = state
-            .ledger
-            .accept(input, Uuid::new_v4(), SystemTime::now())?;
-        state.arrived = true;
-        drop(state);
-        shared.arrived.notify_one();
-        Ok(receipt)
-    }
-
-    /// Returns the inputs that no turn took, oldest first: what another conversation may want to go on with after this one is over.
-    ///
-    /// An input that was on its way to the agent when it was stopped is among them, even if the agent had got it.
-    #[must_use]
-    pub fn pending(&self) -> Vec<Input> {
-        self.0.shared.lock().ledger.pending().cloned().collect()
     }
 
     /// Tells the agent to end its turn and to stay. The request is made at once; the future waits until the agent took notice *and* the turn has ended,
@@ -236,9 +259,23 @@ impl Conversation {
         self.ask(|done| Command::Freeze { frozen, done }).await?
     }
 
+    /// Hands nothing on from now on (`true`), or again what waits (`false`). The agent and its session stay, and a turn that runs goes on; nothing is
+    /// started by itself.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::is_gone`] when the conversation is over.
+    ///
+    /// # Cancel safety
+    ///
+    /// As for [`answer`](Self::answer).
+    pub async fn hold(&self, held: bool) -> Result<(), Error> {
+        self.ask(|done| Command::Hold { held, done }).await
+    }
+
     /// Ends the agent politely: after the turn that runs and the tasks that it reports in the background, if they take no more than 30 s, and then within
-    /// its driver's bound of seconds. The time in which it is [frozen](Self::freeze) does not count. What it left running stays, and inputs wait. Does
-    /// nothing when none runs.
+    /// its driver's bound of seconds. The time in which it is [frozen](Self::freeze) does not count. What it left running stays, and inputs wait, until
+    /// there is another one if agents are started by themselves. Does nothing when none runs.
     ///
     /// Meanwhile the agent is read and everything else is obeyed, so that a task in the background gets its asks answered; only a
     /// [`start`](Self::start) waits. The ends of turns and tasks are seen only as far as the [`Primary`] is read.

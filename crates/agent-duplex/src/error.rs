@@ -103,7 +103,6 @@ impl Error {
         Self(Box::new(Kind::Invalid(message.into())))
     }
 
-    #[expect(dead_code, reason = "the breaker follows")]
     pub(crate) fn crash_loop(starts: u32) -> Self {
         Self(Box::new(Kind::CrashLoop(starts)))
     }

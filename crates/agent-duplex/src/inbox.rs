@@ -1,6 +1,6 @@
 //! The inputs that were accepted and not handed on yet.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::time::SystemTime;
 
 use uuid::Uuid;
@@ -8,13 +8,17 @@ use uuid::Uuid;
 use crate::published::InputRef;
 use crate::{Error, Input, Receipt};
 
-/// How many input ids are remembered to tell a repeated one.
-const REMEMBERED: usize = 1000;
+/// How many inputs are remembered to tell a repeated one.
+const REMEMBERED: usize = 10_000;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Accepted {
     pub(crate) receipt: Uuid,
     pub(crate) input: Input,
+    /// Whether it may be handed on: it is kept, or there is nowhere to keep it.
+    kept: bool,
+    /// Whether somebody follows it: it does not wait for an agent that nobody starts.
+    followed: bool,
 }
 
 impl Accepted {
@@ -26,23 +30,39 @@ impl Accepted {
     }
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Inbox {
     capacity: usize,
     waiting: VecDeque<Accepted>,
-    known: VecDeque<String>,
+    /// The first receipts of the inputs that came last, by the inputs' ids.
+    known: HashMap<String, Receipt>,
+    /// Those ids, oldest first.
+    order: VecDeque<String>,
 }
 
 impl Inbox {
     pub(crate) fn new(capacity: usize) -> Self {
         Self {
             capacity,
-            waiting: VecDeque::new(),
-            known: VecDeque::new(),
+            ..Self::default()
         }
     }
 
-    /// Takes an input, unless with the ones that are pending `elsewhere` there are too many.
+    /// Takes what was accepted and kept by an earlier conversation.
+    pub(crate) fn recover(&mut self, accepted: Vec<Receipt>, pending: Vec<(Receipt, Input)>) {
+        for receipt in accepted {
+            self.remember(receipt);
+        }
+        self.waiting
+            .extend(pending.into_iter().map(|(receipt, input)| Accepted {
+                receipt: receipt.id,
+                input,
+                kept: true,
+                followed: false,
+            }));
+    }
+
+    /// Takes an input, unless with the ones that are pending `elsewhere` there are too many. It is handed on once it is [kept](Self::kept).
     pub(crate) fn accept(
         &mut self,
         input: Input,
@@ -57,21 +77,78 @@ impl Inbox {
             id,
             input_id: input.id.clone(),
             at,
-            duplicate: self.known.contains(&input.id),
+            duplicate: self.known.contains_key(&input.id),
             durable: false,
         };
         if !receipt.duplicate {
-            if self.known.len() == REMEMBERED {
-                self.known.pop_front();
-            }
-            self.known.push_back(input.id.clone());
+            self.remember(receipt.clone());
         }
-        self.waiting.push_back(Accepted { receipt: id, input });
+        self.waiting.push_back(Accepted {
+            receipt: id,
+            input,
+            kept: false,
+            followed: false,
+        });
         Ok(receipt)
+    }
+
+    fn remember(&mut self, receipt: Receipt) {
+        if self.order.len() == REMEMBERED
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.known.remove(&oldest);
+        }
+        let id = receipt.input_id.clone();
+        if self.known.insert(id.clone(), receipt).is_none() {
+            self.order.push_back(id);
+        }
+    }
+
+    /// Returns the receipt of the first input with this id, if it is remembered.
+    pub(crate) fn first(&self, input_id: &str) -> Option<&Receipt> {
+        self.known.get(input_id)
+    }
+
+    /// Lets an input be handed on.
+    pub(crate) fn kept(&mut self, receipt: Uuid) {
+        if let Some(accepted) = self.find(receipt) {
+            accepted.kept = true;
+        }
+    }
+
+    /// Notes that somebody follows this input.
+    pub(crate) fn followed(&mut self, receipt: Uuid) {
+        if let Some(accepted) = self.find(receipt) {
+            accepted.followed = true;
+        }
+    }
+
+    fn find(&mut self, receipt: Uuid) -> Option<&mut Accepted> {
+        // What was accepted last is looked for most.
+        let mut waiting = self.waiting.iter_mut().rev();
+        waiting.find(|accepted| accepted.receipt == receipt)
+    }
+
+    /// Forgets that an input was ever accepted.
+    pub(crate) fn withdraw(&mut self, receipt: Uuid) {
+        let at = self.waiting.iter().position(|a| a.receipt == receipt);
+        let Some(accepted) = at.and_then(|at| self.waiting.remove(at)) else {
+            return;
+        };
+        let id = &accepted.input.id;
+        if self.known.get(id).is_some_and(|known| known.id == receipt) {
+            self.known.remove(id);
+            self.order.retain(|known| known != id);
+        }
     }
 
     pub(crate) fn len(&self) -> usize {
         self.waiting.len()
+    }
+
+    /// Returns how many of the oldest may be handed on.
+    pub(crate) fn ready(&self) -> usize {
+        self.waiting.iter().take_while(|input| input.kept).count()
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Accepted> {
@@ -83,6 +160,14 @@ impl Inbox {
         self.waiting
             .drain(..count.min(self.waiting.len()))
             .collect()
+    }
+
+    /// Takes those out that somebody follows.
+    pub(crate) fn take_followed(&mut self) -> Vec<Accepted> {
+        let all = std::mem::take(&mut self.waiting).into_iter();
+        let (followed, waiting) = all.partition::<Vec<_>, _>(|accepted| accepted.followed);
+        self.waiting = waiting.into();
+        followed
     }
 
     /// Puts inputs back before those that wait: they are older.

@@ -4,7 +4,9 @@
 //! until the agent names it. An agent may also begin turns by itself; when one of those turns out to run first, the assigned turn waits *ahead*.
 
 mod agent;
+mod ask;
 mod report;
+mod session;
 #[cfg(test)]
 mod tests;
 mod turn;
@@ -16,17 +18,31 @@ use uuid::Uuid;
 use crate::inbox::{Accepted, Inbox};
 use crate::published::{Completion, InputRef};
 use crate::{
-    EndReason, Error, Event, ExitStatus, Input, InputState, Message, Receipt, ToolOutcome, TurnEnd,
-    TurnId, What,
+    Error, Event, ExitStatus, Input, InputPolicy, InputState, Message, Receipt, Recovered,
+    SessionChoice, ToolOutcome, TurnEnd, TurnId, What,
 };
 use report::Report;
+use session::Sessions;
 use turn::{Begun, Parcel, Turn};
 
 /// How many tools, and how many asks, are kept track of at once; an agent that opens more is out of its mind.
 const MAX_OPEN: usize = 1000;
 
+/// What a ledger has to know of its conversation.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Terms {
+    /// How many inputs may be pending.
+    pub(crate) capacity: usize,
+    pub(crate) policy: InputPolicy,
+    /// Whether an agent can go on with a session.
+    pub(crate) resumes: bool,
+    /// Whether what was handed to an agent, and is in no turn when it ends, is for the next one. Otherwise the turn that runs then took it.
+    pub(crate) redelivers: bool,
+}
+
 #[derive(Debug)]
 pub(crate) struct Ledger {
+    terms: Terms,
     inbox: Inbox,
     /// On its way to the agent.
     handing: Option<(Uuid, Vec<Accepted>)>,
@@ -47,13 +63,19 @@ pub(crate) struct Ledger {
     announces: bool,
     /// How many tasks the agent said to have running in the background.
     background: u32,
+    /// Whether the agent takes messages within its turn just now.
+    polled: bool,
+    sessions: Sessions,
     exit: Option<ExitStatus>,
 }
 
 impl Ledger {
-    pub(crate) fn new(capacity: usize) -> Self {
+    pub(crate) fn new(terms: Terms, recovered: Recovered) -> Self {
+        let mut inbox = Inbox::new(terms.capacity);
+        inbox.recover(recovered.accepted, recovered.pending);
         Self {
-            inbox: Inbox::new(capacity),
+            terms,
+            inbox,
             handing: None,
             sent: Vec::new(),
             turn: None,
@@ -61,13 +83,34 @@ impl Ledger {
             tools: Vec::new(),
             asks: Vec::new(),
             unanswered: Vec::new(),
-            turns: 0,
+            turns: recovered.turns,
             last: None,
             generation: 0,
             announces: false,
             background: 0,
+            polled: false,
+            sessions: Sessions::new(terms.resumes, recovered.session),
             exit: None,
         }
+    }
+
+    pub(crate) fn inbox(&mut self) -> &mut Inbox {
+        &mut self.inbox
+    }
+
+    /// Returns the session that the next agent goes on with, unless somebody says otherwise.
+    pub(crate) fn session(&self) -> &SessionChoice {
+        self.sessions.next()
+    }
+
+    /// An agent is being started in this session, or is to be.
+    pub(crate) fn chosen(&mut self, session: SessionChoice) {
+        self.sessions.chosen(session);
+    }
+
+    /// Returns whether there is an input that the next agent is for.
+    pub(crate) fn has_ready(&self) -> bool {
+        self.inbox.ready() > 0
     }
 
     /// Returns whether a turn runs, or one was promised by handing a message on.
@@ -83,11 +126,6 @@ impl Ledger {
     /// Returns whether the agent has something running in the background, as far as is known.
     pub(crate) fn has_background(&self) -> bool {
         self.background > 0
-    }
-
-    /// Returns whether the agent that runs may wait for the answer to this.
-    pub(crate) fn is_unanswered(&self, ask: &str) -> bool {
-        self.unanswered.iter().any(|open| open == ask)
     }
 
     /// Iterates over the inputs that no turn took, oldest first.
@@ -110,13 +148,17 @@ impl Ledger {
         self.inbox.accept(input, elsewhere, id, at)
     }
 
-    /// Returns what is to be handed on next: everything that waits when no turn runs, one input at a time when one runs and the agent can be steered.
+    /// Returns what is to be handed on next, if there is anything: everything that may be when no turn runs, or when one runs that takes messages just
+    /// now; one input at a time when the agent can be steered.
     ///
     /// One of [`handed_on`](Self::handed_on) and [`kept_back`](Self::kept_back) has to follow.
-    pub(crate) fn offer(&mut self, steer: bool, id: Uuid) -> Option<Message> {
-        let count = match self.turn {
-            None => self.inbox.len(),
-            Some(_) => usize::from(steer).min(self.inbox.len()),
+    pub(crate) fn offer(&mut self, id: Uuid) -> Option<(Message, Vec<Uuid>)> {
+        let ready = self.inbox.ready();
+        let count = match self.terms.policy {
+            _ if self.turn.is_none() => ready,
+            InputPolicy::Push => ready.min(1),
+            InputPolicy::Poll if self.polled => ready,
+            InputPolicy::Poll | InputPolicy::AfterTurn => 0,
         };
         if count == 0 {
             return None;
@@ -124,18 +166,27 @@ impl Ledger {
         let inputs = self.inbox.take(count);
         let texts: Vec<&str> = inputs.iter().map(|i| i.input.text.as_str()).collect();
         let text = texts.join("\n\n");
+        let receipts = inputs.iter().map(|input| input.receipt).collect();
         self.handing = Some((id, inputs));
-        Some(Message { id, text })
+        Some((Message { id, text }, receipts))
+    }
+
+    /// The agent goes on with its turn.
+    pub(crate) fn goes_on(&mut self) {
+        self.polled = false;
     }
 
     /// The agent has the message that was offered.
     pub(crate) fn handed_on(&mut self) -> Vec<What> {
         let mut report = Report::default();
         if let Some((id, inputs)) = self.handing.take() {
-            if self.turn.is_some() {
-                self.sent.push((id, inputs));
+            let parcel = Parcel::new(id, &inputs);
+            if self.turn.is_none() {
+                self.open(vec![parcel], Begun::No, &mut report);
+            } else if self.terms.policy == InputPolicy::Poll {
+                self.inject(vec![parcel], &mut report);
             } else {
-                self.open(vec![Parcel::new(id, &inputs)], Begun::No, &mut report);
+                self.sent.push((id, inputs));
             }
         }
         report.finish()
@@ -150,42 +201,46 @@ impl Ledger {
 
     /// Forgets the inputs that wait.
     pub(crate) fn drop_waiting(&mut self, why: &str) -> Vec<What> {
-        let mut report = Report::default();
-        for accepted in self.inbox.take(usize::MAX) {
-            report.pass(Event::Input {
-                id: accepted.receipt,
-                state: InputState::Dropped(why.to_owned()),
-            });
-        }
-        report.finish()
+        let waiting = self.inbox.take(usize::MAX);
+        throw_away(&waiting, why)
     }
 
-    /// An ask was answered.
-    pub(crate) fn answered(&mut self, ask: &str) {
-        close(&mut self.asks, ask);
-        close(&mut self.unanswered, ask);
+    /// Forgets the inputs that wait and that somebody follows.
+    pub(crate) fn drop_followed(&mut self, why: &str) -> Vec<What> {
+        let followed = self.inbox.take_followed();
+        throw_away(&followed, why)
     }
 
-    /// A new connection is open; `resumed` when it goes on with a session.
-    pub(crate) fn connected(&mut self, resumed: bool) {
+    /// A new connection is open, in the session that was [chosen](Self::chosen).
+    pub(crate) fn connected(&mut self) {
         self.generation += 1;
         self.announces = false;
         self.background = 0;
+        self.polled = false;
         self.exit = None;
-        if !resumed {
+        if *self.session() == SessionChoice::Fresh {
             self.last = None;
         }
     }
 
-    /// The connection has nothing more to say: what is owed is written, and what no turn took waits again.
-    pub(crate) fn connection_ended(&mut self, reason: EndReason) -> Vec<What> {
-        self.kept_back();
-        for (_, inputs) in std::mem::take(&mut self.sent).into_iter().rev() {
-            self.inbox.put_back(inputs);
-        }
+    /// The connection has nothing more to say: what is owed is written, and what no turn took waits again, or is in the one that ends like this.
+    pub(crate) fn connection_ended(&mut self, mut end: TurnEnd) -> Vec<What> {
         let mut report = Report::default();
-        let mut end = TurnEnd::from(reason);
-        end.exit = self.exit;
+        let sent = std::mem::take(&mut self.sent).into_iter();
+        if self.terms.redelivers {
+            self.kept_back();
+            sent.rev()
+                .for_each(|(_, inputs)| self.inbox.put_back(inputs));
+        } else {
+            let sent = sent.chain(self.handing.take());
+            let lost: Vec<_> = sent.map(|(id, inputs)| Parcel::new(id, &inputs)).collect();
+            if self.turn.is_some() {
+                self.inject(lost, &mut report);
+            } else if !lost.is_empty() {
+                self.open(lost, Begun::No, &mut report);
+            }
+        }
+        end.exit = end.exit.or(self.exit);
         while self.turn.is_some() {
             self.complete(&end, &mut report);
         }
@@ -229,28 +284,30 @@ impl Ledger {
                 text: String::new(),
             });
         }
-        for id in self.asks.drain(..) {
+        for id in std::mem::take(&mut self.asks) {
+            let id = self.ask_name(&id);
             report.pass(Event::PermissionWithdrawn { id });
         }
     }
 
     fn open(&mut self, messages: Vec<Parcel>, begun: Begun, report: &mut Report) {
         self.turns += 1;
+        let chosen = messages.iter().flat_map(Parcel::parents).next();
         let turn = self.turn.insert(Turn {
             id: TurnId(self.turns),
-            parent: self.last,
+            parent: chosen.or(self.last),
+            forked: chosen.is_some(),
             messages: Vec::new(),
             begun,
             queued: false,
         });
-        report.say(turn.assign(messages, self.generation, false));
+        turn.assign(messages, self.generation, false, report);
     }
 
     fn inject(&mut self, messages: Vec<Parcel>, report: &mut Report) {
-        let Some(turn) = self.turn.as_mut().filter(|_| !messages.is_empty()) else {
-            return;
-        };
-        report.say(turn.assign(messages, self.generation, true));
+        if let Some(turn) = self.turn.as_mut().filter(|_| !messages.is_empty()) {
+            turn.assign(messages, self.generation, true, report);
+        }
     }
 
     /// Takes messages out of where they wait for their turn, to put them into one.
@@ -278,6 +335,17 @@ impl Ledger {
             inputs.iter().map(Accepted::name).collect()
         })
     }
+}
+
+fn throw_away(inputs: &[Accepted], why: &str) -> Vec<What> {
+    let mut report = Report::default();
+    for accepted in inputs {
+        report.pass(Event::Input {
+            id: accepted.receipt,
+            state: InputState::Dropped(why.to_owned()),
+        });
+    }
+    report.finish()
 }
 
 /// Notes that something with this id is open; false when it was before, or when there is no room to note it.

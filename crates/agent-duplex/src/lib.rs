@@ -46,6 +46,7 @@ mod conversation;
 mod driver;
 mod error;
 mod event;
+mod execution;
 mod inbox;
 mod input;
 mod ledger;
@@ -57,6 +58,7 @@ mod restart;
 #[cfg(feature = "test-util")]
 pub mod scripted;
 mod shared;
+mod starts;
 mod stop;
 mod subscription;
 mod turn;
@@ -68,6 +70,7 @@ pub use conversation::{Conversation, ConversationOptions};
 pub use driver::{BoxFuture, Connection, Driver, InputPolicy, SessionChoice};
 pub use error::Error;
 pub use event::{Event, InputState, Line, Observation, Stream, ToolOutcome};
+pub use execution::Execution;
 pub use input::{Input, Message, Queued, Receipt};
 pub use lifecycle::Lifecycle;
 #[cfg(feature = "sqlite")]

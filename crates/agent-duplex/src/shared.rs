@@ -1,11 +1,14 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
+use uuid::Uuid;
 
-use crate::ledger::Ledger;
+use crate::conversation::over;
+use crate::ledger::{Ledger, Terms};
 use crate::replay::{Replay, weight};
+use crate::starts::Starts;
 use crate::subscription::Queue;
-use crate::{ConversationOptions, Lifecycle, Published, What};
+use crate::{Error, Lifecycle, Published, Recovered, RestartPolicy, What};
 
 /// What the handles and the actor see both.
 #[derive(Debug)]
@@ -20,6 +23,9 @@ pub(crate) struct Shared {
 pub(crate) struct State {
     pub(crate) ledger: Ledger,
     pub(crate) lifecycle: Lifecycle,
+    pub(crate) starts: Starts,
+    /// Why the conversation can't be kept any more.
+    pub(crate) fault: Option<Error>,
     /// Whether an input was accepted since the actor looked last.
     pub(crate) arrived: bool,
     sequence: u64,
@@ -29,12 +35,19 @@ pub(crate) struct State {
 }
 
 impl Shared {
-    pub(crate) fn new(options: &ConversationOptions) -> Arc<Self> {
-        let primary = Queue::new(options.backlog);
+    pub(crate) fn new(
+        backlog: usize,
+        restart: Option<RestartPolicy>,
+        terms: Terms,
+        recovered: Recovered,
+    ) -> Arc<Self> {
+        let primary = Queue::new(backlog);
         Arc::new(Self {
             state: Mutex::new(State {
-                ledger: Ledger::new(options.inbox),
+                ledger: Ledger::new(terms, recovered),
                 lifecycle: Lifecycle::Idle,
+                starts: Starts::new(restart),
+                fault: None,
                 arrived: false,
                 sequence: 0,
                 primary: Arc::clone(&primary),
@@ -49,9 +62,32 @@ impl Shared {
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    /// Lets an input be handed on.
+    pub(crate) fn kept(&self, state: &mut State, receipt: Uuid) {
+        state.ledger.inbox().kept(receipt);
+        state.arrived = true;
+        state.starts.arrived();
+        self.arrived.notify_one();
+    }
+
+    /// The conversation can't be kept any more.
+    pub(crate) fn failed(&self, fault: Error) {
+        self.lock().fault.get_or_insert(fault);
+        self.arrived.notify_one();
+    }
 }
 
 impl State {
+    /// Returns why no input is taken, if so.
+    pub(crate) fn refusal(&self) -> Option<Error> {
+        if self.lifecycle.is_over() {
+            return Some(over());
+        }
+        let fault = self.fault.as_ref().map(Error::again);
+        fault.or_else(|| self.starts.refusal())
+    }
+
     /// Lets a queue have what is published from now on.
     pub(crate) fn add(&mut self, queue: &Arc<Queue>) {
         if self.lifecycle == Lifecycle::Ended {

@@ -1,16 +1,13 @@
 //! What the handles ask for.
 
-use std::time::Duration;
-
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
+use super::end::CLOSING;
+use super::keeps::Keeps;
 use super::{Actor, unless_halted};
 use crate::shared::Shared;
 use crate::{Decision, Error, Permissions, ProcessName, Queued, SessionChoice};
-
-/// How long closing waits for the end of a turn and of what runs in the background.
-const CLOSING: Duration = Duration::from_secs(30);
 
 pub(super) type Done<T> = oneshot::Sender<T>;
 
@@ -37,8 +34,16 @@ pub(crate) enum Command {
         frozen: bool,
         done: Done<Result<(), Error>>,
     },
+    Hold {
+        held: bool,
+        done: Done<()>,
+    },
     Close {
         done: Done<()>,
+    },
+    /// Answered when an agent runs.
+    Ensure {
+        done: Done<Result<(), Error>>,
     },
     Leftovers {
         done: Done<Vec<ProcessName>>,
@@ -54,8 +59,9 @@ pub(crate) struct Interrupt {
 impl Actor {
     pub(super) async fn obey(&mut self, command: Command) {
         match command {
-            Command::Start { .. } if !self.closing.is_empty() => self.succeed(command),
+            Command::Start { .. } if self.is_closing() => self.succeed(command),
             Command::Start { session, done } => {
+                self.shared.lock().starts.reset();
                 if let Some(started) = self.start(session).await {
                     answer(done, started);
                 }
@@ -65,8 +71,8 @@ impl Actor {
                 decision,
                 done,
             } => {
-                let open = self.shared.lock().ledger.is_unanswered(&ask);
-                let Some(connection) = self.connection.as_mut().filter(|_| open) else {
+                let open = self.shared.lock().ledger.unanswered(&ask);
+                let (Some(connection), Some(ask)) = (self.connection.as_mut(), open) else {
                     return answer(done, Ok(()));
                 };
                 let asked = unless_halted(&mut self.halt, connection.answer(&ask, decision)).await;
@@ -102,12 +108,18 @@ impl Actor {
                 }
                 None => answer(done, Ok(())),
             },
+            Command::Hold { held, done } => {
+                self.held = held;
+                answer(done, ());
+            }
             Command::Close { done } => {
-                if self.closing.is_empty() {
-                    self.close_by = Instant::now() + CLOSING;
-                }
+                self.shared.lock().starts.rest();
+                let closed = Err(Error::gone("it was closed before it was started"));
+                self.answer_ensuring(&closed);
+                self.close_soon();
                 self.closing.push(done);
             }
+            Command::Ensure { done } => self.ensure(done),
             Command::Leftovers { done } => match self.connection.as_mut() {
                 Some(connection) => {
                     reply(
@@ -123,7 +135,7 @@ impl Actor {
     pub(super) async fn interrupt(&mut self, interrupt: Interrupt) {
         let busy = self.shared.lock().ledger.is_busy();
         let Some(connection) = self.connection.as_mut().filter(|_| busy) else {
-            return idle(&self.shared, interrupt);
+            return idle(&self.shared, &mut self.keeps, interrupt);
         };
         let Interrupt { queued, done } = interrupt;
         let asked = unless_halted(&mut self.halt, connection.interrupt(queued)).await;
@@ -131,7 +143,7 @@ impl Actor {
             return answer(done, Err(e));
         }
         if queued == Queued::Drop {
-            drop_waiting(&self.shared);
+            drop_waiting(&self.shared, &mut self.keeps);
         }
         self.interrupting.retain(|waiting| !waiting.is_closed());
         self.interrupting.push(done);
@@ -142,18 +154,20 @@ impl Actor {
 }
 
 /// Obeys an interrupt when the agent does nothing.
-pub(super) fn idle(shared: &Shared, interrupt: Interrupt) {
+pub(super) fn idle(shared: &Shared, keeps: &mut Keeps, interrupt: Interrupt) {
     if interrupt.queued == Queued::Drop {
-        drop_waiting(shared);
+        drop_waiting(shared, keeps);
     }
     answer(interrupt.done, Ok(()));
 }
 
-fn drop_waiting(shared: &Shared) {
-    let mut state = shared.lock();
-    for what in state.ledger.drop_waiting("the turn was interrupted") {
-        state.publish(what);
-    }
+fn drop_waiting(shared: &Shared, keeps: &mut Keeps) {
+    let told = shared
+        .lock()
+        .ledger
+        .drop_waiting("the turn was interrupted");
+    let told = keeps.tell_later(told);
+    keeps.publish(told);
 }
 
 fn reply<T>(done: Done<T>, answered: Option<T>) {

@@ -5,21 +5,45 @@ use std::time::Duration;
 use tokio::time::{Instant, timeout};
 
 use super::command::answer;
-use super::{Actor, next};
+use super::{Actor, next, unless_halted};
 use crate::{Lifecycle, StopReport};
 
+/// How long closing waits for the end of a turn and of what runs in the background.
+pub(super) const CLOSING: Duration = Duration::from_secs(30);
 /// How long the agent is listened to after a stop, the time apart in which nobody reads.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 /// How much longer than its budget a stop may take. A driver that needs more is not waited for: its connection is dropped, which ends what it started.
 const GRACE: Duration = Duration::from_secs(10);
 
+/// Whether the primary has to have room for what an agent says at last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Room {
+    Any,
+    /// Without, the rest is left.
+    Some,
+    /// It is waited for.
+    Awaited,
+}
+
 impl Actor {
+    /// Returns whether the agent is being closed, or is to be.
+    pub(super) fn is_closing(&self) -> bool {
+        self.finishing || !self.closing.is_empty()
+    }
+
+    /// Has the agent closed when it has nothing to do any more.
+    pub(super) fn close_soon(&mut self) {
+        if !self.is_closing() {
+            self.close_by = Instant::now() + CLOSING;
+        }
+    }
+
     /// Returns whether the agent is to close now: that is wanted, and nothing that it does is worth waiting for.
     pub(super) fn closes(&mut self) -> bool {
         if !self.reading {
             self.close_over();
         }
-        if self.closing.is_empty() || self.frozen {
+        if !self.is_closing() || self.frozen {
             return false;
         }
         let busy = {
@@ -31,6 +55,7 @@ impl Actor {
     }
 
     pub(super) fn close_over(&mut self) {
+        self.finishing = false;
         for done in self.closing.drain(..) {
             answer(done, ());
         }
@@ -38,7 +63,7 @@ impl Actor {
 
     /// Returns whether the agent gets no input any more. What waits is for another one.
     pub(super) fn is_leaving(&self) -> bool {
-        self.closed || (!self.closing.is_empty() && !self.shared.lock().ledger.in_turn())
+        self.closed || (self.is_closing() && !self.shared.lock().ledger.in_turn())
     }
 
     pub(super) async fn stop(&mut self, end_by: Instant) {
@@ -46,7 +71,9 @@ impl Actor {
         self.commands.close();
         self.interrupts.close();
         while self.commands.try_recv().is_ok() {}
+        self.finishing = false;
         self.closing.clear();
+        self.ensuring.clear();
         self.successor = None;
         if let Some(connection) = self.connection.as_mut() {
             let left = end_by.saturating_duration_since(Instant::now());
@@ -59,22 +86,42 @@ impl Actor {
                 }
             }
         }
+        self.settle().await;
+        if self.keeps.is_on() {
+            // Whoever has the report may end the process.
+            let _words = self.last_words(Room::Some).await;
+        }
         self.report.send_replace(Some(self.earlier.clone()));
-        self.last_words(true).await;
+        let _words = self.last_words(Room::Awaited).await;
     }
 
-    /// Reads what the agent had said before it was ended; `patiently`, as the primary has room for it.
-    pub(super) async fn last_words(&mut self, patiently: bool) {
+    /// Ends the agent of a conversation that nobody holds any more.
+    pub(super) async fn abandon(&mut self) {
+        self.connection = None;
+        self.settle().await;
+        self.seen(None).await;
+    }
+
+    /// Reads what the agent had said before it was ended; `None` when the conversation is halted meanwhile.
+    pub(super) async fn last_words(&mut self, room: Room) -> Option<()> {
         let mut patience = LAST_WORDS;
         while self.reading {
-            if patiently {
-                self.shared.primary.room().await;
+            match room {
+                Room::Some if !self.shared.primary.has_room() => break,
+                Room::Awaited => self.shared.primary.room().await,
+                Room::Any | Room::Some => {}
             }
             let since = Instant::now();
-            let seen = timeout(patience, next(&mut self.connection)).await;
+            let words = timeout(patience, next(&mut self.connection));
+            let seen = if self.stopping {
+                words.await
+            } else {
+                unless_halted(&mut self.halt, words).await?
+            };
             patience = patience.saturating_sub(since.elapsed());
-            self.seen(seen.ok().flatten());
+            self.seen(seen.ok().flatten()).await;
         }
+        Some(())
     }
 
     pub(super) fn account(&mut self, report: StopReport) {
@@ -89,7 +136,10 @@ impl Actor {
 impl Drop for Actor {
     fn drop(&mut self) {
         drop(self.connection.take());
-        self.seen(None);
+        self.keeps.publish_rest();
+        let told = self.noted(None);
+        let told = self.keeps.tell_later(told);
+        self.keeps.publish(told);
         while let Ok(interrupt) = self.interrupts.try_recv() {
             self.interrupting.push(interrupt.done);
         }

@@ -4,9 +4,11 @@ use std::time::Duration;
 
 use tokio::time::{Instant, timeout};
 
-use super::command::{answer, idle};
+use super::command::{Done, answer, idle};
+use super::end::Room;
 use super::{Actor, Command, halted, unless_halted};
-use crate::{Connection, Error, Lifecycle, SessionChoice};
+use crate::starts::Next;
+use crate::{Connection, Error, Event, Lifecycle, SessionChoice, What};
 
 /// The budget for ending what an agent left behind before the next one is started: the usual one of a stop.
 const RETIRE: Duration = Duration::from_secs(8);
@@ -17,28 +19,131 @@ impl Actor {
         if self.reading && !self.closed {
             return Some(Err(runs_already()));
         }
+        let fault = self.shared.lock().fault.as_ref().map(Error::again);
+        if let Some(fault) = fault {
+            return Some(Err(fault));
+        }
         self.retire().await?;
         self.show(Lifecycle::Starting);
-        let resumed = session != SessionChoice::Fresh;
-        let connection = match self.connect(session).await? {
-            Ok(connection) => connection,
+        {
+            let mut state = self.shared.lock();
+            state.starts.begun();
+            state.ledger.chosen(session.clone());
+        }
+        let started = self.try_start(session).await?;
+        if started.is_err() {
+            self.retire().await?;
+            self.ended().await;
+        }
+        Some(started)
+    }
+
+    async fn try_start(&mut self, session: SessionChoice) -> Option<Result<(), Error>> {
+        self.connection = match self.connect(session).await? {
+            Ok(connection) => Some(connection),
             Err(e) => return Some(Err(e)),
         };
-        self.connection = Some(connection);
         self.reading = true;
         self.refused = false;
         self.closed = false;
+        self.finishing = false;
         self.frozen = false;
-        self.shared.lock().ledger.connected(resumed);
+        self.shared.lock().ledger.connected();
         if let Err(e) = self.ready().await? {
-            self.retire().await?;
             return Some(Err(e));
         }
-        let delivered = self.deliver().await;
-        if delivered.is_err() {
-            self.retire().await?;
+        Some(self.deliver().await)
+    }
+
+    /// Starts an agent by itself, if one is wanted now.
+    pub(super) async fn start_again(&mut self) {
+        if self.next_start() != Next::Now {
+            return;
         }
-        Some(delivered)
+        let session = self.shared.lock().ledger.session().clone();
+        let Some(started) = self.start(session).await else {
+            return;
+        };
+        if let Err(e) = &started
+            && self.ensuring.is_empty()
+        {
+            let text = format!("the agent could not be started again: {e}");
+            self.warn(text).await;
+        }
+        self.answer_ensuring(&started);
+    }
+
+    /// Returns when an agent is to be started by itself.
+    pub(super) fn next_start(&self) -> Next {
+        let state = self.shared.lock();
+        let insists = !self.ensuring.is_empty();
+        let wanted = insists || (state.ledger.has_ready() && !self.held);
+        if !wanted || self.runs() || self.is_closing() || state.fault.is_some() {
+            return Next::Never;
+        }
+        state.starts.next(Instant::now(), insists)
+    }
+
+    /// Returns whether there is an agent that may take inputs.
+    fn runs(&self) -> bool {
+        self.reading && !self.closed
+    }
+
+    /// Sees to it that an agent runs, for somebody who waits for that.
+    pub(super) fn ensure(&mut self, done: Done<Result<(), Error>>) {
+        let refusal = self.shared.lock().refusal();
+        if let Some(refusal) = refusal {
+            answer(done, Err(refusal));
+        } else if self.runs() && !self.is_closing() {
+            answer(done, Ok(()));
+        } else {
+            self.ensuring.retain(|waiting| !waiting.is_closed());
+            self.ensuring.push(done);
+        }
+    }
+
+    pub(super) fn answer_ensuring(&mut self, started: &Result<(), Error>) {
+        for done in self.ensuring.drain(..) {
+            let started = started.as_ref().map(|()| ());
+            answer(done, started.map_err(Error::again));
+        }
+    }
+
+    /// Drops what somebody follows and no agent is started for.
+    pub(super) async fn give_up(&mut self) {
+        let waits = self.runs() || self.is_closing() || self.held || !self.ensuring.is_empty();
+        let told = {
+            let mut state = self.shared.lock();
+            if waits || state.starts.next(Instant::now(), false) != Next::Never {
+                return;
+            }
+            state
+                .ledger
+                .drop_followed("no agent runs, and none is started by itself")
+        };
+        if !told.is_empty() {
+            self.tell(told).await;
+        }
+    }
+
+    /// The agent is gone, or did not start.
+    pub(super) async fn ended(&mut self) {
+        if self.stopping {
+            return;
+        }
+        let refusal = {
+            let mut state = self.shared.lock();
+            let opened = state.starts.ended(Instant::now());
+            opened.then(|| state.starts.refusal()).flatten()
+        };
+        if let Some(refusal) = refusal {
+            self.warn(refusal.to_string()).await;
+        }
+    }
+
+    pub(super) async fn warn(&mut self, text: String) {
+        self.tell(vec![What::Observed(Event::Warning(text).into())])
+            .await;
     }
 
     /// Puts a start off until the agent that is being closed has ended.
@@ -69,7 +174,7 @@ impl Actor {
                     self.reading = self.connection.is_some();
                     return None;
                 }
-                Some(interrupt) = self.interrupts.recv() => idle(&self.shared, interrupt),
+                Some(interrupt) = self.interrupts.recv() => idle(&self.shared, &mut self.keeps, interrupt),
                 connected = &mut connecting => return Some(connected),
             }
         }
@@ -83,19 +188,18 @@ impl Actor {
             tokio::select! {
                 biased;
                 _ = halted(&mut self.halt) => return None,
-                Some(interrupt) = self.interrupts.recv() => idle(&self.shared, interrupt),
+                Some(interrupt) = self.interrupts.recv() => idle(&self.shared, &mut self.keeps, interrupt),
                 ready = &mut ready => return Some(ready),
             }
         }
     }
 
     /// Ends the connection of an agent that is gone, with whatever that left behind; `None` when the conversation is halted meanwhile.
-    async fn retire(&mut self) -> Option<()> {
+    pub(super) async fn retire(&mut self) -> Option<()> {
         if let Some(connection) = self.connection.as_mut() {
             let report = unless_halted(&mut self.halt, connection.stop(RETIRE)).await?;
             self.account(report);
-            let mut halt = self.halt.clone();
-            unless_halted(&mut halt, self.last_words(false)).await?;
+            self.last_words(Room::Any).await?;
             self.connection = None;
         }
         Some(())

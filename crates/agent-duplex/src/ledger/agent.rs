@@ -18,9 +18,13 @@ impl Ledger {
     }
 
     fn event(&mut self, event: Event, report: &mut Report) {
+        self.sessions.see(&event);
         let tell = match &event {
             Event::TurnStarted { inputs } => return self.started(inputs, report),
-            Event::Polled => return,
+            Event::Polled => {
+                self.polled = true;
+                return;
+            }
             Event::TurnCompleted(end) => return self.completed(end, report),
             Event::Input { id, state } => return self.input(*id, state, report),
             Event::InterruptTaken { queued } => {
@@ -35,14 +39,8 @@ impl Ledger {
             Event::ToolStarted { id, .. } => self.speaks() && open(&mut self.tools, id),
             Event::ToolProgress { id } => self.tools.contains(id),
             Event::ToolFinished { id, .. } => close(&mut self.tools, id),
-            Event::PermissionAsked(ask) => {
-                open(&mut self.unanswered, &ask.id);
-                open(&mut self.asks, &ask.id)
-            }
-            Event::PermissionWithdrawn { id } => {
-                close(&mut self.unanswered, id);
-                close(&mut self.asks, id)
-            }
+            Event::PermissionAsked(ask) => return self.asked(ask.clone(), report),
+            Event::PermissionWithdrawn { id } => return self.withdrawn(id, report),
             Event::BackgroundTasks(running) => {
                 self.background = *running;
                 true
@@ -150,6 +148,9 @@ impl Ledger {
         let Some(turn) = &self.turn else {
             return;
         };
+        if end.reason == EndReason::Completed {
+            self.sessions.answered();
+        }
         let stale = self.announces && turn.begun == Begun::No && end.reason == EndReason::Completed;
         if !stale {
             self.complete(end, report);

@@ -5,11 +5,11 @@ use bytes::Bytes;
 use proptest::prelude::*;
 use uuid::Uuid;
 
-use super::{Begun, Ledger};
+use super::{Begun, Ledger, Terms};
 use crate::scripted::Audit;
 use crate::{
-    Ask, EndReason, Event, ExitStatus, Input, InputState, Line, Message, Observation, Stream,
-    ToolOutcome, What,
+    Ask, EndReason, Event, ExitStatus, Input, InputPolicy, InputState, Line, Message, Observation,
+    Recovered, SessionChoice, Stream, ToolOutcome, What,
 };
 
 /// A ledger, what it told, and the messages that were handed on.
@@ -24,8 +24,14 @@ struct Book {
 
 impl Book {
     fn new() -> Self {
-        let mut ledger = Ledger::new(8);
-        ledger.connected(false);
+        let terms = Terms {
+            capacity: 8,
+            policy: InputPolicy::Push,
+            resumes: true,
+            redelivers: true,
+        };
+        let mut ledger = Ledger::new(terms, Recovered::default());
+        ledger.connected();
         Self {
             ledger,
             audit: Audit::new(),
@@ -42,6 +48,7 @@ impl Book {
         let full = self.ledger.pending().count() >= 8;
         match self.ledger.accept(input, id, SystemTime::UNIX_EPOCH) {
             Ok(receipt) => {
+                self.ledger.inbox().kept(id);
                 assert!(!full);
                 self.audit.accepted(&receipt);
                 self.names.push(id);
@@ -51,7 +58,7 @@ impl Book {
     }
 
     fn hand_on(&mut self, taken: bool) {
-        let Some(message) = self.ledger.offer(true, Uuid::new_v4()) else {
+        let Some((message, _)) = self.ledger.offer(Uuid::new_v4()) else {
             return;
         };
         if taken {
@@ -73,7 +80,7 @@ impl Book {
     }
 
     fn end(&mut self) {
-        let told = self.ledger.connection_ended(EndReason::Died);
+        let told = self.ledger.connection_ended(EndReason::Died.into());
         self.told(&told);
         assert!(!self.ledger.is_busy());
         assert_eq!(self.audit.running(), 0);
@@ -287,7 +294,8 @@ fn l91_a_death_is_told_with_its_status_and_what_was_not_taken_waits_again() {
     book.end();
     let waiting: Vec<&str> = book.ledger.pending().map(|i| i.text.as_str()).collect();
     assert_eq!(waiting, ["i2", "i3"]);
-    book.ledger.connected(true);
+    book.ledger.chosen(SessionChoice::Resume("s".into()));
+    book.ledger.connected();
     book.hand_on(true);
     insta::assert_snapshot!(book.text, @r"
     turn 1: [i0,i1]
@@ -381,7 +389,13 @@ proptest! {
                 }
                 Op::End(resumed) => {
                     book.end();
-                    book.ledger.connected(resumed);
+                    let session = if resumed {
+                        SessionChoice::Resume("s".into())
+                    } else {
+                        SessionChoice::Fresh
+                    };
+                    book.ledger.chosen(session);
+                    book.ledger.connected();
                 }
             }
             prop_assert_eq!(book.lines, lines);

@@ -1,5 +1,7 @@
 use uuid::Uuid;
 
+use super::report::Report;
+use crate::Event;
 use crate::inbox::Accepted;
 use crate::published::{Assignment, InputRef, TurnId, What};
 
@@ -8,6 +10,8 @@ use crate::published::{Assignment, InputRef, TurnId, What};
 pub(super) struct Turn {
     pub(super) id: TurnId,
     pub(super) parent: Option<TurnId>,
+    /// Whether an input chose the parent.
+    pub(super) forked: bool,
     pub(super) messages: Vec<Parcel>,
     pub(super) begun: Begun,
     /// Whether the agent said that it has put a message of this turn off.
@@ -28,12 +32,21 @@ pub(super) enum Begun {
 pub(super) struct Parcel {
     pub(super) id: Uuid,
     names: Vec<InputRef>,
+    parents: Vec<TurnId>,
 }
 
 impl Parcel {
     pub(super) fn new(id: Uuid, inputs: &[Accepted]) -> Self {
-        let names = inputs.iter().map(Accepted::name).collect();
-        Self { id, names }
+        Self {
+            id,
+            names: inputs.iter().map(Accepted::name).collect(),
+            parents: inputs.iter().filter_map(|a| a.input.parent).collect(),
+        }
+    }
+
+    /// Iterates over the turns that its inputs want to go on from.
+    pub(super) fn parents(&self) -> impl Iterator<Item = TurnId> {
+        self.parents.iter().copied()
     }
 
     pub(super) fn names(&self) -> &[InputRef] {
@@ -60,16 +73,28 @@ impl Turn {
         messages: Vec<Parcel>,
         generation: u32,
         injected: bool,
-    ) -> What {
+        report: &mut Report,
+    ) {
+        let other = {
+            let mut parents = messages.iter().flat_map(Parcel::parents);
+            parents.find(|parent| Some(*parent) != self.parent)
+        };
         let inputs = messages.iter().flat_map(Parcel::names).cloned().collect();
         self.messages.extend(messages);
-        What::Assigned(Assignment {
+        report.say(What::Assigned(Assignment {
             turn: self.id,
             generation,
             inputs,
             parent: self.parent,
-            forked: false,
+            forked: self.forked,
             injected,
-        })
+        }));
+        if let Some(other) = other {
+            let turn = self.id;
+            let text = format!(
+                "turn {turn} does not go on from turn {other}, as one of its inputs wants: its parent was chosen before"
+            );
+            report.pass(Event::Warning(text));
+        }
     }
 }

@@ -66,18 +66,6 @@ impl Keeper {
             (post.then)(Err(gone()));
         }
     }
-
-    /// Keeps records. They are durable when it returns.
-    ///
-    /// Dropping the future takes nothing back.
-    pub(crate) async fn keep(&self, records: Vec<Record>) -> Result<(), Error> {
-        let (done, kept) = oneshot::channel();
-        self.post(records, move |result| {
-            // Who asked may have stopped waiting.
-            let _nobody = done.send(result);
-        });
-        kept.await.map_err(|_| gone())?
-    }
 }
 
 fn gone() -> Error {

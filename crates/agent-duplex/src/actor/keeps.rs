@@ -1,0 +1,235 @@
+//! What is told is kept before.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+use tokio::time::timeout;
+
+use super::{Actor, unless_halted};
+use crate::persistence::Keeper;
+use crate::shared::Shared;
+use crate::{
+    EndReason, Error, Event, InputState, Observation, Record, SessionChoice, TurnEnd, TurnId, What,
+};
+
+/// How many records of messages are posted before one is waited for.
+const UNAWAITED: usize = 64;
+/// How long a stop waits for what it has to keep.
+const KEEPING: Duration = Duration::from_secs(5);
+
+/// The actor's end of the keeper.
+#[derive(Debug)]
+pub(crate) struct Keeps {
+    shared: Arc<Shared>,
+    keeper: Option<Arc<Keeper>>,
+    /// The session that is kept as the one to go on with.
+    session: Option<String>,
+    /// The turns that were assigned and are not completed; what the agent says belongs to the last one.
+    running: Vec<TurnId>,
+    unawaited: usize,
+    /// What is to be told once it is kept: a halt came first.
+    untold: Vec<What>,
+}
+
+impl Keeps {
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        keeper: Option<Arc<Keeper>>,
+        session: Option<String>,
+    ) -> Self {
+        Self {
+            shared,
+            keeper,
+            session,
+            running: Vec::new(),
+            unawaited: 0,
+            untold: Vec::new(),
+        }
+    }
+
+    pub(super) fn is_on(&self) -> bool {
+        self.keeper.is_some()
+    }
+
+    /// Keeps records some time.
+    pub(super) fn post(&self, records: Vec<Record>) {
+        let (Some(keeper), false) = (&self.keeper, records.is_empty()) else {
+            return;
+        };
+        let shared = Arc::clone(&self.shared);
+        keeper.post(records, move |kept| {
+            kept.err()
+                .into_iter()
+                .for_each(|fault| shared.failed(fault));
+        });
+    }
+
+    /// Keeps records before they are told, and tells that some time.
+    pub(super) fn tell_later(&mut self, told: Vec<What>) -> Vec<What> {
+        let records = self.records(&told);
+        self.post(records);
+        told
+    }
+
+    /// Asks for records to be kept; what they are waited for by.
+    fn keep(&mut self, records: Vec<Record>) -> Option<oneshot::Receiver<Result<(), Error>>> {
+        let keeper = self.keeper.as_ref()?;
+        self.unawaited = 0;
+        let (done, kept) = oneshot::channel();
+        keeper.post(records, move |result| {
+            // The actor may have ended.
+            let _nobody = done.send(result);
+        });
+        Some(kept)
+    }
+
+    fn records(&mut self, told: &[What]) -> Vec<Record> {
+        if self.keeper.is_none() {
+            return Vec::new();
+        }
+        let mut records: Vec<Record> = Vec::new();
+        for what in told {
+            match what {
+                What::Assigned(assignment) => {
+                    if !assignment.injected {
+                        self.running.push(assignment.turn);
+                    }
+                    records.push(Record::Assigned(assignment.clone()));
+                }
+                What::Completed(completion) => {
+                    self.running.retain(|turn| *turn != completion.turn);
+                    records.push(Record::Completed {
+                        turn: completion.turn,
+                        reason: completion.end.reason,
+                        detail: completion.end.detail.clone(),
+                    });
+                }
+                What::Observed(seen) => self.observed(seen, &mut records),
+                What::Lifecycle(_) | What::ReplayTruncated => {}
+            }
+        }
+        let session = match self.shared.lock().ledger.session() {
+            SessionChoice::Resume(id) => Some(id.clone()),
+            _ => None,
+        };
+        if self.session != session {
+            self.session.clone_from(&session);
+            records.push(Record::Session { id: session });
+        }
+        records
+    }
+
+    fn observed(&self, seen: &Observation, records: &mut Vec<Record>) {
+        for event in &seen.events {
+            match event {
+                Event::Input {
+                    id,
+                    state: InputState::Dropped(_),
+                } => records.push(Record::Dropped { receipt: *id }),
+                Event::Message { text, partial } => records.push(Record::Message {
+                    turn: self.running.last().copied(),
+                    text: text.clone(),
+                    partial: *partial,
+                }),
+                _ => {}
+            }
+        }
+    }
+
+    fn failed(&self, told: &mut [What]) {
+        let fault = self.shared.lock().fault.as_ref().map(ToString::to_string);
+        let Some(fault) = fault else {
+            return;
+        };
+        for what in told {
+            if let What::Completed(completion) = what {
+                completion.end = failure(&fault);
+            }
+        }
+    }
+
+    pub(super) fn publish(&self, mut told: Vec<What>) {
+        self.failed(&mut told);
+        let mut state = self.shared.lock();
+        for what in told {
+            state.publish(what);
+        }
+    }
+
+    /// Publishes what waited for being kept, kept or not.
+    pub(super) fn publish_rest(&mut self) {
+        let untold = std::mem::take(&mut self.untold);
+        self.publish(untold);
+    }
+}
+
+/// The end of a turn whose conversation can't be kept.
+pub(super) fn failure(fault: &str) -> TurnEnd {
+    TurnEnd {
+        detail: fault.to_owned(),
+        ..EndReason::Failed.into()
+    }
+}
+
+impl Actor {
+    /// Keeps what is to be told, and tells it.
+    pub(super) async fn tell(&mut self, told: Vec<What>) {
+        let records = self.keeps.records(&told);
+        let messages = records
+            .iter()
+            .all(|record| matches!(record, Record::Message { .. }));
+        self.keeps.unawaited += records.len();
+        let kept = if records.is_empty() || (messages && self.keeps.unawaited < UNAWAITED) {
+            self.keeps.post(records);
+            // What came before is told before.
+            (self.stopping || self.keeps.untold.is_empty()).then_some(())
+        } else {
+            self.keep(records).await
+        };
+        self.keeps.untold.extend(told);
+        if kept.is_some() {
+            self.keeps.publish_rest();
+        }
+    }
+
+    /// Keeps records; `None` when the conversation is halted before it is known whether they are kept. A fault is noted.
+    pub(super) async fn keep(&mut self, records: Vec<Record>) -> Option<()> {
+        let Some(kept) = self.keeps.keep(records) else {
+            return Some(());
+        };
+        let kept = if self.stopping {
+            timeout(KEEPING, kept)
+                .await
+                .unwrap_or_else(|_| Ok(Err(late())))
+        } else {
+            unless_halted(&mut self.halt, kept).await?
+        };
+        if let Err(fault) = kept.unwrap_or_else(|_| Err(late())) {
+            self.shared.failed(fault);
+        }
+        Some(())
+    }
+
+    /// Waits for what has to be kept, and tells what waits for that.
+    pub(super) async fn settle(&mut self) {
+        self.keep(Vec::new()).await;
+        self.keeps.publish_rest();
+    }
+
+    /// Ends the agent of a conversation that can't be kept.
+    pub(super) async fn fail_stop(&mut self) {
+        let fault = self.shared.lock().fault.as_ref().map(Error::again);
+        let Some(fault) = fault else {
+            return;
+        };
+        self.answer_ensuring(&Err(fault));
+        // Halted, it is ended all the same.
+        let _halted = self.retire().await;
+    }
+}
+
+fn late() -> Error {
+    let text = "what has to be kept was not kept in time; look after its place";
+    Error::persistence(text, None)
+}

@@ -1,0 +1,203 @@
+//! When an agent that is gone is started again by itself: a pure machine, which is told the time.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::{EndReason, Error, LostSession, RestartPolicy};
+
+#[derive(Debug, Default)]
+pub(crate) struct Starts {
+    policy: Option<RestartPolicy>,
+    /// How many starts in a row came to nothing.
+    failed: u32,
+    not_before: Option<Instant>,
+    /// Whether nothing happens until there is another input.
+    rests: bool,
+    /// What came of the agent that was started last.
+    outcome: Outcome,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Outcome {
+    /// No turn was completed.
+    Nothing,
+    /// A turn was, or it need not be held against it that none was.
+    #[default]
+    Turn,
+    /// It does not help to try again, and nothing crashed.
+    Pointless,
+}
+
+/// What is to be done for inputs that wait while no agent runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Next {
+    Now,
+    At(Instant),
+    Never,
+}
+
+impl Starts {
+    pub(crate) fn new(policy: Option<RestartPolicy>) -> Self {
+        Self {
+            policy,
+            ..Self::default()
+        }
+    }
+
+    /// Returns what is to be done for inputs that wait, or for somebody who `insists`.
+    pub(crate) fn next(&self, now: Instant, insists: bool) -> Next {
+        match self.not_before {
+            _ if self.refusal().is_some() => Next::Never,
+            _ if !insists && (self.policy.is_none() || self.rests) => Next::Never,
+            Some(at) if at > now => Next::At(at),
+            _ => Next::Now,
+        }
+    }
+
+    /// Returns why inputs are refused, if they are.
+    pub(crate) fn refusal(&self) -> Option<Error> {
+        let most = self.policy?.most.max(1);
+        (self.failed >= most).then(|| Error::crash_loop(self.failed))
+    }
+
+    pub(crate) fn lost_session(&self) -> LostSession {
+        self.policy
+            .map_or_else(LostSession::default, |policy| policy.lost_session)
+    }
+
+    /// There is another input.
+    pub(crate) fn arrived(&mut self) {
+        self.rests = false;
+    }
+
+    /// Somebody closes the agent: it does as it is told, and is not started for what waits.
+    pub(crate) fn rest(&mut self) {
+        self.rests = true;
+        self.outcome = Outcome::Turn;
+    }
+
+    /// Somebody wants an agent, whatever was before.
+    pub(crate) fn reset(&mut self) {
+        self.failed = 0;
+        self.not_before = None;
+    }
+
+    /// An agent is started.
+    pub(crate) fn begun(&mut self) {
+        self.rests = false;
+        self.outcome = Outcome::Nothing;
+    }
+
+    /// A turn ended.
+    pub(crate) fn turn(&mut self, reason: EndReason) {
+        use EndReason::{
+            BudgetExhausted, Completed, ContextOverflow, Interrupted, MaxTokens, MaxTurns,
+            NotLoggedIn, Refused, SessionNotFound,
+        };
+        match reason {
+            Completed | Interrupted | MaxTokens | MaxTurns | BudgetExhausted | Refused
+            | ContextOverflow => {
+                self.outcome = Outcome::Turn;
+                self.reset();
+            }
+            NotLoggedIn => self.outcome = Outcome::Pointless,
+            SessionNotFound if self.lost_session() == LostSession::Fail => {
+                self.outcome = Outcome::Pointless;
+            }
+            _ => {}
+        }
+    }
+
+    /// The agent is gone, or could not be started. Returns whether inputs are refused from now on.
+    pub(crate) fn ended(&mut self, now: Instant) -> bool {
+        let outcome = std::mem::take(&mut self.outcome);
+        self.rests |= outcome == Outcome::Pointless;
+        let (Outcome::Nothing, Some(policy)) = (outcome, self.policy) else {
+            return false;
+        };
+        self.failed = self.failed.saturating_add(1);
+        self.not_before = now.checked_add(pause(policy, self.failed - 1));
+        self.refusal().is_some()
+    }
+}
+
+fn pause(policy: RestartPolicy, doubled: u32) -> Duration {
+    let factor = 2_u32.saturating_pow(doubled);
+    policy
+        .first_wait
+        .saturating_mul(factor)
+        .min(policy.longest_wait)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn policy(most: u32) -> RestartPolicy {
+        RestartPolicy {
+            most,
+            ..RestartPolicy::default()
+        }
+    }
+
+    #[test]
+    fn p44_pauses_double_until_inputs_are_refused() {
+        let mut now = Instant::now();
+        let mut starts = Starts::new(Some(policy(9)));
+        let mut pauses = Vec::new();
+        for nth in 1..=9 {
+            assert_eq!(starts.next(now, false), Next::Now);
+            starts.begun();
+            assert_eq!(starts.ended(now), nth == 9);
+            if let Next::At(at) = starts.next(now, true) {
+                pauses.push((at - now).as_secs());
+                now = at;
+            }
+        }
+        assert_eq!(pauses, [1, 2, 4, 8, 16, 32, 60, 60]);
+        assert_eq!(starts.next(now, true), Next::Never);
+        assert!(starts.refusal().is_some_and(|e| e.is_crash_loop()));
+        starts.reset();
+        assert_eq!(starts.next(now, false), Next::Now);
+    }
+
+    proptest! {
+        #[test]
+        fn p44_there_are_never_more_starts_in_a_row_than_the_policy_has(
+            most in 1u32..6,
+            reasons in proptest::collection::vec(0usize..6, 0..60),
+        ) {
+            use EndReason::{Completed, Died, NotLoggedIn, RateLimited, SessionNotFound};
+            let of = [None, Some(Completed), Some(Died), Some(NotLoggedIn), Some(RateLimited), Some(SessionNotFound)];
+            let mut now = Instant::now();
+            let mut starts = Starts::new(Some(policy(most)));
+            let mut row = 0;
+            for reason in reasons {
+                starts.arrived();
+                match starts.next(now, false) {
+                    Next::Now => {}
+                    Next::At(at) => now = at,
+                    Next::Never => {
+                        prop_assert_eq!(row, most);
+                        return Ok(());
+                    }
+                }
+                starts.begun();
+                let reason = of[reason];
+                reason.into_iter().for_each(|reason| starts.turn(reason));
+                starts.ended(now);
+                match reason {
+                    Some(Completed) => row = 0,
+                    Some(NotLoggedIn | SessionNotFound) => {
+                        prop_assert_eq!(starts.next(now, false), Next::Never);
+                    }
+                    _ => row += 1,
+                }
+                prop_assert!(row <= most);
+            }
+        }
+    }
+}
