@@ -29,9 +29,11 @@
 //! # }
 //! ```
 
+mod arguments;
 mod connection;
 mod driver;
 mod failure;
+mod options;
 mod protocol;
 mod writer;
 

@@ -8,11 +8,12 @@
 mod prompt;
 
 use crate::duplex::{exit_status, freeze, names, nothing_to_stop, observation, stop_report};
+use crate::scratch::ScratchFile;
 use crate::{Agent, AgentCommand, Context, Exit, StdinMode};
 use agent_duplex::{BoxFuture, Capabilities, Connection, Driver, EndReason, Error, Event};
 use agent_duplex::{Message, Observation, ProcessName, Queued, SessionChoice};
 use agent_duplex::{StopReport, TurnEnd};
-use prompt::{Prompt, PromptFile};
+use prompt::Prompt;
 use std::ffi::OsString;
 use std::time::Duration;
 
@@ -81,7 +82,7 @@ struct CommandConnection {
 struct Turn {
     agent: Agent,
     /// Removed with this value.
-    prompt_file: Option<PromptFile>,
+    prompt_file: Option<ScratchFile>,
     announced: bool,
     interrupted: bool,
     completed: bool,

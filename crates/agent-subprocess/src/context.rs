@@ -1,6 +1,7 @@
 //! What all processes of one attempt have in common.
 
 use std::ffi::OsString;
+use std::fmt;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -8,7 +9,9 @@ use std::sync::Arc;
 use crate::{AgentCommand, Marker, StopPolicy};
 
 /// What the agent, the gates and the check of one attempt share: where they work, what they carry, and how they are stopped.
-#[derive(Clone, Debug)]
+///
+/// Its `Debug` shows the names of variables only: the values may be secret.
+#[derive(Clone)]
 pub struct Context {
     /// The working directory.
     pub cwd: PathBuf,
@@ -24,6 +27,21 @@ pub struct Context {
     pub survivors_file: Option<PathBuf>,
     /// The stages of a stop and their times.
     pub stop: StopPolicy,
+}
+
+impl fmt::Debug for Context {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<_> = self.env.iter().map(|(name, _)| name).collect();
+        f.debug_struct("Context")
+            .field("cwd", &self.cwd)
+            .field("env", &names)
+            .field("marker", &self.marker)
+            .field("hold", &self.hold)
+            .field("scratch", &self.scratch)
+            .field("survivors_file", &self.survivors_file)
+            .field("stop", &self.stop)
+            .finish()
+    }
 }
 
 impl AgentCommand {

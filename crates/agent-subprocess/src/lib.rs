@@ -47,11 +47,17 @@ mod keeper;
 mod launch;
 mod lines;
 mod marker;
+#[cfg(feature = "mcp")]
+pub mod mcp;
 mod output;
 #[cfg(target_os = "linux")]
 mod proc_fs;
 mod process;
 mod report;
+#[cfg(any(feature = "command", feature = "claude"))]
+mod scratch;
+#[cfg(feature = "claude")]
+mod session_locks;
 mod stdin;
 mod stop;
 pub mod sweep;
@@ -73,5 +79,7 @@ pub use marker::Marker;
 pub use output::{Output, Stream};
 pub use process::{Exit, ProcessId, ProcessName};
 pub use report::StopReport;
+#[cfg(feature = "claude")]
+pub use session_locks::{SessionHeld, SessionLocks};
 pub use stdin::Stdin;
 pub use stop::{Stage, StopPolicy};

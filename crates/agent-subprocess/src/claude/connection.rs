@@ -6,9 +6,12 @@ mod reading;
 
 use super::driver::NAME;
 use super::failure;
+use super::options::Timeouts;
 use super::protocol::{Session, mode, one_line};
 use super::writer::{Unwritten, Writer};
 use crate::duplex::{freeze, names};
+use crate::scratch::ScratchFile;
+use crate::session_locks::Lease;
 use crate::{Agent, StopPolicy};
 use agent_duplex::{
     BoxFuture, Connection, Decision, Error, Event, Message, Observation, Permissions, ProcessName,
@@ -25,16 +28,27 @@ const FIRST_WORD: Duration = Duration::from_secs(3);
 /// How long to wait for the exit of a process that closed its input.
 const EXIT: Duration = Duration::from_millis(500);
 
+/// What a connection knows of its agent besides the process.
+#[derive(Debug)]
+pub(super) struct Setup {
+    pub(super) program: String,
+    pub(super) session: String,
+    pub(super) policy: StopPolicy,
+    /// Whether everything may be permitted while it runs; that must be said at the start.
+    pub(super) may_all: bool,
+    pub(super) timeouts: Timeouts,
+    /// Removed when the agent has ended.
+    pub(super) files: Vec<ScratchFile>,
+    pub(super) lease: Option<Lease>,
+}
+
 /// A running agent.
 #[derive(Debug)]
 pub(super) struct ClaudeConnection {
     agent: Agent,
-    program: String,
+    setup: Setup,
     writer: Writer,
     session: Session,
-    policy: StopPolicy,
-    /// Whether everything may be permitted while it runs; that must be said at the start.
-    may_all: bool,
     /// What waits to be taken, and how large its lines are.
     ready: VecDeque<Observation>,
     kept: usize,
@@ -55,13 +69,7 @@ pub(super) struct ClaudeConnection {
 }
 
 impl ClaudeConnection {
-    pub(super) fn new(
-        mut agent: Agent,
-        program: String,
-        session: String,
-        policy: StopPolicy,
-        may_all: bool,
-    ) -> Self {
+    pub(super) fn new(mut agent: Agent, setup: Setup) -> Self {
         let stdin = agent.take_stdin().expect("it was started with a pipe");
         let pid = agent.pid();
         let begin = Observation {
@@ -69,17 +77,15 @@ impl ClaudeConnection {
             events: vec![
                 Event::Started { pid },
                 Event::Session {
-                    id: session.clone(),
+                    id: setup.session.clone(),
                 },
             ],
         };
         ClaudeConnection {
             agent,
-            program,
             writer: Writer::new(stdin),
-            session: Session::new(session),
-            policy,
-            may_all,
+            session: Session::new(setup.session.clone(), setup.timeouts),
+            setup,
             ready: VecDeque::from([begin]),
             kept: 0,
             frozen: false,
@@ -134,7 +140,7 @@ impl ClaudeConnection {
         let how = exit.map_or("it closed its input".to_owned(), |exit| exit.to_string());
         let stderr = self.agent.stderr_tail();
         if !self.session.spoke() {
-            return failure::at_start(&self.program, &how, &stderr);
+            return failure::at_start(&self.setup.program, &how, &stderr);
         }
         match stderr.lines().rev().find(|line| !line.trim().is_empty()) {
             Some(last) => Error::gone(format!("{how}, saying: {}", one_line(last, 300))),
@@ -198,7 +204,7 @@ impl Connection for ClaudeConnection {
 
     fn set_permissions(&mut self, permissions: Permissions) -> BoxFuture<'_, Result<(), Error>> {
         Box::pin(async move {
-            if permissions == Permissions::All && !self.may_all {
+            if permissions == Permissions::All && !self.setup.may_all {
                 let mend = "start it with all permissions";
                 return Err(Error::unsupported(
                     NAME,
@@ -211,10 +217,34 @@ impl Connection for ClaudeConnection {
         })
     }
 
+    fn set_model(&mut self, model: Option<String>) -> BoxFuture<'_, Result<(), Error>> {
+        Box::pin(async move {
+            if self.session.is_leaving() || self.over {
+                return Err(Error::gone("it was asked to end, or has ended"));
+            }
+            let line = self.session.set_model(model.as_deref());
+            self.write(line).await?;
+            // The agent asks the service whether there is such a model. Late, its request is forgotten by then.
+            let until = Instant::now() + self.setup.timeouts.others;
+            self.pump(until, |connection| !connection.session.is_asking())
+                .await;
+            match self.session.model_answer() {
+                Some(answer) => answer.map_err(Error::refused),
+                None if self.over => Err(self.gone().await),
+                None => {
+                    let seconds = self.setup.timeouts.others.as_secs();
+                    let what = format!("it did not answer within {seconds} s");
+                    Err(Error::refused(what))
+                }
+            }
+        })
+    }
+
     fn freeze(&mut self, frozen: bool) -> BoxFuture<'_, Result<(), Error>> {
         Box::pin(async move {
             freeze(&mut self.agent, frozen)?;
             self.frozen = frozen;
+            self.session.renew();
             for patience in [&mut self.interrupted, &mut self.silent]
                 .into_iter()
                 .flatten()
@@ -240,6 +270,7 @@ impl Connection for ClaudeConnection {
         Box::pin(async move {
             if self.stopped.is_none() {
                 self.stopped = Some(self.end(budget).await);
+                self.release();
             }
             self.stopped.clone().expect("it was just set")
         })

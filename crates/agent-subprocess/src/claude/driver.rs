@@ -1,44 +1,32 @@
 //! How Claude Code is started.
 
-use super::connection::ClaudeConnection;
-use super::protocol::mode;
+use super::arguments::Arguments;
+use super::connection::{ClaudeConnection, Setup};
+use super::options::Options;
+use crate::session_locks::{Lease, Refusal};
 use crate::{AgentCommand, Context, StdinMode};
 use agent_duplex::{
     BoxFuture, Capabilities, Capability, Connection, Driver, Error, Permissions, SessionChoice,
 };
 use std::ffi::{OsStr, OsString};
+use std::io;
+use std::time::Duration;
+use tokio::time::{Instant, timeout};
 use uuid::Uuid;
 
 pub(super) const NAME: &str = "claude";
 
 /// Longer lines lose their middle and with it their meaning. One message may come whole on one line, twice.
 const MAX_LINE: usize = 64 << 20;
-
-/// What the driver says by itself. Said again, it would be said twice, and the agent's own rule would decide.
-const OURS: [&str; 8] = [
-    "--session-id",
-    "--resume",
-    "-r",
-    "--continue",
-    "-c",
-    "--fork-session",
-    "--input-format",
-    "--output-format",
-];
-
-/// What the agent may do is said by [`ClaudeDriver::permissions`]; said here, it would count and nobody would know.
-const PERMISSIONS: [&str; 5] = [
-    "--dangerously-skip-permissions",
-    "--allow-dangerously-skip-permissions",
-    "--permission-mode",
-    "--permission-prompt-tool",
-    "--permission-prompts",
-];
+/// How long to wait for a session that nobody writes any more, and how often to look.
+const PASSING: Duration = Duration::from_secs(3);
+const GLANCE: Duration = Duration::from_millis(50);
 
 /// Drives Claude Code. See the [module](super).
 ///
 /// The program is started as `PROGRAM [its leading arguments] <the driver's own flags> [extra arguments]`, without a
-/// shell. `CLAUDECODE` is removed from its environment, because it refuses to run inside of itself.
+/// shell. `CLAUDECODE` is removed from its environment, because it refuses to run inside of itself, and `PWD` names its
+/// working directory.
 ///
 /// [`ready`](agent_duplex::Connection::ready) waits for the agent's first word, 3 s at most, because what can't start
 /// tells it by its exit only; the first message waits for it too.
@@ -48,9 +36,7 @@ const PERMISSIONS: [&str; 5] = [
 pub struct ClaudeDriver {
     program: Vec<OsString>,
     context: Context,
-    model: Option<String>,
-    permissions: Permissions,
-    args: Vec<OsString>,
+    pub(super) options: Options,
 }
 
 impl ClaudeDriver {
@@ -60,87 +46,73 @@ impl ClaudeDriver {
         ClaudeDriver {
             program,
             context,
-            model: None,
-            permissions: Permissions::default(),
-            args: Vec::new(),
+            options: Options::default(),
         }
     }
 
-    /// Names the model; by default that of the agent's own settings.
-    #[must_use]
-    pub fn model(mut self, model: impl Into<String>) -> Self {
-        self.model = Some(model.into());
-        self
-    }
-
-    /// Says what the agent may do without being asked about each time ([`Permissions::Edits`] by default).
-    ///
-    /// What it is not allowed it asks: [`Event::PermissionAsked`](agent_duplex::Event::PermissionAsked) wants an answer
-    /// under [`Permissions::Edits`] and [`Permissions::Deny`] too. [`Permissions::All`] is refused as root.
-    #[must_use]
-    pub fn permissions(mut self, permissions: Permissions) -> Self {
-        self.permissions = permissions;
-        self
-    }
-
-    /// Adds arguments at the end. Some that the driver chooses are answered with an error when a connection is opened; what
-    /// the agent may do is among them.
-    #[must_use]
-    pub fn args(mut self, args: Vec<OsString>) -> Self {
-        self.args.extend(args);
-        self
-    }
-
-    fn command(&self, session: &SessionChoice, id: &str) -> Result<AgentCommand, Error> {
+    fn command(&self, arguments: &Arguments) -> Result<AgentCommand, Error> {
         let mut words = self.program.iter();
         let Some(program) = words.next() else {
             let what = "no agent was given: name the program to run";
             return Err(Error::start(what, None));
         };
-        if let Some(what) = self.args.iter().find_map(|arg| refusal(arg)) {
-            return Err(Error::start(what, None));
-        }
-        let mut command = AgentCommand::new(program)
-            .args(words)
-            .args(["-p", "--input-format", "stream-json"])
-            .args(["--output-format", "stream-json", "--verbose"])
-            .args(["--include-partial-messages", "--replay-user-messages"])
-            .arg(match session {
-                SessionChoice::Resume(_) => format!("--resume={id}"),
-                _ => format!("--session-id={id}"),
-            })
-            .args(["--permission-prompt-tool", "stdio"]);
-        command = match self.permissions {
-            Permissions::All => command.arg("--dangerously-skip-permissions"),
-            some => command.args(["--permission-mode", mode(some)]),
-        };
-        // Bound to its flag, so that no value is taken for another flag.
-        let model = self.model.iter().map(|model| format!("--model={model}"));
-        let command = command.args(model).args(&self.args).stdin(StdinMode::Piped);
-        let command = command
+        let command = AgentCommand::new(program).args(words);
+        let command = command.args(&arguments.words).stdin(StdinMode::Piped);
+        let command = self.options.inherit(command);
+        let mut command = command
             .max_line(MAX_LINE)
             .context(&self.context)
-            .map_err(|e| {
-                let what =
-                    format!("the lock can't be handed on: {e}; raise the limit of open files");
-                Error::start(what, Some(e.into()))
-            })?;
+            .map_err(no_descriptor)?;
+        for (name, value) in &self.options.env {
+            command = command.env(name, value);
+        }
+        // What cannot be made absolute can't be entered either, and that is said by the spawn.
+        if let Ok(cwd) = std::path::absolute(&self.context.cwd) {
+            command = command.env("PWD", cwd);
+        }
         Ok(command.env_remove("CLAUDECODE"))
+    }
+
+    /// Looks a variable up as the agent would find it.
+    fn variable(&self, name: &str) -> Option<String> {
+        let named = |list: &[(OsString, OsString)]| {
+            let mut newest_first = list.iter().rev();
+            let found = newest_first.find(|(known, _)| known == OsStr::new(name));
+            found.map(|(_, value)| value.clone())
+        };
+        let value = named(&self.options.env).or_else(|| named(&self.context.env));
+        let value = value.or_else(|| std::env::var_os(name))?;
+        value.into_string().ok()
+    }
+
+    /// Takes the session, and waits a little for what a dead process's agent left behind.
+    async fn lease(&self, id: &str) -> Result<Option<Lease>, Error> {
+        let Some(locks) = &self.options.locks else {
+            return Ok(None);
+        };
+        let until = Instant::now() + PASSING;
+        loop {
+            match locks.take(id) {
+                Ok(lease) => return Ok(Some(lease)),
+                Err(Refusal::Held { passing: true, .. }) if Instant::now() < until => {
+                    let _due = timeout(GLANCE, std::future::pending::<()>()).await;
+                }
+                Err(Refusal::Held { by, .. }) => {
+                    return Err(Error::held(by.to_string(), Some(by.into())));
+                }
+                Err(Refusal::Io(e)) => {
+                    let what = format!("the session can't be locked: {e}");
+                    let mend = "correct the directory of its locks, or do without";
+                    return Err(Error::start(format!("{what}; {mend}"), Some(e.into())));
+                }
+            }
+        }
     }
 }
 
-/// Says why an extra argument can't be handed on, if so.
-fn refusal(arg: &OsStr) -> Option<String> {
-    let arg = arg.to_string_lossy();
-    let flag = arg.split_once('=').map_or(&*arg, |(flag, _)| flag);
-    let mend = if OURS.contains(&flag) {
-        "take it out of the agent's extra arguments"
-    } else if PERMISSIONS.contains(&flag) {
-        "say --permissions instead of it"
-    } else {
-        return None;
-    };
-    Some(format!("`{arg}` is chosen by the driver: {mend}"))
+fn no_descriptor(error: io::Error) -> Error {
+    let what = format!("the lock can't be handed on: {error}; raise the limit of open files");
+    Error::start(what, Some(error.into()))
 }
 
 impl Driver for ClaudeDriver {
@@ -153,9 +125,12 @@ impl Driver for ClaudeDriver {
             .with(Capability::Interrupt)
             .with(Capability::Steer)
             .with(Capability::Resume)
+            .with(Capability::Fork)
             .with(Capability::Tools)
             .with(Capability::Usage)
             .with(Capability::Permissions)
+            .with(Capability::Mcp)
+            .with(Capability::Model)
     }
 
     fn connect(&self, session: SessionChoice) -> BoxFuture<'_, Result<Box<dyn Connection>, Error>> {
@@ -164,15 +139,29 @@ impl Driver for ClaudeDriver {
                 SessionChoice::Resume(id) => id.clone(),
                 _ => Uuid::new_v4().to_string(),
             };
-            let command = self.command(&session, &id)?;
+            let variable = |name: &str| self.variable(name);
+            let scratch = &self.context.scratch;
+            let arguments = Arguments::compose(&self.options, &session, &id, scratch, variable)?;
+            let mut command = self.command(&arguments)?;
+            let lease = self.lease(&id).await?;
+            if let Some(lease) = &lease {
+                command = command.hold(lease.descriptor().map_err(no_descriptor)?);
+            }
             let program = self.program[0].to_string_lossy().into_owned();
             let agent = command
                 .spawn()
                 .await
                 .map_err(|e| Error::start(e.to_string(), Some(e.into())))?;
-            let stop = self.context.stop.clone();
-            let all = self.permissions == Permissions::All;
-            let connection = ClaudeConnection::new(agent, program, id, stop, all);
+            let setup = Setup {
+                program,
+                session: id,
+                policy: self.context.stop.clone(),
+                may_all: self.options.permissions == Permissions::All,
+                timeouts: self.options.timeouts,
+                files: arguments.files,
+                lease,
+            };
+            let connection = ClaudeConnection::new(agent, setup);
             Ok(Box::new(connection) as Box<dyn Connection>)
         })
     }

@@ -17,12 +17,14 @@ pub(super) use encode::mode;
 pub(super) use ending::{LOG_IN, is_unknown_session};
 pub(super) use summary::one_line;
 
+use super::options::Timeouts;
 use agent_duplex::{Ask, EndReason, Event, ExitStatus, TurnEnd};
 use encode::Requests;
 use ending::Known;
 use json::Object;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, SystemTime};
+use tokio::time::Instant;
 use turn::Turn;
 use usage::Totals;
 use uuid::Uuid;
@@ -31,6 +33,10 @@ use uuid::Uuid;
 const ASKS: usize = 64;
 /// How many bytes their inputs may have.
 const ASKED: usize = 64 << 20;
+/// How many of the questions that were answered last are remembered, so that none is answered twice.
+const ANSWERED: usize = 256;
+/// How many tasks in the background are known by their ids.
+const TASKS: usize = 64;
 /// How often the service may refuse to know us before the turn is given up. The agent itself goes on for minutes.
 const REFUSALS: u32 = 2;
 
@@ -39,6 +45,8 @@ const REFUSALS: u32 = 2;
 pub(super) struct Heard {
     pub(super) events: Vec<Event>,
     pub(super) lines: Vec<Vec<u8>>,
+    /// Whether the line says no more than that a connection is open, which is no sign of life.
+    pub(super) means_nothing: bool,
 }
 
 /// A request of ours that waits for its answer.
@@ -46,8 +54,19 @@ pub(super) struct Heard {
 enum Request {
     Initialize,
     Interrupt,
+    /// To take back a message that waits.
+    TakeBack(Uuid),
     Mode,
+    Model,
+    StopTask,
     End,
+}
+
+/// What became of a change of the model that is waited for.
+#[derive(Debug)]
+struct Change {
+    request: String,
+    answer: Option<Result<(), String>>,
 }
 
 /// A question that waits for its answer.
@@ -69,7 +88,12 @@ pub(super) struct Session {
     spoke: bool,
     identity: (String, String),
     requests: Requests,
-    pending: BTreeMap<String, Request>,
+    timeouts: Timeouts,
+    /// Our requests, and until when they are waited for, once that is known.
+    pending: BTreeMap<String, (Request, Option<Instant>)>,
+    /// What the agent says that it can do, once it has.
+    capabilities: Option<Vec<String>>,
+    change: Option<Change>,
     /// Messages that were sent and are part of no turn yet.
     waiting: Vec<Uuid>,
     /// Those of them that the turn begins with which is about to begin.
@@ -80,12 +104,16 @@ pub(super) struct Session {
     announced: bool,
     turn: Option<Turn>,
     asks: BTreeMap<String, Asked>,
+    /// The ids of questions that were answered.
+    answered: VecDeque<String>,
     /// Whether an interrupt was asked for, and whether it was to drop what waits.
     interrupt: Option<bool>,
     /// Whether a turn ended by itself before the agent took notice of its interrupt, which may then hit the next.
     stray: bool,
     totals: Totals,
     background: u32,
+    /// Those of the tasks in the background that have an id.
+    tasks: Vec<String>,
     /// How the conversation failed before it began.
     failure: Option<TurnEnd>,
     /// Whether the turn was given up, so that nothing counts any more.
@@ -96,23 +124,28 @@ pub(super) struct Session {
 
 impl Session {
     /// Begins with the id that the agent was told.
-    pub(super) fn new(id: String) -> Self {
+    pub(super) fn new(id: String, timeouts: Timeouts) -> Self {
         Session {
             id,
+            timeouts,
             spoke: false,
             identity: Default::default(),
             requests: Requests::new(),
             pending: BTreeMap::new(),
+            capabilities: None,
+            change: None,
             waiting: Vec::new(),
             starting: Vec::new(),
             tells_fate: false,
             announced: false,
             turn: None,
             asks: BTreeMap::new(),
+            answered: VecDeque::new(),
             interrupt: None,
             stray: false,
             totals: Totals::default(),
             background: 0,
+            tasks: Vec::new(),
             failure: None,
             given_up: false,
             leaving: false,
@@ -174,6 +207,7 @@ impl Session {
                 events.extend(self.turn.as_ref().and_then(|turn| turn.progress(line)))
             }
             "conversation_reset" => self.reset(line, events),
+            "keep_alive" => heard.means_nothing = true,
             _ => {}
         }
     }
@@ -192,7 +226,10 @@ impl Session {
                 message: line.text("message"),
             }),
             "background_tasks_changed" => {
-                let tasks = u32::try_from(line.list("tasks").len()).unwrap_or(u32::MAX);
+                let listed = line.list("tasks");
+                let tasks = u32::try_from(listed.len()).unwrap_or(u32::MAX);
+                let ids = listed.iter().filter_map(|task| task.get("task_id"));
+                self.tasks = ids.take(TASKS).collect();
                 if std::mem::replace(&mut self.background, tasks) != tasks {
                     events.push(Event::BackgroundTasks(tasks));
                 }

@@ -1,12 +1,10 @@
 //! Where the prompt goes: into a word of the command line, into a file, or neither.
 
+use crate::scratch::ScratchFile;
 use std::ffi::{OsStr, OsString};
-use std::fs::{DirBuilder, OpenOptions};
-use std::io::{self, Write as _};
+use std::io;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::path::Path;
 
 const TEXT: &[u8] = b"{prompt}";
 const FILE: &[u8] = b"{prompt_file}";
@@ -17,7 +15,7 @@ pub(super) struct Prompt {
     pub(super) argv: Vec<OsString>,
     /// Whether a word took it; else it belongs on standard input.
     pub(super) placed: bool,
-    pub(super) file: Option<PromptFile>,
+    pub(super) file: Option<ScratchFile>,
 }
 
 impl Prompt {
@@ -29,13 +27,13 @@ impl Prompt {
                 .any(|word| memchr::memmem::find(word.as_bytes(), what).is_some())
         };
         let file = if wants(FILE) {
-            Some(PromptFile::write(scratch, text)?)
+            Some(ScratchFile::write(scratch, "prompt", "md", text)?)
         } else {
             None
         };
         let path = file
             .as_ref()
-            .map_or(OsStr::new(""), |file| file.0.as_os_str());
+            .map_or(OsStr::new(""), |file| file.path().as_os_str());
         let fill =
             |word: &OsString| OsString::from_vec(fill(word.as_bytes(), text, path.as_bytes()));
         let filled = argv
@@ -69,48 +67,6 @@ fn fill(word: &[u8], text: &[u8], path: &[u8]) -> Vec<u8> {
         }
     }
     filled
-}
-
-/// A file with the prompt that only its owner may read. Dropping it removes the file.
-#[derive(Debug)]
-pub(super) struct PromptFile(PathBuf);
-
-impl PromptFile {
-    fn write(scratch: &Path, text: &[u8]) -> io::Result<Self> {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(scratch)?;
-        // The agent has a working directory of its own.
-        let scratch = std::path::absolute(scratch)?;
-        loop {
-            let number = NEXT.fetch_add(1, Ordering::Relaxed);
-            let path = scratch.join(format!("prompt-{}-{number}.md", std::process::id()));
-            match OpenOptions::new()
-                .write(true)
-                .create_new(true)
-                .mode(0o600)
-                .open(&path)
-            {
-                // Left by a host that was killed and had the same pid.
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-                file => {
-                    let mut file = file?;
-                    let prompt = PromptFile(path);
-                    file.write_all(text)?;
-                    return Ok(prompt);
-                }
-            }
-        }
-    }
-}
-
-impl Drop for PromptFile {
-    fn drop(&mut self) {
-        // The agent may have removed it, and nobody could do anything about another failure.
-        let _gone = std::fs::remove_file(&self.0);
-    }
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! The `claude` driver against a scripted child: what needs a real process. What needs only lines is tested beside them.
 
 mod end;
+mod options;
 mod start;
 mod turns;
 mod write;

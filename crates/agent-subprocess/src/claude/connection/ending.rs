@@ -2,6 +2,7 @@
 
 use super::ClaudeConnection;
 use crate::duplex::stop_report;
+use crate::session_locks::Lease;
 use agent_duplex::{ProcessName, StopReport, StopStage};
 use rustix::process::Signal;
 use std::path::Path;
@@ -86,13 +87,14 @@ impl ClaudeConnection {
         let mut stage = StopStage::Interrupt;
         if !self.agent.has_exited() {
             stage = StopStage::CloseInput;
-            let line = self.session.end_session();
+            let mut line = self.session.stop_tasks();
+            line.extend(self.session.end_session());
             if let Ok(written) = self.writer.push(line) {
                 // Written or not, its input is closed next.
                 let _late = timeout(WRITTEN.min(budget / 16), written).await;
             }
         }
-        let policy = self.policy.clone().without_interrupt();
+        let policy = self.setup.policy.clone().without_interrupt();
         let left = budget.saturating_sub(start.elapsed());
         let mut report = stop_report(self.agent.stop(&policy.within(left)).await);
         let pid = self.agent.pid();
@@ -108,9 +110,17 @@ impl ClaudeConnection {
         report
     }
 
+    /// Gives back what only a living agent needs: its private files, and its session.
+    pub(super) fn release(&mut self) {
+        self.setup.files.clear();
+        self.setup.lease.iter().for_each(Lease::idle);
+    }
+
     /// The command name, as far as it is known of a process that is gone.
     fn name(&self) -> String {
-        let name = Path::new(&self.program).file_name().unwrap_or_default();
+        let name = Path::new(&self.setup.program)
+            .file_name()
+            .unwrap_or_default();
         name.to_string_lossy().chars().take(15).collect()
     }
 }

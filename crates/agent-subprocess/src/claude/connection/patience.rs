@@ -85,7 +85,8 @@ impl ClaudeConnection {
 
     /// Asks for the end of the turn; `false` if that is no use, because the agent does not read.
     pub(super) fn ask_interrupt(&mut self, drop_queued: bool) -> bool {
-        let line = self.session.interrupt(drop_queued).filter(|_| !self.over);
+        let line = self.session.interrupt(drop_queued);
+        let line = line.filter(|_| !self.over);
         let asked = line.is_none_or(|line| self.push(line));
         self.watch();
         asked

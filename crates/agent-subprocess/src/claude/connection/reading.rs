@@ -26,6 +26,13 @@ impl ClaudeConnection {
             return false;
         }
         let due = self.due();
+        let now = Instant::now();
+        let late = self.session.answers_due(now).filter(|_| !self.frozen);
+        if late.is_some_and(|late| late <= now) {
+            let events = self.session.expire(now);
+            events.into_iter().for_each(|event| self.keep(event.into()));
+            return true;
+        }
         if due.is_some_and(|due| due.is_exhausted()) {
             self.lose_patience();
             return true;
@@ -40,11 +47,14 @@ impl ClaudeConnection {
                 .await
                 .map_or(Seen::Silence, Seen::Output)
         };
-        let seen = match due.and_then(Patience::until) {
+        let patient = due.and_then(Patience::until);
+        let seen = match patient.into_iter().chain(late).min() {
             Some(until) => timeout_at(until, something).await.ok(),
             None => Some(something.await),
         };
         match seen {
+            // The next step looks what is late.
+            None if patient.is_none_or(|until| until > Instant::now()) => {}
             Some(Seen::Output(output)) => self.take(output),
             Some(Seen::Silence) => self.silent = Some(Patience::with_silence()),
             Some(Seen::Exit(exit)) => self.exited(exit),
@@ -77,6 +87,9 @@ impl ClaudeConnection {
         if let (Some((_, line)), true) = (&seen.raw, is_stdout) {
             if is_whole {
                 let heard = self.session.hear(&line.bytes);
+                if heard.means_nothing {
+                    return self.watch();
+                }
                 seen.events = heard.events;
                 for line in heard.lines {
                     self.push(line);
@@ -92,6 +105,7 @@ impl ClaudeConnection {
 
     pub(super) fn exited(&mut self, exit: Exit) {
         self.over = true;
+        self.release();
         // Nobody can tell how only when the guard was killed, and then the agent was killed with it.
         let exit = exit_status(exit).unwrap_or(ExitStatus::Signal(libc::SIGKILL));
         let events = self.session.exited(exit, self.agent.stderr_tail());

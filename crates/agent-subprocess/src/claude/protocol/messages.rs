@@ -96,7 +96,7 @@ impl Session {
         let is_pending = self
             .pending
             .values()
-            .any(|what| *what == Request::Interrupt);
+            .any(|(what, _)| *what == Request::Interrupt);
         self.stray = is_pending && end.reason != EndReason::Interrupted;
         self.interrupt = None;
         self.announced = false;

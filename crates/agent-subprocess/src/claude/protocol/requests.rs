@@ -2,20 +2,21 @@
 
 use super::json::Object;
 use super::summary::{one_line, summary};
-use super::{ASKED, ASKS, Asked, Heard, Request, Session, encode};
+use super::{ANSWERED, ASKED, ASKS, Asked, Heard, Request, Session, encode};
 use agent_duplex::{Ask, Event};
+use tokio::time::Instant;
 
 impl Session {
     pub(super) fn asked(&mut self, line: &Object<'_>, heard: &mut Heard) {
         let (id, request) = (line.text("request_id"), line.object("request"));
         let subtype = request.text("subtype");
+        if self.asks.contains_key(&id) || self.answered.contains(&id) {
+            return;
+        }
         let waiting: usize = self.asks.values().map(|asked| asked.input.len()).sum();
         if subtype != "can_use_tool" || self.asks.len() >= ASKS || waiting > ASKED {
             heard.lines.push(encode::refuse(&id, &subtype));
-            return;
-        }
-        if self.asks.contains_key(&id) {
-            return;
+            return self.remember(&id);
         }
         let reason = request.get::<String>("decision_reason");
         let tool = request.text("tool_name");
@@ -41,29 +42,100 @@ impl Session {
         }
     }
 
+    /// Notes that a question was answered, and need not be again.
+    pub(super) fn remember(&mut self, id: &str) {
+        if self.answered.len() == ANSWERED {
+            self.answered.pop_front();
+        }
+        self.answered.push_back(id.to_owned());
+    }
+
     /// Takes the answer to a request of ours; others, such as the echo of an answer of ours, are left alone.
     pub(super) fn answered(&mut self, response: &Object<'_>, events: &mut Vec<Event>) {
-        let Some(request) = self.pending.remove(&response.text("request_id")) else {
+        let id = response.text("request_id");
+        let Some((request, _)) = self.pending.remove(&id) else {
             return;
         };
-        if response.text("subtype") != "success" {
-            let what = match request {
-                Request::Initialize => "introduction",
-                Request::Interrupt => "interrupt",
-                Request::Mode => "change of permissions",
-                Request::End => "request to end",
-            };
-            let why = one_line(&response.text("error"), 400);
-            events.push(Event::Warning(format!(
-                "the agent refused the {what}: {why}"
-            )));
-        } else if request == Request::Interrupt {
-            let receipt = response.object("response");
-            for id in receipt.uuids("cancelled") {
+        let answer = response.object("response");
+        let refusal =
+            (response.text("subtype") != "success").then(|| one_line(&response.text("error"), 400));
+        if let Some(change) = self.change.as_mut().filter(|change| change.request == id) {
+            change.answer = Some(refusal.map_or(Ok(()), Err));
+            return;
+        }
+        match (request, refusal) {
+            // What is over can't be stopped, and what is not taken back is answered.
+            (Request::StopTask | Request::TakeBack(_), Some(_)) => {}
+            (request, Some(why)) => {
+                let what = request.name();
+                let warning = format!("the agent refused the {what}: {why}");
+                events.push(Event::Warning(warning));
+            }
+            (Request::Initialize, None) => {
+                let known = answer.raw("capabilities");
+                self.capabilities = known.map(|_| answer.texts("capabilities"));
+            }
+            (Request::Interrupt, None) => {
+                for id in answer.uuids("cancelled") {
+                    self.drop_message(id, "cancelled", events);
+                }
+                let queued = answer.uuids("still_queued");
+                events.push(Event::InterruptTaken { queued });
+            }
+            (Request::TakeBack(id), None) if answer.flag("cancelled") => {
                 self.drop_message(id, "cancelled", events);
             }
-            let queued = receipt.uuids("still_queued");
-            events.push(Event::InterruptTaken { queued });
+            _ => {}
+        }
+    }
+
+    /// Returns until when the next answer is waited for. The time of what was asked since the last look begins now.
+    pub(in crate::claude) fn answers_due(&mut self, now: Instant) -> Option<Instant> {
+        let timeouts = self.timeouts;
+        let due = self.pending.values_mut().map(|(request, until)| {
+            let time = match request {
+                Request::Initialize => timeouts.initialize,
+                _ => timeouts.others,
+            };
+            *until.get_or_insert_with(|| now + time)
+        });
+        due.min()
+    }
+
+    /// Begins the time of all that is waited for again.
+    pub(in crate::claude) fn renew(&mut self) {
+        self.pending
+            .values_mut()
+            .for_each(|(_, until)| *until = None);
+    }
+
+    /// Gives up what was waited for until now; a late answer means nothing.
+    pub(in crate::claude) fn expire(&mut self, now: Instant) -> Vec<Event> {
+        let is_late = |until: &Option<Instant>| until.is_some_and(|until| until <= now);
+        let mut events = Vec::new();
+        self.pending.retain(|_, (request, until)| {
+            if is_late(until) {
+                let what = request.name();
+                let warning = format!("the agent did not answer the {what} in time");
+                events.push(Event::Warning(warning));
+            }
+            !is_late(until)
+        });
+        events
+    }
+}
+
+impl Request {
+    /// What it is called for people.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Initialize => "introduction",
+            Self::Interrupt => "interrupt",
+            Self::TakeBack(_) => "withdrawal of a message",
+            Self::Mode => "change of permissions",
+            Self::Model => "change of the model",
+            Self::StopTask => "end of a task",
+            Self::End => "request to end",
         }
     }
 }

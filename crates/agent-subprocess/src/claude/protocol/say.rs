@@ -1,6 +1,6 @@
 //! What we say: messages, requests and answers, and what is noted of them.
 
-use super::{Request, Session, encode};
+use super::{Change, Request, Session, encode};
 use agent_duplex::{Decision, Event, Message};
 use serde_json::{Value, json};
 
@@ -45,7 +45,40 @@ impl Session {
         self.leaving = true;
     }
 
-    /// Asks for an interrupt; `None` if that was asked already, or nothing runs.
+    /// Asks for another model, the agent's own choice if there is none. What came of it is told by
+    /// [`model_answer`](Self::model_answer).
+    pub(in crate::claude) fn set_model(&mut self, model: Option<&str>) -> Vec<u8> {
+        let request = json!({"subtype": "set_model", "model": model});
+        let (request, line) = self.numbered(Request::Model, request);
+        let answer = None;
+        self.change = Some(Change { request, answer });
+        line
+    }
+
+    /// Tells whether a change of the model waits for its answer.
+    pub(in crate::claude) fn is_asking(&self) -> bool {
+        let change = self.change.as_ref();
+        change.is_some_and(|change| change.answer.is_none())
+    }
+
+    /// Takes the answer to a change of the model; without one, what comes later means nothing.
+    pub(in crate::claude) fn model_answer(&mut self) -> Option<Result<(), String>> {
+        let change = self.change.take()?;
+        self.pending.remove(&change.request);
+        change.answer
+    }
+
+    /// Asks for an end of what runs in the background, as far as it has names; may be nothing.
+    pub(in crate::claude) fn stop_tasks(&mut self) -> Vec<u8> {
+        let tasks = std::mem::take(&mut self.tasks).into_iter();
+        let lines = tasks.map(|id| {
+            let request = json!({"subtype": "stop_task", "task_id": id});
+            self.request(Request::StopTask, request)
+        });
+        lines.collect::<Vec<_>>().concat()
+    }
+
+    /// Asks for an interrupt, in one line or more; `None` if that was asked already, or nothing runs.
     pub(in crate::claude) fn interrupt(&mut self, drop_queued: bool) -> Option<Vec<u8>> {
         let dropping = self.interrupt.unwrap_or(false);
         if !self.owes_turn() || (self.interrupt.is_some() && (dropping || !drop_queued)) {
@@ -53,10 +86,25 @@ impl Session {
         }
         self.interrupt = Some(drop_queued);
         let mut request = json!({"subtype": "interrupt"});
-        if drop_queued {
+        let mut lines = Vec::new();
+        if drop_queued && self.can("interrupt_cancel_queued_v1") {
             request["cancel_queued"] = true.into();
+        } else if drop_queued {
+            // Before the interrupt, which would have them run next.
+            for id in self.waiting.clone() {
+                let request =
+                    json!({"subtype": "cancel_async_message", "message_uuid": id.to_string()});
+                lines.extend(self.request(Request::TakeBack(id), request));
+            }
         }
-        Some(self.request(Request::Interrupt, request))
+        lines.extend(self.request(Request::Interrupt, request));
+        Some(lines)
+    }
+
+    /// Tells whether the agent can do something; who has not said what it can is believed to be new.
+    fn can(&self, what: &str) -> bool {
+        let said = self.capabilities.as_ref();
+        said.is_none_or(|said| said.iter().any(|known| known == what))
     }
 
     /// Makes the answer to a question, `None` if it needs none any more. Once it is written, say so by
@@ -73,6 +121,7 @@ impl Session {
     /// Notes that an answer was written.
     pub(in crate::claude) fn answer_sent(&mut self, ask: &str, decision: &Decision) {
         let asked = self.asks.remove(ask);
+        self.remember(ask);
         if let (Some(asked), Some(turn), false) =
             (asked, &mut self.turn, *decision == Decision::Allow)
         {
@@ -81,8 +130,12 @@ impl Session {
     }
 
     fn request(&mut self, what: Request, request: Value) -> Vec<u8> {
+        self.numbered(what, request).1
+    }
+
+    fn numbered(&mut self, what: Request, request: Value) -> (String, Vec<u8>) {
         let (id, line) = self.requests.line(request);
-        self.pending.insert(id, what);
-        line
+        self.pending.insert(id.clone(), (what, None));
+        (id, line)
     }
 }

@@ -1,3 +1,4 @@
+mod control;
 mod fates;
 mod properties;
 mod results;
@@ -45,11 +46,17 @@ fn golden(name: &str) -> String {
 /// Begins as the driver does, with the id that the agent was told.
 fn session(recording: &str) -> Session {
     let mut lines = recording.lines().filter_map(Object::parse);
-    Session::new(
-        lines
-            .find_map(|line| line.get("session_id"))
-            .unwrap_or_default(),
-    )
+    let id = lines.find_map(|line| line.get("session_id"));
+    Session::new(id.unwrap_or_default(), TIMEOUTS)
+}
+
+const TIMEOUTS: Timeouts = Timeouts {
+    initialize: Duration::from_secs(60),
+    others: Duration::from_secs(20),
+};
+
+fn fresh() -> Session {
+    Session::new(String::new(), TIMEOUTS)
 }
 
 /// Feeds a line, before which we wrote what it answers.
@@ -64,7 +71,7 @@ fn replay_line(session: &mut Session, sent: &mut Vec<Uuid>, bytes: &[u8]) -> Vec
     let answered = line.object("response").text("request_id");
     // The names that the recordings' interrupts have.
     if answered.starts_with('x') || answered.starts_with("req-") {
-        session.pending.insert(answered, Request::Interrupt);
+        session.pending.insert(answered, (Request::Interrupt, None));
         session.interrupt = session.owes_turn().then_some(false);
     }
     session.hear(bytes).events

@@ -4,17 +4,25 @@ use super::*;
 use agent_duplex::Permissions;
 
 /// Records how it was started, then converses.
-const RECORDED: &str = r#"
+pub(super) const RECORDED: &str = r#"
 for word in "$@"; do printf '%s\n' "$word"; done > argv
 env > env
 "#;
 
-fn recorded(scene: &Scene) -> (Vec<String>, String) {
+/// How it was started, without what is different each time.
+pub(super) fn recorded(scene: &Scene) -> (Vec<String>, String) {
     let read = |name| std::fs::read_to_string(scene.path(name)).unwrap();
-    (
-        read("argv").lines().map(str::to_owned).collect(),
-        read("env"),
-    )
+    let scratch = scene.path("scratch");
+    let same = |word: &str| match word.split_once('=') {
+        Some(("--session-id", _)) => "--session-id=ID".to_owned(),
+        Some((flag, path)) if path.starts_with(scratch.to_str().unwrap()) => {
+            let extension = path.rsplit('.').next().unwrap();
+            format!("{flag}=FILE.{extension}")
+        }
+        _ => word.to_owned(),
+    };
+    let argv = read("argv").lines().map(same).collect();
+    (argv, read("env"))
 }
 
 #[tokio::test]
@@ -31,13 +39,8 @@ async fn l97_what_is_chosen_reaches_the_agent_as_words_and_variables() {
         .permissions(Permissions::Ask)
         .args(extra.map(OsString::from).into());
     drop(open(&driver, SessionChoice::Fresh).await.unwrap());
-    let (mut argv, env) = recorded(&scene);
-    let at = argv
-        .iter()
-        .position(|word| word.starts_with("--session-id="))
-        .unwrap();
-    argv[at].truncate("--session-id=".len());
-    insta::assert_snapshot!(argv.join(" | "), @"-p | --input-format | stream-json | --output-format | stream-json | --verbose | --include-partial-messages | --replay-user-messages | --session-id= | --permission-prompt-tool | stdio | --permission-mode | default | --model=-m odd | --tools | Bash Edit; $(touch shell) | --max-turns=3 | --setting-sources=");
+    let (argv, env) = recorded(&scene);
+    insta::assert_snapshot!(argv.join(" | "), @"-p | --input-format | stream-json | --output-format | stream-json | --verbose | --include-partial-messages | --replay-user-messages | --session-id=ID | --permission-prompt-tool | stdio | --permission-mode | default | --model=-m odd | --settings=FILE.json | --tools | Bash Edit; $(touch shell) | --max-turns=3 | --setting-sources=");
     assert!(env.contains("GREETING=hello\n"));
     assert!(!scene.path("shell").exists());
 }
@@ -65,10 +68,10 @@ async fn l97_permissions_are_said_in_the_agents_own_words() {
         assert_eq!(all.is_ok(), permissions == Permissions::All);
     }
     insta::assert_snapshot!(shown.join("\n"), @r"
-    Ask: --permission-prompt-tool stdio --permission-mode default
-    Edits: --permission-prompt-tool stdio --permission-mode acceptEdits
-    Deny: --permission-prompt-tool stdio --permission-mode default
-    All: --resume=some-id --permission-prompt-tool stdio --dangerously-skip-permissions
+    Ask: stdio --permission-mode default --settings=FILE.json
+    Edits: stdio --permission-mode acceptEdits --settings=FILE.json
+    Deny: stdio --permission-mode default --settings=FILE.json
+    All: --permission-prompt-tool stdio --dangerously-skip-permissions --settings=FILE.json
     ");
 }
 
@@ -87,7 +90,8 @@ async fn l97_extra_arguments_do_not_say_what_the_agent_may_do() {
         let extra = ["--max-turns=3", arg].map(OsString::from);
         let driver = driver(&scene, RECORDED).args(extra.into());
         let error = open(&driver, SessionChoice::Fresh).await.unwrap_err();
-        let says = format!("`{arg}` is chosen by the driver: say --permissions instead of it");
+        let flag = arg.split('=').next().unwrap();
+        let says = format!("`{flag}` is chosen by the driver: say --permissions instead of it");
         assert!(
             error.is_start() && error.to_string().contains(&says),
             "{error}"
@@ -133,7 +137,7 @@ async fn l94_a_session_that_is_replaced_is_told_and_one_that_is_chosen_twice_ref
         let driver = driver(&scene, "").args(vec![arg.into()]);
         let error = open(&driver, SessionChoice::Fresh).await.unwrap_err();
         assert!(
-            error.is_start() && error.to_string().contains(arg),
+            error.is_start() && error.to_string().contains(arg.split('=').next().unwrap()),
             "{error}"
         );
     }

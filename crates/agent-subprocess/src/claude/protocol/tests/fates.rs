@@ -5,7 +5,7 @@ use crate::claude::protocol::summary::summary;
 use agent_duplex::InputState;
 use std::collections::BTreeSet;
 
-fn status() -> Value {
+pub(super) fn status() -> Value {
     json!({"type": "system", "subtype": "status", "status": "requesting"})
 }
 
@@ -13,11 +13,11 @@ fn init() -> Value {
     json!({"type": "system", "subtype": "init"})
 }
 
-fn fate(message: &Message, state: &str) -> Value {
+pub(super) fn fate(message: &Message, state: &str) -> Value {
     json!({"type": "command_lifecycle", "command_uuid": message.id.to_string(), "state": state})
 }
 
-fn result() -> Value {
+pub(super) fn result() -> Value {
     json!({"type": "result", "terminal_reason": "completed"})
 }
 
@@ -29,8 +29,8 @@ fn started(events: &[Event]) -> Vec<Vec<Uuid>> {
     started.collect()
 }
 
-fn with_messages<const N: usize>() -> (Session, [Message; N]) {
-    let mut session = Session::new(String::new());
+pub(super) fn with_messages<const N: usize>() -> (Session, [Message; N]) {
+    let mut session = fresh();
     let messages = [(); N].map(|()| Message::new("hello"));
     messages.iter().for_each(|message| session.sent(message));
     (session, messages)
@@ -46,7 +46,7 @@ fn p20_an_agent_that_names_no_messages_takes_all_that_wait() {
 
 #[test]
 fn p20_a_turn_without_messages_is_one_too() {
-    let mut session = Session::new(String::new());
+    let mut session = fresh();
     hear(&mut session, &init());
     assert_eq!(
         started(&hear(&mut session, &status())),
@@ -171,7 +171,7 @@ fn an_interrupt_that_hits_the_turn_after_its_own_is_told() {
 fn p15_requests_have_ids_of_their_own_and_foreign_answers_mean_nothing() {
     let mut ids = BTreeSet::new();
     for _ in 0..3 {
-        let mut session = Session::new(String::new());
+        let mut session = fresh();
         for line in [
             session.initialize(),
             session.set_mode("default"),
@@ -359,7 +359,7 @@ fn a_question_about_an_unknown_tool_hides_none_of_its_inputs() {
 
 #[test]
 fn limits_tasks_and_resets_are_told() {
-    let mut session = Session::new(String::new());
+    let mut session = fresh();
     let lines = [
         json!({"type": "rate_limit_event", "rate_limit_info": {"status": "allowed"}}),
         json!({"type": "rate_limit_event", "rate_limit_info": {"status": "allowed_warning", "rateLimitType": "five_hour"}}),

@@ -141,7 +141,7 @@ proptest! {
 
 #[test]
 fn p13_what_is_not_known_passes_without_a_meaning() {
-    let mut session = Session::new(String::new());
+    let mut session = fresh();
     for line in [
         json!({"type": "tomorrow"}),
         json!({"type": "system", "subtype": "tomorrow"}),

@@ -5,7 +5,7 @@ use agent_duplex::Usage;
 
 /// A turn of one message that ended with these fields.
 fn ended(fields: Value) -> TurnEnd {
-    let mut session = Session::new(String::new());
+    let mut session = fresh();
     session.sent(&Message::new("hello"));
     let mut result = json!({"type": "result"});
     result
@@ -79,7 +79,7 @@ fn p24_a_turn_is_judged_by_what_ended_it_and_not_by_its_subtype() {
 #[test]
 fn p24_without_a_reason_our_own_interrupt_counts() {
     let judge = |interrupt: bool, result: Value| {
-        let mut session = Session::new(String::new());
+        let mut session = fresh();
         session.sent(&Message::new("hello"));
         if interrupt {
             session.interrupt(false).unwrap();
@@ -103,7 +103,7 @@ fn p24_without_a_reason_our_own_interrupt_counts() {
 #[test]
 fn a_failed_call_tells_why_where_the_result_does_not() {
     let reason = |failure: &str| {
-        let mut session = Session::new(String::new());
+        let mut session = fresh();
         session.sent(&Message::new("hello"));
         hear(
             &mut session,
@@ -149,7 +149,7 @@ fn p28_what_was_used_is_the_difference_of_totals_that_may_begin_again() {
             cost_microusd,
         })
     };
-    let mut session = Session::new(String::new());
+    let mut session = fresh();
     assert_eq!(
         used(&mut session, 0.10, 100, json!({})),
         usage(101, 2, 100_000)
@@ -183,7 +183,7 @@ fn p28_what_was_used_is_the_difference_of_totals_that_may_begin_again() {
     );
 
     // A resumed session brings the totals of earlier processes along.
-    let mut session = Session::new(String::new());
+    let mut session = fresh();
     let since = json!({"model_usage_since_last_result": {"a": {"inputTokens": 5, "outputTokens": 6, "costUSD": 0.001}}});
     assert_eq!(
         used(&mut session, 7.0, 700, since.clone()),
@@ -198,20 +198,20 @@ fn p28_a_resumed_session_that_used_nothing_yet_is_not_counted_again() {
         used(session, total, 100, more).map_or(0, |usage| usage.cost_microusd)
     };
     let nothing = json!({"is_error": true, "model_usage_since_last_result": {}});
-    let mut sum = cost(&mut Session::new(String::new()), 0.10, json!({}));
+    let mut sum = cost(&mut fresh(), 0.10, json!({}));
     // Two processes go on with it; in both, the first turn fails before a token.
     for _ in 0..2 {
-        let mut session = Session::new(String::new());
+        let mut session = fresh();
         assert_eq!(used(&mut session, 0.10, 100, nothing.clone()), None);
         sum += cost(&mut session, 0.10, nothing.clone());
     }
     assert_eq!(sum, 100_000);
     // What comes after it counts; and where nothing is said of a difference, the total is all there is.
-    let mut session = Session::new(String::new());
+    let mut session = fresh();
     assert_eq!(cost(&mut session, 0.10, nothing.clone()), 0);
     assert_eq!(cost(&mut session, 0.15, nothing), 50_000);
     for unsaid in [json!({}), json!({"model_usage_since_last_result": null})] {
-        let mut session = Session::new(String::new());
+        let mut session = fresh();
         assert_eq!(cost(&mut session, 0.10, unsaid), 100_000);
     }
 }

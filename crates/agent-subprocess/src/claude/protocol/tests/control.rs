@@ -1,0 +1,227 @@
+//! What we ask of the agent beside messages, and what it asks.
+
+use super::fates::{fate, result, status, with_messages};
+use super::*;
+
+/// The requests in some lines, with their ids.
+fn requests(lines: &[u8]) -> Vec<(String, Value)> {
+    let lines = lines
+        .split(|byte| *byte == b'\n')
+        .filter(|line| !line.is_empty());
+    let lines = lines.map(|line| serde_json::from_slice::<Value>(line).unwrap());
+    lines
+        .map(|line| {
+            (
+                line["request_id"].as_str().unwrap().to_owned(),
+                line["request"].clone(),
+            )
+        })
+        .collect()
+}
+
+fn success(id: &str, answer: Value) -> Value {
+    json!({"type": "control_response", "response": {"subtype": "success", "request_id": id, "response": answer}})
+}
+
+fn refusal(id: &str) -> Value {
+    json!({"type": "control_response", "response": {"subtype": "error", "request_id": id, "error": "no such thing"}})
+}
+
+#[test]
+fn p16_an_answer_is_waited_for_as_long_as_was_chosen_and_means_nothing_later() {
+    let mut session = fresh();
+    let introduction = requests(&session.initialize());
+    let mode = requests(&session.set_mode("default"));
+    let start = Instant::now();
+    assert_eq!(session.answers_due(start), Some(start + TIMEOUTS.others));
+    assert_eq!(session.expire(start), []);
+    // A question of the agent's is waited for for ever.
+    let ask = json!({"type": "control_request", "request_id": "a", "request": {"subtype": "can_use_tool", "tool_name": "Bash"}});
+    hear(&mut session, &ask);
+    let warning = |what: &str| {
+        vec![Event::Warning(format!(
+            "the agent did not answer the {what} in time"
+        ))]
+    };
+    assert_eq!(
+        session.expire(start + TIMEOUTS.others),
+        warning("change of permissions")
+    );
+    assert_eq!(
+        session.answers_due(start),
+        Some(start + TIMEOUTS.initialize)
+    );
+    assert_eq!(hear(&mut session, &refusal(&mode[0].0)), [], "too late");
+    session.renew();
+    let later = start + Duration::from_secs(3600);
+    assert_eq!(
+        session.answers_due(later),
+        Some(later + TIMEOUTS.initialize),
+        "who stood still is not late"
+    );
+    assert_eq!(
+        session.expire(later + TIMEOUTS.initialize),
+        warning("introduction")
+    );
+    assert_eq!(
+        hear(&mut session, &success(&introduction[0].0, json!({}))),
+        []
+    );
+    assert_eq!(session.answers_due(later), None);
+    assert!(session.answer("a", &Decision::Allow).is_some());
+}
+
+#[test]
+fn p17_a_question_is_answered_once_however_often_it_is_asked() {
+    let mut session = fresh();
+    let ask = |id: &str, subtype: &str| {
+        json!({"type": "control_request", "request_id": id, "request": {"subtype": subtype, "tool_name": "Bash"}}).to_string()
+    };
+    let answers = |session: &mut Session, line: &str| session.hear(line.as_bytes()).lines.len();
+    assert_eq!(answers(&mut session, &ask("h", "hook_callback")), 1);
+    assert_eq!(answers(&mut session, &ask("h", "hook_callback")), 0);
+    assert_eq!(
+        session
+            .hear(ask("a", "can_use_tool").as_bytes())
+            .events
+            .len(),
+        1
+    );
+    assert!(session.answer("a", &Decision::Allow).is_some());
+    session.answer_sent("a", &Decision::Allow);
+    assert!(session.answer("a", &Decision::Allow).is_none());
+    assert_eq!(session.hear(ask("a", "can_use_tool").as_bytes()).events, []);
+    for n in 0..3 * ANSWERED {
+        assert_eq!(
+            answers(&mut session, &ask(&n.to_string(), "elicitation")),
+            1
+        );
+    }
+    assert_eq!(session.answered.len(), ANSWERED);
+}
+
+#[test]
+fn p27_an_agent_that_cannot_forget_its_queue_has_its_messages_taken_back() {
+    for (capabilities, expected) in [
+        (None, vec!["interrupt"]),
+        (
+            Some(json!([
+                "interrupt_receipt_v1",
+                "interrupt_cancel_queued_v1"
+            ])),
+            vec!["interrupt"],
+        ),
+        (
+            Some(json!([])),
+            vec!["cancel_async_message", "cancel_async_message", "interrupt"],
+        ),
+    ] {
+        let (mut session, [a, b, c]) = with_messages();
+        let introduction = requests(&session.initialize());
+        if let Some(capabilities) = capabilities {
+            hear(
+                &mut session,
+                &success(&introduction[0].0, json!({"capabilities": capabilities})),
+            );
+        }
+        for line in [
+            fate(&a, "started"),
+            status(),
+            fate(&b, "queued"),
+            fate(&c, "queued"),
+        ] {
+            hear(&mut session, &line);
+        }
+        let asked = requests(&session.interrupt(true).unwrap());
+        let kinds: Vec<&str> = asked
+            .iter()
+            .map(|(_, request)| request["subtype"].as_str().unwrap())
+            .collect();
+        assert_eq!(kinds, expected);
+        let (_, interrupt) = asked.last().unwrap();
+        assert_eq!(interrupt.get("cancel_queued").is_some(), kinds.len() == 1);
+        if let [(first, request), (second, _), _] = &asked[..] {
+            assert_eq!(request["message_uuid"], b.id.to_string());
+            let dropped = Event::Input {
+                id: b.id,
+                state: agent_duplex::InputState::Dropped("cancelled".to_owned()),
+            };
+            assert_eq!(
+                hear(&mut session, &success(first, json!({"cancelled": true}))),
+                [dropped]
+            );
+            assert_eq!(
+                hear(&mut session, &success(second, json!({"cancelled": false}))),
+                [],
+                "it runs next"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_change_of_the_model_is_told_by_its_answer() {
+    let mut session = fresh();
+    let asked = requests(&session.set_model(Some("opus")));
+    assert_eq!(asked[0].1, json!({"subtype": "set_model", "model": "opus"}));
+    assert!(session.is_asking());
+    hear(&mut session, &success(&asked[0].0, json!({})));
+    assert_eq!(
+        (session.is_asking(), session.model_answer()),
+        (false, Some(Ok(())))
+    );
+    let asked = requests(&session.set_model(None));
+    assert!(asked[0].1["model"].is_null());
+    assert_eq!(hear(&mut session, &refusal(&asked[0].0)), []);
+    assert_eq!(
+        session.model_answer(),
+        Some(Err("no such thing".to_owned()))
+    );
+    // Nobody waits for the first any more, so that its refusal is told.
+    let first = requests(&session.set_model(Some("a")));
+    let second = requests(&session.set_model(Some("b")));
+    assert!(matches!(
+        hear(&mut session, &refusal(&first[0].0))[..],
+        [Event::Warning(_)]
+    ));
+    assert!(session.is_asking());
+    assert_eq!(session.model_answer(), None);
+    assert_eq!(hear(&mut session, &success(&second[0].0, json!({}))), []);
+}
+
+#[test]
+fn tasks_in_the_background_are_those_that_were_listed_last() {
+    let mut session = fresh();
+    let tasks =
+        |ids: Value| json!({"type": "system", "subtype": "background_tasks_changed", "tasks": ids});
+    let two = tasks(json!([{"task_id": "a"}, {"task_id": "b"}]));
+    assert_eq!(hear(&mut session, &two), [Event::BackgroundTasks(2)]);
+    let other = tasks(json!([{"task_id": "c"}, {"kind": "nameless"}]));
+    assert_eq!(hear(&mut session, &other), [], "still two");
+    let stopped = requests(&session.stop_tasks());
+    assert_eq!(stopped.len(), 1);
+    assert_eq!(
+        stopped[0].1,
+        json!({"subtype": "stop_task", "task_id": "c"})
+    );
+    assert_eq!(
+        hear(&mut session, &refusal(&stopped[0].0)),
+        [],
+        "it was over"
+    );
+    assert!(session.stop_tasks().is_empty(), "asked once");
+    let many: Vec<Value> = (0..1000)
+        .map(|n| json!({"task_id": n.to_string()}))
+        .collect();
+    hear(&mut session, &tasks(json!(many)));
+    assert_eq!(session.tasks.len(), TASKS);
+}
+
+#[test]
+fn p49_an_open_connection_is_no_sign_of_life() {
+    let (mut session, [_]) = with_messages();
+    assert!(session.hear(br#"{"type":"keep_alive"}"#).means_nothing);
+    for line in [status(), result(), json!({"type": "tomorrow"})] {
+        assert!(!session.hear(line.to_string().as_bytes()).means_nothing);
+    }
+}

@@ -1,0 +1,271 @@
+//! One server: a program that the agent starts, or a place that it connects to.
+
+use super::error::{Error, Kind};
+use super::expand::expand;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// How an agent gets at an MCP server.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "lowercase", try_from = "Flat")]
+#[non_exhaustive]
+pub enum McpServer {
+    /// A program that the agent starts and speaks to on its standard input and output.
+    Stdio {
+        /// The program.
+        command: String,
+        /// Its arguments.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        args: Vec<String>,
+        /// Variables of its environment.
+        #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+        env: BTreeMap<String, String>,
+    },
+    /// A server that speaks HTTP.
+    Http {
+        /// Where it is.
+        url: String,
+        /// What stands in the head of each request.
+        #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+        headers: BTreeMap<String, String>,
+    },
+    /// A server that sends events over HTTP, as was usual once.
+    Sse {
+        /// Where it is.
+        url: String,
+        /// What stands in the head of each request.
+        #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+        headers: BTreeMap<String, String>,
+    },
+}
+
+/// A server as it is written, in which all may be missing.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Flat {
+    r#type: Option<Type>,
+    command: Option<String>,
+    args: Option<Vec<String>>,
+    env: Option<BTreeMap<String, String>>,
+    url: Option<String>,
+    headers: Option<BTreeMap<String, String>>,
+}
+
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Type {
+    Stdio,
+    Http,
+    Sse,
+}
+
+impl TryFrom<Flat> for McpServer {
+    type Error = &'static str;
+
+    fn try_from(flat: Flat) -> Result<Self, Self::Error> {
+        let by_url = flat.r#type.is_none() && flat.url.is_some() && flat.command.is_none();
+        let assumed = if by_url { Type::Http } else { Type::Stdio };
+        let headers = flat.headers;
+        match (flat.r#type.unwrap_or(assumed), flat.command, flat.url) {
+            (Type::Stdio, Some(command), None) if headers.is_none() => Ok(Self::Stdio {
+                command,
+                args: flat.args.unwrap_or_default(),
+                env: flat.env.unwrap_or_default(),
+            }),
+            (Type::Stdio, ..) => {
+                Err("a server of type stdio has `command`, `args` and `env`, and nothing else")
+            }
+            (kind, None, Some(url)) if flat.args.is_none() && flat.env.is_none() => {
+                let headers = headers.unwrap_or_default();
+                Ok(match kind {
+                    Type::Sse => Self::Sse { url, headers },
+                    _ => Self::Http { url, headers },
+                })
+            }
+            _ => Err("a server of type http or sse has `url` and `headers`, and nothing else"),
+        }
+    }
+}
+
+impl McpServer {
+    /// Describes a program.
+    pub fn stdio(command: impl Into<String>) -> Self {
+        Self::Stdio {
+            command: command.into(),
+            args: Vec::new(),
+            env: BTreeMap::new(),
+        }
+    }
+
+    /// Describes a server that speaks HTTP.
+    pub fn http(url: impl Into<String>) -> Self {
+        Self::Http {
+            url: url.into(),
+            headers: BTreeMap::new(),
+        }
+    }
+
+    /// Describes a server that sends events over HTTP.
+    pub fn sse(url: impl Into<String>) -> Self {
+        Self::Sse {
+            url: url.into(),
+            headers: BTreeMap::new(),
+        }
+    }
+
+    /// Adds an argument. Does nothing to a server at a URL.
+    #[must_use]
+    pub fn arg(mut self, arg: impl Into<String>) -> Self {
+        if let Self::Stdio { args, .. } = &mut self {
+            args.push(arg.into());
+        }
+        self
+    }
+
+    /// Sets a variable of a program's environment. Does nothing to a server at a URL.
+    #[must_use]
+    pub fn env(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        if let Self::Stdio { env, .. } = &mut self {
+            env.insert(name.into(), value.into());
+        }
+        self
+    }
+
+    /// Sets a header of each request. Does nothing to a program.
+    #[must_use]
+    pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        if let Self::Http { headers, .. } | Self::Sse { headers, .. } = &mut self {
+            headers.insert(name.into(), value.into());
+        }
+        self
+    }
+
+    /// Refuses what no agent could do anything with, or would take for something else.
+    pub(super) fn check(&self, server: &str) -> Result<(), Error> {
+        let refuse = |what: String| {
+            let server = server.to_owned();
+            Err(Kind::Server { server, what }.into())
+        };
+        let has_control = |text: &String| text.chars().any(char::is_control);
+        match self {
+            Self::Stdio { command, args, env } => {
+                let bad = |name: &&String| name.is_empty() || name.contains(['=', '\0']);
+                if command.trim().is_empty() {
+                    return refuse("its command is empty; name the program to start".to_owned());
+                } else if [command]
+                    .into_iter()
+                    .chain(args)
+                    .chain(env.values())
+                    .any(|t| t.contains('\0'))
+                {
+                    return refuse("a NUL byte stands in its description; remove it".to_owned());
+                } else if let Some(name) = env.keys().find(bad) {
+                    let name = name.escape_debug();
+                    return refuse(format!("`{name}` is no name of a variable; correct it"));
+                }
+            }
+            Self::Http { url, headers } | Self::Sse { url, headers } => {
+                let is_token = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c);
+                let bad = |name: &&String| name.is_empty() || !name.chars().all(is_token);
+                let is_url = ["http://", "https://", "${"]
+                    .iter()
+                    .any(|begin| url.starts_with(begin));
+                if !is_url || url.contains(char::is_whitespace) || has_control(url) {
+                    return refuse(
+                        "its url does not begin with http:// or https://, or has spaces in it"
+                            .to_owned(),
+                    );
+                } else if let Some(name) = headers.keys().find(bad) {
+                    let name = name.escape_debug();
+                    return refuse(format!("`{name}` is no name of a header; correct it"));
+                } else if let Some((name, _)) = headers.iter().find(|(_, value)| has_control(value))
+                {
+                    return refuse(format!(
+                        "the header `{name}` has a control character in it; remove it"
+                    ));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn expanded(
+        &self,
+        server: &str,
+        variable: impl Fn(&str) -> Option<String>,
+    ) -> Result<Self, Error> {
+        let fill = |text: &String, place: &dyn Fn() -> String| {
+            expand(text, &variable).map_err(|variable| {
+                let (server, place) = (server.to_owned(), place());
+                Error::from(Kind::Missing {
+                    server,
+                    variable,
+                    place,
+                })
+            })
+        };
+        let fill_all = |map: &BTreeMap<String, String>, what: &str| {
+            map.iter()
+                .map(|(name, value)| {
+                    let value = fill(value, &|| format!("{what} `{name}`"))?;
+                    Ok::<_, Error>((name.clone(), value))
+                })
+                .collect::<Result<BTreeMap<_, _>, _>>()
+        };
+        Ok(match self {
+            Self::Stdio { command, args, env } => Self::Stdio {
+                command: fill(command, &|| "its command".to_owned())?,
+                args: { args.iter() }
+                    .map(|arg| fill(arg, &|| "an argument".to_owned()))
+                    .collect::<Result<_, _>>()?,
+                env: fill_all(env, "its variable")?,
+            },
+            Self::Http { url, headers } => Self::Http {
+                url: fill(url, &|| "its url".to_owned())?,
+                headers: fill_all(headers, "its header")?,
+            },
+            Self::Sse { url, headers } => Self::Sse {
+                url: fill(url, &|| "its url".to_owned())?,
+                headers: fill_all(headers, "its header")?,
+            },
+        })
+    }
+}
+
+impl fmt::Debug for McpServer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names = |map: &BTreeMap<String, String>| map.keys().cloned().collect::<Vec<_>>();
+        match self {
+            Self::Stdio { command, args, env } => f
+                .debug_struct("Stdio")
+                .field("command", command)
+                .field("args", &args.len())
+                .field("env", &names(env))
+                .finish(),
+            Self::Http { url, headers } | Self::Sse { url, headers } => {
+                let name = match self {
+                    Self::Http { .. } => "Http",
+                    _ => "Sse",
+                };
+                f.debug_struct(name)
+                    .field("url", &place(url))
+                    .field("headers", &names(headers))
+                    .finish()
+            }
+        }
+    }
+}
+
+/// Returns a URL without what may be secret in it: who asks, and what is asked.
+fn place(url: &str) -> String {
+    let url = url.split(['?', '#']).next().unwrap_or_default();
+    match url.split_once("://") {
+        Some((scheme, rest)) => {
+            let (host, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+            let host = host.rsplit('@').next().unwrap_or_default();
+            format!("{scheme}://{host}{path}")
+        }
+        None => url.to_owned(),
+    }
+}
