@@ -42,11 +42,23 @@ fn wake((_, waker): (Place, Waker)) {
     let _contained = catch_unwind(AssertUnwindSafe(|| waker.wake()));
 }
 
-/// Cancels `token`; the sleepers are woken by the future, or by its drop.
-pub(crate) fn cancel(token: &CancellationToken, batch: NonZeroUsize) -> Batches {
+/// Cancels the token of a gate. It may have waiters that are no sleepers, whose wakers are not ours to contain: where one panics
+/// before the roster heard of it, the gate's own sleepers are woken all the same.
+pub(crate) fn cancel(token: &CancellationToken, roster: &Roster) {
+    if let Err(panic) = catch_unwind(AssertUnwindSafe(|| token.cancel())) {
+        wake_all(roster.ring());
+        resume_unwind(panic);
+    }
+}
+
+/// Cancels the token of a gate; the sleepers are woken by the future, or by its drop.
+pub(crate) fn cancel_in_batches(
+    token: &CancellationToken,
+    roster: &Roster,
+    batch: NonZeroUsize,
+) -> Batches {
     let outer = ASIDE.replace(Some(Vec::new()));
-    // The token may have other waiters, whose wakers are not ours to contain.
-    let cancelled = catch_unwind(AssertUnwindSafe(|| token.cancel()));
+    let cancelled = catch_unwind(AssertUnwindSafe(|| cancel(token, roster)));
     let batches = Batches {
         batch,
         asleep: ASIDE

@@ -33,7 +33,7 @@ pub(crate) fn sleep(seat: Seat, deadline: Option<Instant>) -> crate::Wake {
         }
         let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
         let rung = bell.rung.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut rung = match left {
+        let rung = match left {
             Some(left) if left.is_zero() => {
                 drop(rung);
                 return seat.elapse();
@@ -47,7 +47,6 @@ pub(crate) fn sleep(seat: Seat, deadline: Option<Instant>) -> crate::Wake {
                 waited.unwrap_or_else(PoisonError::into_inner)
             }
         };
-        *rung = false;
         drop(rung);
         over = seat.as_mut().stay(&waker);
     }

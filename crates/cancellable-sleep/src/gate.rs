@@ -188,8 +188,13 @@ impl SleepGate {
     /// Calling it again does nothing. Runs the wakers of all sleepers in the caller, under no lock, here and at the gates below; one
     /// that panics is contained, and the others are woken. That is tens of milliseconds for a hundred thousand: a current-thread
     /// runtime that has so many stands still meanwhile, and [`shutdown_in_batches`](Self::shutdown_in_batches) is for it.
+    ///
+    /// # Panics
+    ///
+    /// Goes on with the panic of a waker that waits for the gate's token and is no sleeper's. The sleepers of this very gate are
+    /// woken first.
     pub fn shutdown(&self) {
-        self.shared.token.cancel();
+        batches::cancel(&self.shared.token, &self.shared.roster);
     }
 
     /// Shuts the gate down, and lets others run in between while it wakes the sleepers, `batch` of them in a turn.
@@ -217,7 +222,7 @@ impl SleepGate {
         &self,
         batch: NonZeroUsize,
     ) -> impl Future<Output = ()> + Send + use<> {
-        batches::cancel(&self.shared.token, batch)
+        batches::cancel_in_batches(&self.shared.token, &self.shared.roster, batch)
     }
 
     /// Says whether the gate was shut down.

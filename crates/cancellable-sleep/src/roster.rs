@@ -18,35 +18,25 @@ pub(crate) type Asleep = BTreeMap<Place, Waker>;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Place(pub(crate) usize);
 
-/// What a sleeper that has entered finds at its place.
-pub(crate) enum Found {
-    /// The very waker that it brings.
-    Same,
-    /// Another waker, which it has replaced.
-    Other,
-    /// Nothing: a ring has taken its waker.
-    Rung,
-}
-
 impl Roster {
     pub(crate) fn enter(&self, place: Place, waker: Waker) {
         let before = self.lock().insert(place, waker);
         debug_assert!(before.is_none(), "two sleepers at one address");
     }
 
-    /// Sees to it that `waker` is the one that a ring calls.
-    pub(crate) fn stay(&self, place: Place, waker: &Waker) -> Found {
+    /// Sees to it that `waker` is the one that a ring calls. Says `false` where a ring has called already.
+    pub(crate) fn stay(&self, place: Place, waker: &Waker) -> bool {
         match self.lock().get(&place) {
-            None => return Found::Rung,
-            Some(known) if known.will_wake(waker) => return Found::Same,
+            None => return false,
+            Some(known) if known.will_wake(waker) => return true,
             Some(_) => {}
         }
         let mut other = waker.clone();
         match self.lock().entry(place) {
-            Entry::Vacant(_) => return Found::Rung,
+            Entry::Vacant(_) => return false,
             Entry::Occupied(mut known) => std::mem::swap(known.get_mut(), &mut other),
         }
-        Found::Other // whose drop comes after the lock's
+        true // and the drop of the other comes after the lock's
     }
 
     /// Gives the place up. Says `false` where a ring called: in one step, so that no ring counts a sleeper that elapses.

@@ -1,10 +1,6 @@
 use std::{marker::PhantomPinned, pin::Pin, sync::Arc, task::Waker};
 
-use crate::{
-    Wake,
-    gate::Shared,
-    roster::{Found, Place},
-};
+use crate::{Wake, gate::Shared, roster::Place};
 
 /// One sleep at a gate, whatever it sleeps on.
 ///
@@ -38,9 +34,8 @@ impl Seat {
     /// Sleeps on with this waker, unless a ring has ended the sleep.
     pub(crate) fn stay(self: Pin<&mut Self>, waker: &Waker) -> Option<Wake> {
         match self.shared.roster.stay(self.place(), waker) {
-            Found::Same => None,
-            Found::Other => self.leave_if_shut(),
-            Found::Rung => Some(self.unless_shut(Wake::Kicked)),
+            true => self.leave_if_shut(),
+            false => Some(self.unless_shut(Wake::Kicked)),
         }
     }
 

@@ -33,6 +33,20 @@ async fn a_missed_tick_delays_the_later_ones() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn half_a_period_is_too_late_to_keep_the_beat_and_a_little_less_is_not() {
+    let little = Duration::from_millis(1);
+    for (late, next) in [(TEN / 2 - little, 2 * TEN), (TEN / 2, 2 * TEN + TEN / 2)] {
+        let (gate, start) = (SleepGate::new(), Instant::now());
+        let mut beat = gate.interval(TEN);
+        advance(TEN + late).await;
+        assert_eq!(beat.tick().await, Wake::Elapsed);
+        assert_eq!(start.elapsed(), TEN + late, "at once");
+        assert_eq!(beat.tick().await, Wake::Elapsed);
+        assert_eq!(start.elapsed(), next, "{late:?} late");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_kick_or_a_drop_loses_no_tick() {
     let (gate, start) = (SleepGate::new(), Instant::now());
     let mut beat = gate.interval(TEN);

@@ -55,6 +55,35 @@ async fn a_waker_that_panics_keeps_nobody_asleep_and_poisons_nothing() {
     assert!(process.is_shutdown() && gate.is_shutdown());
 }
 
+/// Somebody who waited for the token before the gate did, so that a panic of his keeps the gate from hearing of it.
+#[cfg(feature = "tokio-util")]
+#[tokio::test(start_paused = true)]
+async fn a_waiter_of_the_token_that_panics_keeps_no_sleeper_of_the_gate_asleep() {
+    use std::num::NonZeroUsize;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+    for in_batches in [false, true] {
+        let token = tokio_util::sync::CancellationToken::new();
+        let bad = Waking::waker(|| panic!("a waker that panics"));
+        let mut foreign = pin!(token.cancelled());
+        assert!(
+            foreign
+                .as_mut()
+                .poll(&mut Context::from_waker(&bad))
+                .is_pending()
+        );
+        let gate = SleepGate::from_token(token.clone());
+        let (mut sleep, woken) = (pin!(gate.sleep(TEN)), Arc::new(Count::default()));
+        assert!(woken.poll(sleep.as_mut()).is_pending());
+        let panicked = catch_unwind(AssertUnwindSafe(|| match in_batches {
+            true => drop(gate.shutdown_in_batches(NonZeroUsize::MIN)),
+            false => gate.shutdown(),
+        }));
+        assert!(panicked.is_err(), "it is the token's to tell");
+        assert_eq!(woken.get(), 1);
+        assert_eq!(poll_once(sleep.as_mut()), Poll::Ready(Wake::Shutdown));
+    }
+}
+
 /// Would stand still for ever if a waker ran, or was dropped, under a lock.
 #[tokio::test(start_paused = true)]
 async fn a_waker_may_use_the_gate() {
