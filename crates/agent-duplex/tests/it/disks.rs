@@ -1,4 +1,9 @@
 //! Real processes and real disks: one that is full, a file that can't be written, a writer that comes later.
+#![expect(
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    reason = "the helpers of these tests are tests too, and speak to their parents"
+)]
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::PermissionsExt;

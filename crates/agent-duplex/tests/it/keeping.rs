@@ -132,7 +132,7 @@ impl Talk {
                     self.turns += 1;
                     self.running.push(self.turns);
                 }
-                assigned(*self.running.last().unwrap(), &receipts)
+                assigned(*self.running.last().expect("one runs"), &receipts)
             }
             Op::Drop(at) => {
                 let Some(at) = pick(self.waiting.len(), at) else {

@@ -128,7 +128,7 @@ async fn l88_a_replay_of_too_many_bytes_is_left_out_and_told_first() {
 /// What was left out ends where it says, and from there on nothing is missing.
 fn truncated(read: &[Published], all: &[Published]) {
     assert_eq!(read[0].what, What::ReplayTruncated);
-    let left_out = usize::try_from(read[0].sequence).unwrap();
+    let left_out = usize::try_from(read[0].sequence).expect("it is small");
     assert_eq!(
         all[left_out - 1].what,
         What::Observed(delta("before").into())

@@ -1,0 +1,384 @@
+//! A conversation whose process is killed again and again.
+#![expect(
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    reason = "the helpers of these tests are tests too, and speak to their parents"
+)]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+use std::{env, thread};
+
+use agent_duplex::{
+    BoxFuture, Capabilities, Capability, Connection, Conversation, ConversationOptions, Driver,
+    EndReason, Error, Event, Input, Message, Observation, Persistence, ProcessName, Queued, Record,
+    Recovered, SessionChoice, SqlitePersistence, StopReport, StopStage,
+};
+use tempfile::TempDir;
+
+use crate::disks::words;
+
+const FILE: &str = "AGENT_DUPLEX_TEST_TALKS";
+const ROUND: &str = "AGENT_DUPLEX_TEST_ROUND";
+/// Which records a child says to be kept before they are.
+const EARLY: &str = "AGENT_DUPLEX_TEST_EARLY";
+/// How often the conversation's process is killed.
+const KILLS: u64 = 50;
+
+/// An agent that answers each message in a turn of its own, and writes down what it was handed.
+#[derive(Debug, Clone, Copy)]
+struct Echo {
+    steered: bool,
+}
+
+#[derive(Debug, Default)]
+struct Answering {
+    said: Vec<Observation>,
+    /// How often it lets others go first before it says something.
+    slow: u32,
+}
+
+impl Driver for Echo {
+    fn name(&self) -> &str {
+        "echo"
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        let can = Capabilities::none().with(Capability::Resume);
+        if self.steered {
+            can.with(Capability::Steer)
+        } else {
+            can
+        }
+    }
+
+    fn connect(&self, session: SessionChoice) -> BoxFuture<'_, Result<Box<dyn Connection>, Error>> {
+        let id = match session {
+            SessionChoice::Resume(id) => id,
+            _ => "session".into(),
+        };
+        let said = vec![Event::Session { id }.into()];
+        Box::pin(async { Ok(Box::new(Answering { said, slow: 0 }) as Box<dyn Connection>) })
+    }
+}
+
+impl Connection for Answering {
+    fn send(&mut self, message: Message) -> BoxFuture<'_, Result<(), Error>> {
+        println!("handed {}", message.text.replace("\n\n", " "));
+        let turn = [
+            Event::TurnStarted {
+                inputs: vec![message.id],
+            },
+            Event::Message {
+                text: message.text,
+                partial: false,
+            },
+            Event::TurnCompleted(EndReason::Completed.into()),
+        ];
+        // The last one is said first.
+        let turn = turn.into_iter().map(Observation::from).rev();
+        self.said.splice(0..0, turn);
+        self.slow = 20;
+        Box::pin(async { Ok(()) })
+    }
+
+    fn next(&mut self) -> BoxFuture<'_, Option<Observation>> {
+        Box::pin(async {
+            while self.slow > 0 {
+                self.slow -= 1;
+                tokio::task::yield_now().await;
+            }
+            match self.said.pop() {
+                Some(said) => Some(said),
+                None => std::future::pending().await,
+            }
+        })
+    }
+
+    fn interrupt(&mut self, _: Queued) -> BoxFuture<'_, Result<(), Error>> {
+        Box::pin(async { Ok(()) })
+    }
+
+    fn close(&mut self) -> BoxFuture<'_, ()> {
+        Box::pin(async {})
+    }
+
+    fn leftovers(&mut self) -> BoxFuture<'_, Vec<ProcessName>> {
+        Box::pin(async { Vec::new() })
+    }
+
+    fn stop(&mut self, _: Duration) -> BoxFuture<'_, StopReport> {
+        Box::pin(async {
+            StopReport {
+                stage: StopStage::Terminate,
+                ended: Vec::new(),
+                survivors: Vec::new(),
+                proven: true,
+            }
+        })
+    }
+}
+
+/// Which records are said to be kept before they are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Early {
+    None,
+    All,
+    Handed,
+}
+
+/// What must not be: it says that records are kept, and keeps some only when there are more of them.
+#[derive(Debug)]
+struct Liar {
+    kept: SqlitePersistence,
+    early: Early,
+    later: Vec<Record>,
+}
+
+impl Persistence for Liar {
+    fn recover(&mut self) -> Result<Recovered, Error> {
+        self.kept.recover()
+    }
+
+    fn append(&mut self, records: &[Record]) -> Result<(), Error> {
+        let now = |record: &Record| match self.early {
+            Early::None => true,
+            Early::All => false,
+            Early::Handed => matches!(record, Record::Accepted { .. }),
+        };
+        let (mut due, later) = records.iter().cloned().partition::<Vec<_>, _>(now);
+        self.later.extend(later);
+        if self.later.len() > 16 {
+            due.append(&mut self.later);
+        }
+        self.kept.append(&due)
+    }
+}
+
+#[test]
+#[ignore = "what the children of these tests do"]
+fn a_child_talks() {
+    let (Some(file), Ok(round)) = (env::var_os(FILE), env::var(ROUND)) else {
+        return;
+    };
+    // The test harness may have begun a line.
+    println!();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .build();
+    runtime
+        .unwrap()
+        .block_on(talk(&PathBuf::from(file), round.parse().unwrap()));
+}
+
+/// Goes on with the conversation; without a round, until nothing waits any more.
+async fn talk(file: &Path, round: u64) {
+    let kept = SqlitePersistence::open(file, "talk").unwrap();
+    let early = match env::var(EARLY).as_deref() {
+        Ok("All") => Early::All,
+        Ok("Handed") => Early::Handed,
+        _ => Early::None,
+    };
+    let later = Vec::new();
+    let persistence = Box::new(Liar { kept, early, later });
+    let driver = Echo {
+        steered: round % 2 == 1,
+    };
+    let options = ConversationOptions::default();
+    let opened = Conversation::open(Box::new(driver), options, persistence).await;
+    let (conversation, mut primary, recovered) = opened.unwrap();
+    for turn in recovered.interrupted {
+        println!("interrupted {turn}");
+    }
+    for (_, input) in recovered.pending {
+        println!("pending {}", input.id);
+    }
+    let session = recovered
+        .session
+        .map_or(SessionChoice::Fresh, SessionChoice::Resume);
+    conversation.start(session).await.unwrap();
+    let reader = tokio::spawn(async move { while primary.next().await.is_some() {} });
+    if round > KILLS {
+        while !conversation.pending().is_empty()
+            || conversation.lifecycle() != agent_duplex::Lifecycle::Ready
+        {
+            tokio::task::yield_now().await;
+        }
+        conversation.stop(Duration::ZERO).await;
+        reader.await.unwrap();
+        return;
+    }
+    let talkers = (0..3).map(|talker| {
+        let conversation = conversation.clone();
+        tokio::spawn(async move {
+            for number in 0..10_000 {
+                say(&conversation, format!("{round}.{talker}.{number}")).await;
+            }
+        })
+    });
+    for talker in talkers.collect::<Vec<_>>() {
+        talker.await.unwrap();
+    }
+}
+
+async fn say(conversation: &Conversation, id: String) {
+    let mut input = Input::new(id.clone());
+    input.id.clone_from(&id);
+    let receipt = loop {
+        match conversation.accept(input.clone()).await {
+            Ok(receipt) => break receipt,
+            Err(e) if e.is_full() => tokio::task::yield_now().await,
+            Err(e) => panic!("{e}"),
+        }
+    };
+    assert!(receipt.durable && !receipt.duplicate);
+    println!("accepted {id}");
+    let again = conversation.accept(input).await.unwrap();
+    assert!(again.duplicate && again.id == receipt.id);
+}
+
+/// What the children of all rounds said.
+#[derive(Default)]
+struct Said {
+    accepted: BTreeSet<String>,
+    handed: Vec<String>,
+    interrupted: Vec<String>,
+}
+
+impl Said {
+    fn note(&mut self, line: &str) {
+        match line.split_once(' ') {
+            Some(("accepted", id)) => {
+                self.accepted.insert(id.into());
+            }
+            Some(("handed", ids)) => self.handed.extend(ids.split(' ').map(str::to_owned)),
+            Some(("interrupted", turn)) => self.interrupted.push(turn.into()),
+            _ => {}
+        }
+    }
+}
+
+/// Runs a child, and kills it when it has accepted `after` inputs and a little later; lets it run to its end without.
+fn round(file: &Path, round: u64, early: Early, after: Option<(usize, Duration)>, said: &mut Said) {
+    let words = words("kills::a_child_talks");
+    let mut command = Command::new(&words[0]);
+    command
+        .args(&words[1..])
+        .env(FILE, file)
+        .env(ROUND, round.to_string())
+        .env(EARLY, format!("{early:?}"));
+    let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+    let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let before = said.accepted.len();
+    let mut killed = false;
+    for line in lines {
+        // The last one may be half a line.
+        let Ok(line) = line else { break };
+        said.note(&line);
+        if let Some((accepted, later)) = after
+            && !killed
+            && said.accepted.len() >= before + accepted
+        {
+            let until = Instant::now() + later;
+            while let Some(left) = until.checked_duration_since(Instant::now()) {
+                thread::park_timeout(left);
+            }
+            child.kill().unwrap();
+            killed = true;
+        }
+    }
+    let status = child.wait().unwrap();
+    assert!(killed || status.success(), "round {round}: {status}");
+}
+
+fn xorshift(seed: &mut u64) -> u64 {
+    *seed ^= *seed << 13;
+    *seed ^= *seed >> 7;
+    *seed ^= *seed << 17;
+    *seed
+}
+
+/// What the file says became of each input: how many rows there are, and the reason of its turn.
+fn kept(file: &Path) -> BTreeMap<String, Vec<Option<String>>> {
+    let kept = rusqlite::Connection::open(file).unwrap();
+    let mut rows = kept
+        .prepare(
+            "SELECT input_id, reason FROM input LEFT JOIN turn
+             ON turn.conversation = input.conversation AND turn.number = input.turn",
+        )
+        .unwrap();
+    let mut kept: BTreeMap<String, Vec<Option<String>>> = BTreeMap::new();
+    let rows = rows.query_map([], |row| Ok((row.get(0)?, row.get(1)?)));
+    for row in rows.unwrap() {
+        let (id, reason) = row.unwrap();
+        kept.entry(id).or_default().push(reason);
+    }
+    kept
+}
+
+/// Kills a conversation's process over and over and returns what is wrong at the end.
+fn killed(kills: u64, early: Early) -> Vec<String> {
+    let directory = TempDir::new().unwrap();
+    let file = directory.path().join("talks");
+    let mut said = Said::default();
+    let mut seed = 0x9e37_79b9_7f4a_7c15;
+    for number in 0..kills {
+        let after = usize::try_from(xorshift(&mut seed) % 12).unwrap();
+        let later = Duration::from_micros(xorshift(&mut seed) % 4000);
+        round(&file, number, early, Some((after, later)), &mut said);
+    }
+    round(&file, KILLS + 1, Early::None, None, &mut said);
+    let kept = kept(&file);
+    let mut wrong = Vec::new();
+    for id in &said.accepted {
+        match kept.get(id).map(Vec::as_slice) {
+            Some([reason]) => {
+                let handed = said.handed.iter().filter(|handed| *handed == id).count();
+                let settled = match reason.as_deref() {
+                    Some("completed") => handed == 1,
+                    Some("interrupted") => handed <= 1,
+                    _ => false,
+                };
+                if !settled {
+                    wrong.push(format!("{id} was handed on {handed} times: {reason:?}"));
+                }
+            }
+            rows => wrong.push(format!("{id} was accepted and is there as {rows:?}")),
+        }
+    }
+    for (what, all) in [("handed", &said.handed), ("interrupted", &said.interrupted)] {
+        let mut once = BTreeSet::new();
+        let twice = all.iter().filter(|one| !once.insert(*one));
+        wrong.extend(twice.map(|one| format!("{one} was {what} twice")));
+    }
+    assert!(said.accepted.len() as u64 > kills && !said.handed.is_empty());
+    if early == Early::None {
+        assert!(!said.interrupted.is_empty(), "no turn was ever cut");
+    }
+    wrong
+}
+
+#[test]
+fn l85_l100_after_each_kill_what_was_accepted_is_there_once_and_nothing_is_handed_on_twice() {
+    assert_eq!(killed(KILLS, Early::None), Vec::<String>::new());
+}
+
+/// The control: who acknowledges before the commit is found out.
+#[test]
+fn l85_l100_control_an_early_acknowledgement_loses_what_was_accepted() {
+    assert_ne!(killed(10, Early::All), Vec::<String>::new());
+}
+
+/// The control: who hands on before that is kept does it twice.
+#[test]
+fn l85_l100_control_an_unkept_hand_on_is_repeated() {
+    let wrong = killed(10, Early::Handed);
+    assert!(
+        wrong
+            .iter()
+            .any(|wrong| wrong.ends_with("was handed twice"))
+    );
+}
