@@ -210,3 +210,7 @@ impl State {
         self.suspended || now.saturating_duration_since(since) < NEWS
     }
 }
+
+#[cfg(test)]
+#[path = "state_tests.rs"]
+mod tests;

@@ -229,3 +229,39 @@ fn no_wake_is_lost() {
         assert_eq!(router.presses().count(), 1);
     });
 }
+
+/// Nobody reads, and more is posted than there is room for.
+#[test]
+fn presses_at_their_most_leave_a_slot_for_each_other_kind() {
+    loom::model(|| {
+        let word = Word::new();
+        let press = |n| word.press(n * DEBOUNCE, 0, u64::MAX);
+        let posted = (1..=20).take_while(|n| press(*n) == Verdict::Posted);
+        assert_eq!(posted.count(), 11);
+        let others = [
+            Kind::Resume,
+            Kind::Suspend,
+            Kind::Quit,
+            Kind::Hangup,
+            Kind::Terminate,
+        ];
+        for kind in others {
+            assert!(
+                word.raise(kind, 1) && !word.raise(kind, 2),
+                "once at a time"
+            );
+        }
+        assert_eq!(
+            press(30),
+            Verdict::Part,
+            "it is not lost, and nothing is overwritten"
+        );
+        let kinds = (0..16).map(|number| word.read(number).unwrap().0);
+        let kinds = Vec::from_iter(kinds);
+        assert_eq!(kinds[..11], [Kind::Press; 11]);
+        assert_eq!(kinds[11..], others);
+        word.settle(&kinds, 0, None);
+        assert_eq!(press(31), Verdict::Posted, "there is room again");
+        assert_eq!(word.read(16), Some((Kind::Press, 31 * DEBOUNCE)));
+    });
+}

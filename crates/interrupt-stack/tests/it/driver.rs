@@ -82,6 +82,14 @@ fn driver_ends_with_the_last_handle_and_gives_the_signals_back() {
     assert_eq!(probe.end().signal(), Some(2));
 }
 
+#[test]
+fn press_that_nobody_read_counts_when_the_signals_are_let_go() {
+    let mut probe = Probe::start("driver unread");
+    probe.press();
+    probe.go_on();
+    assert_eq!(probe.line(), "0, then 1");
+}
+
 /// What wakes it is a pipe, and a full one must not hold up those who decide.
 #[test]
 fn driver_that_never_runs_holds_nobody_up() {

@@ -21,6 +21,7 @@ pub(super) fn run(name: &str) -> bool {
         "driver idle" => idle(),
         "driver dropped" => dropped(),
         "driver over" => over(),
+        "driver unread" => unread(),
         _ => false,
     }
 }
@@ -124,5 +125,18 @@ fn over() -> ! {
     let end = async { tokio::time::timeout(crate::DEADLINE, task).await };
     runtime.block_on(end).unwrap().unwrap();
     ready();
+    super::park()
+}
+
+/// Lets the signals go while the ladder lives on, with a press that nobody has read.
+fn unread() -> ! {
+    let (interrupts, driver, _runtime) = install(builder());
+    drop(driver);
+    ready();
+    line();
+    let ladder = (*interrupts).clone();
+    let unread = ladder.presses();
+    drop(interrupts);
+    say(&format!("{unread}, then {}", ladder.presses()));
     super::park()
 }

@@ -1,0 +1,69 @@
+//! Deadlines that a process misses because it was stopped.
+
+use crate::{catch::Catch, ladder::Rules};
+
+use super::*;
+
+const SHUTDOWN: Duration = Duration::from_secs(1);
+const LITTLE: Duration = Duration::from_millis(1);
+
+/// In shutdown, with the time at which that becomes a hard exit.
+fn shutting_down(catch: Option<&Arc<Catch>>) -> (State, Instant) {
+    let rules = Rules {
+        shutdown_deadline: Some(SHUTDOWN),
+        ..Rules::default()
+    };
+    let mut state = State::new(Ladder::new(rules), Inbox::new(catch.cloned()));
+    let now = Instant::now();
+    let begun = state.ladder.terminate(Cause::Terminate, now);
+    assert!(state.note(begun));
+    (state, now + SHUTDOWN)
+}
+
+fn catch() -> Arc<Catch> {
+    let catch = Catch::new(Duration::ZERO, Duration::ZERO, u64::MAX, false);
+    Arc::new(catch.unwrap())
+}
+
+#[test]
+fn deadline_that_is_missed_by_a_little_is_due() {
+    for late in [Duration::ZERO, LATE] {
+        let (mut state, deadline) = shutting_down(Some(&catch()));
+        assert!(!state.catch_up(deadline - LITTLE) && state.exit.is_none());
+        assert!(state.catch_up(deadline + late));
+        assert!(state.exit.is_some(), "{late:?} late");
+    }
+}
+
+#[test]
+fn deadline_that_is_missed_by_more_waits_for_the_news_of_a_stop() {
+    let (mut state, deadline) = shutting_down(Some(&catch()));
+    let found = deadline + LATE + LITTLE;
+    for now in [found, found + NEWS - LITTLE] {
+        assert!(!state.catch_up(now) && state.exit.is_none());
+        assert_eq!(state.rest(now), Some(NEWS));
+    }
+    assert!(state.catch_up(found + NEWS), "there was no stop");
+    assert!(state.exit.is_some());
+}
+
+#[test]
+fn news_of_a_stop_in_that_time_give_the_shutdown_its_time_back() {
+    let catch = catch();
+    let (mut state, deadline) = shutting_down(Some(&catch));
+    let found = deadline + LATE + LITTLE;
+    assert!(!state.catch_up(found));
+    assert!(catch.word.raise(Kind::Resume, catch.micros(found)));
+    assert!(state.catch_up(found + NEWS) && state.exit.is_none());
+    assert!(state.resumed, "the hook is told");
+    let anew = state.next_deadline().unwrap();
+    assert!(anew > found + NEWS, "{:?}", anew - found);
+    assert!(state.catch_up(anew) && state.exit.is_some());
+}
+
+/// Nobody would tell it of a stop.
+#[test]
+fn detached_ladder_waits_for_no_news() {
+    let (mut state, deadline) = shutting_down(None);
+    assert!(state.catch_up(deadline + 9 * LATE) && state.exit.is_some());
+}
