@@ -1,10 +1,11 @@
 //! The floors that no safe interface reaches, and the allocator that counts.
 #![expect(
     unsafe_code,
-    reason = "raw signal actions, `atexit` and the counting allocator have no safe interface; all unsafe code of the benches is here"
+    reason = "raw signal actions, `atexit`, `posix_spawn` and the counting allocator have no safe interface; all unsafe code of the benches is here"
 )]
 
 use std::alloc::{GlobalAlloc, Layout, System};
+use std::ffi::CString;
 use std::os::fd::{IntoRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicIsize, Ordering::Relaxed};
 
@@ -57,6 +58,35 @@ pub(crate) fn hang_at_exit() {
 pub(crate) fn exit_now() -> ! {
     // SAFETY: `_exit` has no preconditions, and may be called at any time in any thread.
     unsafe { libc::_exit(0) }
+}
+
+/// Starts a program by the plainest means that do not copy this process, and waits for its end.
+pub(crate) fn spawn_and_wait(program: &str) -> std::io::Result<()> {
+    let program = CString::new(program)?;
+    let arguments = [program.as_ptr().cast_mut(), std::ptr::null_mut()];
+    let environment = [std::ptr::null_mut()];
+    let mut pid = 0;
+    // SAFETY: the lists end with a null, everything that they point to lives until the call returns, and null stands for no
+    // attributes and no actions.
+    let failed = unsafe {
+        libc::posix_spawn(
+            &raw mut pid,
+            program.as_ptr(),
+            std::ptr::null(),
+            std::ptr::null(),
+            arguments.as_ptr(),
+            environment.as_ptr(),
+        )
+    };
+    if failed != 0 {
+        return Err(std::io::Error::from_raw_os_error(failed));
+    }
+    let mut status = 0;
+    // SAFETY: the pointer is to a live local; the child is ours, and nobody else reaps it.
+    match unsafe { libc::waitpid(pid, &raw mut status, 0) } {
+        ended if ended == pid && status == 0 => Ok(()),
+        _ => Err(std::io::Error::other("it did not end well")),
+    }
 }
 
 /// The system's allocator, which counts the bytes in use while it is told to.

@@ -121,7 +121,7 @@ impl Transcript {
         whole.collect()
     }
 
-    fn prose(&mut self, bytes: usize) -> String {
+    pub(crate) fn prose(&mut self, bytes: usize) -> String {
         let mut text = String::with_capacity(bytes + 16);
         while text.len() < bytes {
             text.push_str(self.pick(&WORDS));
@@ -135,7 +135,7 @@ impl Transcript {
         text
     }
 
-    fn code(&mut self, bytes: usize) -> String {
+    pub(crate) fn code(&mut self, bytes: usize) -> String {
         use std::fmt::Write;
 
         let mut text = String::with_capacity(bytes + 128);

@@ -24,7 +24,10 @@ fn every_bench_runs_and_reports() {
         assert!(report.contains(&format!("## {id}: ")), "{report}");
         for series in bench["series"].as_array().unwrap() {
             for contender in series["contenders"].as_array().unwrap() {
-                if contender["role"] == "ours" || contender["role"] == "floor" {
+                // What is the quickest for some trees does not end all of them.
+                let may_be_lost = contender["role"] == "floor" && contender["lost"] != 0;
+                let is_measured = contender["role"] != "peer" && !may_be_lost;
+                if is_measured {
                     assert_ne!(contender["samples"], serde_json::Value::Null, "{bench:#}");
                 }
             }
@@ -34,7 +37,12 @@ fn every_bench_runs_and_reports() {
         .iter()
         .filter_map(|bench| bench["id"].as_str())
         .collect();
-    assert_eq!(ids, ["b1", "b2", "b3", "b4", "b5", "b6"]);
+    assert_eq!(
+        ids,
+        [
+            "b1", "b2", "b3", "b4", "b5", "b6", "b7", "b8", "b9", "b12", "b13"
+        ]
+    );
 }
 
 #[test]

@@ -1,0 +1,84 @@
+//! B12: from a message to the first event of its turn, and from an interrupt to the end of one, with an agent that answers at once.
+
+mod clients;
+
+use std::cell::RefCell;
+use std::time::Duration;
+
+use crate::b1::{one_thread, workers};
+use crate::harness::{Outcome, Progress, Result, Role, Series, Turn, in_turn, paired_ratio};
+use crate::{Bench, Plan};
+use clients::{Bare, Client, Direct, Sdk, Talk};
+
+pub(crate) const BENCH: Bench = Bench {
+    id: "b12",
+    title: "a turn with an agent of no latency",
+    run,
+    measured: |_| Err("this bench has no measured process".into()),
+};
+
+const FLOOR: &str = "bare client";
+const CONNECTION: &str = "claude driver";
+const CONVERSATION: &str = "conversation";
+const MULTI: &str = "conversation, workers";
+const SDK: &str = "claude-agent-sdk (Python)";
+
+type Measure = fn(&mut dyn Client) -> Result<Duration>;
+
+fn run(plan: &Plan, outcome: &mut Outcome) -> Result<()> {
+    let rounds = plan.scale.pick(2000, 200, 3);
+    let mut clients: Vec<(&str, Role, Box<dyn Client>)> = vec![
+        (FLOOR, Role::Floor, Box::new(Bare::start()?)),
+        (
+            CONNECTION,
+            Role::Ours,
+            Box::new(Direct::start(one_thread()?)?),
+        ),
+        (
+            CONVERSATION,
+            Role::Ours,
+            Box::new(Talk::start(one_thread()?)?),
+        ),
+        (MULTI, Role::Ours, Box::new(Talk::start(workers()?)?)),
+    ];
+    match Sdk::start(&plan.scratch) {
+        Ok(sdk) => clients.push((SDK, Role::Peer, Box::new(sdk))),
+        Err(why) => outcome.skip(SDK, &why),
+    }
+    let clients: Vec<_> = clients
+        .into_iter()
+        .map(|(name, role, client)| (name, role, RefCell::new(client)))
+        .collect();
+    let quantities: [(&str, Measure); 2] = [
+        ("message to first event", |client| client.turn()),
+        ("interrupt to the turn's end", |client| client.interrupt()),
+    ];
+    for (quantity, measure) in quantities {
+        let progress = Progress::of(format!("b12 {quantity}"));
+        let turns = clients.iter().map(|(name, role, client)| {
+            Turn::new(name, *role, move |_| {
+                let took = measure(client.borrow_mut().as_mut())?;
+                Ok(Some(took.as_secs_f64() * 1e6))
+            })
+        });
+        let series = Series::new(
+            quantity,
+            "µs",
+            in_turn(0..rounds, turns.collect(), &progress)?,
+        );
+        for name in [CONNECTION, CONVERSATION] {
+            let over = series
+                .get(name)
+                .zip(series.get(FLOOR))
+                .and_then(|(ours, floor)| paired_ratio(&ours.samples, &floor.samples));
+            outcome.at_most(&format!("{quantity}, {name}"), over, 1.2, "× floor");
+        }
+        outcome.series.push(series);
+    }
+    outcome.notes.push(
+        "the event is the first piece of the answer, which is the fourth line that the agent writes; all clients talk to the same program; without \
+         other words ours runs on one thread, as in `rlm`"
+            .into(),
+    );
+    Ok(())
+}

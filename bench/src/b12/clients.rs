@@ -1,0 +1,320 @@
+//! Who talks to the agent: nothing but pipes, ours in two layers, and the SDK in Python.
+
+use std::fs::Permissions;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{ChildStdin, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use agent_duplex::{
+    Connection, Conversation, ConversationOptions, Driver as _, Event, Input, Message, Observation,
+    Primary, Queued, SessionChoice, What,
+};
+use tokio::runtime::Runtime;
+
+use crate::b7::claude;
+use crate::harness::{Child, Result, pause};
+use crate::played::{command, words};
+
+const PART: &[&str] = &["turns"];
+/// What has the agent begin its answer, and not end it.
+const HOLD: &str = "hold";
+const LIMIT: Duration = Duration::from_secs(60);
+const GONE: &str = "the agent ended";
+
+/// Somebody who talks to an agent.
+pub(super) trait Client {
+    /// Has two whole turns, and returns how long the first event of the second took: what went before has warmed up.
+    fn turn(&mut self) -> Result<Duration>;
+
+    /// Has a turn begin, interrupts it, and returns how long its end took.
+    fn interrupt(&mut self) -> Result<Duration>;
+}
+
+/// What one writes who knows the protocol and needs nothing but speed.
+pub(super) struct Bare {
+    child: std::process::Child,
+    input: ChildStdin,
+    out: BufReader<ChildStdout>,
+    line: String,
+}
+
+impl Bare {
+    pub(super) fn start() -> Result<Self> {
+        let mut child = command(PART)?
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let (Some(input), Some(out)) = (child.stdin.take(), child.stdout.take()) else {
+            unreachable!("both were asked for")
+        };
+        Ok(Self {
+            child,
+            input,
+            out: BufReader::new(out),
+            line: String::new(),
+        })
+    }
+
+    fn say(&mut self, text: &str) -> Result<()> {
+        let uuid = uuid::Uuid::new_v4();
+        let line = format!(
+            r#"{{"type":"user","message":{{"role":"user","content":"{text}"}},"uuid":"{uuid}"}}"#
+        );
+        Ok(self.input.write_all(format!("{line}\n").as_bytes())?)
+    }
+
+    fn whole(&mut self) -> Result<Duration> {
+        let begun = Instant::now();
+        self.say("go")?;
+        self.read_to("text_delta")?;
+        let took = begun.elapsed();
+        self.read_to(r#""type":"result""#)?;
+        Ok(took)
+    }
+
+    fn read_to(&mut self, what: &str) -> Result<()> {
+        loop {
+            self.line.clear();
+            if self.out.read_line(&mut self.line)? == 0 {
+                return Err(GONE.into());
+            } else if self.line.contains(what) {
+                return Ok(());
+            }
+        }
+    }
+}
+
+impl Client for Bare {
+    fn turn(&mut self) -> Result<Duration> {
+        self.whole()?;
+        settle();
+        self.whole()
+    }
+
+    fn interrupt(&mut self) -> Result<Duration> {
+        self.say(HOLD)?;
+        self.read_to("text_delta")?;
+        settle();
+        let begun = Instant::now();
+        let line =
+            r#"{"type":"control_request","request_id":"1","request":{"subtype":"interrupt"}}"#;
+        self.input.write_all(format!("{line}\n").as_bytes())?;
+        self.read_to(r#""type":"result""#)?;
+        Ok(begun.elapsed())
+    }
+}
+
+impl Drop for Bare {
+    fn drop(&mut self) {
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+/// Lets the agent fall asleep, in the midst of whatever a runtime does: a program does not enter one for each message.
+fn settle() {
+    pause(Duration::from_micros(200));
+}
+
+fn is_answer(seen: &Observation) -> bool {
+    seen.events
+        .iter()
+        .any(|event| matches!(event, Event::TextDelta(_)))
+}
+
+/// Our driver, without a conversation around it.
+pub(super) struct Direct {
+    runtime: Runtime,
+    connection: Box<dyn Connection>,
+}
+
+impl Direct {
+    pub(super) fn start(runtime: Runtime) -> Result<Self> {
+        let driver = claude(PART)?;
+        let connection = runtime.block_on(async {
+            let mut connection = driver.connect(SessionChoice::Fresh).await?;
+            connection.ready().await?;
+            Ok::<_, agent_duplex::Error>(connection)
+        })?;
+        Ok(Self {
+            runtime,
+            connection,
+        })
+    }
+}
+
+async fn seen(
+    connection: &mut dyn Connection,
+    enough: impl Fn(&Observation) -> bool,
+) -> Result<()> {
+    while !enough(&connection.next().await.ok_or(GONE)?) {}
+    Ok(())
+}
+
+fn is_end(seen: &Observation) -> bool {
+    let mut events = seen.events.iter();
+    events.any(|event| matches!(event, Event::TurnCompleted(_)))
+}
+
+async fn whole(connection: &mut dyn Connection) -> Result<Duration> {
+    let begun = Instant::now();
+    connection.send(Message::new("go")).await?;
+    seen(connection, is_answer).await?;
+    let took = begun.elapsed();
+    seen(connection, is_end).await?;
+    Ok(took)
+}
+
+impl Client for Direct {
+    fn turn(&mut self) -> Result<Duration> {
+        let connection = self.connection.as_mut();
+        self.runtime.block_on(async {
+            whole(connection).await?;
+            settle();
+            whole(connection).await
+        })
+    }
+
+    fn interrupt(&mut self) -> Result<Duration> {
+        let connection = self.connection.as_mut();
+        self.runtime.block_on(async {
+            connection.send(Message::new(HOLD)).await?;
+            seen(connection, is_answer).await?;
+            settle();
+            let begun = Instant::now();
+            connection.interrupt(Queued::Keep).await?;
+            seen(connection, is_end).await?;
+            Ok(begun.elapsed())
+        })
+    }
+}
+
+/// A conversation and its lossless reader.
+pub(super) struct Talk {
+    runtime: Runtime,
+    conversation: Conversation,
+    primary: Primary,
+}
+
+impl Talk {
+    pub(super) fn start(runtime: Runtime) -> Result<Self> {
+        let driver = claude(PART)?;
+        let (conversation, primary) = runtime.block_on(async {
+            let (conversation, primary) =
+                Conversation::new(Box::new(driver), ConversationOptions::default());
+            conversation.start(SessionChoice::Fresh).await?;
+            Ok::<_, agent_duplex::Error>((conversation, primary))
+        })?;
+        Ok(Self {
+            runtime,
+            conversation,
+            primary,
+        })
+    }
+}
+
+async fn told(primary: &mut Primary, enough: impl Fn(&What) -> bool) -> Result<()> {
+    while !enough(&primary.next_shared().await.ok_or(GONE)?.what) {}
+    Ok(())
+}
+
+fn tells_answer(what: &What) -> bool {
+    matches!(what, What::Observed(seen) if is_answer(seen))
+}
+
+fn tells_end(what: &What) -> bool {
+    matches!(what, What::Completed(_))
+}
+
+async fn talked(conversation: &Conversation, primary: &mut Primary) -> Result<Duration> {
+    let begun = Instant::now();
+    conversation.send(Input::new("go"))?;
+    told(primary, tells_answer).await?;
+    let took = begun.elapsed();
+    told(primary, tells_end).await?;
+    Ok(took)
+}
+
+impl Client for Talk {
+    fn turn(&mut self) -> Result<Duration> {
+        let (conversation, primary) = (&self.conversation, &mut self.primary);
+        self.runtime.block_on(async {
+            talked(conversation, primary).await?;
+            settle();
+            talked(conversation, primary).await
+        })
+    }
+
+    fn interrupt(&mut self) -> Result<Duration> {
+        let (conversation, primary) = (&self.conversation, &mut self.primary);
+        self.runtime.block_on(async {
+            conversation.send(Input::new(HOLD))?;
+            told(primary, tells_answer).await?;
+            settle();
+            let begun = Instant::now();
+            let interrupted = conversation.interrupt(Queued::Keep);
+            told(primary, tells_end).await?;
+            let took = begun.elapsed();
+            interrupted.await?;
+            Ok(took)
+        })
+    }
+}
+
+impl Drop for Talk {
+    fn drop(&mut self) {
+        self.runtime
+            .block_on(self.conversation.stop(Duration::from_secs(2)));
+    }
+}
+
+/// The SDK of the agent's makers, which says itself how many nanoseconds it took.
+pub(super) struct Sdk(Child);
+
+impl Sdk {
+    /// Starts it, with a script in `scratch` that takes the place of the agent's program.
+    pub(super) fn start(scratch: &Path) -> Result<Self> {
+        let path = std::path::absolute(scratch.join("agent"))?;
+        let words: Vec<String> = words(PART)?
+            .iter()
+            .map(|word| format!("'{}'", word.to_string_lossy().replace('\'', r"'\''")))
+            .collect();
+        fs_err::write(
+            &path,
+            format!("#!/bin/sh\nexec {} \"$@\"\n", words.join(" ")),
+        )?;
+        fs_err::set_permissions(&path, Permissions::from_mode(0o700))?;
+        let python = std::env::var_os("BENCH_PYTHON").unwrap_or_else(|| "python3".into());
+        let mut command = Command::new(&python);
+        command
+            .arg("-c")
+            .arg(include_str!("../../peers/agent_sdk.py"))
+            .arg(&path)
+            .env("CLAUDE_AGENT_SDK_SKIP_VERSION_CHECK", "1");
+        let child =
+            Child::spawn(command).map_err(|error| format!("{}: {error}", python.display()))?;
+        let mut sdk = Self(child);
+        match sdk.0.read_line(LIMIT)?.as_str() {
+            "ready" => Ok(sdk),
+            why => Err(why.into()),
+        }
+    }
+
+    fn ask(&mut self, what: &str) -> Result<Duration> {
+        self.0.input().write_all(format!("{what}\n").as_bytes())?;
+        let nanoseconds = self.0.read_line(LIMIT)?.parse()?;
+        Ok(Duration::from_nanos(nanoseconds))
+    }
+}
+
+impl Client for Sdk {
+    fn turn(&mut self) -> Result<Duration> {
+        self.ask("turn")
+    }
+
+    fn interrupt(&mut self) -> Result<Duration> {
+        self.ask("interrupt")
+    }
+}

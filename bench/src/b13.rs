@@ -1,0 +1,170 @@
+//! B13: many producers send, many subscribers learn of it, and an agent in the same process completes a turn for each message at once.
+
+mod echo;
+
+use std::time::{Duration, Instant};
+
+use agent_duplex::{Conversation, ConversationOptions, Input, SessionChoice, What};
+use tokio::sync::{broadcast, mpsc};
+use tokio::task::JoinSet;
+
+use crate::b1::workers;
+use crate::harness::{Outcome, Progress, Result, Role, Series, Turn, in_turn, paired_ratio};
+use crate::{Bench, Plan};
+use echo::Echo;
+
+pub(crate) const BENCH: Bench = Bench {
+    id: "b13",
+    title: "sends with receipts, and their readers",
+    run,
+    measured: |_| Err("this bench has no measured process".into()),
+};
+
+const OURS: &str = "conversation";
+const STEERED: &str = "conversation, an input a message";
+const FLOOR: &str = "mpsc + broadcast";
+const PRODUCERS: usize = 10;
+const SUBSCRIBERS: usize = 10;
+/// How many sends may wait to be taken.
+const INBOX: usize = 1000;
+
+fn run(plan: &Plan, outcome: &mut Outcome) -> Result<()> {
+    const SIZES: [(usize, &str); 3] = [(1_000, "1,000"), (10_000, "10,000"), (100_000, "100,000")];
+    let sizes = plan.scale.pick(&SIZES[..], &SIZES[..], &[(100, "100")]);
+    let rounds = plan.scale.pick([31, 15, 9], [11, 5, 3], [1, 0, 0]);
+    let runtime = workers()?;
+    for ((count, label), rounds) in sizes.iter().copied().zip(rounds) {
+        let progress = Progress::of(format!("b13 {label}"));
+        let turns = vec![
+            Turn::new(OURS, Role::Ours, |_| {
+                runtime.block_on(conversation(count, false)).map(Some)
+            }),
+            Turn::new(STEERED, Role::Ours, |_| {
+                runtime.block_on(conversation(count, true)).map(Some)
+            }),
+            Turn::new(FLOOR, Role::Floor, |_| {
+                runtime.block_on(channels(count)).map(Some)
+            }),
+        ];
+        let times = in_turn(0..rounds, turns, &progress)?;
+        let series =
+            Series::new("all sent and seen by all", "ms", times).sized(count as f64, label);
+        for name in [OURS, STEERED] {
+            let over = series
+                .get(name)
+                .zip(series.get(FLOOR))
+                .and_then(|(ours, floor)| paired_ratio(&ours.samples, &floor.samples));
+            outcome.at_most(&format!("{name}, {label}"), over, 3.0, "× floor");
+        }
+        outcome.series.push(series);
+    }
+    outcome.notes.push(format!(
+        "{PRODUCERS} producers, {SUBSCRIBERS} subscribers and one lossless reader, at most {INBOX} sends wait; inputs that wait together are one \
+         message, unless the agent is steered, when each is its own"
+    ));
+    Ok(())
+}
+
+fn share(count: usize, producer: usize) -> usize {
+    count / PRODUCERS + usize::from(producer < count % PRODUCERS)
+}
+
+/// A task takes what is sent and hands it to all; a send that was taken is its own receipt.
+async fn channels(count: usize) -> Result<f64> {
+    let (sender, mut taken) = mpsc::channel::<Input>(INBOX);
+    // Everybody gets everything, however late.
+    let (told, _) = broadcast::channel::<Input>(count.next_power_of_two());
+    let mut tasks = JoinSet::new();
+    for _ in 0..SUBSCRIBERS {
+        let mut subscriber = told.subscribe();
+        tasks.spawn(async move {
+            for _ in 0..count {
+                std::hint::black_box(subscriber.recv().await?);
+            }
+            Ok::<_, Box<dyn std::error::Error + Send + Sync>>(())
+        });
+    }
+    let begun = Instant::now();
+    for producer in 0..PRODUCERS {
+        let sender = sender.clone();
+        tasks.spawn(async move {
+            for _ in 0..share(count, producer) {
+                sender
+                    .send(Input::new("go"))
+                    .await
+                    .map_err(|_| "nobody takes it")?;
+            }
+            Ok(())
+        });
+    }
+    drop(sender);
+    tasks.spawn(async move {
+        while let Some(input) = taken.recv().await {
+            told.send(input).map_err(|_| "nobody reads")?;
+        }
+        Ok(())
+    });
+    while let Some(done) = tasks.join_next().await {
+        done??;
+    }
+    Ok(begun.elapsed().as_secs_f64() * 1e3)
+}
+
+async fn conversation(count: usize, steered: bool) -> Result<f64> {
+    let mut options = ConversationOptions::default();
+    options.inbox = INBOX;
+    let (conversation, mut primary) = Conversation::new(Box::new(Echo { steered }), options);
+    let mut tasks = JoinSet::new();
+    for _ in 0..SUBSCRIBERS {
+        // Everybody gets everything, however late: a turn is its assignment, its message and its completion.
+        let mut subscription = conversation.subscribe(4 * count + 100);
+        tasks.spawn(async move {
+            let mut seen = 0;
+            while seen < count {
+                let published = subscription
+                    .next_shared()
+                    .await
+                    .ok_or("it ended too soon")??;
+                if let What::Assigned(assignment) = &published.what {
+                    seen += assignment.inputs.len();
+                }
+            }
+            Ok::<_, Box<dyn std::error::Error + Send + Sync>>(())
+        });
+    }
+    conversation.start(SessionChoice::Fresh).await?;
+    let begun = Instant::now();
+    for producer in 0..PRODUCERS {
+        let conversation = conversation.clone();
+        tasks.spawn(async move {
+            for _ in 0..share(count, producer) {
+                let input = Input::new("go");
+                loop {
+                    match conversation.send(input.clone()) {
+                        Ok(receipt) => break drop(std::hint::black_box(receipt)),
+                        Err(error) if error.is_full() => tokio::task::yield_now().await,
+                        Err(error) => return Err(error.into()),
+                    }
+                }
+            }
+            Ok(())
+        });
+    }
+    tasks.spawn(async move {
+        let mut seen = 0;
+        while seen < count {
+            if let What::Assigned(assignment) =
+                &primary.next_shared().await.ok_or("it ended too soon")?.what
+            {
+                seen += assignment.inputs.len();
+            }
+        }
+        Ok(())
+    });
+    while let Some(done) = tasks.join_next().await {
+        done??;
+    }
+    let took = begun.elapsed().as_secs_f64() * 1e3;
+    conversation.stop(Duration::from_secs(1)).await;
+    Ok(took)
+}

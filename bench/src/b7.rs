@@ -1,0 +1,272 @@
+//! B7: what an agent writes, from its pipe to lines, to typed events, and to many readers.
+
+mod floor;
+mod ours;
+
+pub(crate) use ours::claude;
+
+use std::cell::RefCell;
+use std::path::Path;
+use std::time::Duration;
+
+use crate::agent_lines::AgentLines;
+use crate::harness::{
+    Child, Contender, Outcome, Progress, Result, Role, Sample, Series, Turn, find, in_turn,
+    paired_ratio,
+};
+use crate::{Bench, Plan};
+
+pub(crate) const BENCH: Bench = Bench {
+    id: "b7",
+    title: "an agent's lines to typed events",
+    run,
+    measured,
+};
+
+const RAW: &str = "raw read";
+const AGENT: &str = "Agent, lines";
+const TYPED: &str = "serde_json, typed";
+const DRIVER: &str = "claude driver";
+const ONE: &str = "conversation, 1 subscriber";
+const BROADCAST: &str = "serde_json + broadcast, 99 receivers";
+const MANY: &str = "conversation, 100 subscribers, 1 stalled";
+
+/// Name, role, what the measured process is told.
+type Way = (&'static str, Role, &'static str);
+const FRAMING: [Way; 3] = [
+    (RAW, Role::Floor, "raw"),
+    ("Lines", Role::Ours, "lines"),
+    (AGENT, Role::Ours, "agent"),
+];
+const EVENTS: [Way; 4] = [
+    (TYPED, Role::Floor, "typed"),
+    ("serde_json, Value", Role::Peer, "value"),
+    (DRIVER, Role::Ours, "driver"),
+    (ONE, Role::Ours, "one"),
+];
+const READERS: [Way; 2] = [
+    (BROADCAST, Role::Floor, "broadcast"),
+    (MANY, Role::Ours, "many"),
+];
+/// What is measured with which contenders, and whose memory is looked at.
+const SERIES: [(&str, &[Way], &[&str]); 3] = [
+    ("framing", &FRAMING, &[AGENT]),
+    ("typed events", &EVENTS, &[DRIVER, ONE]),
+    ("events to 100 readers", &READERS, &[MANY]),
+];
+const LIMIT: Duration = Duration::from_secs(600);
+
+fn run(plan: &Plan, outcome: &mut Outcome) -> Result<()> {
+    // The whole is ten times the tenth, of the same lines over and over.
+    let (block, times) = plan
+        .scale
+        .pick((25_000_000, 4), (6_400_000, 1), (60_000, 1));
+    let labels = plan
+        .scale
+        .pick(["100 MB", "1 GB"], ["6.4 MB", "64 MB"], ["60 KB", "600 KB"]);
+    let rounds: [usize; 2] = plan.scale.pick([5, 3], [5, 3], [1, 1]);
+    let lines = AgentLines::pinned(block);
+    let file = plan.scratch.join("agent-lines");
+    fs_err::write(&file, &lines.bytes)?;
+    outcome.notes.push(format!(
+        "{} lines and {} turns in {:.1} MB, written over and over by a child; a process for each measurement",
+        lines.lines,
+        lines.turns,
+        lines.bytes.len() as f64 / 1e6
+    ));
+    let sizes = [(times, labels[0]), (times * 10, labels[1])];
+    for (quantity, ways, watched) in SERIES {
+        for ((times, label), rounds) in sizes.into_iter().zip(rounds) {
+            let work = Work {
+                file: &file,
+                lines: &lines,
+                times,
+            };
+            // A hundred readers take a hundred times as long.
+            let rounds = if quantity == "events to 100 readers" {
+                rounds.div_ceil(3)
+            } else {
+                rounds
+            };
+            let progress = Progress::of(format!("b7 {quantity}, {label}"));
+            let memory: Vec<RefCell<Vec<Sample>>> =
+                ways.iter().map(|_| RefCell::default()).collect();
+            let lost = RefCell::new(Vec::new());
+            let turns = ways
+                .iter()
+                .zip(&memory)
+                .map(|((name, role, what), memory)| {
+                    let (work, lost) = (&work, &lost);
+                    Turn::new(name, *role, move |round| {
+                        let figures = work.measure(what)?;
+                        memory.borrow_mut().push(Sample {
+                            round,
+                            value: figures.peak_mib,
+                        });
+                        if figures.dropped > 0.0 {
+                            lost.borrow_mut().push(format!(
+                                "{name}, {label}: {} readers were dropped",
+                                figures.dropped
+                            ));
+                        }
+                        Ok(Some(figures.rate))
+                    })
+                    .within(LIMIT)
+                });
+            let size = times as f64 * lines.bytes.len() as f64;
+            let rates = in_turn(0..rounds, turns.collect(), &progress)?;
+            outcome
+                .series
+                .push(Series::new(quantity, "MB/s", rates).sized(size, label));
+            outcome.notes.append(&mut lost.borrow_mut());
+            let memory = ways
+                .iter()
+                .zip(memory)
+                .filter(|((name, ..), _)| watched.contains(name));
+            let memory = memory
+                .map(|((name, role, _), memory)| Contender::of(name, *role, memory.into_inner()));
+            let memory = Series::new(peak(quantity), "MiB", memory.collect());
+            outcome.series.push(memory.sized(size, label));
+        }
+    }
+    judge(outcome, labels);
+    Ok(())
+}
+
+/// What the memory of a series' contenders is called.
+fn peak(quantity: &str) -> &'static str {
+    match quantity {
+        "framing" => "peak memory, framing",
+        "typed events" => "peak memory, typed events",
+        _ => "peak memory, 100 readers",
+    }
+}
+
+fn judge(outcome: &mut Outcome, [tenth, whole]: [&str; 2]) {
+    let series = outcome.series.clone();
+    for (quantity, name, floor, limit) in [
+        ("framing", AGENT, RAW, 0.75),
+        ("typed events", DRIVER, TYPED, 0.9),
+        ("typed events", ONE, TYPED, 0.9),
+    ] {
+        let over = find(&series, quantity, whole)
+            .and_then(|series| series.get(name).zip(series.get(floor)))
+            .and_then(|(ours, floor)| paired_ratio(&ours.samples, &floor.samples));
+        let what = format!("{name}, {whole}");
+        outcome.at_least(&what, over, limit, "× floor");
+    }
+    for (quantity, _, watched) in SERIES {
+        for name in watched {
+            let at = |label| {
+                Some(
+                    find(&series, peak(quantity), label)?
+                        .get(name)?
+                        .summary()?
+                        .median,
+                )
+            };
+            let grown = at(whole).zip(at(tenth)).map(|(whole, tenth)| whole / tenth);
+            outcome.at_most(
+                &format!("peak memory, {name}, {whole} over {tenth}"),
+                grown,
+                1.2,
+                "×",
+            );
+        }
+    }
+}
+
+struct Work<'a> {
+    file: &'a Path,
+    lines: &'a AgentLines,
+    times: usize,
+}
+
+struct Figures {
+    rate: f64,
+    peak_mib: f64,
+    dropped: f64,
+}
+
+impl Work<'_> {
+    /// Has a process of its own read it all.
+    fn measure(&self, what: &str) -> Result<Figures> {
+        let file = self.file.to_str().ok_or("a path that is not text")?;
+        let [times, bytes, lines, turns] = [
+            self.times,
+            self.times * self.lines.bytes.len(),
+            self.times * self.lines.lines,
+            self.times * self.lines.turns,
+        ]
+        .map(|number| number.to_string());
+        let mut child = Child::start(&["b7", what, file, &times, &bytes, &lines, &turns])?;
+        let line = child.read_line(LIMIT)?;
+        let figures: std::result::Result<Vec<f64>, _> = line.split(' ').map(str::parse).collect();
+        let [seconds, peak_kib, dropped] =
+            <[f64; 3]>::try_from(figures?).map_err(|_| "three figures were expected")?;
+        Ok(Figures {
+            rate: self.times as f64 * self.lines.bytes.len() as f64 / 1e6 / seconds,
+            peak_mib: peak_kib / 1024.0,
+            dropped,
+        })
+    }
+}
+
+/// What a measured process reads: where it comes from, and how much it is.
+struct Expected {
+    file: String,
+    times: String,
+    bytes: usize,
+    lines: usize,
+    turns: usize,
+}
+
+/// What a measured process found.
+struct Read {
+    took: Duration,
+    lines: usize,
+    dropped: usize,
+}
+
+fn measured(arguments: &[&str]) -> Result<()> {
+    let [what, file, times, bytes, lines, turns] = arguments else {
+        return Err("contender, file and four numbers are expected".into());
+    };
+    let expected = Expected {
+        file: (*file).to_owned(),
+        times: (*times).to_owned(),
+        bytes: bytes.parse()?,
+        lines: lines.parse()?,
+        turns: turns.parse()?,
+    };
+    let read = match *what {
+        "raw" => floor::raw(&expected)?,
+        "lines" => floor::lines(&expected)?,
+        "typed" => floor::typed(&expected)?,
+        "value" => floor::value(&expected)?,
+        "broadcast" => floor::broadcast(&expected)?,
+        "agent" => ours::agent(&expected)?,
+        "driver" => ours::driver(&expected)?,
+        "one" => ours::conversation(&expected, 1)?,
+        "many" => ours::conversation(&expected, 100)?,
+        _ => return Err("there is no such contender".into()),
+    };
+    if read.lines != expected.lines {
+        return Err(format!("{} of {} lines were read", read.lines, expected.lines).into());
+    }
+    println!(
+        "{} {} {}",
+        read.took.as_secs_f64(),
+        peak_kib(),
+        read.dropped
+    );
+    Ok(())
+}
+
+/// The most memory that this process ever had resident; 0 where the system does not tell.
+fn peak_kib() -> u64 {
+    let status = fs_err::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    line.and_then(|line| line.trim().strip_suffix(" kB")?.trim().parse().ok())
+        .unwrap_or(0)
+}

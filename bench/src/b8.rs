@@ -1,0 +1,131 @@
+//! B8: from the order to stop to the end of the last process of a tree, and how many got away.
+
+mod group;
+mod scene;
+
+use std::cell::RefCell;
+use std::time::Duration;
+
+use agent_subprocess::{AgentCommand, Containment, StopPolicy};
+
+use crate::b1::one_thread;
+use crate::harness::{
+    Contender, Outcome, Progress, Result, Role, Sample, Series, Turn, find, in_turn,
+};
+use crate::{Bench, Plan};
+use group::Group;
+use scene::Scene;
+
+pub(crate) const BENCH: Bench = Bench {
+    id: "b8",
+    title: "a tree is stopped",
+    run,
+    measured: |_| Err("this bench has no measured process".into()),
+};
+
+const GUARD: &str = "guard";
+const FALLBACK: &str = "fallback";
+const KILLPG: &str = "killpg";
+const CGROUP: &str = "cgroup.kill";
+
+/// How processes below an agent live, what stopping them is called, and what is left of them.
+const SHAPES: [(&str, &str, &str); 3] = [
+    ("flat", "stopped: flat", "survivors: flat"),
+    (
+        "setsid",
+        "stopped: each in a session of its own",
+        "survivors: each in a session of its own",
+    ),
+    ("daemonised", "stopped: daemonised", "survivors: daemonised"),
+];
+/// What is not gone by then got away.
+const HANGS: Duration = Duration::from_secs(1);
+
+fn run(plan: &Plan, outcome: &mut Outcome) -> Result<()> {
+    const SIZES: [(usize, &str); 3] = [(1, "1"), (10, "10"), (1000, "1,000")];
+    let sizes = plan.scale.pick(&SIZES[..], &SIZES[..], &SIZES[..1]);
+    let rounds = plan.scale.pick([15, 15, 7], [3, 3, 2], [1, 0, 0]);
+    let group = Group::make();
+    if let Err(why) = &group {
+        outcome.skip(CGROUP, why);
+    }
+    for (shape, quantity, left) in SHAPES {
+        for ((count, label), rounds) in sizes.iter().copied().zip(rounds) {
+            let progress = Progress::of(format!("b8 {shape}, {label}"));
+            let ways = [
+                (GUARD, Role::Ours),
+                (FALLBACK, Role::Ours),
+                (KILLPG, Role::Floor),
+            ];
+            let ways = ways
+                .into_iter()
+                .chain(group.is_ok().then_some((CGROUP, Role::Peer)));
+            let ways: Vec<_> = ways
+                .map(|(name, role)| (name, role, RefCell::default()))
+                .collect();
+            let turns = ways.iter().map(|(name, role, survivors)| {
+                let group = group.as_ref().ok();
+                Turn::new(name, *role, move |round| {
+                    let scene = Scene::new(plan, shape, count)?;
+                    let took = stop(name, &scene, group)?;
+                    let value = scene.survivors() as f64;
+                    let survivors: &RefCell<Vec<Sample>> = survivors;
+                    survivors.borrow_mut().push(Sample { round, value });
+                    Ok(took)
+                })
+            });
+            let times = in_turn(0..rounds, turns.collect(), &progress)?;
+            let times = Series::new(quantity, "ms", times).sized(count as f64, label);
+            let most = ways.into_iter().map(|(name, role, survivors)| {
+                let samples = survivors.into_inner().into_iter();
+                let most = samples.max_by(|a, b| a.value.total_cmp(&b.value));
+                Contender::of(name, role, most.into_iter().collect())
+            });
+            let most =
+                Series::new(left, "processes at most", most.collect()).sized(count as f64, label);
+            let got_away = most.get(GUARD).and_then(|guard| Some(guard.summary()?.max));
+            outcome.at_most(
+                &format!("{left}, {label}, under the guard"),
+                got_away,
+                0.0,
+                "processes",
+            );
+            outcome.series.extend([times, most]);
+        }
+    }
+    let daemons = find(&outcome.series, SHAPES[2].1, "1,000");
+    let daemons = daemons.and_then(|series| Some(series.get(GUARD)?.summary()?.median));
+    outcome.at_most("1,000 daemonised, under the guard", daemons, 300.0, "ms");
+    outcome.notes.push(
+        "SIGKILL at once; besides those that are counted there is the main process; a time is that of whoever waits for the stop and for the last \
+         process to be gone, and a round in which that does not come is lost"
+            .into(),
+    );
+    Ok(())
+}
+
+/// Makes the tree of `scene`, ends it in a way, and returns the ms until everybody is gone.
+fn stop(way: &str, scene: &Scene, group: Option<&Group>) -> Result<Option<f64>> {
+    let containment = match way {
+        GUARD => Containment::Guard,
+        FALLBACK => Containment::Group,
+        _ => return scene.stop_plainly(group.filter(|_| way == CGROUP)),
+    };
+    one_thread()?.block_on(async {
+        let mut words = scene.words(None)?.into_iter();
+        let program = words.next().ok_or("no program")?;
+        let command = AgentCommand::new(program)
+            .args(words)
+            .marker(scene.marker.clone());
+        let mut agent = command.containment(containment).spawn().await?;
+        scene.wait_until_it_stands()?;
+        let begun = std::time::Instant::now();
+        let report = agent.stop(&StopPolicy::kill()).await;
+        let gone = scene.is_gone_within(HANGS)?;
+        let took = begun.elapsed();
+        if !report.survivors.is_empty() {
+            return Err(format!("{way}: {report}").into());
+        }
+        Ok(gone.then_some(took.as_secs_f64() * 1e3))
+    })
+}

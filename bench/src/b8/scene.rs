@@ -1,0 +1,164 @@
+//! One tree: how it is made, how it is known to stand and to be gone, and how nothing of it stays behind.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::Read as _;
+use std::os::fd::AsFd;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use agent_subprocess::{Marker, sweep};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{Mode, OFlags};
+use rustix::process::{Pid, Signal, kill_process_group};
+use tempfile::TempDir;
+
+use super::HANGS;
+use super::group::Group;
+use crate::Plan;
+use crate::harness::Result;
+use crate::played::words;
+
+const VARIABLE: &str = "RLM_BENCH_TREE";
+/// What a tree of a thousand may take to stand.
+const STANDS: Duration = Duration::from_secs(60);
+
+/// A tree that is to be made. Dropping it ends what got away, by its marker.
+pub(super) struct Scene {
+    shape: &'static str,
+    count: usize,
+    pub(super) marker: Marker,
+    dir: TempDir,
+    /// Everybody holds the other end open: its end is theirs.
+    alive: File,
+}
+
+impl Scene {
+    pub(super) fn new(plan: &Plan, shape: &'static str, count: usize) -> Result<Self> {
+        let dir = tempfile::tempdir_in(&plan.scratch)?;
+        let fifo = dir.path().join("alive");
+        let mode = Mode::RUSR | Mode::WUSR;
+        rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, mode, 0)?;
+        let alive = rustix::fs::open(
+            &fifo,
+            OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC,
+            Mode::empty(),
+        )?;
+        let name = dir.path().file_name().unwrap_or_default().to_string_lossy();
+        let name = name.replace('.', "");
+        let marker = Marker {
+            variable: VARIABLE.to_owned(),
+            scope: format!("{}{name}", std::process::id()),
+            member: "1".to_owned(),
+        };
+        let alive = alive.into();
+        Ok(Self {
+            shape,
+            count,
+            marker,
+            dir,
+            alive,
+        })
+    }
+
+    /// What the main process is started with.
+    pub(super) fn words(&self, group: Option<&Group>) -> Result<Vec<OsString>> {
+        let fifo = self.dir.path().join("alive");
+        let fifo = std::path::absolute(fifo)?;
+        let fifo = fifo.to_str().ok_or("a path that is not text")?;
+        let group = group.map_or("", Group::path);
+        words(&["tree", self.shape, &self.count.to_string(), fifo, group])
+    }
+
+    /// Waits for a byte of each of them.
+    pub(super) fn wait_until_it_stands(&self) -> Result<()> {
+        let deadline = Instant::now() + STANDS;
+        let mut buffer = [0; 4096];
+        let mut there = 0;
+        while there < self.count {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(format!("{there} of {} stand", self.count).into());
+            }
+            // Nobody may have opened the other end yet, which looks like its end.
+            self.poll(left.min(Duration::from_millis(1)))?;
+            match (&self.alive).read(&mut buffer) {
+                Ok(0) => crate::harness::pause(Duration::from_micros(100)),
+                Ok(came) => there += came,
+                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits for the end of the last of them.
+    pub(super) fn is_gone_within(&self, limit: Duration) -> Result<bool> {
+        let deadline = Instant::now() + limit;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            match (&self.alive).read(&mut [0; 64]) {
+                Ok(0) => return Ok(true),
+                Ok(_) => {}
+                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
+                    if left.is_zero() {
+                        return Ok(false);
+                    }
+                    self.poll(left)?;
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    fn poll(&self, time: Duration) -> Result<()> {
+        let mut fds = [PollFd::from_borrowed_fd(self.alive.as_fd(), PollFlags::IN)];
+        poll(&mut fds, Some(&Timespec::try_from(time)?))?;
+        Ok(())
+    }
+
+    /// Ends the tree as a program without us would: a signal to its process group, or to its control group.
+    pub(super) fn stop_plainly(&self, group: Option<&Group>) -> Result<Option<f64>> {
+        let words = self.words(group)?;
+        let mut command = Command::new(&words[0]);
+        command
+            .args(&words[1..])
+            .env(
+                VARIABLE,
+                format!("{}.{}", self.marker.scope, self.marker.member),
+            )
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .process_group(0);
+        let mut main = command.spawn()?;
+        let stands = self.wait_until_it_stands();
+        let begun = Instant::now();
+        match group {
+            Some(group) => group.kill()?,
+            None => {
+                let pid = Pid::from_raw(main.id().cast_signed()).ok_or("a child has an id")?;
+                kill_process_group(pid, Signal::KILL)?;
+            }
+        }
+        main.wait()?;
+        let gone = self.is_gone_within(HANGS)?;
+        let took = begun.elapsed();
+        stands?;
+        Ok(gone.then_some(took.as_secs_f64() * 1e3))
+    }
+
+    /// Counts who got away.
+    pub(super) fn survivors(&self) -> usize {
+        sweep::find(VARIABLE, &self.marker.scope).len()
+    }
+}
+
+impl Drop for Scene {
+    fn drop(&mut self) {
+        let found = sweep::find(VARIABLE, &self.marker.scope);
+        if !found.is_empty() {
+            drop(sweep::end(found, Duration::from_secs(20)));
+        }
+    }
+}

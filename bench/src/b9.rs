@@ -1,0 +1,177 @@
+//! B9: a program is started and ends, by a small parent and by a large one.
+
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use agent_subprocess::{AgentCommand, Containment, StopPolicy};
+use tokio::runtime::Runtime;
+
+use crate::b1::one_thread;
+use crate::harness::{Outcome, Progress, Result, Role, Series, Turn, find, in_turn, paired_ratio};
+use crate::sys::spawn_and_wait;
+use crate::{Bench, Plan};
+
+pub(crate) const BENCH: Bench = Bench {
+    id: "b9",
+    title: "spawn and exit of `true`",
+    run,
+    measured: |_| Err("this bench has no measured process".into()),
+};
+
+const FLOOR: &str = "posix_spawn";
+const TWO: &str = "posix_spawn, twice";
+const BARE: &str = "Agent without a guard";
+const GUARDED: &str = "Agent under a guard";
+const QUANTITY: &str = "spawn to exit";
+const GONE: &str = "spawn to the end of the stop";
+const PROGRAM: &str = "/bin/true";
+
+fn run(plan: &Plan, outcome: &mut Outcome) -> Result<()> {
+    let sizes = plan.scale.pick(
+        [(10, "10 MiB"), (1024, "1 GiB")],
+        [(10, "10 MiB"), (256, "256 MiB")],
+        [(1, "1 MiB"), (2, "2 MiB")],
+    );
+    let (groups, rounds) = plan.scale.pick((5, 100), (2, 20), (1, 2));
+    let mut found: Vec<Series> = Vec::new();
+    let runtime = one_thread()?;
+    for group in 0..groups {
+        for (mib, label) in sizes {
+            let progress = Progress::of(format!("b9 {label}, {}/{groups}", group + 1));
+            // Written to, so that it is there; and kept until the samples are taken.
+            let resident = vec![1_u8; mib << 20];
+            let range = group * rounds..(group + 1) * rounds;
+            let turns = vec![
+                Turn::new(BARE, Role::Ours, |_| {
+                    agent(&runtime, Containment::Group, false)
+                }),
+                Turn::new(GUARDED, Role::Ours, |_| {
+                    agent(&runtime, Containment::Guard, false)
+                }),
+                Turn::new("std Command", Role::Peer, |_| timed(with_std)),
+                Turn::new("tokio Command, output", Role::Peer, |_| {
+                    with_tokio(&runtime)
+                }),
+                Turn::new(TWO, Role::Floor, |_| {
+                    timed(|| spawn_and_wait(PROGRAM).and_then(|()| spawn_and_wait(PROGRAM)))
+                }),
+                Turn::new(FLOOR, Role::Floor, |_| timed(|| spawn_and_wait(PROGRAM))),
+            ];
+            let spawned = in_turn(range.clone(), turns, &progress)?;
+            let turns = vec![
+                Turn::new(BARE, Role::Ours, |_| {
+                    agent(&runtime, Containment::Group, true)
+                }),
+                Turn::new(GUARDED, Role::Ours, |_| {
+                    agent(&runtime, Containment::Guard, true)
+                }),
+                Turn::new(TWO, Role::Floor, |_| {
+                    timed(|| spawn_and_wait(PROGRAM).and_then(|()| spawn_and_wait(PROGRAM)))
+                }),
+            ];
+            let ended = in_turn(range, turns, &progress)?;
+            drop(std::hint::black_box(resident));
+            for (quantity, contenders) in [(QUANTITY, spawned), (GONE, ended)] {
+                let known = found.iter_mut().find(|series| {
+                    series.quantity == quantity
+                        && series.size.is_some_and(|(_, size)| size == label)
+                });
+                match known {
+                    Some(known) => known.absorb(contenders),
+                    None => {
+                        found.push(Series::new(quantity, "µs", contenders).sized(mib as f64, label))
+                    }
+                }
+            }
+        }
+    }
+    judge(&found, sizes.map(|(_, label)| label), outcome);
+    outcome.series.extend(found);
+    outcome.notes.push(
+        "ours makes pipes for both outputs and reads them to their end; the floor makes none"
+            .into(),
+    );
+    Ok(())
+}
+
+fn judge(found: &[Series], [small, large]: [&'static str; 2], outcome: &mut Outcome) {
+    let samples = |label, name| Some(&find(found, QUANTITY, label)?.get(name)?.samples);
+    let over = |(one, other): (&Vec<_>, &Vec<_>)| paired_ratio(one, other);
+    for label in [small, large] {
+        let bare = samples(label, BARE)
+            .zip(samples(label, FLOOR))
+            .and_then(over);
+        outcome.at_most(&format!("{BARE}, {label}"), bare, 1.15, "× posix_spawn");
+        let guarded = samples(label, GUARDED)
+            .zip(samples(label, TWO))
+            .and_then(over);
+        outcome.at_most(
+            &format!("{GUARDED}, {label}"),
+            guarded,
+            1.5,
+            "× two of them",
+        );
+    }
+    for name in [BARE, GUARDED] {
+        let grown = samples(large, name)
+            .zip(samples(small, name))
+            .and_then(over);
+        let floor = samples(large, FLOOR)
+            .zip(samples(small, FLOOR))
+            .and_then(over);
+        outcome.at_most(
+            &format!("{name}, parent of {large} over {small}"),
+            grown,
+            1.15,
+            "×",
+        );
+        if let Some(floor) = floor {
+            outcome.notes.push(format!(
+                "{FLOOR}, parent of {large} over {small}: {floor:.2} ×"
+            ));
+        }
+    }
+}
+
+fn timed(work: impl FnOnce() -> std::io::Result<()>) -> Result<Option<f64>> {
+    let begun = Instant::now();
+    work()?;
+    Ok(Some(begun.elapsed().as_secs_f64() * 1e6))
+}
+
+fn with_std() -> std::io::Result<()> {
+    Command::new(PROGRAM)
+        .stdin(Stdio::null())
+        .status()
+        .map(drop)
+}
+
+fn with_tokio(runtime: &Runtime) -> Result<Option<f64>> {
+    let _inside = runtime.enter();
+    timed(|| {
+        runtime
+            .block_on(tokio::process::Command::new(PROGRAM).output())
+            .map(drop)
+    })
+}
+
+/// Spawns it and waits for its exit; times the stop too if that is asked for.
+fn agent(runtime: &Runtime, containment: Containment, stop: bool) -> Result<Option<f64>> {
+    runtime.block_on(async {
+        let begun = Instant::now();
+        let mut agent = AgentCommand::new(PROGRAM)
+            .containment(containment)
+            .spawn()
+            .await?;
+        let exit = agent.wait().await;
+        let mut took = begun.elapsed();
+        let report = agent.stop(&StopPolicy::kill()).await;
+        if stop {
+            took = begun.elapsed();
+        }
+        if exit.code != Some(0) || !report.survivors.is_empty() {
+            return Err(format!("{exit}; {report}").into());
+        }
+        Ok(Some(took.as_secs_f64() * 1e6))
+    })
+}
