@@ -20,6 +20,7 @@ mod floods;
 mod harness;
 mod holding;
 mod idle;
+mod init;
 mod input;
 mod jobs;
 mod kept;

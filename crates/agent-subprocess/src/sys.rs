@@ -1,7 +1,7 @@
 //! The few system calls that have no safe wrapper; all the `unsafe` of this crate. Linux only.
 #![expect(
     unsafe_code,
-    reason = "signal dispositions, pre_exec, waitid with a pid, signalfd and _exit have no safe wrapper"
+    reason = "signal dispositions, fork, pre_exec, waitid with a pid, signalfd and _exit have no safe wrapper"
 )]
 
 use rustix::io::Errno;
@@ -54,6 +54,48 @@ pub(crate) fn child_signals() -> Result<OwnedFd, Errno> {
             fd => Ok(OwnedFd::from_raw_fd(fd)),
         }
     }
+}
+
+/// Forks. The parent finds its signals, apart from those of its own faults, in the descriptor that comes with the
+/// child's pid; `None` is the child, which goes on with the mask that the process had.
+pub(crate) fn fork_with_signals() -> Result<Option<(Pid, OwnedFd)>, Errno> {
+    const FAULTS: [i32; 6] = [
+        libc::SIGSEGV,
+        libc::SIGBUS,
+        libc::SIGFPE,
+        libc::SIGILL,
+        libc::SIGTRAP,
+        libc::SIGABRT,
+    ];
+    // SAFETY: `set` and `before` are initialised by sigfillset and sigprocmask before use, and signalfd returns a
+    // descriptor that nobody else owns. The caller has one thread, so the child may do whatever the parent may.
+    unsafe {
+        let (mut set, mut before) = (std::mem::zeroed(), std::mem::zeroed());
+        libc::sigfillset(&mut set);
+        for fault in FAULTS {
+            libc::sigdelset(&mut set, fault);
+        }
+        let signals = match libc::signalfd(-1, &set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK) {
+            -1 => return Err(last_error()),
+            fd => OwnedFd::from_raw_fd(fd),
+        };
+        // Before the fork, so that none is lost in between; what is blocked is kept even where PID 1 would ignore it.
+        libc::sigprocmask(libc::SIG_SETMASK, &set, &mut before);
+        let child = libc::fork();
+        if child > 0 {
+            libc::signal(libc::SIGCHLD, libc::SIG_DFL);
+            return Ok(Some((Pid::from_raw_unchecked(child), signals)));
+        }
+        let failed = last_error();
+        libc::sigprocmask(libc::SIG_SETMASK, &before, std::ptr::null_mut());
+        if child == 0 { Ok(None) } else { Err(failed) }
+    }
+}
+
+/// Sends SIGTERM to every process that there is, for the first process of a pid namespace, whose end ends them all anyway.
+pub(crate) fn terminate_everybody() {
+    // SAFETY: the system itself leaves out the caller.
+    unsafe { libc::kill(-1, libc::SIGTERM) };
 }
 
 /// Names a dead child without reaping it, so that its name can still be read. `CHILD` proves that there are no children.

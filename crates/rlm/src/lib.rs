@@ -30,10 +30,11 @@ use crate::exit::Failure;
 
 /// Runs the program: the whole of `main`.
 ///
-/// Must be the first thing that a process does: it may find that it is to be a guard.
+/// Must be the first thing that a process does: it may find that it is to be a guard, or the init of a container.
 #[must_use]
 pub fn main_impl() -> ExitCode {
     agent_subprocess::guard::run_if_guard();
+    agent_subprocess::guard::run_if_init();
     let args = Args::parse();
     let directory = &args.directory;
     render::called_in(directory);

@@ -2,9 +2,13 @@
 //!
 //! A program calls [`run_if_guard`] first in `main`; then this crate can start the program's own executable again as a
 //! guard. A program that cannot do that, for example a test binary, names a helper with [`guard_program`].
+//!
+//! A program that may be started as the first process of a container calls [`run_if_init`] after that.
 
 #[cfg(target_os = "linux")]
 mod enter;
+#[cfg(target_os = "linux")]
+mod init;
 #[cfg(target_os = "linux")]
 mod serve;
 #[cfg(target_os = "linux")]
@@ -46,6 +50,40 @@ pub fn run_if_guard() {
         if crate::proc_fs::threads() == 1 {
             ENTERED.store(true, Ordering::Relaxed);
         }
+    }
+}
+
+/// Becomes the init of its container if this process is the first one there (PID 1), and goes on in a child; returns at
+/// once otherwise.
+///
+/// The first process of a pid namespace has duties that no ordinary program fulfils: whoever loses its parent becomes its
+/// child and stays a zombie until it is reaped, and a signal without a handler does not reach it. So this process forks
+/// itself. The child returns from here and is the program. The parent stays as the init: it reaps whoever ends, passes
+/// on what signals are sent to it (not those of the terminal, which the child gets anyway), and ends as the child does, with
+/// its exit code or 128 + the number of the signal that killed it. Who still lives then gets SIGTERM, and at most two
+/// seconds, in which a guard ends its tree.
+///
+/// To be called directly after [`run_if_guard`], before any thread is started; with threads it does nothing. The child
+/// has the terminal, the descriptors and the signal mask of the process, and another pid.
+///
+/// # Platform
+/// Does nothing outside Linux.
+///
+/// # Examples
+/// ```
+/// use agent_subprocess::guard;
+///
+/// guard::run_if_guard();
+/// guard::run_if_init();
+/// // Arguments, runtime and everything else come after.
+/// ```
+pub fn run_if_init() {
+    #[cfg(target_os = "linux")]
+    if std::process::id() == 1
+        && crate::proc_fs::threads() == 1
+        && let Ok(Some((child, signals))) = crate::sys::fork_with_signals()
+    {
+        init::serve(child, &signals);
     }
 }
 

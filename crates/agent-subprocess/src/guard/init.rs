@@ -1,0 +1,111 @@
+//! The first process of a container: it reaps strangers, passes signals on, and ends with what it was started for.
+
+use super::tree::wait_readable;
+use crate::sys;
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, WaitOptions, WaitStatus};
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
+
+/// What everybody else gets after SIGTERM; a guard whose host was killed needs a second and a half.
+const GRACE: Duration = Duration::from_secs(2);
+/// How long it is slept when nothing happens.
+const FOREVER: Duration = Duration::from_secs(3600);
+/// What one signal takes in a signalfd (`struct signalfd_siginfo`).
+const SIGNAL_SIZE: usize = 128;
+
+/// Runs until the child has ended, and then ends the process as it did.
+pub(super) fn serve(child: Pid, signals: &OwnedFd) -> ! {
+    // Nobody looks for two processes of one name; a failure costs nothing else.
+    let _unnamed = rustix::thread::set_name(c"agent-init");
+    let mut code = None;
+    let mut ended: Option<Instant> = None;
+    while reap(child, &mut code) {
+        let left = match ended {
+            None if code.is_none() => FOREVER,
+            None => {
+                sys::terminate_everybody();
+                ended = Some(Instant::now());
+                GRACE
+            }
+            Some(ended) => match GRACE.checked_sub(ended.elapsed()) {
+                Some(left) => left,
+                None => break,
+            },
+        };
+        wait_readable(signals, left);
+        pass_on(child, signals);
+    }
+    // Whoever is left is killed by the system with the first process of the namespace.
+    sys::exit_now(code.unwrap_or(1))
+}
+
+/// Reaps everybody who is dead; `false` says that there is nobody left.
+fn reap(child: Pid, code: &mut Option<i32>) -> bool {
+    loop {
+        match rustix::process::wait(WaitOptions::NOHANG) {
+            Ok(Some((pid, status))) if pid == child => *code = Some(exit_code(status)),
+            Ok(Some(_)) | Err(Errno::INTR) => {}
+            Ok(None) => return true,
+            Err(_) => return false,
+        }
+    }
+}
+
+fn exit_code(status: WaitStatus) -> i32 {
+    let of_signal = || status.terminating_signal().map(|signal| 128 + signal);
+    status.exit_status().or_else(of_signal).unwrap_or(1)
+}
+
+/// Passes on what was sent to this process alone.
+fn pass_on(child: Pid, signals: &OwnedFd) {
+    let mut bytes = [0; 32 * SIGNAL_SIZE];
+    while let Ok(read @ 1..) = rustix::io::read(signals, &mut bytes) {
+        for signal in bytes[..read].chunks_exact(SIGNAL_SIZE) {
+            let field = |at: usize| {
+                signal[at..]
+                    .first_chunk()
+                    .map_or(0, |bytes| i32::from_ne_bytes(*bytes))
+            };
+            let (number, code) = (field(0), field(8));
+            if let Some(signal) = Signal::from_named_raw(number)
+                && is_for_us_alone(signal, code)
+            {
+                // It is not reaped by anybody else, so its pid is its own.
+                let _gone = rustix::process::kill_process(child, signal);
+            }
+        }
+    }
+}
+
+/// What a terminal sends (codes above 0) goes to the whole group and so to the child as well; only that its line was cut
+/// is told to nobody but the leader of the session.
+fn is_for_us_alone(signal: Signal, code: i32) -> bool {
+    let is_leader = || rustix::process::getsid(None) == Ok(rustix::process::getpid());
+    match signal {
+        Signal::CHILD => false,
+        Signal::HUP => code <= 0 || is_leader(),
+        _ => code <= 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn x113_what_the_terminal_sends_to_the_whole_group_is_not_sent_again() {
+        let (from_kernel, from_process, queued) = (128, 0, -1);
+        for signal in [Signal::INT, Signal::TERM, Signal::WINCH, Signal::CONT] {
+            assert!(is_for_us_alone(signal, from_process) && is_for_us_alone(signal, queued));
+            assert!(!is_for_us_alone(signal, from_kernel));
+        }
+        assert!(!is_for_us_alone(Signal::CHILD, from_process));
+    }
+
+    #[test]
+    fn it_ends_as_its_child_did() {
+        let code = |status| exit_code(WaitStatus::new(status));
+        assert_eq!([code(0), code(7 << 8), code(15), code(9)], [0, 7, 143, 137]);
+    }
+}
