@@ -1,9 +1,9 @@
 use std::fmt;
 use std::sync::Arc;
 
-/// Why a conversation could not go on.
-#[derive(Debug)]
-pub struct Error(Box<Kind>);
+/// Why a conversation could not go on. Clones share their source.
+#[derive(Clone, Debug)]
+pub struct Error(Arc<Kind>);
 
 #[derive(Debug, thiserror::Error)]
 enum Kind {
@@ -38,7 +38,7 @@ enum Kind {
     #[error("the conversation can't be kept: {message}")]
     Persistence {
         message: String,
-        source: Option<Arc<dyn std::error::Error + Send + Sync>>,
+        source: Option<Box<dyn std::error::Error + Send + Sync>>,
     },
 }
 
@@ -50,7 +50,7 @@ impl Error {
         what: impl Into<String>,
         mend: impl Into<String>,
     ) -> Self {
-        Self(Box::new(Kind::Unsupported {
+        Self(Arc::new(Kind::Unsupported {
             agent: agent.into(),
             what: what.into(),
             mend: mend.into(),
@@ -63,7 +63,7 @@ impl Error {
         message: impl Into<String>,
         source: Option<Box<dyn std::error::Error + Send + Sync>>,
     ) -> Self {
-        Self(Box::new(Kind::Start {
+        Self(Arc::new(Kind::Start {
             message: message.into(),
             source,
         }))
@@ -72,19 +72,19 @@ impl Error {
     /// Makes the answer to a message for an agent whose process ended; `how` says how.
     #[must_use]
     pub fn gone(how: impl Into<String>) -> Self {
-        Self(Box::new(Kind::Gone(how.into())))
+        Self(Arc::new(Kind::Gone(how.into())))
     }
 
     /// Makes the answer to a message for which there is no room; `who` names the queue or the agent that has none.
     #[must_use]
     pub fn full(who: impl Into<String>) -> Self {
-        Self(Box::new(Kind::Full(who.into())))
+        Self(Arc::new(Kind::Full(who.into())))
     }
 
     /// Makes the answer to something that the agent itself refused; `why` is what it says about it.
     #[must_use]
     pub fn refused(why: impl Into<String>) -> Self {
-        Self(Box::new(Kind::Refused(why.into())))
+        Self(Arc::new(Kind::Refused(why.into())))
     }
 
     /// Makes the answer to a session that another process goes on with; `message` names that process and says what to do next.
@@ -93,18 +93,18 @@ impl Error {
         message: impl Into<String>,
         source: Option<Box<dyn std::error::Error + Send + Sync>>,
     ) -> Self {
-        Self(Box::new(Kind::Held {
+        Self(Arc::new(Kind::Held {
             message: message.into(),
             source,
         }))
     }
 
     pub(crate) fn invalid(message: impl Into<String>) -> Self {
-        Self(Box::new(Kind::Invalid(message.into())))
+        Self(Arc::new(Kind::Invalid(message.into())))
     }
 
     pub(crate) fn crash_loop(starts: u32) -> Self {
-        Self(Box::new(Kind::CrashLoop(starts)))
+        Self(Arc::new(Kind::CrashLoop(starts)))
     }
 
     /// Returns whether the agent itself refused.
@@ -137,19 +137,10 @@ impl Error {
         message: impl Into<String>,
         source: Option<Box<dyn std::error::Error + Send + Sync>>,
     ) -> Self {
-        Self(Box::new(Kind::Persistence {
+        Self(Arc::new(Kind::Persistence {
             message: message.into(),
-            source: source.map(Arc::from),
+            source,
         }))
-    }
-
-    /// Makes the same fault of a persistence for another one who asks.
-    pub(crate) fn again(&self) -> Self {
-        let (message, source) = match &*self.0 {
-            Kind::Persistence { message, source } => (message.clone(), source.clone()),
-            other => (other.to_string(), None),
-        };
-        Self(Box::new(Kind::Persistence { message, source }))
     }
 
     /// Returns whether the conversation could not be kept or recovered. It takes nothing more; what was acknowledged before is kept.
@@ -192,10 +183,9 @@ impl fmt::Display for Error {
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match &*self.0 {
-            Kind::Start { source, .. } | Kind::Held { source, .. } => {
-                source.as_deref().map(|e| e as _)
-            }
-            Kind::Persistence { source, .. } => source.as_deref().map(|e| e as _),
+            Kind::Start { source, .. }
+            | Kind::Held { source, .. }
+            | Kind::Persistence { source, .. } => source.as_deref().map(|e| e as _),
             _ => None,
         }
     }

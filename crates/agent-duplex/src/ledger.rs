@@ -84,7 +84,7 @@ impl Ledger {
             asks: Vec::new(),
             unanswered: Vec::new(),
             turns: recovered.turns,
-            last: None,
+            last: (recovered.turns > 0).then_some(TurnId(recovered.turns)),
             generation: 0,
             announces: false,
             background: 0,

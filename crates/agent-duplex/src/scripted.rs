@@ -36,8 +36,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::watch;
 
 use crate::{
-    BoxFuture, Capabilities, Connection, Decision, Driver, Error, Message, Permissions, Queued,
-    SessionChoice,
+    BoxFuture, Capabilities, Capability, Connection, Decision, Driver, Error, InputPolicy, Message,
+    Permissions, Queued, SessionChoice,
 };
 pub use audit::Audit;
 use connection::ScriptedConnection;
@@ -47,6 +47,8 @@ pub use script::{Gate, Script};
 #[derive(Clone, Debug)]
 pub struct ScriptedDriver {
     capabilities: Capabilities,
+    policy: Option<InputPolicy>,
+    repeats: Option<Script>,
     scripts: Arc<Mutex<VecDeque<Script>>>,
     calls: watch::Sender<Vec<Call>>,
 }
@@ -65,6 +67,8 @@ pub enum Call {
     Answered(String, Decision),
     /// What it may do.
     Permitted(Permissions),
+    /// Which model to use.
+    Modelled(Option<String>),
     /// To stand still, or to go on.
     Frozen(bool),
     /// To end by itself.
@@ -81,15 +85,31 @@ impl ScriptedDriver {
     pub fn new(capabilities: Capabilities) -> Self {
         Self {
             capabilities,
+            policy: None,
+            repeats: None,
             scripts: Arc::default(),
             calls: watch::Sender::new(Vec::new()),
         }
     }
 
-    /// Adds the script of the next connection. A connection without a script can't be opened.
+    /// Adds the script of the next connection. A connection without a script can't be opened, unless there is one that [repeats](Self::repeats).
     #[must_use]
     pub fn plays(self, script: Script) -> Self {
         self.scripts().push_back(script);
+        self
+    }
+
+    /// Plays this whenever there is no other script, as often as an agent is started.
+    #[must_use]
+    pub fn repeats(mut self, script: Script) -> Self {
+        self.repeats = Some(script);
+        self
+    }
+
+    /// Takes inputs that come during a turn in this way, instead of the one that goes with its capabilities.
+    #[must_use]
+    pub fn takes(mut self, policy: InputPolicy) -> Self {
+        self.policy = Some(policy);
         self
     }
 
@@ -101,6 +121,16 @@ impl ScriptedDriver {
     #[must_use]
     pub fn calls(&self) -> Vec<Call> {
         self.calls.borrow().clone()
+    }
+
+    /// Returns the sessions in which agents were started so far.
+    #[must_use]
+    pub fn sessions(&self) -> Vec<SessionChoice> {
+        let session = |call: &Call| match call {
+            Call::Connected(session) => Some(session.clone()),
+            _ => None,
+        };
+        self.calls.borrow().iter().filter_map(session).collect()
     }
 
     /// Returns the texts of all messages that were taken so far.
@@ -134,11 +164,22 @@ impl Driver for ScriptedDriver {
         self.capabilities
     }
 
+    fn input_policy(&self) -> InputPolicy {
+        let steer = self.capabilities.has(Capability::Steer);
+        let usual = if steer {
+            InputPolicy::Push
+        } else {
+            InputPolicy::AfterTurn
+        };
+        self.policy.unwrap_or(usual)
+    }
+
     fn connect(&self, session: SessionChoice) -> BoxFuture<'_, Result<Box<dyn Connection>, Error>> {
         Box::pin(async move {
             self.calls
                 .send_modify(|calls| calls.push(Call::Connected(session)));
             let script = self.scripts().pop_front();
+            let script = script.or_else(|| self.repeats.clone());
             let Some(script) = script else {
                 return Err(Error::start("there is no script; add one", None));
             };

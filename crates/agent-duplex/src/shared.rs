@@ -84,8 +84,7 @@ impl State {
         if self.lifecycle.is_over() {
             return Some(over());
         }
-        let fault = self.fault.as_ref().map(Error::again);
-        fault.or_else(|| self.starts.refusal())
+        self.fault.clone().or_else(|| self.starts.refusal())
     }
 
     /// Lets a queue have what is published from now on.

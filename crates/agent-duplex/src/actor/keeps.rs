@@ -195,7 +195,8 @@ impl Actor {
 
     /// Keeps records; `None` when the conversation is halted before it is known whether they are kept. A fault is noted.
     pub(super) async fn keep(&mut self, records: Vec<Record>) -> Option<()> {
-        let Some(kept) = self.keeps.keep(records) else {
+        let failed = self.shared.lock().fault.is_some();
+        let Some(kept) = self.keeps.keep(records).filter(|_| !failed) else {
             return Some(());
         };
         let kept = if self.stopping {
@@ -219,7 +220,7 @@ impl Actor {
 
     /// Ends the agent of a conversation that can't be kept.
     pub(super) async fn fail_stop(&mut self) {
-        let fault = self.shared.lock().fault.as_ref().map(Error::again);
+        let fault = self.shared.lock().fault.clone();
         let Some(fault) = fault else {
             return;
         };

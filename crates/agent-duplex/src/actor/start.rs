@@ -19,7 +19,7 @@ impl Actor {
         if self.reading && !self.closed {
             return Some(Err(runs_already()));
         }
-        let fault = self.shared.lock().fault.as_ref().map(Error::again);
+        let fault = self.shared.lock().fault.clone();
         if let Some(fault) = fault {
             return Some(Err(fault));
         }
@@ -104,8 +104,7 @@ impl Actor {
 
     pub(super) fn answer_ensuring(&mut self, started: &Result<(), Error>) {
         for done in self.ensuring.drain(..) {
-            let started = started.as_ref().map(|()| ());
-            answer(done, started.map_err(Error::again));
+            answer(done, started.clone());
         }
     }
 
@@ -114,7 +113,8 @@ impl Actor {
         let waits = self.runs() || self.is_closing() || self.held || !self.ensuring.is_empty();
         let told = {
             let mut state = self.shared.lock();
-            if waits || state.starts.next(Instant::now(), false) != Next::Never {
+            let next = state.starts.next(Instant::now(), false);
+            if waits || (next != Next::Never && state.fault.is_none()) {
                 return;
             }
             state

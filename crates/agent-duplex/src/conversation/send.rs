@@ -128,7 +128,7 @@ impl Conversation {
                         if waits.is_some() {
                             shared.lock().ledger.inbox().withdraw(id);
                         }
-                        shared.failed(fault.again());
+                        shared.failed(fault.clone());
                     }
                 }
                 if let Some(done) = waits {

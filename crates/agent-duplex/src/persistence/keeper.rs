@@ -1,5 +1,8 @@
 //! The thread that keeps: persistence blocks, and neither the actor nor who sends may.
 
+#[cfg(test)]
+mod tests;
+
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, mpsc};
@@ -63,7 +66,8 @@ impl Keeper {
     ) {
         let then = Box::new(then);
         if let Err(mpsc::SendError(post)) = self.0.send(Post { records, then }) {
-            (post.then)(Err(gone()));
+            // Not on this thread: whoever posts may hold what `then` wants.
+            let _none = thread::Builder::new().spawn(move || (post.then)(Err(gone())));
         }
     }
 }
@@ -88,7 +92,7 @@ fn work(persistence: &mut dyn Persistence, posted: &mpsc::Receiver<Post>) {
             fault = kept.unwrap_or_else(|_| Err(gone())).err();
         }
         for then in thens {
-            then(fault.as_ref().map_or(Ok(()), |fault| Err(fault.again())));
+            then(fault.as_ref().map_or(Ok(()), |fault| Err(fault.clone())));
         }
     }
 }

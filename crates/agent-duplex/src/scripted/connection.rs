@@ -155,6 +155,11 @@ impl Connection for ScriptedConnection {
         Box::pin(async { Ok(()) })
     }
 
+    fn set_model(&mut self, model: Option<String>) -> BoxFuture<'_, Result<(), Error>> {
+        self.note(Call::Modelled(model));
+        Box::pin(async { Ok(()) })
+    }
+
     fn freeze(&mut self, frozen: bool) -> BoxFuture<'_, Result<(), Error>> {
         self.note(Call::Frozen(frozen));
         Box::pin(async { Ok(()) })

@@ -113,6 +113,12 @@ impl Script {
         })
     }
 
+    /// Reports the agent's own id of its session.
+    #[must_use]
+    pub fn session(self, id: &str) -> Self {
+        self.observe(Event::Session { id: id.to_owned() })
+    }
+
     /// Reports that a turn begins with the messages that were waited for since the last such step.
     #[must_use]
     pub fn begin(self) -> Self {

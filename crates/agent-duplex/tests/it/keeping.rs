@@ -164,7 +164,7 @@ impl Talk {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(40))]
+    #![proptest_config(ProptestConfig::with_cases(24))]
     /// Whatever is kept and however often it is recovered: the file gives back what memory does, and that is what the conversation was.
     #[test]
     fn l100_a_file_recovers_what_memory_does(ops in proptest::collection::vec(any_op(), 0..80)) {

@@ -7,9 +7,15 @@ mod disks;
 mod ends;
 #[cfg(feature = "sqlite")]
 mod keeping;
+#[cfg(feature = "sqlite")]
+mod kills;
+mod library;
 mod random;
 mod readers;
+#[cfg(feature = "sqlite")]
+mod recovers;
 mod replays;
+mod restarts;
 mod talk;
 mod turns;
 

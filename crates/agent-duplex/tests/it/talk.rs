@@ -5,7 +5,7 @@ use std::time::Duration;
 use agent_duplex::scripted::{Audit, ScriptedDriver};
 use agent_duplex::{
     Capabilities, Capability, Completion, Conversation, ConversationOptions, Event, Input,
-    Lifecycle, Primary, Receipt, SessionChoice, What,
+    Lifecycle, Persistence, Primary, Receipt, Recovered, RestartPolicy, SessionChoice, What,
 };
 
 /// How long anything may take that takes no time.
@@ -15,6 +15,16 @@ pub(crate) fn steered() -> Capabilities {
     Capabilities::none()
         .with(Capability::Steer)
         .with(Capability::Interrupt)
+}
+
+pub(crate) fn resumable() -> Capabilities {
+    steered().with(Capability::Resume)
+}
+
+pub(crate) fn restarting() -> ConversationOptions {
+    let mut options = ConversationOptions::default();
+    options.restart = Some(RestartPolicy::default());
+    options
 }
 
 pub(crate) fn delta(text: &str) -> Event {
@@ -44,6 +54,29 @@ impl Talk {
 
     pub(crate) fn limited(driver: ScriptedDriver, options: ConversationOptions) -> Self {
         let (conversation, primary) = Conversation::new(Box::new(driver.clone()), options);
+        Self::of(conversation, primary, driver)
+    }
+
+    /// One that starts its agents by itself.
+    pub(crate) fn restarting(driver: ScriptedDriver) -> Self {
+        Self::limited(driver, restarting())
+    }
+
+    pub(crate) async fn kept(
+        driver: ScriptedDriver,
+        options: ConversationOptions,
+        persistence: impl Persistence,
+    ) -> (Self, Recovered) {
+        let opened = Conversation::open(Box::new(driver.clone()), options, Box::new(persistence));
+        let (conversation, primary, recovered) = soon(opened).await.expect("it can be read");
+        let mut talk = Self::of(conversation, primary, driver);
+        for (receipt, _) in &recovered.pending {
+            talk.audit.accepted(receipt);
+        }
+        (talk, recovered)
+    }
+
+    fn of(conversation: Conversation, primary: Primary, driver: ScriptedDriver) -> Self {
         Self {
             conversation,
             primary,
@@ -106,6 +139,16 @@ impl Talk {
         .await;
     }
 
+    pub(crate) async fn warned(&mut self) -> String {
+        let warned = self.read_until(|what| warning(what).is_some()).await;
+        warning(&warned).expect("it is one")
+    }
+
+    pub(crate) async fn warns(&mut self, text: &str) {
+        let says = |what: &What| warning(what).is_some_and(|warning| warning.contains(text));
+        self.read_until(says).await;
+    }
+
     pub(crate) async fn becomes(&mut self, lifecycle: Lifecycle) {
         self.read_until(|what| *what == What::Lifecycle(lifecycle))
             .await;
@@ -126,4 +169,14 @@ impl Talk {
         });
         assigned.collect()
     }
+}
+
+pub(crate) fn warning(what: &What) -> Option<String> {
+    let What::Observed(seen) = what else {
+        return None;
+    };
+    seen.events.iter().find_map(|event| match event {
+        Event::Warning(text) => Some(text.clone()),
+        _ => None,
+    })
 }

@@ -1,0 +1,116 @@
+use std::sync::{Arc, Mutex, mpsc};
+
+use tokio::sync::oneshot;
+
+use super::Keeper;
+use crate::{Error, Persistence, Record, Recovered};
+
+/// Waits for a word before each append, and does what it says.
+#[derive(Debug)]
+struct Told {
+    words: mpsc::Receiver<Deed>,
+    kept: Arc<Mutex<Vec<usize>>>,
+}
+
+#[derive(Debug)]
+enum Deed {
+    Keep,
+    Fail,
+    Panic,
+}
+
+impl Persistence for Told {
+    fn recover(&mut self) -> Result<Recovered, Error> {
+        Ok(Recovered::default())
+    }
+
+    fn append(&mut self, records: &[Record]) -> Result<(), Error> {
+        self.kept.lock().unwrap().push(records.len());
+        match self.words.recv().expect("the test goes on") {
+            Deed::Keep => Ok(()),
+            Deed::Fail => Err(Error::persistence("it is full; make room", None)),
+            Deed::Panic => panic!("the test says so"),
+        }
+    }
+}
+
+struct Kept {
+    keeper: Arc<Keeper>,
+    words: mpsc::Sender<Deed>,
+    kept: Arc<Mutex<Vec<usize>>>,
+}
+
+impl Kept {
+    async fn new() -> Self {
+        let (words, told) = mpsc::channel();
+        let kept = Arc::default();
+        let persistence = Told {
+            words: told,
+            kept: Arc::clone(&kept),
+        };
+        let (keeper, _) = Keeper::open(Box::new(persistence)).await.unwrap();
+        Self {
+            keeper,
+            words,
+            kept,
+        }
+    }
+
+    fn post(&self, records: usize) -> oneshot::Receiver<Result<(), Error>> {
+        let (done, kept) = oneshot::channel();
+        let records = vec![Record::Session { id: None }; records];
+        self.keeper
+            .post(records, |result| done.send(result).unwrap());
+        kept
+    }
+}
+
+#[tokio::test]
+async fn what_waits_is_kept_in_one_append_and_all_hear_of_it() {
+    let kept = Kept::new().await;
+    let first = kept.post(1);
+    while kept.kept.lock().unwrap().is_empty() {
+        tokio::task::yield_now().await;
+    }
+    let rest: Vec<_> = (0..10).map(|_| kept.post(2)).collect();
+    kept.words.send(Deed::Keep).unwrap();
+    kept.words.send(Deed::Keep).unwrap();
+    first.await.unwrap().unwrap();
+    for one in rest {
+        one.await.unwrap().unwrap();
+    }
+    // What has no records waits for nothing but its turn.
+    kept.post(0).await.unwrap().unwrap();
+    assert_eq!(*kept.kept.lock().unwrap(), [1, 20]);
+}
+
+#[tokio::test]
+async fn the_first_fault_is_the_answer_to_all_that_comes_after() {
+    for (deed, text) in [
+        (Deed::Fail, "it is full; make room"),
+        (Deed::Panic, "panicked"),
+    ] {
+        let kept = Kept::new().await;
+        kept.words.send(deed).unwrap();
+        for _ in 0..3 {
+            let fault = kept.post(1).await.unwrap().unwrap_err();
+            assert!(fault.is_persistence());
+            assert!(fault.to_string().contains(text), "{fault}");
+        }
+        assert_eq!(*kept.kept.lock().unwrap(), [1]);
+    }
+}
+
+#[tokio::test]
+async fn what_was_posted_is_kept_after_the_keeper_is_dropped() {
+    let kept = Kept::new().await;
+    let posted: Vec<_> = (0..3).map(|_| kept.post(1)).collect();
+    drop(kept.keeper);
+    for _ in 0..3 {
+        kept.words.send(Deed::Keep).unwrap();
+    }
+    for one in posted {
+        one.await.unwrap().unwrap();
+    }
+    assert_eq!(kept.kept.lock().unwrap().iter().sum::<usize>(), 3);
+}

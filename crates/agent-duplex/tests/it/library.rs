@@ -1,0 +1,205 @@
+//! What a program does with a conversation: one prompt and its answer, an agent for one turn, a pause.
+
+use std::time::Duration;
+
+use agent_duplex::scripted::{Call, Gate, Script, ScriptedDriver};
+use agent_duplex::{
+    Capabilities, ConversationOptions, EndReason, Event, Execution, Input, InputState, Lifecycle,
+    Mode, Queued, SessionChoice, What,
+};
+
+use crate::talk::{Talk, delta, resumable, soon, steered};
+
+async fn texts(execution: &mut Execution) -> Vec<String> {
+    let mut texts = Vec::new();
+    while let Some(published) = soon(execution.next()).await {
+        texts.push(match published.expect("it is read").what {
+            What::Assigned(assignment) => format!("assigned {}", assignment.turn),
+            What::Completed(completion) => completion.end.reason.to_string(),
+            What::Observed(seen) => format!("{:?}", seen.events),
+            what => format!("{what:?}"),
+        });
+    }
+    texts
+}
+
+fn turn(script: Script, text: &str) -> Script {
+    script.message().begin().say(text).end(EndReason::Completed)
+}
+
+#[tokio::test]
+async fn x123_an_execution_is_the_stream_of_its_turn() {
+    let script = turn(turn(Script::new().session("s"), "one"), "two").over();
+    let driver = ScriptedDriver::new(resumable()).plays(script);
+    let talk = Talk::with(driver.plays(turn(Script::new(), "three")));
+    for text in ["one", "two", "three"] {
+        let mut execution = soon(talk.conversation.execute(Input::new(text)))
+            .await
+            .unwrap();
+        assert!(execution.completion().is_none());
+        let read = texts(&mut execution).await;
+        assert!(read[0].starts_with("assigned"), "{read:?}");
+        assert!(read.iter().any(|read| read.contains(text)), "{read:?}");
+        assert_eq!(read.last().unwrap(), "the turn was completed");
+        let completion = execution.completion().expect("it was read");
+        assert_eq!(completion.end.reason, EndReason::Completed);
+        assert!(!execution.receipt().durable);
+        if text == "two" {
+            // The agent is gone; the next execution starts another one in its session.
+            while talk.conversation.lifecycle() != Lifecycle::Idle {
+                tokio::task::yield_now().await;
+            }
+        }
+    }
+    let sessions = [SessionChoice::Fresh, SessionChoice::Resume("s".into())];
+    assert_eq!(talk.driver.sessions(), sessions);
+}
+
+#[tokio::test]
+async fn x123_an_execution_in_a_turn_that_runs_waits_for_its_own() {
+    let gate = Gate::new();
+    let script = Script::new()
+        .message()
+        .begin()
+        .gate(&gate)
+        .end(EndReason::Completed);
+    let script = turn(script, "mine");
+    let mut talk = Talk::with(ScriptedDriver::new(Capabilities::none()).plays(script));
+    talk.send("go");
+    talk.start().await;
+    let mut execution = soon(talk.conversation.execute(Input::new("then")))
+        .await
+        .unwrap();
+    gate.open();
+    let read = texts(&mut execution).await;
+    assert_eq!(read[0], "assigned 2");
+    assert!(read.iter().any(|read| read.contains("mine")));
+}
+
+#[tokio::test]
+async fn x123_an_execution_ends_whatever_becomes_of_its_agent() {
+    // It dies in the turn, before it got the input, or everything is stopped.
+    let died = Script::new().message().begin().over();
+    let talk = Talk::with(ScriptedDriver::new(steered()).plays(died));
+    let mut execution = soon(talk.conversation.execute(Input::new("go")))
+        .await
+        .unwrap();
+    texts(&mut execution).await;
+    let completion = execution.completion().expect("it was read");
+    assert_eq!(completion.end.reason, EndReason::Died);
+
+    let gate = Gate::new();
+    let died = Script::new().message().begin().gate(&gate).over();
+    let mut talk = Talk::with(ScriptedDriver::new(Capabilities::none()).plays(died));
+    talk.send("go");
+    talk.start().await;
+    let mut execution = soon(talk.conversation.execute(Input::new("then")))
+        .await
+        .unwrap();
+    gate.open();
+    let read = texts(&mut execution).await;
+    assert_eq!(read.len(), 1, "{read:?}");
+    assert!(read[0].contains("no agent runs"), "{read:?}");
+    assert!(execution.completion().is_none());
+    assert!(talk.conversation.pending().is_empty());
+
+    let talk = Talk::with(ScriptedDriver::new(steered()).plays(Script::new()));
+    soon(talk.conversation.hold(true)).await.unwrap();
+    let mut execution = soon(talk.conversation.execute(Input::new("go")))
+        .await
+        .unwrap();
+    soon(talk.conversation.stop(Duration::ZERO)).await;
+    assert!(texts(&mut execution).await.is_empty());
+    let over = soon(talk.conversation.execute(Input::new("go"))).await;
+    assert!(over.unwrap_err().is_gone());
+}
+
+#[tokio::test]
+async fn x123_an_agent_of_one_shot_is_closed_after_its_turn() {
+    let gate = Gate::new();
+    let driver = ScriptedDriver::new(resumable())
+        .plays(turn(Script::new().session("s").gate(&gate), "one"))
+        .plays(turn(Script::new().session("s"), "two"));
+    let mut options = ConversationOptions::default();
+    options.mode = Mode::OneShot;
+    let mut talk = Talk::limited(driver, options);
+    talk.send("one");
+    // Not even an agent that can be steered is told more than once.
+    talk.becomes(Lifecycle::InTurn).await;
+    talk.send("two");
+    gate.open();
+    for pending in [1, 0] {
+        assert_eq!(talk.completed().await.pending, pending);
+    }
+    soon(
+        talk.driver
+            .told(|calls| calls.iter().filter(|c| **c == Call::Closed).count() == 2),
+    )
+    .await;
+    assert_eq!(talk.driver.messages(), ["one", "two"]);
+    let sessions = [SessionChoice::Fresh, SessionChoice::Resume("s".into())];
+    assert_eq!(talk.driver.sessions(), sessions);
+}
+
+#[tokio::test]
+async fn x123_what_is_held_keeps_its_agent_and_its_session() {
+    let script = Script::new()
+        .message()
+        .begin()
+        .observe(delta("x"))
+        .interrupted();
+    let script = turn(script.end(EndReason::Interrupted), "then");
+    let mut talk = Talk::with(ScriptedDriver::new(steered()).plays(script));
+    talk.send("go");
+    talk.start().await;
+    talk.observed(delta("x")).await;
+    soon(talk.conversation.hold(true)).await.unwrap();
+    talk.send("then");
+    let interrupt = tokio::spawn(talk.conversation.interrupt(Queued::Keep));
+    assert_eq!(talk.completed().await.pending, 1);
+    soon(interrupt).await.unwrap().unwrap();
+    talk.becomes(Lifecycle::Ready).await;
+    soon(talk.conversation.leftovers()).await;
+    assert_eq!(talk.driver.messages(), ["go"]);
+    soon(talk.conversation.hold(false)).await.unwrap();
+    assert_eq!(talk.completed().await.end.reason, EndReason::Completed);
+    assert_eq!(talk.driver.messages(), ["go", "then"]);
+    assert_eq!(talk.driver.sessions().len(), 1);
+}
+
+#[tokio::test]
+async fn x123_the_model_is_changed_while_the_agent_runs() {
+    let talk = Talk::with(ScriptedDriver::new(steered()).plays(Script::new()));
+    let none = soon(talk.conversation.set_model(None)).await;
+    assert!(none.unwrap_err().is_gone());
+    talk.start().await;
+    let model = Some("small".to_owned());
+    soon(talk.conversation.set_model(model.clone()))
+        .await
+        .unwrap();
+    assert_eq!(talk.driver.calls().pop(), Some(Call::Modelled(model)));
+}
+
+#[tokio::test]
+async fn an_execution_that_is_thrown_away_says_so() {
+    let talk = Talk::with(ScriptedDriver::new(steered()).plays(Script::new()));
+    soon(talk.conversation.hold(true)).await.unwrap();
+    let mut execution = soon(talk.conversation.execute(Input::new("go")))
+        .await
+        .unwrap();
+    soon(talk.conversation.interrupt(Queued::Drop))
+        .await
+        .unwrap();
+    let seen = soon(execution.next()).await.unwrap().unwrap().what;
+    let dropped = |event: &Event| {
+        matches!(
+            event,
+            Event::Input {
+                state: InputState::Dropped(_),
+                ..
+            }
+        )
+    };
+    assert!(matches!(seen, What::Observed(seen) if seen.events.iter().all(dropped)));
+    assert!(soon(execution.next()).await.is_none());
+}

@@ -1,0 +1,165 @@
+//! Conversations that go on where an earlier one ended, from a file.
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use agent_duplex::scripted::{Gate, Script, ScriptedDriver};
+use agent_duplex::{
+    Conversation, ConversationOptions, EndReason, Input, Lifecycle, Persistence, SessionChoice,
+    SqlitePersistence, What,
+};
+use tempfile::TempDir;
+
+use crate::talk::{Talk, delta, restarting, resumable, soon};
+
+fn file(path: &Path) -> SqlitePersistence {
+    SqlitePersistence::open(path, "talk").expect("the file is sound")
+}
+
+fn answers() -> Script {
+    let script = Script::new().session("s").message().begin();
+    script.say("done").end(EndReason::Completed)
+}
+
+fn input(id: &str) -> Input {
+    let mut input = Input::new(id);
+    input.id = id.to_owned();
+    input
+}
+
+#[tokio::test]
+async fn l85_x123_a_conversation_goes_on_from_its_file() {
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("talks");
+    let driver = ScriptedDriver::new(resumable()).plays(answers());
+    let (mut talk, recovered) = Talk::kept(driver, restarting(), file(&path)).await;
+    assert_eq!(recovered, Default::default());
+    let mut receipts = Vec::new();
+    for id in ["one", "two", "three"] {
+        let receipt = soon(talk.conversation.accept(input(id))).await.unwrap();
+        assert!(receipt.durable && !receipt.duplicate);
+        talk.audit.accepted(&receipt);
+        receipts.push(receipt);
+        if id == "one" {
+            talk.completed().await;
+            soon(talk.conversation.hold(true)).await.unwrap();
+        }
+    }
+    soon(talk.conversation.stop(Duration::ZERO)).await;
+    talk.read_all().await;
+
+    let driver = ScriptedDriver::new(resumable()).plays(answers());
+    let (mut talk, recovered) = Talk::kept(driver, restarting(), file(&path)).await;
+    let waits: Vec<_> = recovered.pending.iter().map(|(r, _)| r.clone()).collect();
+    assert_eq!(waits, receipts[1..]);
+    assert_eq!(recovered.accepted, receipts);
+    assert_eq!(recovered.session.as_deref(), Some("s"));
+    assert_eq!((recovered.turns, recovered.messages), (1, 1));
+    assert!(recovered.interrupted.is_empty());
+    // What waited starts the agent by itself, in its session, as the next turn.
+    let what = talk
+        .read_until(|what| matches!(what, What::Assigned(_)))
+        .await;
+    let What::Assigned(assignment) = what else {
+        unreachable!()
+    };
+    assert_eq!(assignment.turn.to_string(), "2");
+    assert_eq!(assignment.parent.unwrap().to_string(), "1");
+    assert_eq!(assignment.inputs.len(), 2);
+    assert_eq!(talk.completed().await.pending, 0);
+    let again = soon(talk.conversation.accept(input("one"))).await.unwrap();
+    assert!(again.duplicate);
+    assert_eq!(again.id, receipts[0].id);
+    assert!(talk.conversation.pending().is_empty());
+    assert_eq!(talk.driver.messages(), ["two\n\nthree"]);
+    assert_eq!(talk.driver.sessions(), [SessionChoice::Resume("s".into())]);
+    soon(talk.conversation.stop(Duration::ZERO)).await;
+    talk.read_all().await;
+    assert_eq!(file(&path).recover().unwrap().messages, 2);
+}
+
+#[tokio::test]
+async fn what_is_acknowledged_or_told_is_in_the_file_before() {
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("talks");
+    let mut script = answers();
+    for _ in 0..9 {
+        script = script
+            .message()
+            .begin()
+            .say("done")
+            .end(EndReason::Completed);
+    }
+    let driver = ScriptedDriver::new(resumable()).plays(script);
+    let (mut talk, _) = Talk::kept(driver, restarting(), file(&path)).await;
+    let reads = rusqlite::Connection::open(&path).unwrap();
+    let count = |sql: &str| -> u64 {
+        let count = reads.query_row(sql, [], |row| row.get::<_, i64>(0));
+        count.unwrap().try_into().unwrap()
+    };
+    for number in 1..=10 {
+        let receipt = soon(talk.conversation.accept(input(&number.to_string()))).await;
+        assert_eq!(count("SELECT count(*) FROM input"), number);
+        talk.audit.accepted(&receipt.unwrap());
+        talk.read_until(|what| matches!(what, What::Assigned(_)))
+            .await;
+        assert_eq!(count("SELECT count(*) FROM turn"), number);
+        talk.completed().await;
+        let completed = "SELECT count(*) FROM turn WHERE reason = 'completed'";
+        assert_eq!(count(completed), number);
+    }
+}
+
+#[tokio::test]
+async fn l100_a_conversation_that_was_taken_over_stops_and_its_turn_is_interrupted_once() {
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("talks");
+    let gate = Gate::new();
+    let script = Script::new().message().begin().observe(delta("x"));
+    let script = script.gate(&gate).end(EndReason::Completed);
+    let driver = ScriptedDriver::new(resumable()).plays(script);
+    let (mut talk, _) = Talk::kept(driver, ConversationOptions::default(), file(&path)).await;
+    talk.send("go");
+    talk.start().await;
+    talk.observed(delta("x")).await;
+    let driver = ScriptedDriver::new(resumable());
+    let (later, recovered) = Talk::kept(driver, ConversationOptions::default(), file(&path)).await;
+    assert_eq!(recovered.interrupted.len(), 1);
+    assert!(recovered.pending.is_empty());
+    gate.open();
+    let end = talk.completed().await.end;
+    assert_eq!(end.reason, EndReason::Failed);
+    assert!(end.detail.contains("taken over"), "{}", end.detail);
+    talk.becomes(Lifecycle::Idle).await;
+    let refused = talk.conversation.send(Input::new("more")).unwrap_err();
+    assert!(refused.is_persistence(), "{refused}");
+    let refused = soon(talk.conversation.accept(Input::new("more"))).await;
+    assert!(refused.unwrap_err().is_persistence());
+    soon(talk.conversation.stop(Duration::ZERO)).await;
+    soon(later.conversation.accept(input("mine")))
+        .await
+        .unwrap();
+    soon(later.conversation.stop(Duration::ZERO)).await;
+    let recovered = file(&path).recover().unwrap();
+    assert!(recovered.interrupted.is_empty());
+    assert_eq!(recovered.pending.len(), 1);
+}
+
+#[tokio::test]
+async fn l100_a_file_that_can_not_be_recovered_is_the_error_of_opening() {
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("talks");
+    let mut kept = file(&path);
+    kept.recover().unwrap();
+    let kept = file(&path);
+    // It is damaged after it was opened, so that recovering it is what fails.
+    let other = rusqlite::Connection::open(&path).unwrap();
+    other.execute_batch("DROP TABLE input").unwrap();
+    let driver = ScriptedDriver::new(resumable());
+    let options = ConversationOptions::default();
+    let opened = Conversation::open(Box::new(driver.clone()), options, Box::new(kept)).await;
+    assert!(opened.unwrap_err().is_persistence());
+    assert!(driver.calls().is_empty());
+    assert!(fs::exists(&path).unwrap());
+}
