@@ -1,5 +1,9 @@
+use std::io;
+use std::path::PathBuf;
+
 use checkpoint_store::{Healed, Loaded, Meta, Options, Writer};
 use loop_state::Event;
+use tokio::task::JoinHandle;
 
 use crate::{Error, Project, RunHead, RunId};
 
@@ -20,11 +24,25 @@ pub(crate) fn options(create: bool) -> Options {
 #[derive(Debug)]
 pub(crate) struct Journal {
     run: RunId,
-    /// Away only while a save runs on its thread, or for good when that thread panicked.
+    place: PathBuf,
+    /// Away while something is saved, and for good when that panicked.
     writer: Option<Writer<RunHead, Event>>,
+    /// Who has the writer while it is away; also when nobody waits for it any more.
+    saving: Option<JoinHandle<Saved>>,
+    epoch: u64,
     unsaved: Vec<Event>,
     /// What the last save had to write again and nobody was told of yet.
     healed: Option<Healed>,
+}
+
+/// What a thread that saves comes back with.
+#[derive(Debug)]
+struct Saved {
+    writer: Writer<RunHead, Event>,
+    /// How many of the unsaved events it had to save.
+    events: usize,
+    healed: Option<Healed>,
+    result: Result<(), checkpoint_store::Error>,
 }
 
 impl Journal {
@@ -33,12 +51,16 @@ impl Journal {
         run: &RunId,
         create: bool,
     ) -> Result<(Self, Loaded<RunHead, Event>), Error> {
-        let (writer, loaded) = Writer::open(project.run_dir(run), options(create))
-            .map_err(|e| Error::store(run, "opened", e))?;
+        let place = project.run_dir(run);
+        let (writer, loaded) =
+            Writer::open(&place, options(create)).map_err(|e| Error::store(run, "opened", e))?;
         Ok((
             Self {
                 run: run.clone(),
+                place,
+                epoch: writer.epoch(),
                 writer: Some(writer),
+                saving: None,
                 unsaved: Vec::new(),
                 healed: None,
             },
@@ -47,7 +69,7 @@ impl Journal {
     }
 
     pub(crate) fn epoch(&self) -> u64 {
-        self.writer.as_ref().map_or(0, Writer::epoch)
+        self.epoch
     }
 
     /// Returns, once, that the state had to be written to a new file: its own had failed, or was removed.
@@ -60,14 +82,19 @@ impl Journal {
     }
 
     /// Makes the head and all noted events durable.
+    ///
+    /// # Cancel safety
+    ///
+    /// A save whose future is dropped, here and below, is done all the same once it has begun: the next one comes after it, saves
+    /// nothing twice, and fails with what it failed with.
     pub(crate) async fn save(&mut self, head: &RunHead) -> Result<(), Error> {
+        self.come_back().await?;
         // They stay until they are saved: after a save that found the disk full, another one may succeed.
-        let events = self.unsaved.clone();
-        let head = head.clone();
-        self.on_thread(move |writer| writer.append(&head, &events).map(|_| ()))
-            .await?;
-        self.unsaved.clear();
-        Ok(())
+        let (head, events) = (head.clone(), self.unsaved.clone());
+        self.on_thread(events.len(), move |writer| {
+            writer.append(&head, &events).map(|_| ())
+        })
+        .await
     }
 
     /// Makes the head durable as the end of a phase.
@@ -80,36 +107,63 @@ impl Journal {
         self.save(head).await?;
         let head = head.clone();
         let meta = sealed(&head, changed);
-        self.on_thread(move |writer| writer.save_phase(&phase, &head, meta).map(|_| ()))
-            .await
+        self.on_thread(0, move |writer| {
+            writer.save_phase(&phase, &head, meta).map(|_| ())
+        })
+        .await
     }
 
     pub(crate) async fn put_blob(&mut self, name: &str, text: &str) -> Result<(), Error> {
         let (name, bytes) = (name.to_owned(), text.as_bytes().to_vec());
-        self.on_thread(move |writer| writer.put_blob(&name, &bytes))
+        self.on_thread(0, move |writer| writer.put_blob(&name, &bytes))
             .await
     }
 
     /// Syncs take milliseconds: they are done on a thread that may block, one at a time.
-    async fn on_thread<F>(&mut self, work: F) -> Result<(), Error>
+    async fn on_thread<F>(&mut self, events: usize, work: F) -> Result<(), Error>
     where
         F: FnOnce(&mut Writer<RunHead, Event>) -> Result<(), checkpoint_store::Error>
             + Send
             + 'static,
     {
-        let mut writer = self.writer.take().expect("saves are awaited one at a time");
-        let before = writer.last_heal().map(|healed| healed.epoch);
-        let (writer, result) = tokio::task::spawn_blocking(move || {
+        self.come_back().await?;
+        let Some(mut writer) = self.writer.take() else {
+            return Err(self.thread_died(io::Error::other("it died at an earlier save")));
+        };
+        self.saving = Some(tokio::task::spawn_blocking(move || {
+            let before = writer.last_heal().map(|healed| healed.epoch);
             let result = work(&mut writer);
-            (writer, result)
-        })
-        .await
-        .expect("the store does not panic");
-        if let Some(healed) = writer.last_heal().filter(|it| Some(it.epoch) != before) {
-            self.healed = Some(healed.clone());
-        }
-        self.writer = Some(writer);
-        result.map_err(|e| Error::store(&self.run, "saved", e))
+            let healed = writer.last_heal().filter(|it| Some(it.epoch) != before);
+            Saved {
+                healed: healed.cloned(),
+                writer,
+                events,
+                result,
+            }
+        }));
+        self.come_back().await
+    }
+
+    /// Waits for the writer if it is away, and returns what it failed with.
+    async fn come_back(&mut self) -> Result<(), Error> {
+        let Some(saving) = &mut self.saving else {
+            return Ok(());
+        };
+        let saved = saving.await;
+        self.saving = None;
+        let saved = saved.map_err(|e| self.thread_died(e.into()))?;
+        self.epoch = saved.writer.epoch();
+        self.writer = Some(saved.writer);
+        self.healed = saved.healed.or(self.healed.take());
+        saved
+            .result
+            .map_err(|e| Error::store(&self.run, "saved", e))?;
+        self.unsaved.drain(..saved.events);
+        Ok(())
+    }
+
+    fn thread_died(&self, why: io::Error) -> Error {
+        Error::io("the thread that saves in", &self.place, why)
     }
 }
 
@@ -159,6 +213,54 @@ mod tests {
             "run": "r1", "machine": machine, "scope": "s", "prompt": "prompt-1", "git_commit": null,
             "settings": {"directory": "/srv/project", "phases": [phase], "max_failures": 3, "sleep": time(10)},
         })
+    }
+
+    fn event(at: u64) -> Event {
+        let (at, what) = (Timestamp(at), Happening::Started);
+        Event { at, what }
+    }
+
+    /// A journal in a directory of its own, and a head to save.
+    fn journal() -> (tempfile::TempDir, Project, Journal, RunHead) {
+        let dir = tempfile::tempdir().unwrap();
+        let project = Project::find(dir.path()).unwrap();
+        let (journal, _) = Journal::open(&project, &"r1".parse().unwrap(), true).unwrap();
+        let head = serde_json::from_value(old_run()).unwrap();
+        (dir, project, journal, head)
+    }
+
+    #[tokio::test]
+    async fn a_save_that_nobody_waits_for_is_done_once_and_before_the_next() {
+        let (_dir, project, mut journal, mut head) = journal();
+        journal.note(event(1));
+        head.scope = "first".into();
+        for _ in 0..3 {
+            tokio::select! {
+                biased;
+                saved = journal.save(&head) => saved.unwrap(),
+                () = std::future::ready(()) => {} // and the save is dropped
+            }
+        }
+        let epoch = journal.epoch();
+        assert!(epoch > 0, "also while the writer is away");
+        journal.note(event(2));
+        head.scope = "second".into();
+        journal.save(&head).await.unwrap();
+        drop(journal);
+        let (again, loaded) = Journal::open(&project, &"r1".parse().unwrap(), false).unwrap();
+        assert_eq!(loaded.events, [event(1), event(2)]);
+        assert_eq!(loaded.head.unwrap().scope, "second");
+        assert!(again.epoch() > epoch);
+    }
+
+    #[tokio::test]
+    async fn a_thread_that_dies_at_a_save_makes_this_one_and_the_next_fail() {
+        let (_dir, _project, mut journal, head) = journal();
+        let died = journal.on_thread(0, |_| panic!("a store that panics"));
+        let died = died.await.unwrap_err().to_string();
+        assert!(died.contains("the thread that saves in"), "{died}");
+        let next = journal.save(&head).await.unwrap_err().to_string();
+        assert!(next.contains("it died at an earlier save"), "{next}");
     }
 
     #[test]
