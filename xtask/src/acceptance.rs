@@ -38,7 +38,7 @@ fn shown(sources: &[Source]) -> BTreeMap<String, Vec<String>> {
     let mut shown: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for source in sources {
         for test in source.tests() {
-            if let Some(item) = sources::item_of(test) {
+            for item in sources::items_of(test) {
                 shown
                     .entry(item)
                     .or_default()

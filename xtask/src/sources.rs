@@ -62,12 +62,17 @@ impl Source {
     }
 }
 
-/// The acceptance item that a test of this name shows: `J31` for `j31_answered_press_…`, `S1` for `s1_…` and `s01_…`.
-pub(crate) fn item_of(test: &str) -> Option<String> {
-    let (item, _) = test.split_once('_')?;
-    let number = item.strip_prefix(['s', 'j', 'c', 'l', 'x', 'p', 'd'])?;
+/// The acceptance items that a test of this name shows: `J31` for `j31_answered_press_…`, `S1` for `s1_…` and `s01_…`, both `L88`
+/// and `P12` for `l88_p12_a_late_reader_…`.
+pub(crate) fn items_of(test: &str) -> impl Iterator<Item = String> {
+    let words = test.split_inclusive('_');
+    words.map_while(|word| item(word.strip_suffix('_')?))
+}
+
+fn item(word: &str) -> Option<String> {
+    let number = word.strip_prefix(['s', 'j', 'c', 'l', 'x', 'p', 'd'])?;
     let number: u32 = number.parse().ok()?;
-    Some(format!("{}{number}", item[..1].to_uppercase()))
+    Some(format!("{}{number}", word[..1].to_uppercase()))
 }
 
 #[cfg(test)]
@@ -88,12 +93,14 @@ mod tests {
     }
 
     #[test]
-    fn an_item_is_a_letter_and_a_number() {
-        assert_eq!(item_of("j31_answered"), Some("J31".into()));
-        assert_eq!(item_of("s01_repeats"), Some("S1".into()));
-        assert_eq!(item_of("d0_model"), Some("D0".into()));
-        for other in ["j_31", "plain", "a31_b", "x86", "s3b_x"] {
-            assert_eq!(item_of(other), None, "{other}");
+    fn an_item_is_a_letter_and_a_number_and_a_test_may_show_several() {
+        let items = |test| items_of(test).collect::<Vec<_>>();
+        assert_eq!(items("j31_answered"), ["J31"]);
+        assert_eq!(items("s01_repeats"), ["S1"]);
+        assert_eq!(items("d0_model"), ["D0"]);
+        assert_eq!(items("l88_p12_x101_late_s2_x"), ["L88", "P12", "X101"]);
+        for other in ["j_31", "plain", "a31_b", "x86", "s3b_x", "late_x101_x"] {
+            assert!(items(other).is_empty(), "{other}");
         }
     }
 }

@@ -20,7 +20,7 @@ pub(super) fn unknown_items(workspace: &Workspace) -> Vec<String> {
     let unknown = |source: &Source| -> Vec<String> {
         let items = source
             .tests()
-            .filter_map(|test| Some((test, sources::item_of(test)?)));
+            .flat_map(|test| sources::items_of(test).map(move |item| (test, item)));
         items
             .filter(|(_, item)| !known.contains(item))
             .map(|(test, item)| {
