@@ -91,7 +91,7 @@ fn l96_what_nobody_understands_is_kept_and_harms_nothing() {
 }
 
 #[test]
-fn l91_an_agent_that_dies_in_its_turn_has_failed_whatever_its_exit_code() {
+fn l91_p40_an_agent_that_dies_in_its_turn_has_failed_whatever_its_exit_code() {
     for (death, said) in [("die KILL", "signal 9"), ("exit 0", "exit status 0")] {
         let script = format!("say half a thought\n@1 warn last words\n@1 {death}\n@2 touch done");
         let scene = Scene::new(&script);

@@ -69,7 +69,7 @@ fn lines_hang_on_the_count_of_starts() {
 }
 
 #[test]
-fn it_ends_as_it_is_told() {
+fn p53_it_ends_as_it_is_told() {
     assert_eq!(
         perform("part half a li\ndie TERM")
             .expect_signal(Signal::TERM)
@@ -103,7 +103,7 @@ fn files_are_written_appended_and_awaited() {
 }
 
 #[test]
-fn a_flood_has_the_size_it_was_given() {
+fn p53_a_flood_has_the_size_it_was_given() {
     let ended = perform("flood 1M\nflood 65 stderr unbroken");
     assert_eq!(
         (ended.stdout.len(), ended.stdout.lines().count()),
@@ -128,7 +128,7 @@ fn garbage_is_not_utf_8_and_would_take_over_a_terminal() {
 }
 
 #[test]
-fn signals_are_logged_and_only_the_named_ones_ignored() {
+fn p53_signals_are_logged_and_only_the_named_ones_ignored() {
     let sandbox = Sandbox::new();
     let agent = sandbox.fake_agent(FAKE_AGENT, "ignore TERM INT\nno-stdin\nhang");
     let running = start(&sandbox, &agent, "never read");
@@ -154,7 +154,7 @@ fn signals_are_logged_and_only_the_named_ones_ignored() {
 }
 
 #[test]
-fn a_child_may_ignore_signals_of_its_own() {
+fn p53_a_child_may_ignore_signals_of_its_own() {
     let sandbox = Sandbox::new();
     let agent = sandbox.fake_agent(FAKE_AGENT, "child setsid ignore TERM\nchild plain\nhang");
     let _running = start(&sandbox, &agent, "");

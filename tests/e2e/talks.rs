@@ -157,7 +157,7 @@ fn an_interrupt_may_drop_what_waits_and_ends_the_tool_with_its_tree() {
 }
 
 #[test]
-fn control_requests_are_answered_unless_it_is_deaf() {
+fn p53_control_requests_are_answered_unless_it_is_deaf() {
     let (sandbox, agent) = scene("deaf interrupt\nsay 5 a b c d e f");
     let mut talk = Talk::begin(&sandbox, &agent, &[]);
     let ask = |talk: &mut Talk, request: Value| {
@@ -393,7 +393,7 @@ fn the_service_fails_as_scripted() {
 }
 
 #[test]
-fn it_can_say_what_nobody_expects() {
+fn p53_it_can_say_what_nobody_expects() {
     let (sandbox, agent) = scene(
         "noise not JSON at all\nunknown-event\nbig 3M\nevent {\"type\": \"rate_limit_event\"}",
     );
