@@ -1,7 +1,7 @@
 //! Why an agent could not be started or reached.
 
 use std::ffi::OsStr;
-use std::io;
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
 /// Says why an agent could not be started or reached, and what to do about it.
@@ -20,6 +20,14 @@ pub(crate) enum Kind {
     )]
     NoInterpreter { program: String },
     #[error(
+        "`{program}` is there, but the loader that it asks for is not: install the build for this system's C library"
+    )]
+    NoLoader { program: String },
+    #[error(
+        "`{program}` is no program for this system: install the build for this processor, or give a script a first line such as #!/bin/sh"
+    )]
+    WrongFormat { program: String },
+    #[error(
         "`{program}` may not be executed: make it executable, and look at the permissions of its folders"
     )]
     PermissionDenied { program: String },
@@ -31,6 +39,14 @@ pub(crate) enum Kind {
         "arguments and environment of `{program}` are too long for the system: pass large input on standard input"
     )]
     TooLong { program: String },
+    #[error(
+        "`{program}` could not be started: too many files are open; raise the limit of open files (ulimit -n)"
+    )]
+    NoDescriptors { program: String },
+    #[error(
+        "`{program}` could not be started: there are too many processes; end some, or raise the limit (ulimit -u)"
+    )]
+    NoProcesses { program: String },
     #[error("`{program}` could not be started: {source}")]
     Spawn { program: String, source: io::Error },
     #[error(
@@ -45,7 +61,7 @@ pub(crate) enum Kind {
         "the guard {path} {what}: check that it calls `run_if_guard` first in main and is of this version"
     )]
     Guard { path: PathBuf, what: String },
-    #[error("no pipe or socket could be made: {source}; raise the limit of open files")]
+    #[error("no pipe or socket could be made: {source}; raise the limit of open files (ulimit -n)")]
     Pipe { source: io::Error },
     #[error("{what} cannot hold a NUL byte: remove it")]
     Nul { what: &'static str },
@@ -56,17 +72,36 @@ pub(crate) enum Kind {
 }
 
 impl Error {
-    /// Tells whether the program (or the interpreter of a script) was not found.
+    /// Tells whether the program was not found, or what runs it: the interpreter of a script, the loader of a binary.
     pub fn is_not_found(&self) -> bool {
         matches!(
             self.0,
-            Kind::NotOnPath { .. } | Kind::NoSuchFile { .. } | Kind::NoInterpreter { .. }
+            Kind::NotOnPath { .. }
+                | Kind::NoSuchFile { .. }
+                | Kind::NoInterpreter { .. }
+                | Kind::NoLoader { .. }
         )
     }
 
     /// Tells whether the program may not be executed.
     pub fn is_permission_denied(&self) -> bool {
         matches!(self.0, Kind::PermissionDenied { .. })
+    }
+
+    /// Tells whether the program is built for another processor or system, or is a script that does not say by what it is run.
+    pub fn is_wrong_format(&self) -> bool {
+        matches!(self.0, Kind::WrongFormat { .. })
+    }
+
+    /// Tells whether this process or the system has too many files open.
+    pub fn is_out_of_descriptors(&self) -> bool {
+        match &self.0 {
+            Kind::NoDescriptors { .. } => true,
+            Kind::Pipe { source } | Kind::GuardSpawn { source, .. } => {
+                is_out_of_descriptors(source)
+            }
+            _ => false,
+        }
     }
 
     /// Tells whether the working directory does not exist or cannot be entered.
@@ -99,9 +134,11 @@ impl Error {
             return Kind::BadDirectory { path, source }.into();
         }
         let is_path = program.as_encoded_bytes().contains(&b'/');
-        let is_there = is_path && directory.join(program).exists();
+        let file = directory.join(program);
+        let is_there = is_path && file.exists();
         let program = program.to_string_lossy().into_owned();
         match source.raw_os_error() {
+            Some(libc::ENOENT) if is_there && is_binary(&file) => Kind::NoLoader { program },
             Some(libc::ENOENT) if is_there => Kind::NoInterpreter { program },
             Some(libc::ENOENT) if is_path => Kind::NoSuchFile {
                 program,
@@ -110,8 +147,22 @@ impl Error {
             Some(libc::ENOENT) => Kind::NotOnPath { program },
             Some(libc::EACCES) => Kind::PermissionDenied { program },
             Some(libc::E2BIG) => Kind::TooLong { program },
+            Some(libc::ENOEXEC) => Kind::WrongFormat { program },
+            Some(libc::EAGAIN) => Kind::NoProcesses { program },
+            _ if is_out_of_descriptors(&source) => Kind::NoDescriptors { program },
             _ => Kind::Spawn { program, source },
         }
         .into()
     }
+}
+
+pub(crate) fn is_out_of_descriptors(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
+}
+
+/// Tells whether a file is no script: then what it asks for is a loader.
+fn is_binary(file: &Path) -> bool {
+    let mut start = [0; 2];
+    let read = std::fs::File::open(file).and_then(|mut file| file.read_exact(&mut start));
+    read.is_ok() && start != *b"#!"
 }

@@ -188,10 +188,14 @@ fn spawn_guard(path: &Path, marker: Option<&Marker>) -> Result<(Child, UnixStrea
         .stdin(OwnedFd::from(theirs))
         .stdout(Stdio::null())
         .stderr(Stdio::null());
-    let child = command.spawn().map_err(|source| Kind::GuardSpawn {
-        path: path.to_owned(),
-        source,
-    })?;
+    let failed = |source| match crate::error::is_out_of_descriptors(&source) {
+        true => no_socket(source),
+        false => {
+            let path = path.to_owned();
+            Kind::GuardSpawn { path, source }.into()
+        }
+    };
+    let child = command.spawn().map_err(failed)?;
     Ok((child, UnixStream::from_std(ours).map_err(no_socket)?))
 }
 

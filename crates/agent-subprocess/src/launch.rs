@@ -130,6 +130,9 @@ impl AgentCommand {
     }
 
     fn launch_group(self, streams: Streams) -> Result<(Keeper, Vec<OwnedFd>), Error> {
+        #[cfg(target_os = "linux")]
+        let mut command = self.resolved();
+        #[cfg(not(target_os = "linux"))]
         let mut command = Command::new(&self.program);
         command.args(&self.args).current_dir(self.directory());
         command.stdin(streams.stdin.map_or_else(Stdio::null, Stdio::from));
@@ -147,6 +150,31 @@ impl AgentCommand {
             Ok(keeper) => Ok((keeper, self.hold)),
             Err(source) => Err(Error::spawn(&self.program, self.directory(), false, source)),
         }
+    }
+
+    /// Finds the program as the guard does. The standard library would fork for a `PATH` of the agent's own, which takes long
+    /// in a big host, and the C library hand what is no program to the shell.
+    #[cfg(target_os = "linux")]
+    fn resolved(&self) -> Command {
+        use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+        use std::os::unix::process::CommandExt as _;
+        let path = match self.env.get(OsStr::new("PATH")) {
+            Some(set) => set.clone(),
+            None if self.env_clear => None,
+            None => std::env::var_os("PATH"),
+        };
+        let path = path.as_deref().map(OsStr::as_bytes);
+        let files = guard::image::files(self.program.as_bytes(), path).into_iter();
+        let mut files = files.map(|file| self.directory().join(OsString::from_vec(file)));
+        let runs = |file: &PathBuf| {
+            file.is_file() && rustix::fs::access(file, rustix::fs::Access::EXEC_OK).is_ok()
+        };
+        let mut command = match files.find(runs) {
+            Some(file) => Command::new(file),
+            None => Command::new(&self.program),
+        };
+        command.arg0(&self.program);
+        command
     }
 
     fn directory(&self) -> &std::path::Path {

@@ -13,6 +13,8 @@ pub(crate) struct Stat {
     state: u8,
     pub(crate) parent: u32,
     pub(crate) group: u32,
+    /// 0 where its leader is outside the pid namespace.
+    pub(crate) session: u32,
     pub(crate) start_time: u64,
 }
 
@@ -43,6 +45,7 @@ fn parse(pid: u32, stat: &[u8]) -> Option<Stat> {
         state: *fields.first()?.as_bytes().first()?,
         parent: fields.get(1)?.parse().ok()?,
         group: fields.get(2)?.parse().ok()?,
+        session: fields.get(3)?.parse().ok()?,
         start_time: fields.get(19)?.parse().ok()?,
     })
 }

@@ -1,11 +1,13 @@
 //! The few system calls that have no safe wrapper; all the `unsafe` of this crate. Linux only.
 #![expect(
     unsafe_code,
-    reason = "signal dispositions, fork, pre_exec, waitid with a pid, signalfd and _exit have no safe wrapper"
+    reason = "signal dispositions, fork, pre_exec, execve, waitid with a pid, signalfd and _exit have no safe wrapper"
 )]
 
+use crate::guard::image::Image;
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal};
+use std::ffi::CString;
 use std::io;
 use std::os::fd::{FromRawFd as _, OwnedFd};
 use std::os::unix::process::CommandExt as _;
@@ -117,8 +119,10 @@ pub(crate) fn dead_child() -> Result<Option<Pid>, Errno> {
 
 /// Spawns the agent: a session of its own, killed when the guard dies, with no inherited disposition or mask.
 ///
-/// This forks; the guard is small, so that costs nothing here, while it would in a big host.
-pub(crate) fn spawn_agent(command: &mut Command) -> io::Result<Child> {
+/// `command` gives the streams only. This forks; the guard is small, so that costs nothing here, while it would in a big
+/// host.
+pub(crate) fn spawn_agent(command: &mut Command, image: Image) -> io::Result<Child> {
+    let image = Pointers::new(image);
     let guard = rustix::process::getpid();
     let prepare = move || {
         rustix::process::setsid()?;
@@ -144,10 +148,60 @@ pub(crate) fn spawn_agent(command: &mut Command) -> io::Result<Child> {
             libc::sigemptyset(&mut set);
             libc::sigprocmask(libc::SIG_SETMASK, &set, std::ptr::null_mut());
         }
-        Ok(())
+        Err(image.exec().into())
     };
     // SAFETY: `prepare` calls only async-signal-safe functions and does not allocate.
     unsafe { command.pre_exec(prepare) }.spawn()
+}
+
+/// An [`Image`] with the arrays of pointers that `execve` takes, each with a null at its end.
+struct Pointers {
+    files: Vec<CString>,
+    arguments: Vec<*const libc::c_char>,
+    environment: Vec<*const libc::c_char>,
+    _owners: [Vec<CString>; 2],
+}
+
+// SAFETY: the pointers lead to strings that this value owns and nobody changes.
+unsafe impl Send for Pointers {}
+// SAFETY: the same.
+unsafe impl Sync for Pointers {}
+
+impl Pointers {
+    fn new(image: Image) -> Self {
+        let pointers = |strings: &[CString]| {
+            let pointers = strings.iter().map(|string| string.as_ptr());
+            pointers.chain([std::ptr::null()]).collect()
+        };
+        Pointers {
+            arguments: pointers(&image.arguments),
+            environment: pointers(&image.environment),
+            files: image.files,
+            _owners: [image.arguments, image.environment],
+        }
+    }
+
+    /// Comes back only with the reason why it could not. Some C libraries' own search hands a file of a foreign format to
+    /// the shell, which then says something about its syntax.
+    fn exec(&self) -> Errno {
+        let mut reason = Errno::NOENT;
+        for file in &self.files {
+            // SAFETY: all three end with a null, and what they lead to lives as long as `self`.
+            unsafe {
+                libc::execve(
+                    file.as_ptr(),
+                    self.arguments.as_ptr(),
+                    self.environment.as_ptr(),
+                )
+            };
+            match last_error() {
+                Errno::NOENT | Errno::NOTDIR => {}
+                Errno::ACCESS => reason = Errno::ACCESS,
+                error => return error,
+            }
+        }
+        reason
+    }
 }
 
 /// Ends the process at once: the guard must not run the exit handlers of the program that it was started from.

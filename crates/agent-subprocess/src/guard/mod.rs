@@ -8,6 +8,8 @@
 #[cfg(target_os = "linux")]
 mod enter;
 #[cfg(target_os = "linux")]
+pub(crate) mod image;
+#[cfg(target_os = "linux")]
 mod init;
 #[cfg(target_os = "linux")]
 mod serve;

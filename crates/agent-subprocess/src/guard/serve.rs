@@ -1,5 +1,6 @@
 //! The guard's work: spawn the agent, report, obey the socket, and end the tree when it closes.
 
+use super::image::Image;
 use super::tree::{Tree, timespec};
 use crate::wire::{Inbox, MAX_HOLD, MAX_NAMES, Notice, Order, Spec, VERSION, Whom, frame};
 use crate::{proc_fs, sweep, sys};
@@ -172,24 +173,14 @@ fn spawn(
             .map(Stdio::from)
             .ok_or_else(|| (false, Errno::BADF.into()))
     };
-    let mut command = Command::new(OsString::from(spec.program));
-    command.args(spec.args.into_iter().map(OsString::from));
-    command
-        .stdin(if spec.stdin { next()? } else { Stdio::null() })
-        .stdout(next()?)
-        .stderr(next()?);
-    if spec.env_clear {
-        command.env_clear();
-    }
-    for (name, value) in spec.env {
-        match value {
-            Some(value) => command.env(OsString::from(name), OsString::from(value)),
-            None => command.env_remove(OsString::from(name)),
-        };
-    }
+    let stdin = if spec.stdin { next()? } else { Stdio::null() };
+    let (stdout, stderr) = (next()?, next()?);
+    let image = Image::new(&spec).map_err(|error| (false, error.into()))?;
+    let mut command = Command::new("/");
+    command.stdin(stdin).stdout(stdout).stderr(stderr);
     // Not `current_dir`: its failure could not be told from that of the program.
     std::env::set_current_dir(OsString::from(spec.directory)).map_err(|error| (true, error))?;
-    let spawned = sys::spawn_agent(&mut command).map_err(|error| (false, error));
+    let spawned = sys::spawn_agent(&mut command, image).map_err(|error| (false, error));
     // A guard must not keep a file system busy.
     let _stays = std::env::set_current_dir("/");
     Ok((spawned?.id(), descriptors.collect()))

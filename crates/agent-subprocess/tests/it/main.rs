@@ -11,6 +11,7 @@ mod claude;
 #[cfg(feature = "command")]
 mod command;
 mod containment;
+mod errors;
 mod lost;
 mod scene;
 mod spawn;

@@ -124,61 +124,6 @@ async fn a_big_prompt_that_is_never_read_stops_nobody() {
 }
 
 #[tokio::test]
-async fn errors_say_what_to_do() {
-    let scene = Scene::new();
-    let folder = scene.directory.path();
-    std::fs::write(folder.join("plain"), "not a program").unwrap();
-    std::fs::write(folder.join("script"), "#!/no/such/interpreter\n").unwrap();
-    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-    std::fs::set_permissions(folder.join("script"), mode).unwrap();
-    let mut texts = Vec::new();
-    for containment in BOTH {
-        let command = |program: &str| {
-            AgentCommand::new(program)
-                .current_dir(folder)
-                .containment(containment)
-        };
-        let missing = command("no-such-agent").spawn().await.unwrap_err();
-        let no_file = command("./no-such-file").spawn().await.unwrap_err();
-        let no_interpreter = command("./script").spawn().await.unwrap_err();
-        let denied = command("./plain").spawn().await.unwrap_err();
-        let nowhere = command("true")
-            .current_dir(folder.join("nowhere"))
-            .spawn()
-            .await
-            .unwrap_err();
-        let long = command("true")
-            .arg("x".repeat(4 << 20))
-            .spawn()
-            .await
-            .unwrap_err();
-        let nul = command("true").arg("a\0b").spawn().await.unwrap_err();
-        assert!(missing.is_not_found() && no_file.is_not_found() && no_interpreter.is_not_found());
-        assert!(
-            denied.is_permission_denied()
-                && nowhere.is_bad_directory()
-                && long.is_argument_list_too_long()
-        );
-        let all = [missing, no_file, no_interpreter, denied, nowhere, long, nul];
-        texts.push(
-            all.map(|error| error.to_string())
-                .join("\n")
-                .replace(folder.to_str().unwrap(), "FOLDER"),
-        );
-    }
-    assert_eq!(texts[0], texts[1], "with a guard and without");
-    insta::assert_snapshot!(texts[0], @r"
-    `no-such-agent` was not found on PATH: install it, or name it by its full path
-    `./no-such-file` does not exist: check the path, which counts from FOLDER
-    `./script` is there, but the interpreter in its first line is not: install that, or correct the line
-    `./plain` may not be executed: make it executable, and look at the permissions of its folders
-    the working directory FOLDER/nowhere cannot be entered: No such file or directory (os error 2); create it, or choose another
-    arguments and environment of `true` are too long for the system: pass large input on standard input
-    the program and its arguments cannot hold a NUL byte: remove it
-    ");
-}
-
-#[tokio::test]
 async fn arguments_environment_and_directory_arrive_whole() {
     let scene = Scene::new();
     let big = "v".repeat(100 << 10);

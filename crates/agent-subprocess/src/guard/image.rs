@@ -1,0 +1,61 @@
+//! What the agent becomes: its arguments, its environment, and the files that its program may be.
+
+use crate::wire::Spec;
+use std::collections::BTreeMap;
+use std::ffi::{CString, NulError, OsString};
+use std::os::unix::ffi::OsStringExt as _;
+
+/// Where a program is looked for if the environment has no `PATH`, as in the C library.
+const PATH: &str = "/bin:/usr/bin";
+
+/// All that `execve` needs, made before the fork.
+pub(crate) struct Image {
+    /// The files to try, in order.
+    pub(crate) files: Vec<CString>,
+    pub(crate) arguments: Vec<CString>,
+    pub(crate) environment: Vec<CString>,
+}
+
+impl Image {
+    pub(super) fn new(spec: &Spec) -> Result<Self, NulError> {
+        let text = |text: &crate::wire::Text| OsString::from(text.clone()).into_vec();
+        let mut environment: BTreeMap<Vec<u8>, Vec<u8>> = BTreeMap::new();
+        if !spec.env_clear {
+            let own = std::env::vars_os();
+            environment.extend(own.map(|(name, value)| (name.into_vec(), value.into_vec())));
+        }
+        for (name, value) in &spec.env {
+            match value {
+                Some(value) => environment.insert(text(name), text(value)),
+                None => environment.remove(&text(name)),
+            };
+        }
+        let program = text(&spec.program);
+        let path = environment.get(b"PATH".as_slice()).map(Vec::as_slice);
+        let files = files(&program, path);
+        let arguments = std::iter::once(program).chain(spec.args.iter().map(text));
+        let environment = environment
+            .into_iter()
+            .map(|(name, value)| [name, value].join(&b'='));
+        Ok(Image {
+            files: strings(files)?,
+            arguments: strings(arguments)?,
+            environment: strings(environment)?,
+        })
+    }
+}
+
+/// The files that a program may be: itself if its name has a slash, else one in each folder of `path`.
+pub(crate) fn files(program: &[u8], path: Option<&[u8]>) -> Vec<Vec<u8>> {
+    if program.contains(&b'/') {
+        return vec![program.to_owned()];
+    }
+    let folders = path.unwrap_or(PATH.as_bytes()).split(|byte| *byte == b':');
+    // An empty entry is the working directory.
+    let file = |folder: &[u8]| [if folder.is_empty() { b"." } else { folder }, program].join(&b'/');
+    folders.map(file).collect()
+}
+
+fn strings(texts: impl IntoIterator<Item = Vec<u8>>) -> Result<Vec<CString>, NulError> {
+    texts.into_iter().map(CString::new).collect()
+}

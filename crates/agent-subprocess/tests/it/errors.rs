@@ -1,0 +1,159 @@
+//! What cannot be started says why, by type and in words.
+
+use crate::scene::{Scene, alone};
+use agent_subprocess::{AgentCommand, Containment};
+use rustix::process::{Resource, getrlimit, setrlimit};
+use std::path::Path;
+
+const BOTH: [Containment; 2] = [Containment::Guard, Containment::Group];
+
+fn executable(path: &Path, content: impl AsRef<[u8]>) {
+    std::fs::write(path, content).unwrap();
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(path, mode).unwrap();
+}
+
+/// A copy of a program of this system that asks for a loader which is not there, as one built for another C library does.
+fn without_loader() -> Vec<u8> {
+    let mut program = std::fs::read("/bin/true").unwrap();
+    let mut words = program.windows(4);
+    let loader = words
+        .position(|word| word == b"/ld-")
+        .expect("a program with a loader");
+    program[loader + 1] = b'x';
+    program
+}
+
+#[tokio::test]
+async fn p48_errors_say_what_to_do() {
+    let scene = Scene::new();
+    let folder = scene.directory.path();
+    std::fs::write(folder.join("plain"), "not a program").unwrap();
+    executable(&folder.join("script"), "#!/no/such/interpreter\n");
+    executable(&folder.join("foreign"), b"\x7fELF and another processor");
+    executable(
+        &folder.join("bare"),
+        "echo without a first line that says who runs it\n",
+    );
+    executable(&folder.join("libc"), without_loader());
+    let mut texts = Vec::new();
+    for containment in BOTH {
+        let command = |program: &str| {
+            AgentCommand::new(program)
+                .current_dir(folder)
+                .containment(containment)
+        };
+        let long = command("true").arg("x".repeat(4 << 20));
+        let missing = command("no-such-agent").spawn().await.unwrap_err();
+        let no_file = command("./no-such-file").spawn().await.unwrap_err();
+        let no_interpreter = command("./script").spawn().await.unwrap_err();
+        let no_loader = command("./libc").spawn().await.unwrap_err();
+        let denied = command("./plain").spawn().await.unwrap_err();
+        let foreign = command("./foreign").spawn().await.unwrap_err();
+        let bare = command("bare")
+            .env("PATH", folder)
+            .spawn()
+            .await
+            .unwrap_err();
+        let nowhere = command("true").current_dir(folder.join("nowhere"));
+        let nowhere = nowhere.spawn().await.unwrap_err();
+        let long = long.spawn().await.unwrap_err();
+        let nul = command("true").arg("a\0b").spawn().await.unwrap_err();
+        assert!(missing.is_not_found() && no_file.is_not_found());
+        assert!(no_interpreter.is_not_found() && no_loader.is_not_found());
+        assert!(denied.is_permission_denied() && nowhere.is_bad_directory());
+        assert!(foreign.is_wrong_format() && bare.is_wrong_format());
+        assert!(long.is_argument_list_too_long());
+        let all = [
+            missing,
+            no_file,
+            no_interpreter,
+            no_loader,
+            denied,
+            foreign,
+            bare,
+            nowhere,
+            long,
+            nul,
+        ];
+        let all = all.map(|error| error.to_string()).join("\n");
+        texts.push(all.replace(folder.to_str().unwrap(), "FOLDER"));
+    }
+    assert_eq!(texts[0], texts[1], "with a guard and without");
+    insta::assert_snapshot!(texts[0], @r"
+    `no-such-agent` was not found on PATH: install it, or name it by its full path
+    `./no-such-file` does not exist: check the path, which counts from FOLDER
+    `./script` is there, but the interpreter in its first line is not: install that, or correct the line
+    `./libc` is there, but the loader that it asks for is not: install the build for this system's C library
+    `./plain` may not be executed: make it executable, and look at the permissions of its folders
+    `./foreign` is no program for this system: install the build for this processor, or give a script a first line such as #!/bin/sh
+    `bare` is no program for this system: install the build for this processor, or give a script a first line such as #!/bin/sh
+    the working directory FOLDER/nowhere cannot be entered: No such file or directory (os error 2); create it, or choose another
+    arguments and environment of `true` are too long for the system: pass large input on standard input
+    the program and its arguments cannot hold a NUL byte: remove it
+    ");
+}
+
+#[tokio::test]
+async fn p48_a_host_without_descriptors_says_so() {
+    // The limit is one for the whole process.
+    if !alone("errors::p48_a_host_without_descriptors_says_so") {
+        return;
+    }
+    let scene = Scene::new();
+    let usual = getrlimit(Resource::Nofile);
+    let mut limit = usual;
+    // More and more room: for no pipe, for some, for all but the guard's socket or its child.
+    for more in 0..40 {
+        let open = std::fs::read_dir("/proc/self/fd").unwrap().count() as u64;
+        limit.current = Some(open - 1 + more);
+        let mut failed = 0;
+        for containment in BOTH {
+            setrlimit(Resource::Nofile, limit).unwrap();
+            let spawned = scene.agent("exit 0").containment(containment).spawn().await;
+            setrlimit(Resource::Nofile, usual).unwrap();
+            match spawned {
+                Ok(mut agent) => assert!(agent.wait().await.success()),
+                Err(error) => {
+                    assert!(error.is_out_of_descriptors(), "{more}: {error}");
+                    assert!(error.to_string().contains("ulimit -n"), "{error}");
+                    failed += 1;
+                }
+            }
+        }
+        if failed == 0 {
+            return assert!(more > 3);
+        }
+    }
+    panic!("it still fails with 40 descriptors");
+}
+
+#[tokio::test]
+async fn a_program_is_looked_for_as_a_shell_does() {
+    let scene = Scene::new();
+    let [first, second] = ["first", "second"].map(|name| scene.path(name));
+    for folder in [&first, &second] {
+        std::fs::create_dir(folder).unwrap();
+    }
+    // What may not be executed is passed over, and only remembered.
+    std::fs::write(first.join("tool"), "").unwrap();
+    executable(&second.join("tool"), "#!/bin/sh\necho second \"$0\"\n");
+    executable(&scene.path("tool"), "#!/bin/sh\necho here \"$0\"\n");
+    let both = format!("/no/such:{}:{}", first.display(), second.display());
+    for containment in BOTH {
+        let tool = |path: &str| {
+            let command = AgentCommand::new("tool").containment(containment);
+            command
+                .env("PATH", path)
+                .current_dir(scene.directory.path())
+        };
+        let mut agent = tool(&both).spawn().await.unwrap();
+        let said = format!("second {}/tool", second.display());
+        assert_eq!(crate::scene::stdout(&mut agent).await, [said]);
+        let only = first.to_str().unwrap();
+        assert!(tool(only).spawn().await.unwrap_err().is_permission_denied());
+        let mut agent = tool("").spawn().await.unwrap();
+        let said = crate::scene::stdout(&mut agent).await;
+        assert!(said[0].starts_with("here"), "{said:?}");
+    }
+}
