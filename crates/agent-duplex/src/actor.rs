@@ -12,15 +12,20 @@ use tokio::time::{Instant, timeout_at};
 use uuid::Uuid;
 
 use crate::conversation::nothing_stopped;
+use crate::replay;
 use crate::shared::Shared;
 use crate::starts::Next;
 use crate::{
-    Connection, Driver, EndReason, Error, Lifecycle, LostSession, Mode, Observation, Record,
+    Connection, Driver, EndReason, Error, Event, Lifecycle, LostSession, Mode, Observation, Record,
     SessionChoice, StopReport, TurnEnd, What,
 };
 pub(crate) use command::{Command, Interrupt};
 use command::{Done, answer};
 pub(crate) use keeps::Keeps;
+
+/// How much the agent may have said before its readers are told.
+const TOGETHER: usize = 64;
+const TOGETHER_BYTES: usize = 256 << 10;
 
 /// Until when everything has to be ended; the other side is dropped with the last handle.
 type Halt = watch::Receiver<Option<Instant>>;
@@ -47,6 +52,8 @@ pub(crate) struct Actor {
     connection: Option<Box<dyn Connection>>,
     /// Whether the connection may have something to say.
     reading: bool,
+    /// What it said and nobody was told yet.
+    heard: Vec<Observation>,
     /// Whether the agent refused an input; it is asked again at the end of its turn, and when there is another input.
     refused: bool,
     /// Whether the agent was told to close; it gets no input any more.
@@ -92,6 +99,7 @@ impl Actor {
             keeps,
             connection: None,
             reading: false,
+            heard: Vec::new(),
             refused: false,
             closed: false,
             frozen: false,
@@ -135,7 +143,7 @@ impl Actor {
                 () = due(next), if next != Next::Never => {}
                 did = close_or_next(&mut self.connection, close), if close || (self.reading && room) => match did {
                     Did::Close => self.close_over(),
-                    Did::Say(seen) => self.seen(seen).await,
+                    Did::Say(seen) => self.read_on(seen).await,
                 },
                 () = self.shared.primary.room(), if self.reading && !room => {}
             }
@@ -165,8 +173,10 @@ impl Actor {
         }
         let offered = {
             let mut state = self.shared.lock();
-            let may = self.connection.is_some() && state.fault.is_none();
-            may.then(|| state.ledger.offer(Uuid::new_v4())).flatten()
+            let has = self.connection.is_some() && state.ledger.has_ready();
+            (has && state.fault.is_none())
+                .then(|| state.ledger.offer(Uuid::new_v4()))
+                .flatten()
         };
         let Some((message, receipts)) = offered else {
             return Ok(false);
@@ -207,10 +217,29 @@ impl Actor {
         self.keeps.post(vec![Record::Returned { message }]);
     }
 
-    /// Takes what the agent did; `None` when it has nothing more to say.
-    async fn seen(&mut self, seen: Option<Observation>) {
-        let gone = seen.is_none();
-        let told = self.noted(seen);
+    /// Takes what the agent did, and what else it has said by now as long as only readers care: they are told, and woken, once.
+    async fn read_on(&mut self, mut seen: Option<Observation>) {
+        let most = self.shared.primary.has_room_for().min(TOGETHER);
+        let mut bytes = 0;
+        while let Some(next_one) = seen.take() {
+            let goes_on = next_one.events.iter().all(Event::is_for_readers);
+            bytes += replay::bytes(&next_one);
+            self.heard.push(next_one);
+            if !goes_on || self.heard.len() >= most || bytes >= TOGETHER_BYTES {
+                return self.seen(false).await;
+            }
+            seen = tokio::select! {
+                biased;
+                seen = next(&mut self.connection) => seen,
+                () = std::future::ready(()) => return self.seen(false).await,
+            };
+        }
+        self.seen(true).await;
+    }
+
+    /// Tells what was heard of the agent; `gone` when it has nothing more to say.
+    async fn seen(&mut self, gone: bool) {
+        let told = self.noted(gone);
         let over = told.iter().any(|what| matches!(what, What::Completed(_)));
         let lost = self.shared.lock().starts.lost_session() == LostSession::Fresh
             && told
@@ -237,20 +266,21 @@ impl Actor {
         }
     }
 
-    fn noted(&mut self, seen: Option<Observation>) -> Vec<What> {
+    fn noted(&mut self, gone: bool) -> Vec<What> {
         let mut state = self.shared.lock();
-        let told = match seen {
-            Some(seen) => state.ledger.observe(seen),
-            None => {
-                self.reading = false;
-                let owed = match &state.fault {
-                    Some(fault) => keeps::failure(&fault.to_string()),
-                    None if self.stopping => EndReason::Interrupted.into(),
-                    None => TurnEnd::from(EndReason::Died),
-                };
-                state.ledger.connection_ended(owed)
-            }
-        };
+        let mut told = Vec::new();
+        for seen in self.heard.drain(..) {
+            told.append(&mut state.ledger.observe(seen));
+        }
+        if gone {
+            self.reading = false;
+            let owed = match &state.fault {
+                Some(fault) => keeps::failure(&fault.to_string()),
+                None if self.stopping => EndReason::Interrupted.into(),
+                None => TurnEnd::from(EndReason::Died),
+            };
+            told.append(&mut state.ledger.connection_ended(owed));
+        }
         for what in &told {
             if let What::Completed(completion) = what {
                 state.starts.turn(completion.end.reason);

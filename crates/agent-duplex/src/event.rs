@@ -184,6 +184,22 @@ pub enum Event {
     TurnCompleted(TurnEnd),
 }
 
+impl Event {
+    /// Returns whether it changes nothing but what readers know of a turn.
+    pub(crate) const fn is_for_readers(&self) -> bool {
+        matches!(
+            self,
+            Self::TextDelta(_)
+                | Self::ThinkingDelta(_)
+                | Self::Message { .. }
+                | Self::ToolStarted { .. }
+                | Self::ToolProgress { .. }
+                | Self::ToolFinished { .. }
+                | Self::Used(_)
+        )
+    }
+}
+
 /// Where a message stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]

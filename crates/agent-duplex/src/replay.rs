@@ -53,11 +53,16 @@ impl Replay {
 
 /// Returns about how many bytes something takes, lines and texts in the first place.
 pub(crate) fn weight(what: &What) -> usize {
-    let What::Observed(Observation { raw, events }) = what else {
-        return 0;
-    };
-    let line = raw.as_ref().map_or(0, |(_, line)| line.bytes.len());
-    line + size_of_val(events.as_slice()) + events.iter().map(text).sum::<usize>()
+    match what {
+        What::Observed(seen) => bytes(seen),
+        _ => 0,
+    }
+}
+
+pub(crate) fn bytes(seen: &Observation) -> usize {
+    let line = seen.raw.as_ref().map_or(0, |(_, line)| line.bytes.len());
+    let events = seen.events.as_slice();
+    line + size_of_val(events) + events.iter().map(text).sum::<usize>()
 }
 
 fn text(event: &Event) -> usize {

@@ -7,7 +7,7 @@ use crate::conversation::over;
 use crate::ledger::{Ledger, Terms};
 use crate::replay::{Replay, weight};
 use crate::starts::Starts;
-use crate::subscription::Queue;
+use crate::subscription::{Item, Queue};
 use crate::{Error, Lifecycle, Published, Recovered, RestartPolicy, What};
 
 /// What the handles and the actor see both.
@@ -98,6 +98,19 @@ impl State {
 
     /// Tells all readers.
     pub(crate) fn publish(&mut self, what: What) {
+        self.publish_all(vec![what]);
+    }
+
+    /// Tells all readers several things at once: each of them is woken once.
+    pub(crate) fn publish_all(&mut self, told: Vec<What>) {
+        let items: Vec<Item> = told.into_iter().map(|what| self.item(what)).collect();
+        if !items.is_empty() {
+            self.subscribers.retain(|queue| queue.offer(&items));
+            self.primary.push(&items);
+        }
+    }
+
+    fn item(&mut self, what: What) -> Item {
         self.sequence += 1;
         let weight = weight(&what);
         let published = Arc::new(Published {
@@ -105,9 +118,7 @@ impl State {
             what,
         });
         self.replay.note(&published, weight);
-        self.subscribers
-            .retain(|queue| queue.offer(&published, weight));
-        self.primary.push(published, weight);
+        (published, weight)
     }
 
     /// Makes a queue that begins with the turn that runs, and lets it have what is published from now on.

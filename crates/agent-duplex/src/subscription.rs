@@ -108,6 +108,9 @@ impl fmt::Display for Dropped {
 
 impl std::error::Error for Dropped {}
 
+/// Something for readers, and what it weighs.
+pub(crate) type Item = (Arc<Published>, usize);
+
 /// What waits for one reader.
 #[derive(Debug)]
 pub(crate) struct Queue {
@@ -122,7 +125,7 @@ struct Inner {
     /// What comes before everything else and does not count as unread.
     replay: VecDeque<Arc<Published>>,
     /// What is unread, and what it weighs.
-    items: VecDeque<(Arc<Published>, usize)>,
+    items: VecDeque<Item>,
     bytes: usize,
     last: u64,
     /// Nothing more comes.
@@ -136,6 +139,11 @@ struct Inner {
 impl Inner {
     fn is_full(&self, capacity: usize) -> bool {
         self.items.len() >= capacity || self.bytes >= MAX_BYTES
+    }
+
+    fn add(&mut self, item: &Item) {
+        self.bytes += item.1;
+        self.items.push_back(item.clone());
     }
 }
 
@@ -156,34 +164,38 @@ impl Queue {
         queue
     }
 
-    /// Adds an item whether there is room or not.
-    pub(crate) fn push(&self, item: Arc<Published>, weight: usize) {
+    /// Adds items whether there is room or not.
+    pub(crate) fn push(&self, items: &[Item]) {
         let mut inner = self.lock();
         if !inner.abandoned && !inner.closed {
-            self.add(&mut inner, item, weight);
+            let waits = inner.items.is_empty();
+            items.iter().for_each(|item| inner.add(item));
+            self.wake(waits);
         }
     }
 
-    /// Adds an item, or closes the queue when there is no room. Returns whether its reader still wants more.
-    pub(crate) fn offer(&self, item: &Arc<Published>, weight: usize) -> bool {
+    /// Adds items as far as there is room, and closes the queue when there is none. Returns whether its reader still wants more.
+    pub(crate) fn offer(&self, items: &[Item]) -> bool {
         let mut inner = self.lock();
         if inner.abandoned || inner.closed {
             return false;
         }
-        if inner.is_full(self.capacity) {
-            inner.lagged = true;
-            inner.closed = true;
-            return false;
+        let waits = inner.items.is_empty();
+        for item in items {
+            if inner.is_full(self.capacity) {
+                inner.lagged = true;
+                inner.closed = true;
+                break;
+            }
+            inner.add(item);
         }
-        self.add(&mut inner, Arc::clone(item), weight);
-        true
+        self.wake(waits);
+        !inner.closed
     }
 
-    fn add(&self, inner: &mut Inner, item: Arc<Published>, weight: usize) {
-        inner.bytes += weight;
-        inner.items.push_back((item, weight));
-        // A reader waits only when there is nothing.
-        if inner.items.len() == 1 {
+    /// Wakes the reader, who waits only when there is nothing.
+    fn wake(&self, waits: bool) {
+        if waits {
             self.ready.notify_one();
         }
     }
@@ -194,8 +206,17 @@ impl Queue {
         self.ready.notify_one();
     }
 
+    /// Returns how many items there is room for.
+    pub(crate) fn has_room_for(&self) -> usize {
+        let inner = self.lock();
+        if inner.bytes >= MAX_BYTES {
+            return 0;
+        }
+        self.capacity.saturating_sub(inner.items.len())
+    }
+
     pub(crate) fn has_room(&self) -> bool {
-        !self.lock().is_full(self.capacity)
+        self.has_room_for() > 0
     }
 
     /// Waits until there is room. Cancel safe.

@@ -99,7 +99,7 @@ impl Actor {
     pub(super) async fn abandon(&mut self) {
         self.connection = None;
         self.settle().await;
-        self.seen(None).await;
+        self.seen(true).await;
     }
 
     /// Reads what the agent had said before it was ended; `None` when the conversation is halted meanwhile.
@@ -119,7 +119,10 @@ impl Actor {
                 unless_halted(&mut self.halt, words).await?
             };
             patience = patience.saturating_sub(since.elapsed());
-            self.seen(seen.ok().flatten()).await;
+            let seen = seen.ok().flatten();
+            let gone = seen.is_none();
+            self.heard.extend(seen);
+            self.seen(gone).await;
         }
         Some(())
     }
@@ -137,7 +140,7 @@ impl Drop for Actor {
     fn drop(&mut self) {
         drop(self.connection.take());
         self.keeps.publish_rest();
-        let told = self.noted(None);
+        let told = self.noted(true);
         let told = self.keeps.tell_later(told);
         self.keeps.publish(told);
         while let Ok(interrupt) = self.interrupts.try_recv() {

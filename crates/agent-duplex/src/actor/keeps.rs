@@ -151,10 +151,7 @@ impl Keeps {
 
     pub(super) fn publish(&self, mut told: Vec<What>) {
         self.failed(&mut told);
-        let mut state = self.shared.lock();
-        for what in told {
-            state.publish(what);
-        }
+        self.shared.lock().publish_all(told);
     }
 
     /// Publishes what waited for being kept, kept or not.
