@@ -12,9 +12,9 @@ use crate::persistence::Keeper;
 use crate::shared::Shared;
 use crate::subscription::Queue;
 use crate::{
-    Capabilities, Capability, Decision, Driver, Error, InputPolicy, Lifecycle, Mode, Permissions,
-    Persistence, Primary, ProcessName, Queued, Recovered, RestartPolicy, SessionChoice, StopReport,
-    StopStage, Subscription,
+    Capabilities, Capability, ConversationOptions, Decision, Driver, Error, InputPolicy, Lifecycle,
+    Mode, Permissions, Persistence, Primary, ProcessName, Queued, Recovered, RestartPolicy,
+    SessionChoice, StopReport, StopStage, Subscription,
 };
 
 /// How many commands, and how many interrupts, wait at most while the agent's end is busy with one.
@@ -22,31 +22,6 @@ const COMMANDS: usize = 64;
 
 /// The budget of a stop that was given a larger one than clocks can count.
 const FOREVER: Duration = Duration::from_secs(1 << 30);
-
-/// The limits of a conversation.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct ConversationOptions {
-    /// How many inputs may be pending: accepted, and in no turn yet. 100 by default.
-    pub inbox: usize,
-    /// How much the [`Primary`] may leave unread before the agent is not read any further. 1000 by default.
-    pub backlog: usize,
-    /// How an agent that is gone is started again when there are inputs; `None`, the default, when that is the caller's to do.
-    pub restart: Option<RestartPolicy>,
-    /// How long one agent serves. [`Mode::OneShot`] starts agents by itself, by the default policy when there is no other.
-    pub mode: Mode,
-}
-
-impl Default for ConversationOptions {
-    fn default() -> Self {
-        Self {
-            inbox: 100,
-            backlog: 1000,
-            restart: None,
-            mode: Mode::Interactive,
-        }
-    }
-}
 
 /// A conversation with one agent over one connection at a time.
 ///

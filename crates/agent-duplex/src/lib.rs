@@ -51,6 +51,7 @@ mod inbox;
 mod input;
 mod ledger;
 mod lifecycle;
+mod options;
 mod persistence;
 mod published;
 mod replay;
@@ -66,13 +67,14 @@ mod usage;
 
 pub use ask::{Ask, Decision, Permissions};
 pub use capability::{Capabilities, Capability};
-pub use conversation::{Conversation, ConversationOptions};
+pub use conversation::Conversation;
 pub use driver::{BoxFuture, Connection, Driver, InputPolicy, SessionChoice};
 pub use error::Error;
 pub use event::{Event, InputState, Line, Observation, Stream, ToolOutcome};
 pub use execution::Execution;
 pub use input::{Input, Message, Queued, Receipt};
 pub use lifecycle::Lifecycle;
+pub use options::ConversationOptions;
 #[cfg(feature = "sqlite")]
 pub use persistence::SqlitePersistence;
 pub use persistence::{MemoryPersistence, Persistence, Record, Recovered};

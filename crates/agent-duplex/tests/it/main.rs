@@ -10,6 +10,7 @@ mod keeping;
 #[cfg(feature = "sqlite")]
 mod kills;
 mod library;
+mod races;
 mod random;
 mod readers;
 #[cfg(feature = "sqlite")]

@@ -32,10 +32,13 @@ pub(crate) fn delta(text: &str) -> Event {
 }
 
 /// Waits for something that has to come soon.
-pub(crate) async fn soon<T>(what: impl Future<Output = T>) -> T {
-    tokio::time::timeout(PATIENCE, what)
-        .await
-        .expect("it never came")
+#[track_caller]
+pub(crate) fn soon<T>(what: impl Future<Output = T>) -> impl Future<Output = T> {
+    let asked = std::panic::Location::caller();
+    async move {
+        let came = tokio::time::timeout(PATIENCE, what).await;
+        came.unwrap_or_else(|_| panic!("what was waited for at {asked} never came"))
+    }
 }
 
 pub(crate) struct Talk {

@@ -1,0 +1,70 @@
+//! How inputs get to the agent.
+
+use uuid::Uuid;
+
+use super::{Actor, unless_halted};
+use crate::{Error, Record};
+
+impl Actor {
+    /// Hands on what may be handed on now.
+    pub(super) async fn deliver(&mut self) -> Result<(), Error> {
+        self.refused &= !std::mem::take(&mut self.shared.lock().arrived);
+        let mut delivered = Ok(true);
+        while let Ok(true) = delivered {
+            delivered = self.hand_on().await;
+        }
+        self.shared.lock().ledger.goes_on();
+        delivered.map(|_| ())
+    }
+
+    /// Hands a message on, if there is one to hand on; returns whether there may be another.
+    async fn hand_on(&mut self) -> Result<bool, Error> {
+        if self.refused || self.held || self.is_leaving() || !self.interrupting.is_empty() {
+            return Ok(false);
+        }
+        let offered = {
+            let mut state = self.shared.lock();
+            let has = self.connection.is_some() && state.ledger.has_ready();
+            (has && state.fault.is_none())
+                .then(|| state.ledger.offer(Uuid::new_v4()))
+                .flatten()
+        };
+        let Some((message, receipts)) = offered else {
+            return Ok(false);
+        };
+        let id = message.id;
+        let handed = Record::Handed {
+            message: id,
+            receipts,
+        };
+        let kept = self.keep(vec![handed]).await;
+        let kept = kept.filter(|()| self.shared.lock().fault.is_none());
+        let (Some(()), Some(connection)) = (kept, self.connection.as_mut()) else {
+            self.take_back(id);
+            return Ok(false);
+        };
+        match unless_halted(&mut self.halt, connection.send(message)).await {
+            Some(Ok(())) => {
+                self.reading = true;
+                let told = self.shared.lock().ledger.handed_on();
+                self.tell(told).await;
+                Ok(true)
+            }
+            Some(Err(e)) => {
+                self.refused = true;
+                self.take_back(id);
+                if !e.is_unsupported() && !e.is_gone() {
+                    self.warn(format!("an input has to wait: {e}")).await;
+                }
+                Err(e)
+            }
+            // Nobody knows whether it got there; the end of the connection says what becomes of it.
+            None => Ok(false),
+        }
+    }
+
+    fn take_back(&mut self, message: Uuid) {
+        self.shared.lock().ledger.kept_back();
+        self.keeps.post(vec![Record::Returned { message }]);
+    }
+}

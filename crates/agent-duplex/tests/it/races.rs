@@ -1,0 +1,164 @@
+//! Everything at once, on many threads.
+
+use std::time::Duration;
+
+use agent_duplex::scripted::{Audit, Gate, Script, ScriptedDriver};
+use agent_duplex::{
+    ConversationOptions, EndReason, Input, MemoryPersistence, Mode, Queued, RestartPolicy,
+    SessionChoice, What,
+};
+use tokio::task::JoinHandle;
+
+use crate::talk::{Talk, resumable, soon};
+
+/// What is random here must not be so the next time.
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, sides: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % sides
+    }
+}
+
+/// Starts what does one of the things that can be done once the gate is open; it returns the receipts that it was given.
+fn racer(
+    talk: &Talk,
+    deed: u64,
+    gate: &Gate,
+    name: String,
+) -> JoinHandle<Vec<agent_duplex::Receipt>> {
+    let (conversation, gate) = (talk.conversation.clone(), gate.clone());
+    tokio::spawn(async move {
+        gate.opened().await;
+        let mut receipts = Vec::new();
+        match deed {
+            0 => drop(conversation.start(SessionChoice::Fresh).await),
+            1 => drop(conversation.stop(Duration::ZERO).await),
+            2 => conversation.close().await,
+            3 => {
+                // Starts that follow closes.
+                conversation.close().await;
+                drop(conversation.start(SessionChoice::Resume("s".into())).await);
+            }
+            4 => drop(conversation.interrupt(Queued::Keep).await),
+            5 => {
+                drop(conversation.hold(true).await);
+                tokio::task::yield_now().await;
+                drop(conversation.hold(false).await);
+            }
+            6 => {
+                if let Ok(mut execution) = conversation.execute(Input::new(name)).await {
+                    receipts.push(execution.receipt().clone());
+                    let mut assigned = false;
+                    while let Some(Ok(published)) = execution.next().await {
+                        assigned |= matches!(published.what, What::Assigned(_));
+                    }
+                    assert_eq!(assigned, execution.completion().is_some());
+                }
+            }
+            7 => {
+                // It is asked for and not waited for.
+                drop(conversation.interrupt(Queued::Keep));
+                let asked = tokio::time::timeout(Duration::ZERO, conversation.close());
+                drop(asked.await);
+            }
+            8 => receipts.extend(conversation.accept(Input::new(name)).await),
+            _ => {
+                for i in 0..5 {
+                    receipts.extend(conversation.send(Input::new(format!("{name}.{i}"))));
+                }
+            }
+        }
+        receipts
+    })
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn l93_whatever_races_with_whatever_nothing_hangs_or_gets_lost() {
+    let mut dice = Dice(0x2545_f491_4f6c_dd1d);
+    for round in 0..1000 {
+        let answers = || {
+            let script = Script::new().session("s").message().begin().say("x");
+            script.end(EndReason::Completed).message()
+        };
+        let driver = ScriptedDriver::new(resumable()).repeats(match dice.roll(3) {
+            0 => answers().over(),
+            1 => Script::new().message().over(),
+            _ => answers().begin().end(EndReason::Completed).message(),
+        });
+        let mut options = ConversationOptions::default();
+        if dice.roll(2) == 0 {
+            let mut policy = RestartPolicy::default();
+            policy.first_wait = Duration::from_micros(10);
+            options.restart = Some(policy);
+        }
+        if dice.roll(4) == 0 {
+            options.mode = Mode::OneShot;
+        }
+        let redelivers = options.restart.is_none() && options.mode == Mode::Interactive;
+        let kept = dice.roll(4) == 0;
+        let talk = if kept {
+            Talk::kept(driver, options, MemoryPersistence::new())
+                .await
+                .0
+        } else {
+            Talk::limited(driver, options)
+        };
+        let gate = Gate::new();
+        let stops = dice.roll(4) > 0;
+        let racers: Vec<_> = (0..6)
+            .map(|n| {
+                // Whoever waits for the end of a turn holds on to the conversation.
+                let deed = match dice.roll(12) {
+                    2..=4 | 6 if !stops => 9,
+                    deed => deed,
+                };
+                racer(&talk, deed, &gate, format!("{round}.{n}"))
+            })
+            .collect();
+        let Talk {
+            conversation,
+            mut primary,
+            driver,
+            ..
+        } = talk;
+        let reads = tokio::spawn(async move {
+            let mut read = Vec::new();
+            while let Some(published) = primary.next().await {
+                read.push(published.what);
+            }
+            read
+        });
+        gate.open();
+        // What nobody stops ends with the last handle.
+        let last = stops.then_some(conversation);
+        if let Some(conversation) = &last {
+            for _ in 0..dice.roll(50) {
+                tokio::task::yield_now().await;
+            }
+            soon(conversation.stop(Duration::ZERO)).await;
+        }
+        let mut audit = Audit::new();
+        for racer in racers {
+            let receipts = soon(racer).await.unwrap();
+            receipts.iter().for_each(|receipt| audit.accepted(receipt));
+        }
+        let read = soon(reads).await.unwrap();
+        read.iter().for_each(|what| audit.see(what));
+        assert_eq!(audit.running(), 0);
+        if let Some(conversation) = last {
+            assert_eq!(conversation.pending().len(), audit.pending());
+        }
+        if !redelivers || kept {
+            let messages = driver.messages();
+            let mut handed: Vec<&str> = messages.iter().flat_map(|m| m.split("\n\n")).collect();
+            let all = handed.len();
+            handed.sort_unstable();
+            handed.dedup();
+            assert_eq!(handed.len(), all, "something was handed on twice");
+        }
+    }
+}
