@@ -248,15 +248,19 @@ impl Stage {
     /// Waits until tool and tree are gone, or patience is.
     fn watch(&self, plan: &Plan, mut tool: Running, given_up: &AtomicBool) -> Verdict {
         let stopped = Instant::now();
-        let (mut tool_gone, mut left) = (None, Vec::new());
+        let (mut tool_gone, mut empty, mut left) = (None, None, Vec::new());
         let all_gone = poll_until(plan.patience, || {
             if tool_gone.is_none() && tool.has_ended() {
                 tool_gone = Some(stopped.elapsed());
             }
             left = self.sandbox.survivors().scan();
-            let over = tool_gone.is_some() && left.is_empty();
-            let over = over.then(|| Some(stopped.elapsed()));
-            over.or_else(|| given_up.load(Ordering::Relaxed).then_some(None))
+            // Twice in a row: an orphan has no mark for the moment in which it becomes another program.
+            let before = empty.take();
+            if tool_gone.is_some() && left.is_empty() {
+                empty = before.or_else(|| Some(stopped.elapsed()));
+            }
+            let given_up = given_up.load(Ordering::Relaxed);
+            (before.is_some() && empty.is_some() || given_up).then_some(empty)
         });
         let left = self.named(left);
         match tool_gone {
