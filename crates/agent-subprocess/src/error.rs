@@ -61,6 +61,8 @@ pub(crate) enum Kind {
         "the guard {path} {what}: check that it calls `run_if_guard` first in main and is of this version"
     )]
     Guard { path: PathBuf, what: String },
+    #[error("the guard {path} cannot work here: {reason}")]
+    GuardRefused { path: PathBuf, reason: String },
     #[error("no pipe or socket could be made: {source}; raise the limit of open files (ulimit -n)")]
     Pipe { source: io::Error },
     #[error("{what} cannot hold a NUL byte: remove it")]
@@ -118,7 +120,10 @@ impl Error {
     pub fn is_guard(&self) -> bool {
         matches!(
             self.0,
-            Kind::NoGuard | Kind::GuardSpawn { .. } | Kind::Guard { .. }
+            Kind::NoGuard
+                | Kind::GuardSpawn { .. }
+                | Kind::Guard { .. }
+                | Kind::GuardRefused { .. }
         )
     }
 

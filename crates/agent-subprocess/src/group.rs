@@ -159,6 +159,9 @@ impl Group {
     #[cfg(target_os = "linux")]
     fn members(&self) -> Members {
         use crate::{proc_fs, sweep};
+        if !proc_fs::is_ours() {
+            return self.unlisted();
+        }
         let group = proc_fs::all()
             .into_iter()
             .filter(|stat| stat.group == self.main && !stat.is_dead());
@@ -178,9 +181,13 @@ impl Group {
         members
     }
 
-    /// Elsewhere only the group is known, and of it only whether it is there.
     #[cfg(not(target_os = "linux"))]
     fn members(&self) -> Members {
+        self.unlisted()
+    }
+
+    /// Where nobody can be listed, only the group is known, and of it only whether it is there.
+    fn unlisted(&self) -> Members {
         let there = self
             .pid()
             .is_some_and(|group| rustix::process::test_kill_process_group(group).is_ok());
@@ -201,7 +208,10 @@ impl Group {
             self.signal_group(signal);
         }
         #[cfg(target_os = "linux")]
-        for member in members.keys().filter(|_| !self.group_only) {
+        for member in members
+            .keys()
+            .filter(|_| !self.group_only && crate::proc_fs::is_ours())
+        {
             let _gone_or_refused = crate::proc_fs::signal(*member, signal, |_| true);
         }
         members
@@ -210,9 +220,10 @@ impl Group {
     /// Once the main process was reaped, its number stays taken only while the group has members.
     fn group_is_ours(&self, members: &Members) -> bool {
         #[cfg(target_os = "linux")]
-        return members
-            .keys()
-            .any(|m| crate::proc_fs::stat(m.pid).is_some_and(|stat| stat.group == self.main));
+        return !crate::proc_fs::is_ours()
+            || members
+                .keys()
+                .any(|m| crate::proc_fs::stat(m.pid).is_some_and(|stat| stat.group == self.main));
         #[cfg(not(target_os = "linux"))]
         !members.is_empty()
     }

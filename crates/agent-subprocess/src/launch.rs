@@ -102,12 +102,8 @@ impl AgentCommand {
             )),
             Err(Failure::Refused(_)) if self.containment == Containment::Auto => Ok(None),
             Err(Failure::Refused(reason)) => {
-                let what = format!("cannot work here: {reason}");
-                Err(Kind::Guard {
-                    path: path.to_owned(),
-                    what,
-                }
-                .into())
+                let path = path.to_owned();
+                Err(Kind::GuardRefused { path, reason }.into())
             }
         }
     }

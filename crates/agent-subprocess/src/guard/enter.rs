@@ -23,9 +23,9 @@ pub(super) fn run_if_connected() {
 /// Why this process cannot be a guard, if it can't.
 fn refusal() -> Option<String> {
     if !proc_fs::is_ours() {
-        Some("/proc belongs to another pid namespace".to_owned())
+        Some("/proc belongs to another pid namespace; mount the one of this namespace".to_owned())
     } else if proc_fs::threads() != 1 {
-        Some("a thread was started before run_if_guard".to_owned())
+        Some("a thread was started before run_if_guard; call that first in main".to_owned())
     } else {
         None
     }

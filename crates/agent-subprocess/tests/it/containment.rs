@@ -6,7 +6,7 @@ use crate::scene::{
 use agent_subprocess::{Containment, ProcessId, Stage, StopPolicy};
 use std::time::Duration;
 
-fn quick() -> StopPolicy {
+pub fn quick() -> StopPolicy {
     let short = Duration::from_millis(300);
     StopPolicy {
         budget: Duration::from_secs(8),

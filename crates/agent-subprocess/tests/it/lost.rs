@@ -51,7 +51,7 @@ pub fn helper(scene: &Scene) -> Command {
 }
 
 /// Starts a host in a process of its own and waits for its tree; returns it with its guard.
-fn host(scene: &Scene) -> (Child, ProcessId, Vec<ProcessId>) {
+pub fn host(scene: &Scene) -> (Child, ProcessId, Vec<ProcessId>) {
     let mut host = helper(scene).spawn().unwrap();
     let mut lines = BufReader::new(host.stdout.take().unwrap())
         .lines()

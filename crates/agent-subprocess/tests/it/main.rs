@@ -3,6 +3,7 @@
 #![expect(
     unreachable_pub,
     clippy::unwrap_used,
+    clippy::print_stdout,
     reason = "helpers of a test binary are not tests themselves"
 )]
 
@@ -13,6 +14,7 @@ mod command;
 mod containment;
 mod errors;
 mod lost;
+mod rules;
 mod scene;
 mod spawn;
 mod stop;

@@ -1,0 +1,498 @@
+//! What makes the guard hold: the rules of its start, and trees that fight their end.
+//!
+//! Not here: that a host killed at any moment leaves nothing, that a dead or silent guard is swept for, and that both may be
+//! killed is in `lost`; what an init does needs a program that is one, and is with the end-to-end tests of `rlm`; that a lock
+//! is held until the tree is gone, and what the agent inherits, is in `spawn`. That a report never blocks the kill, and that
+//! a guard goes on below a process that it may not kill, has no test of its own: a host that does not read is one that is stopped.
+
+use crate::containment::quick;
+use crate::lost::host;
+use crate::scene::{DEADLINE, Scene, alone, is_gone, kill, own_test, says, wait_for};
+use agent_subprocess::{Containment, StopPolicy, sweep};
+use rustix::process::{Pid, Signal, geteuid, test_kill_process};
+use std::fs;
+use std::os::fd::AsRawFd as _;
+use std::os::unix::fs::{PermissionsExt as _, chown};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+const GUARD: &str = env!("CARGO_BIN_EXE_agent-guard");
+const HOST: &str = "AGENT_SUBPROCESS_TEST_RULES";
+const NOBODY: u32 = 65534;
+
+/// Whether this works here; says what is left out if it does not.
+fn works(program: &str, args: &[&str]) -> bool {
+    let quiet = Command::new(program)
+        .args(args)
+        .stderr(Stdio::null())
+        .status();
+    let works = quiet.is_ok_and(|status| status.success());
+    if !works {
+        println!("skipped: {program} does not do this here");
+    }
+    works
+}
+
+/// Not a test by itself: with the variable set, it starts a script, stops it as soon as it is ready, and says what came of it.
+#[tokio::test]
+async fn helper_stops() {
+    let Ok(settings) = std::env::var(HOST) else {
+        return;
+    };
+    let mut settings = settings.splitn(3, ' ');
+    let mut next = || settings.next().unwrap();
+    let (scope, folder, script) = (next(), next(), next());
+    let mut scene = Scene::new();
+    scene.marker.scope = scope.to_owned();
+    let command = || scene.agent(script).current_dir(folder);
+    let mut agent = match command().containment(Containment::Guard).spawn().await {
+        Ok(agent) => agent,
+        Err(error) => {
+            println!("\nrefused: {error}");
+            command().spawn().await.unwrap()
+        }
+    };
+    says(&mut agent, "ready").await;
+    println!("\nstopped: {}", agent.stop(&quick()).await);
+}
+
+/// Has [`helper_stops`] stop a script in a process of its own, perhaps under another program; returns what it says.
+fn stopped_by(scene: &Scene, under: &[&str], script: &str) -> String {
+    let test = own_test("rules::helper_stops");
+    let mut line = under
+        .iter()
+        .map(std::ffi::OsStr::new)
+        .chain([test.get_program()]);
+    let mut command = Command::new(line.next().unwrap());
+    command
+        .args(line)
+        .args(test.get_args())
+        .stdin(Stdio::null());
+    let folder = scene.directory.path().display();
+    command.env(HOST, format!("{} {folder} {script}", scene.marker.scope));
+    let output = command.output().unwrap();
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert!(
+        output.status.success(),
+        "{said} {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    said
+}
+
+fn status(pid: u32, field: &str) -> String {
+    let text = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let mut lines = text.lines().filter_map(|line| line.strip_prefix(field));
+    lines.next().unwrap().trim().to_owned()
+}
+
+#[test]
+fn a_guard_needs_the_word_and_the_socket() {
+    for word in ["--agent-guard", "--help"] {
+        let run = Command::new(GUARD)
+            .arg(word)
+            .stdin(Stdio::null())
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&run.stderr).into_owned();
+        assert!(
+            !run.status.success() && said.contains("not by hand"),
+            "{said}"
+        );
+    }
+    let (_ours, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
+    let run = Command::new(GUARD)
+        .stdin(std::os::fd::OwnedFd::from(theirs))
+        .output()
+        .unwrap();
+    assert!(!run.status.success(), "a socket alone makes no guard");
+}
+
+#[tokio::test]
+async fn a_guard_is_deaf_nameless_and_holds_only_its_own() {
+    // The descriptor that is leaked on purpose would go to every child of this process.
+    if !alone("rules::a_guard_is_deaf_nameless_and_holds_only_its_own") {
+        return;
+    }
+    let scene = Scene::new();
+    let lock = fs::File::create(scene.path("lock")).unwrap();
+    let leaked = rustix::io::fcntl_dupfd_cloexec(&lock, 200).unwrap();
+    rustix::io::fcntl_setfd(&leaked, rustix::io::FdFlags::empty()).unwrap();
+    let command = scene.agent("echo ready; sleep 600").arg("a-secret");
+    let mut agent = command.hold(lock.into()).spawn().await.unwrap();
+    says(&mut agent, "ready").await;
+    let guard = agent.guard().unwrap().pid;
+    let read = |file: &str| fs::read(format!("/proc/{guard}/{file}")).unwrap();
+    assert_eq!(read("comm"), b"agent-guard\n");
+    let (line, environment) = (read("cmdline"), read("environ"));
+    let mut line = line.split(|byte| *byte == 0);
+    assert_eq!(
+        [line.next(), line.next()],
+        [Some(&b"agent-guard"[..]), Some(b"--agent-guard")]
+    );
+    let tells = |text: &[u8], word: &str| String::from_utf8_lossy(text).contains(word);
+    assert!(!tells(&read("cmdline"), "a-secret") && !tells(&read("cmdline"), &scene.marker.scope));
+    assert!(
+        !tells(&environment, &scene.marker.scope),
+        "the marker is the agent's alone"
+    );
+    assert_eq!(
+        fs::read_link(format!("/proc/{guard}/cwd")).unwrap(),
+        Path::new("/")
+    );
+    let mut held: Vec<String> = fs::read_dir(format!("/proc/{guard}/fd"))
+        .unwrap()
+        .map(|entry| {
+            fs::read_link(entry.unwrap().path())
+                .unwrap()
+                .to_string_lossy()
+                .into_owned()
+        })
+        .map(|target| target.split(':').next().unwrap().to_owned())
+        .collect();
+    held.sort();
+    let lock = scene
+        .path("lock")
+        .canonicalize()
+        .unwrap()
+        .to_str()
+        .unwrap()
+        .to_owned();
+    let expected = [
+        "/dev/null",
+        "/dev/null",
+        "/dev/null",
+        &lock,
+        "anon_inode",
+        "socket",
+    ];
+    assert_eq!(held, expected, "and not {}", leaked.as_raw_fd());
+    for signal in [
+        Signal::TERM,
+        Signal::INT,
+        Signal::HUP,
+        Signal::QUIT,
+        Signal::PIPE,
+    ] {
+        kill(guard, signal);
+    }
+    assert_eq!(agent.leftovers().await.len(), 1, "it still answers");
+    let report = agent.stop(&quick()).await;
+    assert!(report.is_proven(), "{report}");
+}
+
+#[test]
+fn a_stopped_host_is_not_a_dead_one() {
+    let scene = Scene::new();
+    let (mut host, guard, members) = host(&scene);
+    kill(host.id(), Signal::STOP);
+    // Longer than a guard waits for anything when its host has died.
+    let start = Instant::now();
+    while start.elapsed() < Duration::from_secs(2) {
+        assert!(guard.is_alive() && members.iter().all(agent_subprocess::ProcessId::is_alive));
+        std::thread::park_timeout(Duration::from_millis(50));
+    }
+    host.kill().unwrap();
+    host.wait().unwrap();
+    wait_for("nobody", || scene.find().is_empty() && !guard.is_alive());
+    assert!(members.iter().all(is_gone));
+}
+
+#[test]
+fn a_process_that_became_another_user_is_named_and_stops_nobody() {
+    if !geteuid().is_root() || !works("setpriv", &["--version"]) {
+        return println!("skipped: only root can start as another user");
+    }
+    let scene = Scene::new();
+    let tool = scene.path("become-root");
+    fs::copy("/usr/bin/setpriv", &tool).unwrap();
+    fs::set_permissions(&tool, fs::Permissions::from_mode(0o4755)).unwrap();
+    fs::set_permissions(scene.directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let as_nobody = [
+        "setpriv",
+        "--reuid",
+        "65534",
+        "--clear-groups",
+        tool.to_str().unwrap(),
+        "--reuid",
+        "0",
+        "true",
+    ];
+    if !works(as_nobody[0], &as_nobody[1..]) {
+        return;
+    }
+    chown(scene.directory.path(), Some(NOBODY), Some(NOBODY)).unwrap();
+    let script = "setsid ./become-root --reuid 0 sleep 617 >root 2>&1 & pid=$!; sleep 618 & until [ \"$(cat /proc/$pid/comm)\" = sleep ]; do sleep 0.02; done; echo $pid >pid; echo ready; sleep 619";
+    let said = stopped_by(
+        &scene,
+        &[
+            "setpriv",
+            "--reuid",
+            "65534",
+            "--regid",
+            "65534",
+            "--clear-groups",
+        ],
+        script,
+    );
+    let pid: u32 = fs::read_to_string(scene.path("pid"))
+        .unwrap()
+        .trim()
+        .parse()
+        .unwrap();
+    let expected = format!("stopped: 1 of 4 left: {pid} sleep");
+    assert_eq!(status(pid, "Uid:"), "0\t0\t0\t0");
+    kill(pid, Signal::KILL);
+    assert!(said.lines().any(|line| line == expected), "{said}");
+    wait_for("the guard and the others", || scene.find().is_empty());
+}
+
+/// Starts `sleep` as an agent and a tracer outside of its tree.
+async fn traced(scene: &Scene) -> (agent_subprocess::Agent, std::process::Child) {
+    let agent = scene.agent("exec sleep 620").spawn().await.unwrap();
+    scene.wait_for_program("sleep", "620");
+    let pid = agent.pid();
+    let tracer = Command::new("strace")
+        .args(["-qo", "/dev/null", "-p", &pid.to_string()])
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    wait_for("the tracer", || status(pid, "TracerPid:") != "0");
+    (agent, tracer)
+}
+
+fn ends(mut tracer: std::process::Child) {
+    tracer.kill().unwrap();
+    tracer.wait().unwrap();
+}
+
+#[tokio::test]
+async fn a_traced_process_is_ended_and_one_whose_tracer_is_stopped_is_named() {
+    if !works("strace", &["-qo", "/dev/null", "true"]) {
+        return;
+    }
+    let scene = Scene::new();
+    let (mut agent, tracer) = traced(&scene).await;
+    let report = agent.stop(&quick()).await;
+    ends(tracer);
+    assert!(report.is_proven() && report.ended.len() == 1, "{report}");
+
+    let (mut agent, tracer) = traced(&scene).await;
+    kill(tracer.id(), Signal::STOP);
+    let report = agent.stop(&quick()).await;
+    ends(tracer);
+    assert_eq!(
+        report.to_string(),
+        format!("1 of 1 left: {} sleep", agent.pid())
+    );
+    assert_eq!(report.exit, None);
+    scene.nobody_is_left();
+}
+
+#[tokio::test]
+async fn a_tracer_that_belongs_to_the_tree_is_ended_with_its_victim() {
+    if !works("strace", &["-qo", "/dev/null", "true"]) {
+        return;
+    }
+    let scene = Scene::new();
+    let script = "setsid strace -qfo /dev/null sleep 621 & echo ready; wait";
+    let mut agent = scene.agent(script).spawn().await.unwrap();
+    says(&mut agent, "ready").await;
+    scene.wait_for_program("sleep", "621");
+    let sleeper = scene
+        .members()
+        .into_iter()
+        .find(|member| {
+            fs::read_to_string(format!("/proc/{}/comm", member.pid))
+                .is_ok_and(|name| name == "sleep\n")
+        })
+        .unwrap();
+    kill(
+        status(sleeper.pid, "TracerPid:").parse().unwrap(),
+        Signal::STOP,
+    );
+    let report = agent.stop(&quick()).await;
+    assert!(report.is_proven() && report.ended.len() == 3, "{report:?}");
+    scene.nobody_is_left();
+}
+
+#[tokio::test]
+async fn an_agent_with_a_pid_namespace_of_its_own_is_ended_whole() {
+    let own = ["--pid", "--fork", "--mount-proc"];
+    if !works("unshare", &[&own[..], &["true"]].concat()) {
+        return;
+    }
+    let scene = Scene::new();
+    let script =
+        "setsid sleep 622 & (setsid sh -c 'trap \"\" TERM; sleep 623' &); echo ready; wait";
+    let mut agent = scene
+        .agent("exec unshare \"$@\"")
+        .arg("sh")
+        .args(own)
+        .args(["sh", "-c", script])
+        .spawn()
+        .await
+        .unwrap();
+    says(&mut agent, "ready").await;
+    scene.wait_for_program("sleep", "622");
+    scene.wait_for_program("sleep", "623");
+    let before = scene.members();
+    let report = agent.stop(&quick()).await;
+    assert!(
+        report.is_proven() && before.iter().all(is_gone),
+        "{report:?}"
+    );
+    assert!(before.len() >= 5, "{before:?}");
+    scene.nobody_is_left();
+}
+
+#[test]
+fn under_a_foreign_proc_there_is_no_guard_and_nobody_else_is_hit() {
+    if !works("unshare", &["--pid", "--fork", "true"]) {
+        return;
+    }
+    let scene = Scene::new();
+    // Only the group is known: who leaves it escapes, here for as long as the namespace lives.
+    let script = "setsid sleep 624 & sleep 625 & echo ready; wait";
+    let said = stopped_by(
+        &scene,
+        &[
+            "unshare",
+            "--pid",
+            "--fork",
+            "--kill-child",
+            "sh",
+            "-c",
+            r#""$@"; exit $?"#,
+            "sh",
+        ],
+        script,
+    );
+    assert!(
+        said.contains("/proc belongs to another pid namespace"),
+        "{said}"
+    );
+    assert!(said.contains("(no guard: only the process group"), "{said}");
+    assert!(said.contains("stopped: 0 of "), "{said}");
+    scene.nobody_is_left();
+}
+
+#[tokio::test]
+async fn an_agent_that_forks_as_it_is_stopped_is_ended() {
+    let scene = Scene::new();
+    // Bounded, and by far not done when the stop comes.
+    let script = "echo ready; n=0; while [ $n -lt 150 ]; do n=$((n + 1)); (trap '' TERM; exec sleep 626) & done; wait";
+    let mut agent = scene.agent(script).spawn().await.unwrap();
+    says(&mut agent, "ready").await;
+    let report = agent.stop(&StopPolicy::kill()).await;
+    assert!(report.is_proven() && !report.ended.is_empty(), "{report}");
+    scene.nobody_is_left();
+}
+
+/// Not a test by itself: in a pid namespace of its own, it has a stranger take the pid of what a sweep has found.
+#[test]
+fn helper_takes_a_pid() {
+    let Ok(scope) = std::env::var("AGENT_SUBPROCESS_TEST_REUSE") else {
+        return;
+    };
+    let sleep = || {
+        let mut sleep = Command::new("sleep");
+        sleep.arg("627").stdin(Stdio::null());
+        sleep
+    };
+    let mut marked = sleep()
+        .env(crate::scene::VARIABLE, format!("{scope}.1"))
+        .spawn()
+        .unwrap();
+    let pid = marked.id();
+    let mut found = Vec::new();
+    wait_for("the marked one", || {
+        found = sweep::find(crate::scene::VARIABLE, &scope);
+        !found.is_empty()
+    });
+    marked.kill().unwrap();
+    marked.wait().unwrap();
+    let mut stranger = None;
+    wait_for("the pid to be taken", || {
+        fs::write("/proc/sys/kernel/ns_last_pid", (pid - 1).to_string()).unwrap();
+        let mut taker = sleep().spawn().unwrap();
+        if taker.id() == pid {
+            stranger = Some(taker);
+        } else {
+            taker.kill().unwrap();
+            taker.wait().unwrap();
+        }
+        stranger.is_some()
+    });
+    let mut stranger = stranger.unwrap();
+    let report = sweep::end(found, DEADLINE);
+    let lives = stranger.try_wait().unwrap().is_none()
+        && test_kill_process(Pid::from_raw(pid.cast_signed()).unwrap()).is_ok();
+    stranger.kill().unwrap();
+    let ended = stranger.wait().unwrap();
+    assert_eq!(report.survivors, []);
+    assert!(lives, "{ended}");
+    println!("\nspared: {pid}");
+}
+
+#[test]
+fn p51_a_sweep_spares_a_stranger_that_has_the_pid_by_now() {
+    if !works(
+        "unshare",
+        &[
+            "--pid",
+            "--fork",
+            "--mount-proc",
+            "sh",
+            "-c",
+            "echo 5 >/proc/sys/kernel/ns_last_pid",
+        ],
+    ) {
+        return;
+    }
+    let scene = Scene::new();
+    let test = own_test("rules::helper_takes_a_pid");
+    let mut command = Command::new("unshare");
+    command
+        .args(["--pid", "--fork", "--mount-proc", "--kill-child"])
+        .arg(test.get_program())
+        .args(test.get_args());
+    let output = command
+        .env("AGENT_SUBPROCESS_TEST_REUSE", &scene.marker.scope)
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        output.status.success() && said.contains("spared: "),
+        "{said} {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+}
+
+#[tokio::test]
+async fn a_guard_does_not_start_what_was_given_up_meanwhile() {
+    let scene = Scene::new();
+    // Dropped at every stage of a start: before the guard, during its hello, during the spawn.
+    for polls in 0..12 {
+        let spawn = scene.agent("sleep 628").spawn();
+        tokio::pin!(spawn);
+        for _ in 0..polls {
+            tokio::select! {
+                biased;
+                agent = &mut spawn => { drop(agent.unwrap()); break }
+                () = tokio::task::yield_now() => {}
+            }
+            std::thread::park_timeout(Duration::from_micros(300));
+        }
+    }
+    let mut quiet = 0;
+    wait_for("nobody", || {
+        quiet = if scene.find().is_empty() {
+            quiet + 1
+        } else {
+            0
+        };
+        quiet > 3
+    });
+}
