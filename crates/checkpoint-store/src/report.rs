@@ -41,7 +41,7 @@ pub struct LoadReport {
     pub schema: Option<(String, u32)>,
     /// The epoch of the writer of the used file.
     pub epoch: u64,
-    /// Files that were damaged, newest first. If there are any, an older state
+    /// Files that were damaged or are none, newest first. If there are any, an older state
     /// than the last acknowledged one may have been loaded.
     pub skipped: Vec<Skipped>,
     /// Where writers moved the skipped files to; nothing damaged is ever deleted.

@@ -117,7 +117,8 @@ impl fmt::Display for Plan {
 }
 
 /// Plans the clean-up of one store: phases and the journals that stand on them, and what
-/// was set aside. The newest valid state and all that it needs always stay.
+/// was set aside. The newest valid state and all that it needs always stay, and what is no
+/// regular file.
 ///
 /// # Errors
 /// As [`reader::load`](crate::reader::load): a store that cannot be read loses nothing.
@@ -182,8 +183,9 @@ fn len(dir: &Dir, name: &str) -> Result<u64> {
     }
 }
 
-/// Plans the clean-up of the stores right below `root`. Those that a writer has open always
-/// stay; without force also those that could be resumed and those that cannot be read.
+/// Plans the clean-up of the stores right below `root`, and of what is left of those whose
+/// removal was cut short. Those that a writer has open always stay; without force also those
+/// that could be resumed and those that cannot be read.
 ///
 /// # Errors
 /// As [`reader::list`](crate::reader::list).
