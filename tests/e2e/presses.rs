@@ -38,7 +38,7 @@ fn hard_exit(first: Signal) -> Scene {
 }
 
 #[test]
-fn j33_a_second_press_ends_the_process_at_once() {
+fn j33_c72_a_second_press_ends_the_process_at_once() {
     let scene = hard_exit(Signal::INT);
     let status = scene.status();
     assert_eq!(
