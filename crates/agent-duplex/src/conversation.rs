@@ -69,7 +69,7 @@ impl Conversation {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future opens nothing.
+    /// Dropping the future opens nothing, but what is kept may still be recovered: whoever opens it meanwhile may be taken over by that.
     pub async fn open(
         driver: Box<dyn Driver>,
         options: ConversationOptions,

@@ -4,13 +4,14 @@ use std::time::Duration;
 
 use agent_duplex::scripted::{Call, Gate, Script, ScriptedDriver};
 use agent_duplex::{
-    Ask, Decision, EndReason, Error, Event, InputState, Lifecycle, Queued, SessionChoice, What,
+    Ask, Capabilities, ConversationOptions, Decision, EndReason, Error, Event, Input, InputState,
+    Lifecycle, MemoryPersistence, Queued, SessionChoice, What,
 };
 
 use crate::talk::{Talk, delta, soon, steered};
 
 #[tokio::test]
-async fn an_interrupt_is_done_when_the_turn_is_over() {
+async fn p21_an_interrupt_is_done_when_the_turn_is_over() {
     let gate = Gate::new();
     let script = Script::new().message().begin().observe(delta("x"));
     let script = script.interrupted().observe(delta("y")).gate(&gate);
@@ -38,7 +39,7 @@ async fn an_interrupt_is_done_when_the_turn_is_over() {
 }
 
 #[tokio::test]
-async fn an_interrupt_waits_for_nothing_when_no_turn_runs_and_drops_what_waits() {
+async fn p22_an_interrupt_waits_for_nothing_when_no_turn_runs_and_drops_what_waits() {
     let mut talk = Talk::with(ScriptedDriver::new(steered()).plays(Script::new()));
     let receipt = talk.send("never mind");
     soon(talk.conversation.interrupt(Queued::Drop))
@@ -59,7 +60,7 @@ async fn an_interrupt_waits_for_nothing_when_no_turn_runs_and_drops_what_waits()
 }
 
 #[tokio::test]
-async fn an_ask_is_answered_once_and_one_of_a_dead_agent_never() {
+async fn p47_an_ask_is_answered_once_and_one_of_a_dead_agent_never() {
     let ask = |id: &str| {
         Event::PermissionAsked(Ask {
             id: id.into(),
@@ -174,7 +175,7 @@ async fn give_up<T>(future: impl Future<Output = T>, polls: usize) {
 }
 
 #[tokio::test]
-async fn futures_that_are_dropped_half_way_take_nothing_back_and_break_nothing() {
+async fn p42_futures_that_are_dropped_half_way_take_nothing_back_and_break_nothing() {
     for polls in 0..12 {
         let script = Script::new()
             .message()
@@ -208,5 +209,35 @@ async fn futures_that_are_dropped_half_way_take_nothing_back_and_break_nothing()
         talk.read_all().await;
         assert_eq!(talk.audit.completed(), 2, "after {polls} polls");
         assert_eq!(talk.driver.messages(), ["go", "then"]);
+    }
+}
+
+#[tokio::test]
+async fn p42_what_is_kept_is_accepted_once_however_often_it_is_given_up() {
+    for polls in 0..8 {
+        let turn = |script: Script| script.message().begin().end(EndReason::Completed);
+        let script = turn(turn(turn(Script::new())));
+        let driver = ScriptedDriver::new(Capabilities::none()).plays(script);
+        let options = ConversationOptions::default();
+        let (talk, _) = Talk::kept(driver, options, MemoryPersistence::new()).await;
+        let conversation = &talk.conversation;
+        let input = Input::new("once");
+        give_up(conversation.hold(true), polls).await;
+        give_up(conversation.accept(input.clone()), polls).await;
+        give_up(conversation.accept(input.clone()), polls).await;
+        let receipt = soon(conversation.accept(input)).await.unwrap();
+        assert!(receipt.durable);
+        soon(conversation.hold(false)).await.unwrap();
+        give_up(conversation.execute(Input::new("perhaps")), polls).await;
+        let mut execution = soon(conversation.execute(Input::new("last")))
+            .await
+            .unwrap();
+        while let Some(next) = soon(execution.next()).await {
+            next.unwrap();
+        }
+        assert!(execution.completion().is_some(), "after {polls} polls");
+        let messages = talk.driver.messages().join("\n\n");
+        let once = messages.split("\n\n").filter(|text| *text == "once");
+        assert_eq!(once.count(), 1, "{messages}");
     }
 }

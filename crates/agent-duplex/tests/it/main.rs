@@ -5,6 +5,7 @@ mod commands;
 #[cfg(feature = "sqlite")]
 mod disks;
 mod ends;
+mod fanout;
 #[cfg(feature = "sqlite")]
 mod keeping;
 #[cfg(feature = "sqlite")]

@@ -113,7 +113,7 @@ async fn l93_whatever_races_with_whatever_nothing_hangs_or_gets_lost() {
             .map(|n| {
                 // Whoever waits for the end of a turn holds on to the conversation.
                 let deed = match dice.roll(12) {
-                    2..=4 | 6 if !stops => 9,
+                    2..=4 | 6 | 7 if !stops => 9,
                     deed => deed,
                 };
                 racer(&talk, deed, &gate, format!("{round}.{n}"))

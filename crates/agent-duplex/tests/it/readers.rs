@@ -35,7 +35,7 @@ async fn read_all(subscription: &mut Subscription) -> (Vec<Published>, Option<Dr
 }
 
 #[tokio::test]
-async fn l87_a_stalled_subscriber_is_dropped_with_its_position_and_the_others_are_unhurt() {
+async fn l87_p11_a_stalled_subscriber_is_dropped_with_its_position_and_the_others_are_unhurt() {
     let mut talk = Talk::with(chatty());
     let mut first = talk.conversation.subscribe(10_000);
     let mut second = talk.conversation.subscribe(10_000);
@@ -76,7 +76,7 @@ async fn l87_a_subscriber_that_reads_along_is_not_dropped() {
 }
 
 #[tokio::test]
-async fn a_slow_primary_loses_nothing_and_holds_the_agent_up() {
+async fn p11_a_slow_primary_loses_nothing_and_holds_the_agent_up() {
     let mut options = ConversationOptions::default();
     options.backlog = 10;
     let mut talk = Talk::limited(chatty(), options);

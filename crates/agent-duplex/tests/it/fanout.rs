@@ -1,0 +1,129 @@
+//! Many readers of one conversation.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use agent_duplex::scripted::{Script, ScriptedDriver};
+use agent_duplex::{
+    ConversationOptions, EndReason, Line, Observation, Published, Stream, Subscription, What,
+};
+use bytes::Bytes;
+
+use crate::talk::{Talk, soon, steered};
+
+const READERS: usize = 100;
+const LINE: usize = 256 << 10;
+/// So many that their lines are a gigabyte.
+const LINES: usize = 4096;
+
+/// How many lines exist, and how many ever did at once.
+#[derive(Debug, Default)]
+struct Lines {
+    now: AtomicUsize,
+    most: AtomicUsize,
+}
+
+struct Counted {
+    bytes: &'static [u8],
+    lines: Arc<Lines>,
+}
+
+impl AsRef<[u8]> for Counted {
+    fn as_ref(&self) -> &[u8] {
+        self.bytes
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.lines.now.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Lines {
+    fn line(self: &Arc<Self>) -> Observation {
+        static BYTES: [u8; LINE] = [b'x'; LINE];
+        let now = self.now.fetch_add(1, Ordering::Relaxed) + 1;
+        self.most.fetch_max(now, Ordering::Relaxed);
+        let bytes = Bytes::from_owner(Counted {
+            bytes: &BYTES,
+            lines: Arc::clone(self),
+        });
+        Observation::output(Stream::Stdout, Line { bytes, omitted: 0 })
+    }
+}
+
+/// Reads to the end of the turn; returns where each thing is, and the last number.
+async fn read(mut subscription: Subscription) -> (u64, usize) {
+    let (mut last, mut lines) = (0, 0);
+    loop {
+        let published = soon(subscription.next_shared()).await;
+        let published = published.expect("it goes on").expect("it reads along");
+        assert!(last == 0 || published.sequence == last + 1);
+        last = published.sequence;
+        match published.what {
+            What::Observed(_) => lines += 1,
+            What::Completed(_) => return (last, lines),
+            _ => {}
+        }
+    }
+}
+
+#[tokio::test]
+async fn l87_p11_a_hundred_readers_and_a_stalled_one_leave_memory_flat() {
+    let lines = Arc::new(Lines::default());
+    let mut script = Script::new().message().begin();
+    for _ in 0..LINES {
+        let lines = Arc::clone(&lines);
+        script = script.make(move |_| lines.line());
+    }
+    let driver = ScriptedDriver::new(steered()).plays(script.end(EndReason::Completed));
+    let mut options = ConversationOptions::default();
+    options.backlog = 50;
+    let mut talk = Talk::limited(driver, options);
+    let mut stalled = talk.conversation.subscribe(20);
+    let readers: Vec<_> = (0..READERS)
+        .map(|_| tokio::spawn(read(talk.conversation.subscribe(1000))))
+        .collect();
+    talk.send("go");
+    talk.start().await;
+    let mut last = 0;
+    loop {
+        let published = soon(talk.primary.next_shared()).await.expect("it goes on");
+        last += 1;
+        assert_eq!(published.sequence, last);
+        if matches!(published.what, What::Completed(_)) {
+            break;
+        }
+    }
+    for reader in readers {
+        assert_eq!(soon(reader).await.unwrap(), (last, LINES));
+    }
+    for sequence in 1..=20 {
+        let kept = soon(stalled.next_shared()).await.unwrap().unwrap();
+        assert_eq!(kept.sequence, sequence);
+    }
+    let dropped = soon(stalled.next_shared()).await.unwrap().unwrap_err();
+    assert_eq!(dropped.last, 20);
+    // 8 MiB wait for the primary, 8 for the readers, 8 to be replayed, and 20 things for the stalled one.
+    let most = lines.most.load(Ordering::Relaxed);
+    assert!(most <= 3 * 32 + 20 + 4, "{most} lines at once");
+    assert_eq!(lines.now.load(Ordering::Relaxed), 0);
+}
+
+#[tokio::test]
+async fn what_readers_get_is_one_and_the_same() {
+    let script = Script::new().message().begin().say("hello");
+    let driver = ScriptedDriver::new(steered()).plays(script.end(EndReason::Completed));
+    let mut talk = Talk::with(driver);
+    let mut one = talk.conversation.subscribe(10);
+    let mut other = talk.conversation.replay(10);
+    talk.send("go");
+    talk.start().await;
+    for _ in 0..3 {
+        let primary: Arc<Published> = soon(talk.primary.next_shared()).await.unwrap();
+        let one = soon(one.next_shared()).await.unwrap().unwrap();
+        let other = soon(other.next_shared()).await.unwrap().unwrap();
+        assert!(Arc::ptr_eq(&primary, &one) && Arc::ptr_eq(&one, &other));
+    }
+}
