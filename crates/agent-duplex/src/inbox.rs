@@ -15,8 +15,6 @@ const REMEMBERED: usize = 10_000;
 pub(crate) struct Accepted {
     pub(crate) receipt: Uuid,
     pub(crate) input: Input,
-    /// Whether it may be handed on: it is kept, or there is nowhere to keep it.
-    kept: bool,
     /// Whether somebody follows it: it does not wait for an agent that nobody starts.
     followed: bool,
 }
@@ -57,12 +55,11 @@ impl Inbox {
             .extend(pending.into_iter().map(|(receipt, input)| Accepted {
                 receipt: receipt.id,
                 input,
-                kept: true,
                 followed: false,
             }));
     }
 
-    /// Takes an input, unless with the ones that are pending `elsewhere` there are too many. It is handed on once it is [kept](Self::kept).
+    /// Takes an input, unless with the ones that are pending `elsewhere` there are too many.
     pub(crate) fn accept(
         &mut self,
         input: Input,
@@ -86,7 +83,6 @@ impl Inbox {
         self.waiting.push_back(Accepted {
             receipt: id,
             input,
-            kept: false,
             followed: false,
         });
         Ok(receipt)
@@ -109,46 +105,25 @@ impl Inbox {
         self.known.get(input_id)
     }
 
-    /// Lets an input be handed on.
-    pub(crate) fn kept(&mut self, receipt: Uuid) {
-        if let Some(accepted) = self.find(receipt) {
-            accepted.kept = true;
-        }
-    }
-
-    /// Notes that somebody follows this input.
-    pub(crate) fn followed(&mut self, receipt: Uuid) {
-        if let Some(accepted) = self.find(receipt) {
+    /// Notes that somebody follows the input that came last.
+    pub(crate) fn follow_last(&mut self) {
+        if let Some(accepted) = self.waiting.back_mut() {
             accepted.followed = true;
         }
     }
 
-    fn find(&mut self, receipt: Uuid) -> Option<&mut Accepted> {
-        // What was accepted last is looked for most.
-        let mut waiting = self.waiting.iter_mut().rev();
-        waiting.find(|accepted| accepted.receipt == receipt)
-    }
-
     /// Forgets that an input was ever accepted.
     pub(crate) fn withdraw(&mut self, receipt: Uuid) {
-        let at = self.waiting.iter().position(|a| a.receipt == receipt);
-        let Some(accepted) = at.and_then(|at| self.waiting.remove(at)) else {
-            return;
-        };
-        let id = &accepted.input.id;
-        if self.known.get(id).is_some_and(|known| known.id == receipt) {
-            self.known.remove(id);
-            self.order.retain(|known| known != id);
+        self.waiting.retain(|accepted| accepted.receipt != receipt);
+        let first = self.known.iter().find(|(_, known)| known.id == receipt);
+        if let Some((id, _)) = first.map(|(id, known)| (id.clone(), known)) {
+            self.known.remove(&id);
+            self.order.retain(|known| *known != id);
         }
     }
 
     pub(crate) fn len(&self) -> usize {
         self.waiting.len()
-    }
-
-    /// Returns how many of the oldest may be handed on.
-    pub(crate) fn ready(&self) -> usize {
-        self.waiting.iter().take_while(|input| input.kept).count()
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Accepted> {

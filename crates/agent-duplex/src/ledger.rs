@@ -109,9 +109,17 @@ impl Ledger {
         self.sessions.chosen(session);
     }
 
-    /// Returns whether there is an input that the next agent is for.
-    pub(crate) fn has_ready(&self) -> bool {
-        self.inbox.ready() > 0
+    /// Returns whether inputs wait.
+    pub(crate) fn has_waiting(&self) -> bool {
+        self.inbox.len() > 0
+    }
+
+    /// Forgets that an input was ever accepted, unless the agent has it.
+    pub(crate) fn withdraw(&mut self, receipt: Uuid) {
+        self.inbox.withdraw(receipt);
+        if let Some((_, inputs)) = &mut self.handing {
+            inputs.retain(|accepted| accepted.receipt != receipt);
+        }
     }
 
     /// Returns whether a turn runs, or one was promised by handing a message on.

@@ -1,7 +1,6 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
-use uuid::Uuid;
 
 use crate::conversation::over;
 use crate::ledger::{Ledger, Terms};
@@ -63,9 +62,8 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lets an input be handed on.
-    pub(crate) fn kept(&self, state: &mut State, receipt: Uuid) {
-        state.ledger.inbox().kept(receipt);
+    /// There is another input.
+    pub(crate) fn arrived(&self, state: &mut State) {
         state.arrived = true;
         state.starts.arrived();
         self.arrived.notify_one();

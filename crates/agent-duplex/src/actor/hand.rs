@@ -24,7 +24,7 @@ impl Actor {
         }
         let offered = {
             let mut state = self.shared.lock();
-            let has = self.connection.is_some() && state.ledger.has_ready();
+            let has = self.connection.is_some() && state.ledger.has_waiting();
             (has && state.fault.is_none())
                 .then(|| state.ledger.offer(Uuid::new_v4()))
                 .flatten()

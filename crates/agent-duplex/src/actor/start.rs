@@ -77,7 +77,7 @@ impl Actor {
     pub(super) fn next_start(&self) -> Next {
         let state = self.shared.lock();
         let insists = !self.ensuring.is_empty();
-        let wanted = insists || (state.ledger.has_ready() && !self.held);
+        let wanted = insists || (state.ledger.has_waiting() && !self.held);
         if !wanted || self.runs() || self.is_closing() || state.fault.is_some() {
             return Next::Never;
         }

@@ -83,7 +83,7 @@ impl Conversation {
         state.add(&queue);
         let subscription = Subscription(queue);
         let receipt = self.take(&mut state, input, None)?;
-        state.ledger.inbox().followed(receipt.id);
+        state.ledger.inbox().follow_last();
         Ok(Execution::new(receipt, subscription))
     }
 
@@ -110,37 +110,34 @@ impl Conversation {
         let receipt = state
             .ledger
             .accept(input, Uuid::new_v4(), SystemTime::now())?;
-        let (shared, id) = (&self.0.shared, receipt.id);
-        if let (Some(keeper), Some(input)) = (&self.0.keeper, kept) {
-            let durable = Receipt {
-                durable: true,
-                ..receipt.clone()
-            };
-            let record = Record::Accepted {
-                receipt: durable,
-                input,
-            };
-            let shared = Arc::clone(shared);
-            keeper.post(vec![record], move |kept| {
-                match &kept {
-                    Ok(()) => shared.kept(&mut shared.lock(), id),
-                    Err(fault) => {
-                        if waits.is_some() {
-                            shared.lock().ledger.inbox().withdraw(id);
-                        }
-                        shared.failed(fault.clone());
-                    }
-                }
-                if let Some(done) = waits {
-                    answer(done, kept);
-                }
-            });
-        } else {
-            shared.kept(state, id);
+        self.0.shared.arrived(state);
+        let (Some(keeper), Some(input)) = (&self.0.keeper, kept) else {
             if let Some(done) = waits {
                 answer(done, Ok(()));
             }
-        }
+            return Ok(receipt);
+        };
+        let durable = Receipt {
+            durable: true,
+            ..receipt.clone()
+        };
+        let record = Record::Accepted {
+            receipt: durable,
+            input,
+        };
+        // It may be handed to the agent only once that is kept, which it is after this.
+        let (shared, id) = (Arc::clone(&self.0.shared), receipt.id);
+        keeper.post(vec![record], move |kept| {
+            if let Err(fault) = &kept {
+                if waits.is_some() {
+                    shared.lock().ledger.withdraw(id);
+                }
+                shared.failed(fault.clone());
+            }
+            if let Some(done) = waits {
+                answer(done, kept);
+            }
+        });
         Ok(receipt)
     }
 }

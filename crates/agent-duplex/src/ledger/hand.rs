@@ -14,7 +14,7 @@ impl Ledger {
     ///
     /// One of [`handed_on`](Self::handed_on) and [`kept_back`](Self::kept_back) has to follow.
     pub(crate) fn offer(&mut self, id: Uuid) -> Option<(Message, Vec<Uuid>)> {
-        let ready = self.inbox.ready();
+        let ready = self.inbox.len();
         let count = match self.terms.policy {
             _ if self.turn.is_none() => ready,
             InputPolicy::Push => ready.min(1),
