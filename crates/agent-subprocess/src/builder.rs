@@ -8,13 +8,14 @@ use crate::output::Outputs;
 use crate::stdin::Input;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::fmt;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::unix::pipe::{Receiver, Sender};
 
 /// What the agent finds on its standard input.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StdinMode {
     /// Nothing: `/dev/null`.
@@ -25,6 +26,17 @@ pub enum StdinMode {
     /// These bytes and then the end. They are written in the background, so that an agent that never reads them stops
     /// nobody.
     Bytes(Vec<u8>),
+}
+
+impl fmt::Debug for StdinMode {
+    /// Tells how many bytes there are, and not what they say.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            StdinMode::Null => f.write_str("Null"),
+            StdinMode::Piped => f.write_str("Piped"),
+            StdinMode::Bytes(bytes) => write!(f, "Bytes({})", bytes.len()),
+        }
+    }
 }
 
 /// Who owns the tree of an agent.
@@ -43,7 +55,6 @@ pub enum Containment {
 
 /// Describes an agent to start. By default it has no standard input, the environment and the working directory of the
 /// host, lines of at most 16 MiB, and [`Containment::Auto`].
-#[derive(Debug)]
 #[must_use = "nothing is started before `spawn`"]
 pub struct AgentCommand {
     pub(crate) program: OsString,
@@ -58,6 +69,20 @@ pub struct AgentCommand {
     pub(crate) max_line: usize,
     pub(crate) containment: Containment,
     pub(crate) group_only: bool,
+}
+
+impl fmt::Debug for AgentCommand {
+    /// Names the program and the variables; arguments, values and input may hold secrets and are only counted.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AgentCommand")
+            .field("program", &self.program)
+            .field("args", &self.args.len())
+            .field("env", &self.env.keys().collect::<Vec<_>>())
+            .field("directory", &self.directory)
+            .field("stdin", &self.stdin)
+            .field("containment", &self.containment)
+            .finish_non_exhaustive()
+    }
 }
 
 impl AgentCommand {
@@ -210,5 +235,19 @@ impl AgentCommand {
             tokio::spawn(async move { drop(writer.write_all(&bytes).await) });
         }
         Ok(Agent::new(keeper, input, bytes.is_none(), outputs, hold))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn p32_what_is_shown_of_a_command_tells_no_secret() {
+        let command = AgentCommand::new("agent")
+            .arg("--key=secret")
+            .env("KEY", "secret");
+        let command = command.stdin(StdinMode::Bytes(b"secret".to_vec()));
+        insta::assert_snapshot!(format!("{command:?}"), @r#"AgentCommand { program: "agent", args: 1, env: ["KEY"], directory: None, stdin: Bytes(6), containment: Auto, .. }"#);
     }
 }

@@ -7,7 +7,7 @@ use crate::{Exit, Marker, ProcessId, ProcessName};
 use rustix::process::{Pid, Signal};
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::process::{Child, Command};
 use tokio::sync::{Notify, mpsc, watch};
@@ -30,35 +30,68 @@ pub(crate) fn start(
     let (progress, receiver) = watch::channel(Progress::default());
     let group = Group {
         main,
+        unreaped: Arc::new(Mutex::new(true)),
         marker: marker.clone(),
         group_only,
     };
-    tokio::spawn(keep(child, group, orders, progress));
+    let hold = Hold {
+        child,
+        group: group.clone(),
+    };
+    tokio::spawn(keep(hold, orders, progress));
     let give_up = Arc::new(Notify::new());
     Ok(Keeper {
         main,
-        orders: Orders::Group(sender),
+        orders: Orders::Group { sender, group },
         progress: receiver,
         give_up,
         marker,
     })
 }
 
-async fn keep(
-    mut child: Child,
+/// The main process, as the task that reaps it has it. Dropped with the runtime, it ends the group.
+struct Hold {
+    child: Child,
     group: Group,
+}
+
+impl Hold {
+    /// Waits for the end of the main process. Its pid is its own until then, and nobody signals while it is reaped.
+    async fn reaped(&mut self) -> Exit {
+        let wait = self.child.wait();
+        tokio::pin!(wait);
+        let exit = std::future::poll_fn(|cx| {
+            let mut unreaped = self.group.lock();
+            let polled = wait.as_mut().poll(cx);
+            *unreaped &= polled.is_pending();
+            polled
+        });
+        exit.await.map_or(Exit::UNKNOWN, Exit::from)
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        self.group.kill();
+        // Whoever reaps it now does not tell.
+        *self.group.lock() = false;
+    }
+}
+
+async fn keep(
+    mut hold: Hold,
     mut orders: mpsc::Receiver<Order>,
     progress: watch::Sender<Progress>,
 ) {
     let mut met = BTreeMap::new();
-    let exited = |exit: io::Result<std::process::ExitStatus>| {
-        let exit = exit.map_or(Exit::UNKNOWN, Exit::from);
-        progress.send_modify(|now| now.exit = Some(exit));
-    };
+    // A list follows the order to note, and one look is enough for both.
+    let mut noting = false;
+    let exited = |exit: Exit| progress.send_modify(|now| now.exit = Some(exit));
+    let group = hold.group.clone();
     loop {
         let alive = progress.borrow().exit.is_none();
         let order = tokio::select! {
-            exit = child.wait(), if alive => {
+            exit = hold.reaped(), if alive => {
                 exited(exit);
                 continue;
             }
@@ -69,16 +102,10 @@ async fn keep(
             // The handle was dropped, and that killed the group.
             None => {
                 return if alive {
-                    exited(child.wait().await)
+                    exited(hold.reaped().await)
                 };
             }
-            Some(Order::Note) => {
-                met.extend(
-                    spawn_blocking(move || work.members())
-                        .await
-                        .unwrap_or_default(),
-                );
-            }
+            Some(Order::Note) => noting = true,
             Some(Order::Signal { signal, whom }) => {
                 let Some(signal) = Signal::from_named_raw(signal) else {
                     continue;
@@ -100,6 +127,9 @@ async fn keep(
                 let members = spawn_blocking(move || work.members())
                     .await
                     .unwrap_or_default();
+                if noting {
+                    met.extend(members.clone());
+                }
                 let members = members
                     .into_iter()
                     .map(named)
@@ -113,14 +143,14 @@ async fn keep(
                 // Reaping goes on meanwhile: an unreaped main process keeps its group alive.
                 let ended = tokio::select! {
                     ended = &mut end => ended,
-                    exit = child.wait(), if alive => {
+                    exit = hold.reaped(), if alive => {
                         exited(exit);
                         end.await
                     }
                 };
                 progress.send_modify(|now| now.aftermath = Some(ended.unwrap_or_default()));
                 return if progress.borrow().exit.is_none() {
-                    exited(child.wait().await)
+                    exited(hold.reaped().await)
                 };
             }
         }
@@ -137,14 +167,27 @@ fn named((process, name): (ProcessId, String)) -> ProcessName {
 }
 
 #[derive(Clone, Debug)]
-struct Group {
+pub(crate) struct Group {
     main: u32,
+    /// Whether the main process is still there, dead or alive, so that its number can't be somebody else's.
+    unreaped: Arc<Mutex<bool>>,
     marker: Option<Marker>,
     /// The control of the tests: nothing but `killpg`.
     group_only: bool,
 }
 
 impl Group {
+    fn lock(&self) -> MutexGuard<'_, bool> {
+        self.unreaped.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Kills the group at once, if it still belongs to the main process.
+    pub(crate) fn kill(&self) {
+        if *self.lock() {
+            self.signal_group(Signal::KILL);
+        }
+    }
+
     fn signal_group(&self, signal: Signal) {
         if let Some(group) = self.pid() {
             let _gone_or_refused = rustix::process::kill_process_group(group, signal);
@@ -201,31 +244,27 @@ impl Group {
             .collect()
     }
 
-    /// Signals all members, each checked to be the one that was found, and the group if it has any member left.
+    /// Signals all members, each checked to be the one that was found, and the group while it belongs to the main process.
     fn signal_all(&self, signal: Signal) -> Members {
         let members = self.members();
-        if !members.is_empty() && self.group_is_ours(&members) {
+        let unreaped = self.lock();
+        if *unreaped || !members.is_empty() && !self.can_list() {
             self.signal_group(signal);
         }
+        drop(unreaped);
         #[cfg(target_os = "linux")]
-        for member in members
-            .keys()
-            .filter(|_| !self.group_only && crate::proc_fs::is_ours())
-        {
+        for member in members.keys().filter(|_| self.can_list()) {
             let _gone_or_refused = crate::proc_fs::signal(*member, signal, |_| true);
         }
         members
     }
 
-    /// Once the main process was reaped, its number stays taken only while the group has members.
-    fn group_is_ours(&self, members: &Members) -> bool {
+    /// Whether the members are found one by one, and so are signalled one by one when the main process is gone.
+    fn can_list(&self) -> bool {
         #[cfg(target_os = "linux")]
-        return !crate::proc_fs::is_ours()
-            || members
-                .keys()
-                .any(|m| crate::proc_fs::stat(m.pid).is_some_and(|stat| stat.group == self.main));
+        return !self.group_only && crate::proc_fs::is_ours();
         #[cfg(not(target_os = "linux"))]
-        !members.is_empty()
+        false
     }
 
     /// Ends all members: SIGTERM, then SIGKILL round by round. Blocks for at most about both times.

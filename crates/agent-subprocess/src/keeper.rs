@@ -1,8 +1,9 @@
 //! The host's hold on a tree, whoever keeps it: orders go out, progress comes in.
 
+use crate::group::Group;
 use crate::wire::{Aftermath, Order, Whom};
 use crate::{Containment, Exit, Marker, ProcessId, ProcessName, sweep};
-use rustix::process::{Pid, Signal};
+use rustix::process::Signal;
 use std::io;
 use std::sync::Arc;
 use tokio::sync::{Notify, mpsc, watch};
@@ -25,7 +26,10 @@ pub(crate) enum Orders {
         socket: Arc<tokio::net::UnixStream>,
         guard: ProcessId,
     },
-    Group(mpsc::Sender<Order>),
+    Group {
+        sender: mpsc::Sender<Order>,
+        group: Group,
+    },
 }
 
 /// The host's hold on one agent. Dropping it ends the tree: a guard sees its socket close and does that by itself;
@@ -45,7 +49,7 @@ impl Keeper {
         match self.orders {
             #[cfg(target_os = "linux")]
             Orders::Guard { guard, .. } => Some(guard),
-            Orders::Group(_) => None,
+            Orders::Group { .. } => None,
         }
     }
 
@@ -71,7 +75,7 @@ impl Keeper {
                 rustix::net::send(&**socket, &crate::wire::frame(&order), flags)?;
                 Ok(())
             }
-            Orders::Group(orders) => orders
+            Orders::Group { sender, .. } => sender
                 .try_send(order)
                 .map_err(|_| io::ErrorKind::BrokenPipe.into()),
         }
@@ -130,12 +134,7 @@ impl Drop for Keeper {
                 &**socket,
                 rustix::net::Shutdown::Write,
             )),
-            Orders::Group(_) if self.exit().is_none() => {
-                if let Some(group) = i32::try_from(self.main).ok().and_then(Pid::from_raw) {
-                    let _gone_or_refused = rustix::process::kill_process_group(group, Signal::KILL);
-                }
-            }
-            Orders::Group(_) => {}
+            Orders::Group { group, .. } => group.kill(),
         }
     }
 }

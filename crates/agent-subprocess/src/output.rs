@@ -18,6 +18,8 @@ const AHEAD_STDERR: u32 = 2 << 20;
 pub(crate) const DRAIN: Duration = Duration::from_millis(500);
 /// What a queued line costs besides its bytes.
 const OVERHEAD: usize = 128;
+/// How much of a pipe is read at once.
+const READ: usize = 256 << 10;
 
 /// Which stream a line came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -44,10 +46,19 @@ pub(crate) struct Draining {
     pub(crate) cut: u8,
 }
 
+/// The lines of one read, and the room that they take until the last of them is handed out.
+#[derive(Debug)]
+struct Batch {
+    stream: Stream,
+    lines: std::vec::IntoIter<Line>,
+    _room: OwnedSemaphorePermit,
+}
+
 /// The caller's end of both streams. Dropping it ends the reading.
 #[derive(Debug)]
 pub(crate) struct Outputs {
-    queue: mpsc::UnboundedReceiver<(Output, OwnedSemaphorePermit)>,
+    queue: mpsc::UnboundedReceiver<Batch>,
+    current: Option<Batch>,
     rooms: [Arc<Semaphore>; 2],
     tail: Arc<Mutex<Tail>>,
     pub(crate) draining: watch::Receiver<Draining>,
@@ -93,6 +104,7 @@ impl Outputs {
         }
         Outputs {
             queue,
+            current: None,
             rooms,
             tail,
             draining: drained,
@@ -100,7 +112,17 @@ impl Outputs {
     }
 
     pub(crate) async fn next(&mut self) -> Option<Output> {
-        self.queue.recv().await.map(|(output, _room)| output)
+        loop {
+            if let Some(batch) = &mut self.current
+                && let Some(line) = batch.lines.next()
+            {
+                let stream = batch.stream;
+                return Some(Output { stream, line });
+            }
+            // The room is given back before more is waited for.
+            self.current = None;
+            self.current = Some(self.queue.recv().await?);
+        }
     }
 
     pub(crate) fn tail(&self) -> String {
@@ -122,7 +144,7 @@ struct Reader {
     pipe: Receiver,
     lines: Lines,
     room: Arc<Semaphore>,
-    sender: mpsc::UnboundedSender<(Output, OwnedSemaphorePermit)>,
+    sender: mpsc::UnboundedSender<Batch>,
     tail: Arc<Mutex<Tail>>,
 }
 
@@ -145,16 +167,15 @@ impl Reader {
                     }
                 },
             };
-            match ready.and_then(|()| self.read(64 << 10)) {
+            match ready.and_then(|()| self.read()) {
                 Ok(0) => {
                     let rest = self.lines.finish();
-                    return self.hand_out(rest).await;
+                    return self.hand_out(rest.into_iter().collect()).await;
                 }
                 Ok(_) => {
-                    while let Some(line) = self.lines.next_line() {
-                        if !self.hand_out(Some(line)).await {
-                            return false;
-                        }
+                    let lines = self.lines_read();
+                    if !self.hand_out(lines).await {
+                        return false;
                     }
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
@@ -163,10 +184,14 @@ impl Reader {
         }
     }
 
-    fn read(&mut self, most: usize) -> io::Result<usize> {
+    fn lines_read(&mut self) -> Vec<Line> {
+        std::iter::from_fn(|| self.lines.next_line()).collect()
+    }
+
+    fn read(&mut self) -> io::Result<usize> {
         let buffer = self.lines.buffer();
         let before = buffer.len();
-        buffer.reserve(most);
+        buffer.reserve(READ);
         let read = self.pipe.try_read_buf(buffer)?;
         if self.stream == Stream::Stderr {
             let new = &self.lines.buffer()[before..];
@@ -182,17 +207,16 @@ impl Reader {
     async fn cut(&mut self) -> bool {
         let mut left = rustix::io::ioctl_fionread(&self.pipe).unwrap_or(0);
         while left > 0
-            && let Ok(read @ 1..) = self.read(64 << 10)
+            && let Ok(read @ 1..) = self.read()
         {
             left = left.saturating_sub(read as u64);
-            while let Some(line) = self.lines.next_line() {
-                if !self.hand_out(Some(line)).await {
-                    return false;
-                }
+            let lines = self.lines_read();
+            if !self.hand_out(lines).await {
+                return false;
             }
         }
         let rest = self.lines.finish();
-        self.hand_out(rest).await;
+        self.hand_out(rest.into_iter().collect()).await;
         false
     }
 
@@ -220,15 +244,18 @@ impl Reader {
         }
     }
 
-    /// Queues a line as soon as there is room; `false` if nobody wants lines any more. Standard error never waits.
-    async fn hand_out(&self, line: Option<Line>) -> bool {
-        let Some(line) = line else { return true };
+    /// Queues lines as soon as there is room; `false` if nobody wants lines any more. Standard error never waits.
+    async fn hand_out(&self, lines: Vec<Line>) -> bool {
+        if lines.is_empty() {
+            return true;
+        }
         let limit = if self.stream == Stream::Stdout {
             AHEAD
         } else {
             AHEAD_STDERR
         };
-        let cost = u32::try_from(line.bytes.len() + OVERHEAD).map_or(limit, |cost| cost.min(limit));
+        let cost: usize = lines.iter().map(|line| line.bytes.len() + OVERHEAD).sum();
+        let cost = u32::try_from(cost).map_or(limit, |cost| cost.min(limit));
         let room = self.room.clone();
         let permit = match self.stream {
             Stream::Stdout => room.acquire_many_owned(cost).await.ok(),
@@ -237,15 +264,12 @@ impl Reader {
                 permit => permit.ok(),
             },
         };
-        let Some(permit) = permit else { return false };
-        self.sender
-            .send((
-                Output {
-                    stream: self.stream,
-                    line,
-                },
-                permit,
-            ))
-            .is_ok()
+        let Some(_room) = permit else { return false };
+        let batch = Batch {
+            stream: self.stream,
+            lines: lines.into_iter(),
+            _room,
+        };
+        self.sender.send(batch).is_ok()
     }
 }

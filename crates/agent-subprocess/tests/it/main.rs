@@ -12,7 +12,9 @@ mod claude;
 #[cfg(feature = "command")]
 mod command;
 mod containment;
+mod drops;
 mod errors;
+mod flow;
 mod lost;
 mod rules;
 mod scene;

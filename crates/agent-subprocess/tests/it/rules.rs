@@ -122,6 +122,7 @@ async fn a_guard_is_deaf_nameless_and_holds_only_its_own() {
     let command = scene.agent("echo ready; sleep 600").arg("a-secret");
     let mut agent = command.hold(lock.into()).spawn().await.unwrap();
     says(&mut agent, "ready").await;
+    scene.wait_for_program("sleep", "600");
     let guard = agent.guard().unwrap().pid;
     let read = |file: &str| fs::read(format!("/proc/{guard}/{file}")).unwrap();
     assert_eq!(read("comm"), b"agent-guard\n");

@@ -1,6 +1,6 @@
 //! Starting an agent, talking to it, and its end.
 
-use crate::scene::{DEADLINE, Scene, alone, own_test, stdout, wait_for};
+use crate::scene::{DEADLINE, Scene, alone, own_test, stdout};
 use agent_subprocess::{AgentCommand, Containment, Stage, StdinMode, StopPolicy};
 use std::os::fd::AsRawFd as _;
 use tokio::io::AsyncWriteExt as _;
@@ -246,56 +246,6 @@ async fn the_agent_gets_neither_what_is_held_nor_what_the_host_leaks() {
     assert!(other.try_lock().is_err());
     agent.stop(&StopPolicy::kill()).await;
     other.try_lock().unwrap();
-}
-
-#[tokio::test]
-async fn fifty_cycles_leave_no_zombie_and_no_descriptor() {
-    // Other tests of this binary open descriptors too when they share its process.
-    if !alone("spawn::fifty_cycles_leave_no_zombie_and_no_descriptor") {
-        return;
-    }
-    let scene = Scene::new();
-    let count = |what: &str| std::fs::read_dir(what).unwrap().count();
-    let children = || std::fs::read_to_string("/proc/thread-self/children").unwrap();
-    // The runtime opens descriptors of its own at the first spawn.
-    scene
-        .agent("true")
-        .spawn()
-        .await
-        .unwrap()
-        .stop(&StopPolicy::default())
-        .await;
-    let before = count("/proc/self/fd");
-    for n in 0..50 {
-        let mut agent = scene
-            .agent("cat")
-            .stdin(StdinMode::Piped)
-            .spawn()
-            .await
-            .unwrap();
-        match n % 3 {
-            0 => drop(agent.stop(&StopPolicy::kill()).await),
-            1 => {
-                agent.close_stdin();
-                agent.wait().await;
-                agent.stop(&StopPolicy::kill()).await;
-            }
-            _ => drop(agent),
-        }
-    }
-    let start = std::time::Instant::now();
-    while (count("/proc/self/fd") > before || !children().is_empty())
-        && start.elapsed() < crate::scene::DEADLINE
-    {
-        tokio::task::yield_now().await;
-    }
-    assert!(
-        count("/proc/self/fd") <= before && children().is_empty(),
-        "{} {}",
-        count("/proc/self/fd"),
-        children()
-    );
-    wait_for("nobody", || scene.find().is_empty());
 }
 
 #[test]

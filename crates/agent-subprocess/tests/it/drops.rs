@@ -1,0 +1,142 @@
+//! Whatever an agent is dropped in the middle of, nothing is left: no process, no zombie, no descriptor, no thread.
+
+use crate::containment::quick;
+use crate::scene::{DEADLINE, Scene, TREE, alone, says, wait_for, wait_for_tree};
+use agent_subprocess::{AgentCommand, Containment, StdinMode, StopPolicy};
+use std::time::Duration;
+
+const BOTH: [Containment; 2] = [Containment::Guard, Containment::Group];
+
+fn count(what: &str) -> usize {
+    std::fs::read_dir(what).unwrap().count()
+}
+
+/// One agent, dropped at a moment that depends on `n`.
+async fn cycle(scene: &Scene, n: usize) {
+    let containment = BOTH[usize::from(!(n / 25).is_multiple_of(3))];
+    let command = |program: &str| {
+        let command = AgentCommand::new(program).containment(containment);
+        command.marker(scene.marker.clone()).stdin(StdinMode::Piped)
+    };
+    match n % 25 {
+        // In the middle of a spawn.
+        0 => {
+            let time = Duration::from_micros(n as u64 * 7 % 3000);
+            drop(tokio::time::timeout(time, command("cat").spawn()).await);
+        }
+        // As soon as it runs, and while it is being stopped.
+        1 => drop(command("cat").spawn().await.unwrap()),
+        2 => {
+            let mut agent = command("cat").spawn().await.unwrap();
+            let time = Duration::from_micros(n as u64 * 11 % 3000);
+            drop(tokio::time::timeout(time, agent.stop(&quick())).await);
+        }
+        3 => drop(command("/no/such/agent").spawn().await.unwrap_err()),
+        4 => {
+            let mut agent = command("cat").spawn().await.unwrap();
+            assert!(agent.stop(&StopPolicy::kill()).await.survivors.is_empty());
+        }
+        _ => {
+            let mut agent = command("/bin/true").spawn().await.unwrap();
+            assert!(agent.wait().await.success());
+        }
+    }
+}
+
+#[tokio::test]
+async fn p41_p55_a_thousand_cycles_leave_no_zombie_no_descriptor_and_no_thread() {
+    // Other tests of this binary open descriptors too when they share its process.
+    if !alone("drops::p41_p55_a_thousand_cycles_leave_no_zombie_no_descriptor_and_no_thread") {
+        return;
+    }
+    let scene = Scene::new();
+    let children = || std::fs::read_to_string("/proc/thread-self/children").unwrap();
+    let threads = || count("/proc/self/task");
+    // The runtime opens descriptors and starts threads of its own the first time.
+    for n in 0..40 {
+        cycle(&scene, n).await;
+    }
+    wait_for("a quiet beginning", || scene.find().is_empty());
+    let (before, threads_before) = (count("/proc/self/fd"), threads());
+    for n in (0..1000).step_by(4) {
+        tokio::join!(
+            cycle(&scene, n),
+            cycle(&scene, n + 1),
+            cycle(&scene, n + 2),
+            cycle(&scene, n + 3)
+        );
+    }
+    let start = std::time::Instant::now();
+    while (count("/proc/self/fd") > before || !children().is_empty()) && start.elapsed() < DEADLINE
+    {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(children(), "");
+    assert!(
+        count("/proc/self/fd") <= before,
+        "{} of {before}",
+        count("/proc/self/fd")
+    );
+    // What blocks for a while does so on threads that are kept for the next time.
+    assert!(
+        threads() <= threads_before + 4,
+        "{} of {threads_before}",
+        threads()
+    );
+    wait_for("nobody", || scene.find().is_empty());
+}
+
+fn runtime() -> tokio::runtime::Runtime {
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    builder.worker_threads(1).enable_all().build().unwrap()
+}
+
+#[test]
+fn p41_an_agent_that_outlives_its_runtime_is_ended_when_it_is_dropped() {
+    for containment in BOTH {
+        let scene = Scene::new();
+        let runtime = runtime();
+        let agent = runtime.block_on(async {
+            // Without a guard, only the group can be ended by a drop.
+            let script = if containment == Containment::Guard {
+                TREE
+            } else {
+                "sleep 630 & sleep 631 & echo ready; wait"
+            };
+            let mut agent = scene
+                .agent(script)
+                .containment(containment)
+                .spawn()
+                .await
+                .unwrap();
+            says(&mut agent, "ready").await;
+            agent
+        });
+        if containment == Containment::Guard {
+            wait_for_tree(&scene);
+        }
+        drop(runtime);
+        drop(agent);
+        wait_for("nobody", || scene.find().is_empty());
+    }
+}
+
+#[test]
+fn p41_a_panic_ends_the_agent_too() {
+    for containment in BOTH {
+        let scene = Scene::new();
+        let command = scene
+            .agent("sleep 632 & sleep 633 & echo ready; wait")
+            .containment(containment);
+        let panicked = std::thread::spawn(move || {
+            runtime().block_on(async {
+                let mut agent = command.spawn().await.unwrap();
+                says(&mut agent, "ready").await;
+                let _dropped_by_the_panic = agent;
+                std::panic::resume_unwind(Box::new("on purpose"));
+            });
+        });
+        assert!(panicked.join().is_err());
+        wait_for("nobody", || scene.find().is_empty());
+    }
+}

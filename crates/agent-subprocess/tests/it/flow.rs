@@ -1,0 +1,141 @@
+//! Output of any amount and shape, in bounded memory.
+
+use crate::scene::{DEADLINE, Scene, alone, stdout};
+use agent_subprocess::{Containment, Line, StopPolicy, Stream};
+
+/// What this process had in memory at most since [`forget_peak`], in bytes.
+fn peak() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let mut lines = status
+        .lines()
+        .filter_map(|line| line.strip_prefix("VmHWM:"));
+    let kilobytes = lines.next().unwrap().trim().trim_end_matches(" kB");
+    kilobytes.parse::<u64>().unwrap() << 10
+}
+
+fn forget_peak() {
+    std::fs::write("/proc/self/clear_refs", "5").unwrap();
+}
+
+#[tokio::test]
+async fn p3_memory_stays_flat_however_much_is_written() {
+    // Memory is that of the whole process.
+    if !alone("flow::p3_memory_stays_flat_however_much_is_written") {
+        return;
+    }
+    let scene = Scene::new();
+    let mut peaks = Vec::new();
+    for megabytes in [16, 1024] {
+        forget_peak();
+        // Lines of 1000 bytes, and every 64 MiB one of 1 MiB.
+        let script = format!(
+            "for n in $(seq {}); do yes $(printf %0999d 7) | head -c 16000000; [ $((n % 4)) = 0 ] && head -c 1000000 /dev/zero && echo; done; echo end",
+            megabytes / 16
+        );
+        let mut agent = scene.agent(&script).spawn().await.unwrap();
+        let (mut bytes, mut last) = (0, None);
+        while let Some(output) = agent.next_output().await {
+            bytes += output.line.bytes.len() + 1;
+            last = Some(output.line);
+        }
+        assert_eq!(last.unwrap().text(), "end", "{}", agent.stderr_tail());
+        assert!(bytes >= megabytes / 16 * 16_000_000, "{bytes}");
+        agent.stop(&StopPolicy::default()).await;
+        peaks.push(peak());
+    }
+    assert!(peaks[1] < peaks[0] + (16 << 20), "{peaks:?}");
+}
+
+#[tokio::test]
+async fn p1_p2_p5_an_over_long_line_is_an_item_and_the_stream_goes_on() {
+    for containment in [Containment::Guard, Containment::Group] {
+        let scene = Scene::new();
+        // 40 MB in one line, of which 1000 bytes are kept; then bytes that are no text; then half a line.
+        let script = r#"echo first; printf a; head -c 40000000 /dev/zero; echo z; printf 'bad \377\300 text\n\r\nhalf'"#;
+        let command = scene.agent(script).max_line(1000).containment(containment);
+        let mut agent = command.spawn().await.unwrap();
+        let mut lines: Vec<Line> = Vec::new();
+        while let Some(output) = agent.next_output().await {
+            lines.push(output.line);
+        }
+        let long = &lines[1];
+        assert_eq!(
+            (long.bytes.len(), long.truncated),
+            (1000, Some(40_000_002 - 1000))
+        );
+        assert_eq!(
+            (long.bytes[0], long.bytes[999], long.terminated),
+            (b'a', b'z', true)
+        );
+        let others = [0, 2, 3, 4].map(|n| (lines[n].text().into_owned(), lines[n].terminated));
+        let expected = [
+            ("first", true),
+            ("bad \u{fffd}\u{fffd} text", true),
+            ("\r", true),
+            ("half", false),
+        ];
+        assert_eq!(
+            others.each_ref().map(|(text, end)| (text.as_str(), *end)),
+            expected
+        );
+        assert!(agent.wait().await.success());
+    }
+}
+
+#[tokio::test]
+async fn p6_a_flood_of_standard_error_that_nobody_takes_delays_nobody() {
+    let scene = Scene::new();
+    let script = "yes complaint | head -c 16000000 >&2; echo done >&2; echo out";
+    let mut agent = scene.agent(script).spawn().await.unwrap();
+    assert!(
+        tokio::time::timeout(DEADLINE, agent.wait())
+            .await
+            .unwrap()
+            .success()
+    );
+    let mut complaints = 0;
+    let mut out = Vec::new();
+    while let Some(output) = agent.next_output().await {
+        match output.stream {
+            Stream::Stdout => out.push(output.line.text().into_owned()),
+            Stream::Stderr => complaints += output.line.bytes.len(),
+        }
+    }
+    assert_eq!(out, ["out"]);
+    assert!((1..=2 << 20).contains(&complaints), "{complaints}");
+    let tail = agent.stderr_tail();
+    assert!(
+        tail.len() == 64 << 10 && tail.ends_with("complaint\ndone\n"),
+        "{}",
+        tail.len()
+    );
+}
+
+#[tokio::test]
+async fn an_agent_that_closes_its_streams_early_is_waited_for() {
+    let scene = Scene::new();
+    let script = "echo all; exec >&- 2>&-; while [ ! -e go ]; do sleep 0.02; done; exit 9";
+    let mut agent = scene.agent(script).spawn().await.unwrap();
+    assert_eq!(
+        stdout(&mut agent).await,
+        ["all"],
+        "the end of both streams is told"
+    );
+    assert!(!agent.has_exited());
+    std::fs::write(scene.path("go"), "").unwrap();
+    assert_eq!(agent.wait().await.code, Some(9));
+}
+
+#[tokio::test]
+async fn an_agent_whose_output_nobody_takes_has_to_wait_and_can_be_stopped() {
+    let scene = Scene::new();
+    let mut agent = scene.agent("yes; echo never").spawn().await.unwrap();
+    let first = agent.next_output().await.unwrap();
+    assert_eq!(first.line.text(), "y");
+    let report = agent.stop(&StopPolicy::kill()).await;
+    assert!(report.survivors.is_empty() && !report.drained, "{report:?}");
+    // What was read ahead can still be taken, and is bounded.
+    let ahead = stdout(&mut agent).await.len();
+    assert!(ahead < 8 << 20, "{ahead}");
+    scene.nobody_is_left();
+}
