@@ -27,6 +27,7 @@ mod kept;
 mod kills;
 mod menu;
 mod models;
+mod options;
 mod permissions;
 mod presses;
 mod project;

@@ -138,6 +138,16 @@ impl McpServers {
             .map(Self)
     }
 
+    /// Returns these servers as they may be shown to anybody: `…` stands for each argument and for each value of a variable or
+    /// a header, and of an address there are host and path.
+    #[must_use]
+    pub fn without_values(mut self) -> Self {
+        self.0
+            .iter_mut()
+            .for_each(|(_, server)| server.hide_values());
+        self
+    }
+
     /// Returns the content of a file in the shape of `.mcp.json`.
     ///
     /// # Errors

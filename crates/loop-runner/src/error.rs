@@ -61,6 +61,11 @@ enum Kind {
     Rules(loop_state::RulesError),
     #[error("{message}")]
     Agent { message: String, source: Source },
+    #[error("phase `{phase}`: {source}")]
+    Unsupported {
+        phase: String,
+        source: agent_duplex::Error,
+    },
 }
 
 fn name(holder: Option<&Holder>) -> String {
@@ -155,6 +160,19 @@ impl Error {
         Self(Box::new(Kind::Agent { message, source }))
     }
 
+    pub(crate) fn no_mcp_servers(phase: &str) -> Self {
+        let mend = "say them in its own arguments, or choose an agent that has a driver";
+        let source = agent_duplex::Error::unsupported("command", "take MCP servers", mend);
+        let phase = phase.to_owned();
+        Self(Box::new(Kind::Unsupported { phase, source }))
+    }
+
+    /// Returns whether an agent can't do what the settings ask of it.
+    #[must_use]
+    pub fn is_unsupported(&self) -> bool {
+        matches!(*self.0, Kind::Unsupported { .. })
+    }
+
     /// Returns whether another process holds the run or its working tree.
     #[must_use]
     pub fn is_held(&self) -> bool {
@@ -184,6 +202,7 @@ impl Error {
                 | Kind::Directory { .. }
                 | Kind::Prompt { .. }
                 | Kind::Rules(_)
+                | Kind::Unsupported { .. }
         )
     }
 }

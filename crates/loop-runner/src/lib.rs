@@ -24,6 +24,7 @@
 mod check;
 mod checkpoints;
 mod claim;
+mod claude;
 mod clock;
 mod control;
 mod error;
@@ -43,6 +44,7 @@ mod view;
 mod work_tree;
 
 pub use checkpoints::{Checkpoints, Fate, Place, Progress, SavedState};
+pub use claude::{ClaudeOptions, Hidden};
 pub use control::Control;
 pub use error::Error;
 pub use news::{Command, News, NewsReceiver};

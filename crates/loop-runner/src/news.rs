@@ -62,6 +62,13 @@ pub enum News {
         /// How long that may take.
         budget: Duration,
     },
+    /// The agent has said nothing for most of the time that it may; when that is over, its turn is ended.
+    Silent {
+        /// How long.
+        silent: Duration,
+        /// How long it may.
+        of: Duration,
+    },
     /// The run is being stopped, which is on disk: what runs is ended, within this time.
     Stopping {
         /// The time that is left for it.

@@ -136,6 +136,7 @@ mod tests {
                 argv: vec!["agent".into()],
             },
             permissions: Default::default(),
+            mcp_servers: Default::default(),
             session: Default::default(),
             promise: None,
             gates: vec!["cargo fmt --check".into()],

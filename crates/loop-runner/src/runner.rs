@@ -30,6 +30,7 @@ mod heal;
 mod perform;
 mod person;
 mod settle;
+mod silence;
 
 /// The longest single wait: after it the wall clock is looked at again, so that a suspend or a clock set forward is noticed.
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
@@ -421,7 +422,8 @@ impl Runner {
             .map(|at| at.since(now));
         let halt = self.attempt.as_ref().and_then(Attempt::patient_until);
         let halt = halt.map(|at| at.saturating_duration_since(Instant::now()));
-        [deadline, flush, halt]
+        let silence = self.silence_at().map(|at| at.since(now));
+        [deadline, flush, halt, silence]
             .into_iter()
             .flatten()
             .fold(LONGEST_WAIT, Duration::min)
@@ -445,6 +447,7 @@ impl Runner {
                 reported,
             );
             let swept = survivors::sweep(head.scope).await;
+            survivors::remove_scratch(self.work_tree.project(), &head.run);
             self.tell_swept("left alive by an earlier process", swept);
         }
     }

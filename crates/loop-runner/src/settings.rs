@@ -2,10 +2,11 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use agent_subprocess::mcp::McpServers;
 use loop_state::{Limits, PhaseRules, Rules, SessionPolicy};
 use serde::{Deserialize, Serialize};
 
-use crate::{Error, prompt};
+use crate::{ClaudeOptions, Error, prompt};
 
 /// Everything that a run needs, saved with it: a resume asks for nothing again.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -49,6 +50,9 @@ pub struct PhaseSettings {
     /// What the agent may do. Means nothing to a command.
     #[serde(default)]
     pub permissions: Permissions,
+    /// The MCP servers that the agent is handed.
+    #[serde(default, skip_serializing_if = "McpServers::is_empty")]
+    pub mcp_servers: McpServers,
     /// Which of the agent's sessions an iteration gets.
     #[serde(default)]
     pub session: SessionPolicy,
@@ -98,6 +102,9 @@ pub enum AgentSettings {
         /// Arguments that come behind the driver's own.
         #[serde(with = "words", default)]
         args: Vec<OsString>,
+        /// What else it is told.
+        #[serde(default)]
+        options: Box<ClaudeOptions>,
     },
 }
 
@@ -108,6 +115,28 @@ impl AgentSettings {
             Self::Command { .. } => false,
             Self::Claude { .. } => true,
         }
+    }
+
+    /// Returns whether the agent can be handed MCP servers.
+    #[must_use]
+    pub fn takes_mcp_servers(&self) -> bool {
+        match self {
+            Self::Command { .. } => false,
+            Self::Claude { .. } => true,
+        }
+    }
+}
+
+impl PhaseSettings {
+    /// Returns these settings as they may be shown to anybody: without the values of variables, headers and the like.
+    #[must_use]
+    pub fn without_secrets(&self) -> Self {
+        let mut shown = self.clone();
+        shown.mcp_servers = shown.mcp_servers.without_values();
+        if let AgentSettings::Claude { options, .. } = &mut shown.agent {
+            **options = std::mem::take(&mut **options).without_secrets();
+        }
+        shown
     }
 }
 
@@ -145,12 +174,27 @@ impl Settings {
     /// [`Error::is_usage`] with the first thing that is wrong.
     pub fn validate(&self) -> Result<(), Error> {
         self.rules().validate().map_err(Error::rules)?;
+        let takes = |phase: &&PhaseSettings| phase.agent.takes_mcp_servers();
+        let handed = { self.phases.iter() }.filter(|phase| !phase.mcp_servers.is_empty());
+        if let Some(phase) = { handed }.find(|phase| !takes(phase)) {
+            return Err(Error::no_mcp_servers(&phase.name));
+        }
         self.phases
             .iter()
             .try_for_each(|phase| match &phase.prompt {
                 PromptSource::File(path) => prompt::read(path).map(drop),
                 PromptSource::Kept(_) => Ok(()),
             })
+    }
+
+    /// Returns these settings as they may be shown to anybody; see [`PhaseSettings::without_secrets`].
+    #[must_use]
+    pub fn without_secrets(&self) -> Self {
+        let phases = self.phases.iter().map(PhaseSettings::without_secrets);
+        Self {
+            phases: phases.collect(),
+            ..self.clone()
+        }
     }
 
     /// Returns what of these settings the machine must know.

@@ -1,5 +1,6 @@
 //! What earlier processes of a run left alive: found by the run's random marker, never by a name.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use agent_duplex::ProcessName;
@@ -51,6 +52,17 @@ pub(crate) fn take_report(project: &Project, run: &RunId) -> Swept {
         ended: names(report.ended),
         survivors: Vec::new(),
     }
+}
+
+/// Removes the private files of agents whose process died with them, such as prompts and secrets.
+pub(crate) fn remove_scratch(project: &Project, run: &RunId) {
+    // Most runs have none; what can't be removed is as private as before.
+    let _none_or_stays = fs_err::remove_dir_all(scratch(project, run));
+}
+
+/// Returns where the private files of a run's agents lie.
+pub(crate) fn scratch(project: &Project, run: &RunId) -> PathBuf {
+    project.run_dir(run).join("scratch")
 }
 
 /// Returns the scope of a run without taking it.

@@ -82,7 +82,7 @@ pub use effect::{Brief, Effect, Notice};
 pub use event::{CheckResult, Event, Happening, Resume, Timer, Tree, TurnOutcome};
 pub use head::{End, Feedback, FeedbackSource, Head, Last};
 pub use lineage::Lineage;
-pub use machine::Machine;
+pub use machine::{Machine, Silence};
 pub use pipeline::{Autonomy, Failure, Finished, Occasion, Verdict};
 pub use rules::{Limits, PhaseRules, RuleChange, Rules, RulesError, SessionPolicy};
 pub use steer::{Steer, SteerState};

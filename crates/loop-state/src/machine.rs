@@ -13,6 +13,18 @@ mod wait;
 
 type Effects = Vec<Effect>;
 
+/// The longest announced wait of an agent's that is taken for patience rather than for silence.
+const LONGEST_DELAY: Duration = Duration::from_secs(3600);
+
+/// An agent that says nothing, in a turn in which that has an end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Silence {
+    /// When it was last known to be alive, or what it announced to wait for is over.
+    pub since: Timestamp,
+    /// When it counts as hung.
+    pub until: Timestamp,
+}
+
 /// The machine: a [`Head`] and what is true only of the live process.
 ///
 /// # Examples
@@ -59,6 +71,30 @@ impl Machine {
         self.alive_at = self.alive_at.max(at);
     }
 
+    /// Notes that the agent announced to wait before it tries again, which is no silence for that long (an hour at most).
+    pub fn retrying(&mut self, at: Timestamp, delay: Duration) {
+        self.alive(at + delay.min(LONGEST_DELAY));
+    }
+
+    /// Returns the silence of the agent; `None` where it does not matter: no turn runs or it is being ended, there is no
+    /// limit, or a tool or a person is waited for.
+    #[must_use]
+    pub fn silence(&self) -> Option<Silence> {
+        let head = &self.head;
+        let Step::Turn { since } = head.step else {
+            return None;
+        };
+        let is_over = head.end.is_some() || head.halting || self.busy;
+        let limit = head
+            .phase_rules()
+            .limits
+            .idle_timeout
+            .filter(|_| !is_over)?;
+        let since = self.alive_at.max(since);
+        let until = since + limit;
+        Some(Silence { since, until })
+    }
+
     /// Notes whether the agent waits for a tool or for a person; such silence is not idleness.
     pub fn busy(&mut self, busy: bool) {
         self.busy = busy;
@@ -93,10 +129,7 @@ impl Machine {
                 limits
                     .iteration_timeout
                     .map(|t| (since + t, Timer::Iteration)),
-                limits
-                    .idle_timeout
-                    .filter(|_| !self.busy)
-                    .map(|t| (self.alive_at.max(since) + t, Timer::Idle)),
+                self.silence().map(|silence| (silence.until, Timer::Idle)),
             ),
             Step::Sleeping { until } => (Some((until, Timer::Sleep)), None),
             Step::Waiting { until, why, .. } => (Some((until, timer_of(why))), None),

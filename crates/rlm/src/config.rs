@@ -5,6 +5,8 @@ use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use agent_subprocess::mcp::{McpServers, without_value};
+use loop_runner::ClaudeOptions;
 use serde::de::{self, Visitor};
 use serde::{Deserialize, Deserializer};
 
@@ -25,6 +27,12 @@ pub(crate) const TEMPLATE: &str = r#"# Settings of `rlm run` in this project. Op
 # session = "fresh"                # or "continue": its conversation from one iteration to the next
 # model = "opus"
 # agent-bin = "/usr/local/bin/claude"
+# claude = { tools = ["Bash", "Edit", "Read"], max-turns = 50, append-system-prompt = "Write tests first." }
+#                                  # also: fallback-model, effort, allowed-tools, disallowed-tools, system-prompt,
+#                                  # setting-sources, settings, hooks (off: none runs), add-dirs, strict-mcp, env, env-allow
+# mcp-config = ".mcp.json"         # MCP servers of the project, and others; ${VARIABLE} is filled in at the start
+# mcp-servers.tracker = { type = "stdio", command = "tracker-mcp", env = { TOKEN = "${TRACKER_TOKEN:-}" } }
+# mcp-servers.docs = { type = "http", url = "http://localhost:8000/mcp" }
 # command = ["my-agent", "run"]    # or any program; it gets the prompt on standard input
 # until = "cargo test"             # done when this exits with 0
 # completion-promise = "DONE"      # done when the agent says so; with until, that is asked then
@@ -68,6 +76,10 @@ pub(crate) struct Config {
     #[serde(default, deserialize_with = "time")]
     pub(crate) sleep: Option<Duration>,
     pub(crate) leftovers: Option<LeftoversArg>,
+    pub(crate) claude: Option<ClaudeOptions>,
+    pub(crate) mcp_config: Option<PathBuf>,
+    #[serde(default)]
+    pub(crate) mcp_servers: McpServers,
     #[serde(default)]
     pub(crate) on_press: PressActions,
 }
@@ -96,10 +108,29 @@ fn time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, 
 /// Reads the project's file; that there is none is an empty one.
 pub(crate) fn read(root: &Path) -> Result<Config, Failure> {
     let path = root.join(FILE_NAME);
+    let Some(text) = content(&path)? else {
+        return Ok(Config::default());
+    };
+    toml::from_str(&text).map_err(|e| Failure::usage(describe(&path, &text, &e)))
+}
+
+/// Reads the MCP servers of a project.
+pub(crate) fn read_mcp(path: &Path) -> Result<McpServers, Failure> {
+    let shown = path.display();
+    let Some(text) = content(path)? else {
+        let what =
+            format!("`{shown}` is not there; write it, or take mcp-config out of {FILE_NAME}");
+        return Err(Failure::usage(what));
+    };
+    McpServers::from_json(&text).map_err(|e| Failure::usage(format!("`{shown}`, {e}")))
+}
+
+/// Reads a whole file; `None` if there is none.
+fn content(path: &Path) -> Result<Option<String>, Failure> {
     let refuse = |why: String| Err(Failure::usage(format!("`{}` {why}", path.display())));
     // Looked at before it is opened: opening a FIFO would wait for somebody to write.
-    let text = match fs_err::metadata(&path) {
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Config::default()),
+    let text = match fs_err::metadata(path) {
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         Ok(meta) if !meta.is_file() => return refuse("is not a file; move it away".into()),
         Ok(meta) if meta.len() > MAX_BYTES => {
             return refuse(format!(
@@ -107,11 +138,11 @@ pub(crate) fn read(root: &Path) -> Result<Config, Failure> {
                 meta.len()
             ));
         }
-        Ok(_) => fs_err::read_to_string(&path),
+        Ok(_) => fs_err::read_to_string(path),
         Err(e) => Err(e),
     };
     match text {
-        Ok(text) => toml::from_str(&text).map_err(|e| Failure::usage(describe(&path, &text, &e))),
+        Ok(text) => Ok(Some(text)),
         Err(e) => refuse(format!(
             "can't be read: {}; mend it or move it away",
             e.kind()
@@ -121,11 +152,27 @@ pub(crate) fn read(root: &Path) -> Result<Config, Failure> {
 
 /// Says in one line where the mistake is and what it is.
 fn describe(path: &Path, text: &str, error: &toml::de::Error) -> String {
-    let line = error.span().map_or(1, |span| {
-        text[..span.start.min(text.len())].matches('\n').count() + 1
-    });
-    let message = error.message().trim().replace('\n', " ");
+    let before = &text[..error.span().map_or(0, |span| span.start.min(text.len()))];
+    let line = before.matches('\n').count() + 1;
+    let mut message = error.message().trim().replace('\n', " ");
+    if may_hold_secrets(text, before) {
+        message = without_value(&message);
+    }
     format!("`{}`, line {line}: {message}", path.display())
+}
+
+/// Whether what stands behind `before` belongs to a table whose values may be secret.
+fn may_hold_secrets(text: &str, before: &str) -> bool {
+    let begin = before.rfind('\n').map_or(0, |end| end + 1);
+    let line = text[begin..].lines().next().unwrap_or_default();
+    let headers = before.lines().rev().map(str::trim_start);
+    let header = { headers }
+        .find(|line| line.starts_with('['))
+        .unwrap_or_default();
+    [line, header].iter().any(|place| {
+        let place = place.trim_start_matches(['[', ' ', '\t', '"']);
+        place.starts_with("mcp-servers") || place.starts_with("claude")
+    })
 }
 
 #[cfg(test)]
@@ -154,6 +201,8 @@ mod tests {
         let config: Config = toml::from_str(&on).unwrap();
         assert_eq!(config.sleep, Some(Duration::from_secs(10)));
         assert_eq!(config.gates, Some(vec!["cargo fmt --check".into()]));
+        assert_eq!(config.mcp_servers.names().count(), 2);
+        assert_eq!(config.claude.unwrap().tools.unwrap().len(), 3);
     }
 
     #[test]

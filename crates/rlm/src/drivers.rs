@@ -1,13 +1,14 @@
 //! Which driver speaks to which agent.
 
 use std::ffi::{OsStr, OsString};
-use std::path::Path;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
 
 use agent_duplex::Driver;
-use agent_subprocess::Context;
 use agent_subprocess::claude::ClaudeDriver;
 use agent_subprocess::command::CommandDriver;
-use loop_runner::{AgentSettings, DriverFactory, Error, PhaseSettings};
+use agent_subprocess::{Context, SessionLocks};
+use loop_runner::{AgentSettings, ClaudeOptions, DriverFactory, Error, PhaseSettings};
 
 use crate::args::AgentKind;
 use crate::exit::Failure;
@@ -23,22 +24,28 @@ const KNOWN: [(AgentKind, &str, &str); 4] = [
 
 /// Returns the factory of all drivers that this build has.
 pub(crate) fn factory() -> DriverFactory {
+    let locks = session_locks();
     Box::new(
-        |phase: &PhaseSettings, context: Context| -> Result<Box<dyn Driver>, Error> {
+        move |phase: &PhaseSettings, context: Context| -> Result<Box<dyn Driver>, Error> {
             match phase.agent.clone() {
                 AgentSettings::Command { argv } => Ok(Box::new(CommandDriver::new(argv, context))),
                 AgentSettings::Claude {
                     program,
                     model,
                     args,
+                    options,
                 } => {
-                    let driver = ClaudeDriver::new(program, context)
+                    let mut driver = ClaudeDriver::new(program, context)
                         .permissions(phase.permissions.into())
+                        .mcp_servers(phase.mcp_servers.clone())
                         .args(args);
-                    Ok(Box::new(match model {
-                        Some(model) => driver.model(model),
-                        None => driver,
-                    }))
+                    if let Some(model) = model {
+                        driver = driver.model(model);
+                    }
+                    if let Some(locks) = &locks {
+                        driver = driver.session_locks(locks.clone());
+                    }
+                    Ok(Box::new(tell(driver, *options)))
                 }
                 _ => Err(Error::agent(
                     "this version can't drive that agent",
@@ -47,6 +54,66 @@ pub(crate) fn factory() -> DriverFactory {
             }
         },
     )
+}
+
+/// Tells the driver what else was chosen.
+fn tell(mut driver: ClaudeDriver, options: ClaudeOptions) -> ClaudeDriver {
+    driver = driver
+        .allowed_tools(options.allowed_tools)
+        .disallowed_tools(options.disallowed_tools)
+        .settings(options.settings.0)
+        .hooks(options.hooks)
+        .add_dirs(options.add_dirs)
+        .strict_mcp(options.strict_mcp);
+    for (name, value) in options.env.0 {
+        driver = driver.env(name, value);
+    }
+    if let Some(model) = options.fallback_model {
+        driver = driver.fallback_model(model);
+    }
+    if let Some(effort) = options.effort {
+        driver = driver.effort(effort);
+    }
+    if let Some(turns) = options.max_turns {
+        driver = driver.max_turns(turns);
+    }
+    if let Some(tools) = options.tools {
+        driver = driver.tools(tools);
+    }
+    if let Some(text) = options.system_prompt {
+        driver = driver.system_prompt(text);
+    }
+    if let Some(text) = options.append_system_prompt {
+        driver = driver.append_system_prompt(text);
+    }
+    if let Some(sources) = options.setting_sources {
+        driver = driver.setting_sources(sources);
+    }
+    match options.env_allow {
+        Some(names) => driver.env_allow(names),
+        None => driver,
+    }
+}
+
+/// Finds a place for the locks of agents' sessions. One that all of the user's programs see goes before one that those of a
+/// login share; where there is none, sessions are not locked.
+fn session_locks() -> Option<SessionLocks> {
+    let named = |name: &str| std::env::var_os(name).map(PathBuf::from);
+    let places = [
+        named("XDG_STATE_HOME"),
+        named("HOME").map(|home| home.join(".local/state")),
+        named("XDG_RUNTIME_DIR"),
+    ];
+    let mut places = places
+        .into_iter()
+        .flatten()
+        .filter(|place| place.is_absolute());
+    places.find_map(|place| {
+        let place = place.join("rlm/sessions");
+        let mut builder = std::fs::DirBuilder::new();
+        let made = builder.recursive(true).mode(0o700).create(&place);
+        made.is_ok().then(|| SessionLocks::new(place))
+    })
 }
 
 /// Returns the program that is started for an agent.

@@ -5,11 +5,14 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use loop_runner::{AgentSettings, Permissions, PhaseSettings, PromptSource, Settings};
+use agent_subprocess::mcp::McpServers;
+use loop_runner::{
+    AgentSettings, ClaudeOptions, Permissions, PhaseSettings, PromptSource, Settings,
+};
 use loop_state::Limits;
 
 use crate::args::{AgentKind, LoopArgs, PermissionsArg, RunArgs};
-use crate::config::Config;
+use crate::config::{self, Config};
 use crate::drivers;
 use crate::exit::Failure;
 use crate::presses::PressActions;
@@ -71,11 +74,17 @@ pub(crate) fn new_run(
             ],
             model: what.model.clone().or(config.model),
             args: agent_command,
+            options: Box::new(claude_options(config.claude, root)),
         },
         other => return Err(drivers::unsupported(other)),
     };
     drivers::find_program(drivers::program(&agent), directory)?;
     let driven = !matches!(agent, AgentSettings::Command { .. });
+    let of_file = config
+        .mcp_config
+        .map(|file| config::read_mcp(&root.join(file)));
+    let mcp_servers = { config.mcp_servers }.over(of_file.transpose()?.unwrap_or_default());
+    refuse_missing_variables(&mcp_servers, &agent)?;
     let permissions = match what
         .permissions
         .or(permissions_from_environment()?)
@@ -113,6 +122,7 @@ pub(crate) fn new_run(
         prompt,
         agent,
         permissions,
+        mcp_servers,
         session: what
             .session
             .or(config.session)
@@ -163,6 +173,31 @@ pub(crate) fn new_run(
         text,
         presses: config.on_press,
     })
+}
+
+/// The directories that a file names count from where it lies.
+fn claude_options(given: Option<ClaudeOptions>, root: &Path) -> ClaudeOptions {
+    let mut options = given.unwrap_or_default();
+    for directory in &mut options.add_dirs {
+        *directory = root.join(&*directory);
+    }
+    options
+}
+
+/// Says early what an agent could not be started without.
+fn refuse_missing_variables(servers: &McpServers, agent: &AgentSettings) -> Result<(), Failure> {
+    let own = match agent {
+        AgentSettings::Claude { options, .. } => Some(&options.env.0),
+        _ => None,
+    };
+    let variable = |name: &str| {
+        let own = own.and_then(|own| own.get(name).cloned());
+        own.or_else(|| std::env::var(name).ok())
+    };
+    let expanded = servers.expanded(variable);
+    expanded
+        .map(drop)
+        .map_err(|e| Failure::usage(e.to_string()))
 }
 
 /// Refuses what only an agent with a driver of its own can be told.
@@ -231,6 +266,7 @@ pub(crate) fn resumed(
             program: words,
             model,
             args: more,
+            ..
         } => {
             if let Some(bin) = program(args.agent_bin, at) {
                 *words = vec![bin.into()];
@@ -245,6 +281,7 @@ pub(crate) fn resumed(
         _ => {}
     }
     drivers::find_program(drivers::program(&phase.agent), &settings.directory)?;
+    refuse_missing_variables(&phase.mcp_servers, &phase.agent)?;
     phase.promise = args.completion_promise.or(phase.promise.take());
     if args.until.is_some() {
         phase.until = args.until;

@@ -190,6 +190,17 @@ impl McpServer {
         Ok(())
     }
 
+    pub(super) fn hide_values(&mut self) {
+        let hide = |text: &mut String| "…".clone_into(text);
+        match self {
+            Self::Stdio { args, env, .. } => args.iter_mut().chain(env.values_mut()).for_each(hide),
+            Self::Http { url, headers } | Self::Sse { url, headers } => {
+                *url = place(url);
+                headers.values_mut().for_each(hide);
+            }
+        }
+    }
+
     pub(super) fn expanded(
         &self,
         server: &str,

@@ -53,6 +53,8 @@ pub(crate) struct Attempt {
     pub(super) asks: Vec<Ask>,
     /// How many tools were called.
     pub(super) tools_run: u32,
+    /// Since when the agent was silent when that was told last.
+    pub(super) silence_told: Option<Timestamp>,
     /// What git showed as changed when the attempt began.
     pub(super) changed: Option<Vec<String>>,
     /// The end of what the agent said last: a promise may stand there.
@@ -112,6 +114,7 @@ impl Attempt {
             tools: BTreeMap::new(),
             asks: Vec::new(),
             tools_run: 0,
+            silence_told: None,
             changed: None,
             last_words: String::new(),
         }
@@ -358,6 +361,8 @@ impl Runner {
                 attempt.tools.insert(id.clone(), says);
             }
             Event::ToolFinished { id, .. } => drop(attempt.tools.remove(id)),
+            // Such a wait may be longer than any silence that is allowed.
+            Event::Retrying { delay, .. } => self.machine.retrying(self.clock.now(), *delay),
             Event::PermissionAsked(ask) => return self.asked(ask.clone()).await,
             Event::PermissionWithdrawn { id } => attempt.asks.retain(|ask| ask.id != *id),
             Event::PermissionDenied { .. } => {

@@ -19,6 +19,7 @@ impl Runner {
     /// Flushes what is due and ends the patience with an interrupted agent.
     pub(super) async fn time_passed(&mut self) -> Option<Happening> {
         let now = self.clock.now();
+        self.tell_silence(now);
         if self
             .attempt
             .as_ref()?

@@ -8,7 +8,7 @@ use crate::check::{CheckEnd, RunningCheck};
 use crate::news::{Command, News};
 use crate::runner::attempt::Attempt;
 use crate::runner::{DriverFactory, Runner, blob_name};
-use crate::survivors::{MARKER, REPORT};
+use crate::survivors::{MARKER, REPORT, scratch};
 use crate::transcript::Transcript;
 use crate::{Error, PhaseSettings, PromptSource, prompt};
 
@@ -199,7 +199,7 @@ impl Runner {
                 member,
             }),
             hold: Some(self.work_tree.lock()),
-            scratch: run_dir.join("scratch"),
+            scratch: scratch(self.work_tree.project(), &self.saved.run),
             survivors_file: Some(run_dir.join(REPORT)),
             stop: self.stop_policy(),
         }

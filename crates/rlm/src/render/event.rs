@@ -49,6 +49,14 @@ pub(crate) fn text(news: &News, zone: &TimeZone) -> String {
                 show(whole(*budget))
             )
         }
+        News::Silent { silent, of } => styled(
+            MIND,
+            format!(
+                "the agent has said nothing for {} of {}",
+                show(whole(*silent)),
+                show(*of)
+            ),
+        ),
         News::Stopping { budget } => {
             format!(
                 "stopping: saved; what runs has {} to end",
@@ -250,6 +258,11 @@ pub(crate) fn json(at: Timestamp, news: &News) -> Option<Value> {
         News::EndingTurn { why, budget } => {
             json!({"event": "ending_turn", "why": why, "budget_ms": budget.as_millis() as u64})
         }
+        News::Silent { silent, of } => json!({
+            "event": "silent",
+            "silent_ms": silent.as_millis() as u64,
+            "of_ms": of.as_millis() as u64,
+        }),
         News::Stopping { budget } => {
             json!({"event": "stopping", "budget_ms": budget.as_millis() as u64})
         }
@@ -386,6 +399,10 @@ mod tests {
             News::EndingTurn {
                 why: "no sign of life for 2s".into(),
                 budget: Duration::from_secs(8),
+            },
+            News::Silent {
+                silent: Duration::from_secs(600),
+                of: Duration::from_secs(900),
             },
             News::Ended {
                 why: "left running by the agent",

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-const SWITCHES: [&str; 9] = [
+const SWITCHES: [&str; 10] = [
     "-p",
     "--print",
     "--verbose",
@@ -12,8 +12,9 @@ const SWITCHES: [&str; 9] = [
     "--allow-dangerously-skip-permissions",
     "--strict-mcp-config",
     "--include-hook-events",
+    "--fork-session",
 ];
-const VALUES: [&str; 21] = [
+const VALUES: [&str; 24] = [
     "--record",
     "--script",
     "--input-format",
@@ -35,6 +36,9 @@ const VALUES: [&str; 21] = [
     "--mcp-config",
     "--settings",
     "--setting-sources",
+    "--system-prompt-file",
+    "--append-system-prompt-file",
+    "--add-dir",
 ];
 pub(super) const MODES: [&str; 6] = [
     "acceptEdits",

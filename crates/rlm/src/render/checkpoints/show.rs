@@ -19,7 +19,7 @@ pub(crate) struct Shown<'a> {
     at: String,
     age_s: u64,
     from: From<'a>,
-    head: &'a RunHead,
+    head: RunHead,
     events: usize,
     last_events: &'a [Event],
 }
@@ -47,6 +47,8 @@ impl<'a> Shown<'a> {
             report,
             ..
         } = state;
+        let mut shown = head.clone();
+        shown.settings = head.settings.without_secrets();
         let from = events.len().saturating_sub(EVENTS);
         let (phase, schema) = (report.phase.as_ref(), report.schema.as_ref());
         Self {
@@ -64,7 +66,7 @@ impl<'a> Shown<'a> {
                 skipped: report.skipped.iter().map(ToString::to_string).collect(),
                 torn_bytes: report.repaired_tail,
             },
-            head,
+            head: shown,
             events: events.len(),
             last_events: &events[from..],
         }
@@ -107,7 +109,7 @@ impl fmt::Display for Shown<'_> {
         for skipped in &from.skipped {
             write!(f, "\n  skipped {}", plain(skipped))?;
         }
-        let head = serde_json::to_string_pretty(self.head).map_err(|_| fmt::Error)?;
+        let head = serde_json::to_string_pretty(&self.head).map_err(|_| fmt::Error)?;
         f.write_str("\n\nstate:")?;
         for line in head.lines() {
             write!(f, "\n  {}", plain(line))?;
