@@ -26,8 +26,8 @@ const FOREVER: Duration = Duration::from_secs(1 << 30);
 /// A conversation with one agent over one connection at a time.
 ///
 /// Clones are handles on the same one. Dropping the last handle ends what it started, without a report; the futures and the readers that it gave away
-/// keep nothing alive. When the agent ended by itself, [`start`](Self::start) opens the next connection of the same conversation, and what no turn
-/// took is delivered there.
+/// keep nothing alive. When the agent is gone, [`start`](Self::start) opens the next connection of the same conversation, or the conversation does so
+/// itself when there are inputs, if [`ConversationOptions::restart`] says how.
 #[derive(Clone, Debug)]
 pub struct Conversation(Arc<Handle>);
 
@@ -131,12 +131,12 @@ impl Conversation {
     /// Connects, and delivers what waits in the inbox.
     ///
     /// After an agent ended by itself this starts the next one; what the last one left running is ended before, and is in the report of
-    /// [`stop`](Self::stop).
+    /// [`stop`](Self::stop). Whatever came of earlier starts is forgotten: it is tried at once, and inputs are taken again.
     ///
     /// # Errors
     ///
     /// When the agent can't be started, can't do what `session` asks, or did not take the inputs that waited (they wait on then); [`Error::is_start`]
-    /// also when an agent runs already; [`Error::is_gone`] when the conversation is over.
+    /// also when an agent runs already; [`Error::is_persistence`] when the conversation can't be kept any more; [`Error::is_gone`] when it is over.
     ///
     /// # Cancel safety
     ///

@@ -6,8 +6,7 @@
 //!
 //! # What it is not for
 //!
-//! It starts no process, opens no socket and knows no agent: drivers do, and live elsewhere. It keeps nothing on disk and takes no decision about a
-//! loop.
+//! It starts no process, opens no socket and knows no agent: drivers do, and live elsewhere. It takes no decision about a loop.
 //!
 //! # Theory of operation
 //!
@@ -15,8 +14,8 @@
 //! took it, to a [`Completion`], of which every turn has exactly one, whatever became of its agent: it finished, was interrupted or stopped, died, broke
 //! its protocol, or its driver panicked.
 //!
-//! Messages and turns are not one to one. Inputs that wait while no turn runs become one message and one turn; an agent with [`Capability::Steer`] is
-//! handed an input during a turn and folds it into that turn, queues it, or merges it with others; some agents begin turns by themselves. The *ledger*, a
+//! Messages and turns are not one to one. Inputs that wait while no turn runs become one message and one turn; what comes during a turn goes by the
+//! driver's [`InputPolicy`]: an agent may fold it into that turn, queue it, or merge it with others; some begin turns by themselves. The *ledger*, a
 //! pure state machine, keeps the books: it believes what a driver names, drops what comes too late or twice, and writes what is owed at the end of a turn:
 //! the ends of its open tools, the withdrawal of its open asks, the completion.
 //!
@@ -26,18 +25,28 @@
 //! Closing is no exception: the actor goes on with all of that until the turn is over and the agent reports no task in the background, for 30 s at most,
 //! and leaves [`Connection::close`] for a moment whenever something else is to be obeyed.
 //!
+//! When there are inputs and the agent is gone, the caller starts the next one, or the conversation does by a [`RestartPolicy`]: another pure machine
+//! counts the starts that came to nothing, says how long to pause, and when to give up. Which session the next agent goes on with is known to the ledger:
+//! the last one in which an agent has *answered*, for some name a session before there is one.
+//!
+//! A conversation that was [opened](Conversation::open) is kept by a [`Persistence`], on a thread of its own. The order is all: an input is kept before it
+//! is handed on, its handing-on before the agent gets it, a completion before it is told. So nobody is told what a crash takes back, and nothing that an
+//! agent may have got is given to another one. Whatever can't be kept stops the agent, and the conversation takes nothing more.
+//!
 //! There are two kinds of readers. The one [`Primary`] misses nothing: while its backlog is full, the agent is not read any further, so that nothing grows
 //! without bound. A [`Subscription`] reads along; one that falls behind is dropped and told at which position, and nobody waits for it.
 //!
 //! What an agent cannot do is said beforehand in its [`Capabilities`], and answered with an [`Error`] whose [`Error::is_unsupported`] is true when
 //! it is asked for all the same. It is never silently ignored.
 //!
-//! Drivers never retry, and wait only where their protocol wants it: the caller owns time.
+//! Drivers never retry, and wait only where their protocol wants it: the conversation owns time, as far as the caller lets it.
 //!
 //! # Limits
 //!
-//! A new subscription begins with what is published next: there is no replay. Inputs live in memory; [`Conversation::pending`] gives back those that no
-//! turn took. The enums are `#[non_exhaustive]`.
+//! What is handed to an agent on its last legs is in the turn that died with it, even if the agent never got it. Without restarts and persistence, where
+//! the caller starts agents, it is given back by [`Conversation::pending`] and delivered to the next one instead.
+//!
+//! Repeated inputs are known by the last 10,000 ids; a replay holds 10,000 things or 8 MiB. The enums are `#[non_exhaustive]`.
 
 mod actor;
 mod ask;

@@ -1,7 +1,9 @@
 //! Agents that are played by a script, for tests of programs that hold conversations.
 //!
-//! A [`Script`] says, step by step, what the agent waits for and what it reports; [`Gate`]s take the place of time. What it was told is in the
-//! driver's [`calls`](ScriptedDriver::calls).
+//! A [`Script`] says, step by step, what the agent waits for and what it reports; [`Gate`]s take the place of time. Each start of an agent plays the
+//! next script of its [`ScriptedDriver`], or the one that [repeats](ScriptedDriver::repeats); what the agents were told is in its
+//! [`calls`](ScriptedDriver::calls). So a test can play deaths in any place, agents that don't start, refuse, don't read, ask, hang when they are
+//! closed or stopped, or still talk after that. An [`Audit`] holds what was published against what a conversation promises.
 //!
 //! # Examples
 //!
@@ -22,6 +24,33 @@
 //!         break;
 //!     }
 //! }
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! An agent that dies in its first turn, and its successor in the same session:
+//!
+//! ```
+//! use agent_duplex::scripted::{Script, ScriptedDriver};
+//! use agent_duplex::{
+//!     Capabilities, Capability, Conversation, ConversationOptions, EndReason, Input, RestartPolicy, SessionChoice,
+//! };
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), agent_duplex::Error> {
+//! let dies = Script::new().session("s").message().begin().say("let me").over();
+//! let answers = Script::new().message().begin().say("here").end(EndReason::Completed);
+//! let capabilities = Capabilities::none().with(Capability::Resume);
+//! let driver = ScriptedDriver::new(capabilities).plays(dies).repeats(answers);
+//! let mut options = ConversationOptions::default();
+//! options.restart = Some(RestartPolicy::default());
+//! let (conversation, _primary) = Conversation::new(Box::new(driver.clone()), options);
+//! for text in ["look", "look again"] {
+//!     let mut execution = conversation.execute(Input::new(text)).await?; // the second time after a pause of a second
+//!     while execution.next().await.is_some() {}
+//! }
+//! assert_eq!(driver.sessions(), [SessionChoice::Fresh, SessionChoice::Resume("s".into())]);
+//! assert_eq!(driver.messages(), ["look", "look again"]);
 //! # Ok(())
 //! # }
 //! ```

@@ -66,7 +66,7 @@ impl Conversation {
 
     /// Has one input answered: starts an agent when none runs, in the last session, and returns the stream of the input's turn.
     ///
-    /// When a turn runs, it goes by the driver's [`InputPolicy`](crate::InputPolicy), and the turn may have other inputs too. An input whose agent is
+    /// The agent is read no further than the [`Primary`](crate::Primary)'s backlog: read that too, or drop it. When a turn runs, it goes by the driver's [`InputPolicy`](crate::InputPolicy), and the turn may have other inputs too. An input whose agent is
     /// gone before it got it, and that is not started again by itself, is dropped.
     ///
     /// # Errors

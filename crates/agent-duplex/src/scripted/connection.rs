@@ -111,6 +111,11 @@ impl ScriptedConnection {
 }
 
 impl Connection for ScriptedConnection {
+    fn ready(&mut self) -> BoxFuture<'_, Result<(), Error>> {
+        let ready = self.script.unready.map_or(Ok(()), |unready| Err(unready()));
+        Box::pin(async { ready })
+    }
+
     fn send(&mut self, message: Message) -> BoxFuture<'_, Result<(), Error>> {
         Box::pin(async move {
             if let Some(gate) = &self.busy {

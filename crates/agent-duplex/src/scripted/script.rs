@@ -40,6 +40,7 @@ pub struct Script {
     pub(super) steps: VecDeque<Step>,
     pub(super) connecting: Option<Gate>,
     pub(super) fails: Option<fn() -> Error>,
+    pub(super) unready: Option<fn() -> Error>,
     pub(super) refuses: Option<fn() -> Error>,
     pub(super) closing: Option<Gate>,
     pub(super) stopping: Option<Gate>,
@@ -200,6 +201,13 @@ impl Script {
     #[must_use]
     pub fn fails(mut self, with: fn() -> Error) -> Self {
         self.fails = Some(with);
+        self
+    }
+
+    /// Opens its connection, and then turns out not to have started.
+    #[must_use]
+    pub fn unready(mut self, with: fn() -> Error) -> Self {
+        self.unready = Some(with);
         self
     }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use agent_duplex::scripted::{Call, Gate, Script, ScriptedDriver};
 use agent_duplex::{
     Ask, Capabilities, ConversationOptions, Decision, EndReason, Error, Event, Input, InputState,
-    Lifecycle, LostSession, Queued, SessionChoice, What,
+    Lifecycle, LostSession, Mode, Queued, SessionChoice, What,
 };
 
 use crate::talk::{Talk, delta, restarting, resumable, soon, steered, warning};
@@ -313,42 +313,63 @@ async fn p47_an_answer_to_a_dead_agent_does_not_reach_the_next_one() {
 }
 
 #[tokio::test]
-async fn p47_nothing_that_a_dead_agent_still_says_is_in_the_turns_of_the_next_one() {
-    let late = Script::new().message().begin().closing(&Gate::new());
-    let late = late
-        .end(EndReason::Completed)
-        .last_words(Event::TurnStarted { inputs: vec![] });
-    let late = late
-        .last_words(delta("late"))
-        .last_words(Event::PermissionAsked(Ask {
-            id: "1".into(),
-            tool: "Bash".into(),
-            summary: "make".into(),
-            reason: String::new(),
-        }));
-    let driver = ScriptedDriver::new(resumable()).plays(late);
+async fn p47_nothing_that_an_agent_still_says_is_in_the_turns_of_the_next_one() {
+    let gate = Gate::new();
+    let ask = Event::PermissionAsked(Ask {
+        id: "1".into(),
+        tool: "Bash".into(),
+        summary: "make".into(),
+        reason: String::new(),
+    });
+    let first = Script::new().message().begin().gate(&gate);
+    let first = first.end(EndReason::Completed);
+    let first = first.last_words(Event::TurnStarted { inputs: vec![] });
+    let first = first.last_words(delta("late")).last_words(ask);
+    let driver = ScriptedDriver::new(resumable()).plays(first);
     let mut options = ConversationOptions::default();
-    options.mode = agent_duplex::Mode::OneShot;
+    options.mode = Mode::OneShot;
     let mut talk = Talk::limited(driver.plays(answers()), options);
     talk.send("one");
-    talk.completed().await;
-    // It does not close; whoever starts the next one does not wait for that.
-    soon(talk.driver.told(|calls| calls.contains(&Call::Closed))).await;
-    drop(tokio::spawn({
-        let conversation = talk.conversation.clone();
-        async move { conversation.close().await }
-    }));
-    soon(talk.conversation.stop(BUDGET)).await;
-    talk.read_all().await;
-    let generations: Vec<u32> = talk
-        .read
-        .iter()
-        .filter_map(|what| match what {
-            What::Assigned(assignment) => Some(assignment.generation),
-            _ => None,
-        })
-        .collect();
-    assert_eq!(generations, [1, 1]);
+    talk.becomes(Lifecycle::InTurn).await;
+    talk.send("two");
+    gate.open();
+    for _ in 0..3 {
+        talk.completed().await;
+    }
+    let told = talk.read.iter().filter_map(|what| match what {
+        What::Assigned(a) => Some(format!("turn {} of agent {}", a.turn, a.generation)),
+        What::Completed(c) => Some(c.end.reason.to_string()),
+        What::Observed(seen) => Some(match &seen.events[..] {
+            [Event::TextDelta(text)] => text.clone(),
+            [Event::PermissionAsked(_)] => "asked".into(),
+            [Event::PermissionWithdrawn { .. }] => "withdrawn".into(),
+            _ => return None,
+        }),
+        _ => None,
+    });
+    insta::assert_snapshot!(told.collect::<Vec<_>>().join("\n"), @r"
+    turn 1 of agent 1
+    the turn was completed
+    turn 2 of agent 1
+    late
+    asked
+    withdrawn
+    the agent ended before its turn did
+    turn 3 of agent 2
+    the turn was completed
+    ");
+}
+
+#[tokio::test(start_paused = true)]
+async fn p44_an_agent_that_is_never_ready_is_given_up_as_well() {
+    let broken: fn() -> Error = || Error::start("it does not speak; update it", None);
+    let driver = ScriptedDriver::new(resumable()).repeats(Script::new().unready(broken));
+    let mut talk = Talk::restarting(driver);
+    talk.send("one");
+    talk.warns("3 times in a row").await;
+    let calls = talk.driver.calls();
+    let stopped = calls.iter().filter(|call| **call == Call::Stopped);
+    assert_eq!((talk.driver.sessions().len(), stopped.count()), (3, 3));
 }
 
 #[tokio::test]
