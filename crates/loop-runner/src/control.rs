@@ -1,6 +1,30 @@
+//! What a run can be told: by the program that carries it out, and through its control socket by any other of the same user.
+//!
+//! The socket lies in the run's directory as `control.sock` (mode 0600, its directory 0700) as long as a process has the run. A request is one line, a JSON
+//! object with its version (`{"v":1,"request":"interrupt"}`); the answers are such lines too, and each says more of what became of it: *recorded*
+//! (on disk), *delivered* (the agent was given it), *in effect*. [`ask`] does that; where nobody listens it says so at once.
+//!
+//! A line has at most 1 MiB, 32 may ask at once, and a peer that is slow to ask or to read is dropped after 5 s.
+
+mod client;
+mod force;
+mod place;
+mod progress;
+mod protocol;
+mod server;
+#[cfg(test)]
+mod tests;
+mod wishes;
+
 use agent_duplex::Decision;
 use loop_state::{Again, StopRequest};
 use tokio::sync::oneshot;
+
+pub use client::{Answers, ask};
+pub use force::Forced;
+pub use protocol::{Answer, Ended, PauseAfter, Request, Standing, StopAfter};
+pub(crate) use server::Socket;
+pub(crate) use wishes::{Coming, Wish, Wishes};
 
 /// A message to the run. What becomes of it comes as [`News`](crate::News); one that makes no sense now is answered with
 /// [`News::Rejected`](crate::News::Rejected).
@@ -21,7 +45,10 @@ pub enum Control {
     /// The turn shall end and its session wait; the run goes on with [`Continue`](Self::Continue) or a steer.
     Interrupt,
     /// The run shall wait when the iteration is complete.
-    Pause,
+    Pause {
+        /// Why, for whoever finds it waiting.
+        reason: Option<String>,
+    },
     /// A waiting run shall go on, or one that would wait shall not.
     Continue,
     /// The next iteration shall begin now.

@@ -59,6 +59,12 @@ enum Kind {
     Prompt { path: PathBuf, problem: String },
     #[error("{0}")]
     Rules(loop_state::RulesError),
+    #[error("nobody listens at `{}`: no process has the run", .0.display())]
+    Nobody(PathBuf),
+    #[error("who listens at `{}` does not answer", .0.display())]
+    Silent(PathBuf),
+    #[error("who listens at `{}` says something that can't be understood: {why}", path.display())]
+    Babble { path: PathBuf, why: String },
     #[error("{message}")]
     Agent { message: String, source: Source },
     #[error("phase `{phase}`: {source}")]
@@ -153,6 +159,19 @@ impl Error {
         Self(Box::new(Kind::Rules(error)))
     }
 
+    pub(crate) fn nobody(path: PathBuf) -> Self {
+        Self(Box::new(Kind::Nobody(path)))
+    }
+
+    pub(crate) fn silent(path: PathBuf) -> Self {
+        Self(Box::new(Kind::Silent(path)))
+    }
+
+    pub(crate) fn babble(path: PathBuf, why: impl Into<String>) -> Self {
+        let why = why.into();
+        Self(Box::new(Kind::Babble { path, why }))
+    }
+
     /// Makes the error of an agent that can't be had; `message` says what to do.
     #[must_use]
     pub fn agent(message: impl Into<String>, source: impl Into<Source>) -> Self {
@@ -181,6 +200,18 @@ impl Error {
             Kind::Store { source, .. } => source.is_locked(),
             _ => false,
         }
+    }
+
+    /// Returns whether no process has the run, so that nobody was asked anything.
+    #[must_use]
+    pub fn is_nobody(&self) -> bool {
+        matches!(*self.0, Kind::Nobody(_))
+    }
+
+    /// Returns whether the process that has the run does not answer: it is busy, stands still or hangs.
+    #[must_use]
+    pub fn is_silent(&self) -> bool {
+        matches!(*self.0, Kind::Silent(_))
     }
 
     /// Returns whether there is no such run, no such state of it, or nothing saved in it.

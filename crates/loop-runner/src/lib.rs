@@ -14,19 +14,21 @@
 //! thing at a time, is stepped through the machine and answered by effects, each finished before the next is begun. *Save* is one of them, so what
 //! is told is on disk.
 //!
-//! A run is a directory: the store with its head and events, blobs (the prompt), and a transcript of every attempt that is never overwritten.
+//! A run is a directory: the store with its head and events, blobs (the prompt), and a transcript of every attempt that is never overwritten. While
+//! a process has the run there is a socket in it too, through which any program of the same user can interrupt, pause, steer and stop it: see
+//! [`control`].
 //!
 //! # Limits
 //!
-//! One run a process and one at a time in a working tree. The control socket, budgets and worktrees are not built yet. Transcripts stop
-//! growing at 64 MiB each and say so.
+//! One run a process and one at a time in a working tree. Budgets and worktrees are not built yet. Transcripts stop growing at 64 MiB each and say
+//! so.
 
 mod check;
 mod checkpoints;
 mod claim;
 mod claude;
 mod clock;
-mod control;
+pub mod control;
 mod error;
 mod git;
 mod journal;

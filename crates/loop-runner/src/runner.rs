@@ -13,14 +13,15 @@ use uuid::Uuid;
 
 use crate::check::{CheckEnd, RunningCheck};
 use crate::clock::Clock;
+use crate::control::{Coming, Control, Socket, Wish, Wishes};
 use crate::journal::Journal;
 use crate::kept::Kept;
 use crate::news::{self, News, NewsReceiver, NewsSender};
 use crate::survivors::{self, Swept};
 use crate::view::{AgentView, View};
 use crate::{
-    Control, Error, PhaseSettings, Project, PromptSource, RunHead, Settings, WorkTree, prompt,
-    runs, transcript,
+    Error, PhaseSettings, Project, PromptSource, RunHead, Settings, WorkTree, prompt, runs,
+    transcript,
 };
 pub(crate) use attempt::Attempt;
 
@@ -31,6 +32,7 @@ mod perform;
 mod person;
 mod settle;
 mod silence;
+mod socket;
 
 /// The longest single wait: after it the wall clock is looked at again, so that a suspend or a clock set forward is noticed.
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
@@ -100,6 +102,7 @@ pub struct Runner {
     /// What the last agent said it was.
     identified: Option<agent_duplex::Event>,
     view: watch::Sender<Arc<View>>,
+    socket: Option<Socket>,
     ended: Vec<ProcessName>,
     survivors: Vec<ProcessName>,
     proven: bool,
@@ -107,7 +110,7 @@ pub struct Runner {
 
 /// What woke the run.
 enum Wakeup {
-    Control(Control),
+    Wish(Wish),
     Agent(attempt::Woken),
     Check(CheckEnd),
     Settled(Option<Box<settle::Settled>>),
@@ -148,6 +151,7 @@ impl Runner {
             scope: Uuid::new_v4().simple().to_string(),
             prompt: Some(blob),
             git_commit: None,
+            pause_reason: None,
         };
         // Saved before anything can be asked to stop: a run that a press ends at once can be resumed.
         journal.save(&saved).await?;
@@ -237,6 +241,7 @@ impl Runner {
             frozen_at: None,
             identified: None,
             view,
+            socket: None,
             ended: Vec::new(),
             survivors: Vec::new(),
             proven: true,
@@ -274,11 +279,15 @@ impl Runner {
     pub async fn run(
         mut self,
         drivers: DriverFactory,
-        mut control: mpsc::Receiver<Control>,
+        control: mpsc::Receiver<Control>,
     ) -> Result<Outcome, Error> {
+        let mut wishes = Wishes::new(control, self.open_socket());
         self.sweep_before().await;
-        let result = self.pump(&drivers, &mut control).await;
+        let result = self.pump(&drivers, &mut wishes).await;
+        // What nobody will take any more is answered with the end.
+        drop(wishes);
         self.end_everything().await;
+        self.close_socket(&result).await;
         result.map(|reason| Outcome {
             reason,
             ended: self.ended,
@@ -290,19 +299,19 @@ impl Runner {
     async fn pump(
         &mut self,
         drivers: &DriverFactory,
-        control: &mut mpsc::Receiver<Control>,
+        wishes: &mut Wishes,
     ) -> Result<StopReason, Error> {
         let mut happenings = VecDeque::new();
-        self.hear_all(control, &mut happenings).await?;
-        if let Some(Happening::StopRequested(request)) = happenings.front() {
+        self.hear_all(wishes, &mut happenings).await?;
+        if let Some(Happening::StopRequested(request)) = happenings.front().map(|it| &it.what) {
             return Ok(StopReason::Stopped(request.by));
         }
-        happenings.push_front(self.first.clone());
+        happenings.push_front(Coming::from(self.first.clone()));
         loop {
-            let what = match happenings.pop_front() {
-                Some(what) => what,
+            let Coming { what, reply } = match happenings.pop_front() {
+                Some(coming) => coming,
                 None => {
-                    happenings.extend(self.next(control).await?);
+                    happenings.extend(self.next(wishes).await?);
                     continue;
                 }
             };
@@ -313,13 +322,16 @@ impl Runner {
             };
             self.journal.note(event.clone());
             let effects = self.machine.step(event);
-            if let (true, Some(why)) = (effects.is_empty(), rejection) {
+            let rejection = rejection.filter(|_| effects.is_empty());
+            if let Some(why) = rejection {
                 self.tell(News::Rejected(why));
             }
             for effect in effects {
-                happenings.extend(self.perform(effect, drivers).await?);
+                let at_once = self.perform(effect, drivers).await?;
+                happenings.extend(at_once.into_iter().map(Coming::from));
             }
             self.refresh_view();
+            reply.send(rejection.map_or(Ok(self.machine.head().counts.steers), Err));
             if let Some(end) = &self.machine.head().end
                 && happenings.is_empty()
             {
@@ -328,19 +340,19 @@ impl Runner {
                 return Ok(reason);
             }
             // What people want goes before what follows from earlier effects: a stop must not start anything.
-            self.hear_all(control, &mut happenings).await?;
+            self.hear_all(wishes, &mut happenings).await?;
         }
     }
 
     async fn hear_all(
         &mut self,
-        control: &mut mpsc::Receiver<Control>,
-        happenings: &mut VecDeque<Happening>,
+        wishes: &mut Wishes,
+        happenings: &mut VecDeque<Coming>,
     ) -> Result<(), Error> {
         let mut heard = 0;
-        while let Ok(message) = control.try_recv() {
-            if let Some(happening) = self.hear(message).await? {
-                happenings.insert(heard, happening);
+        while let Some(wish) = wishes.try_next() {
+            if let Some(coming) = self.hear(wish).await? {
+                happenings.insert(heard, coming);
                 heard += 1;
             }
         }
@@ -370,17 +382,14 @@ impl Runner {
     }
 
     /// Waits for what concerns the machine; empty when something else happened.
-    async fn next(
-        &mut self,
-        control: &mut mpsc::Receiver<Control>,
-    ) -> Result<Vec<Happening>, Error> {
+    async fn next(&mut self, wishes: &mut Wishes) -> Result<Vec<Coming>, Error> {
         let now = self.clock.now();
         // What stands still is not late; the thaw says for how long it stood.
         if let (Some(due), None) = (self.machine.due(now), self.frozen_at) {
-            return Ok(vec![due]);
+            return Ok(vec![due.into()]);
         }
-        Ok(match self.wakeup(now, control).await {
-            Wakeup::Control(message) => self.hear(message).await?.into_iter().collect(),
+        let happened: Vec<Happening> = match self.wakeup(now, wishes).await {
+            Wakeup::Wish(wish) => return Ok(self.hear(wish).await?.into_iter().collect()),
             Wakeup::Agent(attempt::Woken::Started(started)) => {
                 self.agent_started(started).into_iter().collect()
             }
@@ -391,17 +400,18 @@ impl Runner {
             Wakeup::Check(end) => vec![self.check_ended(end)],
             Wakeup::Settled(end) => vec![self.settled(end).await],
             Wakeup::Time => self.time_passed().await.into_iter().collect(),
-        })
+        };
+        Ok(happened.into_iter().map(Coming::from).collect())
     }
 
     /// Time goes before the agent, so that a flood of output can't hold a deadline up.
-    async fn wakeup(&mut self, now: Timestamp, control: &mut mpsc::Receiver<Control>) -> Wakeup {
+    async fn wakeup(&mut self, now: Timestamp, wishes: &mut Wishes) -> Wakeup {
         let wait = self.wait_from(now);
         let (gate, attempt, check) = (&self.gate, &mut self.attempt, &mut self.check);
         let settling = &mut self.settling;
         tokio::select! {
             biased;
-            Some(message) = control.recv() => Wakeup::Control(message),
+            wish = wishes.next() => Wakeup::Wish(wish),
             _ = gate.sleep(wait) => Wakeup::Time,
             end = async { check.as_mut().expect("a check runs").ended().await }, if check.is_some() => Wakeup::Check(end),
             end = async { settling.as_mut().expect("a tree is ended").ended().await }, if settling.is_some() => Wakeup::Settled(end),

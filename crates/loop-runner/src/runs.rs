@@ -23,6 +23,9 @@ pub struct RunHead {
     /// The commit of the project at the last save; `None` outside git.
     #[serde(default)]
     pub git_commit: Option<String>,
+    /// Why a person wants the run to wait, while it waits or is about to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pause_reason: Option<String>,
 }
 
 /// Where a run stands, in one word.

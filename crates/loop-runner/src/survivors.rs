@@ -79,3 +79,12 @@ pub(crate) fn names(processes: Vec<agent_subprocess::ProcessName>) -> Vec<Proces
         })
         .collect()
 }
+
+/// The same for those who are told through the control socket.
+pub(crate) fn told(processes: &[ProcessName]) -> Vec<agent_subprocess::ProcessName> {
+    let told = processes.iter().map(|p| agent_subprocess::ProcessName {
+        pid: p.pid,
+        name: p.name.clone(),
+    });
+    told.collect()
+}

@@ -148,6 +148,6 @@ fn holder_path(project: &Project) -> PathBuf {
     project.state_dir().join("holder.json")
 }
 
-fn read_holder(project: &Project) -> Option<Holder> {
+pub(crate) fn read_holder(project: &Project) -> Option<Holder> {
     serde_json::from_slice(&fs_err::read(holder_path(project)).ok()?).ok()
 }

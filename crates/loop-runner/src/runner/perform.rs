@@ -24,6 +24,7 @@ impl Runner {
                 self.refresh_saved().await;
                 self.journal.save(&self.saved).await?;
                 self.heal().await?;
+                self.ensure_socket();
             }
             Effect::SealPhase { phase } => {
                 self.refresh_saved().await;
@@ -91,6 +92,11 @@ impl Runner {
     /// Git is asked for the commit as well, but not while the run is being stopped: saving comes first then.
     async fn refresh_saved(&mut self) {
         self.saved.machine = self.machine.head().clone();
+        let head = &self.saved.machine;
+        let waits = head.pausing || matches!(head.step, Step::Paused { .. });
+        if !waits || head.end.is_some() {
+            self.saved.pause_reason = None;
+        }
         if self.stop_by.is_none() {
             self.saved.git_commit = self.work_tree.project().git().head_commit().await;
         }

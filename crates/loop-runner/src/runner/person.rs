@@ -6,20 +6,40 @@ use agent_duplex::{Conversation, Input, SessionChoice};
 use loop_state::{Happening, SteerState, StopCause, StopRequest, TurnOutcome, When};
 
 use crate::PromptSource;
-use crate::control::Control;
+use crate::control::{Coming, Control, Wish};
 use crate::error::Error;
 use crate::news::News;
 use crate::prompt;
 use crate::runner::{DriverFactory, Runner, blob_name};
 
+/// What the machine must know of a message, or why it makes no sense.
+type Heard = Result<Option<Happening>, &'static str>;
+
 impl Runner {
-    /// Takes a message. The first stop starts the one budget that everything it has to end shares.
-    pub(super) async fn hear(&mut self, message: Control) -> Result<Option<Happening>, Error> {
+    /// Takes a message and says what the machine must know of it.
+    pub(super) async fn hear(&mut self, wish: Wish) -> Result<Option<Coming>, Error> {
+        let Wish { what, reply } = wish;
+        Ok(match self.understand(what).await? {
+            Ok(Some(what)) => return Ok(Some(Coming { what, reply })),
+            Ok(None) => {
+                reply.send(Ok(self.machine.head().counts.steers));
+                None
+            }
+            Err(why) => {
+                self.tell(News::Rejected(why));
+                reply.send(Err(why));
+                None
+            }
+        })
+    }
+
+    /// The first stop starts the one budget that everything it has to end shares.
+    async fn understand(&mut self, message: Control) -> Result<Heard, Error> {
         let steerable = self
             .attempt
             .as_ref()
             .is_none_or(|attempt| attempt.is_steerable());
-        Ok(Some(match message {
+        Ok(Ok(Some(match message {
             Control::Stop(request) => self.hear_stop(request),
             Control::Abort => {
                 self.impatient = true;
@@ -39,10 +59,18 @@ impl Runner {
                 now: now && steerable,
             },
             Control::Interrupt if !steerable => {
-                return self.reject("this agent can't be interrupted within its turn: stop it, or restart the iteration");
+                return Ok(Err(
+                    "this agent can't be interrupted within its turn: stop it, or restart the iteration",
+                ));
             }
             Control::Interrupt => Happening::InterruptRequested,
-            Control::Pause => Happening::PauseRequested,
+            Control::Pause { reason } => {
+                // That of a wish that was taken stays.
+                if !self.machine.head().pausing {
+                    self.saved.pause_reason = reason;
+                }
+                Happening::PauseRequested
+            }
             Control::Continue => Happening::ContinueRequested,
             Control::SkipSleep => Happening::SleepSkipped,
             Control::Again(again) => Happening::AgainRequested(again),
@@ -51,21 +79,20 @@ impl Runner {
                 let attempt = self.attempt.as_ref();
                 let open = attempt.and_then(|a| a.asks.iter().find(|open| open.id == ask).cloned());
                 let Some(ask) = open else {
-                    return self.reject("the agent does not ask that any more");
+                    return Ok(Err("the agent does not ask that any more"));
                 };
-                return Ok(self.answer(&ask, decision).await);
+                return Ok(Ok(self.answer(&ask, decision).await));
             }
             Control::Prompt(text) => {
-                self.replace_prompt(text).await?;
-                return Ok(None);
+                return self.replace_prompt(text).await;
             }
             Control::Freeze { frozen, done } => {
                 let thawed = self.freeze(frozen).await;
                 // Whoever asked may have given up waiting.
                 let _gone = done.send(());
-                return Ok(thawed);
+                return Ok(Ok(thawed));
             }
-        }))
+        })))
     }
 
     fn hear_stop(&mut self, request: StopRequest) -> Happening {
@@ -77,11 +104,6 @@ impl Runner {
             }
         }
         Happening::StopRequested(request)
-    }
-
-    fn reject(&mut self, why: &'static str) -> Result<Option<Happening>, Error> {
-        self.tell(News::Rejected(why));
-        Ok(None)
     }
 
     /// Says why a wish changed nothing; `None` for what is no wish.
@@ -208,18 +230,17 @@ impl Runner {
     }
 
     /// Replaces the text of a prompt that comes from no file.
-    async fn replace_prompt(&mut self, text: String) -> Result<(), Error> {
+    async fn replace_prompt(&mut self, text: String) -> Result<Heard, Error> {
         if !matches!(self.phase().prompt, PromptSource::Kept(_)) || text.trim().is_empty() {
-            return self
-                .reject("the prompt comes from a file, or the new one is empty")
-                .map(drop);
+            return Ok(Err("the prompt comes from a file, or the new one is empty"));
         }
         let blob = blob_name();
         self.journal.put_blob(&blob, &text).await?;
         self.saved.prompt = Some(blob);
         self.prompt = text;
         self.journal.save(&self.saved).await?;
-        self.heal().await
+        self.heal().await?;
+        Ok(Ok(None))
     }
 
     /// Stops all that runs where it stands, or lets it go on; says for how long it stood.

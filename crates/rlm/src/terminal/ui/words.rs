@@ -74,7 +74,7 @@ impl Ui {
         run: &str,
     ) {
         match command {
-            Command::Pause => self.send(Control::Pause),
+            Command::Pause => self.send(Control::Pause { reason: None }),
             Command::Continue => self.send(Control::Continue),
             Command::Interrupt => self.send(Control::Interrupt),
             Command::New => self.send(Control::FreshSession),

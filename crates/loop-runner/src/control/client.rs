@@ -1,0 +1,105 @@
+//! The other end of the control socket: who asks.
+
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
+
+use crate::Error;
+use crate::control::place;
+use crate::control::protocol::{self, Answer, MAX_LINE, Request};
+
+/// How long an owner may take to take a connection, and a request.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Asks the process that has the run in this directory, which is absolute.
+///
+/// Blocks for a few seconds at most, also when that process hangs.
+///
+/// # Errors
+///
+/// [`Error::is_nobody`] when no process listens there.
+pub fn ask(run_dir: &Path, request: &Request) -> Result<Answers, Error> {
+    let path = place::socket(run_dir);
+    let stream = place::with_short_path(run_dir, reach).map_err(|e| match e.kind() {
+        io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => Error::nobody(path.clone()),
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => Error::silent(path.clone()),
+        _ => Error::io("can't connect to", path.clone(), e),
+    })?;
+    let mut answers = Answers {
+        path,
+        from: BufReader::new(stream),
+        line: Vec::new(),
+    };
+    let sent = answers.from.get_mut().write_all(&protocol::line(request));
+    match sent {
+        Ok(()) => Ok(answers),
+        // It says why before it hangs up.
+        Err(e) if e.kind() == io::ErrorKind::BrokenPipe => Ok(answers),
+        Err(e) => Err(answers.failed(e)),
+    }
+}
+
+/// Connects; a queue that an owner who hangs lets fill up is not waited for.
+fn reach(path: &Path) -> io::Result<UnixStream> {
+    let address = SocketAddrUnix::new(path)?;
+    let flags = SocketFlags::CLOEXEC;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    set_socket_timeout(&socket, Timeout::Send, Some(PATIENCE))?;
+    connect(&socket, &address)?;
+    Ok(socket.into())
+}
+
+/// What becomes of a request. Dropping it stops listening; it takes nothing back.
+#[derive(Debug)]
+pub struct Answers {
+    path: PathBuf,
+    from: BufReader<UnixStream>,
+    /// What came of a line that is not whole yet.
+    line: Vec<u8>,
+}
+
+impl Answers {
+    /// Waits for the next answer; `None` when the other side has hung up.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::is_silent`] when `wait` has passed; asking again goes on where it was.
+    pub fn next(&mut self, wait: Duration) -> Result<Option<Answer>, Error> {
+        let by = Instant::now() + wait;
+        loop {
+            let left = by.saturating_duration_since(Instant::now());
+            // A wait of nothing would be one for ever.
+            let left = left.max(Duration::from_millis(1));
+            let set = self.from.get_ref().set_read_timeout(Some(left));
+            set.map_err(|e| self.failed(e))?;
+            let room = (MAX_LINE - self.line.len()) as u64;
+            match (&mut self.from)
+                .take(room)
+                .read_until(b'\n', &mut self.line)
+            {
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) if e.kind() == io::ErrorKind::ConnectionReset => return Ok(None),
+                Err(e) => return Err(self.failed(e)),
+                Ok(_) if self.line.ends_with(b"\n") => {
+                    let answer = protocol::answer(&std::mem::take(&mut self.line));
+                    let path = &self.path;
+                    return answer.map(Some).map_err(|e| Error::babble(path.clone(), e));
+                }
+                Ok(0) if self.line.len() < MAX_LINE => return Ok(None),
+                Ok(_) if self.line.len() < MAX_LINE => {}
+                Ok(_) => return Err(Error::babble(self.path.clone(), "a line without an end")),
+            }
+        }
+    }
+
+    fn failed(&self, e: io::Error) -> Error {
+        match e.kind() {
+            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => Error::silent(self.path.clone()),
+            _ => Error::io("can't talk to", self.path.clone(), e),
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! Where the socket of a run lies, and the way to it where its path is too long for a socket address.
+
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt, symlink};
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+
+use uuid::Uuid;
+
+const NAME: &str = "control.sock";
+/// The name of the link in a short directory.
+const LINK: &str = "run";
+/// The longest path that goes into a socket address as it is: 103 bytes on macOS, 107 on Linux.
+const LONGEST: usize = 100;
+
+/// Which file a socket is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Identity {
+    device: u64,
+    inode: u64,
+}
+
+/// Returns where the socket of the run in this directory lies.
+pub(crate) fn socket(run_dir: &Path) -> PathBuf {
+    run_dir.join(NAME)
+}
+
+/// Returns which file lies where the run's socket belongs.
+pub(crate) fn identity(run_dir: &Path) -> io::Result<Identity> {
+    let meta = fs_err::symlink_metadata(socket(run_dir))?;
+    Ok(Identity {
+        device: meta.dev(),
+        inode: meta.ino(),
+    })
+}
+
+/// Makes the socket of a run that this process holds; what lies there is of a process that is dead.
+pub(crate) fn bind(run_dir: &Path) -> io::Result<(UnixListener, Identity)> {
+    let path = socket(run_dir);
+    match fs_err::remove_file(&path) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
+        _ => {}
+    }
+    let listener = with_short_path(run_dir, |path| UnixListener::bind(path))?;
+    // Nobody else gets so far meanwhile: its directory is private.
+    fs_err::set_permissions(&path, std::fs::Permissions::from_mode(0o600))?;
+    listener.set_nonblocking(true)?;
+    Ok((listener, identity(run_dir)?))
+}
+
+/// Calls `f` with a path to the run's socket that fits into a socket address.
+///
+/// A long one is gone through a link in a short directory, so that the socket itself always lies with its run.
+pub(crate) fn with_short_path<T>(
+    run_dir: &Path,
+    f: impl FnOnce(&Path) -> io::Result<T>,
+) -> io::Result<T> {
+    let path = socket(run_dir);
+    if path.as_os_str().len() <= LONGEST {
+        return f(&path);
+    }
+    let way = ShortWay::to(run_dir)?;
+    f(&way.link().join(NAME))
+}
+
+/// A private directory with a short path that holds a link to the run's directory. Dropping it removes both.
+#[derive(Debug)]
+struct ShortWay(PathBuf);
+
+impl ShortWay {
+    fn to(run_dir: &Path) -> io::Result<Self> {
+        let own = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+        let places = own
+            .into_iter()
+            .chain([std::env::temp_dir(), PathBuf::from("/tmp")]);
+        let mut failed = io::Error::from(io::ErrorKind::InvalidFilename);
+        for place in places.filter(|place| place.is_absolute()) {
+            let name = Uuid::new_v4().simple().to_string();
+            let short = place.join(format!("rlm-{}", &name[..16]));
+            if socket(&short.join(LINK)).as_os_str().len() > LONGEST {
+                continue;
+            }
+            let made = std::fs::DirBuilder::new().mode(0o700).create(&short);
+            let way = made.map(|()| Self(short));
+            match way.and_then(|way| symlink(run_dir, way.link()).map(|()| way)) {
+                Ok(way) => return Ok(way),
+                Err(e) => failed = e,
+            }
+        }
+        Err(failed)
+    }
+
+    fn link(&self) -> PathBuf {
+        self.0.join(LINK)
+    }
+}
+
+impl Drop for ShortWay {
+    fn drop(&mut self) {
+        // What can't be removed is an empty directory in a place for such things.
+        let _left = std::fs::remove_file(self.link());
+        let _left = std::fs::remove_dir(&self.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::net::UnixStream;
+
+    #[test]
+    fn x118_a_long_path_is_no_obstacle_and_the_socket_is_private() {
+        let dir = tempfile::tempdir().unwrap();
+        for name in ["short", &"long-".repeat(40)] {
+            let run_dir = dir.path().join(name);
+            fs_err::create_dir(&run_dir).unwrap();
+            let (_first, before) = bind(&run_dir).unwrap();
+            let (listener, now) = bind(&run_dir).expect("in place of the old one");
+            assert_ne!(before, now);
+            let meta = fs_err::symlink_metadata(socket(&run_dir)).unwrap();
+            assert_eq!(meta.permissions().mode() & 0o777, 0o600);
+            with_short_path(&run_dir, |path| UnixStream::connect(path)).unwrap();
+            listener.accept().unwrap();
+        }
+    }
+
+    #[test]
+    fn a_directory_where_the_socket_belongs_is_an_error_and_stays() {
+        let dir = tempfile::tempdir().unwrap();
+        fs_err::create_dir(socket(dir.path())).unwrap();
+        assert!(bind(dir.path()).is_err());
+        assert!(socket(dir.path()).is_dir());
+    }
+}

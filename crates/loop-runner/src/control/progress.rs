@@ -1,0 +1,83 @@
+//! How far a request has come, as the view of the run shows it. Pure.
+
+use loop_state::{Head, SteerState, Step};
+
+use crate::View;
+use crate::control::protocol::{Answer, Request};
+
+/// A request that the run has taken, and what it is known by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Taken {
+    Interrupt {
+        iteration: u32,
+        attempt: u32,
+    },
+    Pause,
+    Continue,
+    /// The steer with this number.
+    Steer(u32),
+    Stop,
+}
+
+impl Taken {
+    /// Returns how far it has come.
+    pub(crate) fn progress(self, view: &View) -> Answer {
+        let head = &view.head;
+        match self {
+            // The run's end is told by who ends it.
+            Self::Stop => recorded(None),
+            Self::Continue => Answer::InEffect,
+            Self::Interrupt { iteration, attempt } => {
+                let same = (head.iteration, head.attempt) == (iteration, attempt);
+                match same && matches!(head.step, Step::Turn { .. }) {
+                    true => Answer::Delivered,
+                    false => Answer::InEffect,
+                }
+            }
+            Self::Pause if head.is_waiting() => Answer::InEffect,
+            Self::Pause if head.pausing => recorded(None),
+            Self::Pause => Answer::Rejected {
+                why: "somebody took the wish to pause back".into(),
+            },
+            Self::Steer(id) => steer(view, id),
+        }
+    }
+}
+
+fn steer(view: &View, id: u32) -> Answer {
+    let head = &view.head;
+    let Some(steer) = head.steers.iter().find(|steer| steer.id == id) else {
+        // It is kept until a turn that saw it is over.
+        return Answer::InEffect;
+    };
+    let is_heard = match head.step {
+        Step::Turn { .. } => view.agent.steerable && view.agent.alive,
+        Step::Interrupted { .. } => true,
+        _ => false,
+    };
+    match steer.state {
+        SteerState::Seen => Answer::InEffect,
+        SteerState::Delivered => Answer::Delivered,
+        SteerState::Recorded if is_heard && !head.halting => recorded(Some(id)),
+        SteerState::Recorded => Answer::NextPrompt,
+    }
+}
+
+fn recorded(steer: Option<u32>) -> Answer {
+    Answer::Recorded {
+        steer,
+        budget_ms: None,
+    }
+}
+
+/// Returns how far a request has come that the run did not take because it is so already.
+pub(crate) fn already(request: &Request, head: &Head) -> Option<Answer> {
+    match request {
+        Request::Interrupt if matches!(head.step, Step::Interrupted { .. }) => {
+            Some(Answer::InEffect)
+        }
+        Request::Pause { .. } if head.is_waiting() => Some(Answer::InEffect),
+        Request::Pause { .. } if head.pausing => Some(recorded(None)),
+        _ => None,
+    }
+}

@@ -1,0 +1,360 @@
+//! What is said through a control socket, as text. Pure.
+
+use agent_subprocess::{ProcessId, ProcessName};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::{RunId, RunState};
+
+/// The version of the protocol; it stands in each line as `v`.
+const VERSION: u64 = 1;
+/// The most bytes of one line, its end included: 1 MiB.
+pub(crate) const MAX_LINE: usize = 1 << 20;
+/// The most bytes of the reason for a pause.
+const MAX_REASON: usize = 1000;
+/// What this version of the program can be asked for.
+const KNOWN: [&str; 6] = ["status", "interrupt", "pause", "continue", "steer", "stop"];
+
+/// What a live run is asked for: one line, one request a connection.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "request", rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Request {
+    /// How it stands. Answered by [`Answer::Status`].
+    Status,
+    /// The turn shall end and its session wait.
+    Interrupt,
+    /// The run shall wait when the iteration is complete.
+    Pause {
+        /// Why, for whoever finds it waiting; at most 1000 bytes.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reason: Option<String>,
+        /// At which boundary.
+        #[serde(default)]
+        after: PauseAfter,
+    },
+    /// A waiting run shall go on, or one that would wait shall not.
+    Continue,
+    /// A person has something to say to the agent.
+    Steer {
+        /// What.
+        text: String,
+        /// Whether the turn that runs is to be interrupted for it.
+        #[serde(default)]
+        now: bool,
+    },
+    /// The run shall stop.
+    Stop {
+        /// When.
+        #[serde(default)]
+        after: StopAfter,
+    },
+}
+
+/// The boundary at which a run pauses.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum PauseAfter {
+    /// The iteration is complete.
+    #[default]
+    Iteration,
+}
+
+/// When a run stops.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StopAfter {
+    /// At once: what runs is ended.
+    #[default]
+    Now,
+    /// When the iteration is complete.
+    Iteration,
+}
+
+/// What became of a request so far. Each line says more than the one before; behind one that [`is_last`](Self::is_last) comes nothing.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "answer", rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Answer {
+    /// It is on disk, and survives a crash of either side.
+    Recorded {
+        /// The number of the steer, if it was one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        steer: Option<u32>,
+        /// How long the stop may take that has begun, in milliseconds.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        budget_ms: Option<u64>,
+    },
+    /// The agent was given it.
+    Delivered,
+    /// The agent can't take it now: it is on disk, and will be in the next prompt.
+    NextPrompt,
+    /// It is as was asked for. For a steer: the agent has it before its eyes.
+    InEffect,
+    /// It makes no sense now.
+    Rejected {
+        /// Why.
+        why: String,
+    },
+    /// The run's program can't do that.
+    Unsupported {
+        /// What.
+        what: String,
+    },
+    /// The request could not be understood.
+    Malformed {
+        /// Why.
+        why: String,
+    },
+    /// Too many ask at once; asking again is the mend.
+    Busy,
+    /// How the run stands.
+    Status(Box<Standing>),
+    /// The run is over for its process, which ends now.
+    Ended(Ended),
+    /// Something that only a newer program says.
+    #[serde(other)]
+    Unknown,
+}
+
+/// How a live run stands; its fields have the names of `rlm status --json`, as far as that has them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Standing {
+    /// The run.
+    pub run: RunId,
+    /// Running or paused.
+    pub state: RunState,
+    /// The process that has it.
+    pub process: ProcessId,
+    /// The name of the present phase.
+    pub phase: String,
+    /// The number of the present iteration.
+    pub iteration: u32,
+    /// The number of the present attempt.
+    pub attempt: u32,
+    /// How many iterations are complete.
+    pub iterations_complete: u32,
+    /// Whether it will pause when the iteration is complete.
+    pub pausing: bool,
+    /// Whether it is being stopped, or will stop when the iteration is complete.
+    pub stopping: bool,
+    /// How many steers no agent is known to have seen.
+    pub steers_waiting: usize,
+    /// The agent's session, as far as it is known.
+    pub session: Option<String>,
+    /// Whether an agent runs.
+    pub agent_alive: bool,
+    /// What its tools do now, the first few, shortened. Comes from the model; it may hold anything.
+    pub tools: Vec<String>,
+    /// What it asks and nobody has answered, likewise.
+    pub asks: Vec<String>,
+}
+
+/// How a run ended for its process.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Ended {
+    /// Why, in words.
+    pub reason: String,
+    /// How many processes the last stop ended.
+    pub ended: usize,
+    /// The processes that could not be ended.
+    pub survivors: Vec<ProcessName>,
+    /// Whether that nothing else is left is known, rather than nothing being found.
+    pub proven: bool,
+}
+
+impl Answer {
+    /// Returns whether nothing comes behind it.
+    #[must_use]
+    pub fn is_last(&self) -> bool {
+        !matches!(
+            self,
+            Self::Recorded { .. } | Self::Delivered | Self::Unknown
+        )
+    }
+}
+
+#[derive(Serialize)]
+struct Versioned<'a, T> {
+    v: u64,
+    #[serde(flatten)]
+    message: &'a T,
+}
+
+/// Makes a message's line, with its end.
+pub(crate) fn line<T: Serialize>(message: &T) -> Vec<u8> {
+    let v = VERSION;
+    let line = serde_json::to_vec(&Versioned { v, message });
+    let mut line = line.expect("messages are plain data");
+    line.push(b'\n');
+    line
+}
+
+/// Reads a request, or says what to answer to what is none.
+pub(crate) fn request(line: &[u8]) -> Result<Request, Answer> {
+    let malformed = |why: String| Answer::Malformed { why };
+    if line.len() >= MAX_LINE {
+        return Err(malformed(format!(
+            "a request is shorter than {MAX_LINE} bytes"
+        )));
+    }
+    let value: Value = serde_json::from_slice(line)
+        .map_err(|e| malformed(format!("a request is one JSON object on one line: {e}")))?;
+    let unsupported = |what: String| Err(Answer::Unsupported { what });
+    match &value["v"] {
+        v if v.as_u64() == Some(VERSION) => {}
+        Value::Null => return Err(malformed("a request says its version: \"v\": 1".into())),
+        other => {
+            let other: String = other.to_string().chars().take(20).collect();
+            return unsupported(format!(
+                "version {other} of control requests; this run understands version {VERSION}"
+            ));
+        }
+    }
+    let Some(name) = value["request"].as_str() else {
+        return Err(malformed("a request has a name: \"request\": …".into()));
+    };
+    if !KNOWN.contains(&name) {
+        let name: String = name.chars().take(40).collect();
+        return unsupported(format!("`{}`", name.escape_debug()));
+    }
+    let request = serde_json::from_value(value).map_err(|e| malformed(e.to_string()))?;
+    match &request {
+        Request::Steer { text, .. } if text.trim().is_empty() => {
+            Err(malformed("a steer says something".into()))
+        }
+        Request::Pause {
+            reason: Some(reason),
+            ..
+        } if reason.len() > MAX_REASON => Err(malformed(format!(
+            "a reason has at most {MAX_REASON} bytes"
+        ))),
+        _ => Ok(request),
+    }
+}
+
+/// Reads an answer; the text of an error says what is wrong with it.
+pub(crate) fn answer(line: &[u8]) -> Result<Answer, String> {
+    let value: Value = serde_json::from_slice(line).map_err(|e| e.to_string())?;
+    match value["v"].as_u64() {
+        Some(VERSION) => serde_json::from_value(value).map_err(|e| e.to_string()),
+        other => Err(format!(
+            "the run's program speaks version {other:?} of control requests, this one version {VERSION}"
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn any_request() -> impl Strategy<Value = Request> {
+        let stop = |iteration| Request::Stop {
+            after: match iteration {
+                true => StopAfter::Iteration,
+                false => StopAfter::Now,
+            },
+        };
+        prop_oneof![
+            Just(Request::Status),
+            Just(Request::Interrupt),
+            Just(Request::Continue),
+            any::<bool>().prop_map(stop),
+            proptest::option::of("\\PC{0,40}").prop_map(|reason| Request::Pause {
+                reason,
+                after: PauseAfter::Iteration
+            }),
+            ("[^\\s]\\PC{0,40}", any::<bool>())
+                .prop_map(|(text, now)| Request::Steer { text, now }),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn a_request_is_one_line_and_is_read_again(asked in any_request()) {
+            let text = line(&asked);
+            prop_assert_eq!(text.iter().filter(|byte| **byte == b'\n').count(), 1);
+            prop_assert_eq!(request(&text), Ok(asked));
+        }
+
+        /// Whatever comes is a request or is answered by a short line that says what is wrong.
+        #[test]
+        fn x117_whatever_comes_is_answered(text in "(\\PC|[\u{0}-\u{1f}]){0,60}", field in "\\PC{0,60}", number in any::<i64>()) {
+            let object = |v: Value, name: &str| serde_json::json!({"v": v, "request": name, "text": field, "after": number}).to_string();
+            for text in [text.clone(), object(1.into(), &field), object(number.into(), "stop"), object(1.into(), "pause")] {
+                if let Err(refusal) = request(text.as_bytes()) {
+                    prop_assert!(refusal.is_last());
+                    let told = line(&refusal);
+                    prop_assert!(told.len() < 2000);
+                    prop_assert_eq!(answer(&told), Ok(refusal));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_lines_of_version_1() {
+        let text = |line: Vec<u8>| String::from_utf8(line).unwrap();
+        let steer = Request::Steer {
+            text: "use tabs".into(),
+            now: true,
+        };
+        let ended = Ended {
+            reason: "stopped by a person".into(),
+            ended: 5,
+            survivors: Vec::new(),
+            proven: true,
+        };
+        let recorded = |steer, budget_ms| Answer::Recorded { steer, budget_ms };
+        insta::assert_snapshot!(
+            [
+                text(line(&Request::Status)),
+                text(line(&Request::Stop { after: StopAfter::Iteration })),
+                text(line(&Request::Pause { reason: Some("lunch".into()), after: PauseAfter::Iteration })),
+                text(line(&steer)),
+                text(line(&recorded(Some(3), None))),
+                text(line(&recorded(None, Some(8000)))),
+                text(line(&Answer::NextPrompt)),
+                text(line(&Answer::Ended(ended))),
+            ]
+            .concat(),
+            @r#"
+        {"v":1,"request":"status"}
+        {"v":1,"request":"stop","after":"iteration"}
+        {"v":1,"request":"pause","reason":"lunch","after":"iteration"}
+        {"v":1,"request":"steer","text":"use tabs","now":true}
+        {"v":1,"answer":"recorded","steer":3}
+        {"v":1,"answer":"recorded","budget_ms":8000}
+        {"v":1,"answer":"next_prompt"}
+        {"v":1,"answer":"ended","reason":"stopped by a person","ended":5,"survivors":[],"proven":true}
+        "#
+        );
+    }
+
+    #[test]
+    fn what_is_not_built_is_said_to_be_unsupported() {
+        let lines = [
+            r#"{"v":1,"request":"set","key":"max_iterations","value":5}"#,
+            r#"{"v":1,"request":"attach"}"#,
+            r#"{"v":2,"request":"status"}"#,
+            r#"{"v":1,"request":"pause","after":"tool"}"#,
+            r#"{"v":1,"request":"steer","text":" "}"#,
+            r#"{"request":"status"}"#,
+            r#"{"v":1}"#,
+            "stop",
+        ];
+        let told = lines.map(|line| request(line.as_bytes()).unwrap_err());
+        insta::assert_debug_snapshot!(told);
+        let newer = answer(br#"{"v":1,"answer":"forwarded","to":"elsewhere"}"#);
+        assert_eq!(newer, Ok(Answer::Unknown));
+        assert!(
+            answer(br#"{"v":2,"answer":"busy"}"#)
+                .unwrap_err()
+                .contains("version 1")
+        );
+    }
+}

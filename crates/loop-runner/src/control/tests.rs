@@ -1,0 +1,291 @@
+//! Both ends of the socket, with the real machine and without processes.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use loop_state::{Event, Happening, Head, Machine, PhaseRules, Rules, SteerState, Timestamp};
+use loop_state::{Tree, TurnOutcome};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::UnixStream;
+use tokio::sync::{mpsc, watch};
+use tokio::task::spawn_blocking;
+
+use super::protocol::{self, Request};
+use super::{Answer, Answers, Control, Ended, PauseAfter, Socket, StopAfter, Wish, ask, place};
+use crate::{AgentView, View};
+
+const LONG: Duration = Duration::from_secs(20);
+
+/// A run that is nothing but its machine and its socket.
+struct Run {
+    dir: tempfile::TempDir,
+    machine: Machine,
+    view: watch::Sender<Arc<View>>,
+    wishes: mpsc::Receiver<Wish>,
+    socket: Socket,
+    steerable: bool,
+}
+
+impl Run {
+    fn new(steerable: bool) -> Self {
+        let phase = PhaseRules {
+            name: "main".into(),
+            until: true,
+            ..PhaseRules::default()
+        };
+        let rules = Rules {
+            phases: vec![phase],
+            ..Rules::default()
+        };
+        let machine = Machine::from(Head::new(rules).unwrap());
+        let dir = tempfile::tempdir().unwrap();
+        let look = |head: &Head| {
+            let head = head.clone();
+            Arc::new(View {
+                head,
+                agent: AgentView::default(),
+            })
+        };
+        let (view, watched) = watch::channel(look(machine.head()));
+        let run = "r1".parse().unwrap();
+        let budget = Duration::from_secs(8);
+        let (mut socket, wishes) = Socket::new(run, dir.path().into(), budget, watched);
+        socket.ensure().unwrap();
+        let mut run = Self {
+            dir,
+            machine,
+            view,
+            wishes,
+            socket,
+            steerable,
+        };
+        run.happens(Happening::Started);
+        run
+    }
+
+    /// Returns whether it changed anything.
+    fn happens(&mut self, what: Happening) -> bool {
+        let at = Timestamp(7);
+        let changed = !self.machine.step(Event { at, what }).is_empty();
+        self.view.send_replace(Arc::new(View {
+            head: self.machine.head().clone(),
+            agent: AgentView {
+                alive: true,
+                steerable: self.steerable,
+                ..AgentView::default()
+            },
+        }));
+        changed
+    }
+
+    /// Takes the next wish as the runner does.
+    async fn hears(&mut self) {
+        let Wish { what, reply } = self.wishes.recv().await.unwrap();
+        let what = match what {
+            Control::Interrupt => Happening::InterruptRequested,
+            Control::Pause { .. } => Happening::PauseRequested,
+            Control::Continue => Happening::ContinueRequested,
+            Control::Steer { text, now } => Happening::SteerAdded { text, now },
+            Control::Stop(request) => Happening::StopRequested(request),
+            other => panic!("{other:?} does not come this way"),
+        };
+        let changed = self.happens(what);
+        let steers = self.machine.head().counts.steers;
+        reply.send(changed.then_some(steers).ok_or("it is not so"));
+    }
+
+    fn complete_iteration(&mut self) {
+        self.happens(Happening::TurnEnded(TurnOutcome::Completed));
+        let failed = loop_state::CheckResult::Failed("no".into());
+        self.happens(Happening::CheckEnded(failed));
+        self.happens(Happening::Settled(Tree::default()));
+    }
+
+    async fn connects(&self, request: Request) -> Answers {
+        let dir = self.dir.path().to_owned();
+        let peer = spawn_blocking(move || ask(&dir, &request).unwrap());
+        peer.await.unwrap()
+    }
+
+    fn asks(&self, request: Request) -> tokio::task::JoinHandle<Vec<Answer>> {
+        let dir = self.dir.path().to_owned();
+        spawn_blocking(move || all(&dir, &request))
+    }
+}
+
+/// Waits for one answer.
+async fn next(mut peer: Answers) -> (Option<Answer>, Answers) {
+    let next = spawn_blocking(move || (peer.next(LONG).unwrap(), peer));
+    next.await.unwrap()
+}
+
+/// Asks, and returns all that is answered.
+fn all(dir: &Path, request: &Request) -> Vec<Answer> {
+    let mut answers = ask(dir, request).unwrap();
+    std::iter::from_fn(|| answers.next(LONG).unwrap()).collect()
+}
+
+fn recorded(steer: Option<u32>, budget_ms: Option<u64>) -> Answer {
+    Answer::Recorded { steer, budget_ms }
+}
+
+fn over() -> Ended {
+    Ended {
+        reason: "stopped by a person".into(),
+        ended: 2,
+        survivors: Vec::new(),
+        proven: true,
+    }
+}
+
+fn pause() -> Request {
+    Request::Pause {
+        reason: None,
+        after: PauseAfter::Iteration,
+    }
+}
+
+#[tokio::test]
+async fn c75_a_pause_is_followed_to_the_boundary_and_taken_back() {
+    let mut run = Run::new(false);
+    let (first, second) = (run.connects(pause()).await, run.connects(pause()).await);
+    run.hears().await;
+    // The second one is refused by the machine: what it wants is so already.
+    run.hears().await;
+    let mut told = Vec::new();
+    for peer in [first, second] {
+        told.push(next(peer).await);
+    }
+    run.complete_iteration();
+    for (first, peer) in told {
+        assert_eq!(first, Some(recorded(None, None)));
+        assert_eq!(next(peer).await.0, Some(Answer::InEffect));
+    }
+    let again = run.asks(pause());
+    run.hears().await;
+    assert_eq!(again.await.unwrap(), [Answer::InEffect], "it is paused");
+    let woken = run.asks(Request::Continue);
+    run.hears().await;
+    assert_eq!(woken.await.unwrap(), [Answer::InEffect]);
+
+    let peer = run.connects(pause()).await;
+    run.hears().await;
+    let (first, peer) = next(peer).await;
+    assert_eq!(first, Some(recorded(None, None)));
+    run.happens(Happening::ContinueRequested);
+    let last = next(peer).await.0;
+    assert!(matches!(last, Some(Answer::Rejected { why }) if why.contains("took")));
+}
+
+#[tokio::test]
+async fn x109_a_steer_is_followed_until_it_is_seen() {
+    let steer = || Request::Steer {
+        text: "use tabs".into(),
+        now: false,
+    };
+    let mut run = Run::new(true);
+    let told = run.asks(steer());
+    run.hears().await;
+    for state in [SteerState::Delivered, SteerState::Seen] {
+        // As fast as a step may be, no answer says less than the one before.
+        run.happens(Happening::SteerMoved { id: 1, state });
+        tokio::task::yield_now().await;
+    }
+    let told = told.await.unwrap();
+    assert_eq!(told.first(), Some(&recorded(Some(1), None)));
+    assert_eq!(told.last(), Some(&Answer::InEffect));
+
+    let mut plain = Run::new(false);
+    let told = plain.asks(steer());
+    plain.hears().await;
+    assert_eq!(
+        told.await.unwrap(),
+        [recorded(Some(1), None), Answer::NextPrompt]
+    );
+}
+
+#[tokio::test]
+async fn a_stop_is_told_its_time_and_its_end_and_nobody_is_kept_waiting() {
+    let mut run = Run::new(false);
+    let stop = Request::Stop {
+        after: StopAfter::Now,
+    };
+    let told = run.asks(stop.clone());
+    run.hears().await;
+    // One more that the run will not take any more, and one that never says what it wants.
+    let late = run.asks(stop);
+    let path = place::socket(run.dir.path());
+    let _silent = UnixStream::connect(&path).await.unwrap();
+    while run.wishes.is_empty() {
+        tokio::task::yield_now().await;
+    }
+    drop(run.wishes);
+    run.socket.close(over()).await;
+    assert_eq!(
+        told.await.unwrap(),
+        [recorded(None, Some(8000)), Answer::Ended(over())]
+    );
+    assert_eq!(late.await.unwrap(), [Answer::Ended(over())]);
+    assert!(!path.exists());
+    let nobody = spawn_blocking(move || ask(run.dir.path(), &Request::Status).unwrap_err());
+    assert!(nobody.await.unwrap().is_nobody());
+}
+
+#[tokio::test]
+async fn who_dies_with_the_run_tells_nothing_and_who_hangs_is_silent() {
+    let mut run = Run::new(false);
+    let told = run.asks(pause());
+    run.hears().await;
+    let dir = run.dir.path().to_owned();
+    drop((run.socket, run.view, run.wishes));
+    assert_eq!(told.await.unwrap(), [recorded(None, None)]);
+    spawn_blocking(move || {
+        let (listener, _) = place::bind(&dir).unwrap();
+        let mut waiting = ask(&dir, &Request::Status).unwrap();
+        let wait = Duration::from_millis(20);
+        assert!(waiting.next(wait).unwrap_err().is_silent());
+        assert!(waiting.next(wait).unwrap_err().is_silent());
+        drop(listener);
+        assert!(
+            ask(&dir, &Request::Status).unwrap_err().is_nobody(),
+            "it is stale"
+        );
+    })
+    .await
+    .unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_peer_that_does_not_come_to_its_point_is_dropped() {
+    let run = Run::new(false);
+    let path = place::socket(run.dir.path());
+    for half in [&b""[..], b"{\"v\":1,\"request\"", &[b'x'; 100_000]] {
+        let mut peer = UnixStream::connect(&path).await.unwrap();
+        peer.write_all(half).await.unwrap();
+        let mut text = String::new();
+        // The clock goes on by itself as nothing else happens.
+        let end = peer.read_to_string(&mut text).await;
+        assert!(end.is_err() || text.is_empty(), "{text}");
+    }
+    // The answer is there for one that reads late.
+    let mut peer = UnixStream::connect(&path).await.unwrap();
+    peer.write_all(&protocol::line(&Request::Status))
+        .await
+        .unwrap();
+    let mut text = String::new();
+    peer.read_to_string(&mut text).await.unwrap();
+    let told = protocol::answer(text.as_bytes()).unwrap();
+    assert!(matches!(told, Answer::Status(it) if it.run.as_str() == "r1" && it.phase == "main"));
+}
+
+#[tokio::test]
+async fn a_peer_that_hangs_up_takes_nothing_back() {
+    let mut run = Run::new(false);
+    let dir = run.dir.path().to_owned();
+    spawn_blocking(move || drop(ask(&dir, &pause()).unwrap()))
+        .await
+        .unwrap();
+    run.hears().await;
+    assert!(run.machine.head().pausing);
+}

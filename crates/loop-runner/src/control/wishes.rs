@@ -1,0 +1,85 @@
+//! What people want of a run, from the program that carries it out and from its control socket.
+
+use loop_state::Happening;
+use tokio::sync::{mpsc, oneshot};
+
+use crate::Control;
+
+/// A message, and who wants to know whether the run took it.
+#[derive(Debug)]
+pub(crate) struct Wish {
+    pub(crate) what: Control,
+    pub(crate) reply: Reply,
+}
+
+/// Something that happened, and who wants to know whether it changed anything.
+#[derive(Debug)]
+pub(crate) struct Coming {
+    pub(crate) what: Happening,
+    pub(crate) reply: Reply,
+}
+
+/// Told when what was wanted is done and saved, or why it was not. Dropping it says that the run is over.
+#[derive(Debug, Default)]
+pub(crate) struct Reply(Option<oneshot::Sender<Verdict>>);
+
+/// With the number of steers that the run ever had: a steer that was just taken is the last one.
+pub(crate) type Verdict = Result<u32, &'static str>;
+
+impl Reply {
+    /// Makes one that is waited for.
+    pub(crate) fn awaited() -> (Self, oneshot::Receiver<Verdict>) {
+        let (told, reply) = oneshot::channel();
+        (Self(Some(told)), reply)
+    }
+
+    pub(crate) fn send(self, verdict: Verdict) {
+        if let Some(told) = self.0 {
+            // Whoever asked may have given up waiting.
+            let _gone = told.send(verdict);
+        }
+    }
+}
+
+impl From<Control> for Wish {
+    fn from(what: Control) -> Self {
+        let reply = Reply::default();
+        Self { what, reply }
+    }
+}
+
+impl From<Happening> for Coming {
+    fn from(what: Happening) -> Self {
+        let reply = Reply::default();
+        Self { what, reply }
+    }
+}
+
+/// Where wishes come from. Those of this process go first.
+#[derive(Debug)]
+pub(crate) struct Wishes {
+    own: mpsc::Receiver<Control>,
+    others: mpsc::Receiver<Wish>,
+}
+
+impl Wishes {
+    pub(crate) fn new(own: mpsc::Receiver<Control>, others: mpsc::Receiver<Wish>) -> Self {
+        Self { own, others }
+    }
+
+    /// Returns one that waits already.
+    pub(crate) fn try_next(&mut self) -> Option<Wish> {
+        let own = self.own.try_recv().map(Wish::from);
+        own.or_else(|_| self.others.try_recv()).ok()
+    }
+
+    /// Waits for one, for ever where nobody is left who could want something. Cancel safe.
+    pub(crate) async fn next(&mut self) -> Wish {
+        tokio::select! {
+            biased;
+            Some(own) = self.own.recv() => own.into(),
+            Some(other) = self.others.recv() => other,
+            else => std::future::pending().await,
+        }
+    }
+}

@@ -1,0 +1,48 @@
+//! The control socket of the run that is carried out.
+
+use loop_state::StopReason;
+use tokio::sync::mpsc;
+
+use crate::control::{Ended, Socket, Wish};
+use crate::news::News;
+use crate::runner::Runner;
+use crate::{Error, survivors};
+
+impl Runner {
+    /// Makes the control socket; without one the run can still be carried out.
+    pub(super) fn open_socket(&mut self) -> mpsc::Receiver<Wish> {
+        let run = self.saved.run.clone();
+        let run_dir = self.work_tree.project().run_dir(&run);
+        let budget = self.options.stop_budget;
+        let (socket, wishes) = Socket::new(run, run_dir, budget, self.view.subscribe());
+        self.socket = Some(socket);
+        self.ensure_socket();
+        wishes
+    }
+
+    /// Makes it again when somebody removed it.
+    pub(super) fn ensure_socket(&mut self) {
+        if let Some(Err(e)) = self.socket.as_mut().map(Socket::ensure) {
+            self.tell(News::Warning(format!(
+                "this run can't be controlled from another terminal: {e}"
+            )));
+        }
+    }
+
+    /// Tells those who wait for something that will not come any more how the run ended.
+    pub(super) async fn close_socket(&mut self, result: &Result<StopReason, Error>) {
+        let Some(socket) = self.socket.take() else {
+            return;
+        };
+        let ended = Ended {
+            reason: match result {
+                Ok(reason) => reason.to_string(),
+                Err(e) => e.to_string(),
+            },
+            ended: self.ended.len(),
+            survivors: survivors::told(&self.survivors),
+            proven: self.proven,
+        };
+        socket.close(ended).await;
+    }
+}
