@@ -8,7 +8,11 @@ use clap::{Args as ClapArgs, Parser, Subcommand};
 use loop_runner::{Leftovers, Permissions, RunId};
 use loop_state::SessionPolicy;
 
+mod live;
+
 use crate::duration;
+
+pub(crate) use live::{InterruptArgs, PauseArgs, PsArgs, SteerArgs, StopAfterArg, StopArgs};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -19,7 +23,8 @@ Examples:
   rlm run -n 5 -p 'Improve the docs' -- codex exec -    any command: the prompt comes on its stdin
   rlm status                                   where it stands
   rlm checkpoints list                         what is saved, and whether it is sound
-  rlm resume                                   go on after Ctrl-C, a crash or a reboot
+  rlm resume                                   go on after Ctrl-C, a crash, a reboot or a pause
+  rlm steer 'use tabs'                         say something to it; also: rlm pause, interrupt, stop
 
 While it runs: Ctrl-C opens a menu, Enter lets you say something to the agent, /help lists the rest.
 
@@ -41,12 +46,22 @@ pub(crate) struct Args {
 pub(crate) enum Command {
     /// Run a loop in the foreground
     Run(Box<RunArgs>),
-    /// Continue a stopped or crashed run where it was
+    /// Continue a stopped or crashed run where it was, or wake a paused one
     Resume(Box<ResumeArgs>),
+    /// List the runs that are live
+    Ps(PsArgs),
     /// Show where runs stand
     Status(ManyArgs),
     /// Print what the agent said
     Logs(LogsArgs),
+    /// Have a live run wait when its iteration is complete
+    Pause(PauseArgs),
+    /// End the turn of a live run's agent and keep its session
+    Interrupt(InterruptArgs),
+    /// Say something to the agent of a live run
+    Steer(SteerArgs),
+    /// Stop a live run, and wait until nothing of it is left
+    Stop(StopArgs),
     /// List, show and verify what is saved of runs
     Checkpoints(CheckpointsArgs),
     /// Write rlm.toml and PROMPT.md if they are absent
@@ -101,7 +116,9 @@ pub(crate) struct RunArgs {
 Examples:
   rlm resume               the only run that can be resumed
   rlm resume RUN -n 200    with a higher limit
-  rlm resume RUN --from 3  from iteration 3 on, discarding what was recorded since")]
+  rlm resume RUN --from 3  from iteration 3 on, discarding what was recorded since
+
+A run that is paused in another terminal goes on there.")]
 pub(crate) struct ResumeArgs {
     /// The run; may be left out when only one can be resumed
     pub(crate) run: Option<String>,
@@ -235,7 +252,7 @@ pub(crate) struct Show {
 }
 
 /// What `run` says and `resume` may say anew. Nothing has its default here: what is not given comes from rlm.toml, or from the saved run.
-#[derive(Debug, Default, ClapArgs)]
+#[derive(Debug, Default, PartialEq, Eq, ClapArgs)]
 pub(crate) struct LoopArgs {
     /// The prompt
     #[arg(

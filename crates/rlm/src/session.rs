@@ -136,7 +136,8 @@ impl Session {
         let outcome = self
             .runtime
             .block_on(self.supervise(runner, &control, messages));
-        let has_printed = self.wait_for(&console);
+        let is_stopped = |it: &Outcome| it.reason.is_stopped();
+        let has_printed = self.wait_for(&console, outcome.as_ref().is_ok_and(is_stopped));
         // The console has done it, unless it hangs.
         terminal::restore();
         let outcome = outcome?;
@@ -148,11 +149,12 @@ impl Session {
         self.end(&outcome)
     }
 
-    /// Waits until all was printed. A slow reader gets its time, as from any program, but a process that is shut down has little of it.
-    fn wait_for(&self, console: &JoinHandle<()>) -> bool {
+    /// Waits until all was printed. A slow reader gets its time, as from any program, but a process that is shut down or was told to stop has little
+    /// of it.
+    fn wait_for(&self, console: &JoinHandle<()>, is_stopped: bool) -> bool {
         let mut patience = LAST_LINES;
         while !console.is_finished() {
-            if self.interrupts.cause().is_some() {
+            if is_stopped || self.interrupts.cause().is_some() {
                 if patience.is_zero() {
                     return false;
                 }

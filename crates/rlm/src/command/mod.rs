@@ -1,12 +1,16 @@
 //! One file a command.
 
 pub(crate) mod checkpoints;
+pub(crate) mod control;
 pub(crate) mod demo;
 pub(crate) mod init;
+mod live;
 pub(crate) mod logs;
+pub(crate) mod ps;
 pub(crate) mod resume;
 pub(crate) mod run;
 pub(crate) mod status;
+pub(crate) mod stop;
 
 use loop_runner::{Project, RunEntry};
 

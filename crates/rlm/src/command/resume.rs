@@ -5,16 +5,42 @@ use std::process::ExitCode;
 
 use loop_runner::{Project, RunEntry, RunHead, RunId, RunState, Runner, WorkTree};
 
-use crate::args::ResumeArgs;
+use crate::args::{LoopArgs, ResumeArgs};
+use crate::command::control;
+use crate::command::live::{Target, is_live};
 use crate::exit::{Code, Failure};
 use crate::render::{Beginning, Screen};
 use crate::session::{Session, refuse_nested};
 use crate::{config, render, resolve};
 
 pub(crate) fn execute(directory: &Path, args: ResumeArgs) -> Result<ExitCode, Failure> {
+    if let Some(paused) = paused(directory, &args)? {
+        return control::wake(&paused, args.show.json);
+    }
     let session = Session::begin(args.show.no_input)?;
     refuse_nested(args.nested)?;
     carry_on(session, directory, args)
+}
+
+/// Finds the run that is meant if a process has it and waits for a person: that one goes on as it is.
+fn paused(directory: &Path, args: &ResumeArgs) -> Result<Option<Target>, Failure> {
+    let project = Project::find(directory)?;
+    let is_paused = |run: &RunEntry| run.state == RunState::Paused;
+    let run = match &args.run {
+        // That it does not exist is found out, and said, where it is resumed.
+        Some(name) => name.parse().ok().and_then(|id| project.run(&id).ok()),
+        None => project.runs()?.into_iter().find(is_paused),
+    };
+    let Some(run) = run.filter(is_paused) else {
+        return Ok(None);
+    };
+    if args.what != LoopArgs::default() || args.from.is_some() || !args.agent_command.is_empty() {
+        let (id, rlm) = (&run.id, render::rlm());
+        return Err(Failure::usage(format!(
+            "run `{id}` is paused and goes on as it is; options are for one that is stopped: {rlm} stop {id}"
+        )));
+    }
+    Target::find(directory, Some(run.id.as_str())).map(Some)
 }
 
 /// Continues the run that is meant.
@@ -97,15 +123,10 @@ fn choose(project: &Project, name: Option<&str>) -> Result<RunEntry, Failure> {
         .filter(|r| r.state == RunState::Damaged)
         .map(|r| r.id.to_string())
         .collect();
-    let live = |run: &&RunEntry| matches!(run.state, RunState::Running | RunState::Paused);
-    if let Some(live) = runs.iter().find(live) {
-        let state = match live.state {
-            RunState::Paused => {
-                "waits in another terminal of this project; go on there, or stop it"
-            }
-            _ => "is at work in this project; wait for it or stop it",
-        };
-        let message = format!("run `{}` {state}", live.id);
+    if let Some(live) = runs.iter().find(|run| is_live(run)) {
+        let (id, rlm) = (&live.id, render::rlm());
+        let message =
+            format!("run `{id}` is at work in this project; wait for it, or: {rlm} stop {id}");
         return Err(Failure {
             code: Code::Held,
             message,

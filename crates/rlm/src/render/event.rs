@@ -166,10 +166,10 @@ fn notice_text(notice: &Notice, zone: &TimeZone) -> String {
         ),
         Notice::Interrupted => styled(
             BOLD,
-            "interrupted: the session waits; say something, /continue, or Ctrl-C",
+            "interrupted: the session waits; say something, /continue, or Ctrl-C (elsewhere: rlm steer, rlm resume)",
         ),
         Notice::Pausing => "will pause when the iteration is complete".into(),
-        Notice::Paused => styled(BOLD, "paused; /continue goes on"),
+        Notice::Paused => styled(BOLD, "paused; /continue goes on (elsewhere: rlm resume)"),
         Notice::Continued => "going on".into(),
         Notice::Again(Again::Iteration) => "ending what runs, to do the iteration again".into(),
         Notice::Again(Again::Phase) => "ending what runs, to start over".into(),

@@ -4,6 +4,7 @@ mod agent;
 mod banner;
 mod checkpoints;
 mod event;
+mod live;
 mod screen;
 mod status;
 mod text;
@@ -20,7 +21,8 @@ use crate::exit::Failure;
 
 pub(crate) use banner::Beginning;
 pub(crate) use checkpoints::{List, Shown, Verified};
-pub(crate) use screen::Screen;
+pub(crate) use live::{Live, Told};
+pub(crate) use screen::{EndWords, Screen};
 pub(crate) use status::Status;
 pub(crate) use text::plain;
 

@@ -1,5 +1,6 @@
 //! The log of a run: text, or one JSON object a line.
 
+use std::fmt;
 use std::io::{self, Write};
 use std::time::SystemTime;
 
@@ -11,7 +12,7 @@ use serde_json::json;
 
 use crate::exit::Code;
 use crate::render::banner::{self, Beginning};
-use crate::render::{BAD, BOLD, DIM, GOOD, event, go_on, json_line, plain, styled};
+use crate::render::{BAD, BOLD, DIM, GOOD, event, go_on, json_line, plain, rlm, styled};
 
 /// How a run is shown.
 #[derive(Clone, Debug)]
@@ -117,27 +118,14 @@ impl Screen {
 
     /// Returns the same in words.
     pub(crate) fn end_words(&self, run: &RunId, outcome: &Outcome) -> String {
-        let left = outcome.survivors.len();
-        let style = match Code::of(&outcome.reason) {
-            Code::Done => GOOD,
-            Code::Stopped => BOLD,
-            _ => BAD,
+        let words = EndWords {
+            run,
+            reason: Some(&outcome.reason),
+            ended: outcome.ended.len(),
+            left: outcome.survivors.len(),
+            proven: outcome.proven,
         };
-        let left = match left + outcome.ended.len() {
-            0 => "nothing left running".to_owned(),
-            of => format!("{left} of {of} left"),
-        };
-        let mut text = format!(
-            "{}; {left}",
-            styled(style, plain(&outcome.reason.to_string()))
-        );
-        if !outcome.proven {
-            text.push_str(", as far as could be seen");
-        }
-        if let Some(again) = go_on(run, &outcome.reason) {
-            text.push_str(&format!("; go on with: {again}"));
-        }
-        text
+        words.to_string()
     }
 
     fn print(&self, text: &str) -> io::Result<()> {
@@ -145,6 +133,48 @@ impl Screen {
             writeln!(io::stdout(), "{text}")
         } else {
             writeln!(anstream::stdout(), "{text}")
+        }
+    }
+}
+
+/// The end of a run in words.
+#[derive(Debug)]
+pub(crate) struct EndWords<'a> {
+    pub(crate) run: &'a RunId,
+    /// Why; `None` when its process died.
+    pub(crate) reason: Option<&'a StopReason>,
+    /// How many processes were ended.
+    pub(crate) ended: usize,
+    /// How many could not be ended.
+    pub(crate) left: usize,
+    /// Whether that is known, rather than nothing being found.
+    pub(crate) proven: bool,
+}
+
+impl fmt::Display for EndWords<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let style = match self.reason.map(Code::of) {
+            Some(Code::Done) => GOOD,
+            Some(Code::Stopped) => BOLD,
+            _ => BAD,
+        };
+        let reason = self.reason.map(|reason| plain(&reason.to_string()));
+        let reason = reason.unwrap_or_else(|| "its process was killed".to_owned());
+        write!(f, "{}; ", styled(style, reason))?;
+        match self.left + self.ended {
+            0 => f.write_str("nothing left running")?,
+            of => write!(f, "{} of {of} left", self.left)?,
+        }
+        if !self.proven {
+            f.write_str(", as far as could be seen")?;
+        }
+        let again = match self.reason {
+            Some(reason) => go_on(self.run, reason),
+            None => Some(format!("{} resume {}", rlm(), self.run)),
+        };
+        match again {
+            Some(again) => write!(f, "; go on with: {again}"),
+            None => Ok(()),
         }
     }
 }

@@ -34,6 +34,7 @@ struct Detail {
     last_outcome: Option<String>,
     next: String,
     reason: Option<String>,
+    pause_reason: Option<String>,
     started_at: String,
     saved_at: String,
     age_s: u64,
@@ -68,8 +69,9 @@ impl Status {
                         Some(why) => format!("iteration {} failed: {why}", last.iteration),
                         None => format!("iteration {} complete", last.iteration),
                     }),
-                    next: next(run, m),
+                    next: next(run, m) + wished(run, m),
                     reason: m.end.as_ref().map(|end| end.reason.to_string()),
+                    pause_reason: head.pause_reason.clone(),
                     started_at: utc(m.started_at),
                     saved_at: utc(m.last_at),
                     age_s: now.since(m.started_at).as_secs(),
@@ -142,6 +144,15 @@ fn next(run: &RunEntry, m: &loop_state::Head) -> String {
     }
 }
 
+/// What a person has wished for the end of the iteration.
+fn wished(run: &RunEntry, m: &loop_state::Head) -> &'static str {
+    match run.state {
+        RunState::Running if m.stopping.is_some() => "; it is being stopped",
+        RunState::Running if m.pausing => "; it will pause when the iteration is complete",
+        _ => "",
+    }
+}
+
 impl fmt::Display for Status {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let state = format!("{:?}", self.state).to_lowercase();
@@ -157,6 +168,7 @@ impl fmt::Display for Status {
             )?;
             let rows = [
                 ("reason", d.reason.clone()),
+                ("because", d.pause_reason.clone()),
                 ("last", d.last_outcome.clone()),
                 ("next", Some(d.next.clone())),
                 ("agent", Some(d.agent.clone())),

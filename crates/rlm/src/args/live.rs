@@ -1,0 +1,156 @@
+//! The commands that reach a run in another terminal.
+
+use std::time::Duration;
+
+use clap::{Args as ClapArgs, ValueEnum};
+
+use crate::duration;
+
+/// Which run is meant, and how long its answer is waited for.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct LiveArgs {
+    /// The run; may be left out when only one is live
+    pub(crate) run: Option<String>,
+    #[command(flatten)]
+    pub(crate) how: HowArgs,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct HowArgs {
+    /// How long to wait until it is in effect; how far it came is said in any case [default: 10s]
+    #[arg(long, value_name = "TIME", value_parser = duration::parse)]
+    pub(crate) wait: Option<Duration>,
+    /// Print one JSON object for each step of what becomes of it
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+const LIVE: &str = "\
+Exit codes: 0 taken, 1 refused or not answered, 10 nothing reached: no such run, or no process has it.";
+
+#[derive(Debug, ClapArgs)]
+#[command(after_help = format!("\
+The turn ends, the agent's session stays. The run then waits for a word: `rlm steer` says something and goes on, `rlm resume`
+just goes on. An agent that is a plain command can't be interrupted within its turn: use `rlm stop`.
+
+Examples:
+  rlm interrupt                        the only run that is live here
+  rlm -C ../other interrupt RUN        a run of another project; no other run notices
+
+{LIVE}"))]
+pub(crate) struct InterruptArgs {
+    #[command(flatten)]
+    pub(crate) live: LiveArgs,
+}
+
+#[derive(Debug, ClapArgs)]
+#[command(after_help = format!("\
+The iteration comes to its end, with gates and check; then the run waits, its process stays. `rlm status` shows why it waits,
+`rlm resume` goes on, Ctrl-C in its terminal and `rlm stop` act at once.
+
+Examples:
+  rlm pause --reason 'look at the migration first'
+  rlm pause RUN --wait 2h              come back when it is so
+  rlm resume RUN                       go on
+
+{LIVE}"))]
+pub(crate) struct PauseArgs {
+    #[command(flatten)]
+    pub(crate) live: LiveArgs,
+    /// Why, for whoever finds it waiting
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) reason: Option<String>,
+    /// At which boundary [default: iteration]
+    #[arg(
+        long,
+        value_enum,
+        hide_possible_values = true,
+        value_name = "iteration"
+    )]
+    pub(crate) after: Option<PauseAfterArg>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum PauseAfterArg {
+    Iteration,
+}
+
+#[derive(Debug, ClapArgs)]
+#[command(after_help = format!("\
+What is said is on disk when it is `recorded`, and survives a crash. An agent in a conversation gets it in the turn that runs,
+any other in its next prompt. An agent that was interrupted goes on with it.
+
+Examples:
+  rlm steer 'use tabs, not spaces'     one argument: the only run that is live here
+  rlm steer RUN use tabs, not spaces   more: the first one is the run
+  rlm steer RUN --now 'stop that, and write the test first'
+  git diff | rlm steer RUN -           what stands on standard input
+
+{LIVE}"))]
+pub(crate) struct SteerArgs {
+    /// The run, which may be left out when only one is live and TEXT is one argument, and what to say; - is standard
+    /// input
+    #[arg(value_name = "RUN] [TEXT", required = true)]
+    pub(crate) words: Vec<String>,
+    /// Interrupt the turn for it, and go on with it in the same session
+    #[arg(long)]
+    pub(crate) now: bool,
+    #[command(flatten)]
+    pub(crate) how: HowArgs,
+}
+
+#[derive(Debug, ClapArgs)]
+#[command(after_help = "\
+Saves, ends what runs, and comes back when the run's process and all that it had started are gone. The run can be resumed.
+
+A run's process that does not answer is named, with what to do about it; --force does that: SIGTERM, after the waiting time
+SIGKILL, and then everything that carries the run's mark. What an agent had not saved then is lost; what rlm acknowledged is not.
+
+Examples:
+  rlm stop                             the only run that is live here, now
+  rlm stop RUN --after iteration       let it finish what it does
+  rlm stop RUN --force --wait 5
+
+Exit codes: 0 stopped, 1 it does not stop, 8 something could not be ended, 10 nothing reached.")]
+pub(crate) struct StopArgs {
+    /// The run; may be left out when only one is live
+    pub(crate) run: Option<String>,
+    /// When: now, or when the iteration is complete [default: now]
+    #[arg(
+        long,
+        value_enum,
+        hide_possible_values = true,
+        value_name = "iteration",
+        conflicts_with = "force"
+    )]
+    pub(crate) after: Option<StopAfterArg>,
+    /// End a run's process that does not stop
+    #[arg(long)]
+    pub(crate) force: bool,
+    /// How long to wait for the end [default: the run's own time to stop and 5 s; with --force 10s]
+    #[arg(long, value_name = "TIME", value_parser = duration::parse)]
+    pub(crate) wait: Option<Duration>,
+    /// Print one JSON object for each step of what becomes of it
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum StopAfterArg {
+    Now,
+    Iteration,
+}
+
+#[derive(Debug, ClapArgs)]
+#[command(after_help = "\
+Shows the runs of this project (-C names another one) that a process has: at work, or waiting for a person. `rlm status`
+shows all runs.
+
+Examples:
+  rlm ps
+  rlm ps --json | jq -r .run")]
+pub(crate) struct PsArgs {
+    /// Print one JSON object a run
+    #[arg(long)]
+    pub(crate) json: bool,
+}

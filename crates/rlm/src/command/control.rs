@@ -1,0 +1,110 @@
+//! `rlm interrupt`, `pause` and `steer`, and waking a paused run.
+
+use std::io::Read as _;
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use loop_runner::control::{Answer, PauseAfter, Request};
+
+use crate::args::{InterruptArgs, PauseArgs, SteerArgs};
+use crate::command::live::{DEFAULT_WAIT, Outcome, Target};
+use crate::exit::{Code, Failure};
+use crate::{duration, render};
+
+/// The most of a standard input that is said to an agent; more than a run takes.
+const MOST: u64 = 1 << 20;
+
+pub(crate) fn interrupt(directory: &Path, args: &InterruptArgs) -> Result<ExitCode, Failure> {
+    let target = Target::find(directory, args.live.run.as_deref())?;
+    let how = &args.live.how;
+    request(&target, &Request::Interrupt, how.json, how.wait)
+}
+
+pub(crate) fn pause(directory: &Path, args: PauseArgs) -> Result<ExitCode, Failure> {
+    let target = Target::find(directory, args.live.run.as_deref())?;
+    let (how, reason) = (&args.live.how, args.reason);
+    let after = PauseAfter::Iteration;
+    request(
+        &target,
+        &Request::Pause { reason, after },
+        how.json,
+        how.wait,
+    )
+}
+
+pub(crate) fn steer(directory: &Path, args: SteerArgs) -> Result<ExitCode, Failure> {
+    let (run, words) = match args.words.as_slice() {
+        [text] => (None, std::slice::from_ref(text)),
+        [run, words @ ..] => (Some(run.as_str()), words),
+        [] => return Err(Failure::usage("say something: rlm steer RUN TEXT")),
+    };
+    let target = Target::find(directory, run).map_err(|mut failure| {
+        if run.is_some() && failure.code != Code::Failed {
+            failure.message += "; quote the text to leave RUN out: rlm steer 'TEXT'";
+        }
+        failure
+    })?;
+    if words == [target.run.as_str()] {
+        return Err(Failure::usage(format!(
+            "say something to it: rlm steer {} TEXT",
+            target.run
+        )));
+    }
+    let text = match words {
+        [dash] if dash == "-" => read_stdin()?,
+        words => words.join(" "),
+    };
+    if text.trim().is_empty() {
+        return Err(Failure::usage("there is nothing to say: the text is empty"));
+    }
+    let now = args.now;
+    request(
+        &target,
+        &Request::Steer { text, now },
+        args.how.json,
+        args.how.wait,
+    )
+}
+
+/// Has a paused run go on.
+pub(crate) fn wake(target: &Target, json: bool) -> Result<ExitCode, Failure> {
+    request(target, &Request::Continue, json, None)
+}
+
+/// Asks, and says how far it came.
+fn request(
+    target: &Target,
+    request: &Request,
+    json: bool,
+    wait: Option<Duration>,
+) -> Result<ExitCode, Failure> {
+    let wait = wait.unwrap_or(DEFAULT_WAIT);
+    match target.ask(request, json, wait, |_| None)? {
+        Outcome::Told(answer @ (Answer::InEffect | Answer::NextPrompt)) => {
+            target.say(request, &answer, json);
+            Ok(Code::Done.into())
+        }
+        Outcome::Told(answer) => Err(target.refusal(&answer)),
+        Outcome::SoFar(None) => Err(target.silent(wait)),
+        Outcome::SoFar(Some(_)) => {
+            if !json {
+                anstream::eprintln!(
+                    "not in effect after {} of waiting, it may yet be: {} status {}",
+                    duration::show(wait),
+                    render::rlm(),
+                    target.run
+                );
+            }
+            Ok(Code::Done.into())
+        }
+        Outcome::Gone => Err(target.gone()),
+    }
+}
+
+fn read_stdin() -> Result<String, Failure> {
+    let mut text = String::new();
+    let read = std::io::stdin().take(MOST).read_to_string(&mut text);
+    read.map_err(|e| Failure::usage(format!("standard input can't be read as text: {e}")))?;
+    Ok(text)
+}

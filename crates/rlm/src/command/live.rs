@@ -1,0 +1,239 @@
+//! Reaching a run that a process has: finding it, asking it, saying what became of that.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use loop_runner::control::{Answer, Answers, Request, ask};
+use loop_runner::{Holder, Project, RunEntry, RunId, RunState};
+
+use crate::exit::{Code, Failure};
+use crate::render::{self, Told, print};
+
+pub(crate) const DEFAULT_WAIT: Duration = Duration::from_secs(10);
+/// How long the first answer is waited for at least: a run may be busy saving.
+const FIRST: Duration = Duration::from_secs(5);
+const POLL: Duration = Duration::from_millis(50);
+
+/// A run that a process has.
+#[derive(Debug)]
+pub(crate) struct Target {
+    pub(crate) project: Project,
+    pub(crate) run: RunId,
+    pub(crate) holder: Option<Holder>,
+}
+
+/// How asking came out.
+#[derive(Debug)]
+pub(crate) enum Outcome {
+    /// The last thing that was said, which nothing follows.
+    Told(Answer),
+    /// The time is over; this was the last thing that was said, if anything was.
+    SoFar(Option<Answer>),
+    /// Its process is gone without a word about its end.
+    Gone,
+}
+
+impl Target {
+    /// Finds the run that is meant: the named one, or the only one that is live.
+    pub(crate) fn find(directory: &Path, name: Option<&str>) -> Result<Self, Failure> {
+        let project = Project::find(directory)?;
+        let entry = match name {
+            Some(name) => named(&project, name)?,
+            None => only(&project)?,
+        };
+        let run = entry.id;
+        let holder = project.holder(&run);
+        Ok(Self {
+            project,
+            run,
+            holder,
+        })
+    }
+
+    pub(crate) fn is_live(&self) -> bool {
+        self.project.run(&self.run).is_ok_and(|it| is_live(&it))
+    }
+
+    /// Asks, and says each step of what becomes of it, until nothing follows or `wait` has passed. `longer` makes more time of what was said.
+    pub(crate) fn ask(
+        &self,
+        request: &Request,
+        json: bool,
+        wait: Duration,
+        longer: impl Fn(&Answer) -> Option<Duration>,
+    ) -> Result<Outcome, Failure> {
+        let begun = Instant::now();
+        let mut by = begun + wait.max(FIRST);
+        let Some(mut answers) = self.reach(request, by)? else {
+            return Ok(Outcome::SoFar(None));
+        };
+        let mut last = None;
+        loop {
+            let left = by.saturating_duration_since(Instant::now());
+            match answers.next(left) {
+                Ok(Some(Answer::Unknown)) => {}
+                Ok(Some(answer)) => {
+                    by = longer(&answer).map_or(begun + wait, |more| Instant::now() + more);
+                    if answer.is_last() {
+                        return Ok(Outcome::Told(answer));
+                    }
+                    self.say(request, &answer, json);
+                    last = Some(answer);
+                }
+                Ok(None) => return Ok(Outcome::Gone),
+                Err(e) if e.is_silent() => return Ok(Outcome::SoFar(last)),
+                Err(e) => return Err(e.into()),
+            }
+        }
+    }
+
+    /// Connects; `None` when nobody listens for so long though a process has the run.
+    fn reach(&self, request: &Request, by: Instant) -> Result<Option<Answers>, Failure> {
+        let run_dir = self.project.run_dir(&self.run);
+        loop {
+            match ask(&run_dir, request) {
+                Ok(answers) => return Ok(Some(answers)),
+                Err(e) if e.is_silent() => return Ok(None),
+                Err(e) if !e.is_nobody() => return Err(e.into()),
+                Err(_) if !self.is_live() => {
+                    let run = self.project.run(&self.run)?;
+                    return Err(not_live(&run));
+                }
+                // It has just begun, or its socket was removed and is made again with the next save.
+                Err(_) if Instant::now() < by => std::thread::park_timeout(POLL),
+                Err(_) => return Ok(None),
+            }
+        }
+    }
+
+    pub(crate) fn say(&self, request: &Request, answer: &Answer, json: bool) {
+        let run = &self.run;
+        let told = Told {
+            run,
+            request,
+            answer,
+        };
+        // Who asked may not want to know.
+        let _gone = print(json, &told);
+    }
+
+    /// Names the process, as far as it is known.
+    pub(crate) fn process(&self) -> String {
+        match &self.holder {
+            Some(holder) => format!("run `{}` (pid {})", self.run, holder.process.pid),
+            None => format!("run `{}`", self.run),
+        }
+    }
+
+    /// Says that its process does not answer, and what to do.
+    pub(crate) fn silent(&self, wait: Duration) -> Failure {
+        let (run, rlm) = (&self.run, render::rlm());
+        let (cont, kill) = match &self.holder {
+            Some(holder) => {
+                let pid = holder.process.pid;
+                (
+                    format!(" (kill -CONT {pid} if somebody did)"),
+                    format!(", or kill -9 {pid}, upon which its guard ends the agent's tree"),
+                )
+            }
+            None => Default::default(),
+        };
+        Failure {
+            code: Code::Failed,
+            message: format!(
+                "{} does not answer within {}: it stands still{cont}, hangs, or its socket was removed, which its next save mends; \
+                 what was asked may still come to be. The mend: {rlm} stop {run} --force{kill}",
+                self.process(),
+                crate::duration::show(wait.max(FIRST)),
+            ),
+        }
+    }
+
+    /// Says why something did not come to be, and what an answer means that is none.
+    pub(crate) fn refusal(&self, answer: &Answer) -> Failure {
+        let run = &self.run;
+        let message = match answer {
+            Answer::Rejected { why } => format!("run `{run}`: no: {why}"),
+            Answer::Unsupported { what } => {
+                format!("the program of run `{run}` is another version and can't do that: {what}")
+            }
+            Answer::Malformed { why } => format!("run `{run}` does not understand: {why}"),
+            Answer::Busy => format!("too many ask run `{run}` at once; ask again"),
+            Answer::Ended(ended) => format!(
+                "run `{run}` is over before that came to be: {}; what was recorded is kept for {} resume {run}",
+                ended.reason,
+                render::rlm()
+            ),
+            _ => format!("run `{run}` gives an answer to something else"),
+        };
+        Failure {
+            code: Code::Failed,
+            message,
+        }
+    }
+
+    pub(crate) fn gone(&self) -> Failure {
+        Failure {
+            code: Code::Failed,
+            message: format!(
+                "{} was gone before it said more; what was recorded is kept for {} resume {}",
+                self.process(),
+                render::rlm(),
+                self.run
+            ),
+        }
+    }
+}
+
+pub(crate) fn is_live(run: &RunEntry) -> bool {
+    matches!(run.state, RunState::Running | RunState::Paused)
+}
+
+fn named(project: &Project, name: &str) -> Result<RunEntry, Failure> {
+    let nothing = |e: loop_runner::Error| {
+        let Failure { code, message } = e.into();
+        Failure {
+            code,
+            message: format!("nothing reached: {message}"),
+        }
+    };
+    let run = name.parse().and_then(|id| project.run(&id));
+    let run = run.map_err(nothing)?;
+    match is_live(&run) {
+        true => Ok(run),
+        false => Err(not_live(&run)),
+    }
+}
+
+fn only(project: &Project) -> Result<RunEntry, Failure> {
+    let mut live = project.runs()?;
+    live.retain(is_live);
+    match live.len() {
+        1 => Ok(live.remove(0)),
+        0 => Err(Failure::not_found(
+            "nothing reached: no run of this project is live; `rlm status` shows all",
+        )),
+        _ => {
+            let names: Vec<String> = live.iter().map(|run| run.id.to_string()).collect();
+            Err(Failure::usage(format!(
+                "several runs are live, name one: {}",
+                names.join(", ")
+            )))
+        }
+    }
+}
+
+/// Says that nobody has a run, and how it can be taken up.
+fn not_live(run: &RunEntry) -> Failure {
+    let id = &run.id;
+    let mend = match run.state {
+        RunState::Stopped | RunState::Crashed => {
+            format!("go on with: {} resume {id}", render::rlm())
+        }
+        _ => format!("look at it with: {} status {id}", render::rlm()),
+    };
+    let state = format!("{:?}", run.state).to_lowercase();
+    Failure::not_found(format!(
+        "nothing reached: no process has run `{id}`, it is {state}; {mend}"
+    ))
+}

@@ -1,0 +1,207 @@
+//! What becomes of a request to a live run, and which runs are live.
+
+use std::fmt;
+
+use loop_runner::control::{Answer, Request, Standing, StopAfter};
+use loop_runner::{Holder, RunEntry, RunId, RunState};
+use serde::Serialize;
+
+use crate::duration::show;
+use crate::render::event::{count, utc, whole};
+use crate::render::{GOOD, plain, rlm, styled};
+
+/// One step of what becomes of a request.
+#[derive(Debug, Serialize)]
+pub(crate) struct Told<'a> {
+    pub(crate) run: &'a RunId,
+    #[serde(skip)]
+    pub(crate) request: &'a Request,
+    #[serde(flatten)]
+    pub(crate) answer: &'a Answer,
+}
+
+impl fmt::Display for Told<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (run, rlm) = (self.run, rlm());
+        match (self.request, self.answer) {
+            (
+                _,
+                Answer::Recorded {
+                    steer: Some(id), ..
+                },
+            ) => write!(f, "steer {id}: recorded"),
+            (
+                _,
+                Answer::Recorded {
+                    budget_ms: Some(budget),
+                    ..
+                },
+            ) => {
+                let budget = whole(std::time::Duration::from_millis(*budget));
+                write!(f, "{run}: recorded; what runs has {} to end", show(budget))
+            }
+            (
+                Request::Stop {
+                    after: StopAfter::Iteration,
+                },
+                Answer::Recorded { .. },
+            ) => {
+                write!(
+                    f,
+                    "{run}: recorded; it will stop when the iteration is complete"
+                )
+            }
+            (_, Answer::Recorded { .. }) => {
+                write!(
+                    f,
+                    "{run}: recorded; it will pause when the iteration is complete"
+                )
+            }
+            (Request::Steer { .. }, Answer::Delivered) => f.write_str("delivered to the agent"),
+            (_, Answer::Delivered) => write!(f, "{run}: delivered; the agent is ending its turn"),
+            (_, Answer::NextPrompt) => {
+                f.write_str("the agent can't take it now; it will be in the next prompt")
+            }
+            (Request::Steer { .. }, Answer::InEffect) => {
+                write!(f, "{}", styled(GOOD, "seen by the agent"))
+            }
+            (Request::Interrupt, Answer::InEffect) => write!(
+                f,
+                "{run}: interrupted; the session waits: {rlm} steer {run} TEXT, or {rlm} resume {run}"
+            ),
+            (Request::Pause { .. }, Answer::InEffect) => {
+                write!(f, "{run}: paused; go on with: {rlm} resume {run}")
+            }
+            (_, Answer::InEffect) => write!(f, "{run}: goes on"),
+            (_, Answer::Ended(ended)) => write!(f, "{run}: over: {}", plain(&ended.reason)),
+            // The others are told as failures.
+            _ => Ok(()),
+        }
+    }
+}
+
+/// A run that a process has.
+#[derive(Debug, Serialize)]
+pub(crate) struct Live {
+    run: RunId,
+    state: RunState,
+    iteration: Option<u32>,
+    pid: Option<u32>,
+    since: Option<String>,
+    age_s: Option<u64>,
+    pause_reason: Option<String>,
+    /// Whether its process answers.
+    answers: bool,
+    /// What it says of itself.
+    #[serde(flatten)]
+    standing: Option<Standing>,
+}
+
+impl Live {
+    pub(crate) fn of(
+        entry: &RunEntry,
+        holder: Option<&Holder>,
+        standing: Option<Standing>,
+        now: jiff::Timestamp,
+    ) -> Self {
+        let now = loop_state::Timestamp(u64::try_from(now.as_millisecond()).unwrap_or(0));
+        let head = entry.head.as_ref().ok();
+        Self {
+            run: entry.id.clone(),
+            state: entry.state,
+            iteration: head.map(|head| head.machine.iteration),
+            pid: holder.map(|holder| holder.process.pid),
+            since: holder.map(|holder| utc(holder.since)),
+            age_s: holder.map(|holder| now.since(holder.since).as_secs()),
+            pause_reason: head.and_then(|head| head.pause_reason.clone()),
+            answers: standing.is_some(),
+            standing,
+        }
+    }
+}
+
+impl fmt::Display for Live {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = format!("{:?}", self.state).to_lowercase();
+        write!(f, "{}  {state}", plain(self.run.as_str()))?;
+        if let Some(iteration) = self.iteration {
+            write!(f, ", iteration {iteration}")?;
+        }
+        if let (Some(pid), Some(age)) = (self.pid, self.age_s) {
+            let age = show(std::time::Duration::from_secs(age));
+            write!(f, "  pid {pid}, since {age}")?;
+        }
+        match &self.standing {
+            None => f.write_str("  does not answer")?,
+            Some(standing) => {
+                if let Some(ask) = standing.asks.first() {
+                    write!(f, "  asks: {}", plain(ask))?;
+                } else if let Some(tool) = standing.tools.first() {
+                    write!(f, "  {}", plain(tool))?;
+                }
+                if standing.stopping {
+                    f.write_str("  (stopping)")?;
+                } else if standing.pausing {
+                    f.write_str("  (will pause)")?;
+                }
+                if standing.steers_waiting > 0 {
+                    let steers = count(standing.steers_waiting, "steer", "steers");
+                    write!(f, "  {steers} waiting")?;
+                }
+            }
+        }
+        match &self.pause_reason {
+            Some(reason) => write!(f, "  because: {}", plain(reason)),
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use loop_runner::control::{Ended, PauseAfter};
+
+    use super::*;
+
+    #[test]
+    fn what_becomes_of_a_request_in_words() {
+        let run: RunId = "r1".parse().unwrap();
+        let recorded = |steer, budget_ms| Answer::Recorded { steer, budget_ms };
+        let stop = |after| Request::Stop { after };
+        let steer = Request::Steer {
+            text: "x".into(),
+            now: false,
+        };
+        let pause = Request::Pause {
+            reason: None,
+            after: PauseAfter::Iteration,
+        };
+        let ended: Ended = serde_json::from_str(
+            r#"{"reason":"failed: \u001b]0;mine\u0007","ended":0,"survivors":[],"proven":true}"#,
+        )
+        .unwrap();
+        let told = [
+            (&steer, recorded(Some(3), None)),
+            (&steer, Answer::Delivered),
+            (&steer, Answer::NextPrompt),
+            (&steer, Answer::InEffect),
+            (&Request::Interrupt, Answer::Delivered),
+            (&Request::Interrupt, Answer::InEffect),
+            (&pause, recorded(None, None)),
+            (&pause, Answer::InEffect),
+            (&stop(StopAfter::Now), recorded(None, Some(8000))),
+            (&stop(StopAfter::Iteration), recorded(None, None)),
+            (&stop(StopAfter::Now), Answer::Ended(ended)),
+            (&Request::Continue, Answer::InEffect),
+        ];
+        let lines = told.map(|(request, answer)| {
+            let told = Told {
+                run: &run,
+                request,
+                answer: &answer,
+            };
+            anstream::adapter::strip_str(&told.to_string()).to_string()
+        });
+        insta::assert_snapshot!(lines.join("\n"));
+    }
+}
