@@ -9,6 +9,7 @@
 
 mod checkpoints;
 mod claims;
+mod control;
 mod crashes;
 mod damage;
 mod demo;
@@ -40,6 +41,7 @@ mod scene;
 mod sessions;
 mod smoke;
 mod steering;
+mod stopping;
 mod stops;
 mod talk;
 mod talks;

@@ -1,0 +1,160 @@
+//! `rlm stop`: it comes back when nothing is left, also of a run whose process does not listen.
+
+use rustix::process::Signal;
+
+use crate::LONG;
+use crate::control::{quick, socket};
+use crate::scene::{
+    PROMPT, STUBBORN_TREE, Scene, TREE, TREE_SIZE, events, expect_in_order, says, until_ready,
+};
+
+fn x101_rlm_stop(script: &str, arguments: &[&str]) {
+    let scene = Scene::new(script);
+    let run = scene
+        .run(&["--until", "false"])
+        .env("RLM_SHUTDOWN_TIMEOUT", "4s");
+    let running = until_ready(run);
+    assert_eq!(scene.tree_alive(), TREE_SIZE);
+    let stopped = quick(scene.rlm(&[&["stop"], arguments].concat())).expect_code(0);
+    // It came back, so all is over; the harness has yet to reap the run itself.
+    assert_eq!(scene.tree_alive(), 0);
+    let left = format!("stopped by a person; 0 of {TREE_SIZE} left");
+    expect_in_order(&stopped.stdout, &["recorded", &left, "rlm resume"]);
+    assert!(!stopped.stdout.contains("as far as"), "{stopped}");
+    let ended = running.wait(LONG).expect_code(7);
+    assert!(ended.stdout.contains(&left), "{ended}");
+    scene.expect_nothing_alive();
+    assert_eq!(scene.status()["state"], "stopped");
+}
+
+#[test]
+fn x101_rlm_stop_leaves_nothing() {
+    x101_rlm_stop(TREE, &[]);
+}
+
+#[test]
+fn x101_rlm_stop_leaves_nothing_of_a_tree_that_ignores_every_signal() {
+    x101_rlm_stop(STUBBORN_TREE, &[]);
+}
+
+#[test]
+fn x101_rlm_stop_of_a_paused_or_sleeping_run_is_at_once() {
+    for pause in [true, false] {
+        let scene = Scene::new("print turn {start}");
+        let mut running = scene
+            .run_bare(&["-p", PROMPT, "-n", "2", "--sleep", "600"])
+            .spawn();
+        says(&mut running, "next iteration");
+        if pause {
+            quick(scene.rlm(&["pause"])).expect_code(0);
+        }
+        let stopped = quick(scene.rlm(&["stop", "--json"])).expect_code(0);
+        let last = events(&stopped.stdout).pop().unwrap();
+        let found = (
+            &last["answer"],
+            &last["state"],
+            &last["left"],
+            &last["proven"],
+        );
+        let gone = (&"gone".into(), &"stopped".into(), &0.into(), &true.into());
+        assert_eq!(found, gone, "{stopped}");
+        running.wait(LONG).expect_code(7);
+        scene.expect_nothing_alive();
+    }
+}
+
+#[test]
+fn a_stop_after_the_iteration_lets_it_finish() {
+    let scene = Scene::new("print turn {start}\nawait go");
+    let mut running = scene.run(&["-n", "5"]).spawn();
+    says(&mut running, "turn 1");
+    let told = quick(scene.rlm(&["stop", "--after", "iteration", "--wait", "0"])).expect_code(0);
+    assert!(
+        told.stdout.contains("recorded; it will stop when"),
+        "{told}"
+    );
+    assert!(
+        quick(scene.rlm(&["status"]))
+            .stdout
+            .contains("is being stopped")
+    );
+    let following = scene
+        .rlm(&["stop", "--after", "iteration", "--wait", "60"])
+        .spawn();
+    fs_err::write(scene.file("go"), "").unwrap();
+    let ended = following.wait(LONG).expect_code(0);
+    assert!(
+        ended
+            .stdout
+            .contains("stopped by a person; nothing left running"),
+        "{ended}"
+    );
+    running.wait(LONG).expect_code(7);
+    assert_eq!(scene.status()["iterations_complete"], 1);
+}
+
+#[test]
+fn x101_an_owner_that_stands_still_is_named_with_the_mend_and_ended_by_force() {
+    let scene = Scene::new(TREE);
+    let running = scene.ready(&["--until", "false"]);
+    running.signal(Signal::STOP);
+    let refused = quick(scene.rlm(&["stop", "--wait", "300ms"])).expect_code(1);
+    let pid = running.pid();
+    for words in [
+        format!("kill -9 {pid}"),
+        format!("kill -CONT {pid}"),
+        "--force".into(),
+    ] {
+        assert!(refused.stderr.contains(&words), "{refused}");
+    }
+    assert_eq!(scene.tree_alive(), TREE_SIZE);
+    let forced = quick(scene.rlm(&["stop", "--force", "--wait", "5s"])).expect_code(0);
+    // It was woken, so that it could stop in its own way, and had heard of it already.
+    expect_in_order(
+        &forced.stdout,
+        &["stopped", &format!("0 of {TREE_SIZE} left")],
+    );
+    assert_eq!(scene.tree_alive(), 0);
+    running.wait(LONG);
+    scene.expect_nothing_alive();
+}
+
+#[test]
+fn x101_an_owner_that_does_not_go_is_killed_by_force_and_its_tree_with_it() {
+    let scene = Scene::new(STUBBORN_TREE);
+    // It takes ten minutes for its stop.
+    let run = scene
+        .run(&["--until", "false"])
+        .env("RLM_SHUTDOWN_TIMEOUT", "600s");
+    let running = until_ready(run);
+    let refused = quick(scene.rlm(&["stop", "--wait", "300ms"])).expect_code(1);
+    assert!(
+        refused.stderr.contains("has heard it and is not gone yet"),
+        "{refused}"
+    );
+    let forced = quick(scene.rlm(&["stop", "--force", "--wait", "300ms"])).expect_code(0);
+    assert!(forced.stderr.contains("was killed"), "{forced}");
+    assert!(forced.stdout.contains("0 of "), "{forced}");
+    assert_eq!(scene.tree_alive(), 0);
+    running.wait(LONG).expect_signal(Signal::KILL);
+    scene.wait_until_nothing_is_alive();
+    // What was acknowledged holds: it is to be stopped.
+    assert_eq!(scene.status()["state"], "stopped");
+}
+
+/// What is asked of a run without its socket comes to nobody; what is done by force needs none.
+#[test]
+fn j49_control_a_run_without_its_socket_is_not_reached() {
+    let scene = Scene::new("print ready\nhang");
+    let running = scene.ready(&["--once"]);
+    fs_err::remove_file(socket(&scene)).unwrap();
+    let refused = quick(scene.rlm(&["stop", "--wait", "300ms"])).expect_code(1);
+    assert!(
+        refused.stderr.contains("its socket was removed"),
+        "{refused}"
+    );
+    assert_eq!(scene.tree_alive(), 1);
+    quick(scene.rlm(&["stop", "--force"])).expect_code(0);
+    running.wait(LONG).expect_signal(Signal::TERM);
+    scene.expect_nothing_alive();
+}
