@@ -21,7 +21,8 @@ use super::options::Timeouts;
 use agent_duplex::{Ask, EndReason, Event, ExitStatus, TurnEnd};
 use encode::Requests;
 use ending::Known;
-use json::Object;
+use json::{Object, Piece};
+use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, SystemTime};
 use tokio::time::Instant;
@@ -181,10 +182,15 @@ impl Session {
     pub(super) fn hear(&mut self, bytes: &[u8]) -> Heard {
         self.spoke = true;
         let mut heard = Heard::default();
-        let text = String::from_utf8_lossy(bytes);
-        if let Some(line) = Object::parse(&text)
-            && !self.given_up
-        {
+        if self.given_up {
+            return heard;
+        }
+        // Looking first is much faster than replacing what may be wrong.
+        let text = std::str::from_utf8(bytes)
+            .map_or_else(|_| String::from_utf8_lossy(bytes), Cow::Borrowed);
+        if let (Some(turn), Some(piece)) = (&mut self.turn, Piece::parse(&text)) {
+            turn.piece(piece, &mut heard.events);
+        } else if let Some(line) = Object::parse(&text) {
             self.take(&line, &mut heard);
         }
         heard
@@ -192,7 +198,7 @@ impl Session {
 
     fn take(&mut self, line: &Object<'_>, heard: &mut Heard) {
         let events = &mut heard.events;
-        match line.text("type").as_str() {
+        match &*line.word("type") {
             "system" => self.system(line, heard),
             "command_lifecycle" => self.fate(line, events),
             "user" => self.user(line, events),
@@ -214,9 +220,9 @@ impl Session {
 
     fn system(&mut self, line: &Object<'_>, heard: &mut Heard) {
         let events = &mut heard.events;
-        match line.text("subtype").as_str() {
+        match &*line.word("subtype") {
             "init" => self.init(line, events),
-            "status" if line.text("status") == "requesting" => {
+            "status" if line.word("status") == "requesting" => {
                 self.claim_named(line, events);
                 self.begin(events);
             }
@@ -296,7 +302,7 @@ impl Session {
     }
 
     fn streamed(&mut self, event: &Object<'_>, events: &mut Vec<Event>) {
-        if event.text("type") == "message_start" {
+        if event.word("type") == "message_start" {
             self.begin(events);
         }
         if let Some(turn) = &mut self.turn {

@@ -41,7 +41,7 @@ pub(super) fn judge(result: &Object<'_>, known: Known<'_>) -> TurnEnd {
             &text,
         )
     } else {
-        match result.text("stop_reason").as_str() {
+        match &*result.word("stop_reason") {
             "max_tokens" => EndReason::MaxTokens,
             "refusal" => EndReason::Refused,
             "model_context_window_exceeded" => EndReason::ContextOverflow,

@@ -1,13 +1,43 @@
 //! JSON objects of which only the fields that are asked for are understood.
 
-use serde::Deserialize;
+use serde::de::{IgnoredAny, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
-use std::collections::BTreeMap;
+use std::borrow::Cow;
+use std::fmt;
+use std::marker::PhantomData;
 use uuid::Uuid;
 
 /// An object whose fields are parsed when they are asked for: a field of a wrong type is a field that is not there.
-#[derive(Debug, Default, Deserialize)]
-pub(super) struct Object<'a>(#[serde(borrow)] BTreeMap<String, &'a RawValue>);
+#[derive(Debug, Default)]
+pub(super) struct Object<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for Object<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Fields<'a>(PhantomData<&'a ()>);
+        impl<'de: 'a, 'a> Visitor<'de> for Fields<'a> {
+            type Value = Object<'a>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Object<'a>, A::Error> {
+                // Most lines have about as many.
+                let mut fields = Vec::with_capacity(8);
+                while let Some((Key(name), value)) = map.next_entry()? {
+                    fields.push((name, value));
+                }
+                Ok(Object(fields))
+            }
+        }
+        deserializer.deserialize_map(Fields(PhantomData))
+    }
+}
+
+/// The name of a field, borrowed where nothing is escaped in it.
+#[derive(Deserialize)]
+struct Key<'a>(#[serde(borrow)] Cow<'a, str>);
 
 impl<'a> Object<'a> {
     /// Parses a text; `None` if it is no object.
@@ -19,13 +49,25 @@ impl<'a> Object<'a> {
         serde_json::from_str(self.raw(key)?).ok()
     }
 
-    /// Returns a field as it came.
+    /// Returns a field as it came; of several of one name the last.
     pub(super) fn raw(&self, key: &str) -> Option<&'a str> {
-        Some(self.0.get(key)?.get())
+        let mut fields = self.0.iter().rev();
+        let (_, value) = fields.find(|(name, _)| name == key)?;
+        Some(value.get())
     }
 
     pub(super) fn text(&self, key: &str) -> String {
-        self.get(key).unwrap_or_default()
+        self.word(key).into_owned()
+    }
+
+    /// Returns a text without a copy where nothing is escaped in it; empty if it is none.
+    pub(super) fn word(&self, key: &str) -> Cow<'a, str> {
+        let raw = self.raw(key).unwrap_or_default();
+        let plain = raw.strip_prefix('"').and_then(|raw| raw.strip_suffix('"'));
+        match plain.filter(|plain| memchr::memchr(b'\\', plain.as_bytes()).is_none()) {
+            Some(plain) => plain.into(),
+            None => serde_json::from_str(raw).map_or(Cow::Borrowed(""), Cow::Owned),
+        }
     }
 
     pub(super) fn flag(&self, key: &str) -> bool {
@@ -64,17 +106,56 @@ impl<'a> Object<'a> {
     }
 
     pub(super) fn uuid(&self, key: &str) -> Option<Uuid> {
-        self.text(key).parse().ok()
+        self.word(key).parse().ok()
     }
 
     /// Returns the fields of an object whose values are objects; `None` if there is no such object.
     pub(super) fn fields(&self, key: &str) -> Option<Vec<Object<'a>>> {
-        let fields = self.get::<Object<'a>>(key)?.0.into_values();
-        Some(
-            fields
-                .map(RawValue::get)
-                .filter_map(Object::parse)
-                .collect(),
-        )
+        let fields = self.get::<Object<'a>>(key)?.0.into_iter();
+        let values = fields.map(|(_, value)| value.get());
+        Some(values.filter_map(Object::parse).collect())
+    }
+}
+
+/// A piece of a streamed answer, which most lines are: understood in one pass.
+#[derive(Deserialize)]
+pub(super) struct Piece<'a> {
+    #[serde(borrow)]
+    r#type: Cow<'a, str>,
+    #[serde(borrow)]
+    event: Delta<'a>,
+    #[serde(default)]
+    parent_tool_use_id: Option<IgnoredAny>,
+}
+
+#[derive(Deserialize)]
+struct Delta<'a> {
+    #[serde(borrow)]
+    r#type: Cow<'a, str>,
+    #[serde(borrow)]
+    delta: Text<'a>,
+}
+
+#[derive(Deserialize)]
+struct Text<'a> {
+    #[serde(borrow)]
+    r#type: Cow<'a, str>,
+    text: String,
+}
+
+impl<'a> Piece<'a> {
+    /// Returns the piece of text that a line is; `None` if it is anything else, or part of what another agent says.
+    pub(super) fn parse(line: &'a str) -> Option<String> {
+        if !line.starts_with(r#"{"type":"stream_event","event":{"type":"content_block_delta""#) {
+            return None;
+        }
+        let piece: Piece<'a> = serde_json::from_str(line).ok()?;
+        let types = [
+            &piece.r#type,
+            &piece.event.r#type,
+            &piece.event.delta.r#type,
+        ];
+        let is_text = types == ["stream_event", "content_block_delta", "text_delta"];
+        (is_text && piece.parent_tool_use_id.is_none()).then_some(piece.event.delta.text)
     }
 }

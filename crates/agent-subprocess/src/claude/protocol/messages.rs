@@ -15,7 +15,7 @@ impl Session {
         else {
             return;
         };
-        match line.text("state").as_str() {
+        match &*line.word("state") {
             "queued" => {
                 let state = InputState::Queued;
                 events.push(Event::Input { id, state });

@@ -58,7 +58,7 @@ impl Session {
         };
         let answer = response.object("response");
         let refusal =
-            (response.text("subtype") != "success").then(|| one_line(&response.text("error"), 400));
+            (response.word("subtype") != "success").then(|| one_line(&response.text("error"), 400));
         if let Some(change) = self.change.as_mut().filter(|change| change.request == id) {
             change.answer = Some(refusal.map_or(Ok(()), Err));
             return;

@@ -110,7 +110,7 @@ fn shown(events: &[Event]) -> String {
 }
 
 #[test]
-fn recordings_of_the_real_agent_are_understood() {
+fn p54_recordings_of_the_real_agent_are_understood() {
     for name in GOLDEN {
         let recording = golden(name);
         let mut session = session(&recording);

@@ -51,24 +51,26 @@ impl Turn {
     }
 
     pub(super) fn streamed(&mut self, event: &Object<'_>, events: &mut Vec<Event>) {
-        match event.text("type").as_str() {
+        match &*event.word("type") {
             "message_start" | "content_block_start" => self.half.clear(),
             "content_block_delta" => {
                 let delta = event.object("delta");
-                match delta.text("type").as_str() {
-                    "text_delta" => {
-                        let text = delta.text("text");
-                        if self.half.len() < HALF {
-                            self.half.push_str(&text);
-                        }
-                        events.push(Event::TextDelta(text));
-                    }
+                match &*delta.word("type") {
+                    "text_delta" => self.piece(delta.text("text"), events),
                     "thinking_delta" => events.push(Event::ThinkingDelta(delta.text("thinking"))),
                     _ => {}
                 }
             }
             _ => {}
         }
+    }
+
+    /// Takes a piece of the answer.
+    pub(super) fn piece(&mut self, text: String, events: &mut Vec<Event>) {
+        if self.half.len() < HALF {
+            self.half.push_str(&text);
+        }
+        events.push(Event::TextDelta(text));
     }
 
     pub(super) fn assistant(&mut self, line: &Object<'_>, apart: bool, events: &mut Vec<Event>) {
@@ -83,7 +85,7 @@ impl Turn {
             self.text(text, line.flag("aborted"), events);
         }
         for block in message.list("content") {
-            match block.text("type").as_str() {
+            match &*block.word("type") {
                 // What an agent of the agent's says is no answer.
                 "text" if !apart => self.text(block.text("text"), line.flag("aborted"), events),
                 "tool_use" | "server_tool_use" | "mcp_tool_use" => self.call(&block, events),

@@ -39,7 +39,7 @@ async fn x114_after_its_last_word_an_agent_is_ended_by_the_mildest_means_that_he
 }
 
 #[tokio::test]
-async fn x114_what_runs_in_the_background_is_waited_for_and_may_ask() {
+async fn p30_x114_what_runs_in_the_background_is_waited_for_and_may_ask() {
     let scene = Scene::new();
     let script = r#"
 tasks() { say '{"type":"system","subtype":"background_tasks_changed","tasks":['$1']}'; }

@@ -44,7 +44,7 @@ fn files_left(scene: &Scene) -> usize {
 }
 
 #[tokio::test]
-async fn l97_every_option_is_a_word_of_its_own() {
+async fn p31_l97_every_option_is_a_word_of_its_own() {
     let scene = Scene::new();
     let driver = with_secrets(&scene, "")
         .model("m")
@@ -123,7 +123,7 @@ async fn l95_mcp_servers_go_by_a_private_file_that_is_gone_with_the_agent() {
 }
 
 #[tokio::test]
-async fn x118_no_secret_is_in_a_word_or_in_what_is_printed() {
+async fn p31_p32_x118_no_secret_is_in_a_word_or_in_what_is_printed() {
     let scene = Scene::new();
     let driver = with_secrets(&scene, "");
     let mut connection = open(&driver, SessionChoice::Fresh).await.unwrap();

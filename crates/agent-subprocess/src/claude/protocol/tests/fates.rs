@@ -85,7 +85,7 @@ fn p20_a_result_of_the_past_ends_no_turn_of_the_present() {
 }
 
 #[test]
-fn a_message_that_is_done_without_a_turn_has_one_all_the_same() {
+fn p20_a_message_that_is_done_without_a_turn_has_one_all_the_same() {
     let (mut session, [a]) = with_messages();
     let events = hear(&mut session, &fate(&a, "completed"));
     let inputs = vec![a.id];
@@ -358,7 +358,7 @@ fn a_question_about_an_unknown_tool_hides_none_of_its_inputs() {
 }
 
 #[test]
-fn limits_tasks_and_resets_are_told() {
+fn x107_limits_tasks_and_resets_are_told() {
     let mut session = fresh();
     let lines = [
         json!({"type": "rate_limit_event", "rate_limit_info": {"status": "allowed"}}),
