@@ -56,12 +56,15 @@ pub(crate) enum Kind {
     #[error(
         "the guard {path} could not be started: {source}; check that it is there and may be executed"
     )]
+    #[cfg(target_os = "linux")]
     GuardSpawn { path: PathBuf, source: io::Error },
     #[error(
         "the guard {path} {what}: check that it calls `run_if_guard` first in main and is of this version"
     )]
+    #[cfg(target_os = "linux")]
     Guard { path: PathBuf, what: String },
     #[error("the guard {path} cannot work here: {reason}")]
+    #[cfg(target_os = "linux")]
     GuardRefused { path: PathBuf, reason: String },
     #[error("no pipe or socket could be made: {source}; raise the limit of open files (ulimit -n)")]
     Pipe { source: io::Error },
@@ -99,9 +102,7 @@ impl Error {
     pub fn is_out_of_descriptors(&self) -> bool {
         match &self.0 {
             Kind::NoDescriptors { .. } => true,
-            Kind::Pipe { source } | Kind::GuardSpawn { source, .. } => {
-                is_out_of_descriptors(source)
-            }
+            Kind::Pipe { source } => is_out_of_descriptors(source),
             _ => false,
         }
     }
@@ -118,13 +119,12 @@ impl Error {
 
     /// Tells whether a guard was asked for or needed, and none could be had.
     pub fn is_guard(&self) -> bool {
-        matches!(
-            self.0,
-            Kind::NoGuard
-                | Kind::GuardSpawn { .. }
-                | Kind::Guard { .. }
-                | Kind::GuardRefused { .. }
-        )
+        match self.0 {
+            Kind::NoGuard => true,
+            #[cfg(target_os = "linux")]
+            Kind::GuardSpawn { .. } | Kind::Guard { .. } | Kind::GuardRefused { .. } => true,
+            _ => false,
+        }
     }
 
     pub(crate) fn spawn(

@@ -171,8 +171,16 @@ pub(crate) struct Group {
     main: u32,
     /// Whether the main process is still there, dead or alive, so that its number can't be somebody else's.
     unreaped: Arc<Mutex<bool>>,
+    #[cfg_attr(
+        not(target_os = "linux"),
+        expect(dead_code, reason = "only Linux is swept")
+    )]
     marker: Option<Marker>,
     /// The control of the tests: nothing but `killpg`.
+    #[cfg_attr(
+        not(target_os = "linux"),
+        expect(dead_code, reason = "there is only the group")
+    )]
     group_only: bool,
 }
 
@@ -205,13 +213,15 @@ impl Group {
         if !proc_fs::is_ours() {
             return self.unlisted();
         }
-        let group = proc_fs::all()
-            .into_iter()
+        let all = proc_fs::all();
+        let group = all
+            .iter()
+            .copied()
             .filter(|stat| stat.group == self.main && !stat.is_dead());
         let below = if self.group_only {
             Vec::new()
         } else {
-            proc_fs::descendants(self.main)
+            proc_fs::below(self.main, &all)
         };
         let mut members: Members = group
             .chain(below)

@@ -22,6 +22,8 @@ use tokio::time::timeout;
 const TRIES: u32 = 3;
 /// What a guard may take to say hello, and then to spawn (a program on a slow disk).
 const ANSWER: Duration = Duration::from_secs(30);
+/// What can be sent to a guard before it reads, in bytes: less than the buffer of a socket.
+const EARLY: usize = 32 << 10;
 /// What a guard may take to end after its last word.
 const LAST_STEP: Duration = Duration::from_secs(3);
 /// What the sweep after a lost guard may take.
@@ -54,10 +56,19 @@ pub(crate) async fn start(
             .into(),
         )
     };
-    let mut line = greet(path, marker.as_ref()).await?;
     let spec = frame(spec);
+    // What is small is there when the guard is ready for it, and saves waiting for each other once.
+    let (early, late) = if spec.len() <= EARLY {
+        (Some(&*spec), None)
+    } else {
+        (None, Some(&*spec))
+    };
+    let mut line = greet(path, marker.as_ref(), early, descriptors).await?;
     let asked = timeout(ANSWER, async {
-        let told = tell(&line.socket, &spec, descriptors).await;
+        let told = match late {
+            Some(spec) => tell(&line.socket, spec, descriptors).await,
+            None => Ok(()),
+        };
         // A guard that could not take everything may still have said why.
         line.next().await.and_then(|notice| told.map(|()| notice))
     });
@@ -121,7 +132,13 @@ impl Line {
     }
 }
 
-async fn greet(path: &Path, marker: Option<&Marker>) -> Result<Line, Failure> {
+/// Starts guards until one says hello. Each is told early what to spawn, if that fits into its socket.
+async fn greet(
+    path: &Path,
+    marker: Option<&Marker>,
+    spec: Option<&[u8]>,
+    descriptors: &[BorrowedFd<'_>],
+) -> Result<Line, Failure> {
     let failed = |what: String| {
         Failure::Other(
             Kind::Guard {
@@ -141,7 +158,14 @@ async fn greet(path: &Path, marker: Option<&Marker>) -> Result<Line, Failure> {
             inbox: Inbox::default(),
             guard,
         };
-        match timeout(ANSWER, line.next()).await {
+        let hello = timeout(ANSWER, async {
+            if let Some(spec) = spec {
+                // A guard that is gone already says no hello either.
+                let _told_or_gone = tell(&line.socket, spec, descriptors).await;
+            }
+            line.next().await
+        });
+        match hello.await {
             Ok(Ok(Some(Notice::Hello { version, .. }))) if version != VERSION => {
                 return Err(failed(format!(
                     "speaks version {version} of the messages instead of {VERSION}"

@@ -22,6 +22,7 @@ impl Marker {
 
 /// Hashes a scope (FNV-1a, 64 bits) for the guard's command line: a sweep knows the guard by it, while the marker
 /// itself stands only in the environment of the agent.
+#[cfg(any(test, target_os = "linux"))]
 pub(crate) fn tag(scope: &str) -> String {
     let hash = scope.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)

@@ -5,6 +5,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal};
 use std::collections::HashMap;
 use std::fs;
+use std::io::Read as _;
 
 /// The fields of `/proc/PID/stat` that matter here.
 #[derive(Clone, Copy, Debug)]
@@ -15,6 +16,7 @@ pub(crate) struct Stat {
     pub(crate) group: u32,
     /// 0 where its leader is outside the pid namespace.
     pub(crate) session: u32,
+    pub(crate) threads: usize,
     pub(crate) start_time: u64,
 }
 
@@ -33,11 +35,21 @@ impl Stat {
 }
 
 pub(crate) fn stat(pid: u32) -> Option<Stat> {
-    parse(pid, &fs::read(format!("/proc/{pid}/stat")).ok()?)
+    read(&pid.to_string())
+}
+
+fn read(process: &str) -> Option<Stat> {
+    // The line is some hundred bytes long; a whole file is read in pieces, and this is read often.
+    let mut line = [0; 1024];
+    let mut file = fs::File::open(format!("/proc/{process}/stat")).ok()?;
+    let read = file.read(&mut line).ok()?;
+    parse(&line[..read])
 }
 
 /// The command name may hold spaces and parentheses, so fields are counted from the last `)`.
-fn parse(pid: u32, stat: &[u8]) -> Option<Stat> {
+fn parse(stat: &[u8]) -> Option<Stat> {
+    let first = stat.split(|byte| *byte == b' ').next()?;
+    let pid = std::str::from_utf8(first).ok()?.parse().ok()?;
     let rest = std::str::from_utf8(&stat[memchr::memrchr(b')', stat)? + 1..]).ok()?;
     let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
     Some(Stat {
@@ -46,6 +58,7 @@ fn parse(pid: u32, stat: &[u8]) -> Option<Stat> {
         parent: fields.get(1)?.parse().ok()?,
         group: fields.get(2)?.parse().ok()?,
         session: fields.get(3)?.parse().ok()?,
+        threads: fields.get(17)?.parse().ok()?,
         start_time: fields.get(19)?.parse().ok()?,
     })
 }
@@ -77,8 +90,13 @@ pub(crate) fn all() -> Vec<Stat> {
 ///
 /// The `children` files would be faster, but the kernel may leave entries out of them while processes come and go.
 pub(crate) fn descendants(root: u32) -> Vec<Stat> {
+    below(root, &all())
+}
+
+/// The same, from a scan that was made already.
+pub(crate) fn below(root: u32, all: &[Stat]) -> Vec<Stat> {
     let mut children: HashMap<u32, Vec<Stat>> = HashMap::new();
-    for stat in all() {
+    for stat in all.iter().copied() {
         children.entry(stat.parent).or_default().push(stat);
     }
     let mut found = children.remove(&root).unwrap_or_default();
@@ -119,15 +137,19 @@ pub(crate) fn signal(
     }
 }
 
-/// Tells whether `/proc` belongs to our pid namespace; a foreign one lists numbers that mean other processes.
-pub(crate) fn is_ours() -> bool {
-    fs::read_link("/proc/self")
-        .is_ok_and(|path| path.to_str() == Some(&std::process::id().to_string()))
+/// What `/proc` says of the calling process; `None` if it belongs to another pid namespace, where numbers mean others.
+pub(crate) fn own() -> Option<Stat> {
+    read("self").filter(|stat| stat.pid == std::process::id())
 }
 
-/// Counts the threads of the calling process.
+/// Tells whether `/proc` belongs to our pid namespace.
+pub(crate) fn is_ours() -> bool {
+    own().is_some()
+}
+
+/// Counts the threads of the calling process; 0 if that cannot be known.
 pub(crate) fn threads() -> usize {
-    fs::read_dir("/proc/self/task").map_or(0, Iterator::count)
+    read("self").map_or(0, |stat| stat.threads)
 }
 
 #[cfg(test)]
@@ -137,12 +159,12 @@ mod tests {
     #[test]
     fn a_command_name_with_parentheses_does_not_shift_the_fields() {
         let line = b"7 (a) b (c) S 3 5 5 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 4711 0";
-        let stat = parse(7, line).expect("parses");
+        let stat = parse(line).expect("parses");
         assert_eq!(
             (stat.state, stat.parent, stat.group, stat.start_time),
             (b'S', 3, 5, 4711)
         );
-        assert!(parse(7, b"7 (a S").is_none());
+        assert!(parse(b"7 (a S").is_none());
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! Becoming the guard: from an ordinary process to one that is deaf, alone and parent of every orphan below it.
 
 use super::serve;
-use crate::{proc_fs, sys};
+use crate::proc_fs::{self, Stat};
+use crate::sys;
 use rustix::io::Errno;
 use std::os::fd::OwnedFd;
 
@@ -12,23 +13,25 @@ pub(super) fn run_if_connected() {
     if connected {
         // Deaf first: a Ctrl-C of the terminal reaches this process until it has a session of its own.
         sys::ignore_signals();
-        let refusal = refusal();
+        let own = proc_fs::own();
+        let (refusal, start_time) = (refusal(own), own.map_or(0, |own| own.start_time));
         if let Ok((control, children)) = prepare() {
-            serve::serve(control, children, refusal);
+            serve::serve(control, children, start_time, refusal);
         }
         sys::exit_now(0);
     }
 }
 
 /// Why this process cannot be a guard, if it can't.
-fn refusal() -> Option<String> {
-    if !proc_fs::is_ours() {
-        Some("/proc belongs to another pid namespace; mount the one of this namespace".to_owned())
-    } else if proc_fs::threads() != 1 {
-        Some("a thread was started before run_if_guard; call that first in main".to_owned())
-    } else {
-        None
-    }
+fn refusal(own: Option<Stat>) -> Option<String> {
+    let reason = match own {
+        None => "/proc belongs to another pid namespace; mount the one of this namespace",
+        Some(own) if own.threads != 1 => {
+            "a thread was started before run_if_guard; call that first in main"
+        }
+        Some(_) => return None,
+    };
+    Some(reason.to_owned())
 }
 
 /// Returns the control socket and the descriptor that tells of ended children.

@@ -22,8 +22,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The name of a guard, as its `argv[0]` and as its command name. It does not hold the name of any host program:
 /// `pkill -9 host` would otherwise take host and guard together.
+#[cfg(target_os = "linux")]
 pub(crate) const NAME: &str = "agent-guard";
 /// The first argument of a guard.
+#[cfg(target_os = "linux")]
 pub(crate) const WORD: &str = "--agent-guard";
 
 static ENTERED: AtomicBool = AtomicBool::new(false);

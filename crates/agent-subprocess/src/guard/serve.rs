@@ -23,14 +23,13 @@ const ORPHAN_ROUNDS: Duration = Duration::from_secs(1);
 /// How long the last report may wait for a host that does not read.
 const LAST_WORD: Duration = Duration::from_millis(200);
 
-pub(super) fn serve(control: OwnedFd, children: OwnedFd, refused: Option<String>) {
+pub(super) fn serve(control: OwnedFd, children: OwnedFd, start_time: u64, refused: Option<String>) {
     let mut line = ControlLine {
         socket: control,
         inbox: Inbox::default(),
         outbox: Vec::new(),
         closed: false,
     };
-    let start_time = proc_fs::stat(std::process::id()).map_or(0, |stat| stat.start_time);
     let stay = refused.is_none();
     line.tell(&Notice::Hello {
         version: VERSION,

@@ -288,7 +288,7 @@ async fn a_traced_process_is_ended_and_one_whose_tracer_is_stopped_is_named() {
         format!("1 of 1 left: {} sleep", agent.pid())
     );
     assert_eq!(report.exit, None);
-    scene.nobody_is_left();
+    wait_for("its end", || scene.find().is_empty());
 }
 
 #[tokio::test]
