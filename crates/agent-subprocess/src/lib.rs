@@ -21,6 +21,20 @@
 //! guard itself be killed, the main process dies with it and the host sweeps the rest; should both be killed,
 //! [`sweep::find`] and [`sweep::end`] do that later, by the marker.
 //!
+//! # What survives what
+//! | | with a guard | in a group, on Linux | in a group, elsewhere |
+//! |---|---|---|---|
+//! | a stop: children | nothing, proven | nothing | nothing |
+//! | a stop: `setsid` children, daemons | nothing, proven | who left the group, lost its parent *and* its environment | whoever left the group |
+//! | a drop, also in a panic or after the runtime | nothing (the guard ends it) | whoever left the group | whoever left the group |
+//! | `kill -9` of the host | nothing, 1.5 s later | everything, until a sweep | everything |
+//! | `kill -9` of the guard | nothing marked: the host sweeps | – | – |
+//! | `kill -9` of both | all but the main process, until a sweep | – | – |
+//! | SIGSTOP of the guard, then a stop | nothing marked: the guard is killed, the host sweeps | – | – |
+//! | another user's process, a stopped tracer's | it, named in the report | it, named | it |
+//!
+//! As the first process of a container a program has one more duty, see [`guard::run_if_init`].
+//!
 //! # Limits
 //! One line 16 MiB by default, 4 MiB of output read ahead, 64 KiB of standard error kept, 4096 names in a report, 16
 //! descriptors held. Everything runs on tokio with I/O and time enabled.

@@ -204,3 +204,30 @@ async fn wait_for_tree_of(scene: &Scene, agent: &mut agent_subprocess::Agent) ->
     }
     wait_for_tree(scene)
 }
+
+/// What the fallback cannot know of, and the guard does not have to.
+#[tokio::test]
+async fn who_left_group_parent_and_environment_escapes_the_fallback_only() {
+    for containment in [Containment::Guard, Containment::Group] {
+        let scene = Scene::new();
+        let escape = "env -i setsid sh -c 'echo $$ >pid.new; mv pid.new pid; exec sleep 634'";
+        let script = format!(
+            "({escape} >/dev/null 2>&1 &); until [ -e pid ]; do sleep 0.02; done; echo ready; sleep 635"
+        );
+        let command = scene.agent(&script).containment(containment);
+        let mut agent = command.spawn().await.unwrap();
+        says(&mut agent, "ready").await;
+        let pid: u32 = std::fs::read_to_string(scene.path("pid"))
+            .unwrap()
+            .trim()
+            .parse()
+            .unwrap();
+        let report = agent.stop(&quick()).await;
+        let escaped = std::path::Path::new(&format!("/proc/{pid}")).exists();
+        assert_eq!(escaped, containment == Containment::Group, "{report:?}");
+        assert_eq!(report.is_proven(), containment == Containment::Guard);
+        if escaped {
+            crate::scene::kill(pid, rustix::process::Signal::KILL);
+        }
+    }
+}
