@@ -30,8 +30,8 @@ Exit codes: 0 taken, 1 refused or not answered, 10 nothing reached: no such run,
 
 #[derive(Debug, ClapArgs)]
 #[command(after_help = format!("\
-The turn ends, the agent's session stays. The run then waits for a word: `rlm steer` says something and goes on, `rlm resume`
-just goes on. An agent that is a plain command can't be interrupted within its turn: use `rlm stop`.
+The turn ends, the agent's session stays. The run then waits for a word: `rlm steer` says something and goes on, `rlm \
+resume` just goes on. An agent that is a plain command can't be interrupted within its turn: use `rlm stop`.
 
 Examples:
   rlm interrupt                        the only run that is live here
@@ -45,8 +45,8 @@ pub(crate) struct InterruptArgs {
 
 #[derive(Debug, ClapArgs)]
 #[command(after_help = format!("\
-The iteration comes to its end, with gates and check; then the run waits, its process stays. `rlm status` shows why it waits,
-`rlm resume` goes on, Ctrl-C in its terminal and `rlm stop` act at once.
+The iteration comes to its end, with gates and check; then the run waits, its process stays. `rlm status` shows why it \
+waits, `rlm resume` goes on, Ctrl-C in its terminal and `rlm stop` act at once.
 
 Examples:
   rlm pause --reason 'look at the migration first'
@@ -76,9 +76,9 @@ pub(crate) enum PauseAfterArg {
 }
 
 #[derive(Debug, ClapArgs)]
-#[command(after_help = format!("\
-What is said is on disk when it is `recorded`, and survives a crash. An agent in a conversation gets it in the turn that runs,
-any other in its next prompt. An agent that was interrupted goes on with it.
+#[command(override_usage = "rlm steer [OPTIONS] [RUN] <TEXT>...", after_help = format!("\
+What is said is on disk when it is `recorded`, and survives a crash. An agent in a conversation gets it in the turn that \
+runs, any other in its next prompt. An agent that was interrupted goes on with it.
 
 Examples:
   rlm steer 'use tabs, not spaces'     one argument: the only run that is live here
@@ -88,9 +88,9 @@ Examples:
 
 {LIVE}"))]
 pub(crate) struct SteerArgs {
-    /// The run, which may be left out when only one is live and TEXT is one argument, and what to say; - is standard
-    /// input
-    #[arg(value_name = "RUN] [TEXT", required = true)]
+    /// What to say; - is standard input. Of several arguments the first one is the run; alone it is for the only run
+    /// that is live
+    #[arg(value_name = "TEXT", required = true)]
     pub(crate) words: Vec<String>,
     /// Interrupt the turn for it, and go on with it in the same session
     #[arg(long)]
@@ -103,8 +103,9 @@ pub(crate) struct SteerArgs {
 #[command(after_help = "\
 Saves, ends what runs, and comes back when the run's process and all that it had started are gone. The run can be resumed.
 
-A run's process that does not answer is named, with what to do about it; --force does that: SIGTERM, after the waiting time
-SIGKILL, and then everything that carries the run's mark. What an agent had not saved then is lost; what rlm acknowledged is not.
+A run's process that does not answer is named, with what to do about it; --force does that: SIGTERM, after the waiting \
+time SIGKILL, and then everything that carries the run's mark. What an agent had not saved then is lost; what rlm \
+acknowledged is not.
 
 Examples:
   rlm stop                             the only run that is live here, now
@@ -143,7 +144,7 @@ pub(crate) enum StopAfterArg {
 
 #[derive(Debug, ClapArgs)]
 #[command(after_help = "\
-Shows the runs of this project (-C names another one) that a process has: at work, or waiting for a person. `rlm status`
+Shows the runs of this project (-C names another one) that a process has: at work, or waiting for a person. `rlm status` \
 shows all runs.
 
 Examples:

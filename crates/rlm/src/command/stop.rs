@@ -1,5 +1,6 @@
 //! `rlm stop`
 
+use std::io::Write as _;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -124,8 +125,8 @@ fn tell(
         left: survivors.len(),
         proven,
     };
-    if json {
-        let value = json!({
+    let text = match json {
+        true => json!({
             "run": run.id,
             "answer": "gone",
             "state": run.state,
@@ -134,11 +135,12 @@ fn tell(
             "of": survivors.len() + ended,
             "proven": proven,
             "survivors": survivors,
-        });
-        anstream::println!("{value}");
-    } else {
-        anstream::println!("{}: {words}", run.id);
-    }
+        })
+        .to_string(),
+        false => format!("{}: {words}", run.id),
+    };
+    // Who asked may not want to know.
+    let _gone = writeln!(anstream::stdout(), "{text}");
     if survivors.is_empty() {
         return Ok(code(&run).into());
     }
