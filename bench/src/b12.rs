@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::b1::{one_thread, workers};
 use crate::harness::{Outcome, Progress, Result, Role, Series, Turn, in_turn, paired_ratio};
 use crate::{Bench, Plan};
-use clients::{Bare, Client, Direct, Sdk, Talk};
+use clients::{Bare, BareAsync, Client, Direct, Sdk, Talk};
 
 pub(crate) const BENCH: Bench = Bench {
     id: "b12",
@@ -18,6 +18,7 @@ pub(crate) const BENCH: Bench = Bench {
 };
 
 const FLOOR: &str = "bare client";
+const ASYNC: &str = "bare client, tokio";
 const CONNECTION: &str = "claude driver";
 const CONVERSATION: &str = "conversation";
 const MULTI: &str = "conversation, workers";
@@ -29,6 +30,11 @@ fn run(plan: &Plan, outcome: &mut Outcome) -> Result<()> {
     let rounds = plan.scale.pick(2000, 200, 3);
     let mut clients: Vec<(&str, Role, Box<dyn Client>)> = vec![
         (FLOOR, Role::Floor, Box::new(Bare::start()?)),
+        (
+            ASYNC,
+            Role::Peer,
+            Box::new(BareAsync::start(one_thread()?)?),
+        ),
         (
             CONNECTION,
             Role::Ours,

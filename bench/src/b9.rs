@@ -8,6 +8,7 @@ use tokio::runtime::Runtime;
 
 use crate::b1::one_thread;
 use crate::harness::{Outcome, Progress, Result, Role, Series, Turn, find, in_turn, paired_ratio};
+use crate::played::PLAYED;
 use crate::sys::spawn_and_wait;
 use crate::{Bench, Plan};
 
@@ -20,6 +21,8 @@ pub(crate) const BENCH: Bench = Bench {
 
 const FLOOR: &str = "posix_spawn";
 const TWO: &str = "posix_spawn, twice";
+/// What a guard that is this program cannot be without.
+const SELF: &str = "posix_spawn, this program and `true`";
 const BARE: &str = "Agent without a guard";
 const GUARDED: &str = "Agent under a guard";
 const QUANTITY: &str = "spawn to exit";
@@ -35,6 +38,8 @@ fn run(plan: &Plan, outcome: &mut Outcome) -> Result<()> {
     let (groups, rounds) = plan.scale.pick((5, 100), (2, 20), (1, 2));
     let mut found: Vec<Series> = Vec::new();
     let runtime = one_thread()?;
+    let own = std::env::current_exe()?;
+    let own = own.to_str().ok_or("a path that is not text")?;
     for group in 0..groups {
         for (mib, label) in sizes {
             let progress = Progress::of(format!("b9 {label}, {}/{groups}", group + 1));
@@ -53,9 +58,15 @@ fn run(plan: &Plan, outcome: &mut Outcome) -> Result<()> {
                     with_tokio(&runtime)
                 }),
                 Turn::new(TWO, Role::Floor, |_| {
-                    timed(|| spawn_and_wait(PROGRAM).and_then(|()| spawn_and_wait(PROGRAM)))
+                    timed(|| spawn_and_wait(&[PROGRAM]).and_then(|()| spawn_and_wait(&[PROGRAM])))
                 }),
-                Turn::new(FLOOR, Role::Floor, |_| timed(|| spawn_and_wait(PROGRAM))),
+                Turn::new(SELF, Role::Peer, |_| {
+                    timed(|| {
+                        spawn_and_wait(&[own, PLAYED, "nothing"])?;
+                        spawn_and_wait(&[PROGRAM])
+                    })
+                }),
+                Turn::new(FLOOR, Role::Floor, |_| timed(|| spawn_and_wait(&[PROGRAM]))),
             ];
             let spawned = in_turn(range.clone(), turns, &progress)?;
             let turns = vec![
@@ -66,7 +77,7 @@ fn run(plan: &Plan, outcome: &mut Outcome) -> Result<()> {
                     agent(&runtime, Containment::Guard, true)
                 }),
                 Turn::new(TWO, Role::Floor, |_| {
-                    timed(|| spawn_and_wait(PROGRAM).and_then(|()| spawn_and_wait(PROGRAM)))
+                    timed(|| spawn_and_wait(&[PROGRAM]).and_then(|()| spawn_and_wait(&[PROGRAM])))
                 }),
             ];
             let ended = in_turn(range, turns, &progress)?;

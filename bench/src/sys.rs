@@ -61,9 +61,11 @@ pub(crate) fn exit_now() -> ! {
 }
 
 /// Starts a program by the plainest means that do not copy this process, and waits for its end.
-pub(crate) fn spawn_and_wait(program: &str) -> std::io::Result<()> {
-    let program = CString::new(program)?;
-    let arguments = [program.as_ptr().cast_mut(), std::ptr::null_mut()];
+pub(crate) fn spawn_and_wait(words: &[&str]) -> std::io::Result<()> {
+    let words: Result<Vec<CString>, _> = words.iter().copied().map(CString::new).collect();
+    let words = words?;
+    let arguments = words.iter().map(|word| word.as_ptr().cast_mut());
+    let arguments: Vec<_> = arguments.chain([std::ptr::null_mut()]).collect();
     let environment = [std::ptr::null_mut()];
     let mut pid = 0;
     // SAFETY: the lists end with a null, everything that they point to lives until the call returns, and null stands for no
@@ -71,7 +73,7 @@ pub(crate) fn spawn_and_wait(program: &str) -> std::io::Result<()> {
     let failed = unsafe {
         libc::posix_spawn(
             &raw mut pid,
-            program.as_ptr(),
+            words[0].as_ptr(),
             std::ptr::null(),
             std::ptr::null(),
             arguments.as_ptr(),

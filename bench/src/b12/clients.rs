@@ -11,6 +11,7 @@ use agent_duplex::{
     Connection, Conversation, ConversationOptions, Driver as _, Event, Input, Message, Observation,
     Primary, Queued, SessionChoice, What,
 };
+use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _};
 use tokio::runtime::Runtime;
 
 use crate::b7::claude;
@@ -30,6 +31,19 @@ pub(super) trait Client {
 
     /// Has a turn begin, interrupts it, and returns how long its end took.
     fn interrupt(&mut self) -> Result<Duration>;
+}
+
+const INTERRUPT: &str = concat!(
+    r#"{"type":"control_request","request_id":"1","request":{"subtype":"interrupt"}}"#,
+    "\n"
+);
+
+fn spoken(text: &str) -> String {
+    let uuid = uuid::Uuid::new_v4();
+    format!(
+        r#"{{"type":"user","message":{{"role":"user","content":"{text}"}},"uuid":"{uuid}"}}{}"#,
+        "\n"
+    )
 }
 
 /// What one writes who knows the protocol and needs nothing but speed.
@@ -57,17 +71,13 @@ impl Bare {
         })
     }
 
-    fn say(&mut self, text: &str) -> Result<()> {
-        let uuid = uuid::Uuid::new_v4();
-        let line = format!(
-            r#"{{"type":"user","message":{{"role":"user","content":"{text}"}},"uuid":"{uuid}"}}"#
-        );
-        Ok(self.input.write_all(format!("{line}\n").as_bytes())?)
+    fn say(&mut self, line: &str) -> Result<()> {
+        Ok(self.input.write_all(line.as_bytes())?)
     }
 
     fn whole(&mut self) -> Result<Duration> {
         let begun = Instant::now();
-        self.say("go")?;
+        self.say(&spoken("go"))?;
         self.read_to("text_delta")?;
         let took = begun.elapsed();
         self.read_to(r#""type":"result""#)?;
@@ -94,13 +104,11 @@ impl Client for Bare {
     }
 
     fn interrupt(&mut self) -> Result<Duration> {
-        self.say(HOLD)?;
+        self.say(&spoken(HOLD))?;
         self.read_to("text_delta")?;
         settle();
         let begun = Instant::now();
-        let line =
-            r#"{"type":"control_request","request_id":"1","request":{"subtype":"interrupt"}}"#;
-        self.input.write_all(format!("{line}\n").as_bytes())?;
+        self.say(INTERRUPT)?;
         self.read_to(r#""type":"result""#)?;
         Ok(begun.elapsed())
     }
@@ -110,6 +118,89 @@ impl Drop for Bare {
     fn drop(&mut self) {
         drop(self.child.kill());
         drop(self.child.wait());
+    }
+}
+
+/// The same client in the runtime that ours lives in: what is between it and the floor is the runtime's, and not ours.
+pub(super) struct BareAsync {
+    runtime: Runtime,
+    talker: Talker,
+}
+
+struct Talker {
+    _child: tokio::process::Child,
+    input: tokio::process::ChildStdin,
+    out: tokio::io::BufReader<tokio::process::ChildStdout>,
+    line: String,
+}
+
+impl BareAsync {
+    pub(super) fn start(runtime: Runtime) -> Result<Self> {
+        let inside = runtime.enter();
+        let mut command = tokio::process::Command::from(command(PART)?);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.kill_on_drop(true).spawn()?;
+        drop(inside);
+        let (Some(input), Some(out)) = (child.stdin.take(), child.stdout.take()) else {
+            unreachable!("both were asked for")
+        };
+        let talker = Talker {
+            _child: child,
+            input,
+            out: tokio::io::BufReader::new(out),
+            line: String::new(),
+        };
+        Ok(Self { runtime, talker })
+    }
+}
+
+impl Talker {
+    async fn whole(&mut self) -> Result<Duration> {
+        let begun = Instant::now();
+        self.say(&spoken("go")).await?;
+        self.read_to("text_delta").await?;
+        let took = begun.elapsed();
+        self.read_to(r#""type":"result""#).await?;
+        Ok(took)
+    }
+
+    async fn say(&mut self, line: &str) -> Result<()> {
+        Ok(self.input.write_all(line.as_bytes()).await?)
+    }
+
+    async fn read_to(&mut self, what: &str) -> Result<()> {
+        loop {
+            self.line.clear();
+            if self.out.read_line(&mut self.line).await? == 0 {
+                return Err(GONE.into());
+            } else if self.line.contains(what) {
+                return Ok(());
+            }
+        }
+    }
+}
+
+impl Client for BareAsync {
+    fn turn(&mut self) -> Result<Duration> {
+        let talker = &mut self.talker;
+        self.runtime.block_on(async {
+            talker.whole().await?;
+            settle();
+            talker.whole().await
+        })
+    }
+
+    fn interrupt(&mut self) -> Result<Duration> {
+        let talker = &mut self.talker;
+        self.runtime.block_on(async {
+            talker.say(&spoken(HOLD)).await?;
+            talker.read_to("text_delta").await?;
+            settle();
+            let begun = Instant::now();
+            talker.say(INTERRUPT).await?;
+            talker.read_to(r#""type":"result""#).await?;
+            Ok(begun.elapsed())
+        })
     }
 }
 
