@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use tokio::sync::mpsc::{self, error::TryRecvError};
 use tokio::time::{Instant, timeout};
 
 use super::command::answer;
@@ -12,6 +13,8 @@ use crate::{Lifecycle, StopReport};
 pub(super) const CLOSING: Duration = Duration::from_secs(30);
 /// How long the agent is listened to after a stop, the time apart in which nobody reads.
 const LAST_WORDS: Duration = Duration::from_secs(1);
+/// How often a channel is looked at for what is on its way.
+const IN_FLIGHT: usize = 100_000;
 /// How much longer than its budget a stop may take. A driver that needs more is not waited for: its connection is dropped, which ends what it started.
 const GRACE: Duration = Duration::from_secs(10);
 
@@ -68,9 +71,8 @@ impl Actor {
 
     pub(super) async fn stop(&mut self, end_by: Instant) {
         self.show(Lifecycle::Stopping);
-        self.commands.close();
         self.interrupts.close();
-        while self.commands.try_recv().is_ok() {}
+        drop(drain(&mut self.commands));
         self.finishing = false;
         self.closing.clear();
         self.ensuring.clear();
@@ -135,6 +137,22 @@ impl Actor {
     }
 }
 
+/// Closes a channel and takes what is in it, and what somebody is just putting there: that would be left in it, and whoever put it there would wait
+/// for its answer for ever.
+fn drain<T>(channel: &mut mpsc::Receiver<T>) -> Vec<T> {
+    channel.close();
+    let mut drained = Vec::new();
+    for _ in 0..IN_FLIGHT {
+        match channel.try_recv() {
+            Ok(asked) => drained.push(asked),
+            Err(TryRecvError::Disconnected) => break,
+            // It is between two instructions of another thread.
+            Err(TryRecvError::Empty) => std::thread::yield_now(),
+        }
+    }
+    drained
+}
+
 /// However the actor ends (stopped, its handles dropped, a driver that panics, a runtime that is shut down), its readers get what they are owed.
 impl Drop for Actor {
     fn drop(&mut self) {
@@ -143,9 +161,10 @@ impl Drop for Actor {
         let told = self.noted(true);
         let told = self.keeps.tell_later(told);
         self.keeps.publish(told);
-        while let Ok(interrupt) = self.interrupts.try_recv() {
-            self.interrupting.push(interrupt.done);
-        }
+        drop(drain(&mut self.commands));
+        let interrupts = drain(&mut self.interrupts).into_iter();
+        self.interrupting
+            .extend(interrupts.map(|interrupt| interrupt.done));
         self.turn_over();
         self.show(Lifecycle::Ended);
         self.shared.lock().close();

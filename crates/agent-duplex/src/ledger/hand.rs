@@ -14,6 +14,10 @@ impl Ledger {
     ///
     /// One of [`handed_on`](Self::handed_on) and [`kept_back`](Self::kept_back) has to follow.
     pub(crate) fn offer(&mut self, id: Uuid) -> Option<(Message, Vec<Uuid>)> {
+        if self.handing.is_some() {
+            // A halt came in between; the end of the connection says what becomes of it.
+            return None;
+        }
         let ready = self.inbox.len();
         let count = match self.terms.policy {
             _ if self.turn.is_none() => ready,

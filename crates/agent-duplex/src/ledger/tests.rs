@@ -282,6 +282,17 @@ fn l81_nothing_comes_after_a_completion_and_nothing_is_left_open() {
 }
 
 #[test]
+fn l93_what_is_on_its_way_is_not_forgotten_for_what_comes_after() {
+    let mut book = Book::new();
+    book.accept();
+    assert!(book.ledger.offer(Uuid::new_v4()).is_some());
+    book.accept();
+    assert!(book.ledger.offer(Uuid::new_v4()).is_none());
+    assert_eq!(book.ledger.pending().count(), 2);
+    book.end();
+}
+
+#[test]
 fn l91_a_death_is_told_with_its_status_and_what_was_not_taken_waits_again() {
     let mut book = Book::new();
     (0..2).for_each(|_| book.accept());
