@@ -40,7 +40,6 @@ fn prepare() -> Result<(OwnedFd, OwnedFd), Errno> {
     rustix::process::setsid()?;
     rustix::thread::set_name(c"agent-guard")?;
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
-    rustix::process::chdir("/")?;
     let control = rustix::io::fcntl_dupfd_cloexec(std::io::stdin(), 3)?;
     let null = rustix::fs::open(
         "/dev/null",

@@ -116,6 +116,9 @@ async fn a_guard_is_deaf_nameless_and_holds_only_its_own() {
         return;
     }
     let scene = Scene::new();
+    // A host under another name: its own would be the guard's, too.
+    fs::copy(GUARD, scene.path("some-host")).unwrap();
+    agent_subprocess::guard::guard_program(scene.path("some-host"));
     let lock = fs::File::create(scene.path("lock")).unwrap();
     let leaked = rustix::io::fcntl_dupfd_cloexec(&lock, 200).unwrap();
     rustix::io::fcntl_setfd(&leaked, rustix::io::FdFlags::empty()).unwrap();
