@@ -6,6 +6,8 @@ use bytes::{Buf as _, Bytes, BytesMut};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Line {
     /// The bytes of the line; head and tail put together if it was over-long.
+    ///
+    /// A short one shares up to 8 KiB with its neighbours: copy what is kept for long.
     pub bytes: Bytes,
     /// How many bytes were dropped from the middle of an over-long line.
     pub truncated: Option<u64>,
@@ -36,6 +38,8 @@ impl Line {
 /// ```
 #[derive(Debug)]
 pub struct Lines {
+    /// Complete short lines, copied at once; each that is handed out keeps only this.
+    block: Bytes,
     buffer: BytesMut,
     /// Bytes at the start of the buffer that hold no line feed.
     scanned: usize,
@@ -44,13 +48,16 @@ pub struct Lines {
     max: usize,
 }
 
-/// A line above this size is handed out without a copy; below, a copy keeps a kept line from pinning a whole block.
+/// How much is copied at once: what a kept short line keeps at most.
+const BLOCK: usize = if cfg!(test) { 16 } else { 8 << 10 };
+/// A line above this size is handed out without a copy; below, a copy keeps a kept line from pinning all that was read with it.
 const COPY_BELOW: usize = 64 << 10;
 
 impl Lines {
     /// Creates a splitter whose lines have at most `max` bytes (at least 1).
     pub fn new(max: usize) -> Self {
         Lines {
+            block: Bytes::new(),
             buffer: BytesMut::new(),
             scanned: 0,
             dropped: 0,
@@ -70,6 +77,18 @@ impl Lines {
 
     /// Returns the next complete line.
     pub fn next_line(&mut self) -> Option<Line> {
+        if self.block.is_empty() {
+            self.fill_block();
+        }
+        if let Some(length) = memchr::memchr(b'\n', &self.block) {
+            let bytes = self.block.split_to(length);
+            self.block.advance(1);
+            return Some(Line {
+                bytes,
+                truncated: None,
+                terminated: true,
+            });
+        }
         let Some(found) = memchr::memchr(b'\n', &self.buffer[self.scanned..]) else {
             self.scanned = self.buffer.len();
             if self.buffer.len() >= 2 * self.max {
@@ -80,6 +99,17 @@ impl Lines {
         let line = self.take(self.scanned + found, true);
         self.buffer.advance(1);
         Some(line)
+    }
+
+    /// Takes the short lines at the start of the buffer together: one allocation for all of them.
+    fn fill_block(&mut self) {
+        let start = &self.buffer[..self.buffer.len().min(BLOCK)];
+        let is_plain = self.dropped == 0 && self.max >= BLOCK;
+        if let Some(last) = memchr::memrchr(b'\n', start).filter(|_| is_plain) {
+            self.block = Bytes::copy_from_slice(&start[..=last]);
+            self.buffer.advance(last + 1);
+            self.scanned = 0;
+        }
     }
 
     /// Returns what is left at the end of the stream, if it ended inside a line.
