@@ -75,3 +75,39 @@ fn c62_a_full_disk_ends_the_run_with_a_clear_line_and_keeps_what_was_saved() {
     );
     scene.expect_nothing_alive();
 }
+
+#[test]
+fn x109_what_could_not_be_saved_is_not_said_to_be_recorded() {
+    if !has_mounts() {
+        return println!("skipped: no mount namespace can be had here");
+    }
+    let scene = Scene::new("print ready\nhang");
+    let script = format!(
+        r#"mkdir .rlm && mount -t tmpfs -o size=96k none .rlm
+        rlm=$1; shift
+        "$rlm" run -p '{PROMPT}' --once -- "$@" >said 2>errors & run=$!
+        until grep -q ready said; do sleep 0.05; done
+        "$rlm" steer 'a short one' && code=0 || code=$?; echo "short $code"
+        head -c 1m /dev/zero >.rlm/ballast 2>/dev/null || true
+        head -c 150000 /dev/urandom | base64 | "$rlm" steer - && code=0 || code=$?; echo "long $code"
+        wait $run && code=0 || code=$?; echo "run $code"; cat errors
+        rm .rlm/ballast; "$rlm" status --json"#
+    );
+    let ended = with_mounts(&scene, &script);
+    expect_in_order(
+        &ended.stdout,
+        &[
+            "steer 1: recorded",
+            "short 0",
+            "long 1",
+            "run 1",
+            "\"steers_waiting\":1",
+        ],
+    );
+    assert_eq!(ended.stdout.matches("recorded").count(), 1, "{ended}");
+    assert!(
+        ended.stderr.contains("is over before that came to be"),
+        "{ended}"
+    );
+    scene.expect_nothing_alive();
+}
