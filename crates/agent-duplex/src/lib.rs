@@ -56,6 +56,7 @@ mod driver;
 mod error;
 mod event;
 mod execution;
+mod ids;
 mod inbox;
 mod input;
 mod ledger;

@@ -3,6 +3,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 
 use crate::conversation::over;
+use crate::ids::Ids;
 use crate::ledger::{Ledger, Terms};
 use crate::replay::{Replay, weight};
 use crate::starts::Starts;
@@ -21,6 +22,7 @@ pub(crate) struct Shared {
 #[derive(Debug)]
 pub(crate) struct State {
     pub(crate) ledger: Ledger,
+    pub(crate) ids: Ids,
     pub(crate) lifecycle: Lifecycle,
     pub(crate) starts: Starts,
     /// Why the conversation can't be kept any more.
@@ -44,6 +46,7 @@ impl Shared {
         Arc::new(Self {
             state: Mutex::new(State {
                 ledger: Ledger::new(terms, recovered),
+                ids: Ids::new(),
                 lifecycle: Lifecycle::Idle,
                 starts: Starts::new(restart),
                 fault: None,

@@ -25,9 +25,9 @@ impl Actor {
         let offered = {
             let mut state = self.shared.lock();
             let has = self.connection.is_some() && state.ledger.has_waiting();
-            (has && state.fault.is_none())
-                .then(|| state.ledger.offer(Uuid::new_v4()))
-                .flatten()
+            let may = has && state.fault.is_none();
+            may.then(|| state.ids.next())
+                .and_then(|id| state.ledger.offer(id))
         };
         let Some((message, receipts)) = offered else {
             return Ok(false);

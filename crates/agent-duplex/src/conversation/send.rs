@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use tokio::sync::oneshot;
-use uuid::Uuid;
 
 use super::{Conversation, over};
 use crate::actor::Command;
@@ -107,9 +106,8 @@ impl Conversation {
             return Err(refusal);
         }
         let kept = self.0.keeper.is_some().then(|| input.clone());
-        let receipt = state
-            .ledger
-            .accept(input, Uuid::new_v4(), SystemTime::now())?;
+        let id = state.ids.next();
+        let receipt = state.ledger.accept(input, id, SystemTime::now())?;
         self.0.shared.arrived(state);
         let (Some(keeper), Some(input)) = (&self.0.keeper, kept) else {
             if let Some(done) = waits {

@@ -1,0 +1,37 @@
+use uuid::Uuid;
+
+/// The bits in which the ids of one conversation differ: the lowest, without those that say what kind of id it is.
+const COUNTED: u128 = (1 << 62) - 1;
+
+/// Gives out unique ids. The first is random, so that no other conversation has any of them; the next ones are counted, since a random number each is
+/// a system call each.
+#[derive(Debug)]
+pub(crate) struct Ids(u128);
+
+impl Ids {
+    pub(crate) fn new() -> Self {
+        Self(Uuid::new_v4().as_u128())
+    }
+
+    pub(crate) fn next(&mut self) -> Uuid {
+        let id = self.0;
+        self.0 = (id & !COUNTED) | (id.wrapping_add(1) & COUNTED);
+        Uuid::from_u128(id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_differ_and_stay_random_ones_by_their_kind() {
+        let mut ids = Ids(Uuid::new_v4().as_u128() | (COUNTED - 2));
+        let given: Vec<Uuid> = (0..9).map(|_| ids.next()).collect();
+        for (i, id) in given.iter().enumerate() {
+            assert!(!given[..i].contains(id));
+            assert_eq!(id.get_version_num(), 4);
+            assert_eq!(id.get_variant(), uuid::Variant::RFC4122);
+        }
+    }
+}
