@@ -140,6 +140,7 @@ fn l95_what_a_killed_run_left_is_removed_by_the_next() {
     let scene = with_options("@1 say ready\n@1 hang\n@2 say well");
     let running = begin(&scene, &["--once"]);
     let left = files(&scene);
+    assert_eq!(left.len(), 3, "{left:?}");
     stop(running, Signal::KILL);
     scene.wait_until_nothing_is_alive();
     assert!(

@@ -1,9 +1,11 @@
 //! Writing to an agent that may not be reading: whole lines, in order, in bounded memory and time.
 
 use crate::Stdin;
-use std::sync::Arc;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
-use tokio::io::AsyncWriteExt as _;
+use tokio::io::{AsyncWrite as _, AsyncWriteExt as _};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::time::timeout;
 
@@ -32,29 +34,53 @@ pub(super) enum Unwritten {
     Closed,
 }
 
-/// The writing end. A task owns the pipe, so that a line is written to its end whoever gives up on it.
+/// The pipe, and who has it.
+#[derive(Debug)]
+struct Pipe {
+    /// `None` while the task writes.
+    stdin: Option<Stdin>,
+    /// How many lines wait for the task, or are being written by it.
+    waiting: usize,
+}
+
+/// The writing end. What the pipe takes at once is written at once; the rest is written by a task, so that a line comes to
+/// its end whoever gives up on it.
 #[derive(Debug)]
 pub(super) struct Writer {
+    pipe: Arc<Mutex<Pipe>>,
     lines: mpsc::UnboundedSender<Line>,
     room: Arc<Semaphore>,
 }
 
+fn lock(pipe: &Mutex<Pipe>) -> MutexGuard<'_, Pipe> {
+    pipe.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 impl Writer {
-    pub(super) fn new(mut stdin: Stdin) -> Self {
+    pub(super) fn new(stdin: Stdin) -> Self {
         let (lines, mut queue) = mpsc::unbounded_channel::<Line>();
         let room = Arc::new(Semaphore::new(AHEAD));
-        let closing = room.clone();
+        let (stdin, waiting) = (Some(stdin), 0);
+        let pipe = Arc::new(Mutex::new(Pipe { stdin, waiting }));
+        let (closing, theirs) = (room.clone(), pipe.clone());
         tokio::spawn(async move {
             while let Some(line) = queue.recv().await {
+                let Some(mut stdin) = lock(&theirs).stdin.take() else {
+                    break;
+                };
                 if stdin.write_all(&line.bytes).await.is_err() {
                     break;
                 }
+                let mut pipe = lock(&theirs);
+                pipe.stdin = Some(stdin);
+                pipe.waiting -= 1;
+                drop(pipe);
                 // Nobody has to wait for it.
                 let _unheard = line.written.send(());
             }
             closing.close();
         });
-        Writer { lines, room }
+        Writer { pipe, lines, room }
     }
 
     /// Queues a line if there is room now.
@@ -83,18 +109,45 @@ impl Writer {
 
     fn queue(
         &self,
-        bytes: Vec<u8>,
+        mut bytes: Vec<u8>,
         room: OwnedSemaphorePermit,
     ) -> Result<oneshot::Receiver<()>, Unwritten> {
         let (written, done) = oneshot::channel();
+        let mut pipe = lock(&self.pipe);
+        // What waits goes first.
+        let is_next = pipe.waiting == 0;
+        if let Some(stdin) = pipe.stdin.as_mut().filter(|_| is_next) {
+            let begun = begin(stdin, &bytes).inspect_err(|_| self.room.close())?;
+            if begun == bytes.len() {
+                let _heard = written.send(());
+                return Ok(done);
+            }
+            bytes.drain(..begun);
+        }
         let line = Line {
             bytes,
             _room: room,
             written,
         };
         self.lines.send(line).map_err(|_| Unwritten::Closed)?;
+        pipe.waiting += 1;
         Ok(done)
     }
+}
+
+/// Writes what the pipe takes now, and returns how much that is.
+fn begin(stdin: &mut Stdin, bytes: &[u8]) -> Result<usize, Unwritten> {
+    // Whoever waits for more room is the task.
+    let mut nobody = Context::from_waker(Waker::noop());
+    let mut begun = 0;
+    while begun < bytes.len() {
+        match Pin::new(&mut *stdin).poll_write(&mut nobody, &bytes[begun..]) {
+            Poll::Ready(Ok(count)) if count > 0 => begun += count,
+            Poll::Ready(_) => return Err(Unwritten::Closed),
+            Poll::Pending => break,
+        }
+    }
+    Ok(begun)
 }
 
 /// One line passes even if it is larger than all that may wait.
