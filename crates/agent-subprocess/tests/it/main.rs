@@ -16,6 +16,7 @@ mod drops;
 mod errors;
 mod flow;
 mod lost;
+mod reuse;
 mod rules;
 mod scene;
 mod spawn;
