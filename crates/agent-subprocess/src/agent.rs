@@ -218,7 +218,14 @@ impl Agent {
                 until,
                 gentle: Stage::Gone,
             });
-            self.note(policy).await;
+            let seen = Seen {
+                stage: Stage::Gone,
+                main_exited: exited_before,
+                stdin_open: self.stdin_open(),
+            };
+            if next_stage(policy, Duration::ZERO, seen).0 != Stage::Kill {
+                self.note(policy).await;
+            }
         }
         let mut now = self.stopping.expect("it was just set");
         let mut progress = self.keeper.progress.clone();

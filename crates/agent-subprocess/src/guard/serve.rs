@@ -149,13 +149,12 @@ fn terminate(
     at: Instant,
     rounds: Duration,
 ) {
-    if kill.is_none() {
+    // Whoever is killed is noted then; only who goes by itself has to be noted before.
+    if kill.is_none() && at > Instant::now() {
         tree.note_all();
-        if at > Instant::now() {
-            tree.signal_all(Signal::TERM);
-            // A stopped process acts on TERM only when it goes on.
-            tree.signal_all(Signal::CONT);
-        }
+        tree.signal_all(Signal::TERM);
+        // A stopped process acts on TERM only when it goes on.
+        tree.signal_all(Signal::CONT);
     }
     *kill = Some((kill.map_or(at, |(earlier, _)| earlier.min(at)), rounds));
 }
