@@ -45,6 +45,8 @@ pub(crate) struct Attempt {
     pub(super) interrupted: bool,
     /// Whether the agent has said something.
     answered: bool,
+    /// The first thing that it said, told once it is saved that it answers.
+    first_words: Option<Published>,
     /// Whether the end of its tree was counted.
     pub(super) stopped: bool,
     /// The steers by the receipts of what was sent.
@@ -109,6 +111,7 @@ impl Attempt {
             told: false,
             interrupted: false,
             answered: false,
+            first_words: None,
             stopped: false,
             sent: HashMap::new(),
             tools: BTreeMap::new(),
@@ -130,11 +133,17 @@ impl Attempt {
 
     /// Waits for the next thing. Cancel safe.
     pub(crate) async fn next(&mut self) -> Option<Published> {
+        if self.first_words.is_some() {
+            return self.first_words.take();
+        }
         self.primary.next().await
     }
 
     /// Waits for the next thing, the start of the agent included. Cancel safe.
     pub(super) async fn wake(&mut self) -> Woken {
+        if let Some(first) = self.first_words.take() {
+            return Woken::Published(Some(first));
+        }
         let (starting, ending) = (&mut self.starting, &mut self.ending);
         tokio::select! {
             biased;
@@ -258,6 +267,12 @@ impl Runner {
             self.refresh_view();
             return self.turn_ended().into_iter().collect();
         };
+        if !attempt.answered && is_answer(&published.what) {
+            // Saved before it is told: what somebody has seen answered is not prompted again.
+            attempt.answered = true;
+            attempt.first_words = Some(published);
+            return vec![Happening::Prompted];
+        }
         match published.what {
             What::Assigned(assignment) => {
                 attempt.in_turn = true;
@@ -297,21 +312,6 @@ impl Runner {
             self.tell(News::Output { stream, line });
         }
         let mut happenings = Vec::new();
-        let answers = |event: &Event| {
-            matches!(
-                event,
-                Event::TextDelta(_)
-                    | Event::ThinkingDelta(_)
-                    | Event::Message { .. }
-                    | Event::ToolStarted { .. }
-            )
-        };
-        if let Some(attempt) = self.attempt.as_mut().filter(|attempt| !attempt.answered)
-            && seen.events.iter().any(answers)
-        {
-            attempt.answered = true;
-            happenings.push(Happening::Prompted);
-        }
         for event in seen.events {
             happenings.extend(self.event(event).await);
         }
@@ -482,6 +482,21 @@ impl Runner {
             "the rest of this attempt has no transcript: {e}"
         )));
     }
+}
+
+fn is_answer(what: &What) -> bool {
+    let What::Observed(seen) = what else {
+        return false;
+    };
+    seen.events.iter().any(|event| {
+        matches!(
+            event,
+            Event::TextDelta(_)
+                | Event::ThinkingDelta(_)
+                | Event::Message { .. }
+                | Event::ToolStarted { .. }
+        )
+    })
 }
 
 pub(super) fn deny(why: &str) -> Decision {
