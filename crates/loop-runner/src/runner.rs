@@ -17,7 +17,6 @@ use crate::control::{Coming, Control, Socket, Wish, Wishes};
 use crate::journal::Journal;
 use crate::kept::Kept;
 use crate::news::{self, News, NewsReceiver, NewsSender};
-use crate::survivors::{self, Swept};
 use crate::view::{AgentView, View};
 use crate::{
     Error, PhaseSettings, Project, PromptSource, RunHead, Settings, WorkTree, prompt, runs,
@@ -25,6 +24,7 @@ use crate::{
 };
 pub(crate) use attempt::Attempt;
 
+mod ask;
 mod attempt;
 mod halt;
 mod heal;
@@ -33,6 +33,7 @@ mod person;
 mod settle;
 mod silence;
 mod socket;
+mod sweep;
 
 /// The longest single wait: after it the wall clock is looked at again, so that a suspend or a clock set forward is noticed.
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
@@ -441,46 +442,6 @@ impl Runner {
 
     fn tell(&mut self, news: News) {
         self.news.send(self.clock.now(), news);
-    }
-
-    /// Ends what earlier processes of unfinished runs in this working tree left alive, before anything is spawned.
-    async fn sweep_before(&mut self) {
-        let unfinished = self.work_tree.project().runs().unwrap_or_default();
-        let heads = unfinished.into_iter().filter_map(|entry| entry.head.ok());
-        let heads: Vec<RunHead> = heads
-            .filter(|head| head.run == self.saved.run || head.machine.end.is_none())
-            .collect();
-        for head in heads {
-            let reported = survivors::take_report(self.work_tree.project(), &head.run);
-            self.tell_swept(
-                "by their guard, when the last process of the run died",
-                reported,
-            );
-            let swept = survivors::sweep(head.scope).await;
-            survivors::remove_scratch(self.work_tree.project(), &head.run);
-            self.tell_swept("left alive by an earlier process", swept);
-        }
-    }
-
-    fn tell_swept(&mut self, why: &'static str, swept: Swept) {
-        if !swept.ended.is_empty() {
-            self.tell(News::Ended {
-                why,
-                processes: swept.ended,
-            });
-        }
-        self.note_survivors(swept.survivors);
-    }
-
-    fn note_survivors(&mut self, survivors: Vec<ProcessName>) {
-        let new: Vec<_> = survivors
-            .into_iter()
-            .filter(|s| !self.survivors.contains(s))
-            .collect();
-        if !new.is_empty() {
-            self.survivors.extend(new.iter().cloned());
-            self.tell(News::Survivors(new));
-        }
     }
 }
 

@@ -5,18 +5,18 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use agent_duplex::{
-    Ask, Capabilities, Capability, Completion, Conversation, Decision, EndReason, Event,
-    InputState, Observation, Primary, Published, StopReport, Stream, TurnEnd, What,
+    Ask, Capabilities, Capability, Completion, Conversation, EndReason, Event, InputState,
+    Observation, Primary, Published, StopReport, Stream, TurnEnd, What,
 };
 use loop_state::{Happening, SteerState, Timestamp, TurnOutcome, Usage};
 use tokio::task::{JoinError, JoinHandle};
 use uuid::Uuid;
 
+use crate::claim;
 use crate::news::News;
 use crate::runner::Runner;
 use crate::transcript::Transcript;
 use crate::view::AgentView;
-use crate::{Permissions, claim};
 
 #[derive(Debug)]
 pub(crate) struct Attempt {
@@ -320,7 +320,7 @@ impl Runner {
     }
 
     /// An agent that waits for a tool or for a person is not idle.
-    fn note_busy(&mut self) {
+    pub(super) fn note_busy(&mut self) {
         if let Some(attempt) = &self.attempt {
             let busy = !attempt.tools.is_empty() || !attempt.asks.is_empty();
             self.machine.busy(busy);
@@ -378,47 +378,6 @@ impl Runner {
         self.tell(News::Agent(event));
         self.refresh_view();
         None
-    }
-
-    /// Puts a question to the person, or answers it for them.
-    async fn asked(&mut self, ask: Ask) -> Option<Happening> {
-        let permissions = self.phase().permissions;
-        let interactive = self.options.interactive;
-        let attempt = self.attempt.as_mut()?;
-        let decision = match permissions {
-            Permissions::Ask if interactive => {
-                attempt.asks.push(ask.clone());
-                self.tell(News::Agent(Event::PermissionAsked(ask)));
-                self.refresh_view();
-                return None;
-            }
-            Permissions::All => Decision::Allow,
-            Permissions::Ask => deny("nobody is there to be asked"),
-            Permissions::Edits => deny("only file edits are allowed in this loop"),
-            Permissions::Deny => deny("this loop allows nothing that has to be asked for"),
-        };
-        self.answer(&ask, decision).await
-    }
-
-    /// Answers a question; a denial is counted.
-    pub(super) async fn answer(&mut self, ask: &Ask, decision: Decision) -> Option<Happening> {
-        let attempt = self.attempt.as_mut()?;
-        attempt.asks.retain(|open| open.id != ask.id);
-        let denied = match &decision {
-            Decision::Deny { message } => Some(message.clone()),
-            _ => None,
-        };
-        if let Err(e) = attempt.conversation.answer(&ask.id, decision).await {
-            self.tell(News::Warning(format!("the agent was not answered: {e}")));
-        }
-        let at = self.clock.now();
-        self.machine.alive(at);
-        self.note_busy();
-        self.refresh_view();
-        let message = denied?;
-        let tool = format!("{}: {}", ask.tool, ask.summary);
-        self.tell(News::Agent(Event::PermissionDenied { tool, message }));
-        Some(Happening::Denied)
     }
 
     async fn completed(&mut self, completion: Completion) -> Vec<Happening> {
@@ -497,11 +456,4 @@ fn is_answer(what: &What) -> bool {
                 | Event::ToolStarted { .. }
         )
     })
-}
-
-pub(super) fn deny(why: &str) -> Decision {
-    let message = format!(
-        "Denied: {why}. Find another way, or say at the end what you would have needed and why."
-    );
-    Decision::Deny { message }
 }
