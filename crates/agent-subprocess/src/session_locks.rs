@@ -70,17 +70,28 @@ struct Lock {
 
 /// A session that is taken; given back when it is dropped, and to other processes when its descriptor is closed everywhere.
 #[derive(Debug)]
-pub(crate) struct Lease(Arc<Lock>);
+pub(crate) struct Lease {
+    lock: Arc<Lock>,
+    /// Whether it was given back: the next one may have it by now.
+    is_idle: bool,
+}
 
 impl Lease {
+    fn new(lock: Arc<Lock>) -> Self {
+        let is_idle = false;
+        Lease { lock, is_idle }
+    }
+
     /// Returns the descriptor for a guard to hold.
     pub(crate) fn descriptor(&self) -> io::Result<OwnedFd> {
-        self.0.descriptor.try_clone()
+        self.lock.descriptor.try_clone()
     }
 
     /// Says that nobody writes the session any more, though the lock is still held for what was left running.
-    pub(crate) fn idle(&self) {
-        self.0.busy.store(false, Ordering::Release);
+    pub(crate) fn idle(&mut self) {
+        if !std::mem::replace(&mut self.is_idle, true) {
+            self.lock.busy.store(false, Ordering::Release);
+        }
     }
 }
 
@@ -124,7 +135,7 @@ impl SessionLocks {
         known.retain(|_, lock| lock.strong_count() > 0);
         if let Some(lock) = known.get(session).and_then(Weak::upgrade) {
             return match lock.busy.swap(true, Ordering::AcqRel) {
-                false => Ok(Lease(lock)),
+                false => Ok(Lease::new(lock)),
                 true => Err(Refusal::Held {
                     by: SessionHeld {
                         session: session.to_owned(),
@@ -144,7 +155,7 @@ impl SessionLocks {
             since,
         });
         known.insert(session.to_owned(), Arc::downgrade(&lock));
-        Ok(Lease(lock))
+        Ok(Lease::new(lock))
     }
 
     fn lock(&self, session: &str, since: SystemTime) -> Result<File, Refusal> {
@@ -318,7 +329,7 @@ mod tests {
     fn p46_what_an_agent_left_running_keeps_others_out_and_not_its_own_loop() {
         let directory = tempfile::tempdir().unwrap();
         let locks = SessionLocks::new(directory.path());
-        let lease = locks.take("one").unwrap();
+        let mut lease = locks.take("one").unwrap();
         let guard = lease.descriptor().unwrap();
         lease.idle();
         drop(locks.take("one").unwrap());
@@ -362,6 +373,21 @@ mod tests {
         std::fs::set_permissions(directory.path(), all).unwrap();
         let refused = SessionLocks::new(directory.path()).take("one");
         assert!(matches!(refused, Err(Refusal::Io(_))), "{refused:?}");
+    }
+
+    #[test]
+    fn p46_who_gave_a_session_back_does_not_give_it_back_for_the_next() {
+        let directory = tempfile::tempdir().unwrap();
+        let locks = SessionLocks::new(directory.path());
+        let mut first = locks.take("one").unwrap();
+        first.idle();
+        let second = locks.take("one").unwrap();
+        // Its agent had ended; now what that left behind is stopped too, and the connection goes.
+        first.idle();
+        drop(first);
+        held_by(locks.take("one"));
+        drop(second);
+        locks.take("one").unwrap();
     }
 
     proptest! {
