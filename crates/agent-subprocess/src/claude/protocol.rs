@@ -112,7 +112,11 @@ pub(super) struct Session {
     /// Whether a turn ended by itself before the agent took notice of its interrupt, which may then hit the next.
     stray: bool,
     totals: Totals,
+    /// How many tasks there are in the background, and what was told of that.
     background: u32,
+    told_background: u32,
+    /// Whether a task ended between turns: the agent begins one of its own to look at what came of it.
+    owes_look: bool,
     /// Those of the tasks in the background that have an id.
     tasks: Vec<String>,
     /// How the conversation failed before it began.
@@ -146,6 +150,8 @@ impl Session {
             stray: false,
             totals: Totals::default(),
             background: 0,
+            told_background: 0,
+            owes_look: false,
             tasks: Vec::new(),
             failure: None,
             given_up: false,
@@ -233,19 +239,27 @@ impl Session {
             }),
             "background_tasks_changed" => {
                 let listed = line.list("tasks");
-                let tasks = u32::try_from(listed.len()).unwrap_or(u32::MAX);
+                self.background = u32::try_from(listed.len()).unwrap_or(u32::MAX);
                 let ids = listed.iter().filter_map(|task| task.get("task_id"));
                 self.tasks = ids.take(TASKS).collect();
-                if std::mem::replace(&mut self.background, tasks) != tasks {
-                    events.push(Event::BackgroundTasks(tasks));
-                }
+                self.tell_background(events);
             }
+            "task_notification" => self.owes_look = self.turn.is_none(),
             "compact_boundary" => {
                 let trigger = line.object("compact_metadata").text("trigger");
                 let why = format!("compacted ({trigger})");
                 events.push(Event::ContextReset { why });
             }
             _ => {}
+        }
+    }
+
+    /// Tells how much there is in the background. A turn that is owed is part of it until it begins, so that nobody takes
+    /// the agent for one that has nothing to do any more.
+    fn tell_background(&mut self, events: &mut Vec<Event>) {
+        let tasks = self.background.max(u32::from(self.owes_look));
+        if std::mem::replace(&mut self.told_background, tasks) != tasks {
+            events.push(Event::BackgroundTasks(tasks));
         }
     }
 
