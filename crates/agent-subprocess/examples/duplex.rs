@@ -12,7 +12,7 @@ use std::time::Duration;
 use std::{env, io, mem, thread};
 
 use agent_duplex::{
-    Ask, Conversation, ConversationOptions, Decision, Event, Input, Queued, RestartPolicy,
+    Ask, Completion, Conversation, ConversationOptions, Decision, Event, Input, Lifecycle, Queued,
     SessionChoice, What,
 };
 use agent_subprocess::claude::ClaudeDriver;
@@ -35,10 +35,8 @@ async fn talk(program: Vec<OsString>) -> Result<(), Box<dyn Error>> {
         survivors_file: None,
         stop: StopPolicy::default(),
     };
-    let mut options = ConversationOptions::default();
-    options.restart = Some(RestartPolicy::default());
-    let (conversation, mut primary) =
-        Conversation::new(Box::new(ClaudeDriver::new(program, context)), options);
+    let driver = Box::new(ClaudeDriver::new(program, context));
+    let (conversation, mut primary) = Conversation::new(driver, ConversationOptions::default());
     conversation.start(SessionChoice::Fresh).await?;
 
     let (lines, mut typed) = mpsc::channel(1);
@@ -49,23 +47,28 @@ async fn talk(program: Vec<OsString>) -> Result<(), Box<dyn Error>> {
             .try_for_each(|line| lines.blocking_send(line))
     });
     let mut screen = Screen::default();
+    let mut typing = true;
     loop {
+        match conversation.lifecycle() {
+            // It is gone, and nobody here starts another one.
+            Lifecycle::Idle | Lifecycle::Ended => break,
+            // What was said is answered first, however long that takes; `close` would wait 30 s, and for one turn.
+            Lifecycle::Ready if !typing && conversation.pending().is_empty() => break,
+            _ => {}
+        }
+        if !typing && let Some(ask) = screen.asked.pop_front() {
+            let message = "nobody is there to be asked".into();
+            conversation
+                .answer(&ask.id, Decision::Deny { message })
+                .await?;
+        }
         tokio::select! {
-            published = primary.next() => match published {
-                Some(published) => screen.show(published.what)?,
-                None => break,
+            Some(published) = primary.next() => screen.show(published.what)?,
+            line = typed.recv(), if typing => match line {
+                Some(line) => say(&conversation, screen.asked.pop_front(), line).await?,
+                None => typing = false,
             },
-            line = typed.recv() => match (line, screen.asked.pop_front()) {
-                (Some(line), Some(ask)) if line == "y" => conversation.answer(&ask.id, Decision::Allow).await?,
-                (Some(message), Some(ask)) => conversation.answer(&ask.id, Decision::Deny { message }).await?,
-                (Some(line), None) if line.is_empty() => drop(conversation.interrupt(Queued::Keep)),
-                (Some(line), None) => {
-                    if let Err(error) = conversation.send(Input::new(line)) {
-                        println!("{error}");
-                    }
-                }
-                (None, _) => break,
-            },
+            else => break,
         }
     }
     let end = async {
@@ -79,8 +82,30 @@ async fn talk(program: Vec<OsString>) -> Result<(), Box<dyn Error>> {
         io::Result::Ok(())
     };
     let (report, rest) = tokio::join!(end, rest);
+    for input in conversation.pending() {
+        println!("not answered: {}", input.text);
+    }
     println!("{report}");
     Ok(rest?)
+}
+
+async fn say(
+    conversation: &Conversation,
+    ask: Option<Ask>,
+    line: String,
+) -> Result<(), agent_duplex::Error> {
+    match (ask, line.as_str()) {
+        (Some(ask), "y") => conversation.answer(&ask.id, Decision::Allow).await,
+        (Some(ask), _) => {
+            let decision = Decision::Deny { message: line };
+            conversation.answer(&ask.id, decision).await
+        }
+        (None, "") => {
+            drop(conversation.interrupt(Queued::Keep)); // asked for at once; its end is read
+            Ok(())
+        }
+        (None, _) => conversation.send(Input::new(line)).map(drop),
+    }
 }
 
 #[derive(Default)]
@@ -93,8 +118,14 @@ impl Screen {
     fn show(&mut self, what: What) -> io::Result<()> {
         match what {
             What::Observed(seen) => seen.events.into_iter().for_each(|event| self.hear(event)),
-            What::Completed(completion) => {
-                println!("[{}] {}", completion.end.reason, completion.end.detail);
+            What::Completed(Completion { end, .. }) => {
+                let exit = end.exit.map(|exit| exit.to_string());
+                println!(
+                    "[{}] {}{}",
+                    end.reason,
+                    end.detail,
+                    exit.unwrap_or_default()
+                );
             }
             _ => {}
         }
