@@ -3,6 +3,7 @@
 //! Agents let two processes write one session, and afterwards one of the two turns is gone. So a driver takes an advisory lock (`flock`) on a
 //! file a session, and has the guard hold it until the agent's tree is gone: the death of whoever took it frees nothing too early.
 
+use crate::ProcessId;
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
@@ -115,7 +116,8 @@ pub(crate) enum Refusal {
 /// Who holds a lock, as it stands in its file.
 #[derive(Serialize, Deserialize)]
 struct Holder {
-    pid: u32,
+    #[serde(flatten)]
+    process: ProcessId,
     /// Seconds since the epoch.
     since: u64,
 }
@@ -179,9 +181,7 @@ impl SessionLocks {
             match flock(&file, FlockOperation::NonBlockingLockExclusive) {
                 Ok(()) => {}
                 Err(rustix::io::Errno::WOULDBLOCK) => {
-                    let by = held(session, &mut file);
-                    let passing = by.pid.is_some_and(is_past);
-                    return Err(Refusal::Held { by, passing });
+                    return Err(held(session, &mut file));
                 }
                 Err(error) => return Err(io(error.into())),
             }
@@ -238,33 +238,40 @@ fn write(file: &mut File, since: SystemTime) -> io::Result<()> {
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default()
         .as_secs();
-    let pid = std::process::id();
-    let holder = serde_json::to_vec(&Holder { pid, since })?;
+    let process = ProcessId::current();
+    let holder = serde_json::to_vec(&Holder { process, since })?;
     file.set_len(0)?;
     file.rewind()?;
     file.write_all(&holder)
 }
 
-fn held(session: &str, file: &mut File) -> SessionHeld {
+fn held(session: &str, file: &mut File) -> Refusal {
     let mut text = String::new();
     let read = file.take(256).read_to_string(&mut text);
     let holder = read
         .ok()
         .and_then(|_| serde_json::from_str::<Holder>(&text).ok());
-    SessionHeld {
+    // Where nothing stands yet, somebody is about to say who he is.
+    let passing = { holder.as_ref() }.is_none_or(|holder| is_past(holder.process));
+    let by = SessionHeld {
         session: session.to_owned(),
-        pid: holder.as_ref().map(|holder| holder.pid),
+        pid: holder.as_ref().map(|holder| holder.process.pid),
         since: holder.map(|holder| UNIX_EPOCH + Duration::from_secs(holder.since)),
-    }
+    };
+    Refusal::Held { by, passing }
 }
 
-/// Whether nothing of this process but what it left behind can hold a lock: it is gone, or it is this one, which would know.
-fn is_past(pid: u32) -> bool {
-    use rustix::process::{Pid, test_kill_process};
-    let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) else {
-        return false;
-    };
-    pid == rustix::process::getpid() || test_kill_process(pid) == Err(rustix::io::Errno::SRCH)
+/// Whether nothing of this process but what it left behind can hold a lock: it is gone, though nobody may have reaped it
+/// and its pid may be another's by now, or it is this one, which would know.
+fn is_past(process: ProcessId) -> bool {
+    #[cfg(target_os = "linux")]
+    let is_alive = process.is_alive();
+    #[cfg(not(target_os = "linux"))]
+    let is_alive = i32::try_from(process.pid)
+        .ok()
+        .and_then(rustix::process::Pid::from_raw)
+        .is_some_and(|pid| rustix::process::test_kill_process(pid) != Err(rustix::io::Errno::SRCH));
+    process.pid == std::process::id() || !is_alive
 }
 
 /// Makes the name of a session's file: its id, with what could mean something in a path written in hexadecimal.
@@ -364,6 +371,46 @@ mod tests {
             "what is held stays"
         );
         drop(kept);
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn p46_a_dead_holder_only_leaves_something_behind_whoever_has_its_pid_now() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut zombie = std::process::Command::new("true").spawn().unwrap();
+        let dead = zombie.id();
+        let process = |pid| ProcessId {
+            pid,
+            ..ProcessId::current()
+        };
+        // It ends without being reaped.
+        while crate::proc_fs::stat(dead).is_some_and(|stat| !stat.is_dead()) {
+            std::thread::yield_now();
+        }
+        let parent = rustix::process::getppid().unwrap().as_raw_pid();
+        let parent = crate::proc_fs::stat(parent.unsigned_abs()).unwrap().id();
+        let holders = [
+            (Some(process(dead)), true),
+            (Some(process(parent.pid)), true),
+            (Some(parent), false),
+            (None, true),
+        ];
+        let locks = SessionLocks::new(directory.path());
+        for (holder, expected) in holders {
+            let mut file = open(&directory.path().join("one.lock")).unwrap();
+            flock(&file, FlockOperation::NonBlockingLockExclusive).unwrap();
+            file.set_len(0).unwrap();
+            if let Some(process) = holder {
+                let holder = Holder { process, since: 0 };
+                file.write_all(&serde_json::to_vec(&holder).unwrap())
+                    .unwrap();
+            }
+            let Err(Refusal::Held { passing, .. }) = locks.take("one") else {
+                panic!("it is locked")
+            };
+            assert_eq!(passing, expected, "{holder:?}");
+        }
+        zombie.wait().unwrap();
     }
 
     #[test]
