@@ -13,7 +13,7 @@ use uuid::Uuid;
 
 use crate::check::{CheckEnd, RunningCheck};
 use crate::clock::Clock;
-use crate::control::{Coming, Control, Socket, Wish, Wishes};
+use crate::control::{Coming, Control, Mark, Socket, Wish, Wishes};
 use crate::journal::Journal;
 use crate::kept::Kept;
 use crate::news::{self, News, NewsReceiver, NewsSender};
@@ -332,7 +332,7 @@ impl Runner {
                 happenings.extend(at_once.into_iter().map(Coming::from));
             }
             self.refresh_view();
-            reply.send(rejection.map_or(Ok(self.machine.head().counts.steers), Err));
+            reply.send(rejection.map_or(Ok(Mark::from(self.machine.head())), Err));
             if let Some(end) = &self.machine.head().end
                 && happenings.is_empty()
             {
