@@ -203,7 +203,7 @@ impl Agent {
     /// Dropping the future leaves the stop where it is; the next call goes on with the same budget.
     pub async fn stop(&mut self, policy: &StopPolicy) -> StopReport {
         if self.report.is_none() {
-            self.report = Some(self.end(policy).await);
+            self.report = Some(self.end(&policy.bounded()).await);
         }
         self.report.clone().expect("it was just set")
     }
@@ -312,7 +312,7 @@ impl Agent {
 
     fn enter(&mut self, stage: Stage, policy: &StopPolicy, time: Duration) {
         let milliseconds = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
-        let rounds = milliseconds(policy.reserve() / 2);
+        let rounds = milliseconds(policy.rounds());
         // An order that is not taken is answered by the next stage, and in the end by giving up on the keeper.
         let _not_taken = match stage {
             Stage::Gone => Ok(()),
