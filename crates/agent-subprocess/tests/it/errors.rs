@@ -45,6 +45,7 @@ async fn p48_errors_say_what_to_do() {
         };
         let long = command("true").arg("x".repeat(4 << 20));
         let missing = command("no-such-agent").spawn().await.unwrap_err();
+        let unnamed = command("").spawn().await.unwrap_err();
         let no_file = command("./no-such-file").spawn().await.unwrap_err();
         let no_interpreter = command("./script").spawn().await.unwrap_err();
         let no_loader = command("./libc").spawn().await.unwrap_err();
@@ -59,7 +60,7 @@ async fn p48_errors_say_what_to_do() {
         let nowhere = nowhere.spawn().await.unwrap_err();
         let long = long.spawn().await.unwrap_err();
         let nul = command("true").arg("a\0b").spawn().await.unwrap_err();
-        assert!(missing.is_not_found() && no_file.is_not_found());
+        assert!(missing.is_not_found() && no_file.is_not_found() && unnamed.is_not_found());
         assert!(no_interpreter.is_not_found() && no_loader.is_not_found());
         assert!(denied.is_permission_denied() && nowhere.is_bad_directory());
         assert!(foreign.is_wrong_format() && bare.is_wrong_format());
