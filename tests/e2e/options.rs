@@ -376,3 +376,13 @@ fn p46_a_session_is_locked_while_its_agent_lives_also_when_rlm_is_killed() {
     running.wait(LONG).expect_signal(Signal::KILL);
     assert!(scene.told()[0].contains(PROMPT));
 }
+
+#[test]
+fn p46_a_place_for_locks_that_cannot_be_used_costs_no_run() {
+    let scene = Scene::new("say well");
+    fs_err::create_dir_all(locks(&scene)).unwrap();
+    let all = std::fs::Permissions::from_mode(0o777);
+    fs_err::set_permissions(locks(&scene), all).unwrap();
+    scene.claude(&["--once"]).run(LONG).expect_code(0);
+    assert_eq!(fs_err::read_dir(locks(&scene)).unwrap().count(), 0);
+}

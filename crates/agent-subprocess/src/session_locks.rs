@@ -4,7 +4,7 @@
 //! file a session, and has the guard hold it until the agent's tree is gone: the death of whoever took it frees nothing too early.
 
 use crate::ProcessId;
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{Access, FlockOperation, access, flock};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::fmt::{self, Write as _};
@@ -131,6 +131,33 @@ impl SessionLocks {
         }
     }
 
+    /// Makes the directory, and looks whether its owner may write there and nobody else; done before each session is
+    /// taken, and early by who has another place.
+    ///
+    /// # Errors
+    /// When it can't be made or written to, belongs to somebody else, or is open to others. The error names it.
+    pub fn prepare(&self) -> io::Result<()> {
+        let directory = &*self.directory;
+        let refuse =
+            |e: io::Error| io::Error::new(e.kind(), format!("{}: {e}", directory.display()));
+        let mut builder = DirBuilder::new();
+        builder
+            .recursive(true)
+            .mode(0o700)
+            .create(directory)
+            .map_err(refuse)?;
+        // Whoever may write here may make us wait for ever, or hand us a file of another kind.
+        let meta = std::fs::metadata(directory).map_err(refuse)?;
+        if meta.uid() != rustix::process::geteuid().as_raw() || meta.mode() & 0o022 != 0 {
+            let what = "it belongs to somebody else, or others may write there";
+            return Err(refuse(io::Error::new(
+                io::ErrorKind::PermissionDenied,
+                what,
+            )));
+        }
+        access(directory, Access::WRITE_OK).map_err(|e| refuse(e.into()))
+    }
+
     /// Takes a session.
     pub(crate) fn take(&self, session: &str) -> Result<Lease, Refusal> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
@@ -162,18 +189,7 @@ impl SessionLocks {
 
     fn lock(&self, session: &str, since: SystemTime) -> Result<File, Refusal> {
         let io = Refusal::Io;
-        let mut builder = DirBuilder::new();
-        builder
-            .recursive(true)
-            .mode(0o700)
-            .create(&*self.directory)
-            .map_err(io)?;
-        // Whoever may write here may make us wait for ever, or hand us a file of another kind.
-        let meta = std::fs::metadata(&*self.directory).map_err(io)?;
-        if meta.uid() != rustix::process::geteuid().as_raw() || meta.mode() & 0o022 != 0 {
-            let what = "it belongs to somebody else, or others may write there";
-            return Err(io(io::Error::new(io::ErrorKind::PermissionDenied, what)));
-        }
+        self.prepare().map_err(io)?;
         self.prune();
         let path = self.directory.join(file_name(session).map_err(io)?);
         for _ in 0..TRIES {
@@ -419,7 +435,11 @@ mod tests {
         let all = std::fs::Permissions::from_mode(0o777);
         std::fs::set_permissions(directory.path(), all).unwrap();
         let refused = SessionLocks::new(directory.path()).take("one");
-        assert!(matches!(refused, Err(Refusal::Io(_))), "{refused:?}");
+        let Err(Refusal::Io(error)) = refused else {
+            panic!("{refused:?}")
+        };
+        let place = directory.path().display().to_string();
+        assert!(error.to_string().contains(&place), "{error}");
     }
 
     #[test]

@@ -1,7 +1,6 @@
 //! Which driver speaks to which agent.
 
 use std::ffi::{OsStr, OsString};
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use agent_duplex::Driver;
@@ -96,7 +95,7 @@ fn tell(mut driver: ClaudeDriver, options: ClaudeOptions) -> ClaudeDriver {
 }
 
 /// Finds a place for the locks of agents' sessions. One that all of the user's programs see goes before one that those of a
-/// login share; where there is none, sessions are not locked.
+/// login share. Where none can be used (`sudo` may have made it), sessions are not locked.
 fn session_locks() -> Option<SessionLocks> {
     let named = |name: &str| std::env::var_os(name).map(PathBuf::from);
     let places = [
@@ -104,16 +103,12 @@ fn session_locks() -> Option<SessionLocks> {
         named("HOME").map(|home| home.join(".local/state")),
         named("XDG_RUNTIME_DIR"),
     ];
-    let mut places = places
+    places
         .into_iter()
         .flatten()
-        .filter(|place| place.is_absolute());
-    places.find_map(|place| {
-        let place = place.join("rlm/sessions");
-        let mut builder = std::fs::DirBuilder::new();
-        let made = builder.recursive(true).mode(0o700).create(&place);
-        made.is_ok().then(|| SessionLocks::new(place))
-    })
+        .filter(|place| place.is_absolute())
+        .map(|place| SessionLocks::new(place.join("rlm/sessions")))
+        .find(|locks| locks.prepare().is_ok())
 }
 
 /// Returns the program that is started for an agent.
