@@ -58,7 +58,11 @@ impl Actor {
     /// Starts an agent by itself, if one is wanted now.
     pub(super) async fn start_again(&mut self) {
         if self.next_start() != Next::Now {
-            return;
+            return self.ensured();
+        }
+        // What the last one still says may count against another start, or name another session.
+        if self.retire().await.is_none() || self.next_start() != Next::Now {
+            return self.ensured();
         }
         let session = self.shared.lock().ledger.session().clone();
         let Some(started) = self.start(session).await else {
@@ -105,6 +109,16 @@ impl Actor {
     pub(super) fn answer_ensuring(&mut self, started: &Result<(), Error>) {
         for done in self.ensuring.drain(..) {
             answer(done, started.clone());
+        }
+    }
+
+    /// Answers those who wait for an agent when one runs that somebody else has started, or when agents are given up.
+    fn ensured(&mut self) {
+        let refusal = self.shared.lock().starts.refusal();
+        if self.runs() && !self.is_closing() {
+            self.answer_ensuring(&Ok(()));
+        } else if let Some(refusal) = refusal {
+            self.answer_ensuring(&Err(refusal));
         }
     }
 
@@ -201,6 +215,7 @@ impl Actor {
             self.account(report);
             self.last_words(Room::Any).await?;
             self.connection = None;
+            self.close_over();
         }
         Some(())
     }

@@ -5,6 +5,7 @@ mod commands;
 #[cfg(feature = "sqlite")]
 mod disks;
 mod ends;
+mod ensures;
 mod fanout;
 #[cfg(feature = "sqlite")]
 mod keeping;
