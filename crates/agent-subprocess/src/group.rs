@@ -30,7 +30,7 @@ pub(crate) fn start(
     let (progress, receiver) = watch::channel(Progress::default());
     let group = Group {
         main,
-        unreaped: Arc::new(Mutex::new(true)),
+        number: Arc::new(Mutex::new(Number::Main)),
         marker: marker.clone(),
         group_only,
     };
@@ -61,9 +61,11 @@ impl Hold {
         let wait = self.child.wait();
         tokio::pin!(wait);
         let exit = std::future::poll_fn(|cx| {
-            let mut unreaped = self.group.lock();
+            let mut number = self.group.lock();
             let polled = wait.as_mut().poll(cx);
-            *unreaped &= polled.is_pending();
+            if polled.is_ready() {
+                *number = self.group.number_without_main();
+            }
             polled
         });
         exit.await.map_or(Exit::UNKNOWN, Exit::from)
@@ -74,7 +76,7 @@ impl Drop for Hold {
     fn drop(&mut self) {
         self.group.kill();
         // Whoever reaps it now does not tell.
-        *self.group.lock() = false;
+        *self.group.lock() = Number::Free;
     }
 }
 
@@ -166,11 +168,21 @@ fn named((process, name): (ProcessId, String)) -> ProcessName {
     }
 }
 
+/// What the pid of the main process stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Number {
+    /// The main process, dead or alive, and its group: it can't be somebody else's.
+    Main,
+    /// Its group, which goes on without it. Only when that is gone, too, a stranger may get the pid.
+    Group,
+    /// Nobody, or a stranger.
+    Free,
+}
+
 #[derive(Clone, Debug)]
 pub(crate) struct Group {
     main: u32,
-    /// Whether the main process is still there, dead or alive, so that its number can't be somebody else's.
-    unreaped: Arc<Mutex<bool>>,
+    number: Arc<Mutex<Number>>,
     #[cfg_attr(
         not(target_os = "linux"),
         expect(dead_code, reason = "only Linux is swept")
@@ -185,13 +197,23 @@ pub(crate) struct Group {
 }
 
 impl Group {
-    fn lock(&self) -> MutexGuard<'_, bool> {
-        self.unreaped.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Number> {
+        self.number.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn number_without_main(&self) -> Number {
+        let group = self.pid().map(rustix::process::test_kill_process_group);
+        match group {
+            None | Some(Err(rustix::io::Errno::SRCH)) => Number::Free,
+            Some(_) => Number::Group,
+        }
     }
 
     /// Kills the group at once, if it still belongs to the main process.
     pub(crate) fn kill(&self) {
-        if *self.lock() {
+        // Held until the signal is out: else the main process may be reaped in between.
+        let number = self.lock();
+        if *number == Number::Main {
             self.signal_group(Signal::KILL);
         }
     }
@@ -213,12 +235,18 @@ impl Group {
         if !proc_fs::is_ours() {
             return self.unlisted();
         }
+        let number = *self.lock();
         let all = proc_fs::all();
+        let is_ours = match number {
+            Number::Main => true,
+            Number::Group => all.iter().all(|stat| stat.pid != self.main),
+            Number::Free => false,
+        };
         let group = all
             .iter()
             .copied()
-            .filter(|stat| stat.group == self.main && !stat.is_dead());
-        let below = if self.group_only {
+            .filter(|stat| is_ours && stat.group == self.main && !stat.is_dead());
+        let below = if self.group_only || number != Number::Main {
             Vec::new()
         } else {
             proc_fs::below(self.main, &all)
@@ -241,9 +269,15 @@ impl Group {
 
     /// Where nobody can be listed, only the group is known, and of it only whether it is there.
     fn unlisted(&self) -> Members {
-        let there = self
-            .pid()
-            .is_some_and(|group| rustix::process::test_kill_process_group(group).is_ok());
+        let number = *self.lock();
+        let there = self.pid().is_some_and(|group| {
+            rustix::process::test_kill_process_group(group).is_ok()
+                && match number {
+                    Number::Main => true,
+                    Number::Group => rustix::process::test_kill_process(group).is_err(),
+                    Number::Free => false,
+                }
+        });
         let main = ProcessId {
             pid: self.main,
             start_time: 0,
@@ -257,11 +291,11 @@ impl Group {
     /// Signals all members, each checked to be the one that was found, and the group while it belongs to the main process.
     fn signal_all(&self, signal: Signal) -> Members {
         let members = self.members();
-        let unreaped = self.lock();
-        if *unreaped || !members.is_empty() && !self.can_list() {
+        let number = self.lock();
+        if *number == Number::Main || !members.is_empty() && !self.can_list() {
             self.signal_group(signal);
         }
-        drop(unreaped);
+        drop(number);
         #[cfg(target_os = "linux")]
         for member in members.keys().filter(|_| self.can_list()) {
             let _gone_or_refused = crate::proc_fs::signal(*member, signal, |_| true);
