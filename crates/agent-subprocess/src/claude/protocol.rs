@@ -240,7 +240,7 @@ impl Session {
             "background_tasks_changed" => {
                 let listed = line.list("tasks");
                 self.background = u32::try_from(listed.len()).unwrap_or(u32::MAX);
-                let ids = listed.iter().filter_map(|task| task.get("task_id"));
+                let ids = listed.iter().filter_map(|task| task.string("task_id"));
                 self.tasks = ids.take(TASKS).collect();
                 self.tell_background(events);
             }
@@ -297,7 +297,9 @@ impl Session {
 
     fn reset(&mut self, line: &Object<'_>, events: &mut Vec<Event>) {
         self.totals = Totals::default();
-        let why = line.get("trigger").unwrap_or_else(|| "cleared".to_owned());
+        let why = line
+            .string("trigger")
+            .unwrap_or_else(|| "cleared".to_owned());
         events.push(Event::ContextReset { why });
         let id = line.text("new_conversation_id");
         if !id.is_empty() && id != self.id {
@@ -435,7 +437,7 @@ impl Session {
 
 /// Whether a line belongs to an agent that the agent started.
 fn is_apart(line: &Object<'_>) -> bool {
-    line.get::<String>("parent_tool_use_id").is_some()
+    line.string("parent_tool_use_id").is_some()
 }
 
 fn rate_limit(info: &Object<'_>, events: &mut Vec<Event>) {
