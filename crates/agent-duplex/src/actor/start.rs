@@ -188,7 +188,7 @@ impl Actor {
                     self.reading = self.connection.is_some();
                     return None;
                 }
-                Some(interrupt) = self.interrupts.recv() => idle(&self.shared, &mut self.keeps, interrupt),
+                Some(interrupt) = self.interrupts.recv() => idle(&mut self.keeps, &mut self.halt, interrupt).await,
                 connected = &mut connecting => return Some(connected),
             }
         }
@@ -202,7 +202,7 @@ impl Actor {
             tokio::select! {
                 biased;
                 _ = halted(&mut self.halt) => return None,
-                Some(interrupt) = self.interrupts.recv() => idle(&self.shared, &mut self.keeps, interrupt),
+                Some(interrupt) = self.interrupts.recv() => idle(&mut self.keeps, &mut self.halt, interrupt).await,
                 ready = &mut ready => return Some(ready),
             }
         }
