@@ -209,12 +209,24 @@ impl Group {
         }
     }
 
-    /// Kills the group at once, if it still belongs to the main process.
+    /// Kills the group at once, if it is still that of the main process.
     pub(crate) fn kill(&self) {
         // Held until the signal is out: else the main process may be reaped in between.
         let number = self.lock();
-        if *number == Number::Main {
+        if self.is_group(*number) {
             self.signal_group(Signal::KILL);
+        }
+    }
+
+    /// Tells whether a group of that number is ours: a stranger's would have had, and most likely has, a leader of that pid.
+    fn is_group(&self, number: Number) -> bool {
+        match number {
+            Number::Main => true,
+            Number::Group => {
+                let leader = self.pid().map(rustix::process::test_kill_process);
+                leader == Some(Err(rustix::io::Errno::SRCH))
+            }
+            Number::Free => false,
         }
     }
 
@@ -237,11 +249,7 @@ impl Group {
         }
         let number = *self.lock();
         let all = proc_fs::all();
-        let is_ours = match number {
-            Number::Main => true,
-            Number::Group => all.iter().all(|stat| stat.pid != self.main),
-            Number::Free => false,
-        };
+        let is_ours = self.is_group(number);
         let group = all
             .iter()
             .copied()
@@ -269,15 +277,10 @@ impl Group {
 
     /// Where nobody can be listed, only the group is known, and of it only whether it is there.
     fn unlisted(&self) -> Members {
-        let number = *self.lock();
-        let there = self.pid().is_some_and(|group| {
-            rustix::process::test_kill_process_group(group).is_ok()
-                && match number {
-                    Number::Main => true,
-                    Number::Group => rustix::process::test_kill_process(group).is_err(),
-                    Number::Free => false,
-                }
-        });
+        let there = self.is_group(*self.lock())
+            && self
+                .pid()
+                .is_some_and(|group| rustix::process::test_kill_process_group(group).is_ok());
         let main = ProcessId {
             pid: self.main,
             start_time: 0,

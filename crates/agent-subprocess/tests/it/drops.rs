@@ -140,3 +140,16 @@ fn p41_a_panic_ends_the_agent_too() {
         wait_for("nobody", || scene.find().is_empty());
     }
 }
+
+#[tokio::test]
+async fn p41_a_drop_after_the_end_of_the_agent_ends_whom_it_left() {
+    for containment in BOTH {
+        let scene = Scene::new();
+        let command = scene.agent("sleep 634 >/dev/null 2>&1 & exit 0");
+        let mut agent = command.containment(containment).spawn().await.unwrap();
+        assert!(agent.wait().await.success());
+        scene.wait_for_program("sleep", "634");
+        drop(agent);
+        wait_for("nobody", || scene.find().is_empty());
+    }
+}
