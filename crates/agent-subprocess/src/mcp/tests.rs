@@ -46,7 +46,7 @@ fn x118_no_value_is_shown() {
             ],
         },
         "alpha": Http {
-            url: "https://localhost/mcp",
+            url: "https://localhost/…",
             headers: [
                 "Authorization",
             ],
@@ -56,11 +56,37 @@ fn x118_no_value_is_shown() {
             headers: [],
         },
         "old": Sse {
-            url: "http://localhost/sse",
+            url: "http://localhost/…",
             headers: [],
         },
     }
     "#);
+}
+
+#[test]
+fn x118_of_an_address_the_host_is_shown() {
+    for (url, shown) in [
+        (
+            "https://a:s3cret@host:1/api/s3cret/mcp?k=s3cret",
+            "https://host:1/…",
+        ),
+        ("https://host?k=s3cret/x@y", "https://host/…"),
+        ("https://host#s3cret", "https://host/…"),
+        ("https://host/", "https://host/"),
+        ("http://host", "http://host"),
+        ("${ADDRESS}", "${ADDRESS}"),
+        (
+            "${ADDRESS:-https://host/s3cret}",
+            "${ADDRESS:-https://host/…",
+        ),
+    ] {
+        let mut servers = McpServers::default();
+        servers.insert("a", McpServer::http(url)).unwrap();
+        let debug = format!("{servers:?}");
+        assert!(debug.contains(&format!("{shown:?}")), "{debug}");
+        let json = servers.without_values().to_json().unwrap();
+        assert!(json.contains(&format!("{shown:?}")), "{json}");
+    }
 }
 
 #[test]
