@@ -49,6 +49,12 @@ async fn p48_errors_say_what_to_do() {
         let no_file = command("./no-such-file").spawn().await.unwrap_err();
         let no_interpreter = command("./script").spawn().await.unwrap_err();
         let no_loader = command("./libc").spawn().await.unwrap_err();
+        let on_path = command("script").env("PATH", folder).spawn().await;
+        let on_path = on_path.unwrap_err();
+        assert_eq!(
+            on_path.to_string(),
+            no_interpreter.to_string().replace("./", "")
+        );
         let denied = command("./plain").spawn().await.unwrap_err();
         let foreign = command("./foreign").spawn().await.unwrap_err();
         let bare = command("bare")
