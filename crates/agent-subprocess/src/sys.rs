@@ -20,10 +20,18 @@ fn last_error() -> Errno {
 /// Closes every descriptor from 3 up: callers leak them, and one may be a pipe or a lock of the host.
 pub(crate) fn close_leaked_descriptors() -> Result<(), Errno> {
     // SAFETY: the guard is single-threaded and has opened no descriptor above 2 yet, so nobody owns those closed here.
-    match unsafe { libc::syscall(libc::SYS_close_range, 3_u32, u32::MAX, 0_u32) } {
-        0 => Ok(()),
-        _ => Err(last_error()),
+    if unsafe { libc::syscall(libc::SYS_close_range, 3_u32, u32::MAX, 0_u32) } == 0 {
+        return Ok(());
     }
+    // Linux before 5.9 does not have it, and a sandbox may refuse what it does not know.
+    let listed = std::fs::read_dir("/proc/self/fd").map_err(|_| last_error())?;
+    let listed = listed.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok());
+    let descriptors: Vec<i32> = listed.filter(|descriptor| *descriptor > 2).collect();
+    for descriptor in descriptors {
+        // SAFETY: as above; the one of the list itself is closed already, which is no more than an error.
+        unsafe { libc::close(descriptor) };
+    }
+    Ok(())
 }
 
 /// Makes the guard deaf to everything that a terminal or a person sends to a group.

@@ -386,6 +386,30 @@ fn under_a_foreign_proc_there_is_no_guard_and_nobody_else_is_hit() {
     scene.nobody_is_left();
 }
 
+#[test]
+fn a_guard_works_on_a_kernel_that_does_not_have_close_range() {
+    let old = [
+        "-fqqo",
+        "/dev/null",
+        "-e",
+        "inject=close_range:error=ENOSYS",
+    ];
+    if !works("strace", &[&old[..], &["true"]].concat()) {
+        return;
+    }
+    let scene = Scene::new();
+    let script = "ls -l /proc/$PPID/fd >held; sleep 629 & setsid sleep 629 & echo ready; wait";
+    let said = stopped_by(&scene, &[&["strace"], &old[..]].concat(), script);
+    assert!(
+        said.contains("stopped: 0 of 3 left\n") && !said.contains("refused"),
+        "{said}"
+    );
+    // Three of its own, the socket, and the one that tells of children.
+    let held = fs::read_to_string(scene.path("held")).unwrap();
+    assert_eq!(held.matches("->").count(), 5, "{held}");
+    scene.nobody_is_left();
+}
+
 #[tokio::test]
 async fn an_agent_that_forks_as_it_is_stopped_is_ended() {
     let scene = Scene::new();
