@@ -334,6 +334,27 @@ fn x128_the_socket_is_there_again_after_the_next_save() {
     scene.expect_nothing_alive();
 }
 
+/// As when an agent cleans up and then works for an hour.
+#[test]
+fn x128_a_run_that_saves_nothing_is_reached_again_too() {
+    let scene = Scene::new("print ready\nhang");
+    let running = scene.ready(&["--once"]);
+    let run = scene.run_id();
+    quick(scene.sandbox.rlm("/bin/sh").args(["-c", "rm -rf .rlm"])).expect_code(0);
+    let pid = format!("pid {}", running.pid());
+    wait_for("the run to be listed again", LONG, || {
+        let listed = quick(scene.rlm(&["ps"])).stdout;
+        [&run, &pid]
+            .iter()
+            .all(|it| listed.contains(*it))
+            .then_some(())
+    });
+    quick(scene.rlm(&["stop"])).expect_code(0);
+    let ended = running.wait(LONG).expect_code(7);
+    assert!(ended.stdout.contains("was removed"), "{ended}");
+    scene.expect_nothing_alive();
+}
+
 #[test]
 fn what_strangers_send_is_answered_and_harms_nothing() {
     let scene = Scene::new("print ready\nhang");

@@ -34,9 +34,12 @@ mod settle;
 mod silence;
 mod socket;
 mod sweep;
+#[cfg(test)]
+mod tests;
 
-/// The longest single wait: after it the wall clock is looked at again, so that a suspend or a clock set forward is noticed.
-const LONGEST_WAIT: Duration = Duration::from_secs(30);
+/// The longest single wait: after it the wall clock is looked at again, so that a suspend or a clock set forward is noticed, and whether what
+/// is saved is still there. Less than who asks through the control socket waits.
+const LONGEST_WAIT: Duration = Duration::from_secs(5);
 
 /// How long everything may take to end for a person who has no patience.
 const IMPATIENT: Duration = Duration::from_secs(1);
@@ -304,7 +307,14 @@ impl Runner {
     ) -> Result<StopReason, Error> {
         let mut happenings = VecDeque::new();
         self.hear_all(wishes, &mut happenings).await?;
-        if let Some(Happening::StopRequested(request)) = happenings.front().map(|it| &it.what) {
+        let stop = happenings.iter().find_map(|it| match it.what {
+            Happening::StopRequested(request) => Some(request),
+            _ => None,
+        });
+        if let Some(request) = stop {
+            self.machine.stopped_early(request);
+            self.saved.machine = self.machine.head().clone();
+            self.journal.save(&self.saved).await?;
             return Ok(StopReason::Stopped(request.by));
         }
         happenings.push_front(Coming::from(self.first.clone()));
@@ -400,7 +410,10 @@ impl Runner {
             Wakeup::Agent(attempt::Woken::Published(published)) => self.agent_did(published).await,
             Wakeup::Check(end) => vec![self.check_ended(end)],
             Wakeup::Settled(end) => vec![self.settled(end).await],
-            Wakeup::Time => self.time_passed().await.into_iter().collect(),
+            Wakeup::Time => {
+                self.notice_removal().await?;
+                self.time_passed().await.into_iter().collect()
+            }
         };
         Ok(happened.into_iter().map(Coming::from).collect())
     }

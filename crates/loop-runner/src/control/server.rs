@@ -93,10 +93,7 @@ impl Socket {
     ///
     /// An error is returned once: the run goes on without, and it is tried again at each call.
     pub(crate) fn ensure(&mut self) -> io::Result<()> {
-        let there = place::identity(&self.run_dir).ok();
-        if let Some((identity, _)) = &self.bound
-            && there == Some(*identity)
-        {
+        if self.bound.is_some() && !self.was_removed() {
             return Ok(());
         }
         self.unbind();
@@ -113,6 +110,12 @@ impl Socket {
                 Err(e)
             }
         }
+    }
+
+    /// Returns whether it was made and is not there any more.
+    pub(crate) fn was_removed(&self) -> bool {
+        let there = place::identity(&self.run_dir).ok();
+        { self.bound.as_ref() }.is_some_and(|(identity, _)| there != Some(*identity))
     }
 
     fn unbind(&mut self) {
