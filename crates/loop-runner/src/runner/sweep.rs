@@ -21,7 +21,8 @@ impl Runner {
                 "by their guard, when the last process of the run died",
                 reported,
             );
-            let swept = survivors::sweep(head.scope).await;
+            let scope = survivors::scope_here(self.work_tree.project(), &head.scope);
+            let swept = survivors::sweep(scope).await;
             survivors::remove_scratch(self.work_tree.project(), &head.run);
             self.tell_swept("left alive by an earlier process", swept);
         }
