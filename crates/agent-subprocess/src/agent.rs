@@ -255,7 +255,11 @@ impl Agent {
                 progress.aftermath.is_some()
                     || (now.stage < Stage::Terminate && progress.exit.is_some())
             });
-            let _done_or_due = timeout_at(now.start + now.until, done).await;
+            let told = timeout_at(now.start + now.until, done).await;
+            if told.is_ok_and(|told| told.is_err()) {
+                // The runtime of its spawn has ended: nobody hears any more what becomes of the tree.
+                break;
+            }
         }
         if progress.borrow().aftermath.is_none() {
             self.keeper.give_up.notify_one();
