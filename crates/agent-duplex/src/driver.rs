@@ -102,7 +102,7 @@ pub trait Connection: fmt::Debug + Send {
     /// Not cancel safe: after a drop the message may or may not have reached the agent.
     fn send(&mut self, message: Message) -> BoxFuture<'_, Result<(), Error>>;
 
-    /// Waits for what comes next; `None` when nothing further can come.
+    /// Waits for what comes next; `None` when nothing further can come. Then it is handed no message any more.
     ///
     /// # Cancel safety
     ///

@@ -111,3 +111,21 @@ async fn p44_agents_of_one_shot_that_fail_are_started_again_after_pauses() {
     assert!(pauses[0] >= 6 && pauses[1] >= 12, "{pauses:?}");
     talk.warns("3 times in a row").await;
 }
+
+#[tokio::test]
+async fn l92_an_agent_that_is_gone_is_handed_nothing_even_if_it_seems_to_take_it() {
+    let dies = Script::new().message().over().held_open();
+    let driver = ScriptedDriver::new(resumable()).plays(dies);
+    let mut talk = Talk::with(driver.plays(answers()));
+    talk.send("one");
+    talk.start().await;
+    assert_eq!(talk.completed().await.end.reason, EndReason::Died);
+    talk.becomes(Lifecycle::Idle).await;
+    talk.send("two");
+    soon(talk.conversation.leftovers()).await;
+    assert_eq!(talk.driver.messages(), ["one"]);
+    assert_eq!(talk.conversation.pending().len(), 1);
+    talk.start().await;
+    assert_eq!(talk.completed().await.end.reason, EndReason::Completed);
+    assert_eq!(talk.driver.messages(), ["one", "two"]);
+}
