@@ -20,8 +20,8 @@ use crate::{
 /// How many commands, and how many interrupts, wait at most while the agent's end is busy with one.
 const COMMANDS: usize = 64;
 
-/// The budget of a stop that was given a larger one than clocks can count.
-const FOREVER: Duration = Duration::from_secs(1 << 30);
+/// The budget of a stop, and a pause, that was given larger than clocks can count.
+pub(crate) const FOREVER: Duration = Duration::from_secs(1 << 30);
 
 /// A conversation with one agent over one connection at a time.
 ///

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::conversation::FOREVER;
 use crate::{EndReason, Error, LostSession, RestartPolicy};
 
 #[derive(Debug, Default)]
@@ -128,6 +129,7 @@ fn pause(policy: RestartPolicy, doubled: u32) -> Duration {
         .first_wait
         .saturating_mul(factor)
         .min(policy.longest_wait)
+        .min(FOREVER)
 }
 
 #[cfg(test)]

@@ -128,7 +128,7 @@ impl Actor {
         let told = {
             let mut state = self.shared.lock();
             let next = state.starts.next(Instant::now(), false);
-            if waits || (next != Next::Never && state.fault.is_none()) {
+            if state.fault.is_none() && (waits || next != Next::Never) {
                 return;
             }
             state

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use agent_duplex::scripted::{Gate, Script, ScriptedDriver};
 use agent_duplex::{
-    Conversation, EndReason, Error, Execution, Input, Lifecycle, Mode, SessionChoice,
+    Conversation, EndReason, Error, Execution, Input, Lifecycle, MemoryPersistence, Mode,
+    Persistence, SessionChoice,
 };
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -128,4 +129,37 @@ async fn l92_an_agent_that_is_gone_is_handed_nothing_even_if_it_seems_to_take_it
     talk.start().await;
     assert_eq!(talk.completed().await.end.reason, EndReason::Completed);
     assert_eq!(talk.driver.messages(), ["one", "two"]);
+}
+
+#[tokio::test]
+async fn x123_an_execution_that_is_held_ends_when_nothing_can_be_kept() {
+    let mut memory = MemoryPersistence::new();
+    let driver = ScriptedDriver::new(resumable()).plays(answers());
+    let (talk, _) = Talk::kept(driver, restarting(), memory.clone()).await;
+    soon(talk.conversation.hold(true)).await.unwrap();
+    let executed = talk.conversation.execute(Input::new("mine"));
+    let mut execution = soon(executed).await.unwrap();
+    soon(talk.conversation.accept(Input::new("kept")))
+        .await
+        .unwrap();
+    memory.recover().unwrap();
+    let fenced = soon(talk.conversation.accept(Input::new("lost"))).await;
+    assert!(fenced.unwrap_err().is_persistence());
+    while soon(execution.next()).await.is_some() {}
+    assert!(execution.completion().is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn p44_a_pause_may_be_longer_than_clocks_count() {
+    let mut options = restarting();
+    let policy = options.restart.as_mut().unwrap();
+    (policy.first_wait, policy.longest_wait) = (Duration::MAX, Duration::MAX);
+    let crashes = Script::new().deaf(|| Error::gone("it crashed"));
+    let driver = ScriptedDriver::new(resumable()).repeats(crashes);
+    let mut talk = Talk::limited(driver, options);
+    talk.send("one");
+    talk.warned().await;
+    tokio::time::advance(Duration::from_secs(1000)).await;
+    soon(talk.conversation.leftovers()).await;
+    assert_eq!(talk.driver.sessions().len(), 1);
 }
