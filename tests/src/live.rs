@@ -17,8 +17,8 @@ mod scene;
 mod services;
 mod sessions;
 mod stops;
+mod work;
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -55,6 +55,7 @@ pub fn main_impl() -> ExitCode {
     let wanted = |name: &str| only.is_empty() || only.iter().any(|part| name.contains(part));
     let waiting = Mutex::new(all().filter(|(name, _)| wanted(name)));
     let failed = AtomicBool::new(false);
+    let (rlm, agent, waiting, failed) = (&rlm, &agent, &waiting, &failed);
     let work = || {
         loop {
             let next = waiting
@@ -63,8 +64,12 @@ pub fn main_impl() -> ExitCode {
                 .next();
             let Some((name, check)) = next else { return };
             let begun = Instant::now();
-            // The message of a panic goes to stderr as it happens.
-            let found = catch_unwind(AssertUnwindSafe(|| check(&rlm, &agent)));
+            // On a thread with its name, because the message of a panic goes to stderr as it happens and says that.
+            let found = thread::scope(|scope| {
+                let named = thread::Builder::new().name(name.to_owned());
+                let run = named.spawn_scoped(scope, || check(rlm, agent));
+                run.expect("a thread can be started").join()
+            });
             let took = begun.elapsed().as_secs_f64();
             match found {
                 Ok(found) => println!("ok: {name}: {found} ({took:.1} s)"),
@@ -80,21 +85,24 @@ pub fn main_impl() -> ExitCode {
             scope.spawn(work);
         }
     });
-    match failed.into_inner() {
+    match failed.load(Ordering::Relaxed) {
         true => ExitCode::FAILURE,
         false => ExitCode::SUCCESS,
     }
 }
 
 fn all() -> impl Iterator<Item = (&'static str, Check)> {
-    let more = [
-        options::CHECKS.as_slice(),
+    // What takes longest first.
+    let all = [
+        work::CHECKS.as_slice(),
+        &checks::CHECKS,
+        &duplex::CHECKS,
         &stops::CHECKS,
+        &options::CHECKS,
         &services::CHECKS,
         &sessions::CHECKS,
     ];
-    let first = checks::CHECKS.into_iter().chain(duplex::CHECKS);
-    first.chain(more.concat())
+    all.concat().into_iter()
 }
 
 /// A program of this package, by its name.

@@ -9,8 +9,12 @@ use super::checks::RUN;
 use super::scene::{Scene, expect};
 
 /// By name.
-pub(super) const CHECKS: [(&str, Check); 5] = [
-    ("claude's tools restricted, its prompt added to", restricted),
+pub(super) const CHECKS: [(&str, Check); 6] = [
+    (
+        "claude's tools and variables restricted, its prompt added to",
+        restricted,
+    ),
+    ("what claude may do, by --permissions", permissions),
     ("a hook of the project's", hooks),
     ("an MCP server that is a program", program),
     ("an MCP server over HTTP", over_http),
@@ -21,36 +25,51 @@ pub(super) const CHECKS: [(&str, Check); 5] = [
 ];
 
 fn restricted(rlm: &Path, agent: &Path) -> String {
-    let scene = Scene::new(rlm, agent);
-    scene.settings(
-        "[claude]\ntools = [\"Read\", \"Bash\"]\nappend-system-prompt = \"Always say ahoy.\"\n",
+    let first = |settings: &str| {
+        let scene = Scene::new(rlm, agent);
+        scene.settings(settings);
+        let prompt = "Look. [[sh env > variables]] [[text ahoy]]";
+        let run = scene.run(prompt, &["--once", "--permissions", "all"]);
+        let run = run.env("WANTED", "1").env("STRANGE", "1");
+        run.run(RUN).expect_code(0);
+        let variables = fs::read_to_string(scene.file("variables")).unwrap();
+        let variables = ["WANTED=1", "STRANGE=1"].map(|set| variables.contains(set));
+        (scene.requests().swap_remove(0), variables)
+    };
+    let (all, variables) = first("");
+    assert_eq!(variables, [true, true]);
+    let (less, variables) = first(
+        r#"claude = { tools = ["Read", "Bash"], append-system-prompt = "Say ahoy.", env-allow = ["WANTED", "RLM_*"] }"#,
     );
-    let ended = scene
-        .run("Say. [[text ahoy]]", &["--once"])
-        .run(RUN)
-        .expect_code(0);
-    let (with, mut requests) = (scene.requests(), Vec::new());
-    let scene = Scene::new(rlm, agent);
-    scene
-        .run("Say. [[text ahoy]]", &["--once"])
-        .run(RUN)
-        .expect_code(0);
-    requests.extend(scene.requests());
-    let mut tools = with[0].offered.clone();
+    assert_eq!(variables, [true, false]);
+    let mut tools = less.offered;
     tools.sort();
     // That one stands for tools that are looked up when they are wanted.
     tools.retain(|tool| tool != "DeferredToolPlaceholder");
-    assert_eq!(tools, ["Bash", "Read"], "{ended}");
-    assert!(
-        with[0].system.contains("Always say ahoy."),
-        "{}",
-        with[0].system
-    );
-    assert!(!requests[0].system.contains("Always say ahoy."));
+    assert_eq!(tools, ["Bash", "Read"]);
+    assert!(less.system.contains("Say ahoy."), "{}", less.system);
+    assert!(!all.system.contains("Say ahoy."));
     format!(
-        "{tools:?} of {}, the text is at the end of the system prompt",
-        requests[0].tools
+        "{tools:?} of {}; the text is in the system prompt; one of two variables",
+        all.tools
     )
+}
+
+fn permissions(rlm: &Path, agent: &Path) -> String {
+    let done = |permissions: &str| {
+        let scene = Scene::new(rlm, agent);
+        let write = serde_json::json!({"file_path": scene.file("written"), "content": "x"});
+        let prompt = format!("Do. [[tool Write {write}]] [[sh env > ran]] [[text ok]]");
+        let arguments = ["--once", "--permissions", permissions];
+        let ended = scene.run(&prompt, &arguments).run(RUN).expect_code(0);
+        let denied = ended.stdout.matches("denied:").count();
+        let is_there = ["written", "ran"].map(|name| scene.file(name).exists());
+        (is_there, denied > 0)
+    };
+    assert_eq!(done("all"), ([true, true], false));
+    assert_eq!(done("edits"), ([true, false], true));
+    assert_eq!(done("deny"), ([false, false], true));
+    "all: a file and a command; edits: a file; deny: neither, and it is said".into()
 }
 
 fn hooks(rlm: &Path, agent: &Path) -> String {

@@ -10,9 +10,10 @@ use super::checks::RUN;
 use super::scene::{Scene, Took, expect};
 
 /// By name.
-pub(super) const CHECKS: [(&str, Check); 6] = [
+pub(super) const CHECKS: [(&str, Check); 7] = [
     ("a stream that falls silent", silent),
     ("401: nobody is logged in", not_logged_in),
+    ("a limit that holds for long", limit),
     ("a stream that breaks off, and a 500", retried),
     ("a service that cannot be reached", unreachable),
     ("more requests than a turn may make", limited),
@@ -52,6 +53,26 @@ fn not_logged_in(rlm: &Path, agent: &Path) -> String {
     scene.expect_nothing_alive();
     format!(
         "exit code {:?} after {took} and {count} requests, with the mend",
+        ended.code()
+    )
+}
+
+fn limit(rlm: &Path, agent: &Path) -> String {
+    let scene = Scene::new(rlm, agent);
+    let begun = Instant::now();
+    let prompt = "Try. [[status 429 600 1000]] [[text never]]";
+    let limits = ["--once", "--max-failures", "1"];
+    let ended = scene.run(prompt, &limits).run(RUN);
+    let took = Took::since(begun);
+    let says = "the service limits the rate";
+    assert!(
+        ended.code() != Some(0) && ended.stdout.contains(says),
+        "{ended}"
+    );
+    scene.expect_nothing_alive();
+    let count = scene.requests().len();
+    format!(
+        "claude does not wait for 10 minutes: {count} request, exit code {:?} after {took}, {says:?}",
         ended.code()
     )
 }

@@ -14,8 +14,9 @@ use crate::model::Outcome;
 use crate::{Ended, wait_for};
 
 /// By name.
-pub(super) const CHECKS: [(&str, Check); 4] = [
+pub(super) const CHECKS: [(&str, Check); 5] = [
     ("a word at once while claude's text streams", at_once),
+    ("a word at once while claude's tool runs", at_once_in_a_tool),
     ("a session that does not exist any more", lost),
     ("a session id that was used before", used),
     ("two that go on with one session", held),
@@ -40,13 +41,37 @@ fn at_once(rlm: &Path, agent: &Path) -> String {
     let shown = terminal.scrolled();
     assert!(shown.contains("I turned."), "{shown}");
     assert_eq!(shown.matches("agent runs (pid").count(), 1, "{shown}");
-    let steps: Vec<&str> = told
-        .stdout
-        .lines()
-        .filter_map(|line| line.split(':').nth(1))
-        .collect();
+    let steps: Vec<&str> = told.stdout.lines().collect();
     format!(
-        "its request came {took} after the command began ({steps:?}); prompt and partial text are in it"
+        "its request came {took} after the command began, which said {steps:?}; prompt and partial text are in it"
+    )
+}
+
+fn at_once_in_a_tool(rlm: &Path, agent: &Path) -> String {
+    let scene = Scene::new(rlm, agent);
+    let prompt = "Work. [[sh touch begun; sleep 609]] [[text never]]";
+    let arguments = ["--once", "--permissions", "all"];
+    let running = scene.run(prompt, &arguments).spawn();
+    scene.wait_for_file("begun");
+    // Said before, it is no more lost than what is said at once.
+    scene
+        .rlm(&["steer", "Use tabs.", "--wait", "0"])
+        .run(RUN)
+        .expect_code(0);
+    let said = Instant::now();
+    let steer = ["steer", "--now", "Stop that. [[text I turned.]]"];
+    scene.rlm(&steer).run(RUN).expect_code(0);
+    scene.until_requests(2);
+    let took = Took::since(said);
+    let gone = scene.gone("sleep", said);
+    let ended = running.wait(RUN).expect_code(0);
+    let requests = scene.requests();
+    assert_eq!(requests[0].session, requests[1].session);
+    let last = &requests[requests.len() - 1];
+    expect(last, &["Work.", "touch begun", "Use tabs.", "Stop that."]);
+    assert!(ended.stdout.contains("I turned."), "{ended}");
+    format!(
+        "its request came after {took}, the tool was gone after {gone}; what was said before is in it too"
     )
 }
 
@@ -118,19 +143,17 @@ fn held(rlm: &Path, agent: &Path) -> String {
     fs::remove_file(scene.file("begun")).unwrap();
     let first = scene.rlm(&["resume"]).spawn();
     scene.wait_for_file("begun");
+    let at_work = scene.named("claude");
     let begun = Instant::now();
     let second = scene.rlm(&["resume"]).dir(&copy).run(RUN);
     let took = Took::since(begun);
     let shown = format!("{}{}", second.stdout, second.stderr);
-    let pid = first.pid().to_string();
-    assert!(second.code() != Some(0) && shown.contains(&pid), "{second}");
-    let line = shown
-        .lines()
-        .find(|line| line.contains(&pid))
-        .unwrap_or_default();
-    let line = line.to_owned();
+    let says = format!("is in use by process {}", first.pid());
+    let line = shown.lines().find(|line| line.contains(&says));
+    let line = line.unwrap_or_else(|| panic!("{second}"));
+    assert_eq!((at_work.len(), scene.named("claude")), (1, at_work));
     first.signal(Signal::TERM);
-    first.wait(RUN);
+    first.wait(RUN).expect_signal(Signal::TERM);
     scene.expect_nothing_alive();
     format!(
         "the second ended after {took} with {:?}: {line:?}",

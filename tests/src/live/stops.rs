@@ -12,7 +12,7 @@ use super::scene::{Scene, Took, expect, say};
 use crate::{Process, Running, wait_for};
 
 /// By name.
-pub(super) const CHECKS: [(&str, Check); 7] = [
+pub(super) const CHECKS: [(&str, Check); 9] = [
     (
         "an interrupt while claude's tool runs, then a word",
         interrupted_in_a_tool,
@@ -20,6 +20,11 @@ pub(super) const CHECKS: [(&str, Check); 7] = [
     ("SIGTERM to rlm while claude's text streams", ended_in_text),
     ("SIGTERM to rlm while claude's tool runs", ended_in_a_tool),
     ("kill -9 of claude alone while its tool runs", agent_killed),
+    (
+        "kill -9 of the guard while claude's tool runs",
+        guard_killed,
+    ),
+    ("kill -9 of rlm while claude's text streams", killed_in_text),
     ("a process that claude's tool left behind", leftover),
     ("^Z and fg while claude's text streams", suspended),
     ("signals that rlm's parent ignores", ignored),
@@ -126,6 +131,55 @@ fn agent_killed(rlm: &Path, agent: &Path) -> String {
     format!("its tool was gone after {gone}; the next attempt was told of the call that was cut")
 }
 
+fn guard_killed(rlm: &Path, agent: &Path) -> String {
+    let scene = Scene::new(rlm, agent);
+    let prompt = format!("Work. [[sh {STUBBORN}]] [[text never]]");
+    let arguments = ["--once", "--permissions", "all", "--max-failures", "1"];
+    let running = scene.run(&prompt, &arguments).spawn();
+    scene.wait_for_file("begun");
+    let guard = scene.named("agent-guard");
+    let guard = Pid::from_raw(guard[0].pid).expect("it is a number");
+    let killed = Instant::now();
+    kill_process(guard, Signal::KILL).unwrap();
+    let gone = scene.gone("sleep", killed);
+    let ended = running.wait(RUN);
+    assert!(ended.code() != Some(0), "{ended}");
+    scene.expect_nothing_alive();
+    let line = ended.stdout.lines().find(|line| line.contains("failed:"));
+    format!(
+        "its tree was gone after {gone}, {:?}: {line:?}",
+        ended.code()
+    )
+}
+
+fn killed_in_text(rlm: &Path, agent: &Path) -> String {
+    let scene = Scene::answering(rlm, agent, "[[text It goes on.]]");
+    let arguments = ["--once", "--session", "continue"];
+    let (running, terminal) = scene.watched("Write. [[slow 50 60]]", &arguments);
+    terminal.sees("tok40", RUN);
+    running.signal(Signal::KILL);
+    let killed = Instant::now();
+    running.wait(RUN).expect_signal(Signal::KILL);
+    wait_for("the guard", BOUND * 10, || {
+        scene.alive().is_empty().then_some(())
+    });
+    let gone = Took::since(killed);
+    let logs = scene.rlm(&["logs"]).run(RUN).expect_code(0).stdout;
+    // It is written every second; 20 tokens take that long.
+    assert!(logs.contains("tok15"), "{logs}");
+    let holds = |number: &i32| logs.contains(&format!("tok{number} "));
+    let last = (0..60).rev().find(holds).expect("one of them");
+    let ended = scene.rlm(&["resume"]).run(RUN).expect_code(0);
+    assert!(ended.stdout.contains("It goes on."), "{ended}");
+    let requests = scene.requests();
+    let resumed = &requests[requests.len() - 1];
+    expect(resumed, &["Write."]);
+    assert_eq!(requests[0].session, resumed.session);
+    format!(
+        "nothing was left after {gone}; of tok0 to tok40 the transcript has those up to tok{last}; the session goes on"
+    )
+}
+
 fn leftover(rlm: &Path, agent: &Path) -> String {
     let scene = Scene::new(rlm, agent);
     let prompt = "Work. [[sh setsid sleep 602 >/dev/null 2>&1 & touch begun]] [[text It is done.]]";
@@ -192,28 +246,25 @@ fn ignored(rlm: &Path, agent: &Path) -> String {
     scene.wait_for_file("begun");
     let ignored = |path: std::path::PathBuf| {
         let text = fs::read_to_string(path).unwrap();
-        let mask = text.split_whitespace().nth(1).expect("a mask");
+        let mask = text.split("SigIgn:").nth(1).expect("a line of it");
+        let mask = mask.split_whitespace().next().expect("a mask");
         u64::from_str_radix(mask, 16).expect("a number")
     };
     let agents = ignored(scene.file("agent"));
     let tools = ignored(scene.file("tool"));
-    let host = format!("/proc/{}/status", running.pid());
-    let host = fs::read_to_string(host).unwrap();
-    let bits = [Signal::INT, Signal::HUP, Signal::QUIT, Signal::TERM];
-    for signal in bits {
+    let host = ignored(format!("/proc/{}/status", running.pid()).into());
+    for signal in [Signal::INT, Signal::HUP, Signal::QUIT, Signal::TERM] {
         let bit = 1 << (signal.as_raw() - 1);
-        assert_eq!(
-            (agents & bit, tools & bit),
-            (0, 0),
-            "{signal:?} {agents:x} {tools:x}"
-        );
+        let ignored = (agents & bit, tools & bit);
+        assert_eq!(ignored, (0, 0), "{signal:?} {agents:x} {tools:x}");
     }
-    let host = host.lines().find(|line| line.starts_with("SigIgn"));
     // What it can't be asked to do any more, another terminal can.
     let sent = Instant::now();
     scene.rlm(&["stop"]).run(RUN).expect_code(0);
     running.wait(RUN);
     let took = Took::since(sent);
     scene.expect_nothing_alive();
-    format!("claude ignores {agents:x}, its tool {tools:x}, rlm {host:?}; `rlm stop` took {took}")
+    format!(
+        "rlm ignores {host:x}, claude and its tool {agents:x} and {tools:x} (1000 is SIGPIPE, which it does by itself); `rlm stop` took {took}"
+    )
 }
