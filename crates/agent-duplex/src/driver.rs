@@ -37,7 +37,7 @@ pub enum InputPolicy {
     AfterTurn,
 }
 
-/// The code that speaks one agent's protocol.
+/// The code that speaks one agent's protocol. The [crate's documentation](crate#writing-a-driver) says how to write one.
 ///
 /// A driver is cheap and holds configuration only; what runs hangs on the [`Connection`]s that it opens.
 pub trait Driver: fmt::Debug + Send + Sync {

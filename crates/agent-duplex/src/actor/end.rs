@@ -64,9 +64,11 @@ impl Actor {
         }
     }
 
-    /// Returns whether the agent gets no input any more. What waits is for another one.
+    /// Returns whether the agent gets no input any more, as far as is known. What waits is for another one.
     pub(super) fn is_leaving(&self) -> bool {
-        self.closed || (self.is_closing() && !self.shared.lock().ledger.in_turn())
+        self.closed
+            || self.dies_by.is_some()
+            || (self.is_closing() && !self.shared.lock().ledger.in_turn())
     }
 
     pub(super) async fn stop(&mut self, end_by: Instant) {

@@ -31,7 +31,8 @@ impl Actor {
             state.ledger.chosen(session.clone());
         }
         let started = self.try_start(session).await?;
-        if started.is_err() {
+        if let Err(e) = &started {
+            self.shared.lock().starts.failed(e);
             self.retire().await?;
             self.ended().await;
         }
@@ -47,6 +48,7 @@ impl Actor {
         self.refused = false;
         self.closed = false;
         self.finishing = false;
+        self.dies_by = None;
         self.frozen = false;
         self.shared.lock().ledger.connected();
         if let Err(e) = self.ready().await? {
@@ -68,10 +70,12 @@ impl Actor {
         let Some(started) = self.start(session).await else {
             return;
         };
+        // Who waits for it is told so, and who gives up tells why.
+        let told = !self.ensuring.is_empty() || self.shared.lock().starts.refusal().is_some();
         if let Err(e) = &started
-            && self.ensuring.is_empty()
+            && !told
         {
-            let text = format!("the agent could not be started again: {e}");
+            let text = format!("the agent could not be started: {e}");
             self.warn(text).await;
         }
         self.answer_ensuring(&started);

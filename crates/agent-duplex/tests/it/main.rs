@@ -19,6 +19,7 @@ mod readers;
 mod recovers;
 mod replays;
 mod restarts;
+mod strangers;
 mod talk;
 mod turns;
 

@@ -67,7 +67,7 @@ async fn the_prompt_comes_on_standard_input() {
     let report = connection.stop(Duration::from_secs(8)).await;
     assert_eq!(
         (report.stage, report.to_string().as_str()),
-        (StopStage::AlreadyEnded, "0 of 0 left")
+        (StopStage::AlreadyEnded, "nothing was left")
     );
 }
 
