@@ -160,6 +160,7 @@ mod tests {
     use super::*;
     use crate::stdin::Input;
     use proptest::prelude::*;
+    use std::pin::pin;
     use tokio::io::AsyncReadExt as _;
     use tokio::net::unix::pipe;
 
@@ -189,7 +190,7 @@ mod tests {
                         // Given up on as soon as it would wait.
                         let mut write = Box::pin(writer.write(line));
                         let mut cx = Context::from_waker(Waker::noop());
-                        let looked = std::future::Future::poll(write.as_mut(), &mut cx);
+                        let looked = write.as_mut().poll(&mut cx);
                         prop_assert!(!matches!(looked, Poll::Ready(Err(_))));
                     } else {
                         prop_assert!(writer.push(line).is_ok());
@@ -211,6 +212,26 @@ mod tests {
                 Ok(())
             })?;
         }
+    }
+
+    #[tokio::test]
+    async fn l96_what_waits_goes_first() {
+        let (sender, mut receiver) = pipe::pipe().unwrap();
+        let writer = Writer::new(Input::new(sender).writer());
+        writer.write(line(0, 0)).await.unwrap();
+        // From here on it is known that there is room. Whoever did much already may write nothing now all the same.
+        let mut nobody = Context::from_waker(Waker::noop());
+        while pin!(tokio::task::consume_budget())
+            .poll(&mut nobody)
+            .is_ready()
+        {}
+        let _waits = writer.push(line(1, 0)).unwrap();
+        assert_eq!(lock(&writer.pipe).waiting, 1);
+        let another = async { writer.push(line(2, 0)).unwrap() };
+        let _waits = tokio::task::unconstrained(another).await;
+        let mut seen = [0; 9];
+        receiver.read_exact(&mut seen).await.unwrap();
+        assert_eq!(seen, *b"0:\n1:\n2:\n");
     }
 
     #[tokio::test]
