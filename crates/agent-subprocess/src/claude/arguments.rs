@@ -36,7 +36,7 @@ const PERMISSIONS: [&str; 5] = [
 ];
 
 /// What an agent cannot do without; a name that ends with `*` stands for all that begin so.
-const NEEDED: [&str; 25] = [
+const NEEDED: [&str; 26] = [
     "PATH",
     "HOME",
     "USER",
@@ -58,6 +58,7 @@ const NEEDED: [&str; 25] = [
     "NO_PROXY",
     "http_proxy",
     "https_proxy",
+    "all_proxy",
     "no_proxy",
     "SSL_CERT_FILE",
     "SSL_CERT_DIR",
