@@ -166,12 +166,13 @@ impl Conversation {
     ) -> impl Future<Output = Result<(), Error>> + Send + use<> {
         let (done, answer) = oneshot::channel();
         let asked = self.0.interrupts.try_send(Interrupt { queued, done });
+        let report = self.0.report.clone();
         async move {
             asked.map_err(|e| match e {
                 mpsc::error::TrySendError::Full(_) => Error::full("the conversation"),
                 mpsc::error::TrySendError::Closed(_) => over(),
             })?;
-            answer.await.map_err(|_| over())?
+            answered(answer, report).await?
         }
     }
 
@@ -341,8 +342,23 @@ impl Conversation {
         let (done, answer) = oneshot::channel();
         let sent = self.0.commands.send(command(done)).await;
         sent.map_err(|_| over())?;
-        answer.await.map_err(|_| over())
+        answered(answer, self.0.report.clone()).await
     }
+}
+
+/// Waits for an answer of the actor, or for its end, with which its end of the report is gone: what is put into a channel just when that is closed may
+/// stay in it.
+async fn answered<T>(
+    answer: oneshot::Receiver<T>,
+    mut report: watch::Receiver<Option<StopReport>>,
+) -> Result<T, Error> {
+    let ended = async { while report.changed().await.is_ok() {} };
+    let answer = tokio::select! {
+        biased;
+        answer = answer => answer.ok(),
+        () = ended => None,
+    };
+    answer.ok_or_else(over)
 }
 
 pub(crate) fn over() -> Error {
