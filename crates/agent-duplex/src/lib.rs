@@ -31,8 +31,10 @@
 //! thoughts, a message, a tool.
 //!
 //! A conversation that was [opened](Conversation::open) is kept by a [`Persistence`], on a thread of its own. The order is all: an input is kept before it
-//! is handed on, its handing-on before the agent gets it, a completion before it is told. So nobody is told what a crash takes back, and nothing that an
-//! agent may have got is given to another one. Whatever can't be kept stops the agent, and the conversation takes nothing more.
+//! is handed on, its handing-on before the agent gets it, a completion before it is told, and so is an input that is thrown away. So nobody is told of an
+//! end that a crash takes back, and nothing that an agent may have got is given to another one. What the agent says in between is told at once and kept
+//! at most 64 pieces later; a driver that panics and a runtime that is shut down leave no time to wait. Whatever can't be kept stops the agent, and the
+//! conversation takes nothing more.
 //!
 //! There are two kinds of readers. The one [`Primary`] misses nothing: while its backlog is full, the agent is not read any further, so that nothing grows
 //! without bound. A [`Subscription`] reads along; one that falls behind is dropped and told at which position, and nobody waits for it.
