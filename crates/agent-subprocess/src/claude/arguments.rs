@@ -247,8 +247,15 @@ fn flag(word: &OsStr) -> Option<String> {
 }
 
 impl Options {
-    /// Refuses lists whose parts the agent would divide in another way: it splits at commas and spaces.
-    fn check(&self) -> Result<(), Error> {
+    /// Refuses lists whose parts the agent would divide in another way, at commas and spaces, and variables that the system would.
+    pub(super) fn check(&self) -> Result<(), Error> {
+        let variables = self.env.iter().map(|(name, _)| name.to_string_lossy());
+        let is_bad = |name: &str| name.is_empty() || name.contains(['=', '\0']);
+        if let Some(name) = { variables }.find(|name| is_bad(name)) {
+            let name = name.escape_debug();
+            let what = format!("`{name}` is no name of a variable: write one without `=`");
+            return Err(Error::start(what, None));
+        }
         let rules = [
             ("allowed tool", &self.allowed_tools),
             ("disallowed tool", &self.disallowed_tools),

@@ -50,6 +50,15 @@ impl ClaudeDriver {
         }
     }
 
+    /// Tells early what could not be started: a tool, a rule, an effort, a source of settings or a variable that is none. Whether the agent
+    /// knows them is another matter.
+    ///
+    /// # Errors
+    /// Names the first of them, and what to write instead.
+    pub fn check(&self) -> Result<(), Error> {
+        self.options.check()
+    }
+
     fn command(&self, arguments: &Arguments) -> Result<AgentCommand, Error> {
         let mut words = self.program.iter();
         let Some(program) = words.next() else {

@@ -42,7 +42,7 @@ pub enum McpServer {
 
 /// A server as it is written, in which all may be missing.
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "a server with `command` or `url`")]
 struct Flat {
     r#type: Option<Type>,
     command: Option<String>,

@@ -106,6 +106,7 @@ fn l95_what_is_wrong_is_named_without_its_value() {
         servers(r#""a": {"url": "http://x", "headers": {"a b": "s3cret"}}"#),
         servers(r#""a": {"url": "http://x", "headers": {"a": "s3cret\nHost: y"}}"#),
         servers(r#""a": {"type": "carrier-pigeon"}"#),
+        servers(r#""a": 5"#),
         servers(r#""a": {"command": "x"}, "a": {"command": "y"}"#),
     ];
     let errors = wrong.map(|text| McpServers::from_json(&text).unwrap_err().to_string());
@@ -129,6 +130,7 @@ fn l95_what_is_wrong_is_named_without_its_value() {
     line 1: MCP server `a`: `a b` is no name of a header; correct it; it should look like {"mcpServers": {"NAME": {"command": "…"}}}
     line 1: MCP server `a`: the header `a` has a control character in it; remove it; it should look like {"mcpServers": {"NAME": {"command": "…"}}}
     line 1: unknown variant `carrier-pigeon`, expected one of `stdio`, `http`, `sse`; it should look like {"mcpServers": {"NAME": {"command": "…"}}}
+    line 1: invalid type: integer, expected a server with `command` or `url`; it should look like {"mcpServers": {"NAME": {"command": "…"}}}
     line 1: two servers are named `a`; it should look like {"mcpServers": {"NAME": {"command": "…"}}}
     "#);
 }
