@@ -7,7 +7,7 @@ use bytes::{Buf as _, Bytes, BytesMut};
 pub struct Line {
     /// The bytes of the line; head and tail put together if it was over-long.
     ///
-    /// A short one shares up to 8 KiB with its neighbours: copy what is kept for long.
+    /// A short one shares up to 8 KiB with its neighbours, one from 64 KiB up what was read with it: copy what is kept for long.
     pub bytes: Bytes,
     /// How many bytes were dropped from the middle of an over-long line.
     pub truncated: Option<u64>,

@@ -1,7 +1,7 @@
 //! The few system calls that have no safe wrapper; all the `unsafe` of this crate. Linux only.
 #![expect(
     unsafe_code,
-    reason = "signal dispositions, fork, pre_exec, execve, waitid with a pid, signalfd and _exit have no safe wrapper"
+    reason = "signal dispositions, fork, pre_exec, execve, waitid with a pid, signalfd, unnamed signals and _exit have no safe wrapper"
 )]
 
 use crate::guard::image::Image;
@@ -100,6 +100,12 @@ pub(crate) fn fork_with_signals() -> Result<Option<(Pid, OwnedFd)>, Errno> {
         libc::sigprocmask(libc::SIG_SETMASK, &before, std::ptr::null_mut());
         if child == 0 { Ok(None) } else { Err(failed) }
     }
+}
+
+/// Sends any signal, also one without a name of its own (a real-time signal). Somebody who is gone is none the worse.
+pub(crate) fn send(to: Pid, signal: i32) {
+    // SAFETY: takes any numbers.
+    unsafe { libc::kill(to.as_raw_nonzero().get(), signal) };
 }
 
 /// Sends SIGTERM to every process that there is, for the first process of a pid namespace, whose end ends them all anyway.
@@ -204,7 +210,13 @@ impl Pointers {
             };
             match last_error() {
                 Errno::NOENT | Errno::NOTDIR => {}
-                Errno::ACCESS => reason = Errno::ACCESS,
+                // One bad entry, such as a file system that is gone, does not hide the program in the next.
+                error @ (Errno::ACCESS
+                | Errno::LOOP
+                | Errno::NAMETOOLONG
+                | Errno::STALE
+                | Errno::NODEV
+                | Errno::TIMEDOUT) => reason = error,
                 error => return error,
             }
         }

@@ -146,7 +146,11 @@ async fn a_program_is_looked_for_as_a_shell_does() {
     std::fs::write(first.join("tool"), "").unwrap();
     executable(&second.join("tool"), "#!/bin/sh\necho second \"$0\"\n");
     executable(&scene.path("tool"), "#!/bin/sh\necho here \"$0\"\n");
-    let both = format!("/no/such:{}:{}", first.display(), second.display());
+    std::os::unix::fs::symlink("circle", scene.path("circle")).unwrap();
+    // Nor do folders hide it that are none.
+    let long = "x".repeat(5000);
+    let (first_path, second_path) = (first.display(), second.display());
+    let both = format!("/no/such:tool:circle:{long}:{first_path}:{second_path}");
     for containment in BOTH {
         let tool = |path: &str| {
             let command = AgentCommand::new("tool").containment(containment);
