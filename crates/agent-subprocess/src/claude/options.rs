@@ -265,7 +265,8 @@ impl ClaudeDriver {
         self
     }
 
-    /// Locks sessions against other processes that use the same directory. By default nothing is locked.
+    /// Locks sessions against other processes that use the same directory. By default nothing is locked, nor is a session
+    /// that the agent changes to by itself.
     ///
     /// Who would go on with a session that another agent writes gets an error for which
     /// [`is_held`](agent_duplex::Error::is_held) is true, and whose source is a [`SessionHeld`](crate::SessionHeld).
