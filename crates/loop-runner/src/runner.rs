@@ -404,6 +404,7 @@ impl Runner {
             Wakeup::Agent(attempt::Woken::Started(started)) => {
                 self.agent_started(started).into_iter().collect()
             }
+            Wakeup::Agent(attempt::Woken::Closed) => self.turn_ended().into_iter().collect(),
             Wakeup::Agent(attempt::Woken::Ended(report)) => {
                 self.tree_ended(report).into_iter().collect()
             }

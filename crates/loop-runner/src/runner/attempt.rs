@@ -37,7 +37,11 @@ pub(crate) struct Attempt {
     pub(super) interrupt_by: Option<Instant>,
     /// The end of its whole tree, while that is under way.
     pub(super) ending: Option<JoinHandle<StopReport>>,
-    /// How its turn ended, kept until its tree is gone.
+    /// How many tasks the agent has running in the background.
+    pub(super) background: u32,
+    /// The polite end of an agent that has something running in the background, while that is waited for.
+    pub(super) closing: Option<JoinHandle<()>>,
+    /// How its turn ended, kept until its tree is gone, or what it has in the background is done.
     pub(super) outcome: Option<TurnOutcome>,
     /// Whether the end of its turn was told.
     pub(super) told: bool,
@@ -68,6 +72,8 @@ pub(crate) struct Attempt {
 pub(super) enum Woken {
     /// It was started, or could not be.
     Started(Result<(), agent_duplex::Error>),
+    /// What it had in the background is done, or was waited for long enough.
+    Closed,
     /// Its tree was ended; `None` when that came to no end of its own.
     Ended(Option<StopReport>),
     /// What its conversation tells; `None` when that is over.
@@ -107,6 +113,8 @@ impl Attempt {
             halting: None,
             interrupt_by: None,
             ending: None,
+            background: 0,
+            closing: None,
             outcome: None,
             told: false,
             interrupted: false,
@@ -144,7 +152,7 @@ impl Attempt {
         if let Some(first) = self.first_words.take() {
             return Woken::Published(Some(first));
         }
-        let (starting, ending) = (&mut self.starting, &mut self.ending);
+        let (starting, closing, ending) = (&mut self.starting, &mut self.closing, &mut self.ending);
         tokio::select! {
             biased;
             Some(started) = joined(starting) => {
@@ -157,11 +165,19 @@ impl Attempt {
                 Woken::Ended(ended.ok())
             }
             published = self.primary.next(), if !self.over => Woken::Published(published),
+            // Last: the ends of the tasks and of their turn are told first.
+            Some(_) = joined(closing) => {
+                self.closing = None;
+                Woken::Closed
+            }
         }
     }
 
     pub(crate) fn may_speak(&self) -> bool {
-        !self.over || self.ending.is_some() || self.starting.is_some()
+        !self.over
+            || self.closing.is_some()
+            || self.ending.is_some()
+            || self.starting.is_some()
     }
 
     pub(crate) fn flush_at(&self) -> Option<Timestamp> {
@@ -336,6 +352,7 @@ impl Runner {
                 return None;
             }
             Event::Exited(_) => attempt.gone = true,
+            Event::BackgroundTasks(tasks) => attempt.background = *tasks,
             // Each process says it; a person wants to know once.
             Event::Identified { .. } if self.identified.as_ref() == Some(&event) => return None,
             Event::Identified { .. } => self.identified = Some(event.clone()),
