@@ -229,7 +229,7 @@ impl Actor {
             }
             for event in &seen.events {
                 if let Event::Exited(status) = event {
-                    state.starts.failed(status);
+                    state.starts.exited(*status);
                 }
             }
             told.append(&mut state.ledger.observe(seen));

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::conversation::FOREVER;
-use crate::{EndReason, Error, LostSession, RestartPolicy, TurnEnd};
+use crate::{EndReason, Error, ExitStatus, LostSession, RestartPolicy, TurnEnd};
 
 #[derive(Debug, Default)]
 pub(crate) struct Starts {
@@ -62,7 +62,14 @@ impl Starts {
     /// Returns why inputs are refused, if they are.
     pub(crate) fn refusal(&self) -> Option<Error> {
         let most = self.policy?.most.max(1);
-        (self.failed >= most).then(|| Error::crash_loop(self.failed, &self.last))
+        (self.failed >= most).then(|| Error::crash_loop(self.failed, self.last()))
+    }
+
+    fn last(&self) -> &str {
+        match self.last.as_str() {
+            "" => "it ended before a turn began",
+            last => last,
+        }
     }
 
     pub(crate) fn lost_session(&self) -> LostSession {
@@ -90,13 +97,20 @@ impl Starts {
     /// An agent is started.
     pub(crate) fn begun(&mut self) {
         self.rests = false;
-        "it ended before a turn began".clone_into(&mut self.last);
+        self.last.clear();
         self.outcome = Outcome::Nothing;
     }
 
     /// The agent could not be started, or ended, in this way.
     pub(crate) fn failed(&mut self, how: impl fmt::Display) {
         self.last = how.to_string();
+    }
+
+    /// The agent's process ended in this way, which is all there is to say where nothing else was said.
+    pub(crate) fn exited(&mut self, status: ExitStatus) {
+        if self.last.is_empty() {
+            self.failed(status);
+        }
     }
 
     /// A turn ended.

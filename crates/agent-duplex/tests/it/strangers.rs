@@ -70,11 +70,15 @@ async fn p44_a_crash_loop_is_a_state_with_a_cause() {
         };
         Event::TurnCompleted(end).into()
     };
-    let exits = Script::new().observe(Event::Exited(ExitStatus::Code(3)));
+    let exits = || Script::new().observe(Event::Exited(ExitStatus::Code(3)));
     let scripts = [
         Script::new().fails(missing),
         Script::new().message().begin().make(dies).over(),
-        exits.deaf(|| Error::gone("it crashed")).over(),
+        exits().deaf(|| Error::gone("it crashed")).over(),
+        exits().refuses(Some(|| Error::full("its pipe"))).over(),
+        Script::new()
+            .unready(missing)
+            .last_words(Event::Exited(ExitStatus::Code(3))),
     ];
     let mut texts = Vec::new();
     for script in scripts {
@@ -97,6 +101,8 @@ async fn p44_a_crash_loop_is_a_state_with_a_cause() {
     the agent was started once without completing a turn; look why (no such agent), then start it
     the agent was started once without completing a turn; look why (the agent ended before its turn did: out of memory (killed by signal 9)), then start it
     the agent was started once without completing a turn; look why (the agent is gone: it crashed), then start it
+    the agent was started once without completing a turn; look why (the agent ended before its turn did (exit status 3)), then start it
+    the agent was started once without completing a turn; look why (no such agent), then start it
     ");
 }
 
