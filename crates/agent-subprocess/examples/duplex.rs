@@ -1,22 +1,22 @@
 //! Talks with an agent that speaks Claude Code's stream-json: `duplex claude --model=sonnet`.
 //!
 //! A line that is typed is said to the agent at once, also while it works; after a question it is the answer; an empty one interrupts the turn.
-//! Ctrl-D waits for what runs and ends everything. So does Ctrl-C, at once: the guard sees to it.
+//! Ctrl-D waits for what was said and ends everything. So does Ctrl-C, at once: the guard sees to it.
 #![expect(clippy::print_stdout, reason = "a program for a terminal")]
 
+use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::error::Error;
 use std::ffi::OsString;
 use std::io::Write as _;
 use std::time::Duration;
-use std::{env, io, mem, thread};
+use std::{env, io, thread};
 
 use agent_duplex::{
-    Ask, Completion, Conversation, ConversationOptions, Decision, Event, Input, Lifecycle, Queued,
-    SessionChoice, What,
+    Ask, Conversation, ConversationOptions, Decision, Event, Input, Queued, RestartPolicy, What,
 };
 use agent_subprocess::claude::ClaudeDriver;
-use agent_subprocess::{Context, StopPolicy, guard};
+use agent_subprocess::{Context, guard};
 use tokio::sync::mpsc;
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -26,67 +26,59 @@ fn main() -> Result<(), Box<dyn Error>> {
 
 async fn talk(program: Vec<OsString>) -> Result<(), Box<dyn Error>> {
     let scratch = tempfile::tempdir()?;
-    let context = Context {
-        cwd: env::current_dir()?,
-        env: Vec::new(),
-        marker: None,
-        hold: None,
-        scratch: scratch.path().to_owned(),
-        survivors_file: None,
-        stop: StopPolicy::default(),
-    };
-    let driver = Box::new(ClaudeDriver::new(program, context));
-    let (conversation, mut primary) = Conversation::new(driver, ConversationOptions::default());
-    conversation.start(SessionChoice::Fresh).await?;
+    let context = Context::new(env::current_dir()?, scratch.path());
+    let driver = ClaudeDriver::new(program, context);
+    let options = ConversationOptions::default().with_restart(RestartPolicy::default());
+    let (conversation, mut primary) = Conversation::new(Box::new(driver), options);
+    let asks = Asks::default();
 
-    let (lines, mut typed) = mpsc::channel(1);
-    thread::spawn(move || {
-        io::stdin()
-            .lines()
-            .map_while(Result::ok)
-            .try_for_each(|line| lines.blocking_send(line))
-    });
-    let mut screen = Screen::default();
-    let mut typing = true;
-    loop {
-        match conversation.lifecycle() {
-            // It is gone, and nobody here starts another one.
-            Lifecycle::Idle | Lifecycle::Ended => break,
-            // What was said is answered first, however long that takes; `close` would wait 30 s, and for one turn.
-            Lifecycle::Ready if !typing && conversation.pending().is_empty() => break,
-            _ => {}
+    let say = async {
+        let mut lines = typed();
+        while let Some(line) = lines.recv().await {
+            let ask = asks.open.borrow_mut().pop_front();
+            say(&conversation, ask, line).await?;
         }
-        if !typing && let Some(ask) = screen.asked.pop_front() {
-            let message = "nobody is there to be asked".into();
-            conversation
-                .answer(&ask.id, Decision::Deny { message })
-                .await?;
+        asks.nobody.set(true);
+        for ask in asks.open.take() {
+            deny(&conversation, &ask).await?;
         }
-        tokio::select! {
-            Some(published) = primary.next() => screen.show(published.what)?,
-            line = typed.recv(), if typing => match line {
-                Some(line) => say(&conversation, screen.asked.pop_front(), line).await?,
-                None => typing = false,
-            },
-            else => break,
-        }
-    }
-    let end = async {
+        let answered = conversation.drained().await;
         conversation.close().await;
-        conversation.stop(Duration::from_secs(8)).await
+        let report = conversation.stop(Duration::from_secs(8)).await;
+        answered.map(|()| report)
     };
-    let rest = async {
+    let hear = async {
         while let Some(published) = primary.next().await {
-            screen.show(published.what)?;
+            match published.what {
+                What::Observed(seen) => {
+                    for event in seen.events {
+                        if let Some(ask) = asks.hear(event) {
+                            deny(&conversation, &ask).await?;
+                        }
+                    }
+                }
+                What::Completed(completion) => println!("\n[{}]", completion.end),
+                _ => {}
+            }
+            io::stdout()
+                .flush()
+                .map_err(|e| Box::new(e) as Box<dyn Error>)?;
         }
-        io::Result::Ok(())
+        Ok::<_, Box<dyn Error>>(())
     };
-    let (report, rest) = tokio::join!(end, rest);
-    for input in conversation.pending() {
-        println!("not answered: {}", input.text);
-    }
+    let (report, ()) = tokio::try_join!(async { say.await.map_err(Into::into) }, hear)?;
     println!("{report}");
-    Ok(rest?)
+    Ok(())
+}
+
+/// Returns the lines of the standard input as they come.
+fn typed() -> mpsc::Receiver<String> {
+    let (lines, typed) = mpsc::channel(1);
+    thread::spawn(move || {
+        let mut input = io::stdin().lines().map_while(Result::ok);
+        input.try_for_each(|line| lines.blocking_send(line))
+    });
+    typed
 }
 
 async fn say(
@@ -108,45 +100,38 @@ async fn say(
     }
 }
 
-#[derive(Default)]
-struct Screen {
-    asked: VecDeque<Ask>,
-    streamed: bool,
+async fn deny(conversation: &Conversation, ask: &Ask) -> Result<(), agent_duplex::Error> {
+    let message = "nobody is there to be asked".to_owned();
+    conversation
+        .answer(&ask.id, Decision::Deny { message })
+        .await
 }
 
-impl Screen {
-    fn show(&mut self, what: What) -> io::Result<()> {
-        match what {
-            What::Observed(seen) => seen.events.into_iter().for_each(|event| self.hear(event)),
-            What::Completed(Completion { end, .. }) => {
-                let exit = end.exit.map(|exit| exit.to_string());
-                println!(
-                    "[{}] {}{}",
-                    end.reason,
-                    end.detail,
-                    exit.unwrap_or_default()
-                );
-            }
-            _ => {}
-        }
-        io::stdout().flush()
-    }
+/// What the agent wants to know.
+#[derive(Default)]
+struct Asks {
+    open: RefCell<VecDeque<Ask>>,
+    /// Whether nobody types any more.
+    nobody: Cell<bool>,
+}
 
-    fn hear(&mut self, event: Event) {
+impl Asks {
+    /// Shows what the agent does; returns what it asks when nobody is there to answer.
+    fn hear(&self, event: Event) -> Option<Ask> {
         match event {
-            Event::TextDelta(text) => {
-                print!("{text}");
-                self.streamed = true;
-            }
-            Event::Message { .. } if mem::take(&mut self.streamed) => println!(),
-            Event::Message { text, .. } => println!("{text}"),
-            Event::ToolStarted { name, summary, .. } => println!("({name}: {summary})"),
+            Event::TextDelta(text) => print!("{text}"),
+            Event::ToolStarted { name, summary, .. } => println!("\n({name}: {summary})"),
+            Event::Warning(text) => println!("\n! {text}"),
+            Event::PermissionAsked(ask) if self.nobody.get() => return Some(ask),
             Event::PermissionAsked(ask) => {
-                println!("May it? {}: {} (y, or why not)", ask.tool, ask.summary);
-                self.asked.push_back(ask);
+                println!("\nMay it? {}: {} (y, or why not)", ask.tool, ask.summary);
+                self.open.borrow_mut().push_back(ask);
             }
-            Event::PermissionWithdrawn { id } => self.asked.retain(|ask| ask.id != id),
+            Event::PermissionWithdrawn { id } => {
+                self.open.borrow_mut().retain(|ask| ask.id != id);
+            }
             _ => {}
         }
+        None
     }
 }
