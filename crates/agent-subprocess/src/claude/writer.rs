@@ -225,10 +225,10 @@ mod tests {
             .poll(&mut nobody)
             .is_ready()
         {}
-        let _waits = writer.push(line(1, 0)).unwrap();
+        drop(writer.push(line(1, 0)).unwrap());
         assert_eq!(lock(&writer.pipe).waiting, 1);
-        let another = async { writer.push(line(2, 0)).unwrap() };
-        let _waits = tokio::task::unconstrained(another).await;
+        let another = async { drop(writer.push(line(2, 0)).unwrap()) };
+        tokio::task::unconstrained(another).await;
         let mut seen = [0; 9];
         receiver.read_exact(&mut seen).await.unwrap();
         assert_eq!(seen, *b"0:\n1:\n2:\n");
