@@ -291,9 +291,15 @@ impl Group {
             .collect()
     }
 
-    /// Signals all members, each checked to be the one that was found, and the group while it belongs to the main process.
+    /// Looks for all members and signals them.
     fn signal_all(&self, signal: Signal) -> Members {
         let members = self.members();
+        self.signal_members(&members, signal);
+        members
+    }
+
+    /// Signals members, each checked to be the one that was found, and the group while it belongs to the main process.
+    fn signal_members(&self, members: &Members, signal: Signal) {
         let number = self.lock();
         if *number == Number::Main || !members.is_empty() && !self.can_list() {
             self.signal_group(signal);
@@ -303,7 +309,6 @@ impl Group {
         for member in members.keys().filter(|_| self.can_list()) {
             let _gone_or_refused = crate::proc_fs::signal(*member, signal, |_| true);
         }
-        members
     }
 
     /// Whether the members are found one by one, and so are signalled one by one when the main process is gone.
@@ -329,10 +334,15 @@ impl Group {
             alive = self.members();
         }
         let killed = !alive.is_empty();
-        while !alive.is_empty() && start.elapsed() < grace + rounds {
-            met.extend(self.signal_all(Signal::KILL));
+        // At least once: to look may have taken all the time that there was.
+        while !alive.is_empty() {
+            self.signal_members(&alive, Signal::KILL);
+            met.extend(std::mem::take(&mut alive));
             pause();
             alive = self.members();
+            if start.elapsed() >= grace + rounds {
+                break;
+            }
         }
         met.retain(|member, _| !alive.contains_key(member));
         let (ended, survivors) = (
@@ -356,4 +366,31 @@ fn pause() {
         tv_nsec: LOOK.subsec_nanos().into(),
     };
     let _nothing_to_wait_for_but_time = rustix::event::poll(&mut [], Some(&time));
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_is_found_is_killed_also_when_looking_took_all_the_time() {
+        use std::os::unix::process::CommandExt as _;
+        let mut child = std::process::Command::new("sleep")
+            .arg("600")
+            .process_group(0)
+            .spawn()
+            .unwrap();
+        let group = Group {
+            main: child.id(),
+            number: Arc::new(Mutex::new(Number::Main)),
+            marker: None,
+            group_only: false,
+        };
+        let aftermath = group.end((Duration::ZERO, Duration::ZERO), Members::new());
+        assert!(aftermath.killed);
+        assert_eq!(
+            std::os::unix::process::ExitStatusExt::signal(&child.wait().unwrap()),
+            Some(9)
+        );
+    }
 }
