@@ -43,9 +43,12 @@ impl fmt::Display for StopStage {
     }
 }
 
+/// How many survivors a report names.
+const NAMED: usize = 16;
+
 /// What came of a stop.
 ///
-/// Its text is the end line that people read: `0 of 3 left`, `nothing was left`, or the survivors by name; and `(as far as could be seen)` when that
+/// Its text is the end line that people read: `0 of 3 left`, `nothing was left`, or the first 16 survivors by name; and `(as far as could be seen)` when that
 /// is not [proven](Self::proven).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StopReport {
@@ -66,8 +69,11 @@ impl fmt::Display for StopReport {
             0 => f.write_str("nothing was left")?,
             all => write!(f, "{left} of {all} left")?,
         }
-        for (i, survivor) in self.survivors.iter().enumerate() {
+        for (i, survivor) in self.survivors.iter().take(NAMED).enumerate() {
             write!(f, "{} {survivor}", if i == 0 { ":" } else { "," })?;
+        }
+        if left > NAMED {
+            write!(f, " and {} more", left - NAMED)?;
         }
         if !self.proven {
             f.write_str(" (as far as could be seen)")?;
