@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use agent_duplex::Driver;
 use agent_subprocess::claude::ClaudeDriver;
 use agent_subprocess::command::CommandDriver;
-use agent_subprocess::{Context, SessionLocks, StopPolicy};
+use agent_subprocess::{Context, SessionLocks};
 use loop_runner::{AgentSettings, ClaudeOptions, DriverFactory, Error, PhaseSettings};
 
 use crate::args::AgentKind;
@@ -60,15 +60,7 @@ pub(crate) fn check(agent: &AgentSettings, file: &Path) -> Result<(), Failure> {
     let AgentSettings::Claude { options, .. } = agent else {
         return Ok(());
     };
-    let context = Context {
-        cwd: PathBuf::new(),
-        env: Vec::new(),
-        marker: None,
-        hold: None,
-        scratch: PathBuf::new(),
-        survivors_file: None,
-        stop: StopPolicy::default(),
-    };
+    let context = Context::new("", "");
     let driver = tell(ClaudeDriver::new(Vec::new(), context), (**options).clone());
     let refuse = |e| Failure::usage(format!("`{}`, [claude]: {e}", file.display()));
     driver.check().map_err(refuse)
