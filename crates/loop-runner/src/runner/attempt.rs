@@ -174,10 +174,7 @@ impl Attempt {
     }
 
     pub(crate) fn may_speak(&self) -> bool {
-        !self.over
-            || self.closing.is_some()
-            || self.ending.is_some()
-            || self.starting.is_some()
+        !self.over || self.closing.is_some() || self.ending.is_some() || self.starting.is_some()
     }
 
     pub(crate) fn flush_at(&self) -> Option<Timestamp> {
