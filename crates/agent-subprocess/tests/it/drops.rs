@@ -14,9 +14,12 @@ fn count(what: &str) -> usize {
 /// One agent, dropped at a moment that depends on `n`.
 async fn cycle(scene: &Scene, n: usize) {
     let containment = BOTH[usize::from(!(n / 25).is_multiple_of(3))];
+    // One of its own: what a stop ends without a guard is whoever has the marker.
+    let mut marker = scene.marker.clone();
+    marker.member = n.to_string();
     let command = |program: &str| {
         let command = AgentCommand::new(program).containment(containment);
-        command.marker(scene.marker.clone()).stdin(StdinMode::Piped)
+        command.marker(marker.clone()).stdin(StdinMode::Piped)
     };
     match n % 25 {
         // In the middle of a spawn.
@@ -38,7 +41,8 @@ async fn cycle(scene: &Scene, n: usize) {
         }
         _ => {
             let mut agent = command("/bin/true").spawn().await.unwrap();
-            assert!(agent.wait().await.success());
+            let exit = agent.wait().await;
+            assert!(exit.success(), "{exit}");
         }
     }
 }
