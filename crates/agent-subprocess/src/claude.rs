@@ -35,6 +35,5 @@ mod driver;
 mod failure;
 mod options;
 mod protocol;
-mod writer;
 
 pub use driver::ClaudeDriver;

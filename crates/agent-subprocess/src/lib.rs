@@ -83,6 +83,8 @@ mod tail;
     expect(dead_code, reason = "only a guard is spoken to in frames")
 )]
 mod wire;
+#[cfg(feature = "claude")]
+mod writer;
 
 pub use agent::Agent;
 pub use builder::{AgentCommand, Containment, StdinMode};
