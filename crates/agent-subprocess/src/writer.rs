@@ -107,6 +107,12 @@ impl Writer {
         }
     }
 
+    /// Tells whether a line of about this size would be taken now.
+    #[cfg(feature = "codex")]
+    pub(crate) fn has_room(&self, size: usize) -> bool {
+        self.room.available_permits() >= (size + OVERHEAD).min(AHEAD)
+    }
+
     fn queue(
         &self,
         mut bytes: Vec<u8>,
