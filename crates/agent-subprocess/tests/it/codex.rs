@@ -3,6 +3,7 @@
 mod commands;
 mod end;
 mod start;
+mod turns;
 
 use crate::scene::{DEADLINE, Scene};
 use agent_duplex::{
@@ -34,6 +35,9 @@ on_start() {
   work
 }
 work() { completed completed; }
+message() { printf '%s' "$line" | sed -n 's/.*"clientUserMessageId":"\([^"]*\)".*/\1/p'; }
+taken() { tell item/started '"turnId":"'"$n"'","item":{"type":"userMessage","id":"u","clientId":"'"$(message)"'"}'; }
+on_steer() { ok '"turnId":"'"$n"'"'; taken; }
 on_interrupt() { ok; completed interrupted; }
 on_end() { :; }
 "#;
@@ -43,6 +47,7 @@ while IFS= read -r line; do case $line in
   *'"method":"initialize"'*) on_initialize ;;
   *'"method":"thread/'*) on_open ;;
   *'"method":"turn/start"'*) on_start ;;
+  *'"method":"turn/steer"'*) on_steer ;;
   *'"method":"turn/interrupt"'*) on_interrupt ;;
 esac; done
 on_end

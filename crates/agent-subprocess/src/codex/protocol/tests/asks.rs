@@ -99,7 +99,7 @@ fn p17_every_question_is_answered_in_its_own_words() {
 }
 
 #[test]
-fn p17_who_may_all_or_nothing_is_not_asked_about() {
+fn x124_who_may_all_or_nothing_is_not_asked_about() {
     for (permissions, allow) in [
         (Permissions::All, true),
         (Permissions::Edits, false),
