@@ -4,10 +4,10 @@ use super::options::Options;
 use crate::mcp::{self, McpServer, McpServers};
 use agent_duplex::{EndReason, Error, Permissions, SessionChoice, TurnEnd};
 use serde_json::{Map, Value, json};
+use std::fmt;
 use std::path::Path;
 
 /// The request that opens a conversation.
-#[derive(Debug)]
 pub(super) struct Opening {
     method: &'static str,
     params: Value,
@@ -105,6 +105,16 @@ impl Opening {
             detail: format!("the agent says: {why}; {mend}"),
             ..reason.into()
         }
+    }
+}
+
+impl fmt::Debug for Opening {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Secrets and texts of people's stand in the parameters.
+        f.debug_struct("Opening")
+            .field("method", &self.method)
+            .field("model", &self.model)
+            .finish_non_exhaustive()
     }
 }
 

@@ -49,7 +49,8 @@ enum Request {
     Initialize,
     Open,
     Start(Uuid),
-    Steer(Uuid),
+    /// To take a message into the turn with this id.
+    Steer(Uuid, String),
     Interrupt,
 }
 
@@ -89,6 +90,8 @@ pub(super) struct Session {
     pending: BTreeMap<u64, (Request, Option<Instant>)>,
     waiting: VecDeque<Waiting>,
     turn: Option<Turn>,
+    /// The turn that ended last.
+    ended: String,
     permissions: Permissions,
     /// What the next turn has to be told because it was changed.
     new_permissions: bool,
@@ -122,6 +125,7 @@ impl Session {
             pending: BTreeMap::new(),
             waiting: VecDeque::new(),
             turn: None,
+            ended: String::new(),
             new_permissions: false,
             new_model: None,
             asks: Asks::default(),
@@ -254,7 +258,8 @@ impl Session {
 
     /// Begins a turn, unless it has begun.
     fn begin(&mut self, id: &str, heard: &mut Heard) {
-        if self.turn.as_ref().is_some_and(|turn| turn.id == id) || id.is_empty() {
+        let runs = self.turn.as_ref().is_some_and(|turn| turn.id == id);
+        if runs || id.is_empty() || id == self.ended {
             return;
         }
         if self.turn.is_some() {
@@ -392,16 +397,23 @@ impl Session {
     /// Ends the turn and all that is open in it.
     fn end(&mut self, end: TurnEnd, heard: &mut Heard) {
         if let Some(turn) = self.turn.take() {
-            turn.close(&mut heard.events);
+            self.ended = turn.close(&mut heard.events);
         }
         heard.events.extend(self.asks.withdraw_all());
+        if self.interrupt.take() == Some(true) {
+            self.drop_waiting(&mut heard.events);
+        }
+        let pending: Vec<&Request> = self.pending.values().map(|(request, _)| request).collect();
+        let asked = |id: Uuid| {
+            pending
+                .iter()
+                .any(|p| matches!(p, Request::Steer(m, _) if *m == id))
+        };
         for message in &mut self.waiting {
-            if message.stage == Stage::Steering {
+            // What the agent took for this turn and did not look at is forgotten. For what it may refuse yet, its answer comes.
+            if message.stage == Stage::Steering && !asked(message.id) {
                 message.stage = Stage::Held;
             }
-        }
-        if self.interrupt.take() == Some(true) {
-            self.drop_held(&mut heard.events);
         }
         heard.events.push(Event::TurnCompleted(end));
     }

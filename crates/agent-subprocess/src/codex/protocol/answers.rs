@@ -1,7 +1,7 @@
 //! What the agent answers to what we asked.
 
 use super::asks::line;
-use super::{Heard, INTERRUPTS, Request, Session, Stage, text};
+use super::{Heard, INTERRUPTS, Request, Session, Stage, Waiting, text};
 use crate::duplex::one_line;
 use agent_duplex::{EndReason, Event, InputState, TurnEnd};
 use serde_json::{Value, json};
@@ -45,18 +45,24 @@ impl Session {
             }
             (Request::Start(id), None) => self.starts(id, text(&result["turn"]["id"])),
             (Request::Start(id), Some(why)) => self.not_started(id, why, error, heard),
-            (Request::Steer(id), None) => {
-                if self.waiting.iter().any(|message| message.id == id) {
-                    let state = InputState::Queued;
-                    heard.events.push(Event::Input { id, state });
+            (Request::Steer(id, turn), refusal) => {
+                let now = self.turn.as_mut().filter(|now| now.id == turn);
+                let is_late = now.is_none();
+                if let (Some(now), Some(_)) = (now, &refusal) {
+                    // It is about to end, or is none of those that take messages.
+                    now.steerable = false;
                 }
-            }
-            // It is too late for this turn, or none of those that take messages.
-            (Request::Steer(id), Some(_)) => {
-                if let Some(turn) = &mut self.turn {
-                    turn.steerable = false;
+                let waits =
+                    |message: &Waiting| message.id == id && message.stage == Stage::Steering;
+                let message = self.waiting.iter_mut().find(|message| waits(message));
+                match message {
+                    Some(message) if is_late || refusal.is_some() => message.stage = Stage::Held,
+                    Some(_) => {
+                        let state = InputState::Queued;
+                        heard.events.push(Event::Input { id, state });
+                    }
+                    None => {}
                 }
-                self.set(id, Stage::Held);
             }
             (Request::Interrupt, None) => {
                 let queued = self.waiting.iter().map(|message| message.id).collect();
@@ -192,8 +198,10 @@ impl Session {
                     self.not_started(id, why, &Value::Null, &mut heard);
                     continue;
                 }
-                Some((Request::Steer(id), _)) => {
-                    self.set(id, Stage::Steering);
+                Some((Request::Steer(id, turn), _)) => {
+                    if self.turn.as_ref().is_none_or(|now| now.id != turn) {
+                        self.set(id, Stage::Held);
+                    }
                     "message"
                 }
                 _ => "interrupt",
@@ -201,6 +209,7 @@ impl Session {
             let warning = format!("the agent did not answer the {what} in time");
             heard.events.push(Event::Warning(warning));
         }
+        self.advance(&mut heard);
         heard
     }
 }

@@ -55,8 +55,10 @@ impl Session {
                         "threadId": thread, "expectedTurnId": turn, "input": input,
                         "clientUserMessageId": id.to_string(),
                     });
-                    let line = self.request(Request::Steer(id), "turn/steer", params);
-                    heard.lines.push(line);
+                    let request = Request::Steer(id, turn.clone());
+                    heard
+                        .lines
+                        .push(self.request(request, "turn/steer", params));
                 }
             }
             None if self.waiting.iter().all(held) => {
@@ -87,7 +89,7 @@ impl Session {
     pub(in crate::codex) fn interrupt(&mut self, drop_queued: bool) -> Heard {
         let mut heard = Heard::default();
         if drop_queued && !self.is_busy() {
-            self.drop_held(&mut heard.events);
+            self.drop_waiting(&mut heard.events);
         }
         if !self.owes_turn() {
             return heard;
@@ -107,16 +109,16 @@ impl Session {
         Some(self.request(Request::Interrupt, "turn/interrupt", params))
     }
 
-    /// Forgets the messages that were not handed on.
-    pub(super) fn drop_held(&mut self, events: &mut Vec<Event>) {
+    /// Forgets the messages that no turn begins with.
+    pub(super) fn drop_waiting(&mut self, events: &mut Vec<Event>) {
         self.waiting.retain(|message| {
-            let is_held = message.stage == Stage::Held;
-            if is_held {
+            let waits = matches!(message.stage, Stage::Held | Stage::Steering);
+            if waits {
                 let (id, why) = (message.id, "cancelled".to_owned());
                 let state = InputState::Dropped(why);
                 events.push(Event::Input { id, state });
             }
-            !is_held
+            !waits
         });
     }
 

@@ -154,10 +154,11 @@ impl Turn {
         }
     }
 
-    /// Ends what is open.
-    pub(super) fn close(mut self, events: &mut Vec<Event>) {
+    /// Ends what is open, and returns the turn's id.
+    pub(super) fn close(mut self, events: &mut Vec<Event>) -> String {
         self.cut_text(None, events);
         events.extend(self.tools.into_iter().map(|tool| cut(tool.id)));
+        self.id
     }
 }
 

@@ -17,7 +17,9 @@ async fn l95_secrets_go_by_standard_input() {
         .env("SECRET", "hush-hush")
         .append_system_prompt("be kind");
     assert!(!format!("{driver:?}").contains("hush"));
-    let mut agent = open(&driver).await.unwrap();
+    let mut agent = driver.connect(SessionChoice::Fresh).await.unwrap();
+    assert!(!format!("{agent:?}").contains("hush"));
+    agent.ready().await.unwrap();
     let started = until(&mut *agent, |event| matches!(event, Event::Session { .. })).await;
     let Some(Event::Started { pid }) = started.first() else {
         panic!("{started:?}");

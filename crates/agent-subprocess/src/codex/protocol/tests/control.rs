@@ -24,6 +24,37 @@ fn p20_what_is_too_late_for_a_turn_begins_the_next() {
 }
 
 #[test]
+fn p15_answers_for_a_turn_that_is_over_do_no_harm() {
+    for accepted in [true, false] {
+        let mut session = opened();
+        begin(&mut session, "a");
+        let (late, heard) = say(&mut session, "and this");
+        let steer = id(&heard);
+        assert!(complete(&mut session, "a", "completed").lines.is_empty());
+        let heard = match accepted {
+            true => ok(&mut session, &steer, json!({"turnId": "a"})),
+            false => refuse(&mut session, &steer),
+        };
+        assert_eq!(
+            (methods(&heard), heard.events),
+            (vec!["turn/start".to_owned()], vec![])
+        );
+        let heard = refuse(&mut session, &steer);
+        assert!(
+            heard.lines.is_empty() && heard.events.is_empty(),
+            "answered once"
+        );
+        let inputs = vec![late];
+        let heard = tell(&mut session, "turn/started", json!({"turn": {"id": "b"}}));
+        assert_eq!(heard.events, [Event::TurnStarted { inputs }]);
+        // Told again, it does not begin again.
+        complete(&mut session, "b", "completed");
+        let heard = tell(&mut session, "turn/started", json!({"turn": {"id": "b"}}));
+        assert!(heard.events.is_empty() && !session.owes_turn());
+    }
+}
+
+#[test]
 fn p21_an_interrupt_before_a_turn_runs_reaches_it() {
     let mut session = opened();
     let (_, heard) = say(&mut session, "work");
