@@ -193,7 +193,10 @@ fn tool(method: &str, params: &Value) -> String {
     match method {
         "item/fileChange/requestApproval" | "applyPatchApproval" => "apply_patch".to_owned(),
         "item/permissions/requestApproval" => "permissions".to_owned(),
-        "mcpServer/elicitation/request" => format!("mcp__{}", text(&params["serverName"])),
+        "mcpServer/elicitation/request" => {
+            let tool = text(&params["_meta"]["tool_name"]);
+            format!("mcp__{}__{tool}", text(&params["serverName"]))
+        }
         _ => item::SHELL.to_owned(),
     }
 }

@@ -11,7 +11,7 @@ use std::path::Path;
 use std::time::Duration;
 
 /// What the real agent (0.169.0) wrote, and between its lines what we did. See `tests/golden`.
-const GOLDEN: [&str; 13] = [
+const GOLDEN: [&str; 14] = [
     "01_turns",
     "02_held",
     "03_resume",
@@ -25,6 +25,7 @@ const GOLDEN: [&str; 13] = [
     "11_asks",
     "12_errors",
     "13_stop",
+    "14_mcp",
 ];
 
 const TIMEOUTS: Timeouts = Timeouts {
@@ -81,7 +82,8 @@ fn replay_line(session: &mut Session, said: &mut BTreeSet<Uuid>, bytes: &[u8]) -
         }
         "turn/interrupt" => heard = session.interrupt(false),
         "" => {
-            let decision = match sent["result"]["decision"] == "accept" {
+            let result = &sent["result"];
+            let decision = match result["decision"] == "accept" || result["action"] == "accept" {
                 true => Decision::Allow,
                 false => Decision::Deny {
                     message: String::new(),

@@ -53,7 +53,7 @@ const ASKS: [(&str, &str, &str, &str); 6] = [
     ),
     (
         "mcpServer/elicitation/request",
-        r#"{"serverName": "s", "message": "may I?", "_meta": {"codex_approval_kind": "mcp_tool_call", "tool_params": {"a": 1}}}"#,
+        r#"{"serverName": "s", "message": "may I?", "_meta": {"codex_approval_kind": "mcp_tool_call", "tool_name": "t", "tool_params": {"a": 1}}}"#,
         r#"{"action":"accept","content":{}}"#,
         r#"{"action":"decline"}"#,
     ),
