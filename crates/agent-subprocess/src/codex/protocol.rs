@@ -159,6 +159,7 @@ impl Session {
     }
 
     /// Returns the id of the conversation, once it is open.
+    #[cfg(target_os = "linux")]
     pub(super) fn thread(&self) -> Option<&str> {
         self.thread.as_deref()
     }

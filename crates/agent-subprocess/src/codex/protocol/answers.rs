@@ -38,7 +38,7 @@ impl Session {
                     .lines
                     .push(self.request(Request::Open, method, params));
             }
-            (Request::Open, None) => self.opened(result, &mut heard.events),
+            (Request::Open, None) => self.opened(result, heard),
             (Request::Initialize | Request::Open, Some(why)) => {
                 let end = self.opening.judge(&why);
                 self.fail(end, heard);
@@ -65,7 +65,9 @@ impl Session {
                 }
             }
             (Request::Interrupt, None) => {
-                let queued = self.waiting.iter().map(|message| message.id).collect();
+                // What is dropped is told so at the end of the turn.
+                let kept = self.waiting.iter().filter(|_| self.interrupt != Some(true));
+                let queued = kept.map(|message| message.id).collect();
                 heard.events.push(Event::InterruptTaken { queued });
             }
             (Request::Interrupt, Some(why)) => {
@@ -86,7 +88,7 @@ impl Session {
         }
     }
 
-    fn opened(&mut self, result: &Value, events: &mut Vec<Event>) {
+    fn opened(&mut self, result: &Value, heard: &mut Heard) {
         let thread = &result["thread"];
         let id = text(&thread["id"]).to_owned();
         if id.is_empty() {
@@ -95,8 +97,7 @@ impl Session {
                 detail: what,
                 ..EndReason::ProtocolError.into()
             };
-            self.failure = Some(end);
-            return;
+            return self.fail(end, heard);
         }
         let model = [&result["model"], &thread["model"]].map(text);
         let model = model.iter().find(|model| !model.is_empty());
@@ -104,8 +105,8 @@ impl Session {
         self.opening.default_model(&self.model);
         self.thread = Some(id.clone());
         let (agent, model) = (self.agent.clone(), self.model.clone());
-        events.push(Event::Session { id });
-        events.push(Event::Identified { agent, model });
+        heard.events.push(Event::Session { id });
+        heard.events.push(Event::Identified { agent, model });
     }
 
     /// There is no conversation, so that every message has a turn that fails.

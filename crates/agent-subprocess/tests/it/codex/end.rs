@@ -8,7 +8,7 @@ async fn p38_input_is_closed_when_the_turn_has_ended() {
     let scene = Scene::new();
     let functions = r#"
     work() { delta half; }
-    on_interrupt() { echo interrupt >> log; ok; completed interrupted; echo completed >> log; }
+    on_interrupt() { echo interrupt >> log; ok; timeout 0.5 cat && echo early >> log; completed interrupted; echo completed >> log; }
     on_end() { echo end >> log; }"#;
     let mut agent = connect(&scene, functions).await;
     agent.send(Message::new("work")).await.unwrap();
