@@ -1,7 +1,7 @@
 //! What the agent answers to what we asked.
 
 use super::asks::line;
-use super::{Heard, INTERRUPTS, Request, Session, Stage, Waiting, text};
+use super::{Heard, INTERRUPTS, Request, Session, Stage, text};
 use crate::duplex::one_line;
 use agent_duplex::{EndReason, Event, InputState, TurnEnd};
 use serde_json::{Value, json};
@@ -52,10 +52,8 @@ impl Session {
                     // It is about to end, or is none of those that take messages.
                     now.steerable = false;
                 }
-                let waits =
-                    |message: &Waiting| message.id == id && message.stage == Stage::Steering;
-                let message = self.waiting.iter_mut().find(|message| waits(message));
-                match message {
+                let mut waiting = self.waiting.iter_mut();
+                match waiting.find(|message| message.id == id) {
                     Some(message) if is_late || refusal.is_some() => message.stage = Stage::Held,
                     Some(_) => {
                         let state = InputState::Queued;
