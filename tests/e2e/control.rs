@@ -156,6 +156,21 @@ fn c75_a_pause_from_another_shell_comes_at_the_boundary_and_says_why() {
 }
 
 #[test]
+fn c75_a_pause_that_has_not_come_yet_is_taken_back_by_resume() {
+    let scene = Scene::new("print turn {start}\n@1 await go");
+    let mut running = scene.run(&["-n", "2"]).spawn();
+    says(&mut running, "turn 1");
+    quick(scene.rlm(&["pause", "--reason", "x", "--wait", "0"])).expect_code(0);
+    let back = quick(scene.rlm(&["resume"])).expect_code(0).stdout;
+    assert!(back.contains("goes on"), "{back}");
+    assert_eq!(scene.status()["pause_reason"], Value::Null);
+    let at_work = quick(scene.rlm(&["resume"])).expect_code(9);
+    assert!(at_work.stderr.contains("is at work"), "{at_work}");
+    fs_err::write(scene.file("go"), "").unwrap();
+    running.wait(LONG).expect_code(0);
+}
+
+#[test]
 fn c75_a_signal_while_it_is_paused_acts_at_once() {
     let scene = Scene::new("print turn {start}");
     let running = scene
@@ -331,6 +346,27 @@ fn x128_the_socket_is_there_again_after_the_next_save() {
     fs_err::write(scene.file("go-3"), "").unwrap();
     stopping.wait(LONG).expect_code(0);
     running.wait(LONG).expect_code(7);
+    scene.expect_nothing_alive();
+}
+
+/// As when an agent cleans up and then works for an hour.
+#[test]
+fn x128_a_run_that_saves_nothing_is_reached_again_too() {
+    let scene = Scene::new("print ready\nhang");
+    let running = scene.ready(&["--once"]);
+    let run = scene.run_id();
+    quick(scene.sandbox.rlm("/bin/sh").args(["-c", "rm -rf .rlm"])).expect_code(0);
+    let pid = format!("pid {}", running.pid());
+    wait_for("the run to be listed again", LONG, || {
+        let listed = quick(scene.rlm(&["ps"])).stdout;
+        [&run, &pid]
+            .iter()
+            .all(|it| listed.contains(*it))
+            .then_some(())
+    });
+    quick(scene.rlm(&["stop"])).expect_code(0);
+    let ended = running.wait(LONG).expect_code(7);
+    assert!(ended.stdout.contains("was removed"), "{ended}");
     scene.expect_nothing_alive();
 }
 

@@ -41,6 +41,24 @@ fn s14_a_crash_loses_no_complete_iteration() {
 }
 
 #[test]
+fn a_copy_of_a_cut_run_leaves_what_the_other_started_alone() {
+    let scene = Scene::new("print ready\nhang");
+    crash(scene.ready(&["--once"]));
+    scene.wait_until_nothing_is_alive();
+    let copy = scene.sandbox.path().join("copy");
+    let mut cp = std::process::Command::new("cp");
+    let copied = cp.arg("-a").arg(scene.file("")).arg(&copy).status();
+    assert!(copied.unwrap().success());
+    let one = until_ready(scene.rlm(&["resume"]));
+    let other = until_ready(scene.rlm(&["resume"]).dir(&copy));
+    assert_eq!(scene.tree_alive(), 2);
+    let ended = stop(other, Signal::TERM);
+    assert!(!ended.stdout.contains("left alive"), "{ended}");
+    assert_eq!(scene.tree_alive(), 1);
+    stop(one, Signal::TERM);
+}
+
+#[test]
 fn s14_a_new_run_names_the_one_that_could_be_resumed() {
     let scene = Scene::new(HANGS_IN_THE_THIRD);
     crash(scene.third_iteration());

@@ -117,7 +117,9 @@ fn inside(options: &str, environment: &str) -> (Scene, String) {
 #[test]
 fn x130_a_run_inside_an_agents_tool_is_refused() {
     let (scene, said) = inside("", "");
-    expect_in_order(&said, &["this is inside run", "--nested", "code 2"]);
+    // What comes on two pipes comes in any order.
+    expect_in_order(&said, &["this is inside run", "--nested"]);
+    assert!(said.contains("code 2"), "{said}");
     assert!(!scene.sandbox.path().join("other/.rlm").exists());
 }
 
@@ -152,7 +154,9 @@ fn x130_a_nested_run_in_the_same_tree_finds_it_held() {
     let tool = format!("{RLM} run -p inner --once --nested -- true; echo \"code $?\"");
     let run = ["run", "-p", PROMPT, "--once", "--", "sh", "-c", &tool];
     let ended = scene.rlm(&run).run(LONG).expect_code(0);
-    expect_in_order(&ended.stdout, &["is working in", "code 9"]);
+    for words in ["is working in", "code 9"] {
+        assert!(ended.stdout.contains(words), "{ended}");
+    }
 }
 
 #[test]

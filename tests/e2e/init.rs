@@ -73,6 +73,24 @@ fn x113_as_the_first_process_of_a_container_it_stops_gracefully_and_its_state_is
 }
 
 #[test]
+fn x113_a_signal_without_a_name_reaches_the_program_too() {
+    if !has_containers() {
+        return println!("skipped: no pid namespace can be had here");
+    }
+    let scene = Scene::new("print ready\nhang");
+    let running = ready(&scene);
+    // What some container engines stop an init with: SIGRTMIN + 3, as the kernel counts.
+    let signal = 32 + 2 + 3;
+    let init = child(&scene, running.pid()).pid;
+    let kill = scene.sandbox.rlm("/bin/kill");
+    kill.args([format!("-{signal}"), init.to_string()])
+        .run(LONG)
+        .expect_code(0);
+    running.wait(LONG).expect_code(128 + signal);
+    scene.wait_until_nothing_is_alive();
+}
+
+#[test]
 fn x113_a_press_on_the_terminal_of_a_container_stops_it_as_anywhere() {
     if !has_containers() {
         return println!("skipped: no pid namespace can be had here");

@@ -207,7 +207,7 @@ fn x117_a_mistake_in_the_settings_is_named_with_its_file_and_its_line() {
         (b"sleep = \"soon\"\n", "line 1: `soon` is not a duration"),
         (b"sleep = -1\n", "line 1"),
         (b"max-iterations = -1\n", "line 1"),
-        (b"max-iterations = 0\n", "0"),
+        (b"max-iterations = 0\n", "line 1: invalid value"),
         (b"agent = \"gpt\"\n", "line 1: unknown variant `gpt`"),
         (b"command = \"sh\"\n", "line 1"),
         (b"until = 1\nuntil = 2\n", "line 2"),

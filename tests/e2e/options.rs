@@ -352,7 +352,8 @@ fn locks(scene: &Scene) -> PathBuf {
 
 #[test]
 fn p46_a_session_is_locked_while_its_agent_lives_also_when_rlm_is_killed() {
-    let scene = Scene::new("say ready\nhang");
+    // It lives longer than rlm, so that a lock that goes with rlm is seen to go too early.
+    let scene = Scene::new("ignore TERM\nsay ready\nhang");
     let mut running = scene.claude(&["--once"]).spawn();
     says(&mut running, "ready");
     let session = text(&scene.status()["session"]);
@@ -370,9 +371,18 @@ fn p46_a_session_is_locked_while_its_agent_lives_also_when_rlm_is_killed() {
         .mode();
     assert_eq!(mode & 0o777, 0o700);
     running.signal(Signal::KILL);
-    // Its guard goes last.
+    running.wait(LONG).expect_signal(Signal::KILL);
     assert!(poll_until(LONG, || (!is_locked()).then_some(())).is_some());
     assert_eq!(scene.tree_alive(), 0, "it was held until nothing was left");
-    running.wait(LONG).expect_signal(Signal::KILL);
     assert!(scene.told()[0].contains(PROMPT));
+}
+
+#[test]
+fn p46_a_place_for_locks_that_cannot_be_used_costs_no_run() {
+    let scene = Scene::new("say well");
+    fs_err::create_dir_all(locks(&scene)).unwrap();
+    let all = std::fs::Permissions::from_mode(0o777);
+    fs_err::set_permissions(locks(&scene), all).unwrap();
+    scene.claude(&["--once"]).run(LONG).expect_code(0);
+    assert_eq!(fs_err::read_dir(locks(&scene)).unwrap().count(), 0);
 }

@@ -220,36 +220,3 @@ fn c71_a_stop_during_the_turn_says_that_it_is_saved_before_it_ends_the_agent() {
         scene.prompts()
     );
 }
-
-/// Ending an agent that reports a task in the background takes half a minute, and no press waits for that.
-#[test]
-fn x114_a_signal_during_the_check_hurries_what_is_ended_after_it() {
-    let scene = Scene::new(
-        "event {\"type\":\"system\",\"subtype\":\"background_tasks_changed\",\"tasks\":[{\"task_id\":\"b\"}]}\nsay done\nturn",
-    );
-    let running = scene
-        .claude(&["-n", "2", "--until", "touch judging; exec sleep 600"])
-        .spawn();
-    scene.wait_for_file("judging");
-    running.signal(Signal::TERM);
-    let ended = running.wait(LONG).expect_signal(Signal::TERM);
-    assert!(ended.stdout.contains("stopped by SIGTERM"), "{ended}");
-    scene.expect_nothing_alive();
-}
-
-#[test]
-fn x114_a_signal_while_a_finished_agent_is_waited_for_stops_at_once() {
-    let scene = Scene::new(
-        "event {\"type\":\"system\",\"subtype\":\"background_tasks_changed\",\"tasks\":[{\"task_id\":\"b\"}]}\nsay done\nturn",
-    );
-    let running = scene
-        .claude(&["-n", "2", "--until", "touch judged; false"])
-        .spawn();
-    scene.wait_for_file("judged");
-    running.signal(Signal::TERM);
-    let ended = running.wait(LONG).expect_signal(Signal::TERM);
-    // A hard exit at the end of the budget would have said nothing.
-    assert!(ended.stdout.contains("stopped by SIGTERM"), "{ended}");
-    assert_eq!(scene.status()["state"], "stopped");
-    scene.expect_nothing_alive();
-}

@@ -4,22 +4,38 @@
 //! `target/agents` at a pinned version, and then started with a scrubbed environment, a home of its own and, where `unshare` allows it, a
 //! network that has nothing but loopback. Without npm or a registry the checks are skipped, by name and with the reason.
 //!
-//! Each line on stdout that begins with `ok: `, `failed: ` or `skipped: ` is a verdict; the others are remarks.
+//! Words on the command line choose the checks whose names hold one of them. Each line on stdout that begins with `ok: `, `failed: ` or `skipped: ` is a verdict; the others are remarks.
 #![expect(clippy::print_stdout, reason = "a program whose output is its purpose")]
 
 mod cage;
 mod checks;
+mod driver;
 mod duplex;
 mod install;
+mod options;
+mod scene;
+mod services;
+mod sessions;
+mod stops;
+mod work;
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
 use std::time::Instant;
+
+/// A check panics, or says what it found.
+type Check = fn(&Path, &Path) -> String;
+
+/// How many checks run at once: each waits for its agent most of the time, and has a sandbox and a model of its own.
+const AT_ONCE: usize = 2;
 
 /// Runs the live checks: the whole of `main`.
 #[must_use]
 pub fn main_impl() -> ExitCode {
+    agent_subprocess::guard::run_if_guard();
     let agent = match install::agent() {
         Ok(agent) => agent,
         Err(reason) => {
@@ -35,26 +51,58 @@ pub fn main_impl() -> ExitCode {
         cage::Cage::None(reason) => println!("the network is not cut off: {reason}"),
     }
     let rlm = beside_this("rlm-under-test");
-    let mut code = ExitCode::SUCCESS;
-    for (name, check) in all() {
-        let begun = Instant::now();
-        // The message of a panic goes to stderr as it happens.
-        match catch_unwind(AssertUnwindSafe(|| check(&rlm, &agent))) {
-            Ok(found) => println!(
-                "ok: {name}: {found} ({:.1} s)",
-                begun.elapsed().as_secs_f64()
-            ),
-            Err(_) => {
-                println!("failed: {name}");
-                code = ExitCode::FAILURE;
+    let only: Vec<String> = std::env::args().skip(1).collect();
+    let wanted = |name: &str| only.is_empty() || only.iter().any(|part| name.contains(part));
+    let waiting = Mutex::new(all().filter(|(name, _)| wanted(name)));
+    let failed = AtomicBool::new(false);
+    let (rlm, agent, waiting, failed) = (&rlm, &agent, &waiting, &failed);
+    let work = || {
+        loop {
+            let next = waiting
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .next();
+            let Some((name, check)) = next else { return };
+            let begun = Instant::now();
+            // On a thread with its name, because the message of a panic goes to stderr as it happens and says that.
+            let found = thread::scope(|scope| {
+                let named = thread::Builder::new().name(name.to_owned());
+                let run = named.spawn_scoped(scope, || check(rlm, agent));
+                run.expect("a thread can be started").join()
+            });
+            let took = begun.elapsed().as_secs_f64();
+            match found {
+                Ok(found) => println!("ok: {name}: {found} ({took:.1} s)"),
+                Err(_) => {
+                    println!("failed: {name} ({took:.1} s)");
+                    failed.store(true, Ordering::Relaxed);
+                }
             }
         }
+    };
+    thread::scope(|scope| {
+        for _ in 0..AT_ONCE {
+            scope.spawn(work);
+        }
+    });
+    match failed.load(Ordering::Relaxed) {
+        true => ExitCode::FAILURE,
+        false => ExitCode::SUCCESS,
     }
-    code
 }
 
-fn all() -> impl Iterator<Item = (&'static str, checks::Check)> {
-    checks::CHECKS.into_iter().chain(duplex::CHECKS)
+fn all() -> impl Iterator<Item = (&'static str, Check)> {
+    // What takes longest first.
+    let all = [
+        work::CHECKS.as_slice(),
+        &checks::CHECKS,
+        &duplex::CHECKS,
+        &stops::CHECKS,
+        &options::CHECKS,
+        &services::CHECKS,
+        &sessions::CHECKS,
+    ];
+    all.concat().into_iter()
 }
 
 /// A program of this package, by its name.

@@ -12,12 +12,16 @@
 //! | `[[tool NAME {JSON}]]` | a call of the named tool |
 //! | `[[slow MS SEC]]` | a token every MS milliseconds for SEC seconds |
 //! | `[[hang SEC]]` | headers, then silence |
+//! | `[[stall N SEC]]` | so many tokens, then silence |
 //! | `[[status CODE RETRY N]]` | N requests fail with CODE, `retry-after: RETRY` (`-` for none), then the next directive is due |
 //! | `[[drop TOKENS N]]` | N requests break off after that many tokens, then the next directive is due |
 //!
 //! After the last one it says `All done.` Which one is due follows from the request alone (how many replies stand after the last message of
 //! the user), so it survives restarts and resumed sessions; only the failures of `status` and `drop` are counted here. A request that offers
 //! no tools is a side request (titles, summaries) and gets `ok`.
+//!
+//! The same address is an MCP server too, at `/mcp`; so is `fake-model --tools` on its stdin and stdout. Its one tool says the word that stands
+//! in the request's `Authorization`, or in `FAKE_TOOLS_WORD`: who hears it knows that secrets arrived.
 
 mod http;
 mod reply;
@@ -25,6 +29,7 @@ mod request;
 mod script;
 mod send;
 mod server;
+mod tools;
 
 use std::io::{self, Read, Write};
 use std::path::PathBuf;
@@ -50,18 +55,31 @@ struct Arguments {
     /// A file that gets one JSON object a line: each request, and how its reply ended.
     #[arg(long)]
     log: Option<PathBuf>,
+    /// Be an MCP server on stdin and stdout instead.
+    #[arg(long)]
+    tools: bool,
 }
 
 /// Runs `fake-model`.
 pub fn main_impl() -> ExitCode {
-    let Arguments { port, default, log } = match Arguments::try_parse() {
+    let Arguments {
+        port,
+        default,
+        log,
+        tools,
+    } = match Arguments::try_parse() {
         Ok(arguments) => arguments,
         Err(error) => {
             let _unheard = error.print();
             return ExitCode::from(2);
         }
     };
-    match serve(&Options { port, default, log }) {
+    let served = if tools {
+        tools::serve()
+    } else {
+        serve(&Options { port, default, log })
+    };
+    match served {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             let _unheard = writeln!(io::stderr(), "fake-model: {error}");

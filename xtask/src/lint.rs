@@ -3,6 +3,8 @@
 mod dependencies;
 mod files;
 
+use std::path::Path;
+
 use crate::command::{self, Show};
 use crate::tally::Tally;
 use crate::workspace::Workspace;
@@ -27,7 +29,7 @@ impl Verdict {
 
 type Check = fn(&Workspace) -> Verdict;
 
-const CHECKS: [(&str, Check); 7] = [
+const CHECKS: [(&str, Check); 8] = [
     ("formatting", |_| {
         cargo(&["fmt", "--all", "--check", "--", "--color=never"])
     }),
@@ -43,6 +45,7 @@ const CHECKS: [(&str, Check); 7] = [
             "warnings",
         ])
     }),
+    ("macOS", |_| mac()),
     ("dependencies", |workspace| {
         Verdict::of(dependencies::wrong(&workspace.packages))
     }),
@@ -81,6 +84,42 @@ fn cargo(arguments: &[&str]) -> Verdict {
     } else {
         Verdict::Failed(ended.output.lines().map(Into::into).collect())
     }
+}
+
+/// The crates that need no C compiler for it; that they compile is all that can be said of macOS from here.
+fn mac() -> Verdict {
+    const TARGET: &str = "x86_64-apple-darwin";
+    let libraries = command::run(
+        "rustc",
+        &["--print", "target-libdir", "--target", TARGET],
+        Show::Never,
+    );
+    if !Path::new(libraries.output.trim()).is_dir() {
+        return Verdict::Skipped(
+            "its standard library is not installed: rustup target add x86_64-apple-darwin",
+        );
+    }
+    cargo(&[
+        "clippy",
+        "--quiet",
+        "--target",
+        TARGET,
+        "-p",
+        "interrupt-stack",
+        "-p",
+        "cancellable-sleep",
+        "-p",
+        "loop-state",
+        "-p",
+        "agent-duplex",
+        "-p",
+        "agent-subprocess",
+        "--features",
+        "interrupt-stack/tokio-util,cancellable-sleep/tokio-util,agent-subprocess/command,agent-subprocess/claude",
+        "--",
+        "-D",
+        "warnings",
+    ])
 }
 
 /// Not the advisories: their database is on a forge, which not every machine reaches.

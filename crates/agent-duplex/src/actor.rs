@@ -7,6 +7,7 @@ mod keeps;
 mod start;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, timeout_at};
@@ -26,6 +27,9 @@ pub(crate) use keeps::Keeps;
 /// How much the agent may have said before its readers are told.
 const TOGETHER: usize = 64;
 const TOGETHER_BYTES: usize = 256 << 10;
+
+/// How long an agent that died in its turn may take to say that nothing further comes. One that goes on all the same gets its inputs after that.
+const DYING: Duration = Duration::from_millis(200);
 
 /// Until when everything has to be ended; the other side is dropped with the last handle.
 type Halt = watch::Receiver<Option<Instant>>;
@@ -64,6 +68,8 @@ pub(crate) struct Actor {
     held: bool,
     /// Whether the agent is closed because its one turn is over.
     finishing: bool,
+    /// Until when an agent that died in its turn may say that it has nothing more to say; it gets no input meanwhile.
+    dies_by: Option<Instant>,
     /// Whether everything is being ended; what is still to be done is done within bounds.
     stopping: bool,
     /// Those who wait for the end of the turn that they interrupted.
@@ -105,6 +111,7 @@ impl Actor {
             frozen: false,
             held: false,
             finishing: false,
+            dies_by: None,
             stopping: false,
             interrupting: Vec::new(),
             closing: Vec::new(),
@@ -140,6 +147,7 @@ impl Actor {
                 Some(command) = self.commands.recv() => self.obey(command).await,
                 () = self.shared.arrived.notified() => {}
                 () = until(self.close_by), if waits => {}
+                () = until(self.dies_by.unwrap_or(self.close_by)), if self.dies_by.is_some() => self.dies_by = None,
                 () = due(next), if next != Next::Never => {}
                 did = close_or_next(&mut self.connection, close), if close || (self.reading && room) => match did {
                     Did::Close => self.close_over(),
@@ -190,6 +198,10 @@ impl Actor {
         if lost {
             self.shared.lock().ledger.chosen(SessionChoice::Fresh);
         }
+        let died = told.iter().any(|what| ended_by(what, EndReason::Died));
+        if died {
+            self.dies_by = Some(Instant::now() + DYING);
+        }
         self.tell(told).await;
         if lost {
             let text = "the session does not exist any more; the next agent begins a new one";
@@ -211,7 +223,15 @@ impl Actor {
     fn noted(&mut self, gone: bool) -> Vec<What> {
         let mut state = self.shared.lock();
         let mut told = Vec::new();
-        for seen in self.heard.drain(..) {
+        for mut seen in self.heard.drain(..) {
+            if self.closed {
+                seen.events.iter_mut().for_each(cut);
+            }
+            for event in &seen.events {
+                if let Event::Exited(status) = event {
+                    state.starts.exited(*status);
+                }
+            }
             told.append(&mut state.ledger.observe(seen));
         }
         if gone {
@@ -219,13 +239,14 @@ impl Actor {
             let owed = match &state.fault {
                 Some(fault) => keeps::failure(&fault.to_string()),
                 None if self.stopping => EndReason::Interrupted.into(),
+                None if self.closed => closed(),
                 None => TurnEnd::from(EndReason::Died),
             };
             told.append(&mut state.ledger.connection_ended(owed));
         }
         for what in &told {
             if let What::Completed(completion) = what {
-                state.starts.turn(completion.end.reason);
+                state.starts.turn(&completion.end);
             }
         }
         told
@@ -238,9 +259,15 @@ impl Actor {
     }
 
     fn lifecycle(&self) -> Lifecycle {
-        if !self.shared.lock().ledger.in_turn() {
+        let (in_turn, gives_up) = {
+            let state = self.shared.lock();
+            (state.ledger.in_turn(), state.starts.refusal().is_some())
+        };
+        if !in_turn {
             if self.reading && !self.is_leaving() {
                 Lifecycle::Ready
+            } else if gives_up && !self.reading {
+                Lifecycle::CrashLoop
             } else {
                 Lifecycle::Idle
             }
@@ -286,6 +313,23 @@ async fn until(at: Instant) {
 async fn due(next: Next) {
     if let Next::At(at) = next {
         until(at).await;
+    }
+}
+
+/// Who was closed in its turn did not die: it was told to end.
+fn cut(event: &mut Event) {
+    if let Event::TurnCompleted(end) = event
+        && end.reason == EndReason::Died
+    {
+        let TurnEnd { reason, detail, .. } = closed();
+        (end.reason, end.detail) = (reason, detail);
+    }
+}
+
+fn closed() -> TurnEnd {
+    TurnEnd {
+        detail: "the agent was closed before it was over".into(),
+        ..EndReason::Interrupted.into()
     }
 }
 

@@ -20,8 +20,8 @@ use crate::{
 /// How many commands, and how many interrupts, wait at most while the agent's end is busy with one.
 const COMMANDS: usize = 64;
 
-/// The budget of a stop that was given a larger one than clocks can count.
-const FOREVER: Duration = Duration::from_secs(1 << 30);
+/// The budget of a stop, and a pause, that was given larger than clocks can count.
+pub(crate) const FOREVER: Duration = Duration::from_secs(1 << 30);
 
 /// A conversation with one agent over one connection at a time.
 ///
@@ -45,7 +45,8 @@ struct Handle {
 impl Conversation {
     /// Makes a conversation with the agent of `driver`, and its lossless reader.
     ///
-    /// Nothing is started yet; inputs that are sent before [`start`](Self::start) become one turn.
+    /// Nothing is started yet. Inputs that are sent before [`start`](Self::start) become one turn. With a [`RestartPolicy`] the first input starts an
+    /// agent, and a `start` after it says that one runs already: call it before, if at all, to choose the session.
     ///
     /// # Panics
     ///
@@ -131,7 +132,7 @@ impl Conversation {
     /// Connects, and delivers what waits in the inbox.
     ///
     /// After an agent ended by itself this starts the next one; what the last one left running is ended before, and is in the report of
-    /// [`stop`](Self::stop). Whatever came of earlier starts is forgotten: it is tried at once, and inputs are taken again.
+    /// [`stop`](Self::stop). Whatever came of earlier starts is forgotten: it is tried at once, and inputs are taken again, also after a crash loop.
     ///
     /// # Errors
     ///
@@ -165,12 +166,13 @@ impl Conversation {
     ) -> impl Future<Output = Result<(), Error>> + Send + use<> {
         let (done, answer) = oneshot::channel();
         let asked = self.0.interrupts.try_send(Interrupt { queued, done });
+        let report = self.0.report.clone();
         async move {
             asked.map_err(|e| match e {
                 mpsc::error::TrySendError::Full(_) => Error::full("the conversation"),
                 mpsc::error::TrySendError::Closed(_) => over(),
             })?;
-            answer.await.map_err(|_| over())?
+            answered(answer, report).await?
         }
     }
 
@@ -249,8 +251,14 @@ impl Conversation {
     }
 
     /// Ends the agent politely: after the turn that runs and the tasks that it reports in the background, if they take no more than 30 s, and then within
-    /// its driver's bound of seconds. The time in which it is [frozen](Self::freeze) does not count. What it left running stays, and inputs wait, until
-    /// there is another one if agents are started by themselves. Does nothing when none runs.
+    /// its driver's bound of seconds. The time in which it is [frozen](Self::freeze) does not count. Does nothing when none runs.
+    ///
+    /// A turn that takes longer ends as [`Interrupted`](crate::EndReason::Interrupted), and its detail says so. An [ask](crate::Ask) that is open is no
+    /// end of waiting: somebody may still answer it; answer it with a denial when nobody will.
+    ///
+    /// Inputs that are in no turn yet are not waited for: wait for [`drained`](Self::drained) before, if they are to be answered. They stay
+    /// [pending](Self::pending) for the next agent, which [`start`](Self::start) starts, or the next input if agents are started by themselves.
+    /// What the agent left running stays as well, until there is a next agent or a [`stop`](Self::stop).
     ///
     /// Meanwhile the agent is read and everything else is obeyed, so that a task in the background gets its asks answered; only a
     /// [`start`](Self::start) waits. The ends of turns and tasks are seen only as far as the [`Primary`] is read.
@@ -334,8 +342,23 @@ impl Conversation {
         let (done, answer) = oneshot::channel();
         let sent = self.0.commands.send(command(done)).await;
         sent.map_err(|_| over())?;
-        answer.await.map_err(|_| over())
+        answered(answer, self.0.report.clone()).await
     }
+}
+
+/// Waits for an answer of the actor, or for its end, with which its end of the report is gone: what is put into a channel just when that is closed may
+/// stay in it.
+async fn answered<T>(
+    answer: oneshot::Receiver<T>,
+    mut report: watch::Receiver<Option<StopReport>>,
+) -> Result<T, Error> {
+    let ended = async { while report.changed().await.is_ok() {} };
+    let answer = tokio::select! {
+        biased;
+        answer = answer => answer.ok(),
+        () = ended => None,
+    };
+    answer.ok_or_else(over)
 }
 
 pub(crate) fn over() -> Error {

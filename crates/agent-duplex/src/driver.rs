@@ -37,7 +37,7 @@ pub enum InputPolicy {
     AfterTurn,
 }
 
-/// The code that speaks one agent's protocol.
+/// The code that speaks one agent's protocol. The [crate's documentation](crate#writing-a-driver) says how to write one.
 ///
 /// A driver is cheap and holds configuration only; what runs hangs on the [`Connection`]s that it opens.
 pub trait Driver: fmt::Debug + Send + Sync {
@@ -102,7 +102,7 @@ pub trait Connection: fmt::Debug + Send {
     /// Not cancel safe: after a drop the message may or may not have reached the agent.
     fn send(&mut self, message: Message) -> BoxFuture<'_, Result<(), Error>>;
 
-    /// Waits for what comes next; `None` when nothing further can come.
+    /// Waits for what comes next; `None` when nothing further can come. Then it is handed no message any more.
     ///
     /// # Cancel safety
     ///

@@ -32,14 +32,22 @@ enum Kind {
         source: Option<Box<dyn std::error::Error + Send + Sync>>,
     },
     #[error(
-        "the agent ended {0} times in a row without completing a turn; look why, then start it"
+        "the agent was started {} without completing a turn; look why ({last}), then start it",
+        how_often(*.starts)
     )]
-    CrashLoop(u32),
+    CrashLoop { starts: u32, last: String },
     #[error("the conversation can't be kept: {message}")]
     Persistence {
         message: String,
         source: Option<Box<dyn std::error::Error + Send + Sync>>,
     },
+}
+
+fn how_often(starts: u32) -> String {
+    match starts {
+        1 => "once".to_owned(),
+        starts => format!("{starts} times in a row"),
+    }
 }
 
 impl Error {
@@ -103,8 +111,9 @@ impl Error {
         Self(Arc::new(Kind::Invalid(message.into())))
     }
 
-    pub(crate) fn crash_loop(starts: u32) -> Self {
-        Self(Arc::new(Kind::CrashLoop(starts)))
+    pub(crate) fn crash_loop(starts: u32, last: &str) -> Self {
+        let last = last.to_owned();
+        Self(Arc::new(Kind::CrashLoop { starts, last }))
     }
 
     /// Returns whether the agent itself refused.
@@ -125,10 +134,11 @@ impl Error {
         matches!(*self.0, Kind::Invalid(_))
     }
 
-    /// Returns whether the agent ended too often without completing a turn, so that it is not started by itself any more.
+    /// Returns whether agents were started too often without completing a turn, so that none is started by itself any more. The text says what the last
+    /// one came to.
     #[must_use]
     pub fn is_crash_loop(&self) -> bool {
-        matches!(*self.0, Kind::CrashLoop(_))
+        matches!(*self.0, Kind::CrashLoop { .. })
     }
 
     /// Makes the answer to a conversation that can't be kept or recovered; `message` names the place and says what to do next.

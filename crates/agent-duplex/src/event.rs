@@ -64,7 +64,7 @@ pub enum Event {
         /// Its process id.
         pid: u32,
     },
-    /// The agent's process ended while no turn ran. During a turn, [`TurnEnd::exit`] says so.
+    /// The agent's process ended while no turn ran. During a turn, [`TurnEnd::exit`] says so. It is the driver's to report, before the end of its words.
     Exited(ExitStatus),
     /// The agent's own conversation has this id. Comes once, and again only if the id changes.
     Session {
@@ -90,7 +90,7 @@ pub enum Event {
         /// The messages that it answers; none when the agent begins by itself or does not know.
         inputs: Vec<Uuid>,
     },
-    /// A piece of the answer as it is written; the whole comes as [`Event::Message`].
+    /// A piece of the answer as it is written. The pieces add up to the [`Event::Message`] that follows, which may be missing when the turn is cut off.
     TextDelta(String),
     /// A piece of the model's thoughts.
     ThinkingDelta(String),

@@ -41,7 +41,7 @@ impl Execution {
     ///
     /// # Errors
     ///
-    /// [`Dropped`] when more than 10,000 things or 4 MiB were unread; then nothing more comes.
+    /// [`Dropped`] when more than 10,000 things or 8 MiB were unread; then nothing more comes.
     ///
     /// # Cancel safety
     ///

@@ -77,9 +77,7 @@ impl Inbox {
             duplicate: self.known.contains_key(&input.id),
             durable: false,
         };
-        if !receipt.duplicate {
-            self.remember(receipt.clone());
-        }
+        self.remember(receipt.clone());
         self.waiting.push_back(Accepted {
             receipt: id,
             input,
@@ -88,16 +86,18 @@ impl Inbox {
         Ok(receipt)
     }
 
+    /// Remembers a receipt, unless it is not the first one of its input.
     fn remember(&mut self, receipt: Receipt) {
+        if self.known.contains_key(&receipt.input_id) {
+            return;
+        }
         if self.order.len() == REMEMBERED
             && let Some(oldest) = self.order.pop_front()
         {
             self.known.remove(&oldest);
         }
-        let id = receipt.input_id.clone();
-        if self.known.insert(id.clone(), receipt).is_none() {
-            self.order.push_back(id);
-        }
+        self.order.push_back(receipt.input_id.clone());
+        self.known.insert(receipt.input_id.clone(), receipt);
     }
 
     /// Returns the receipt of the first input with this id, if it is remembered.

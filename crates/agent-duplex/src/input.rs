@@ -7,7 +7,8 @@ use crate::{Error, TurnId};
 /// Something to say to the agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Input {
-    /// The caller's own id for it; need not be unique.
+    /// The caller's own id for it. It need not be unique, but [`Conversation::accept`](crate::Conversation::accept) delivers only the first input of an
+    /// id.
     pub id: String,
     /// What it says.
     pub text: String,
@@ -41,7 +42,7 @@ impl Input {
     }
 }
 
-/// What [`Conversation::send`](crate::Conversation::send) returns at once: proof that an input was taken, not that it was read.
+/// Proof that an input was taken, not that it was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Receipt {
     /// Unique for every acceptance, even when the input's id repeats.
@@ -50,7 +51,9 @@ pub struct Receipt {
     pub input_id: String,
     /// When it was taken.
     pub at: SystemTime,
-    /// Whether the input's id came before, among the last thousand. It is only said: a repeated input is delivered like any other.
+    /// Whether the input's id came before, among the last 10,000. From [`send`](crate::Conversation::send) and
+    /// [`execute`](crate::Conversation::execute) that is only said, and the input is delivered like any other; from
+    /// [`accept`](crate::Conversation::accept) this is the receipt of the first one, and nothing is delivered.
     pub duplicate: bool,
     /// Whether the input is kept; otherwise it is accepted in memory only (so far).
     pub durable: bool,

@@ -27,11 +27,14 @@
 //!
 //! When there are inputs and the agent is gone, the caller starts the next one, or the conversation does by a [`RestartPolicy`]: another pure machine
 //! counts the starts that came to nothing, says how long to pause, and when to give up. Which session the next agent goes on with is known to the ledger:
-//! the last one in which an agent has *answered*, for some name a session before there is one.
+//! the last one in which an agent has *answered*, for some name a session before there is one. The first piece of an answer is enough: a delta of text or
+//! thoughts, a message, a tool.
 //!
 //! A conversation that was [opened](Conversation::open) is kept by a [`Persistence`], on a thread of its own. The order is all: an input is kept before it
-//! is handed on, its handing-on before the agent gets it, a completion before it is told. So nobody is told what a crash takes back, and nothing that an
-//! agent may have got is given to another one. Whatever can't be kept stops the agent, and the conversation takes nothing more.
+//! is handed on, its handing-on before the agent gets it, a completion before it is told, and so is an input that is thrown away. So nobody is told of an
+//! end that a crash takes back, and nothing that an agent may have got is given to another one. What the agent says in between is told at once and kept
+//! at most 64 pieces later; a driver that panics and a runtime that is shut down leave no time to wait. Whatever can't be kept stops the agent, and the
+//! conversation takes nothing more.
 //!
 //! There are two kinds of readers. The one [`Primary`] misses nothing: while its backlog is full, the agent is not read any further, so that nothing grows
 //! without bound. A [`Subscription`] reads along; one that falls behind is dropped and told at which position, and nobody waits for it.
@@ -40,6 +43,26 @@
 //! it is asked for all the same. It is never silently ignored.
 //!
 //! Drivers never retry, and wait only where their protocol wants it: the conversation owns time, as far as the caller lets it.
+//!
+//! # Writing a driver
+//!
+//! A [`Driver`] holds configuration; [`connect`](Driver::connect) starts an agent and returns its [`Connection`]. One task calls that, one method at a
+//! time, and drops the future of [`next`](Connection::next) whenever something else is to be done: keep what was read in the connection.
+//!
+//! - [`send`](Connection::send) gets a [`Message`] with an id of its own. An agent that reports what became of a message gets that id, and
+//!   [`Event::Input`] and [`Event::TurnStarted`] name it; receipts are the conversation's business.
+//! - A turn begins when a message was sent. [`Event::TurnStarted`] may be left out; a connection that says it for one turn has to for all, and it is
+//!   needed for turns that the agent begins by itself, and where messages are queued or merged.
+//! - Each turn ends by one [`Event::TurnCompleted`]. Without it the turn runs until the connection ends, however long the agent is silent: who reads its
+//!   protocol knows, and nobody else does.
+//! - Deltas are for those who watch. What was written comes as [`Event::Message`] too, whole: that is what is kept. With deltas only, nothing is.
+//! - `None` from `next` says that nothing further comes, for good. A turn that runs then [died](EndReason::Died), with the status of
+//!   [`Event::Exited`] if that came before. Neither `next` nor `send` is called on that connection again; [`stop`](Connection::stop) and a drop are.
+//!   An agent that ends during a turn is better told by `TurnCompleted` with exit and detail, and `None`; `Exited` is for one that ends between turns.
+//! - Open tools and asks need no end of their own at the end of a turn, and late or double events do no harm: the ledger closes and drops them.
+//! - `stop` ends all that was started, in its budget, and its report is [`proven`](StopReport::proven) only if that is known.
+//!
+//! The programs of `scripted` (feature `test-util`) are a driver as well, and `scripted::Audit` holds what a conversation publishes against its promises.
 //!
 //! # Limits
 //!
@@ -87,7 +110,7 @@ pub use lifecycle::Lifecycle;
 pub use options::ConversationOptions;
 #[cfg(feature = "sqlite")]
 pub use persistence::SqlitePersistence;
-pub use persistence::{MemoryPersistence, Persistence, Record, Recovered};
+pub use persistence::{Interrupted, MemoryPersistence, Persistence, Record, Recovered};
 pub use published::{Assignment, Completion, InputRef, Published, TurnId, What};
 pub use restart::{LostSession, Mode, RestartPolicy};
 pub use stop::{ProcessName, StopReport, StopStage};

@@ -15,6 +15,10 @@ pub enum Lifecycle {
     InTurn,
     /// A turn runs and was told to end.
     Interrupting,
+    /// No agent takes inputs, and none is started by itself any more: too many in a row completed no turn. Inputs are refused with
+    /// [`Error::is_crash_loop`](crate::Error::is_crash_loop), which says what the last agent came to, until somebody calls
+    /// [`start`](crate::Conversation::start).
+    CrashLoop,
     /// Everything is being ended.
     Stopping,
     /// It is over, for good.
@@ -37,6 +41,7 @@ impl fmt::Display for Lifecycle {
             Self::Ready => "ready",
             Self::InTurn => "in a turn",
             Self::Interrupting => "interrupting",
+            Self::CrashLoop => "in a crash loop",
             Self::Stopping => "stopping",
             Self::Ended => "ended",
         })

@@ -24,3 +24,33 @@ impl Default for ConversationOptions {
         }
     }
 }
+
+impl ConversationOptions {
+    /// Returns these options with agents started by themselves, by `policy`.
+    #[must_use]
+    pub const fn with_restart(mut self, policy: RestartPolicy) -> Self {
+        self.restart = Some(policy);
+        self
+    }
+
+    /// Returns these options with another time that one agent serves.
+    #[must_use]
+    pub const fn with_mode(mut self, mode: Mode) -> Self {
+        self.mode = mode;
+        self
+    }
+
+    /// Returns these options with room for another number of pending inputs.
+    #[must_use]
+    pub const fn with_inbox(mut self, inbox: usize) -> Self {
+        self.inbox = inbox;
+        self
+    }
+
+    /// Returns these options with another number of things that the [`Primary`](crate::Primary) may leave unread.
+    #[must_use]
+    pub const fn with_backlog(mut self, backlog: usize) -> Self {
+        self.backlog = backlog;
+        self
+    }
+}

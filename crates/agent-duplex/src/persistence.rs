@@ -105,14 +105,32 @@ pub struct Recovered {
     pub pending: Vec<(Receipt, Input)>,
     /// The receipts of the last 10,000 inputs, whatever became of them, oldest first.
     pub accepted: Vec<Receipt>,
-    /// The turns that never ended and are interrupted now.
-    pub interrupted: Vec<TurnId>,
+    /// The turns that never ended and are interrupted now, oldest first.
+    pub interrupted: Vec<Interrupted>,
     /// The agent's own conversation to go on with.
     pub session: Option<String>,
     /// The number of the last turn; 0 when there was none.
     pub turns: u64,
     /// How many pieces of the agent's answers are kept.
     pub messages: u64,
+}
+
+/// A turn that was cut off by the end of its process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Interrupted {
+    /// The turn.
+    pub turn: TurnId,
+    /// What was said in it, oldest first, with the receipts. It is not handed on again; whoever wants that sends it again.
+    pub inputs: Vec<(Receipt, Input)>,
+}
+
+impl Interrupted {
+    /// Makes one, for a [`Persistence`] of one's own.
+    #[must_use]
+    pub const fn new(turn: TurnId, inputs: Vec<(Receipt, Input)>) -> Self {
+        Self { turn, inputs }
+    }
 }
 
 /// The answer to a writer that is the one writer no more.

@@ -4,8 +4,13 @@ use std::time::Duration;
 
 /// How an agent that is gone is started again, when there are inputs for it.
 ///
-/// Starts in a row without a completed turn are counted. Before each but the first there is a pause, each twice as long as the one before; after too
-/// many, inputs are refused with [`Error::is_crash_loop`](crate::Error::is_crash_loop) until somebody starts the agent.
+/// Starts in a row that came to nothing are counted: the agent could not be started, or ended without a turn that it brought to some end of its own. A
+/// turn counts that was completed, interrupted or refused, or reached a limit ([`MaxTokens`](crate::EndReason::MaxTokens),
+/// [`MaxTurns`](crate::EndReason::MaxTurns), [`BudgetExhausted`](crate::EndReason::BudgetExhausted),
+/// [`ContextOverflow`](crate::EndReason::ContextOverflow)); one that died or failed does not, though it has its
+/// [`Completion`](crate::Completion). An agent that is not logged in, or whose session does not exist, is not held against it, and is started again
+/// only for another input. Before each but the first there is a pause, each twice as long as the one before; after too
+/// many, the conversation is in [`Lifecycle::CrashLoop`](crate::Lifecycle::CrashLoop) until somebody starts the agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RestartPolicy {
@@ -17,6 +22,30 @@ pub struct RestartPolicy {
     pub longest_wait: Duration,
     /// What becomes of a session that does not exist any more.
     pub lost_session: LostSession,
+}
+
+impl RestartPolicy {
+    /// Returns this policy with another number of starts in a row.
+    #[must_use]
+    pub const fn with_most(mut self, most: u32) -> Self {
+        self.most = most;
+        self
+    }
+
+    /// Returns this policy with other pauses.
+    #[must_use]
+    pub const fn with_waits(mut self, first: Duration, longest: Duration) -> Self {
+        self.first_wait = first;
+        self.longest_wait = longest;
+        self
+    }
+
+    /// Returns this policy with something else done about a lost session.
+    #[must_use]
+    pub const fn with_lost_session(mut self, lost_session: LostSession) -> Self {
+        self.lost_session = lost_session;
+        self
+    }
 }
 
 impl Default for RestartPolicy {

@@ -17,6 +17,8 @@ pub(crate) struct Shared {
     pub(crate) primary: Arc<Queue>,
     /// Wakes the actor for an input.
     pub(crate) arrived: Notify,
+    /// Wakes those who wait until nothing is left to do.
+    pub(crate) moved: Arc<Notify>,
 }
 
 #[derive(Debug)]
@@ -29,6 +31,9 @@ pub(crate) struct State {
     pub(crate) fault: Option<Error>,
     /// Whether an input was accepted since the actor looked last.
     pub(crate) arrived: bool,
+    /// How many turns readers know to run.
+    running: usize,
+    moved: Arc<Notify>,
     sequence: u64,
     primary: Arc<Queue>,
     subscribers: Vec<Arc<Queue>>,
@@ -43,6 +48,7 @@ impl Shared {
         recovered: Recovered,
     ) -> Arc<Self> {
         let primary = Queue::new(backlog);
+        let moved = Arc::new(Notify::new());
         Arc::new(Self {
             state: Mutex::new(State {
                 ledger: Ledger::new(terms, recovered),
@@ -51,6 +57,8 @@ impl Shared {
                 starts: Starts::new(restart),
                 fault: None,
                 arrived: false,
+                running: 0,
+                moved: Arc::clone(&moved),
                 sequence: 0,
                 primary: Arc::clone(&primary),
                 subscribers: Vec::new(),
@@ -58,6 +66,7 @@ impl Shared {
             }),
             primary,
             arrived: Notify::new(),
+            moved,
         })
     }
 
@@ -75,6 +84,7 @@ impl Shared {
     /// The conversation can't be kept any more.
     pub(crate) fn failed(&self, fault: Error) {
         self.lock().fault.get_or_insert(fault);
+        self.moved.notify_waiters();
         self.arrived.notify_one();
     }
 }
@@ -86,6 +96,17 @@ impl State {
             return Some(over());
         }
         self.fault.clone().or_else(|| self.starts.refusal())
+    }
+
+    /// Returns whether everything that was accepted is done and told, or why that will not be.
+    pub(crate) fn drained(&self) -> Option<Result<(), Error>> {
+        let busy = self.ledger.is_busy() || self.running > 0;
+        if !busy && self.ledger.pending().next().is_none() {
+            return Some(Ok(()));
+        }
+        // What runs has its end all the same.
+        let over = !busy || self.lifecycle == Lifecycle::Ended;
+        self.refusal().filter(|_| over).map(Err)
     }
 
     /// Lets a queue have what is published from now on.
@@ -108,10 +129,16 @@ impl State {
         if !items.is_empty() {
             self.subscribers.retain(|queue| queue.offer(&items));
             self.primary.push(&items);
+            self.moved.notify_waiters();
         }
     }
 
     fn item(&mut self, what: What) -> Item {
+        match &what {
+            What::Assigned(assignment) if !assignment.injected => self.running += 1,
+            What::Completed(_) => self.running = self.running.saturating_sub(1),
+            _ => {}
+        }
         self.sequence += 1;
         let weight = weight(&what);
         let published = Arc::new(Published {

@@ -1,10 +1,12 @@
 //! When an agent that is gone is started again by itself: a pure machine, which is told the time.
 
+use std::fmt;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::{EndReason, Error, LostSession, RestartPolicy};
+use crate::conversation::FOREVER;
+use crate::{EndReason, Error, ExitStatus, LostSession, RestartPolicy, TurnEnd};
 
 #[derive(Debug, Default)]
 pub(crate) struct Starts {
@@ -16,6 +18,8 @@ pub(crate) struct Starts {
     rests: bool,
     /// What came of the agent that was started last.
     outcome: Outcome,
+    /// The same in words, of the last one that came to nothing.
+    last: String,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -58,7 +62,14 @@ impl Starts {
     /// Returns why inputs are refused, if they are.
     pub(crate) fn refusal(&self) -> Option<Error> {
         let most = self.policy?.most.max(1);
-        (self.failed >= most).then(|| Error::crash_loop(self.failed))
+        (self.failed >= most).then(|| Error::crash_loop(self.failed, self.last()))
+    }
+
+    fn last(&self) -> &str {
+        match self.last.as_str() {
+            "" => "it ended before a turn began",
+            last => last,
+        }
     }
 
     pub(crate) fn lost_session(&self) -> LostSession {
@@ -86,16 +97,30 @@ impl Starts {
     /// An agent is started.
     pub(crate) fn begun(&mut self) {
         self.rests = false;
+        self.last.clear();
         self.outcome = Outcome::Nothing;
     }
 
+    /// The agent could not be started, or ended, in this way.
+    pub(crate) fn failed(&mut self, how: impl fmt::Display) {
+        self.last = how.to_string();
+    }
+
+    /// The agent's process ended in this way, which is all there is to say where nothing else was said.
+    pub(crate) fn exited(&mut self, status: ExitStatus) {
+        if self.last.is_empty() {
+            self.failed(status);
+        }
+    }
+
     /// A turn ended.
-    pub(crate) fn turn(&mut self, reason: EndReason) {
+    pub(crate) fn turn(&mut self, end: &TurnEnd) {
         use EndReason::{
             BudgetExhausted, Completed, ContextOverflow, Interrupted, MaxTokens, MaxTurns,
             NotLoggedIn, Refused, SessionNotFound,
         };
-        match reason {
+        self.failed(end);
+        match end.reason {
             Completed | Interrupted | MaxTokens | MaxTurns | BudgetExhausted | Refused
             | ContextOverflow => {
                 self.outcome = Outcome::Turn;
@@ -128,6 +153,7 @@ fn pause(policy: RestartPolicy, doubled: u32) -> Duration {
         .first_wait
         .saturating_mul(factor)
         .min(policy.longest_wait)
+        .min(FOREVER)
 }
 
 #[cfg(test)]
@@ -159,7 +185,8 @@ mod tests {
         }
         assert_eq!(pauses, [1, 2, 4, 8, 16, 32, 60, 60]);
         assert_eq!(starts.next(now, true), Next::Never);
-        assert!(starts.refusal().is_some_and(|e| e.is_crash_loop()));
+        let refusal = starts.refusal().expect("it was given up");
+        assert!(refusal.is_crash_loop() && refusal.to_string().contains("9 times in a row"));
         starts.reset();
         assert_eq!(starts.next(now, false), Next::Now);
     }
@@ -187,7 +214,7 @@ mod tests {
                 }
                 starts.begun();
                 let reason = of[reason];
-                reason.into_iter().for_each(|reason| starts.turn(reason));
+                reason.into_iter().for_each(|reason| starts.turn(&reason.into()));
                 starts.ended(now);
                 match reason {
                     Some(Completed) => row = 0,

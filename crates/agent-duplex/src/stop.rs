@@ -43,9 +43,13 @@ impl fmt::Display for StopStage {
     }
 }
 
+/// How many survivors a report names.
+const NAMED: usize = 16;
+
 /// What came of a stop.
 ///
-/// Its text is the end line that people read: `0 of 3 left`, or the survivors by name.
+/// Its text is the end line that people read: `0 of 3 left`, `nothing was left`, or the first 16 survivors by name; and `(as far as could be seen)` when that
+/// is not [proven](Self::proven).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StopReport {
     /// Which stage ended the agent itself.
@@ -61,9 +65,15 @@ pub struct StopReport {
 impl fmt::Display for StopReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let left = self.survivors.len();
-        write!(f, "{left} of {} left", left + self.ended.len())?;
-        for (i, survivor) in self.survivors.iter().enumerate() {
+        match left + self.ended.len() {
+            0 => f.write_str("nothing was left")?,
+            all => write!(f, "{left} of {all} left")?,
+        }
+        for (i, survivor) in self.survivors.iter().take(NAMED).enumerate() {
             write!(f, "{} {survivor}", if i == 0 { ":" } else { "," })?;
+        }
+        if left > NAMED {
+            write!(f, " and {} more", left - NAMED)?;
         }
         if !self.proven {
             f.write_str(" (as far as could be seen)")?;

@@ -73,7 +73,7 @@ impl fmt::Display for EndReason {
     }
 }
 
-/// The end of a turn.
+/// The end of a turn. Its text is the reason, the detail and the exit, as far as there are any.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TurnEnd {
     /// Why it ended.
@@ -84,6 +84,19 @@ pub struct TurnEnd {
     pub exit: Option<ExitStatus>,
     /// The last of what the agent wrote to its standard error, for the record.
     pub stderr_tail: String,
+}
+
+impl fmt::Display for TurnEnd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.reason.fmt(f)?;
+        if !self.detail.is_empty() {
+            write!(f, ": {}", self.detail)?;
+        }
+        match self.exit {
+            Some(exit) => write!(f, " ({exit})"),
+            None => Ok(()),
+        }
+    }
 }
 
 impl From<EndReason> for TurnEnd {

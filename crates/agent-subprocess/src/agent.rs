@@ -203,7 +203,7 @@ impl Agent {
     /// Dropping the future leaves the stop where it is; the next call goes on with the same budget.
     pub async fn stop(&mut self, policy: &StopPolicy) -> StopReport {
         if self.report.is_none() {
-            self.report = Some(self.end(policy).await);
+            self.report = Some(self.end(&policy.bounded()).await);
         }
         self.report.clone().expect("it was just set")
     }
@@ -218,7 +218,14 @@ impl Agent {
                 until,
                 gentle: Stage::Gone,
             });
-            self.note(policy).await;
+            let seen = Seen {
+                stage: Stage::Gone,
+                main_exited: exited_before,
+                stdin_open: self.stdin_open(),
+            };
+            if next_stage(policy, Duration::ZERO, seen).0 != Stage::Kill {
+                self.note(policy).await;
+            }
         }
         let mut now = self.stopping.expect("it was just set");
         let mut progress = self.keeper.progress.clone();
@@ -248,7 +255,11 @@ impl Agent {
                 progress.aftermath.is_some()
                     || (now.stage < Stage::Terminate && progress.exit.is_some())
             });
-            let _done_or_due = timeout_at(now.start + now.until, done).await;
+            let told = timeout_at(now.start + now.until, done).await;
+            if told.is_ok_and(|told| told.is_err()) {
+                // The runtime of its spawn has ended: nobody hears any more what becomes of the tree.
+                break;
+            }
         }
         if progress.borrow().aftermath.is_none() {
             self.keeper.give_up.notify_one();
@@ -305,7 +316,7 @@ impl Agent {
 
     fn enter(&mut self, stage: Stage, policy: &StopPolicy, time: Duration) {
         let milliseconds = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
-        let rounds = milliseconds(policy.reserve() / 2);
+        let rounds = milliseconds(policy.rounds());
         // An order that is not taken is answered by the next stage, and in the end by giving up on the keeper.
         let _not_taken = match stage {
             Stage::Gone => Ok(()),

@@ -229,12 +229,13 @@ impl AgentCommand {
         let stdout = Receiver::from_owned_fd(our_stdout.into()).map_err(no_pipe)?;
         let stderr = Receiver::from_owned_fd(our_stderr.into()).map_err(no_pipe)?;
         let outputs = Outputs::read(stdout, stderr, max_line, &keeper.progress);
-        if let (Some(bytes), Some(input)) = (&bytes, &input) {
-            let (mut writer, bytes) = (input.writer(), bytes.clone());
+        let stdin_free = bytes.is_none();
+        if let (Some(bytes), Some(input)) = (bytes, &input) {
+            let mut writer = input.writer();
             // An agent that does not read its input to the end is its own affair.
             tokio::spawn(async move { drop(writer.write_all(&bytes).await) });
         }
-        Ok(Agent::new(keeper, input, bytes.is_none(), outputs, hold))
+        Ok(Agent::new(keeper, input, stdin_free, outputs, hold))
     }
 }
 

@@ -7,12 +7,18 @@
 //! What the agent says is taken as it comes: types, subtypes and fields that are not known pass as raw lines, and one
 //! field of a wrong type does not lose the line that it stands in.
 //!
+//! What it may not do by its [permissions](ClaudeDriver::permissions) it asks where these say so, and then it waits for ever: answer each
+//! [`PermissionAsked`](agent_duplex::Event::PermissionAsked), or choose permissions that never ask.
+//!
 //! # Examples
+//! One connection by itself; a [`Conversation`](agent_duplex::Conversation) over it, which most programs want, is in the README and, with a person who
+//! types, in `examples/duplex.rs`.
 //! ```no_run
 //! use agent_duplex::{Driver as _, Event, Message, SessionChoice};
-//! use agent_subprocess::claude::ClaudeDriver;
+//! use agent_subprocess::{Context, claude::ClaudeDriver};
 //!
-//! # async fn example(context: agent_subprocess::Context) -> Result<(), agent_duplex::Error> {
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! let context = Context::new(std::env::current_dir()?, std::env::temp_dir().join("my-program"));
 //! let driver = ClaudeDriver::new(vec!["claude".into()], context);
 //! let mut agent = driver.connect(SessionChoice::Fresh).await?;
 //! agent.send(Message::new("What is in this folder?")).await?;

@@ -29,6 +29,21 @@ pub struct Context {
     pub stop: StopPolicy,
 }
 
+impl Context {
+    /// Makes a context with nothing but a working directory, a directory for files that live as long as the attempt, and the usual stages of a stop.
+    pub fn new(cwd: impl Into<PathBuf>, scratch: impl Into<PathBuf>) -> Self {
+        Self {
+            cwd: cwd.into(),
+            env: Vec::new(),
+            marker: None,
+            hold: None,
+            scratch: scratch.into(),
+            survivors_file: None,
+            stop: StopPolicy::default(),
+        }
+    }
+}
+
 impl fmt::Debug for Context {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names: Vec<_> = self.env.iter().map(|(name, _)| name).collect();

@@ -127,10 +127,12 @@ impl Error {
         }
     }
 
+    /// `file` is what there is of that name, if anything is.
     pub(crate) fn spawn(
         program: &OsStr,
         directory: &Path,
         in_directory: bool,
+        file: Option<&Path>,
         source: io::Error,
     ) -> Error {
         let path = directory.to_owned();
@@ -139,12 +141,10 @@ impl Error {
             return Kind::BadDirectory { path, source }.into();
         }
         let is_path = program.as_encoded_bytes().contains(&b'/');
-        let file = directory.join(program);
-        let is_there = is_path && file.exists();
         let program = program.to_string_lossy().into_owned();
         match source.raw_os_error() {
-            Some(libc::ENOENT) if is_there && is_binary(&file) => Kind::NoLoader { program },
-            Some(libc::ENOENT) if is_there => Kind::NoInterpreter { program },
+            Some(libc::ENOENT) if file.is_some_and(is_binary) => Kind::NoLoader { program },
+            Some(libc::ENOENT) if file.is_some() => Kind::NoInterpreter { program },
             Some(libc::ENOENT) if is_path => Kind::NoSuchFile {
                 program,
                 directory: path,

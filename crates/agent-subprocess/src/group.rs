@@ -30,7 +30,7 @@ pub(crate) fn start(
     let (progress, receiver) = watch::channel(Progress::default());
     let group = Group {
         main,
-        unreaped: Arc::new(Mutex::new(true)),
+        number: Arc::new(Mutex::new(Number::Main)),
         marker: marker.clone(),
         group_only,
     };
@@ -61,9 +61,11 @@ impl Hold {
         let wait = self.child.wait();
         tokio::pin!(wait);
         let exit = std::future::poll_fn(|cx| {
-            let mut unreaped = self.group.lock();
+            let mut number = self.group.lock();
             let polled = wait.as_mut().poll(cx);
-            *unreaped &= polled.is_pending();
+            if polled.is_ready() {
+                *number = self.group.number_without_main();
+            }
             polled
         });
         exit.await.map_or(Exit::UNKNOWN, Exit::from)
@@ -74,7 +76,7 @@ impl Drop for Hold {
     fn drop(&mut self) {
         self.group.kill();
         // Whoever reaps it now does not tell.
-        *self.group.lock() = false;
+        *self.group.lock() = Number::Free;
     }
 }
 
@@ -166,11 +168,21 @@ fn named((process, name): (ProcessId, String)) -> ProcessName {
     }
 }
 
+/// What the pid of the main process stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Number {
+    /// The main process, dead or alive, and its group: it can't be somebody else's.
+    Main,
+    /// Its group, which goes on without it. Only when that is gone, too, a stranger may get the pid.
+    Group,
+    /// Nobody, or a stranger.
+    Free,
+}
+
 #[derive(Clone, Debug)]
 pub(crate) struct Group {
     main: u32,
-    /// Whether the main process is still there, dead or alive, so that its number can't be somebody else's.
-    unreaped: Arc<Mutex<bool>>,
+    number: Arc<Mutex<Number>>,
     #[cfg_attr(
         not(target_os = "linux"),
         expect(dead_code, reason = "only Linux is swept")
@@ -185,14 +197,36 @@ pub(crate) struct Group {
 }
 
 impl Group {
-    fn lock(&self) -> MutexGuard<'_, bool> {
-        self.unreaped.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Number> {
+        self.number.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Kills the group at once, if it still belongs to the main process.
+    fn number_without_main(&self) -> Number {
+        let group = self.pid().map(rustix::process::test_kill_process_group);
+        match group {
+            None | Some(Err(rustix::io::Errno::SRCH)) => Number::Free,
+            Some(_) => Number::Group,
+        }
+    }
+
+    /// Kills the group at once, if it is still that of the main process.
     pub(crate) fn kill(&self) {
-        if *self.lock() {
+        // Held until the signal is out: else the main process may be reaped in between.
+        let number = self.lock();
+        if self.is_group(*number) {
             self.signal_group(Signal::KILL);
+        }
+    }
+
+    /// Tells whether a group of that number is ours: a stranger's would have had, and most likely has, a leader of that pid.
+    fn is_group(&self, number: Number) -> bool {
+        match number {
+            Number::Main => true,
+            Number::Group => {
+                let leader = self.pid().map(rustix::process::test_kill_process);
+                leader == Some(Err(rustix::io::Errno::SRCH))
+            }
+            Number::Free => false,
         }
     }
 
@@ -213,12 +247,14 @@ impl Group {
         if !proc_fs::is_ours() {
             return self.unlisted();
         }
+        let number = *self.lock();
         let all = proc_fs::all();
+        let is_ours = self.is_group(number);
         let group = all
             .iter()
             .copied()
-            .filter(|stat| stat.group == self.main && !stat.is_dead());
-        let below = if self.group_only {
+            .filter(|stat| is_ours && stat.group == self.main && !stat.is_dead());
+        let below = if self.group_only || number != Number::Main {
             Vec::new()
         } else {
             proc_fs::below(self.main, &all)
@@ -241,9 +277,10 @@ impl Group {
 
     /// Where nobody can be listed, only the group is known, and of it only whether it is there.
     fn unlisted(&self) -> Members {
-        let there = self
-            .pid()
-            .is_some_and(|group| rustix::process::test_kill_process_group(group).is_ok());
+        let there = self.is_group(*self.lock())
+            && self
+                .pid()
+                .is_some_and(|group| rustix::process::test_kill_process_group(group).is_ok());
         let main = ProcessId {
             pid: self.main,
             start_time: 0,
@@ -254,19 +291,24 @@ impl Group {
             .collect()
     }
 
-    /// Signals all members, each checked to be the one that was found, and the group while it belongs to the main process.
+    /// Looks for all members and signals them.
     fn signal_all(&self, signal: Signal) -> Members {
         let members = self.members();
-        let unreaped = self.lock();
-        if *unreaped || !members.is_empty() && !self.can_list() {
+        self.signal_members(&members, signal);
+        members
+    }
+
+    /// Signals members, each checked to be the one that was found, and the group while it belongs to the main process.
+    fn signal_members(&self, members: &Members, signal: Signal) {
+        let number = self.lock();
+        if *number == Number::Main || !members.is_empty() && !self.can_list() {
             self.signal_group(signal);
         }
-        drop(unreaped);
+        drop(number);
         #[cfg(target_os = "linux")]
         for member in members.keys().filter(|_| self.can_list()) {
             let _gone_or_refused = crate::proc_fs::signal(*member, signal, |_| true);
         }
-        members
     }
 
     /// Whether the members are found one by one, and so are signalled one by one when the main process is gone.
@@ -292,10 +334,15 @@ impl Group {
             alive = self.members();
         }
         let killed = !alive.is_empty();
-        while !alive.is_empty() && start.elapsed() < grace + rounds {
-            met.extend(self.signal_all(Signal::KILL));
+        // At least once: to look may have taken all the time that there was.
+        while !alive.is_empty() {
+            self.signal_members(&alive, Signal::KILL);
+            met.extend(std::mem::take(&mut alive));
             pause();
             alive = self.members();
+            if start.elapsed() >= grace + rounds {
+                break;
+            }
         }
         met.retain(|member, _| !alive.contains_key(member));
         let (ended, survivors) = (
@@ -319,4 +366,31 @@ fn pause() {
         tv_nsec: LOOK.subsec_nanos().into(),
     };
     let _nothing_to_wait_for_but_time = rustix::event::poll(&mut [], Some(&time));
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_is_found_is_killed_also_when_looking_took_all_the_time() {
+        use std::os::unix::process::CommandExt as _;
+        let mut child = std::process::Command::new("sleep")
+            .arg("600")
+            .process_group(0)
+            .spawn()
+            .unwrap();
+        let group = Group {
+            main: child.id(),
+            number: Arc::new(Mutex::new(Number::Main)),
+            marker: None,
+            group_only: false,
+        };
+        let aftermath = group.end((Duration::ZERO, Duration::ZERO), Members::new());
+        assert!(aftermath.killed);
+        assert_eq!(
+            std::os::unix::process::ExitStatusExt::signal(&child.wait().unwrap()),
+            Some(9)
+        );
+    }
 }

@@ -94,12 +94,7 @@ impl AgentCommand {
             Err(Failure::NotSpawned {
                 source,
                 in_directory,
-            }) => Err(Error::spawn(
-                &self.program,
-                self.directory(),
-                in_directory,
-                source,
-            )),
+            }) => Err(self.not_spawned(in_directory, source)),
             Err(Failure::Refused(_)) if self.containment == Containment::Auto => Ok(None),
             Err(Failure::Refused(reason)) => {
                 let path = path.to_owned();
@@ -143,8 +138,8 @@ impl AgentCommand {
             };
         }
         match group::start(command.into(), self.marker.clone(), self.group_only) {
+            Err(source) => Err(self.not_spawned(false, source)),
             Ok(keeper) => Ok((keeper, self.hold)),
-            Err(source) => Err(Error::spawn(&self.program, self.directory(), false, source)),
         }
     }
 
@@ -152,8 +147,22 @@ impl AgentCommand {
     /// in a big host, and the C library hand what is no program to the shell.
     #[cfg(target_os = "linux")]
     fn resolved(&self) -> Command {
-        use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
         use std::os::unix::process::CommandExt as _;
+        let runs = |file: &PathBuf| {
+            file.is_file() && rustix::fs::access(file, rustix::fs::Access::EXEC_OK).is_ok()
+        };
+        let mut command = match self.files().find(runs) {
+            Some(file) => Command::new(file),
+            None => Command::new(&self.program),
+        };
+        command.arg0(&self.program);
+        command
+    }
+
+    /// The files that the program may be, as the agent would find them.
+    #[cfg(target_os = "linux")]
+    fn files(&self) -> impl Iterator<Item = PathBuf> {
+        use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
         let path = match self.env.get(OsStr::new("PATH")) {
             Some(set) => set.clone(),
             None if self.env_clear => None,
@@ -161,16 +170,27 @@ impl AgentCommand {
         };
         let path = path.as_deref().map(OsStr::as_bytes);
         let files = guard::image::files(self.program.as_bytes(), path).into_iter();
-        let mut files = files.map(|file| self.directory().join(OsString::from_vec(file)));
-        let runs = |file: &PathBuf| {
-            file.is_file() && rustix::fs::access(file, rustix::fs::Access::EXEC_OK).is_ok()
-        };
-        let mut command = match files.find(runs) {
-            Some(file) => Command::new(file),
-            None => Command::new(&self.program),
-        };
-        command.arg0(&self.program);
-        command
+        files.map(|file| self.directory().join(OsString::from_vec(file)))
+    }
+
+    /// Elsewhere nobody but the system knows where it looks.
+    #[cfg(not(target_os = "linux"))]
+    fn files(&self) -> impl Iterator<Item = PathBuf> {
+        let is_path = self.program.as_encoded_bytes().contains(&b'/');
+        is_path
+            .then(|| self.directory().join(&self.program))
+            .into_iter()
+    }
+
+    fn not_spawned(&self, in_directory: bool, source: std::io::Error) -> Error {
+        let file = self.files().find(|file| file.is_file());
+        Error::spawn(
+            &self.program,
+            self.directory(),
+            in_directory,
+            file.as_deref(),
+            source,
+        )
     }
 
     fn directory(&self) -> &std::path::Path {

@@ -7,7 +7,7 @@ use bytes::{Buf as _, Bytes, BytesMut};
 pub struct Line {
     /// The bytes of the line; head and tail put together if it was over-long.
     ///
-    /// A short one shares up to 8 KiB with its neighbours: copy what is kept for long.
+    /// A short one shares up to 8 KiB with its neighbours, one from 64 KiB up what was read with it: copy what is kept for long.
     pub bytes: Bytes,
     /// How many bytes were dropped from the middle of an over-long line.
     pub truncated: Option<u64>,
@@ -61,11 +61,13 @@ impl Lines {
             buffer: BytesMut::new(),
             scanned: 0,
             dropped: 0,
-            max: max.max(1),
+            // Twice that is counted with.
+            max: max.clamp(1, usize::MAX / 2),
         }
     }
 
-    /// Takes in bytes. Call [`next_line`](Self::next_line) until it returns `None` before the next push.
+    /// Takes in bytes. Call [`next_line`](Self::next_line) until it returns `None` before the next push, and before
+    /// [`finish`](Self::finish).
     pub fn push(&mut self, bytes: &[u8]) {
         self.buffer.extend_from_slice(bytes);
     }
@@ -206,6 +208,12 @@ mod tests {
             prop_assert_eq!(lines, naive(&chunks.concat(), max));
             prop_assert!(most < 2 * max);
         }
+    }
+
+    #[test]
+    fn a_line_may_be_as_long_as_there_is_room() {
+        let (lines, _) = split(&[b"one\ntw".to_vec()], usize::MAX);
+        assert_eq!(lines, naive(b"one\ntw", usize::MAX));
     }
 
     #[test]

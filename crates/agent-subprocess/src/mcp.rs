@@ -2,7 +2,7 @@
 //!
 //! The texts may hold `${VARIABLE}` and `${VARIABLE:-default}`, which are filled in when an agent is started and not before,
 //! so that what is kept of a run names secrets and does not hold them. [`Debug`](std::fmt::Debug) shows no value either:
-//! arguments are counted, of variables and headers there are the names.
+//! arguments are counted, of variables and headers there are the names, and of an address there is the host.
 //!
 //! # Limits
 //! 64 servers, 1 MiB of text.
@@ -139,7 +139,7 @@ impl McpServers {
     }
 
     /// Returns these servers as they may be shown to anybody: `…` stands for each argument and for each value of a variable or
-    /// a header, and of an address there are host and path.
+    /// a header, and for what of an address comes behind its host.
     #[must_use]
     pub fn without_values(mut self) -> Self {
         self.0

@@ -18,6 +18,8 @@ const AHEAD_STDERR: u32 = 2 << 20;
 pub(crate) const DRAIN: Duration = Duration::from_millis(500);
 /// What a queued line costs besides its bytes.
 const OVERHEAD: usize = 128;
+/// How many lines are queued at once.
+const BATCH: usize = 4096;
 /// How much of a pipe is read at once.
 const READ: usize = 256 << 10;
 
@@ -46,7 +48,7 @@ pub(crate) struct Draining {
     pub(crate) cut: u8,
 }
 
-/// The lines of one read, and the room that they take until the last of them is handed out.
+/// Lines of one read, and the room that they take until the last of them is handed out.
 #[derive(Debug)]
 struct Batch {
     stream: Stream,
@@ -153,18 +155,20 @@ impl Reader {
     async fn run(&mut self, mut progress: watch::Receiver<Progress>) -> bool {
         let mut deadline = None;
         loop {
+            // The end and the deadline come first: somebody who is left may write faster than is read here.
             let ready = match deadline {
+                Some(deadline) if Instant::now() >= deadline => return self.cut().await,
                 Some(deadline) => match timeout_at(deadline, self.pipe.readable()).await {
                     Ok(ready) => ready,
-                    Err(_) => return self.cut().await,
+                    Err(_) => continue,
                 },
                 None => tokio::select! {
                     biased;
-                    ready = self.pipe.readable() => ready,
                     _exited_or_lost = progress.wait_for(|progress| progress.exit.is_some()) => {
                         deadline = Some(Instant::now() + DRAIN);
                         continue;
                     }
+                    ready = self.pipe.readable() => ready,
                 },
             };
             match ready.and_then(|()| self.read()) {
@@ -173,8 +177,7 @@ impl Reader {
                     return self.hand_out(rest.into_iter().collect()).await;
                 }
                 Ok(_) => {
-                    let lines = self.lines_read();
-                    if !self.hand_out(lines).await {
+                    if !self.hand_out_read().await {
                         return false;
                     }
                 }
@@ -182,10 +185,6 @@ impl Reader {
                 Err(_) => return self.cut().await,
             }
         }
-    }
-
-    fn lines_read(&mut self) -> Vec<Line> {
-        std::iter::from_fn(|| self.lines.next_line()).collect()
     }
 
     fn read(&mut self) -> io::Result<usize> {
@@ -210,8 +209,7 @@ impl Reader {
             && let Ok(read @ 1..) = self.read()
         {
             left = left.saturating_sub(read as u64);
-            let lines = self.lines_read();
-            if !self.hand_out(lines).await {
+            if !self.hand_out_read().await {
                 return false;
             }
         }
@@ -240,6 +238,20 @@ impl Reader {
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                     _ => return,
                 },
+            }
+        }
+    }
+
+    /// Queues the lines of one read, a batch for most: only very short lines make more.
+    async fn hand_out_read(&mut self) -> bool {
+        loop {
+            let next = std::iter::from_fn(|| self.lines.next_line());
+            let lines: Vec<Line> = next.take(BATCH).collect();
+            let more = lines.len() == BATCH;
+            if !self.hand_out(lines).await {
+                return false;
+            } else if !more {
+                return true;
             }
         }
     }

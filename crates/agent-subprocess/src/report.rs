@@ -3,7 +3,10 @@
 use crate::{Containment, Exit, ProcessName, Stage};
 use std::fmt;
 
-/// Tells what came of a stop. Shown, it says how many of how many processes are left, and names them.
+/// How many survivors are named where a report is shown.
+const NAMED: usize = 16;
+
+/// Tells what came of a stop. Shown, it says how many of how many processes are left, and names the first 16.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StopReport {
@@ -36,14 +39,14 @@ impl StopReport {
 
 impl fmt::Display for StopReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let left = self.survivors.len() as u64;
-        write!(
-            f,
-            "{left} of {} left",
-            left + self.ended.len() as u64 + self.unlisted
-        )?;
-        for (n, survivor) in self.survivors.iter().enumerate() {
+        let left = self.survivors.len();
+        let gone = self.ended.len() as u64 + self.unlisted;
+        write!(f, "{left} of {} left", left as u64 + gone)?;
+        for (n, survivor) in self.survivors.iter().take(NAMED).enumerate() {
             write!(f, "{}{survivor}", if n == 0 { ": " } else { ", " })?;
+        }
+        if left > NAMED {
+            write!(f, " and {} more", left - NAMED)?;
         }
         if self.guard_lost {
             f.write_str(" (the guard was killed; swept by marker)")
@@ -94,7 +97,11 @@ mod tests {
             unlisted: 3,
             ..clean.clone()
         };
-        let shown: Vec<String> = [clean, left, group, lost]
+        let many = StopReport {
+            survivors: (100..120).map(|pid| process(pid, "sh")).collect(),
+            ..clean.clone()
+        };
+        let shown: Vec<String> = [clean, left, group, lost, many]
             .iter()
             .map(ToString::to_string)
             .collect();
@@ -103,6 +110,7 @@ mod tests {
         2 of 4 left: 72 su, 73 a\u{1b}[2Jb
         0 of 2 left (no guard: only the process group and the marker were looked at)
         0 of 5 left (the guard was killed; swept by marker)
+        20 of 22 left: 100 sh, 101 sh, 102 sh, 103 sh, 104 sh, 105 sh, 106 sh, 107 sh, 108 sh, 109 sh, 110 sh, 111 sh, 112 sh, 113 sh, 114 sh, 115 sh and 4 more
         ");
     }
 

@@ -3,7 +3,8 @@
 //! Agents let two processes write one session, and afterwards one of the two turns is gone. So a driver takes an advisory lock (`flock`) on a
 //! file a session, and has the guard hold it until the agent's tree is gone: the death of whoever took it frees nothing too early.
 
-use rustix::fs::{FlockOperation, flock};
+use crate::ProcessId;
+use rustix::fs::{Access, FlockOperation, access, flock};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::fmt::{self, Write as _};
@@ -70,17 +71,28 @@ struct Lock {
 
 /// A session that is taken; given back when it is dropped, and to other processes when its descriptor is closed everywhere.
 #[derive(Debug)]
-pub(crate) struct Lease(Arc<Lock>);
+pub(crate) struct Lease {
+    lock: Arc<Lock>,
+    /// Whether it was given back: the next one may have it by now.
+    is_idle: bool,
+}
 
 impl Lease {
+    fn new(lock: Arc<Lock>) -> Self {
+        let is_idle = false;
+        Lease { lock, is_idle }
+    }
+
     /// Returns the descriptor for a guard to hold.
     pub(crate) fn descriptor(&self) -> io::Result<OwnedFd> {
-        self.0.descriptor.try_clone()
+        self.lock.descriptor.try_clone()
     }
 
     /// Says that nobody writes the session any more, though the lock is still held for what was left running.
-    pub(crate) fn idle(&self) {
-        self.0.busy.store(false, Ordering::Release);
+    pub(crate) fn idle(&mut self) {
+        if !std::mem::replace(&mut self.is_idle, true) {
+            self.lock.busy.store(false, Ordering::Release);
+        }
     }
 }
 
@@ -104,7 +116,8 @@ pub(crate) enum Refusal {
 /// Who holds a lock, as it stands in its file.
 #[derive(Serialize, Deserialize)]
 struct Holder {
-    pid: u32,
+    #[serde(flatten)]
+    process: ProcessId,
     /// Seconds since the epoch.
     since: u64,
 }
@@ -118,13 +131,40 @@ impl SessionLocks {
         }
     }
 
+    /// Makes the directory, and looks whether its owner may write there and nobody else; done before each session is
+    /// taken, and early by who has another place.
+    ///
+    /// # Errors
+    /// When it can't be made or written to, belongs to somebody else, or is open to others. The error names it.
+    pub fn prepare(&self) -> io::Result<()> {
+        let directory = &*self.directory;
+        let refuse =
+            |e: io::Error| io::Error::new(e.kind(), format!("{}: {e}", directory.display()));
+        let mut builder = DirBuilder::new();
+        builder
+            .recursive(true)
+            .mode(0o700)
+            .create(directory)
+            .map_err(refuse)?;
+        // Whoever may write here may make us wait for ever, or hand us a file of another kind.
+        let meta = std::fs::metadata(directory).map_err(refuse)?;
+        if meta.uid() != rustix::process::geteuid().as_raw() || meta.mode() & 0o022 != 0 {
+            let what = "it belongs to somebody else, or others may write there";
+            return Err(refuse(io::Error::new(
+                io::ErrorKind::PermissionDenied,
+                what,
+            )));
+        }
+        access(directory, Access::WRITE_OK).map_err(|e| refuse(e.into()))
+    }
+
     /// Takes a session.
     pub(crate) fn take(&self, session: &str) -> Result<Lease, Refusal> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         known.retain(|_, lock| lock.strong_count() > 0);
         if let Some(lock) = known.get(session).and_then(Weak::upgrade) {
             return match lock.busy.swap(true, Ordering::AcqRel) {
-                false => Ok(Lease(lock)),
+                false => Ok(Lease::new(lock)),
                 true => Err(Refusal::Held {
                     by: SessionHeld {
                         session: session.to_owned(),
@@ -144,23 +184,12 @@ impl SessionLocks {
             since,
         });
         known.insert(session.to_owned(), Arc::downgrade(&lock));
-        Ok(Lease(lock))
+        Ok(Lease::new(lock))
     }
 
     fn lock(&self, session: &str, since: SystemTime) -> Result<File, Refusal> {
         let io = Refusal::Io;
-        let mut builder = DirBuilder::new();
-        builder
-            .recursive(true)
-            .mode(0o700)
-            .create(&*self.directory)
-            .map_err(io)?;
-        // Whoever may write here may make us wait for ever, or hand us a file of another kind.
-        let meta = std::fs::metadata(&*self.directory).map_err(io)?;
-        if meta.uid() != rustix::process::geteuid().as_raw() || meta.mode() & 0o022 != 0 {
-            let what = "it belongs to somebody else, or others may write there";
-            return Err(io(io::Error::new(io::ErrorKind::PermissionDenied, what)));
-        }
+        self.prepare().map_err(io)?;
         self.prune();
         let path = self.directory.join(file_name(session).map_err(io)?);
         for _ in 0..TRIES {
@@ -168,9 +197,7 @@ impl SessionLocks {
             match flock(&file, FlockOperation::NonBlockingLockExclusive) {
                 Ok(()) => {}
                 Err(rustix::io::Errno::WOULDBLOCK) => {
-                    let by = held(session, &mut file);
-                    let passing = by.pid.is_some_and(is_past);
-                    return Err(Refusal::Held { by, passing });
+                    return Err(held(session, &mut file));
                 }
                 Err(error) => return Err(io(error.into())),
             }
@@ -227,33 +254,40 @@ fn write(file: &mut File, since: SystemTime) -> io::Result<()> {
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default()
         .as_secs();
-    let pid = std::process::id();
-    let holder = serde_json::to_vec(&Holder { pid, since })?;
+    let process = ProcessId::current();
+    let holder = serde_json::to_vec(&Holder { process, since })?;
     file.set_len(0)?;
     file.rewind()?;
     file.write_all(&holder)
 }
 
-fn held(session: &str, file: &mut File) -> SessionHeld {
+fn held(session: &str, file: &mut File) -> Refusal {
     let mut text = String::new();
     let read = file.take(256).read_to_string(&mut text);
     let holder = read
         .ok()
         .and_then(|_| serde_json::from_str::<Holder>(&text).ok());
-    SessionHeld {
+    // Where nothing stands yet, somebody is about to say who he is.
+    let passing = { holder.as_ref() }.is_none_or(|holder| is_past(holder.process));
+    let by = SessionHeld {
         session: session.to_owned(),
-        pid: holder.as_ref().map(|holder| holder.pid),
+        pid: holder.as_ref().map(|holder| holder.process.pid),
         since: holder.map(|holder| UNIX_EPOCH + Duration::from_secs(holder.since)),
-    }
+    };
+    Refusal::Held { by, passing }
 }
 
-/// Whether nothing of this process but what it left behind can hold a lock: it is gone, or it is this one, which would know.
-fn is_past(pid: u32) -> bool {
-    use rustix::process::{Pid, test_kill_process};
-    let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) else {
-        return false;
-    };
-    pid == rustix::process::getpid() || test_kill_process(pid) == Err(rustix::io::Errno::SRCH)
+/// Whether nothing of this process but what it left behind can hold a lock: it is gone, though nobody may have reaped it
+/// and its pid may be another's by now, or it is this one, which would know.
+fn is_past(process: ProcessId) -> bool {
+    #[cfg(target_os = "linux")]
+    let is_alive = process.is_alive();
+    #[cfg(not(target_os = "linux"))]
+    let is_alive = i32::try_from(process.pid)
+        .ok()
+        .and_then(rustix::process::Pid::from_raw)
+        .is_some_and(|pid| rustix::process::test_kill_process(pid) != Err(rustix::io::Errno::SRCH));
+    process.pid == std::process::id() || !is_alive
 }
 
 /// Makes the name of a session's file: its id, with what could mean something in a path written in hexadecimal.
@@ -318,7 +352,7 @@ mod tests {
     fn p46_what_an_agent_left_running_keeps_others_out_and_not_its_own_loop() {
         let directory = tempfile::tempdir().unwrap();
         let locks = SessionLocks::new(directory.path());
-        let lease = locks.take("one").unwrap();
+        let mut lease = locks.take("one").unwrap();
         let guard = lease.descriptor().unwrap();
         lease.idle();
         drop(locks.take("one").unwrap());
@@ -355,13 +389,72 @@ mod tests {
         drop(kept);
     }
 
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn p46_a_dead_holder_only_leaves_something_behind_whoever_has_its_pid_now() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut zombie = std::process::Command::new("true").spawn().unwrap();
+        let dead = zombie.id();
+        let process = |pid| ProcessId {
+            pid,
+            ..ProcessId::current()
+        };
+        // It ends without being reaped.
+        while crate::proc_fs::stat(dead).is_some_and(|stat| !stat.is_dead()) {
+            std::thread::yield_now();
+        }
+        let parent = rustix::process::getppid().unwrap().as_raw_pid();
+        let parent = crate::proc_fs::stat(parent.unsigned_abs()).unwrap().id();
+        let holders = [
+            (Some(process(dead)), true),
+            (Some(process(parent.pid)), true),
+            (Some(parent), false),
+            (None, true),
+        ];
+        let locks = SessionLocks::new(directory.path());
+        for (holder, expected) in holders {
+            let mut file = open(&directory.path().join("one.lock")).unwrap();
+            flock(&file, FlockOperation::NonBlockingLockExclusive).unwrap();
+            file.set_len(0).unwrap();
+            if let Some(process) = holder {
+                let holder = Holder { process, since: 0 };
+                file.write_all(&serde_json::to_vec(&holder).unwrap())
+                    .unwrap();
+            }
+            let Err(Refusal::Held { passing, .. }) = locks.take("one") else {
+                panic!("it is locked")
+            };
+            assert_eq!(passing, expected, "{holder:?}");
+        }
+        zombie.wait().unwrap();
+    }
+
     #[test]
     fn p46_a_directory_that_others_may_write_to_is_refused() {
         let directory = tempfile::tempdir().unwrap();
         let all = std::fs::Permissions::from_mode(0o777);
         std::fs::set_permissions(directory.path(), all).unwrap();
         let refused = SessionLocks::new(directory.path()).take("one");
-        assert!(matches!(refused, Err(Refusal::Io(_))), "{refused:?}");
+        let Err(Refusal::Io(error)) = refused else {
+            panic!("{refused:?}")
+        };
+        let place = directory.path().display().to_string();
+        assert!(error.to_string().contains(&place), "{error}");
+    }
+
+    #[test]
+    fn p46_who_gave_a_session_back_does_not_give_it_back_for_the_next() {
+        let directory = tempfile::tempdir().unwrap();
+        let locks = SessionLocks::new(directory.path());
+        let mut first = locks.take("one").unwrap();
+        first.idle();
+        let second = locks.take("one").unwrap();
+        // Its agent had ended; now what that left behind is stopped too, and the connection goes.
+        first.idle();
+        drop(first);
+        held_by(locks.take("one"));
+        drop(second);
+        locks.take("one").unwrap();
     }
 
     proptest! {

@@ -3,6 +3,11 @@
 use std::fmt;
 use std::time::Duration;
 
+/// What SIGKILL and its report get however little is left: without it a guard would be given up that was told just now.
+const LEAST: Duration = Duration::from_millis(200);
+/// Who gives more wants no bound, which ends in an overflow.
+const LONGEST: Duration = Duration::from_secs(366 * 24 * 3600);
+
 /// Gives the stages of a stop their times. All are caps on what is left of one `budget`.
 ///
 /// The stages come in this order, and end early as soon as the agent is gone: SIGINT to the agent's process group,
@@ -12,7 +17,8 @@ use std::time::Duration;
 /// An agent that is not busy, or is interrupted by its own protocol, wants [`without_interrupt`](Self::without_interrupt).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StopPolicy {
-    /// What the whole stop may take (default 8 s), apart from a bounded drain of the pipes.
+    /// What the whole stop may take (default 8 s, a year at most), apart from a bounded drain of the pipes. SIGKILL gets a
+    /// fifth of a second in any case.
     pub budget: Duration,
     /// How long the agent may take to end after SIGINT (default 3 s). One-shot agents keep their partial text that way.
     pub interrupt: Duration,
@@ -61,9 +67,19 @@ impl StopPolicy {
         StopPolicy { budget, ..self }
     }
 
+    /// The same with times that can be added to any moment.
+    pub(crate) fn bounded(&self) -> Self {
+        self.clone().within(self.budget.min(LONGEST))
+    }
+
     /// How much of the budget is kept for SIGKILL and its report.
     pub(crate) fn reserve(&self) -> Duration {
         Duration::from_secs(1).min(self.budget / 2)
+    }
+
+    /// How long SIGKILL is repeated before who is left counts as a survivor; the rest is for the report.
+    pub(crate) fn rounds(&self) -> Duration {
+        self.reserve().max(LEAST) / 2
     }
 }
 
@@ -129,11 +145,10 @@ pub(crate) fn next_stage(policy: &StopPolicy, now: Duration, seen: Seen) -> (Sta
     let mut later = stages
         .into_iter()
         .filter(|(stage, time)| *stage > seen.stage && !time.min(&left).is_zero());
-    later
-        .next()
-        .map_or((Stage::Kill, policy.budget.max(now)), |(stage, time)| {
-            (stage, now + time.min(left))
-        })
+    later.next().map_or(
+        (Stage::Kill, policy.budget.max(now + LEAST)),
+        |(stage, time)| (stage, now + time.min(left)),
+    )
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! The few system calls that have no safe wrapper; all the `unsafe` of this crate. Linux only.
 #![expect(
     unsafe_code,
-    reason = "signal dispositions, fork, pre_exec, execve, waitid with a pid, signalfd and _exit have no safe wrapper"
+    reason = "signal dispositions, fork, pre_exec, execve, waitid with a pid, signalfd, unnamed signals and _exit have no safe wrapper"
 )]
 
 use crate::guard::image::Image;
@@ -20,10 +20,18 @@ fn last_error() -> Errno {
 /// Closes every descriptor from 3 up: callers leak them, and one may be a pipe or a lock of the host.
 pub(crate) fn close_leaked_descriptors() -> Result<(), Errno> {
     // SAFETY: the guard is single-threaded and has opened no descriptor above 2 yet, so nobody owns those closed here.
-    match unsafe { libc::syscall(libc::SYS_close_range, 3_u32, u32::MAX, 0_u32) } {
-        0 => Ok(()),
-        _ => Err(last_error()),
+    if unsafe { libc::syscall(libc::SYS_close_range, 3_u32, u32::MAX, 0_u32) } == 0 {
+        return Ok(());
     }
+    // Linux before 5.9 does not have it, and a sandbox may refuse what it does not know.
+    let listed = std::fs::read_dir("/proc/self/fd").map_err(|_| last_error())?;
+    let listed = listed.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok());
+    let descriptors: Vec<i32> = listed.filter(|descriptor| *descriptor > 2).collect();
+    for descriptor in descriptors {
+        // SAFETY: as above; the one of the list itself is closed already, which is no more than an error.
+        unsafe { libc::close(descriptor) };
+    }
+    Ok(())
 }
 
 /// Makes the guard deaf to everything that a terminal or a person sends to a group.
@@ -92,6 +100,12 @@ pub(crate) fn fork_with_signals() -> Result<Option<(Pid, OwnedFd)>, Errno> {
         libc::sigprocmask(libc::SIG_SETMASK, &before, std::ptr::null_mut());
         if child == 0 { Ok(None) } else { Err(failed) }
     }
+}
+
+/// Sends any signal, also one without a name of its own (a real-time signal). Somebody who is gone is none the worse.
+pub(crate) fn send(to: Pid, signal: i32) {
+    // SAFETY: takes any numbers.
+    unsafe { libc::kill(to.as_raw_nonzero().get(), signal) };
 }
 
 /// Sends SIGTERM to every process that there is, for the first process of a pid namespace, whose end ends them all anyway.
@@ -196,7 +210,13 @@ impl Pointers {
             };
             match last_error() {
                 Errno::NOENT | Errno::NOTDIR => {}
-                Errno::ACCESS => reason = Errno::ACCESS,
+                // One bad entry, such as a file system that is gone, does not hide the program in the next.
+                error @ (Errno::ACCESS
+                | Errno::LOOP
+                | Errno::NAMETOOLONG
+                | Errno::STALE
+                | Errno::NODEV
+                | Errno::TIMEDOUT) => reason = error,
                 error => return error,
             }
         }

@@ -160,3 +160,101 @@ fn begin(stdin: &mut Stdin, bytes: &[u8]) -> Result<usize, Unwritten> {
 fn cost(bytes: &[u8]) -> u32 {
     u32::try_from((bytes.len() + OVERHEAD).min(AHEAD)).unwrap_or(u32::MAX)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stdin::Input;
+    use proptest::prelude::*;
+    use std::pin::pin;
+    use tokio::io::AsyncReadExt as _;
+    use tokio::net::unix::pipe;
+
+    /// A line of some thousands of bytes that tells which one it is.
+    fn line(number: usize, thousands: usize) -> Vec<u8> {
+        let mut line = format!("{number}:").into_bytes();
+        line.resize(line.len() + thousands * 1000, b'x');
+        line.push(b'\n');
+        line
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+        #[test]
+        fn l96_lines_come_whole_and_in_order_whoever_writes_them_and_gives_up_on_them(
+            steps in prop::collection::vec((0_usize..200, 0_usize..200_000, any::<bool>(), any::<bool>()), 1..24),
+        ) {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(async {
+                let (sender, mut receiver) = pipe::pipe().unwrap();
+                let writer = Writer::new(Input::new(sender).writer());
+                let (mut expected, mut seen) = (Vec::new(), Vec::new());
+                for (number, (thousands, read, waits, lets_go_on)) in steps.into_iter().enumerate() {
+                    let line = line(number, thousands);
+                    expected.extend_from_slice(&line);
+                    if waits {
+                        // Given up on as soon as it would wait.
+                        let mut write = Box::pin(writer.write(line));
+                        let mut cx = Context::from_waker(Waker::noop());
+                        let looked = write.as_mut().poll(&mut cx);
+                        prop_assert!(!matches!(looked, Poll::Ready(Err(_))));
+                    } else {
+                        prop_assert!(writer.push(line).is_ok());
+                    }
+                    // Room is made while the task may not have begun.
+                    let mut some = vec![0; read];
+                    let count = receiver.try_read(&mut some).unwrap_or(0);
+                    seen.extend_from_slice(&some[..count]);
+                    if lets_go_on {
+                        tokio::task::yield_now().await;
+                    }
+                }
+                let mut rest = vec![0; expected.len() - seen.len()];
+                receiver.read_exact(&mut rest).await.unwrap();
+                seen.extend(rest);
+                prop_assert!(seen == expected);
+                prop_assert_eq!(lock(&writer.pipe).waiting, 0);
+                prop_assert_eq!(writer.room.available_permits(), AHEAD);
+                Ok(())
+            })?;
+        }
+    }
+
+    #[tokio::test]
+    async fn l96_what_waits_goes_first() {
+        let (sender, mut receiver) = pipe::pipe().unwrap();
+        let writer = Writer::new(Input::new(sender).writer());
+        writer.write(line(0, 0)).await.unwrap();
+        // From here on it is known that there is room. Whoever did much already may write nothing now all the same.
+        let mut nobody = Context::from_waker(Waker::noop());
+        while pin!(tokio::task::consume_budget())
+            .poll(&mut nobody)
+            .is_ready()
+        {}
+        drop(writer.push(line(1, 0)).unwrap());
+        assert_eq!(lock(&writer.pipe).waiting, 1);
+        let another = async { drop(writer.push(line(2, 0)).unwrap()) };
+        tokio::task::unconstrained(another).await;
+        let mut seen = [0; 9];
+        receiver.read_exact(&mut seen).await.unwrap();
+        assert_eq!(seen, *b"0:\n1:\n2:\n");
+    }
+
+    #[tokio::test]
+    async fn p9_a_pipe_that_nobody_reads_is_closed_for_all_lines() {
+        let (sender, receiver) = pipe::pipe().unwrap();
+        let writer = Writer::new(Input::new(sender).writer());
+        let waits = writer.push(line(0, 1000)).unwrap();
+        drop(receiver);
+        waits.await.unwrap_err();
+        for _ in 0..3 {
+            assert_eq!(writer.push(line(1, 0)).err(), Some(Unwritten::Closed));
+            assert_eq!(writer.write(line(2, 0)).await, Err(Unwritten::Closed));
+        }
+        let (sender, receiver) = pipe::pipe().unwrap();
+        let writer = Writer::new(Input::new(sender).writer());
+        drop(receiver);
+        assert_eq!(writer.write(line(0, 0)).await, Err(Unwritten::Closed));
+        assert_eq!(writer.push(line(1, 0)).err(), Some(Unwritten::Closed));
+    }
+}

@@ -24,7 +24,7 @@ pub use client::{Answers, ask};
 pub use force::Forced;
 pub use protocol::{Answer, Ended, PauseAfter, Request, Standing, StopAfter};
 pub(crate) use server::Socket;
-pub(crate) use wishes::{Coming, Wish, Wishes};
+pub(crate) use wishes::{Coming, Mark, Wish, Wishes};
 
 /// A message to the run. What becomes of it comes as [`News`](crate::News); one that makes no sense now is answered with
 /// [`News::Rejected`](crate::News::Rejected).

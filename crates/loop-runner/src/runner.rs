@@ -13,11 +13,10 @@ use uuid::Uuid;
 
 use crate::check::{CheckEnd, RunningCheck};
 use crate::clock::Clock;
-use crate::control::{Coming, Control, Socket, Wish, Wishes};
+use crate::control::{Coming, Control, Mark, Socket, Wish, Wishes};
 use crate::journal::Journal;
 use crate::kept::Kept;
 use crate::news::{self, News, NewsReceiver, NewsSender};
-use crate::survivors::{self, Swept};
 use crate::view::{AgentView, View};
 use crate::{
     Error, PhaseSettings, Project, PromptSource, RunHead, Settings, WorkTree, prompt, runs,
@@ -25,6 +24,7 @@ use crate::{
 };
 pub(crate) use attempt::Attempt;
 
+mod ask;
 mod attempt;
 mod halt;
 mod heal;
@@ -33,9 +33,13 @@ mod person;
 mod settle;
 mod silence;
 mod socket;
+mod sweep;
+#[cfg(test)]
+mod tests;
 
-/// The longest single wait: after it the wall clock is looked at again, so that a suspend or a clock set forward is noticed.
-const LONGEST_WAIT: Duration = Duration::from_secs(30);
+/// The longest single wait: after it the wall clock is looked at again, so that a suspend or a clock set forward is noticed, and whether what
+/// is saved is still there. Less than who asks through the control socket waits.
+const LONGEST_WAIT: Duration = Duration::from_secs(5);
 
 /// How long everything may take to end for a person who has no patience.
 const IMPATIENT: Duration = Duration::from_secs(1);
@@ -303,7 +307,14 @@ impl Runner {
     ) -> Result<StopReason, Error> {
         let mut happenings = VecDeque::new();
         self.hear_all(wishes, &mut happenings).await?;
-        if let Some(Happening::StopRequested(request)) = happenings.front().map(|it| &it.what) {
+        let stop = happenings.iter().find_map(|it| match it.what {
+            Happening::StopRequested(request) => Some(request),
+            _ => None,
+        });
+        if let Some(request) = stop {
+            self.machine.stopped_early(request);
+            self.saved.machine = self.machine.head().clone();
+            self.journal.save(&self.saved).await?;
             return Ok(StopReason::Stopped(request.by));
         }
         happenings.push_front(Coming::from(self.first.clone()));
@@ -331,7 +342,7 @@ impl Runner {
                 happenings.extend(at_once.into_iter().map(Coming::from));
             }
             self.refresh_view();
-            reply.send(rejection.map_or(Ok(self.machine.head().counts.steers), Err));
+            reply.send(rejection.map_or(Ok(Mark::from(self.machine.head())), Err));
             if let Some(end) = &self.machine.head().end
                 && happenings.is_empty()
             {
@@ -393,13 +404,17 @@ impl Runner {
             Wakeup::Agent(attempt::Woken::Started(started)) => {
                 self.agent_started(started).into_iter().collect()
             }
+            Wakeup::Agent(attempt::Woken::Closed) => self.turn_ended().into_iter().collect(),
             Wakeup::Agent(attempt::Woken::Ended(report)) => {
                 self.tree_ended(report).into_iter().collect()
             }
             Wakeup::Agent(attempt::Woken::Published(published)) => self.agent_did(published).await,
             Wakeup::Check(end) => vec![self.check_ended(end)],
             Wakeup::Settled(end) => vec![self.settled(end).await],
-            Wakeup::Time => self.time_passed().await.into_iter().collect(),
+            Wakeup::Time => {
+                self.notice_removal().await?;
+                self.time_passed().await.into_iter().collect()
+            }
         };
         Ok(happened.into_iter().map(Coming::from).collect())
     }
@@ -441,46 +456,6 @@ impl Runner {
 
     fn tell(&mut self, news: News) {
         self.news.send(self.clock.now(), news);
-    }
-
-    /// Ends what earlier processes of unfinished runs in this working tree left alive, before anything is spawned.
-    async fn sweep_before(&mut self) {
-        let unfinished = self.work_tree.project().runs().unwrap_or_default();
-        let heads = unfinished.into_iter().filter_map(|entry| entry.head.ok());
-        let heads: Vec<RunHead> = heads
-            .filter(|head| head.run == self.saved.run || head.machine.end.is_none())
-            .collect();
-        for head in heads {
-            let reported = survivors::take_report(self.work_tree.project(), &head.run);
-            self.tell_swept(
-                "by their guard, when the last process of the run died",
-                reported,
-            );
-            let swept = survivors::sweep(head.scope).await;
-            survivors::remove_scratch(self.work_tree.project(), &head.run);
-            self.tell_swept("left alive by an earlier process", swept);
-        }
-    }
-
-    fn tell_swept(&mut self, why: &'static str, swept: Swept) {
-        if !swept.ended.is_empty() {
-            self.tell(News::Ended {
-                why,
-                processes: swept.ended,
-            });
-        }
-        self.note_survivors(swept.survivors);
-    }
-
-    fn note_survivors(&mut self, survivors: Vec<ProcessName>) {
-        let new: Vec<_> = survivors
-            .into_iter()
-            .filter(|s| !self.survivors.contains(s))
-            .collect();
-        if !new.is_empty() {
-            self.survivors.extend(new.iter().cloned());
-            self.tell(News::Survivors(new));
-        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! What earlier processes of a run left alive: found by the run's random marker, never by a name.
 
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -65,9 +66,19 @@ pub(crate) fn scratch(project: &Project, run: &RunId) -> PathBuf {
     project.run_dir(run).join("scratch")
 }
 
-/// Returns the scope of a run without taking it.
+/// Returns the scope of a run's processes in this working tree. A copy of the tree has the run too, and may be at work on it.
+pub(crate) fn scope_here(project: &Project, scope: &str) -> String {
+    // Moved, it is the same directory.
+    match fs_err::metadata(project.root()) {
+        Ok(root) => format!("{scope}-{:x}-{:x}", root.dev(), root.ino()),
+        Err(_) => scope.to_owned(),
+    }
+}
+
+/// Returns the scope of a run's processes without taking it.
 pub(crate) fn scope_of(project: &Project, run: &RunId) -> Option<String> {
-    project.run(run).ok()?.head.ok().map(|head| head.scope)
+    let head = project.run(run).ok()?.head.ok()?;
+    Some(scope_here(project, &head.scope))
 }
 
 pub(crate) fn names(processes: Vec<agent_subprocess::ProcessName>) -> Vec<ProcessName> {

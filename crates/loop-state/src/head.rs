@@ -11,7 +11,7 @@ pub(crate) const MAX_NUMBER: u32 = 1 << 30;
 
 /// The whole state of a run: what is saved, and all that a resume needs.
 ///
-/// Fields are public to be read; only [`Machine::step`](crate::Machine::step) changes them. It is serialised as its [`Snapshot`], whose form is
+/// Fields are public to be read; only a [`Machine`](crate::Machine) changes them. It is serialised as its [`Snapshot`], whose form is
 /// kept apart from these fields.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(into = "Snapshot", try_from = "Snapshot")]

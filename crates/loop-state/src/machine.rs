@@ -76,6 +76,16 @@ impl Machine {
         self.alive(at + delay.min(LONGEST_DELAY));
     }
 
+    /// Notes that the run was told to stop before its first event in this process: it counts as stopped by whoever said so. One that came to
+    /// an end of its own stays as it is.
+    pub fn stopped_early(&mut self, request: StopRequest) {
+        match &mut self.head.end {
+            None => self.head.stopping = Some(request),
+            Some(end) if end.reason.is_stopped() => end.reason = StopReason::Stopped(request.by),
+            Some(_) => {}
+        }
+    }
+
     /// Returns the silence of the agent; `None` where it does not matter: no turn runs or it is being ended, there is no
     /// limit, or a tool or a person is waited for.
     #[must_use]

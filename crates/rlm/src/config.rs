@@ -150,29 +150,12 @@ fn content(path: &Path) -> Result<Option<String>, Failure> {
     }
 }
 
-/// Says in one line where the mistake is and what it is.
+/// Says in one line where the mistake is and what it is, without the value, which may be a secret.
 fn describe(path: &Path, text: &str, error: &toml::de::Error) -> String {
     let before = &text[..error.span().map_or(0, |span| span.start.min(text.len()))];
     let line = before.matches('\n').count() + 1;
-    let mut message = error.message().trim().replace('\n', " ");
-    if may_hold_secrets(text, before) {
-        message = without_value(&message);
-    }
+    let message = without_value(&error.message().trim().replace('\n', " "));
     format!("`{}`, line {line}: {message}", path.display())
-}
-
-/// Whether what stands behind `before` belongs to a table whose values may be secret.
-fn may_hold_secrets(text: &str, before: &str) -> bool {
-    let begin = before.rfind('\n').map_or(0, |end| end + 1);
-    let line = text[begin..].lines().next().unwrap_or_default();
-    let headers = before.lines().rev().map(str::trim_start);
-    let header = { headers }
-        .find(|line| line.starts_with('['))
-        .unwrap_or_default();
-    [line, header].iter().any(|place| {
-        let place = place.trim_start_matches(['[', ' ', '\t', '"']);
-        place.starts_with("mcp-servers") || place.starts_with("claude")
-    })
 }
 
 #[cfg(test)]
@@ -217,5 +200,41 @@ mod tests {
             error("agent = \"gpt\"\n"),
         ];
         insta::assert_snapshot!(errors.join("\n"));
+    }
+
+    #[test]
+    fn x118_a_mistake_shows_no_value_wherever_it_stands() {
+        for text in [
+            "mcp-servers.a.args = [\n  \"x\",\n  5318008,\n]\n",
+            "['mcp-servers'.a]\ncommand = 5318008\n",
+            "[ \"mcp-servers\" . a ]\ncommand = 5318008\n",
+            "['claude']\neffort = 5318008\n",
+            "\"claude\".env.A = 5318008\n",
+            "claude = { env = { A = 5318008 } }\n",
+            "[claude]\nsettings = { a = [\n  '[x]' ] }\neffort = [\n \"5318008\"]\n",
+            "[claude.env]\nA = 'x'\nB = \"\"\"\n[x]\n\"\"\"\nC = 5318008\n",
+            "\"mcp\\u002dservers\".a.command = 5318008\n",
+            "[claude]\nenv = { A = \"5318008 }\n",
+            "[claude]\nenv = { A = 5318008x }\n",
+            "[claude]\nmax-turns = 0x5318008FFFFFFFFFFFFFF\n",
+        ] {
+            let error = error(text);
+            assert!(
+                !error.contains("5318008") && error.contains(", line "),
+                "{text}{error}"
+            );
+        }
+        let other = error("[claude]\nhooks = true\n[on-press]\ndefault = 7\n");
+        assert!(other.contains("line 4"), "{other}");
+    }
+
+    #[test]
+    fn l95_servers_keep_their_order() {
+        let text = "[mcp-servers.zeta]\ncommand = \"z\"\n[mcp-servers.alpha]\ncommand = \"a\"\n";
+        let config: Config = toml::from_str(text).unwrap();
+        assert_eq!(
+            config.mcp_servers.names().collect::<Vec<_>>(),
+            ["zeta", "alpha"]
+        );
     }
 }

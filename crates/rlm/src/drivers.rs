@@ -1,7 +1,6 @@
 //! Which driver speaks to which agent.
 
 use std::ffi::{OsStr, OsString};
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use agent_duplex::Driver;
@@ -56,6 +55,17 @@ pub(crate) fn factory() -> DriverFactory {
     )
 }
 
+/// Refuses what an agent could not be started with, which stands in this file.
+pub(crate) fn check(agent: &AgentSettings, file: &Path) -> Result<(), Failure> {
+    let AgentSettings::Claude { options, .. } = agent else {
+        return Ok(());
+    };
+    let context = Context::new("", "");
+    let driver = tell(ClaudeDriver::new(Vec::new(), context), (**options).clone());
+    let refuse = |e| Failure::usage(format!("`{}`, [claude]: {e}", file.display()));
+    driver.check().map_err(refuse)
+}
+
 /// Tells the driver what else was chosen.
 fn tell(mut driver: ClaudeDriver, options: ClaudeOptions) -> ClaudeDriver {
     driver = driver
@@ -96,7 +106,7 @@ fn tell(mut driver: ClaudeDriver, options: ClaudeOptions) -> ClaudeDriver {
 }
 
 /// Finds a place for the locks of agents' sessions. One that all of the user's programs see goes before one that those of a
-/// login share; where there is none, sessions are not locked.
+/// login share. Where none can be used (`sudo` may have made it), sessions are not locked.
 fn session_locks() -> Option<SessionLocks> {
     let named = |name: &str| std::env::var_os(name).map(PathBuf::from);
     let places = [
@@ -104,16 +114,12 @@ fn session_locks() -> Option<SessionLocks> {
         named("HOME").map(|home| home.join(".local/state")),
         named("XDG_RUNTIME_DIR"),
     ];
-    let mut places = places
+    places
         .into_iter()
         .flatten()
-        .filter(|place| place.is_absolute());
-    places.find_map(|place| {
-        let place = place.join("rlm/sessions");
-        let mut builder = std::fs::DirBuilder::new();
-        let made = builder.recursive(true).mode(0o700).create(&place);
-        made.is_ok().then(|| SessionLocks::new(place))
-    })
+        .filter(|place| place.is_absolute())
+        .map(|place| SessionLocks::new(place.join("rlm/sessions")))
+        .find(|locks| locks.prepare().is_ok())
 }
 
 /// Returns the program that is started for an agent.

@@ -78,6 +78,7 @@ pub(crate) fn new_run(
         },
         other => return Err(drivers::unsupported(other)),
     };
+    drivers::check(&agent, &root.join(config::FILE_NAME))?;
     drivers::find_program(drivers::program(&agent), directory)?;
     let driven = !matches!(agent, AgentSettings::Command { .. });
     let of_file = config
@@ -389,6 +390,25 @@ mod tests {
         assert_eq!(settings.phases[0].permissions, Permissions::Ask);
         let settings = resolve(&format!("{claude} --permissions all"), asked()).unwrap();
         assert_eq!(settings.phases[0].permissions, Permissions::All);
+    }
+
+    #[test]
+    fn x117_what_claude_could_not_be_started_with_is_refused_with_its_file() {
+        for text in [
+            "tools = ['Ba sh']",
+            "allowed-tools = ['']",
+            "effort = ''",
+            "setting-sources = ['nope']",
+            "env = { 'A=B' = 'x' }",
+        ] {
+            let config = toml::from_str(&format!("[claude]\n{text}\n")).unwrap();
+            let refused = resolve("--once --agent claude --agent-bin sh", config).unwrap_err();
+            let place = "`/tmp/rlm.toml`, [claude]: `";
+            assert!(
+                refused.starts_with(place) && refused.contains("` is no "),
+                "{refused}"
+            );
+        }
     }
 
     #[test]

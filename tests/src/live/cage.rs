@@ -29,11 +29,12 @@ pub(super) fn enter() -> Cage {
         return Cage::None("`unshare -n ip link set lo up` does not work here".into());
     };
     let this = std::env::current_exe().expect("a running program has a path");
-    let script = r#"ip link set lo up && exec "$0""#;
+    let script = r#"ip link set lo up && exec "$0" "$@""#;
     let inside = Command::new("unshare")
         .args(way)
         .args(["sh", "-c", script])
         .arg(this)
+        .args(std::env::args_os().skip(1))
         .env(VARIABLE, "1")
         .status();
     match inside {

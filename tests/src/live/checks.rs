@@ -7,10 +7,9 @@ use std::time::{Duration, Instant};
 use fs_err as fs;
 use rustix::process::Signal;
 
+use super::Check;
 use crate::model::FakeModel;
 use crate::{Rlm, Sandbox, poll_until};
-
-pub(super) type Check = fn(&Path, &Path) -> String;
 
 /// By name. A check panics, or says what it found.
 pub(super) const CHECKS: [(&str, Check); 2] = [
@@ -131,23 +130,28 @@ fn run<'a>(sandbox: &'a Sandbox, rlm: &Path, agent: &Path, model: &FakeModel) ->
 }
 
 /// `rlm` with an environment in which `claude` is found and talks to the scripted model only.
-pub(super) fn command<'a>(
-    sandbox: &'a Sandbox,
-    rlm: &Path,
-    agent: &Path,
-    model: &FakeModel,
-) -> Rlm<'a> {
+fn command<'a>(sandbox: &'a Sandbox, rlm: &Path, agent: &Path, model: &FakeModel) -> Rlm<'a> {
+    with_model(sandbox.rlm(rlm), agent, model)
+}
+
+/// Adds what `claude` needs to be found and to talk to the scripted model only.
+pub(super) fn with_model<'a>(rlm: Rlm<'a>, agent: &Path, model: &FakeModel) -> Rlm<'a> {
+    let variables = variables(agent, model).into_iter();
+    variables.fold(rlm, |rlm, (name, value)| rlm.env(name, value))
+}
+
+pub(super) fn variables(agent: &Path, model: &FakeModel) -> [(&'static str, String); 8] {
     let path = std::env::var("PATH").unwrap_or_default();
-    sandbox
-        .rlm(rlm)
-        .env("PATH", format!("{}:{path}", agent.display()))
-        .env("ANTHROPIC_BASE_URL", model.url())
-        .env("ANTHROPIC_API_KEY", "test-key")
-        .env("DISABLE_AUTOUPDATER", "1")
-        .env("DISABLE_TELEMETRY", "1")
-        .env("DISABLE_ERROR_REPORTING", "1")
-        .env("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1")
-        .env("IS_SANDBOX", "1") // it refuses to skip permissions as root otherwise
+    [
+        ("PATH", format!("{}:{path}", agent.display())),
+        ("ANTHROPIC_BASE_URL", model.url()),
+        ("ANTHROPIC_API_KEY", "test-key".into()),
+        ("DISABLE_AUTOUPDATER", "1".into()),
+        ("DISABLE_TELEMETRY", "1".into()),
+        ("DISABLE_ERROR_REPORTING", "1".into()),
+        ("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1".into()),
+        ("IS_SANDBOX", "1".into()), // it refuses to skip permissions as root otherwise
+    ]
 }
 
 fn iterations(sandbox: &Sandbox) -> Vec<String> {

@@ -6,9 +6,11 @@ use std::time::Duration;
 use fs_err as fs;
 use rustix::process::Signal;
 
-use super::checks::{BOUND, Check, RUN, command};
-use crate::model::{FakeModel, Outcome, Request};
-use crate::{Rlm, Running, Sandbox, Terminal, poll_until, wait_for};
+use super::Check;
+use super::checks::{BOUND, RUN};
+use super::scene::{Scene, expect, say};
+use crate::model::{Outcome, Request};
+use crate::{poll_until, wait_for};
 
 /// By name.
 pub(super) const CHECKS: [(&str, Check); 6] = [
@@ -25,71 +27,6 @@ pub(super) const CHECKS: [(&str, Check); 6] = [
     ("429 and 529, recovered", recovered),
     ("a line of 1.5 MB", long_line),
 ];
-
-/// A run of one prompt by the real CLI, and what is around it.
-struct Scene<'a> {
-    rlm: &'a Path,
-    agent: &'a Path,
-    sandbox: Sandbox,
-    model: FakeModel,
-}
-
-impl<'a> Scene<'a> {
-    fn new(rlm: &'a Path, agent: &'a Path) -> Self {
-        Self {
-            rlm,
-            agent,
-            sandbox: Sandbox::new(),
-            model: FakeModel::start(""),
-        }
-    }
-
-    fn rlm(&self, arguments: &[&str]) -> Rlm<'_> {
-        command(&self.sandbox, self.rlm, self.agent, &self.model).args(arguments)
-    }
-
-    fn run(&self, prompt: &str, arguments: &[&str]) -> Rlm<'_> {
-        let run = ["run", "--agent", "claude", "--sleep", "0", "-p", prompt];
-        self.rlm(&run).args(arguments)
-    }
-
-    fn watched(&self, prompt: &str, arguments: &[&str]) -> (Running, Terminal) {
-        self.run(prompt, arguments).spawn_on_terminal()
-    }
-
-    /// The requests of the agent's own work, without titles and summaries.
-    fn requests(&self) -> Vec<Request> {
-        let mut requests = self.model.requests();
-        requests.retain(|request| request.tools > 0);
-        requests
-    }
-
-    /// The lines that the CLI wrote, in their order.
-    fn transcript(&self) -> Vec<String> {
-        let logs = self.rlm(&["logs", "--json"]).run(RUN).expect_code(0);
-        logs.stdout.lines().map(str::to_owned).collect()
-    }
-}
-
-/// Whether the conversation that the model was sent holds these in this order.
-fn holds(request: &Request, words: &[&str]) -> bool {
-    let mut items = request.items.iter();
-    words
-        .iter()
-        .all(|word| items.any(|item| item.text.contains(word)))
-}
-
-#[track_caller]
-fn expect(request: &Request, words: &[&str]) {
-    assert!(holds(request, words), "{words:?} in {:#?}", request.items);
-}
-
-fn say(terminal: &Terminal, text: &str) {
-    terminal.send("\r");
-    terminal.sees("steer>", RUN);
-    terminal.send(text);
-    terminal.send("\r");
-}
 
 fn steered(rlm: &Path, agent: &Path) -> String {
     let scene = Scene::new(rlm, agent);

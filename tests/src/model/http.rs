@@ -14,6 +14,8 @@ const BODY: u64 = 64 << 20;
 pub(super) struct Received {
     pub(super) method: String,
     pub(super) path: String,
+    /// What it says of who sends it.
+    pub(super) authorization: String,
     pub(super) body: Vec<u8>,
 }
 
@@ -47,19 +49,19 @@ impl Connection {
             return Ok(None);
         };
         let (mut length, mut chunked, mut expected) = (0, false, false);
+        let mut authorization = String::new();
         loop {
-            let header = line()?.to_lowercase();
+            let header = line()?;
             let Some((name, value)) = header.split_once(':') else {
                 break;
             };
-            match name {
+            let value = value.trim();
+            match name.to_lowercase().as_str() {
                 "content-length" => {
-                    length = value
-                        .trim()
-                        .parse()
-                        .map_err(|_| invalid("content-length"))?
+                    length = value.parse().map_err(|_| invalid("content-length"))?
                 }
-                "transfer-encoding" => chunked = value.contains("chunked"),
+                "transfer-encoding" => chunked = value.to_lowercase().contains("chunked"),
+                "authorization" => authorization = value.to_owned(),
                 "expect" => expected = true,
                 _ => {}
             }
@@ -76,6 +78,7 @@ impl Connection {
         Ok(Some(Received {
             method: method.into(),
             path: path.into(),
+            authorization,
             body,
         }))
     }

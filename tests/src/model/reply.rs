@@ -51,6 +51,10 @@ pub(super) fn pieces(step: &Step, asked: &Asked) -> Box<dyn Iterator<Item = Piec
             Box::new(tokens(count).flat_map(move |token| [token, Piece::Pause(pause)]))
         }
         Step::Hang(time) => Box::new([Piece::Pause(*time)].into_iter()),
+        Step::Stall {
+            tokens: count,
+            time,
+        } => Box::new(tokens(*count).chain([Piece::Pause(*time)])),
         Step::Drop { tokens: count, .. } => Box::new(tokens(*count).chain([Piece::BreakOff])),
         Step::Shell(_) | Step::Tool { .. } | Step::Status { .. } => Box::new(std::iter::empty()),
     }

@@ -28,6 +28,7 @@ pub(super) struct Asked {
     pub(super) session: String,
     pub(super) stream: bool,
     pub(super) tools: Vec<String>,
+    pub(super) system: String,
     pub(super) items: Vec<Item>,
     /// How many messages of the user there are, and the last of them without what the client wrapped around it.
     pub(super) turn: usize,
@@ -48,6 +49,7 @@ impl Asked {
                 .iter()
                 .map(|tool| text_of(&tool["name"]))
                 .collect(),
+            system: short(text_of(&body["system"])),
             items: Vec::new(),
             turn: 0,
             last_user: String::new(),
@@ -76,7 +78,7 @@ impl Asked {
         }
     }
 
-    fn block(&mut self, role: &str, kind: &str, mut text: String) {
+    fn block(&mut self, role: &str, kind: &str, text: String) {
         if role == "user" && kind == "text" {
             let said = without_reminders(&text);
             if !said.is_empty() {
@@ -89,14 +91,19 @@ impl Asked {
             self.steers
                 .push(said.lines().next().unwrap_or_default().into());
         }
-        if text.len() > KEPT {
-            text = text.chars().take(KEPT / 4).collect();
-        }
         self.items.push(Item {
             role: role.into(),
             kind: kind.into(),
-            text,
+            text: short(text),
         });
+    }
+}
+
+fn short(text: String) -> String {
+    if text.len() > KEPT {
+        text.chars().take(KEPT / 4).collect()
+    } else {
+        text
     }
 }
 

@@ -21,6 +21,11 @@ pub(super) enum Step {
         time: Duration,
     },
     Hang(Duration),
+    /// Some tokens, then silence in the middle of the stream.
+    Stall {
+        tokens: usize,
+        time: Duration,
+    },
     Status {
         code: u16,
         retry_after: Option<String>,
@@ -51,6 +56,7 @@ impl Step {
             Self::Tool { .. } => "tool",
             Self::Slow { .. } => "slow",
             Self::Hang(_) => "hang",
+            Self::Stall { .. } => "stall",
             Self::Status { .. } => "status",
             Self::Drop { .. } => "drop",
         }
@@ -97,6 +103,10 @@ fn step(body: &str) -> Option<Step> {
             time: seconds(words.next()?)?,
         },
         "hang" => Step::Hang(seconds(words.next()?)?),
+        "stall" => Step::Stall {
+            tokens: words.next()?.parse().ok()?,
+            time: seconds(words.next()?)?,
+        },
         "status" => Step::Status {
             code: words.next()?.parse().ok()?,
             retry_after: words.next().filter(|word| *word != "-").map(Into::into),

@@ -16,6 +16,7 @@ use super::reply;
 use super::request::{Asked, Item};
 use super::script::{self, Step};
 use super::send::Reply;
+use super::tools;
 
 /// More clients at once are turned away.
 const CONNECTIONS: usize = 64;
@@ -51,6 +52,10 @@ pub struct Request {
     pub step: usize,
     /// How many tools it offers; none means a side request.
     pub tools: usize,
+    /// Their names.
+    pub offered: Vec<String>,
+    /// What the client tells the model before the conversation.
+    pub system: String,
     /// The whole conversation.
     pub items: Vec<Item>,
     /// The name of the directive that was due.
@@ -219,7 +224,12 @@ impl Shared {
     fn serve(&self, mut connection: Connection) -> io::Result<()> {
         while let Some(received) = connection.receive()? {
             let body: Value = serde_json::from_slice(&received.body).unwrap_or_default();
-            let Received { method, path, .. } = &received;
+            let Received {
+                method,
+                path,
+                authorization,
+                ..
+            } = &received;
             match (method.as_str(), path.as_str()) {
                 ("POST", "/v1/messages") => {
                     if self.answer(&mut connection, &body, received.body.len())? == Outcome::Dropped
@@ -231,6 +241,10 @@ impl Shared {
                     connection.send(200, "", &json!({"input_tokens": received.body.len() / 4}))?
                 }
                 ("GET", "/v1/models") => connection.send(200, "", &models())?,
+                ("POST", "/mcp") => match tools::answer(&body, authorization) {
+                    Some(answer) => connection.send(200, "", &answer)?,
+                    None => connection.send(202, "", &Value::Null)?,
+                },
                 ("HEAD", _) => connection.send_head()?,
                 _ => connection.send(404, "", &reply::error(404))?,
             }
@@ -280,6 +294,8 @@ impl Shared {
             last_user: asked.last_user.clone(),
             step: asked.step,
             tools: asked.tools.len(),
+            offered: asked.tools.clone(),
+            system: asked.system.clone(),
             items: asked.items.clone(),
             reply: step.name().into(),
             outcome: None,

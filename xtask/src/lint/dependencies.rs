@@ -88,6 +88,7 @@ const TOKIO: &[&str] = &[
     "rlm-bench",
     "rlm-loop",
     "rlm-survivors",
+    "rlm-tests",
 ];
 
 /// Names each edge that the tables do not have.

@@ -5,8 +5,7 @@ use tokio::time::Instant;
 
 use super::end::CLOSING;
 use super::keeps::Keeps;
-use super::{Actor, unless_halted};
-use crate::shared::Shared;
+use super::{Actor, Halt, unless_halted};
 use crate::{Decision, Error, Permissions, ProcessName, Queued, SessionChoice};
 
 pub(super) type Done<T> = oneshot::Sender<T>;
@@ -135,7 +134,7 @@ impl Actor {
     pub(super) async fn interrupt(&mut self, interrupt: Interrupt) {
         let busy = self.shared.lock().ledger.is_busy();
         let Some(connection) = self.connection.as_mut().filter(|_| busy) else {
-            return idle(&self.shared, &mut self.keeps, interrupt);
+            return idle(&mut self.keeps, &mut self.halt, interrupt).await;
         };
         let Interrupt { queued, done } = interrupt;
         let asked = unless_halted(&mut self.halt, connection.interrupt(queued)).await;
@@ -143,7 +142,7 @@ impl Actor {
             return answer(done, Err(e));
         }
         if queued == Queued::Drop {
-            drop_waiting(&self.shared, &mut self.keeps);
+            self.keeps.drop_waiting(&mut self.halt).await;
         }
         self.interrupting.retain(|waiting| !waiting.is_closed());
         self.interrupting.push(done);
@@ -154,20 +153,11 @@ impl Actor {
 }
 
 /// Obeys an interrupt when the agent does nothing.
-pub(super) fn idle(shared: &Shared, keeps: &mut Keeps, interrupt: Interrupt) {
+pub(super) async fn idle(keeps: &mut Keeps, halt: &mut Halt, interrupt: Interrupt) {
     if interrupt.queued == Queued::Drop {
-        drop_waiting(shared, keeps);
+        keeps.drop_waiting(halt).await;
     }
     answer(interrupt.done, Ok(()));
-}
-
-fn drop_waiting(shared: &Shared, keeps: &mut Keeps) {
-    let told = shared
-        .lock()
-        .ledger
-        .drop_waiting("the turn was interrupted");
-    let told = keeps.tell_later(told);
-    keeps.publish(told);
 }
 
 fn reply<T>(done: Done<T>, answered: Option<T>) {

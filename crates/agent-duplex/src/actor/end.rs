@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tokio::sync::mpsc::{self, error::TryRecvError};
+use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout};
 
 use super::command::answer;
@@ -13,8 +13,6 @@ use crate::{Lifecycle, StopReport};
 pub(super) const CLOSING: Duration = Duration::from_secs(30);
 /// How long the agent is listened to after a stop, the time apart in which nobody reads.
 const LAST_WORDS: Duration = Duration::from_secs(1);
-/// How often a channel is looked at for what is on its way.
-const IN_FLIGHT: usize = 100_000;
 /// How much longer than its budget a stop may take. A driver that needs more is not waited for: its connection is dropped, which ends what it started.
 const GRACE: Duration = Duration::from_secs(10);
 
@@ -64,9 +62,11 @@ impl Actor {
         }
     }
 
-    /// Returns whether the agent gets no input any more. What waits is for another one.
+    /// Returns whether the agent gets no input any more, as far as is known. What waits is for another one.
     pub(super) fn is_leaving(&self) -> bool {
-        self.closed || (self.is_closing() && !self.shared.lock().ledger.in_turn())
+        self.closed
+            || self.dies_by.is_some()
+            || (self.is_closing() && !self.shared.lock().ledger.in_turn())
     }
 
     pub(super) async fn stop(&mut self, end_by: Instant) {
@@ -137,20 +137,10 @@ impl Actor {
     }
 }
 
-/// Closes a channel and takes what is in it, and what somebody is just putting there: that would be left in it, and whoever put it there would wait
-/// for its answer for ever.
+/// Closes a channel and takes what is in it.
 fn drain<T>(channel: &mut mpsc::Receiver<T>) -> Vec<T> {
     channel.close();
-    let mut drained = Vec::new();
-    for _ in 0..IN_FLIGHT {
-        match channel.try_recv() {
-            Ok(asked) => drained.push(asked),
-            Err(TryRecvError::Disconnected) => break,
-            // It is between two instructions of another thread.
-            Err(TryRecvError::Empty) => std::thread::yield_now(),
-        }
-    }
-    drained
+    std::iter::from_fn(|| channel.try_recv().ok()).collect()
 }
 
 /// However the actor ends (stopped, its handles dropped, a driver that panics, a runtime that is shut down), its readers get what they are owed.

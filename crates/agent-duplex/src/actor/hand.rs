@@ -24,7 +24,7 @@ impl Actor {
         }
         let offered = {
             let mut state = self.shared.lock();
-            let has = self.connection.is_some() && state.ledger.has_waiting();
+            let has = self.reading && state.ledger.has_waiting();
             let may = has && state.fault.is_none();
             may.then(|| state.ids.next())
                 .and_then(|id| state.ledger.offer(id))
@@ -45,7 +45,6 @@ impl Actor {
         };
         match unless_halted(&mut self.halt, connection.send(message)).await {
             Some(Ok(())) => {
-                self.reading = true;
                 let told = self.shared.lock().ledger.handed_on();
                 self.tell(told).await;
                 Ok(true)

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-use super::{Actor, unless_halted};
+use super::{Actor, Halt, unless_halted};
 use crate::persistence::Keeper;
 use crate::shared::Shared;
 use crate::{
@@ -65,7 +65,7 @@ impl Keeps {
         });
     }
 
-    /// Keeps records before they are told, and tells that some time.
+    /// Keeps some time what is to be told where nobody can wait for that.
     pub(super) fn tell_later(&mut self, told: Vec<What>) -> Vec<What> {
         let records = self.records(&told);
         self.post(records);
@@ -73,7 +73,7 @@ impl Keeps {
     }
 
     /// Asks for records to be kept; what they are waited for by.
-    fn keep(&mut self, records: Vec<Record>) -> Option<oneshot::Receiver<Result<(), Error>>> {
+    fn ask(&mut self, records: Vec<Record>) -> Option<oneshot::Receiver<Result<(), Error>>> {
         let keeper = self.keeper.as_ref()?;
         self.unawaited = 0;
         let (done, kept) = oneshot::channel();
@@ -149,6 +149,50 @@ impl Keeps {
         }
     }
 
+    /// Keeps what is to be told, and tells it. Without a `halt` everything is being ended, and it is waited for only so long.
+    pub(super) async fn tell(&mut self, told: Vec<What>, halt: Option<&mut Halt>) {
+        let records = self.records(&told);
+        let messages = records
+            .iter()
+            .all(|record| matches!(record, Record::Message { .. }));
+        self.unawaited += records.len();
+        let kept = if records.is_empty() || (messages && self.unawaited < UNAWAITED) {
+            self.post(records);
+            // What came before is told before.
+            (halt.is_none() || self.untold.is_empty()).then_some(())
+        } else {
+            self.keep(records, halt).await
+        };
+        self.untold.extend(told);
+        if kept.is_some() {
+            self.publish_rest();
+        }
+    }
+
+    async fn keep(&mut self, records: Vec<Record>, halt: Option<&mut Halt>) -> Option<()> {
+        let failed = self.shared.lock().fault.is_some();
+        let Some(kept) = self.ask(records).filter(|_| !failed) else {
+            return Some(());
+        };
+        let kept = match halt {
+            Some(halt) => unless_halted(halt, kept).await?,
+            None => timeout(KEEPING, kept)
+                .await
+                .unwrap_or_else(|_| Ok(Err(late()))),
+        };
+        if let Err(fault) = kept.unwrap_or_else(|_| Err(late())) {
+            self.shared.failed(fault);
+        }
+        Some(())
+    }
+
+    /// Drops the inputs that wait.
+    pub(super) async fn drop_waiting(&mut self, halt: &mut Halt) {
+        let why = "the turn was interrupted";
+        let told = self.shared.lock().ledger.drop_waiting(why);
+        self.tell(told, Some(halt)).await;
+    }
+
     pub(super) fn publish(&self, mut told: Vec<What>) {
         self.failed(&mut told);
         self.shared.lock().publish_all(told);
@@ -172,41 +216,14 @@ pub(super) fn failure(fault: &str) -> TurnEnd {
 impl Actor {
     /// Keeps what is to be told, and tells it.
     pub(super) async fn tell(&mut self, told: Vec<What>) {
-        let records = self.keeps.records(&told);
-        let messages = records
-            .iter()
-            .all(|record| matches!(record, Record::Message { .. }));
-        self.keeps.unawaited += records.len();
-        let kept = if records.is_empty() || (messages && self.keeps.unawaited < UNAWAITED) {
-            self.keeps.post(records);
-            // What came before is told before.
-            (self.stopping || self.keeps.untold.is_empty()).then_some(())
-        } else {
-            self.keep(records).await
-        };
-        self.keeps.untold.extend(told);
-        if kept.is_some() {
-            self.keeps.publish_rest();
-        }
+        let halt = (!self.stopping).then_some(&mut self.halt);
+        self.keeps.tell(told, halt).await;
     }
 
     /// Keeps records; `None` when the conversation is halted before it is known whether they are kept. A fault is noted.
     pub(super) async fn keep(&mut self, records: Vec<Record>) -> Option<()> {
-        let failed = self.shared.lock().fault.is_some();
-        let Some(kept) = self.keeps.keep(records).filter(|_| !failed) else {
-            return Some(());
-        };
-        let kept = if self.stopping {
-            timeout(KEEPING, kept)
-                .await
-                .unwrap_or_else(|_| Ok(Err(late())))
-        } else {
-            unless_halted(&mut self.halt, kept).await?
-        };
-        if let Err(fault) = kept.unwrap_or_else(|_| Err(late())) {
-            self.shared.failed(fault);
-        }
-        Some(())
+        let halt = (!self.stopping).then_some(&mut self.halt);
+        self.keeps.keep(records, halt).await
     }
 
     /// Waits for what has to be kept, and tells what waits for that.

@@ -31,7 +31,8 @@ impl Actor {
             state.ledger.chosen(session.clone());
         }
         let started = self.try_start(session).await?;
-        if started.is_err() {
+        if let Err(e) = &started {
+            self.shared.lock().starts.failed(e);
             self.retire().await?;
             self.ended().await;
         }
@@ -47,6 +48,7 @@ impl Actor {
         self.refused = false;
         self.closed = false;
         self.finishing = false;
+        self.dies_by = None;
         self.frozen = false;
         self.shared.lock().ledger.connected();
         if let Err(e) = self.ready().await? {
@@ -58,16 +60,22 @@ impl Actor {
     /// Starts an agent by itself, if one is wanted now.
     pub(super) async fn start_again(&mut self) {
         if self.next_start() != Next::Now {
-            return;
+            return self.ensured();
+        }
+        // What the last one still says may count against another start, or name another session.
+        if self.retire().await.is_none() || self.next_start() != Next::Now {
+            return self.ensured();
         }
         let session = self.shared.lock().ledger.session().clone();
         let Some(started) = self.start(session).await else {
             return;
         };
+        // Who waits for it is told so, and who gives up tells why.
+        let told = !self.ensuring.is_empty() || self.shared.lock().starts.refusal().is_some();
         if let Err(e) = &started
-            && self.ensuring.is_empty()
+            && !told
         {
-            let text = format!("the agent could not be started again: {e}");
+            let text = format!("the agent could not be started: {e}");
             self.warn(text).await;
         }
         self.answer_ensuring(&started);
@@ -108,13 +116,23 @@ impl Actor {
         }
     }
 
+    /// Answers those who wait for an agent when one runs that somebody else has started, or when agents are given up.
+    fn ensured(&mut self) {
+        let refusal = self.shared.lock().starts.refusal();
+        if self.runs() && !self.is_closing() {
+            self.answer_ensuring(&Ok(()));
+        } else if let Some(refusal) = refusal {
+            self.answer_ensuring(&Err(refusal));
+        }
+    }
+
     /// Drops what somebody follows and no agent is started for.
     pub(super) async fn give_up(&mut self) {
         let waits = self.runs() || self.is_closing() || self.held || !self.ensuring.is_empty();
         let told = {
             let mut state = self.shared.lock();
             let next = state.starts.next(Instant::now(), false);
-            if waits || (next != Next::Never && state.fault.is_none()) {
+            if state.fault.is_none() && (waits || next != Next::Never) {
                 return;
             }
             state
@@ -174,7 +192,7 @@ impl Actor {
                     self.reading = self.connection.is_some();
                     return None;
                 }
-                Some(interrupt) = self.interrupts.recv() => idle(&self.shared, &mut self.keeps, interrupt),
+                Some(interrupt) = self.interrupts.recv() => idle(&mut self.keeps, &mut self.halt, interrupt).await,
                 connected = &mut connecting => return Some(connected),
             }
         }
@@ -188,7 +206,7 @@ impl Actor {
             tokio::select! {
                 biased;
                 _ = halted(&mut self.halt) => return None,
-                Some(interrupt) = self.interrupts.recv() => idle(&self.shared, &mut self.keeps, interrupt),
+                Some(interrupt) = self.interrupts.recv() => idle(&mut self.keeps, &mut self.halt, interrupt).await,
                 ready = &mut ready => return Some(ready),
             }
         }
@@ -201,6 +219,7 @@ impl Actor {
             self.account(report);
             self.last_words(Room::Any).await?;
             self.connection = None;
+            self.close_over();
         }
         Some(())
     }

@@ -65,8 +65,12 @@ impl Conversation {
 
     /// Has one input answered: starts an agent when none runs, in the last session, and returns the stream of the input's turn.
     ///
-    /// The agent is read no further than the [`Primary`](crate::Primary)'s backlog: read that too, or drop it. When a turn runs, it goes by the driver's [`InputPolicy`](crate::InputPolicy), and the turn may have other inputs too. An input whose agent is
-    /// gone before it got it, and that is not started again by itself, is dropped.
+    /// The agent is read no further than the [`Primary`](crate::Primary)'s backlog: read that too, or drop it. When a turn runs, it goes by the driver's
+    /// [`InputPolicy`](crate::InputPolicy), and the turn may have other inputs too. An input whose agent is gone before it got it, and that is not
+    /// started again by itself, is dropped.
+    ///
+    /// In a conversation that is kept, this is answered once the input is, as for [`accept`](Self::accept). An input whose id came before is executed
+    /// all the same, with [`Receipt::duplicate`] set: there is no second stream of a turn that is over.
     ///
     /// # Errors
     ///
@@ -74,16 +78,46 @@ impl Conversation {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future does not take back the start of an agent; the input is then sent or not.
+    /// Dropping the future does not take back the start of an agent; the input is then accepted or not.
     pub async fn execute(&self, input: Input) -> Result<Execution, Error> {
         self.ask(|done| Command::Ensure { done }).await??;
-        let mut state = self.0.shared.lock();
-        let queue = Queue::new(UNREAD);
-        state.add(&queue);
-        let subscription = Subscription(queue);
-        let receipt = self.take(&mut state, input, None)?;
-        state.ledger.inbox().follow_last();
+        let subscription = Subscription(Queue::new(UNREAD));
+        let (done, kept) = oneshot::channel();
+        let receipt = {
+            let mut state = self.0.shared.lock();
+            state.add(&subscription.0);
+            let receipt = self.take(&mut state, input, Some(done))?;
+            state.ledger.inbox().follow_last();
+            receipt
+        };
+        kept.await.map_err(|_| over())??;
+        let durable = self.0.keeper.is_some();
+        let receipt = Receipt { durable, ..receipt };
         Ok(Execution::new(receipt, subscription))
+    }
+
+    /// Waits until nothing is [pending](Self::pending), no turn runs, and its end was told: everything that was said is answered, or was dropped.
+    ///
+    /// Inputs for which no agent is started, or that are [held](Self::hold), are waited for as well. A task in the background is not; [`close`](Self::close)
+    /// waits for that. The ends of turns are seen only as far as the [`Primary`](crate::Primary) is read.
+    ///
+    /// # Errors
+    ///
+    /// When inputs are pending that will not be answered: [`Error::is_crash_loop`], [`Error::is_persistence`], and [`Error::is_gone`] when the
+    /// conversation is over.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe.
+    pub async fn drained(&self) -> Result<(), Error> {
+        loop {
+            let moved = self.0.shared.moved.notified();
+            let drained = self.0.shared.lock().drained();
+            match drained {
+                Some(drained) => return drained,
+                None => moved.await,
+            }
+        }
     }
 
     /// Returns the inputs that no turn took, oldest first: what another conversation may want to go on with after this one is over.

@@ -39,7 +39,10 @@ impl Sessions {
                 self.answered = false;
                 self.named = Some(id.clone());
             }
-            Event::Message { .. } | Event::ToolStarted { .. } => self.answered(),
+            Event::TextDelta(_)
+            | Event::ThinkingDelta(_)
+            | Event::Message { .. }
+            | Event::ToolStarted { .. } => self.answered(),
             _ => {}
         }
     }

@@ -3,7 +3,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use uuid::Uuid;
 
-use super::{Persistence, Record, Recovered};
+use super::{Interrupted, Persistence, Record, Recovered};
 use crate::{Error, Input, Receipt, TurnId};
 
 /// Keeps a conversation in memory, for as long as one of its clones lives.
@@ -38,8 +38,14 @@ struct KeptInput {
 enum Place {
     Waiting,
     Handed(Uuid),
-    /// In a turn, or thrown away.
-    Settled,
+    In(TurnId),
+    ThrownAway,
+}
+
+impl KeptInput {
+    fn pair(&self) -> (Receipt, Input) {
+        (self.receipt.clone(), self.input.clone())
+    }
 }
 
 impl MemoryPersistence {
@@ -75,24 +81,28 @@ impl Kept {
         let mut lost = HashMap::new();
         for input in &mut self.inputs {
             if let Place::Handed(message) = input.place {
-                lost.entry(message).or_insert_with(|| {
+                let turn = lost.entry(message).or_insert_with(|| {
                     self.turns += 1;
                     interrupted.insert(TurnId(self.turns));
+                    TurnId(self.turns)
                 });
-                input.place = Place::Settled;
+                input.place = Place::In(*turn);
             }
         }
+        let cut = interrupted.into_iter().map(|turn| {
+            let inputs = self.inputs.iter().filter(|i| i.place == Place::In(turn));
+            Interrupted::new(turn, inputs.map(KeptInput::pair).collect())
+        });
+        let interrupted = cut.collect();
         let older = self.inputs.len().saturating_sub(super::RECEIPTS);
         let waiting = self.inputs.iter().filter(|i| i.place == Place::Waiting);
         Recovered {
-            pending: waiting
-                .map(|i| (i.receipt.clone(), i.input.clone()))
-                .collect(),
+            pending: waiting.map(KeptInput::pair).collect(),
             accepted: self.inputs[older..]
                 .iter()
                 .map(|i| i.receipt.clone())
                 .collect(),
-            interrupted: interrupted.into_iter().collect(),
+            interrupted,
             session: self.session.clone(),
             turns: self.turns,
             messages: self.messages,
@@ -150,10 +160,10 @@ impl Kept {
                 self.turns = self.turns.max(assignment.turn.0);
                 self.running.insert(assignment.turn);
                 for input in &assignment.inputs {
-                    self.put(&input.receipt, Place::Settled);
+                    self.put(&input.receipt, Place::In(assignment.turn));
                 }
             }
-            Record::Dropped { receipt } => self.put(receipt, Place::Settled),
+            Record::Dropped { receipt } => self.put(receipt, Place::ThrownAway),
             Record::Session { id } => self.session.clone_from(id),
             Record::Message { .. } => self.messages += 1,
             Record::Completed { turn, .. } => {

@@ -7,7 +7,7 @@ use rusqlite::{Connection, Row, Transaction, params};
 use uuid::Uuid;
 
 use self::file::Database;
-use super::{Persistence, RECEIPTS, Record, Recovered};
+use super::{Interrupted, Persistence, RECEIPTS, Record, Recovered};
 use crate::{Assignment, EndReason, Error, Input, Receipt, TurnId};
 
 /// Keeps conversations in a SQLite file.
@@ -116,9 +116,8 @@ fn recover(transaction: &Transaction<'_>, conversation: i64) -> rusqlite::Result
     let numbers =
         "SELECT number FROM turn WHERE conversation = ?1 AND reason IS NULL ORDER BY number";
     let mut running = transaction.prepare(numbers)?;
-    for running in running.query_map([conversation], |row| row.get::<_, i64>(0))? {
-        recovered.interrupted.push(TurnId(running?.cast_unsigned()));
-    }
+    let running = running.query_map([conversation], |row| row.get(0))?;
+    let mut interrupted = running.collect::<rusqlite::Result<Vec<i64>>>()?;
     transaction.execute(
         "UPDATE turn SET reason = ?2, detail = 'its process ended' WHERE conversation = ?1 AND reason IS NULL",
         params![conversation, word(EndReason::Interrupted)],
@@ -143,22 +142,24 @@ fn recover(transaction: &Transaction<'_>, conversation: i64) -> rusqlite::Result
             "UPDATE input SET turn = ?3 WHERE conversation = ?1 AND message = ?2 AND turn IS NULL AND dropped = 0",
             params![conversation, message, number],
         )?;
-        recovered.interrupted.push(TurnId(recovered.turns));
+        interrupted.push(number);
     }
     let columns = "receipt, input_id, accepted_ns, duplicate";
+    let mut cut = transaction.prepare(&format!(
+        "SELECT {columns}, parent, text FROM input
+         WHERE conversation = ?1 AND turn = ?2 AND dropped = 0 ORDER BY sequence"
+    ))?;
+    for number in interrupted {
+        let inputs = cut.query_map([conversation, number], input)?;
+        let inputs = inputs.collect::<rusqlite::Result<_>>()?;
+        let turn = TurnId(number.cast_unsigned());
+        recovered.interrupted.push(Interrupted::new(turn, inputs));
+    }
     let mut waiting = transaction.prepare(&format!(
         "SELECT {columns}, parent, text FROM input
          WHERE conversation = ?1 AND turn IS NULL AND dropped = 0 ORDER BY sequence"
     ))?;
-    let waiting = waiting.query_map([conversation], |row| {
-        let receipt = receipt(row)?;
-        let input = Input {
-            id: receipt.input_id.clone(),
-            text: row.get(5)?,
-            parent: turn(row, 4)?,
-        };
-        Ok((receipt, input))
-    })?;
+    let waiting = waiting.query_map([conversation], input)?;
     recovered.pending = waiting.collect::<rusqlite::Result<_>>()?;
     let mut accepted = transaction.prepare(&format!(
         "SELECT {columns} FROM input WHERE conversation = ?1 ORDER BY sequence DESC LIMIT ?2"
@@ -274,6 +275,16 @@ fn receipt(row: &Row<'_>) -> rusqlite::Result<Receipt> {
         duplicate: row.get(3)?,
         durable: true,
     })
+}
+
+fn input(row: &Row<'_>) -> rusqlite::Result<(Receipt, Input)> {
+    let receipt = receipt(row)?;
+    let input = Input {
+        id: receipt.input_id.clone(),
+        text: row.get(5)?,
+        parent: turn(row, 4)?,
+    };
+    Ok((receipt, input))
 }
 
 fn turn(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<TurnId>> {

@@ -123,7 +123,7 @@ impl Connection for ScriptedConnection {
             }
             if let Some(refuses) = self.script.refuses {
                 return Err(refuses());
-            } else if self.over {
+            } else if self.over && !self.script.held_open {
                 return Err(Error::gone("its script is over"));
             }
             self.note(Call::Sent(message.clone()));

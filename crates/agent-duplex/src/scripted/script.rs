@@ -45,6 +45,7 @@ pub struct Script {
     pub(super) closing: Option<Gate>,
     pub(super) stopping: Option<Gate>,
     pub(super) hangs: Option<Gate>,
+    pub(super) held_open: bool,
     pub(super) last_words: Vec<Observation>,
     pub(super) leftovers: Vec<ProcessName>,
 }
@@ -188,6 +189,13 @@ impl Script {
     #[must_use]
     pub fn over(self) -> Self {
         self.step(Step::Over)
+    }
+
+    /// Takes messages also after its end, as a pipe does that something else holds open.
+    #[must_use]
+    pub fn held_open(mut self) -> Self {
+        self.held_open = true;
+        self
     }
 
     /// Opens its connection only once a gate is open.

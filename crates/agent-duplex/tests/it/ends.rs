@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use agent_duplex::scripted::{Call, Gate, Script, ScriptedDriver};
 use agent_duplex::{
-    EndReason, Event, ExitStatus, Input, Lifecycle, SessionChoice, StopStage, TurnEnd, What,
+    BoxFuture, Capabilities, Connection, Conversation, ConversationOptions, Driver, EndReason,
+    Error, Event, ExitStatus, Input, Lifecycle, SessionChoice, StopStage, TurnEnd, What,
 };
 
 use tokio::time::Instant;
@@ -304,4 +305,52 @@ async fn last_words_are_waited_for_a_bounded_time_and_not_while_nobody_reads() {
         .iter()
         .filter(|what| matches!(what, What::Observed(_)));
     assert_eq!(words.count(), 101);
+}
+
+/// Has its conversation stopped by the time an agent is started.
+#[derive(Clone, Debug, Default)]
+struct Halts(std::sync::Arc<std::sync::OnceLock<Conversation>>);
+
+impl Driver for Halts {
+    fn name(&self) -> &str {
+        "halts"
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::none()
+    }
+
+    fn connect(&self, _: SessionChoice) -> BoxFuture<'_, Result<Box<dyn Connection>, Error>> {
+        Box::pin(async move {
+            let conversation = self.0.get().expect("it was set");
+            let mut stop = std::pin::pin!(conversation.stop(BUDGET));
+            // It is asked for, and nobody gets to run before the actor sees it.
+            std::future::poll_fn(|context| {
+                let _asked = stop.as_mut().poll(context);
+                std::task::Poll::Ready(())
+            })
+            .await;
+            Err(Error::start("nothing is started here", None))
+        })
+    }
+}
+
+#[tokio::test]
+async fn l98_a_stop_answers_those_who_wait_for_room_to_ask() {
+    let driver = Halts::default();
+    let options = ConversationOptions::default();
+    let (conversation, primary) = Conversation::new(Box::new(driver.clone()), options);
+    drop(primary);
+    driver.0.set(conversation.clone()).unwrap();
+    let starts = conversation.clone();
+    let start = tokio::spawn(async move { starts.start(SessionChoice::Fresh).await });
+    let asks = (0..200).map(|_| {
+        let conversation = conversation.clone();
+        tokio::spawn(async move { conversation.hold(true).await })
+    });
+    let asks: Vec<_> = asks.collect();
+    assert!(soon(start).await.unwrap().is_err());
+    for ask in asks {
+        assert!(soon(ask).await.unwrap().unwrap_err().is_gone());
+    }
 }

@@ -190,8 +190,11 @@ async fn talk(file: &Path, round: u64) {
     let options = ConversationOptions::default();
     let opened = Conversation::open(Box::new(driver), options, persistence).await;
     let (conversation, mut primary, recovered) = opened.unwrap();
-    for turn in recovered.interrupted {
-        println!("interrupted {turn}");
+    for cut in recovered.interrupted {
+        println!("interrupted {}", cut.turn);
+        for (_, input) in cut.inputs {
+            println!("cut {}", input.id);
+        }
     }
     for (_, input) in recovered.pending {
         println!("pending {}", input.id);
@@ -246,6 +249,7 @@ struct Said {
     accepted: BTreeSet<String>,
     handed: Vec<String>,
     interrupted: Vec<String>,
+    cut: Vec<String>,
 }
 
 impl Said {
@@ -256,6 +260,7 @@ impl Said {
             }
             Some(("handed", ids)) => self.handed.extend(ids.split(' ').map(str::to_owned)),
             Some(("interrupted", turn)) => self.interrupted.push(turn.into()),
+            Some(("cut", id)) => self.cut.push(id.into()),
             _ => {}
         }
     }
@@ -349,7 +354,20 @@ fn killed(kills: u64, early: Early) -> Vec<String> {
             rows => wrong.push(format!("{id} was accepted and is there as {rows:?}")),
         }
     }
-    for (what, all) in [("handed", &said.handed), ("interrupted", &said.interrupted)] {
+    for id in &said.cut {
+        let reasons = kept.get(id).map(Vec::as_slice);
+        if reasons != Some(&[Some("interrupted".into())]) {
+            wrong.push(format!(
+                "{id} was told as cut off, and is there as {reasons:?}"
+            ));
+        }
+    }
+    let (handed, interrupted) = (&said.handed, &said.interrupted);
+    for (what, all) in [
+        ("handed", handed),
+        ("interrupted", interrupted),
+        ("cut", &said.cut),
+    ] {
         let mut once = BTreeSet::new();
         let twice = all.iter().filter(|one| !once.insert(*one));
         wrong.extend(twice.map(|one| format!("{one} was {what} twice")));
@@ -357,6 +375,10 @@ fn killed(kills: u64, early: Early) -> Vec<String> {
     assert!(said.accepted.len() as u64 > kills && !said.handed.is_empty());
     if early == Early::None {
         assert!(!said.interrupted.is_empty(), "no turn was ever cut");
+        assert!(
+            said.cut.len() >= said.interrupted.len(),
+            "a cut turn was asked nothing"
+        );
     }
     wrong
 }

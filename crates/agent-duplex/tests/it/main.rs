@@ -5,6 +5,7 @@ mod commands;
 #[cfg(feature = "sqlite")]
 mod disks;
 mod ends;
+mod ensures;
 mod fanout;
 #[cfg(feature = "sqlite")]
 mod keeping;
@@ -18,6 +19,7 @@ mod readers;
 mod recovers;
 mod replays;
 mod restarts;
+mod strangers;
 mod talk;
 mod turns;
 

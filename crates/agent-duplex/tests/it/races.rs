@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use agent_duplex::scripted::{Audit, Gate, Script, ScriptedDriver};
 use agent_duplex::{
-    ConversationOptions, EndReason, Input, MemoryPersistence, Mode, Queued, RestartPolicy,
-    SessionChoice, What,
+    Conversation, ConversationOptions, EndReason, Input, MemoryPersistence, Mode, Queued,
+    RestartPolicy, SessionChoice, What,
 };
 use tokio::task::JoinHandle;
 
@@ -159,6 +159,32 @@ async fn l93_whatever_races_with_whatever_nothing_hangs_or_gets_lost() {
             handed.sort_unstable();
             handed.dedup();
             assert_eq!(handed.len(), all, "something was handed on twice");
+        }
+    }
+}
+
+/// What is put into a channel while that is being closed may stay in it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn l98_whoever_asks_while_it_ends_is_answered() {
+    for _ in 0..10_000 {
+        let driver = ScriptedDriver::new(resumable());
+        let options = ConversationOptions::default();
+        let (conversation, primary) = Conversation::new(Box::new(driver), options);
+        drop(primary);
+        let asks: Vec<_> = (0..3)
+            .map(|_| {
+                let conversation = conversation.clone();
+                tokio::spawn(async move {
+                    while conversation.hold(true).await.is_ok() {
+                        let _over = conversation.interrupt(Queued::Keep).await;
+                    }
+                })
+            })
+            .collect();
+        tokio::task::yield_now().await;
+        soon(conversation.stop(Duration::ZERO)).await;
+        for ask in asks {
+            soon(ask).await.unwrap();
         }
     }
 }

@@ -4,10 +4,10 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use agent_duplex::scripted::{Gate, Script, ScriptedDriver};
+use agent_duplex::scripted::{Call, Gate, Script, ScriptedDriver};
 use agent_duplex::{
-    Conversation, ConversationOptions, EndReason, Input, Lifecycle, Persistence, SessionChoice,
-    SqlitePersistence, What,
+    Conversation, ConversationOptions, EndReason, Event, Input, Lifecycle, Persistence, Queued,
+    SessionChoice, SqlitePersistence, What,
 };
 use tempfile::TempDir;
 
@@ -162,4 +162,69 @@ async fn l100_a_file_that_can_not_be_recovered_is_the_error_of_opening() {
     assert!(opened.unwrap_err().is_persistence());
     assert!(driver.calls().is_empty());
     assert!(fs::exists(&path).unwrap());
+}
+
+#[tokio::test]
+async fn what_is_thrown_away_stays_so() {
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("talks");
+    let gate = Gate::new();
+    let driver = ScriptedDriver::new(resumable()).plays(Script::new().connecting(&gate));
+    let (talk, _) = Talk::kept(driver, restarting(), file(&path)).await;
+    soon(talk.conversation.hold(true)).await.unwrap();
+    let reads = rusqlite::Connection::open(&path).unwrap();
+    for number in 1..=20 {
+        if number == 11 {
+            // Also while an agent is being started.
+            let conversation = talk.conversation.clone();
+            tokio::spawn(async move { conversation.start(SessionChoice::Fresh).await });
+            let connects = |calls: &[Call]| !calls.is_empty();
+            soon(talk.driver.told(connects)).await;
+        }
+        let accepted = talk.conversation.accept(input(&number.to_string()));
+        soon(accepted).await.unwrap();
+        soon(talk.conversation.interrupt(Queued::Drop))
+            .await
+            .unwrap();
+        let dropped = "SELECT count(*) FROM input WHERE dropped = 1";
+        let dropped = reads.query_row(dropped, [], |row| row.get::<_, i64>(0));
+        assert_eq!(dropped.unwrap(), number);
+    }
+    gate.open();
+}
+
+#[tokio::test]
+async fn what_a_stop_reports_is_in_the_file_before() {
+    for _ in 0..10 {
+        let directory = TempDir::new().unwrap();
+        let path = directory.path().join("talks");
+        let script = Script::new().message().begin().observe(delta("x"));
+        let script = script.last_words(Event::TurnCompleted(EndReason::Refused.into()));
+        let driver = ScriptedDriver::new(resumable()).plays(script);
+        let (mut talk, _) = Talk::kept(driver, restarting(), file(&path)).await;
+        let reads = rusqlite::Connection::open(&path).unwrap();
+        talk.send("go");
+        talk.observed(delta("x")).await;
+        soon(talk.conversation.stop(Duration::ZERO)).await;
+        let reason = reads.query_row("SELECT reason FROM turn", [], |row| row.get(0));
+        assert_eq!(reason, Ok(Some("refused".to_owned())));
+    }
+}
+
+#[tokio::test]
+async fn l80_of_repeated_inputs_the_first_receipt_is_remembered() {
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("talks");
+    let options = ConversationOptions::default;
+    let driver = ScriptedDriver::new(resumable());
+    let (talk, _) = Talk::kept(driver.clone(), options(), file(&path)).await;
+    let first = talk.conversation.send(input("a")).unwrap();
+    let second = talk.conversation.send(input("a")).unwrap();
+    assert!(second.duplicate);
+    let again = soon(talk.conversation.accept(input("a"))).await.unwrap();
+    assert_eq!((again.id, again.duplicate), (first.id, true));
+    soon(talk.conversation.stop(Duration::ZERO)).await;
+    let (talk, _) = Talk::kept(driver, options(), file(&path)).await;
+    let again = soon(talk.conversation.accept(input("a"))).await.unwrap();
+    assert_eq!((again.id, again.duplicate), (first.id, true));
 }

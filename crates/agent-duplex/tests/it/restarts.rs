@@ -122,7 +122,7 @@ async fn p44_an_agent_that_only_crashes_is_given_up_until_somebody_starts_it() {
     let mut talk = Talk::restarting(driver);
     talk.send("one");
     talk.warns("3 times in a row").await;
-    talk.becomes(Lifecycle::Idle).await;
+    talk.becomes(Lifecycle::CrashLoop).await;
     assert_eq!(talk.driver.sessions().len(), 3);
     assert_eq!(talk.conversation.pending().len(), 1);
     let refused = talk.conversation.send(Input::new("two")).unwrap_err();
@@ -174,14 +174,14 @@ async fn p44_an_agent_that_can_not_be_started_is_told_and_given_up_as_well() {
     assert!(executed.await.unwrap_err().is_start());
     talk.send("one");
     let mut warned = Vec::new();
-    for _ in 0..3 {
+    for _ in 0..2 {
         warned.push(talk.warned().await);
     }
     insta::assert_snapshot!(warned.join("\n"), @r"
-    the agent could not be started again: the program is missing; install it
-    the agent ended 3 times in a row without completing a turn; look why, then start it
-    the agent could not be started again: the program is missing; install it
+    the agent could not be started: the program is missing; install it
+    the agent was started 3 times in a row without completing a turn; look why (the program is missing; install it), then start it
     ");
+    talk.becomes(Lifecycle::CrashLoop).await;
     assert_eq!(talk.conversation.pending().len(), 1);
 }
 
@@ -354,7 +354,7 @@ async fn p47_nothing_that_an_agent_still_says_is_in_the_turns_of_the_next_one() 
     late
     asked
     withdrawn
-    the agent ended before its turn did
+    the turn was interrupted
     turn 3 of agent 2
     the turn was completed
     ");

@@ -36,7 +36,7 @@ const PERMISSIONS: [&str; 5] = [
 ];
 
 /// What an agent cannot do without; a name that ends with `*` stands for all that begin so.
-const NEEDED: [&str; 25] = [
+const NEEDED: [&str; 26] = [
     "PATH",
     "HOME",
     "USER",
@@ -58,6 +58,7 @@ const NEEDED: [&str; 25] = [
     "NO_PROXY",
     "http_proxy",
     "https_proxy",
+    "all_proxy",
     "no_proxy",
     "SSL_CERT_FILE",
     "SSL_CERT_DIR",
@@ -246,8 +247,15 @@ fn flag(word: &OsStr) -> Option<String> {
 }
 
 impl Options {
-    /// Refuses lists whose parts the agent would divide in another way: it splits at commas and spaces.
-    fn check(&self) -> Result<(), Error> {
+    /// Refuses lists whose parts the agent would divide in another way, at commas and spaces, and variables that the system would.
+    pub(super) fn check(&self) -> Result<(), Error> {
+        let variables = self.env.iter().map(|(name, _)| name.to_string_lossy());
+        let is_bad = |name: &str| name.is_empty() || name.contains(['=', '\0']);
+        if let Some(name) = { variables }.find(|name| is_bad(name)) {
+            let name = name.escape_debug();
+            let what = format!("`{name}` is no name of a variable: write one without `=`");
+            return Err(Error::start(what, None));
+        }
         let rules = [
             ("allowed tool", &self.allowed_tools),
             ("disallowed tool", &self.disallowed_tools),

@@ -10,8 +10,8 @@ use agent_duplex::{
 };
 use std::ffi::{OsStr, OsString};
 use std::io;
-use std::time::Duration;
-use tokio::time::{Instant, timeout};
+use std::time::{Duration, Instant};
+use tokio::time::timeout;
 use uuid::Uuid;
 
 pub(super) const NAME: &str = "claude";
@@ -50,6 +50,15 @@ impl ClaudeDriver {
         }
     }
 
+    /// Tells early what could not be started: a tool, a rule, an effort, a source of settings or a variable that is none. Whether the agent
+    /// knows them is another matter.
+    ///
+    /// # Errors
+    /// Names the first of them, and what to write instead.
+    pub fn check(&self) -> Result<(), Error> {
+        self.options.check()
+    }
+
     fn command(&self, arguments: &Arguments) -> Result<AgentCommand, Error> {
         let mut words = self.program.iter();
         let Some(program) = words.next() else {
@@ -85,22 +94,28 @@ impl ClaudeDriver {
         value.into_string().ok()
     }
 
-    /// Takes the session, and waits a little for what a dead process's agent left behind.
+    /// Takes the session. Waits a little for what a dead process's agent left behind, and a glance for who only looks
+    /// whether its file may be removed.
     async fn lease(&self, id: &str) -> Result<Option<Lease>, Error> {
         let Some(locks) = &self.options.locks else {
             return Ok(None);
         };
-        let until = Instant::now() + PASSING;
+        let begun = Instant::now();
         loop {
-            match locks.take(id) {
+            let refusal = match locks.take(id) {
                 Ok(lease) => return Ok(Some(lease)),
-                Err(Refusal::Held { passing: true, .. }) if Instant::now() < until => {
+                Err(refusal) => refusal,
+            };
+            match refusal {
+                Refusal::Held { passing, .. }
+                    if begun.elapsed() < if passing { PASSING } else { GLANCE } =>
+                {
                     let _due = timeout(GLANCE, std::future::pending::<()>()).await;
                 }
-                Err(Refusal::Held { by, .. }) => {
+                Refusal::Held { by, .. } => {
                     return Err(Error::held(by.to_string(), Some(by.into())));
                 }
-                Err(Refusal::Io(e)) => {
+                Refusal::Io(e) => {
                     let what = format!("the session can't be locked: {e}");
                     let mend = "correct the directory of its locks, or do without";
                     return Err(Error::start(format!("{what}; {mend}"), Some(e.into())));

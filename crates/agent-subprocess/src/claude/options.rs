@@ -240,7 +240,8 @@ impl ClaudeDriver {
 
     /// Lets the agent inherit of the host's environment only what has one of these names; one may end with `*`. Added to
     /// that is what an agent cannot do without: `PATH`, `HOME`, `USER`, `SHELL`, `TERM`, `TMPDIR`, `TZ`, locale, proxies,
-    /// certificates, and what begins with `XDG_`, `ANTHROPIC_` and `CLAUDE_`. By default it inherits all.
+    /// certificates, and what begins with `XDG_`, `ANTHROPIC_` and `CLAUDE_`. Credentials of a cloud are not among that: who
+    /// reaches the model through one allows them too, such as `AWS_*` or `GOOGLE_*`. By default it inherits all.
     #[must_use]
     pub fn env_allow(mut self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
         let allow = self.options.env_allow.get_or_insert_default();
@@ -264,7 +265,8 @@ impl ClaudeDriver {
         self
     }
 
-    /// Locks sessions against other processes that use the same directory. By default nothing is locked.
+    /// Locks sessions against other processes that use the same directory. By default nothing is locked, nor is a session
+    /// that the agent changes to by itself.
     ///
     /// Who would go on with a session that another agent writes gets an error for which
     /// [`is_held`](agent_duplex::Error::is_held) is true, and whose source is a [`SessionHeld`](crate::SessionHeld).

@@ -112,7 +112,11 @@ pub(super) struct Session {
     /// Whether a turn ended by itself before the agent took notice of its interrupt, which may then hit the next.
     stray: bool,
     totals: Totals,
+    /// How many tasks there are in the background, and what was told of that.
     background: u32,
+    told_background: u32,
+    /// Whether a task ended between turns: the agent begins one of its own to look at what came of it.
+    owes_look: bool,
     /// Those of the tasks in the background that have an id.
     tasks: Vec<String>,
     /// How the conversation failed before it began.
@@ -146,6 +150,8 @@ impl Session {
             stray: false,
             totals: Totals::default(),
             background: 0,
+            told_background: 0,
+            owes_look: false,
             tasks: Vec::new(),
             failure: None,
             given_up: false,
@@ -233,19 +239,27 @@ impl Session {
             }),
             "background_tasks_changed" => {
                 let listed = line.list("tasks");
-                let tasks = u32::try_from(listed.len()).unwrap_or(u32::MAX);
-                let ids = listed.iter().filter_map(|task| task.get("task_id"));
+                self.background = u32::try_from(listed.len()).unwrap_or(u32::MAX);
+                let ids = listed.iter().filter_map(|task| task.string("task_id"));
                 self.tasks = ids.take(TASKS).collect();
-                if std::mem::replace(&mut self.background, tasks) != tasks {
-                    events.push(Event::BackgroundTasks(tasks));
-                }
+                self.tell_background(events);
             }
+            "task_notification" => self.owes_look = self.turn.is_none(),
             "compact_boundary" => {
                 let trigger = line.object("compact_metadata").text("trigger");
                 let why = format!("compacted ({trigger})");
                 events.push(Event::ContextReset { why });
             }
             _ => {}
+        }
+    }
+
+    /// Tells how much there is in the background. A turn that is owed is part of it until it begins, so that nobody takes
+    /// the agent for one that has nothing to do any more.
+    fn tell_background(&mut self, events: &mut Vec<Event>) {
+        let tasks = self.background.max(u32::from(self.owes_look));
+        if std::mem::replace(&mut self.told_background, tasks) != tasks {
+            events.push(Event::BackgroundTasks(tasks));
         }
     }
 
@@ -283,7 +297,9 @@ impl Session {
 
     fn reset(&mut self, line: &Object<'_>, events: &mut Vec<Event>) {
         self.totals = Totals::default();
-        let why = line.get("trigger").unwrap_or_else(|| "cleared".to_owned());
+        let why = line
+            .string("trigger")
+            .unwrap_or_else(|| "cleared".to_owned());
         events.push(Event::ContextReset { why });
         let id = line.text("new_conversation_id");
         if !id.is_empty() && id != self.id {
@@ -421,7 +437,7 @@ impl Session {
 
 /// Whether a line belongs to an agent that the agent started.
 fn is_apart(line: &Object<'_>) -> bool {
-    line.get::<String>("parent_tool_use_id").is_some()
+    line.string("parent_tool_use_id").is_some()
 }
 
 fn rate_limit(info: &Object<'_>, events: &mut Vec<Event>) {

@@ -47,7 +47,8 @@ impl Image {
 
 /// The files that a program may be: itself if its name has a slash, else one in each folder of `path`.
 pub(crate) fn files(program: &[u8], path: Option<&[u8]>) -> Vec<Vec<u8>> {
-    if program.contains(&b'/') {
+    // No name at all would be that of each folder.
+    if program.contains(&b'/') || program.is_empty() {
         return vec![program.to_owned()];
     }
     let folders = path.unwrap_or(PATH.as_bytes()).split(|byte| *byte == b':');

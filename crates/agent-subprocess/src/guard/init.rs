@@ -3,7 +3,7 @@
 use super::tree::wait_readable;
 use crate::{proc_fs, sys};
 use rustix::io::Errno;
-use rustix::process::{Pid, Signal, WaitOptions, WaitStatus};
+use rustix::process::{Pid, WaitOptions, WaitStatus};
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
@@ -34,7 +34,8 @@ pub(super) fn serve(child: Pid, signals: &OwnedFd) -> ! {
             },
         };
         wait_readable(signals, left);
-        pass_on(child, signals);
+        // Once it is reaped, its pid may be somebody else's.
+        pass_on(Some(child).filter(|_| code.is_none()), signals);
     }
     // Whoever is left is killed by the system with the first process of the namespace.
     sys::exit_now(code.unwrap_or(1))
@@ -57,8 +58,8 @@ fn exit_code(status: WaitStatus) -> i32 {
     status.exit_status().or_else(of_signal).unwrap_or(1)
 }
 
-/// Passes on what was sent to this process alone.
-fn pass_on(child: Pid, signals: &OwnedFd) {
+/// Passes on what was sent to this process alone; with nobody left to take it, it is thrown away.
+fn pass_on(child: Option<Pid>, signals: &OwnedFd) {
     let mut bytes = [0; 32 * SIGNAL_SIZE];
     while let Ok(read @ 1..) = rustix::io::read(signals, &mut bytes) {
         for signal in bytes[..read].chunks_exact(SIGNAL_SIZE) {
@@ -68,11 +69,9 @@ fn pass_on(child: Pid, signals: &OwnedFd) {
                     .map_or(0, |bytes| i32::from_ne_bytes(*bytes))
             };
             let (number, code) = (field(0), field(8));
-            if let Some(signal) = Signal::from_named_raw(number)
-                && is_for_us_alone(signal, code)
-            {
+            if let Some(child) = child.filter(|_| is_for_us_alone(number, code)) {
                 // It is not reaped by anybody else, so its pid is its own.
-                let _gone = rustix::process::kill_process(child, signal);
+                sys::send(child, number);
             }
         }
     }
@@ -80,12 +79,12 @@ fn pass_on(child: Pid, signals: &OwnedFd) {
 
 /// What a terminal sends (codes above 0) goes to the whole group and so to the child as well; only that its line was cut
 /// is told to nobody but the leader of the session.
-fn is_for_us_alone(signal: Signal, code: i32) -> bool {
+fn is_for_us_alone(signal: i32, code: i32) -> bool {
     let own = std::process::id();
     let is_leader = || proc_fs::stat(own).is_some_and(|stat| stat.session == own);
     match signal {
-        Signal::CHILD => false,
-        Signal::HUP => code <= 0 || is_leader(),
+        libc::SIGCHLD => false,
+        libc::SIGHUP => code <= 0 || is_leader(),
         _ => code <= 0,
     }
 }
@@ -97,10 +96,10 @@ mod tests {
     #[test]
     fn x113_what_the_terminal_sends_to_the_whole_group_is_not_sent_again() {
         let (from_kernel, from_process, queued) = (128, 0, -1);
-        for signal in [Signal::INT, Signal::TERM, Signal::WINCH, Signal::CONT] {
+        for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGWINCH, libc::SIGCONT] {
             assert!(is_for_us_alone(signal, from_process) && is_for_us_alone(signal, queued));
             assert!(!is_for_us_alone(signal, from_kernel));
         }
-        assert!(!is_for_us_alone(Signal::CHILD, from_process));
+        assert!(!is_for_us_alone(libc::SIGCHLD, from_process));
     }
 }

@@ -28,6 +28,7 @@ pub(super) fn serve(control: OwnedFd, children: OwnedFd, start_time: u64, refuse
         socket: control,
         inbox: Inbox::default(),
         outbox: Vec::new(),
+        told_exit: false,
         closed: false,
     };
     let stay = refused.is_none();
@@ -61,6 +62,7 @@ pub(super) fn serve(control: OwnedFd, children: OwnedFd, start_time: u64, refuse
     let mut tree = Tree::new(pid, children);
     obey(&mut line, &mut tree);
     let aftermath = tree.aftermath();
+    line.tell_exit(&tree);
     let found = !(aftermath.ended.is_empty() && aftermath.survivors.is_empty());
     if let Some(path) = survivors_file.filter(|_| line.closed && found) {
         let report = sweep::SweepReport {
@@ -77,15 +79,9 @@ pub(super) fn serve(control: OwnedFd, children: OwnedFd, start_time: u64, refuse
 
 /// Waits and obeys until the tree is empty or its bound is reached.
 fn obey(line: &mut ControlLine, tree: &mut Tree) {
-    let mut told_exit = false;
     let mut kill: Option<(Instant, Duration)> = None;
     while tree.reap() {
-        if let Some(exit) = tree.exit
-            && !told_exit
-        {
-            told_exit = true;
-            line.tell(&Notice::Exited(exit));
-        }
+        line.tell_exit(tree);
         let now = Instant::now();
         if let Some((at, rounds)) = kill
             && now >= at
@@ -135,11 +131,6 @@ fn obey(line: &mut ControlLine, tree: &mut Tree) {
             );
         }
     }
-    if let Some(exit) = tree.exit
-        && !told_exit
-    {
-        line.tell(&Notice::Exited(exit));
-    }
 }
 
 /// Sends TERM once, and lets a later order or the death of the host only bring the end forward.
@@ -149,13 +140,12 @@ fn terminate(
     at: Instant,
     rounds: Duration,
 ) {
-    if kill.is_none() {
+    // Whoever is killed is noted then; only who goes by itself has to be noted before.
+    if kill.is_none() && at > Instant::now() {
         tree.note_all();
-        if at > Instant::now() {
-            tree.signal_all(Signal::TERM);
-            // A stopped process acts on TERM only when it goes on.
-            tree.signal_all(Signal::CONT);
-        }
+        tree.signal_all(Signal::TERM);
+        // A stopped process acts on TERM only when it goes on.
+        tree.signal_all(Signal::CONT);
     }
     *kill = Some((kill.map_or(at, |(earlier, _)| earlier.min(at)), rounds));
 }
@@ -190,6 +180,7 @@ struct ControlLine {
     socket: OwnedFd,
     inbox: Inbox,
     outbox: Vec<u8>,
+    told_exit: bool,
     closed: bool,
 }
 
@@ -197,6 +188,15 @@ impl ControlLine {
     fn tell(&mut self, notice: &Notice) {
         self.outbox.extend(frame(notice));
         self.flush();
+    }
+
+    /// Says once how the main process ended, as soon as that is known.
+    fn tell_exit(&mut self, tree: &Tree) {
+        if let Some(exit) = tree.exit
+            && !std::mem::replace(&mut self.told_exit, true)
+        {
+            self.tell(&Notice::Exited(exit));
+        }
     }
 
     fn flush(&mut self) {

@@ -42,7 +42,7 @@ pub enum McpServer {
 
 /// A server as it is written, in which all may be missing.
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "a server with `command` or `url`")]
 struct Flat {
     r#type: Option<Type>,
     command: Option<String>,
@@ -268,15 +268,17 @@ impl fmt::Debug for McpServer {
     }
 }
 
-/// Returns a URL without what may be secret in it: who asks, and what is asked.
+/// Returns a URL without what may be secret in it: who asks, and what is asked for. Services that hand out an address a
+/// user write their secret into its path.
 fn place(url: &str) -> String {
-    let url = url.split(['?', '#']).next().unwrap_or_default();
-    match url.split_once("://") {
-        Some((scheme, rest)) => {
-            let (host, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
-            let host = host.rsplit('@').next().unwrap_or_default();
-            format!("{scheme}://{host}{path}")
-        }
-        None => url.to_owned(),
-    }
+    let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
+    let (host, asked) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
+    let host = host.rsplit('@').next().unwrap_or_default();
+    let mark = if scheme.is_empty() { "" } else { "://" };
+    let asked = if matches!(asked, "" | "/") {
+        asked
+    } else {
+        "/…"
+    };
+    format!("{scheme}{mark}{host}{asked}")
 }

@@ -46,7 +46,7 @@ fn x118_no_value_is_shown() {
             ],
         },
         "alpha": Http {
-            url: "https://localhost/mcp",
+            url: "https://localhost/…",
             headers: [
                 "Authorization",
             ],
@@ -56,11 +56,37 @@ fn x118_no_value_is_shown() {
             headers: [],
         },
         "old": Sse {
-            url: "http://localhost/sse",
+            url: "http://localhost/…",
             headers: [],
         },
     }
     "#);
+}
+
+#[test]
+fn x118_of_an_address_the_host_is_shown() {
+    for (url, shown) in [
+        (
+            "https://a:s3cret@host:1/api/s3cret/mcp?k=s3cret",
+            "https://host:1/…",
+        ),
+        ("https://host?k=s3cret/x@y", "https://host/…"),
+        ("https://host#s3cret", "https://host/…"),
+        ("https://host/", "https://host/"),
+        ("http://host", "http://host"),
+        ("${ADDRESS}", "${ADDRESS}"),
+        (
+            "${ADDRESS:-https://host/s3cret}",
+            "${ADDRESS:-https://host/…",
+        ),
+    ] {
+        let mut servers = McpServers::default();
+        servers.insert("a", McpServer::http(url)).unwrap();
+        let debug = format!("{servers:?}");
+        assert!(debug.contains(&format!("{shown:?}")), "{debug}");
+        let json = servers.without_values().to_json().unwrap();
+        assert!(json.contains(&format!("{shown:?}")), "{json}");
+    }
 }
 
 #[test]
@@ -80,6 +106,7 @@ fn l95_what_is_wrong_is_named_without_its_value() {
         servers(r#""a": {"url": "http://x", "headers": {"a b": "s3cret"}}"#),
         servers(r#""a": {"url": "http://x", "headers": {"a": "s3cret\nHost: y"}}"#),
         servers(r#""a": {"type": "carrier-pigeon"}"#),
+        servers(r#""a": 5"#),
         servers(r#""a": {"command": "x"}, "a": {"command": "y"}"#),
     ];
     let errors = wrong.map(|text| McpServers::from_json(&text).unwrap_err().to_string());
@@ -103,6 +130,7 @@ fn l95_what_is_wrong_is_named_without_its_value() {
     line 1: MCP server `a`: `a b` is no name of a header; correct it; it should look like {"mcpServers": {"NAME": {"command": "…"}}}
     line 1: MCP server `a`: the header `a` has a control character in it; remove it; it should look like {"mcpServers": {"NAME": {"command": "…"}}}
     line 1: unknown variant `carrier-pigeon`, expected one of `stdio`, `http`, `sse`; it should look like {"mcpServers": {"NAME": {"command": "…"}}}
+    line 1: invalid type: integer, expected a server with `command` or `url`; it should look like {"mcpServers": {"NAME": {"command": "…"}}}
     line 1: two servers are named `a`; it should look like {"mcpServers": {"NAME": {"command": "…"}}}
     "#);
 }

@@ -10,8 +10,8 @@ use crate::scene::{DEADLINE, Scene};
 use agent_duplex::{
     Connection, Driver as _, EndReason, Event, Message, Observation, SessionChoice, TurnEnd,
 };
+use agent_subprocess::Context;
 use agent_subprocess::claude::ClaudeDriver;
-use agent_subprocess::{Context, StopPolicy};
 use std::ffi::OsString;
 use tokio::time::timeout;
 
@@ -47,13 +47,9 @@ esac; done
 
 fn context(scene: &Scene) -> Context {
     Context {
-        cwd: scene.directory.path().to_owned(),
         env: vec![("GREETING".into(), "hello".into())],
         marker: Some(scene.marker.clone()),
-        hold: None,
-        scratch: scene.path("scratch"),
-        survivors_file: None,
-        stop: StopPolicy::default(),
+        ..Context::new(scene.directory.path(), scene.path("scratch"))
     }
 }
 

@@ -5,19 +5,15 @@ use agent_duplex::{
     Connection, Driver as _, EndReason, Event, ExitStatus, Message, Queued, SessionChoice,
     StopStage, TurnEnd,
 };
+use agent_subprocess::Context;
 use agent_subprocess::command::CommandDriver;
-use agent_subprocess::{Context, StopPolicy};
 use std::time::Duration;
 
 fn driver(scene: &Scene, argv: &[&str]) -> CommandDriver {
     let context = Context {
-        cwd: scene.directory.path().to_owned(),
         env: vec![("GREETING".into(), "hello".into())],
         marker: Some(scene.marker.clone()),
-        hold: None,
-        scratch: scene.path("scratch"),
-        survivors_file: None,
-        stop: StopPolicy::default(),
+        ..Context::new(scene.directory.path(), scene.path("scratch"))
     };
     CommandDriver::new(argv.iter().map(Into::into).collect(), context)
 }
@@ -67,7 +63,7 @@ async fn the_prompt_comes_on_standard_input() {
     let report = connection.stop(Duration::from_secs(8)).await;
     assert_eq!(
         (report.stage, report.to_string().as_str()),
-        (StopStage::AlreadyEnded, "0 of 0 left")
+        (StopStage::AlreadyEnded, "nothing was left")
     );
 }
 

@@ -224,10 +224,10 @@ async fn who_left_group_parent_and_environment_escapes_the_fallback_only() {
             .unwrap();
         let report = agent.stop(&quick()).await;
         let escaped = std::path::Path::new(&format!("/proc/{pid}")).exists();
-        assert_eq!(escaped, containment == Containment::Group, "{report:?}");
-        assert_eq!(report.is_proven(), containment == Containment::Guard);
         if escaped {
             crate::scene::kill(pid, rustix::process::Signal::KILL);
         }
+        assert_eq!(escaped, containment == Containment::Group, "{report:?}");
+        assert_eq!(report.is_proven(), containment == Containment::Guard);
     }
 }

@@ -122,6 +122,34 @@ fn p41_an_agent_that_outlives_its_runtime_is_ended_when_it_is_dropped() {
 }
 
 #[test]
+fn p41_a_stop_after_the_end_of_its_runtime_does_not_spin() {
+    for containment in BOTH {
+        let scene = Scene::new();
+        let command = scene.agent("sleep 635 & echo ready; wait");
+        let first = runtime();
+        let mut agent = first.block_on(async {
+            let mut agent = command.containment(containment).spawn().await.unwrap();
+            says(&mut agent, "ready").await;
+            agent
+        });
+        drop(first);
+        let hour = Duration::from_secs(3600);
+        let policy = StopPolicy {
+            interrupt: hour,
+            terminate: hour,
+            ..StopPolicy::default().within(hour)
+        };
+        let stop = std::thread::spawn(move || {
+            let report = runtime().block_on(agent.stop(&policy));
+            assert!(!report.is_proven(), "{report}");
+        });
+        wait_for("the report", || stop.is_finished());
+        stop.join().unwrap();
+        wait_for("nobody", || scene.find().is_empty());
+    }
+}
+
+#[test]
 fn p41_a_panic_ends_the_agent_too() {
     for containment in BOTH {
         let scene = Scene::new();
@@ -137,6 +165,19 @@ fn p41_a_panic_ends_the_agent_too() {
             });
         });
         assert!(panicked.join().is_err());
+        wait_for("nobody", || scene.find().is_empty());
+    }
+}
+
+#[tokio::test]
+async fn p41_a_drop_after_the_end_of_the_agent_ends_whom_it_left() {
+    for containment in BOTH {
+        let scene = Scene::new();
+        let command = scene.agent("sleep 634 >/dev/null 2>&1 & exit 0");
+        let mut agent = command.containment(containment).spawn().await.unwrap();
+        assert!(agent.wait().await.success());
+        scene.wait_for_program("sleep", "634");
+        drop(agent);
         wait_for("nobody", || scene.find().is_empty());
     }
 }

@@ -45,9 +45,16 @@ async fn p48_errors_say_what_to_do() {
         };
         let long = command("true").arg("x".repeat(4 << 20));
         let missing = command("no-such-agent").spawn().await.unwrap_err();
+        let unnamed = command("").spawn().await.unwrap_err();
         let no_file = command("./no-such-file").spawn().await.unwrap_err();
         let no_interpreter = command("./script").spawn().await.unwrap_err();
         let no_loader = command("./libc").spawn().await.unwrap_err();
+        let on_path = command("script").env("PATH", folder).spawn().await;
+        let on_path = on_path.unwrap_err();
+        assert_eq!(
+            on_path.to_string(),
+            no_interpreter.to_string().replace("./", "")
+        );
         let denied = command("./plain").spawn().await.unwrap_err();
         let foreign = command("./foreign").spawn().await.unwrap_err();
         let bare = command("bare")
@@ -59,7 +66,7 @@ async fn p48_errors_say_what_to_do() {
         let nowhere = nowhere.spawn().await.unwrap_err();
         let long = long.spawn().await.unwrap_err();
         let nul = command("true").arg("a\0b").spawn().await.unwrap_err();
-        assert!(missing.is_not_found() && no_file.is_not_found());
+        assert!(missing.is_not_found() && no_file.is_not_found() && unnamed.is_not_found());
         assert!(no_interpreter.is_not_found() && no_loader.is_not_found());
         assert!(denied.is_permission_denied() && nowhere.is_bad_directory());
         assert!(foreign.is_wrong_format() && bare.is_wrong_format());
@@ -139,7 +146,11 @@ async fn a_program_is_looked_for_as_a_shell_does() {
     std::fs::write(first.join("tool"), "").unwrap();
     executable(&second.join("tool"), "#!/bin/sh\necho second \"$0\"\n");
     executable(&scene.path("tool"), "#!/bin/sh\necho here \"$0\"\n");
-    let both = format!("/no/such:{}:{}", first.display(), second.display());
+    std::os::unix::fs::symlink("circle", scene.path("circle")).unwrap();
+    // Nor do folders hide it that are none.
+    let long = "x".repeat(5000);
+    let (first_path, second_path) = (first.display(), second.display());
+    let both = format!("/no/such:tool:circle:{long}:{first_path}:{second_path}");
     for containment in BOTH {
         let tool = |path: &str| {
             let command = AgentCommand::new("tool").containment(containment);

@@ -2,6 +2,7 @@
 
 use crate::scene::{DEADLINE, Scene, alone, stdout};
 use agent_subprocess::{Containment, Line, StopPolicy, Stream};
+use tokio::time::timeout;
 
 /// What this process had in memory at most since [`forget_peak`], in bytes.
 fn peak() -> u64 {
@@ -138,4 +139,42 @@ async fn an_agent_whose_output_nobody_takes_has_to_wait_and_can_be_stopped() {
     let ahead = stdout(&mut agent).await.len();
     assert!(ahead < 8 << 20, "{ahead}");
     scene.nobody_is_left();
+}
+
+#[tokio::test]
+async fn the_output_ends_with_the_agent_though_somebody_who_is_left_never_stops_writing() {
+    for stream in ["", ">&2"] {
+        let scene = Scene::new();
+        let script = format!("setsid yes {stream} & echo mine; exit 3");
+        let mut agent = scene.agent(&script).spawn().await.unwrap();
+        let all = async {
+            let mut mine = 0;
+            while let Some(output) = agent.next_output().await {
+                mine += usize::from(output.line.bytes == "mine");
+            }
+            mine
+        };
+        assert_eq!(timeout(DEADLINE, all).await, Ok(1), "{stream}");
+        assert_eq!(agent.wait().await.code, Some(3));
+        let report = agent.stop(&StopPolicy::kill()).await;
+        assert!(report.is_proven() && !report.drained, "{report:?}");
+    }
+}
+
+#[tokio::test]
+async fn p3_many_empty_lines_take_no_more_memory_than_long_ones() {
+    if !alone("flow::p3_many_empty_lines_take_no_more_memory_than_long_ones") {
+        return;
+    }
+    let scene = Scene::new();
+    let script = "yes '' | head -c 8000000; echo end";
+    let mut agent = scene.agent(script).spawn().await.unwrap();
+    let before = peak();
+    let mut lines = 0;
+    while agent.next_output().await.is_some() {
+        lines += 1;
+    }
+    assert_eq!(lines, 8_000_001);
+    // 4 MiB are read ahead, 128 bytes a line; as one line each, a read of 256 KiB would take 30 MiB.
+    assert!(peak() < before + (16 << 20), "{before} {}", peak());
 }

@@ -18,6 +18,7 @@ mod drops;
 mod errors;
 mod flow;
 mod lost;
+mod reuse;
 mod rules;
 mod scene;
 mod spawn;

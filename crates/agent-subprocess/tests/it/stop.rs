@@ -1,6 +1,6 @@
 //! The stages of a stop, each proven by an agent that ignores the ones before.
 
-use crate::scene::{Scene, is_gone, says, stdout};
+use crate::scene::{Scene, TREE, is_gone, says, stdout, wait_for_tree};
 use agent_subprocess::{Containment, ProcessId, Stage, StdinMode, StopPolicy};
 use std::time::Duration;
 
@@ -214,4 +214,49 @@ async fn a_dropped_stop_goes_on_where_it_was() {
     assert!(cuts > 5 && !report.guard_lost, "{cuts} {report}");
     assert_eq!(report.stage, Stage::Kill, "{report}");
     scene.nobody_is_left();
+}
+
+#[tokio::test]
+async fn a_stop_without_time_kills_all_the_same() {
+    for containment in [Containment::Guard, Containment::Group] {
+        let scene = Scene::new();
+        let command = scene.agent(TREE).containment(containment);
+        let mut agent = command.spawn().await.unwrap();
+        says(&mut agent, "ready").await;
+        wait_for_tree(&scene);
+        let policy = StopPolicy::default().within(Duration::ZERO);
+        let report = agent.stop(&policy).await;
+        assert!(
+            report.survivors.is_empty() && !report.guard_lost,
+            "{report:?}"
+        );
+        assert_eq!(report.stage, Stage::Kill);
+        scene.nobody_is_left();
+    }
+}
+
+#[tokio::test]
+async fn a_stop_without_a_bound_waits_for_the_agent() {
+    for containment in [Containment::Guard, Containment::Group] {
+        let scene = Scene::new();
+        let script = "trap '' INT; trap 'exit 4' TERM; echo ready; while :; do sleep 0.05; done";
+        let mut agent = scene
+            .agent(script)
+            .containment(containment)
+            .spawn()
+            .await
+            .unwrap();
+        says(&mut agent, "ready").await;
+        let policy = StopPolicy {
+            interrupt: Duration::from_millis(100),
+            terminate: Duration::MAX,
+            ..StopPolicy::default().within(Duration::MAX)
+        };
+        let report = agent.stop(&policy).await;
+        assert_eq!(
+            (report.stage, report.exit.unwrap().code),
+            (Stage::Terminate, Some(4))
+        );
+        assert!(!report.guard_lost, "{report}");
+    }
 }

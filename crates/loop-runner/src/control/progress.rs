@@ -4,14 +4,12 @@ use loop_state::{Head, SteerState, Step};
 
 use crate::View;
 use crate::control::protocol::{Answer, Request};
+use crate::control::wishes::Mark;
 
 /// A request that the run has taken, and what it is known by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Taken {
-    Interrupt {
-        iteration: u32,
-        attempt: u32,
-    },
+    Interrupt(Mark),
     Pause,
     Continue,
     /// The steer with this number.
@@ -27,13 +25,7 @@ impl Taken {
             // The run's end is told by who ends it.
             Self::Stop => recorded(None),
             Self::Continue => Answer::InEffect,
-            Self::Interrupt { iteration, attempt } => {
-                let same = (head.iteration, head.attempt) == (iteration, attempt);
-                match same && matches!(head.step, Step::Turn { .. }) {
-                    true => Answer::Delivered,
-                    false => Answer::InEffect,
-                }
-            }
+            Self::Interrupt(mark) => interrupt(head, mark),
             Self::Pause if head.is_waiting() => Answer::InEffect,
             Self::Pause if head.pausing => recorded(None),
             Self::Pause => Answer::Rejected {
@@ -41,6 +33,19 @@ impl Taken {
             },
             Self::Steer(id) => steer(view, id),
         }
+    }
+}
+
+fn interrupt(head: &Head, mark: Mark) -> Answer {
+    let same = (head.iteration, head.attempt) == (mark.iteration, mark.attempt);
+    match head.step {
+        Step::Interrupted { .. } => Answer::InEffect,
+        Step::Turn { .. } if same => Answer::Delivered,
+        // How that ends is told by who ends it.
+        _ if head.stopping.is_some() || head.end.is_some() => Answer::Delivered,
+        _ => Answer::Rejected {
+            why: "the turn was over before the agent heard of it; the run goes on".into(),
+        },
     }
 }
 

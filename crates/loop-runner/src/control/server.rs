@@ -18,7 +18,7 @@ use tokio::time::timeout;
 use crate::control::place::{self, Identity};
 use crate::control::progress::{Taken, already};
 use crate::control::protocol::{self, Answer, Ended, MAX_LINE, Request, Standing, StopAfter};
-use crate::control::wishes::{Reply, Wish};
+use crate::control::wishes::{Mark, Reply, Wish};
 use crate::{Control, RunId, RunState, View};
 
 /// How many may ask at once.
@@ -93,10 +93,7 @@ impl Socket {
     ///
     /// An error is returned once: the run goes on without, and it is tried again at each call.
     pub(crate) fn ensure(&mut self) -> io::Result<()> {
-        let there = place::identity(&self.run_dir).ok();
-        if let Some((identity, _)) = &self.bound
-            && there == Some(*identity)
-        {
+        if self.bound.is_some() && !self.was_removed() {
             return Ok(());
         }
         self.unbind();
@@ -113,6 +110,12 @@ impl Socket {
                 Err(e)
             }
         }
+    }
+
+    /// Returns whether it was made and is not there any more.
+    pub(crate) fn was_removed(&self) -> bool {
+        let there = place::identity(&self.run_dir).ok();
+        { self.bound.as_ref() }.is_some_and(|(identity, _)| there != Some(*identity))
     }
 
     fn unbind(&mut self) {
@@ -193,7 +196,6 @@ impl Desk {
     /// Has the run do it, and tells how far it has come until nothing more comes.
     async fn follow(&self, request: Request, what: Control, peer: &mut Peer<'_>) -> io::Result<()> {
         let (mut view, mut over) = (self.view.clone(), self.over.clone());
-        let before = Arc::clone(&view.borrow_and_update());
         let (reply, verdict) = Reply::awaited();
         if self.to_run.send(Wish { what, reply }).await.is_err() {
             return peer.tell_end(&mut over).await;
@@ -202,14 +204,14 @@ impl Desk {
             return peer.tell_end(&mut over).await;
         };
         let mut told = match verdict {
-            Ok(steers) => self.first_answer(&request, steers),
+            Ok(mark) => self.first_answer(&request, mark.steers),
             Err(why) => {
                 let so_already = already(&request, &view.borrow().head);
                 so_already.unwrap_or(Answer::Rejected { why: why.into() })
             }
         };
         peer.tell(&told).await?;
-        let taken = taken(&request, &before, verdict.unwrap_or_default());
+        let taken = taken(&request, verdict.unwrap_or_default());
         while !told.is_last() {
             let now = taken.progress(&view.borrow_and_update());
             if std::mem::discriminant(&now) != std::mem::discriminant(&told) {
@@ -340,14 +342,11 @@ fn control(request: &Request) -> Option<Control> {
     })
 }
 
-fn taken(request: &Request, before: &View, steers: u32) -> Taken {
+fn taken(request: &Request, mark: Mark) -> Taken {
     match request {
-        Request::Interrupt => Taken::Interrupt {
-            iteration: before.head.iteration,
-            attempt: before.head.attempt,
-        },
+        Request::Interrupt => Taken::Interrupt(mark),
         Request::Pause { .. } => Taken::Pause,
-        Request::Steer { .. } => Taken::Steer(steers),
+        Request::Steer { .. } => Taken::Steer(mark.steers),
         Request::Stop { .. } => Taken::Stop,
         Request::Continue | Request::Status => Taken::Continue,
     }

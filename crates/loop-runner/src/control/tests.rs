@@ -12,7 +12,8 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::spawn_blocking;
 
 use super::protocol::{self, Request};
-use super::{Answer, Answers, Control, Ended, PauseAfter, Socket, StopAfter, Wish, ask, place};
+use super::{Answer, Answers, Control, Ended, Mark, PauseAfter, Socket, StopAfter, Wish};
+use super::{ask, place};
 use crate::{AgentView, View};
 
 const LONG: Duration = Duration::from_secs(20);
@@ -91,8 +92,8 @@ impl Run {
             other => panic!("{other:?} does not come this way"),
         };
         let changed = self.happens(what);
-        let steers = self.machine.head().counts.steers;
-        reply.send(changed.then_some(steers).ok_or("it is not so"));
+        let mark = Mark::from(self.machine.head());
+        reply.send(changed.then_some(mark).ok_or("it is not so"));
     }
 
     fn complete_iteration(&mut self) {
@@ -176,6 +177,38 @@ async fn c75_a_pause_is_followed_to_the_boundary_and_taken_back() {
     run.happens(Happening::ContinueRequested);
     let last = next(peer).await.0;
     assert!(matches!(last, Some(Answer::Rejected { why }) if why.contains("took")));
+}
+
+#[tokio::test]
+async fn j49_a_turn_that_ended_by_itself_is_not_said_to_be_interrupted() {
+    let mut run = Run::new(true);
+    let peer = run.connects(Request::Interrupt).await;
+    run.hears().await;
+    let (first, peer) = next(peer).await;
+    assert_eq!(first, Some(Answer::Delivered));
+    run.happens(Happening::TurnEnded(TurnOutcome::Completed));
+    let last = next(peer).await.0;
+    assert!(matches!(last, Some(Answer::Rejected { why }) if why.contains("was over")));
+}
+
+#[tokio::test]
+async fn j49_an_interrupt_is_of_the_turn_that_it_meets() {
+    let mut run = Run::new(true);
+    let peer = run.connects(Request::Interrupt).await;
+    while run.wishes.is_empty() {
+        tokio::task::yield_now().await;
+    }
+    // It waits while the run goes over to the next iteration.
+    run.complete_iteration();
+    run.happens(Happening::SleepSkipped);
+    run.hears().await;
+    let (first, peer) = next(peer).await;
+    assert_eq!(first, Some(Answer::Delivered));
+    run.happens(Happening::TurnEnded(TurnOutcome::Interrupted));
+    let (last, peer) = next(peer).await;
+    assert_eq!(last, Some(Answer::InEffect));
+    assert_eq!(next(peer).await.0, None);
+    assert_eq!(run.machine.head().iteration, 2);
 }
 
 #[tokio::test]

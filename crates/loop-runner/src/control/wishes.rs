@@ -1,6 +1,6 @@
 //! What people want of a run, from the program that carries it out and from its control socket.
 
-use loop_state::Happening;
+use loop_state::{Happening, Head};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::Control;
@@ -23,8 +23,25 @@ pub(crate) struct Coming {
 #[derive(Debug, Default)]
 pub(crate) struct Reply(Option<oneshot::Sender<Verdict>>);
 
-/// With the number of steers that the run ever had: a steer that was just taken is the last one.
-pub(crate) type Verdict = Result<u32, &'static str>;
+pub(crate) type Verdict = Result<Mark, &'static str>;
+
+/// Where the run stood when a wish was taken: a steer that was just taken is the last one, a turn that was just told to end is that of this attempt.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Mark {
+    pub(crate) steers: u32,
+    pub(crate) iteration: u32,
+    pub(crate) attempt: u32,
+}
+
+impl From<&Head> for Mark {
+    fn from(head: &Head) -> Self {
+        Self {
+            steers: head.counts.steers,
+            iteration: head.iteration,
+            attempt: head.attempt,
+        }
+    }
+}
 
 impl Reply {
     /// Makes one that is waited for.

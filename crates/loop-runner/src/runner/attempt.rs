@@ -5,18 +5,18 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use agent_duplex::{
-    Ask, Capabilities, Capability, Completion, Conversation, Decision, EndReason, Event,
-    InputState, Observation, Primary, Published, StopReport, Stream, TurnEnd, What,
+    Ask, Capabilities, Capability, Completion, Conversation, EndReason, Event, InputState,
+    Observation, Primary, Published, StopReport, Stream, TurnEnd, What,
 };
 use loop_state::{Happening, SteerState, Timestamp, TurnOutcome, Usage};
 use tokio::task::{JoinError, JoinHandle};
 use uuid::Uuid;
 
+use crate::claim;
 use crate::news::News;
 use crate::runner::Runner;
 use crate::transcript::Transcript;
 use crate::view::AgentView;
-use crate::{Permissions, claim};
 
 #[derive(Debug)]
 pub(crate) struct Attempt {
@@ -37,7 +37,11 @@ pub(crate) struct Attempt {
     pub(super) interrupt_by: Option<Instant>,
     /// The end of its whole tree, while that is under way.
     pub(super) ending: Option<JoinHandle<StopReport>>,
-    /// How its turn ended, kept until its tree is gone.
+    /// How many tasks the agent has running in the background.
+    pub(super) background: u32,
+    /// The polite end of an agent that has something running in the background, while that is waited for.
+    pub(super) closing: Option<JoinHandle<()>>,
+    /// How its turn ended, kept until its tree is gone, or what it has in the background is done.
     pub(super) outcome: Option<TurnOutcome>,
     /// Whether the end of its turn was told.
     pub(super) told: bool,
@@ -45,6 +49,8 @@ pub(crate) struct Attempt {
     pub(super) interrupted: bool,
     /// Whether the agent has said something.
     answered: bool,
+    /// The first thing that it said, told once it is saved that it answers.
+    first_words: Option<Published>,
     /// Whether the end of its tree was counted.
     pub(super) stopped: bool,
     /// The steers by the receipts of what was sent.
@@ -66,6 +72,8 @@ pub(crate) struct Attempt {
 pub(super) enum Woken {
     /// It was started, or could not be.
     Started(Result<(), agent_duplex::Error>),
+    /// What it had in the background is done, or was waited for long enough.
+    Closed,
     /// Its tree was ended; `None` when that came to no end of its own.
     Ended(Option<StopReport>),
     /// What its conversation tells; `None` when that is over.
@@ -105,10 +113,13 @@ impl Attempt {
             halting: None,
             interrupt_by: None,
             ending: None,
+            background: 0,
+            closing: None,
             outcome: None,
             told: false,
             interrupted: false,
             answered: false,
+            first_words: None,
             stopped: false,
             sent: HashMap::new(),
             tools: BTreeMap::new(),
@@ -130,12 +141,18 @@ impl Attempt {
 
     /// Waits for the next thing. Cancel safe.
     pub(crate) async fn next(&mut self) -> Option<Published> {
+        if self.first_words.is_some() {
+            return self.first_words.take();
+        }
         self.primary.next().await
     }
 
     /// Waits for the next thing, the start of the agent included. Cancel safe.
     pub(super) async fn wake(&mut self) -> Woken {
-        let (starting, ending) = (&mut self.starting, &mut self.ending);
+        if let Some(first) = self.first_words.take() {
+            return Woken::Published(Some(first));
+        }
+        let (starting, closing, ending) = (&mut self.starting, &mut self.closing, &mut self.ending);
         tokio::select! {
             biased;
             Some(started) = joined(starting) => {
@@ -148,11 +165,16 @@ impl Attempt {
                 Woken::Ended(ended.ok())
             }
             published = self.primary.next(), if !self.over => Woken::Published(published),
+            // Last: the ends of the tasks and of their turn are told first.
+            Some(_) = joined(closing) => {
+                self.closing = None;
+                Woken::Closed
+            }
         }
     }
 
     pub(crate) fn may_speak(&self) -> bool {
-        !self.over || self.ending.is_some() || self.starting.is_some()
+        !self.over || self.closing.is_some() || self.ending.is_some() || self.starting.is_some()
     }
 
     pub(crate) fn flush_at(&self) -> Option<Timestamp> {
@@ -258,6 +280,12 @@ impl Runner {
             self.refresh_view();
             return self.turn_ended().into_iter().collect();
         };
+        if !attempt.answered && is_answer(&published.what) {
+            // Saved before it is told: what somebody has seen answered is not prompted again.
+            attempt.answered = true;
+            attempt.first_words = Some(published);
+            return vec![Happening::Prompted];
+        }
         match published.what {
             What::Assigned(assignment) => {
                 attempt.in_turn = true;
@@ -297,21 +325,6 @@ impl Runner {
             self.tell(News::Output { stream, line });
         }
         let mut happenings = Vec::new();
-        let answers = |event: &Event| {
-            matches!(
-                event,
-                Event::TextDelta(_)
-                    | Event::ThinkingDelta(_)
-                    | Event::Message { .. }
-                    | Event::ToolStarted { .. }
-            )
-        };
-        if let Some(attempt) = self.attempt.as_mut().filter(|attempt| !attempt.answered)
-            && seen.events.iter().any(answers)
-        {
-            attempt.answered = true;
-            happenings.push(Happening::Prompted);
-        }
         for event in seen.events {
             happenings.extend(self.event(event).await);
         }
@@ -320,7 +333,7 @@ impl Runner {
     }
 
     /// An agent that waits for a tool or for a person is not idle.
-    fn note_busy(&mut self) {
+    pub(super) fn note_busy(&mut self) {
         if let Some(attempt) = &self.attempt {
             let busy = !attempt.tools.is_empty() || !attempt.asks.is_empty();
             self.machine.busy(busy);
@@ -336,6 +349,7 @@ impl Runner {
                 return None;
             }
             Event::Exited(_) => attempt.gone = true,
+            Event::BackgroundTasks(tasks) => attempt.background = *tasks,
             // Each process says it; a person wants to know once.
             Event::Identified { .. } if self.identified.as_ref() == Some(&event) => return None,
             Event::Identified { .. } => self.identified = Some(event.clone()),
@@ -378,47 +392,6 @@ impl Runner {
         self.tell(News::Agent(event));
         self.refresh_view();
         None
-    }
-
-    /// Puts a question to the person, or answers it for them.
-    async fn asked(&mut self, ask: Ask) -> Option<Happening> {
-        let permissions = self.phase().permissions;
-        let interactive = self.options.interactive;
-        let attempt = self.attempt.as_mut()?;
-        let decision = match permissions {
-            Permissions::Ask if interactive => {
-                attempt.asks.push(ask.clone());
-                self.tell(News::Agent(Event::PermissionAsked(ask)));
-                self.refresh_view();
-                return None;
-            }
-            Permissions::All => Decision::Allow,
-            Permissions::Ask => deny("nobody is there to be asked"),
-            Permissions::Edits => deny("only file edits are allowed in this loop"),
-            Permissions::Deny => deny("this loop allows nothing that has to be asked for"),
-        };
-        self.answer(&ask, decision).await
-    }
-
-    /// Answers a question; a denial is counted.
-    pub(super) async fn answer(&mut self, ask: &Ask, decision: Decision) -> Option<Happening> {
-        let attempt = self.attempt.as_mut()?;
-        attempt.asks.retain(|open| open.id != ask.id);
-        let denied = match &decision {
-            Decision::Deny { message } => Some(message.clone()),
-            _ => None,
-        };
-        if let Err(e) = attempt.conversation.answer(&ask.id, decision).await {
-            self.tell(News::Warning(format!("the agent was not answered: {e}")));
-        }
-        let at = self.clock.now();
-        self.machine.alive(at);
-        self.note_busy();
-        self.refresh_view();
-        let message = denied?;
-        let tool = format!("{}: {}", ask.tool, ask.summary);
-        self.tell(News::Agent(Event::PermissionDenied { tool, message }));
-        Some(Happening::Denied)
     }
 
     async fn completed(&mut self, completion: Completion) -> Vec<Happening> {
@@ -484,9 +457,17 @@ impl Runner {
     }
 }
 
-pub(super) fn deny(why: &str) -> Decision {
-    let message = format!(
-        "Denied: {why}. Find another way, or say at the end what you would have needed and why."
-    );
-    Decision::Deny { message }
+fn is_answer(what: &What) -> bool {
+    let What::Observed(seen) = what else {
+        return false;
+    };
+    seen.events.iter().any(|event| {
+        matches!(
+            event,
+            Event::TextDelta(_)
+                | Event::ThinkingDelta(_)
+                | Event::Message { .. }
+                | Event::ToolStarted { .. }
+        )
+    })
 }

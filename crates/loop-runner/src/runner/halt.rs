@@ -122,7 +122,12 @@ impl Runner {
         } else if outcome != TurnOutcome::Interrupted {
             // The agent itself is not needed any more; what it left running is looked at when gates and check are over.
             let conversation = attempt.conversation.clone();
-            tokio::spawn(async move { conversation.close().await });
+            let close = tokio::spawn(async move { conversation.close().await });
+            let is_judged = matches!(outcome, TurnOutcome::Completed | TurnOutcome::Claimed);
+            if is_judged && attempt.background > 0 {
+                // What is half done is no evidence: gates and check wait for it, as long as a close does.
+                attempt.closing = Some(close);
+            }
         }
         self.note_end(&outcome);
         if let Some(attempt) = &mut self.attempt {
@@ -135,7 +140,7 @@ impl Runner {
     /// Returns how the turn ended, once nothing that was to end with it is left.
     pub(super) fn turn_ended(&mut self) -> Option<Happening> {
         let attempt = self.attempt.as_mut()?;
-        if attempt.ending.is_some() {
+        if attempt.ending.is_some() || attempt.closing.is_some() {
             return None;
         }
         let owed = attempt.halting.is_some() || !attempt.told;

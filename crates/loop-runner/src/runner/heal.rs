@@ -3,6 +3,7 @@
 use checkpoint_store::Healed;
 
 use crate::Error;
+use crate::control::Socket;
 use crate::news::News;
 use crate::runner::Runner;
 use crate::transcript::transcripts;
@@ -11,6 +12,17 @@ use crate::transcript::transcripts;
 const NAMED: usize = 4;
 
 impl Runner {
+    /// Saves again, once, when the control socket was removed, and probably all that lies beside it, while nothing comes that would be saved.
+    pub(super) async fn notice_removal(&mut self) -> Result<(), Error> {
+        if self.socket.as_ref().is_some_and(Socket::was_removed) {
+            self.saved.machine = self.machine.head().clone();
+            self.journal.save(&self.saved).await?;
+            self.heal().await?;
+            self.ensure_socket();
+        }
+        Ok(())
+    }
+
     /// Puts back what lay beside the saves, if these had to be written again, and says what is gone. The lock needs nothing: it is on the
     /// working tree itself.
     ///

@@ -8,7 +8,7 @@ use crate::check::{CheckEnd, RunningCheck};
 use crate::news::{Command, News};
 use crate::runner::attempt::Attempt;
 use crate::runner::{DriverFactory, Runner, blob_name};
-use crate::survivors::{MARKER, REPORT, scratch};
+use crate::survivors::{MARKER, REPORT, scope_here, scratch};
 use crate::transcript::Transcript;
 use crate::{Error, PhaseSettings, PromptSource, prompt};
 
@@ -201,7 +201,7 @@ impl Runner {
                 .collect(),
             marker: Some(Marker {
                 variable: MARKER.into(),
-                scope: self.saved.scope.clone(),
+                scope: scope_here(self.work_tree.project(), &self.saved.scope),
                 member,
             }),
             hold: Some(self.work_tree.lock()),

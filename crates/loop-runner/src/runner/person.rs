@@ -6,7 +6,7 @@ use agent_duplex::{Conversation, Input, SessionChoice};
 use loop_state::{Happening, SteerState, StopCause, StopRequest, TurnOutcome, When};
 
 use crate::PromptSource;
-use crate::control::{Coming, Control, Wish};
+use crate::control::{Coming, Control, Mark, Wish};
 use crate::error::Error;
 use crate::news::News;
 use crate::prompt;
@@ -22,7 +22,7 @@ impl Runner {
         Ok(match self.understand(what).await? {
             Ok(Some(what)) => return Ok(Some(Coming { what, reply })),
             Ok(None) => {
-                reply.send(Ok(self.machine.head().counts.steers));
+                reply.send(Ok(Mark::from(self.machine.head())));
                 None
             }
             Err(why) => {

@@ -10,7 +10,8 @@ use tokio::task::JoinHandle;
 use crate::Leftovers;
 use crate::news::News;
 use crate::runner::Runner;
-use crate::runner::attempt::{Attempt, deny};
+use crate::runner::ask::deny;
+use crate::runner::attempt::Attempt;
 
 /// A finished attempt whose tree is being ended.
 #[derive(Debug)]

@@ -10,6 +10,7 @@ mod person;
 mod pipeline;
 mod promises;
 mod properties;
+mod silence;
 mod traces;
 
 use loop_state::{Event, Happening, PhaseRules, Rules, Timestamp};

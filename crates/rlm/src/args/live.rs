@@ -46,7 +46,8 @@ pub(crate) struct InterruptArgs {
 #[derive(Debug, ClapArgs)]
 #[command(after_help = format!("\
 The iteration comes to its end, with gates and check; then the run waits, its process stays. `rlm status` shows why it \
-waits, `rlm resume` goes on, Ctrl-C in its terminal and `rlm stop` act at once.
+waits, `rlm resume` goes on and also takes a pause back that has not come yet, Ctrl-C in its terminal and `rlm stop` act \
+at once.
 
 Examples:
   rlm pause --reason 'look at the migration first'

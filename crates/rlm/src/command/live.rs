@@ -99,7 +99,7 @@ impl Target {
                     let run = self.project.run(&self.run)?;
                     return Err(not_live(&run));
                 }
-                // It has just begun, or its socket was removed and is made again with the next save.
+                // It has just begun, or its socket was removed and is made again within seconds.
                 Err(_) if Instant::now() < by => std::thread::park_timeout(POLL),
                 Err(_) => return Ok(None),
             }
@@ -141,7 +141,7 @@ impl Target {
         Failure {
             code: Code::Failed,
             message: format!(
-                "{} does not answer within {}: it stands still{cont}, hangs, or its socket was removed, which its next save mends; \
+                "{} does not answer within {}: it stands still{cont}, hangs, or its socket was removed and can't be made again; \
                  what was asked may still come to be. The mend: {rlm} stop {run} --force{kill}",
                 self.process(),
                 crate::duration::show(wait.max(FIRST)),

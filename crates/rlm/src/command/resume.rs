@@ -14,30 +14,31 @@ use crate::session::{Session, refuse_nested};
 use crate::{config, render, resolve};
 
 pub(crate) fn execute(directory: &Path, args: ResumeArgs) -> Result<ExitCode, Failure> {
-    if let Some(paused) = paused(directory, &args)? {
-        return control::wake(&paused, args.show.json);
+    if let Some(waits) = waits(directory, &args)? {
+        return control::wake(&waits, args.show.json);
     }
     let session = Session::begin(args.show.no_input)?;
     refuse_nested(args.nested)?;
     carry_on(session, directory, args)
 }
 
-/// Finds the run that is meant if a process has it and waits for a person: that one goes on as it is.
-fn paused(directory: &Path, args: &ResumeArgs) -> Result<Option<Target>, Failure> {
+/// Finds the run that is meant if a process has it and waits for a person, or is about to: that one goes on as it is.
+fn waits(directory: &Path, args: &ResumeArgs) -> Result<Option<Target>, Failure> {
     let project = Project::find(directory)?;
-    let is_paused = |run: &RunEntry| run.state == RunState::Paused;
+    let pauses = |run: &RunEntry| run.head.as_ref().is_ok_and(|head| head.machine.pausing);
+    let waits = |run: &RunEntry| run.state == RunState::Paused || is_live(run) && pauses(run);
     let run = match &args.run {
         // That it does not exist is found out, and said, where it is resumed.
         Some(name) => name.parse().ok().and_then(|id| project.run(&id).ok()),
-        None => project.runs()?.into_iter().find(is_paused),
+        None => project.runs()?.into_iter().find(waits),
     };
-    let Some(run) = run.filter(is_paused) else {
+    let Some(run) = run.filter(waits) else {
         return Ok(None);
     };
     if args.what != LoopArgs::default() || args.from.is_some() || !args.agent_command.is_empty() {
         let (id, rlm) = (&run.id, render::rlm());
         return Err(Failure::usage(format!(
-            "run `{id}` is paused and goes on as it is; options are for one that is stopped: {rlm} stop {id}"
+            "run `{id}` is live and goes on as it is; options are for one that is stopped: {rlm} stop {id}"
         )));
     }
     Target::find(directory, Some(run.id.as_str())).map(Some)

@@ -83,6 +83,14 @@ pub(crate) fn text(event: &Event) -> String {
         Event::Identified { agent, model } => {
             styled(DIM, format!("{}, model {}", plain(agent), plain(model)))
         }
+        Event::BackgroundTasks(running) => {
+            let tasks = match running {
+                0 => "no task".to_owned(),
+                1 => "1 task".to_owned(),
+                several => format!("{several} tasks"),
+            };
+            styled(DIM, format!("the agent has {tasks} in the background"))
+        }
         Event::Warning(text) => format!("{} {}", styled(MIND, "warning:"), plain(text)),
         _ => String::new(),
     }

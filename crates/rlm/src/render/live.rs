@@ -4,7 +4,8 @@ use std::fmt;
 
 use loop_runner::control::{Answer, Request, Standing, StopAfter};
 use loop_runner::{Holder, RunEntry, RunId, RunState};
-use serde::Serialize;
+use serde::{Serialize, Serializer};
+use serde_json::{Map, Value, json};
 
 use crate::duration::show;
 use crate::render::event::{count, utc, whole};
@@ -93,8 +94,20 @@ pub(crate) struct Live {
     /// Whether its process answers.
     answers: bool,
     /// What it says of itself.
-    #[serde(flatten)]
+    #[serde(flatten, serialize_with = "more")]
     standing: Option<Standing>,
+}
+
+/// What it says beyond the fields that are there anyway: none may come twice.
+fn more<S: Serializer>(standing: &Option<Standing>, serializer: S) -> Result<S::Ok, S::Error> {
+    let mut more = json!(standing);
+    if let Some(fields) = more.as_object_mut() {
+        fields.retain(|name, _| !["run", "state", "iteration"].contains(&name.as_str()));
+    }
+    match more {
+        Value::Object(fields) => fields.serialize(serializer),
+        _ => Map::new().serialize(serializer),
+    }
 }
 
 impl Live {
@@ -106,10 +119,13 @@ impl Live {
     ) -> Self {
         let now = loop_state::Timestamp(u64::try_from(now.as_millisecond()).unwrap_or(0));
         let head = entry.head.as_ref().ok();
+        // It knows better than what was read before it was asked.
+        let said = standing.as_ref();
+        let iteration = said.map(|said| said.iteration);
         Self {
             run: entry.id.clone(),
-            state: entry.state,
-            iteration: head.map(|head| head.machine.iteration),
+            state: said.map_or(entry.state, |said| said.state),
+            iteration: iteration.or_else(|| head.map(|head| head.machine.iteration)),
             pid: holder.map(|holder| holder.process.pid),
             since: holder.map(|holder| utc(holder.since)),
             age_s: holder.map(|holder| now.since(holder.since).as_secs()),
@@ -162,6 +178,42 @@ mod tests {
     use loop_runner::control::{Ended, PauseAfter};
 
     use super::*;
+
+    #[test]
+    fn s19_a_live_run_is_one_object_in_which_nothing_comes_twice() {
+        let entry = RunEntry {
+            id: "r1".parse().unwrap(),
+            state: RunState::Running,
+            head: Err("just begun".into()),
+            notes: Vec::new(),
+        };
+        let standing = serde_json::json!({
+            "run": "r1", "state": "paused", "process": {"pid": 7, "start_time": 9}, "phase": "main", "iteration": 2, "attempt": 1,
+            "iterations_complete": 2, "pausing": false, "stopping": false, "steers_waiting": 0, "session": null,
+            "agent_alive": false, "tools": [], "asks": [],
+        });
+        let now = jiff::Timestamp::UNIX_EPOCH;
+        for said in [Some(serde_json::from_value(standing).unwrap()), None] {
+            let is_said = said.is_some();
+            let live = Live::of(&entry, None, said, now);
+            let text = serde_json::to_string(&live).unwrap();
+            let fields: Map<String, Value> = serde_json::from_str(&text).unwrap();
+            for name in fields.keys() {
+                let times = text.matches(&format!("\"{name}\":")).count();
+                // The process has a number of its own in it.
+                assert_eq!(
+                    times,
+                    if name == "pid" && is_said { 2 } else { 1 },
+                    "{name}: {text}"
+                );
+            }
+            let state = if is_said { "paused" } else { "running" };
+            assert_eq!(
+                (&fields["state"], &fields["answers"]),
+                (&state.into(), &is_said.into())
+            );
+        }
+    }
 
     #[test]
     fn what_becomes_of_a_request_in_words() {

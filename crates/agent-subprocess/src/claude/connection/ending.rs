@@ -113,7 +113,7 @@ impl ClaudeConnection {
     /// Gives back what only a living agent needs: its private files, and its session.
     pub(super) fn release(&mut self) {
         self.setup.files.clear();
-        self.setup.lease.iter().for_each(Lease::idle);
+        self.setup.lease.iter_mut().for_each(Lease::idle);
     }
 
     /// The command name, as far as it is known of a process that is gone.

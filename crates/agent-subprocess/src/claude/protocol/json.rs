@@ -66,8 +66,13 @@ impl<'a> Object<'a> {
         let plain = raw.strip_prefix('"').and_then(|raw| raw.strip_suffix('"'));
         match plain.filter(|plain| memchr::memchr(b'\\', plain.as_bytes()).is_none()) {
             Some(plain) => plain.into(),
-            None => serde_json::from_str(raw).map_or(Cow::Borrowed(""), Cow::Owned),
+            None => string(raw).map_or(Cow::Borrowed(""), Cow::Owned),
         }
+    }
+
+    /// Returns a text; `None` if it is none.
+    pub(super) fn string(&self, key: &str) -> Option<String> {
+        string(self.raw(key)?)
     }
 
     pub(super) fn flag(&self, key: &str) -> bool {
@@ -94,10 +99,8 @@ impl<'a> Object<'a> {
     /// Returns the strings of a list, leaving out what is none.
     pub(super) fn texts(&self, key: &str) -> Vec<String> {
         let items: Vec<&'a RawValue> = self.get(key).unwrap_or_default();
-        let texts = items
-            .into_iter()
-            .map(|item| serde_json::from_str(item.get()));
-        texts.filter_map(Result::ok).collect()
+        let items = items.into_iter().map(RawValue::get);
+        items.filter_map(string).collect()
     }
 
     pub(super) fn uuids(&self, key: &str) -> Vec<Uuid> {
@@ -115,6 +118,31 @@ impl<'a> Object<'a> {
         let values = fields.map(|(_, value)| value.get());
         Some(values.filter_map(Object::parse).collect())
     }
+}
+
+/// Understands a text. Half a character, as is left where another program cut one, is no reason to lose the rest.
+fn string(raw: &str) -> Option<String> {
+    struct Lossy(String);
+    impl<'de> Deserialize<'de> for Lossy {
+        fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+            struct Bytes;
+            impl Visitor<'_> for Bytes {
+                type Value = Lossy;
+
+                fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                    f.write_str("a text")
+                }
+
+                fn visit_bytes<E>(self, bytes: &[u8]) -> Result<Lossy, E> {
+                    Ok(Lossy(String::from_utf8_lossy(bytes).into_owned()))
+                }
+            }
+            deserializer.deserialize_bytes(Bytes)
+        }
+    }
+    let whole = serde_json::from_str(raw);
+    let lossy = || serde_json::from_str(raw).map(|Lossy(text)| text);
+    whole.or_else(|_| lossy()).ok()
 }
 
 /// A piece of a streamed answer, which most lines are: understood in one pass.

@@ -84,6 +84,8 @@ impl Session {
         self.waiting.retain(|waiting| !inputs.contains(waiting));
         self.turn = Some(Turn::default());
         events.push(Event::TurnStarted { inputs });
+        self.owes_look = false;
+        self.tell_background(events);
     }
 
     /// Ends the turn that runs, with everything in it that is still open.

@@ -18,7 +18,7 @@ impl Session {
             heard.lines.push(encode::refuse(&id, &subtype));
             return self.remember(&id);
         }
-        let reason = request.get::<String>("decision_reason");
+        let reason = request.string("decision_reason");
         let tool = request.text("tool_name");
         let ask = Ask {
             id: id.clone(),
@@ -31,7 +31,7 @@ impl Session {
             ask,
             input: request.raw("input").unwrap_or("{}").to_owned(),
             call: request.text("tool_use_id"),
-            apart: request.get::<String>("agent_id").is_some(),
+            apart: request.string("agent_id").is_some(),
         };
         self.asks.insert(id, asked);
     }

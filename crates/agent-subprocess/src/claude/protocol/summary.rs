@@ -13,7 +13,7 @@ const RESULT: usize = 4096;
 pub(super) fn summary(tool: &str, call: &Object<'_>) -> String {
     let input = call.object("input");
     let telling = telling(tool).iter();
-    let said: Vec<String> = telling.filter_map(|key| input.get(key)).collect();
+    let said: Vec<String> = telling.filter_map(|key| input.string(key)).collect();
     let whole = call.raw("input").filter(|text| *text != "{}");
     match said.is_empty() {
         true => one_line(whole.unwrap_or_default(), SUMMARY),
@@ -38,11 +38,11 @@ fn telling(tool: &str) -> &'static [&'static str] {
 
 /// Returns the beginning of what a tool returned: a text, or the texts of a list of blocks.
 pub(super) fn result(block: &Object<'_>) -> String {
-    let mut text = block.get::<String>("content").unwrap_or_else(|| {
+    let mut text = block.string("content").unwrap_or_else(|| {
         let blocks = block.list("content");
         let texts: Vec<String> = blocks
             .iter()
-            .filter_map(|block| block.get("text"))
+            .filter_map(|block| block.string("text"))
             .collect();
         texts.join("\n")
     });

@@ -1,5 +1,6 @@
 mod control;
 mod fates;
+mod odd;
 mod properties;
 mod results;
 

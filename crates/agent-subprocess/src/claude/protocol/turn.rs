@@ -81,7 +81,7 @@ impl Turn {
             }
         }
         let message = line.object("message");
-        if let (Some(text), false) = (message.get::<String>("content"), apart) {
+        if let (Some(text), false) = (message.string("content"), apart) {
             self.text(text, line.flag("aborted"), events);
         }
         for block in message.list("content") {

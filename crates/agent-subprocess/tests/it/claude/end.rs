@@ -74,6 +74,34 @@ on_end() { echo end >> order; ok; exit 0; }"#;
     scene.nobody_is_left();
 }
 
+#[tokio::test]
+async fn p30_x114_the_turn_in_which_an_agent_looks_at_its_task_is_waited_for() {
+    let scene = Scene::new();
+    let script = r#"
+tasks() { say '{"type":"system","subtype":"background_tasks_changed","tasks":['$1']}'; }
+on_user() { begin; tasks '{"task_id":"b"}'; result completed; }
+on_other() { ok; say '{"type":"system","subtype":"task_notification","task_id":"b","status":"completed"}'; tasks; ( sleep 0.3; begin; echo looked >> order; result completed ) & }
+on_end() { echo end >> order; ok; exit 0; }"#;
+    let driver = Box::new(driver(&scene, script));
+    let (conversation, mut primary) = Conversation::new(driver, ConversationOptions::default());
+    conversation.send(Input::new("hello")).unwrap();
+    conversation.start(SessionChoice::Fresh).await.unwrap();
+    published(&mut primary, |what| matches!(what, What::Completed(_))).await;
+    let close = tokio::spawn({
+        let conversation = conversation.clone();
+        async move { conversation.close().await }
+    });
+    // Only now its task ends.
+    let permissions = conversation.set_permissions(Permissions::Deny).await;
+    permissions.unwrap();
+    published(&mut primary, |what| matches!(what, What::Completed(_))).await;
+    timeout(DEADLINE, close).await.unwrap().unwrap();
+    let order = std::fs::read_to_string(scene.path("order")).unwrap();
+    assert_eq!(order, "looked\nend\n");
+    conversation.stop(Duration::from_secs(4)).await;
+    scene.nobody_is_left();
+}
+
 /// Reads until something for which `last` holds.
 async fn published(primary: &mut Primary, last: impl Fn(&What) -> bool) -> Vec<What> {
     let mut all = Vec::new();

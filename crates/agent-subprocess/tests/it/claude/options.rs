@@ -2,10 +2,12 @@
 
 use super::start::{RECORDED, recorded};
 use super::*;
+use crate::scene::wait_for;
 use agent_duplex::{Capability, Error};
 use agent_subprocess::mcp::{McpServer, McpServers};
 use agent_subprocess::{SessionHeld, SessionLocks};
 use std::os::unix::fs::PermissionsExt as _;
+use std::task::Poll;
 use std::time::Duration;
 
 /// Copies the private files that it is handed, and lists them with their modes.
@@ -181,6 +183,11 @@ async fn p32_an_agent_inherits_what_it_is_allowed_and_what_it_needs() {
         "PATH=/usr/bin:/bin",
         "HOME=/h",
         "LC_ALL=C",
+        "ANTHROPIC_API_KEY=k",
+        "HTTPS_PROXY=p",
+        "all_proxy=p",
+        "NODE_EXTRA_CA_CERTS=c",
+        "SSL_CERT_FILE=c",
         "CARGO_X=1",
         "AWS_REGION=here",
         "AWS_KEY=s3cret",
@@ -206,6 +213,11 @@ async fn p32_an_agent_inherits_what_it_is_allowed_and_what_it_needs() {
         "PATH",
         "HOME",
         "LC_ALL",
+        "ANTHROPIC_API_KEY",
+        "HTTPS_PROXY",
+        "all_proxy",
+        "NODE_EXTRA_CA_CERTS",
+        "SSL_CERT_FILE",
         "CARGO_X",
         "AWS_REGION",
         "CLAUDE_CONFIG_DIR",
@@ -304,6 +316,29 @@ async fn p46_one_session_has_one_agent_at_a_time() {
     let mut third = open(&stranger, session()).await.unwrap();
     drop(third.stop(DEADLINE).await);
     scene.nobody_is_left();
+}
+
+#[tokio::test]
+async fn p46_who_only_looks_at_a_lock_keeps_nobody_out() {
+    let scene = Scene::new();
+    let directory = scene.path("sessions");
+    let driver = driver(&scene, "").session_locks(SessionLocks::new(&directory));
+    drop(open(&driver, SessionChoice::Resume("one".to_owned())).await);
+    // As another process does for a moment that removes old files; this one was a living process's.
+    let path = directory.join("one.lock");
+    let parent = rustix::process::getppid().unwrap().as_raw_pid();
+    let stat = std::fs::read_to_string(format!("/proc/{parent}/stat")).unwrap();
+    let start = stat[stat.rfind(')').unwrap()..].split(' ').nth(20).unwrap();
+    let holder = format!(r#"{{"pid":{parent},"start_time":{start},"since":0}}"#);
+    let file = std::fs::File::open(&path).unwrap();
+    let lock = rustix::fs::FlockOperation::NonBlockingLockExclusive;
+    wait_for("the lock", || rustix::fs::flock(&file, lock).is_ok());
+    std::fs::write(&path, holder).unwrap();
+    let mut second = driver.connect(SessionChoice::Resume("one".to_owned()));
+    let first_look = std::future::poll_fn(|cx| Poll::Ready(second.as_mut().poll(cx))).await;
+    assert!(first_look.is_pending(), "{first_look:?}");
+    drop(file);
+    drop(second.await.unwrap().stop(DEADLINE).await);
 }
 
 #[tokio::test]

@@ -186,7 +186,30 @@ fn a_change_of_the_model_is_told_by_its_answer() {
     ));
     assert!(session.is_asking());
     assert_eq!(session.model_answer(), None);
-    assert_eq!(hear(&mut session, &success(&second[0].0, json!({}))), []);
+    assert_eq!(session.answers_due(Instant::now()), None, "given up");
+    assert_eq!(hear(&mut session, &refusal(&second[0].0)), []);
+}
+
+#[test]
+fn a_task_that_ends_between_turns_is_told_as_one_until_the_turn_that_it_leads_to_begins() {
+    let mut session = fresh();
+    let system = |subtype: &str, tasks: Value| json!({"type": "system", "subtype": subtype, "status": "completed", "tasks": tasks});
+    let listed = |tasks: Value| system("background_tasks_changed", tasks);
+    let over = system("task_notification", Value::Null);
+    let one = listed(json!([{"task_id": "a"}]));
+    assert_eq!(hear(&mut session, &one), [Event::BackgroundTasks(1)]);
+    assert_eq!(hear(&mut session, &over), []);
+    assert_eq!(hear(&mut session, &listed(json!([]))), []);
+    hear(&mut session, &json!({"type": "system", "subtype": "init"}));
+    let requesting = json!({"type": "system", "subtype": "status", "status": "requesting"});
+    let begun = Event::TurnStarted { inputs: vec![] };
+    let begins = [begun, Event::BackgroundTasks(0)];
+    assert_eq!(hear(&mut session, &requesting), begins);
+    // In a turn it is looked at there.
+    assert_eq!(hear(&mut session, &one), [Event::BackgroundTasks(1)]);
+    assert_eq!(hear(&mut session, &over), []);
+    let none = listed(json!([]));
+    assert_eq!(hear(&mut session, &none), [Event::BackgroundTasks(0)]);
 }
 
 #[test]

@@ -1,0 +1,209 @@
+//! What a stranger expects of a conversation after reading what it says of itself.
+
+use std::time::Duration;
+
+use agent_duplex::scripted::{Gate, Script, ScriptedDriver};
+use agent_duplex::{
+    Conversation, ConversationOptions, EndReason, Error, Event, ExitStatus, Input, Lifecycle,
+    MemoryPersistence, Persistence, RestartPolicy, SessionChoice, TurnEnd, What,
+};
+use tokio::task::JoinHandle;
+
+use crate::talk::{Talk, delta, restarting, resumable, soon, warning};
+
+fn answers() -> Script {
+    Script::new()
+        .message()
+        .begin()
+        .say("done")
+        .end(EndReason::Completed)
+}
+
+fn drained(conversation: &Conversation) -> JoinHandle<Result<(), Error>> {
+    let conversation = conversation.clone();
+    tokio::spawn(async move { conversation.drained().await })
+}
+
+#[tokio::test]
+async fn l85_what_a_cut_turn_was_asked_is_recovered_with_it_once() {
+    let mut memory = MemoryPersistence::new();
+    let script = Script::new().message().begin().observe(delta("half"));
+    let driver = ScriptedDriver::new(resumable()).plays(script);
+    let (mut talk, _) = Talk::kept(driver, restarting(), memory.clone()).await;
+    let receipt = talk.conversation.accept(Input::new("one"));
+    let receipt = soon(receipt).await.unwrap();
+    talk.audit.accepted(&receipt);
+    talk.observed(delta("half")).await;
+    let recovered = memory.recover().unwrap();
+    let [cut] = &recovered.interrupted[..] else {
+        panic!("{recovered:?}");
+    };
+    assert_eq!((cut.turn.to_string(), cut.inputs.len()), ("1".into(), 1));
+    let (kept, input) = &cut.inputs[0];
+    assert_eq!((kept.id, input.text.as_str()), (receipt.id, "one"));
+    assert_eq!(memory.recover().unwrap().interrupted, []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn l92_a_session_counts_from_the_first_piece_of_an_answer() {
+    for piece in [delta("let"), Event::ThinkingDelta("hm".into())] {
+        let begun = Script::new().session("s").message().begin().observe(piece);
+        let driver = ScriptedDriver::new(resumable()).plays(begun.over());
+        let mut talk = Talk::restarting(driver.plays(answers()));
+        talk.send("one");
+        talk.completed().await;
+        talk.send("two");
+        talk.completed().await;
+        let resumed = SessionChoice::Resume("s".into());
+        assert_eq!(talk.driver.sessions(), [SessionChoice::Fresh, resumed]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn p44_a_crash_loop_is_a_state_with_a_cause() {
+    let missing: fn() -> Error = || Error::start("no such agent", None);
+    let dies: fn(&[agent_duplex::Message]) -> agent_duplex::Observation = |_| {
+        let end = TurnEnd {
+            detail: "out of memory".into(),
+            exit: Some(ExitStatus::Signal(9)),
+            ..EndReason::Died.into()
+        };
+        Event::TurnCompleted(end).into()
+    };
+    let exits = || Script::new().observe(Event::Exited(ExitStatus::Code(3)));
+    let scripts = [
+        Script::new().fails(missing),
+        Script::new().message().begin().make(dies).over(),
+        exits().deaf(|| Error::gone("it crashed")).over(),
+        exits().refuses(Some(|| Error::full("its pipe"))).over(),
+        Script::new()
+            .unready(missing)
+            .last_words(Event::Exited(ExitStatus::Code(3))),
+    ];
+    let mut texts = Vec::new();
+    for script in scripts {
+        let policy = RestartPolicy::default()
+            .with_most(1)
+            .with_waits(Duration::ZERO, Duration::ZERO);
+        let options = ConversationOptions::default().with_restart(policy);
+        let driver = ScriptedDriver::new(resumable()).plays(script);
+        let mut talk = Talk::limited(driver.plays(answers()), options);
+        talk.send("one");
+        talk.becomes(Lifecycle::CrashLoop).await;
+        let refused = talk.conversation.send(Input::new("two")).unwrap_err();
+        assert!(refused.is_crash_loop());
+        texts.push(refused.to_string());
+        assert_eq!(talk.read.iter().filter_map(warning).count(), 1);
+        talk.start().await;
+        talk.becomes(Lifecycle::Ready).await;
+    }
+    insta::assert_snapshot!(texts.join("\n"), @r"
+    the agent was started once without completing a turn; look why (no such agent), then start it
+    the agent was started once without completing a turn; look why (the agent ended before its turn did: out of memory (killed by signal 9)), then start it
+    the agent was started once without completing a turn; look why (the agent is gone: it crashed), then start it
+    the agent was started once without completing a turn; look why (the agent ended before its turn did (exit status 3)), then start it
+    the agent was started once without completing a turn; look why (no such agent), then start it
+    ");
+}
+
+#[tokio::test]
+async fn l92_who_died_is_not_said_to_be_ready() {
+    let dies = answers().message().begin().end(EndReason::Died);
+    let gate = Gate::new();
+    let mut talk = Talk::with(ScriptedDriver::new(resumable()).plays(dies.gate(&gate).over()));
+    talk.start().await;
+    talk.send("one");
+    talk.completed().await;
+    talk.becomes(Lifecycle::Ready).await;
+    talk.send("two");
+    assert_eq!(talk.completed().await.end.reason, EndReason::Died);
+    gate.open();
+    talk.send("three");
+    let next = talk.read_until(|what| matches!(what, What::Lifecycle(_)));
+    assert_eq!(next.await, What::Lifecycle(Lifecycle::Idle));
+    soon(talk.conversation.leftovers()).await;
+    assert_eq!(talk.driver.messages(), ["one", "two"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn l92_who_goes_on_after_a_death_gets_its_inputs_a_little_later() {
+    let goes_on = Script::new().message().begin().end(EndReason::Died);
+    let goes_on = goes_on.message().begin().end(EndReason::Completed);
+    let mut talk = Talk::with(ScriptedDriver::new(resumable()).plays(goes_on));
+    talk.start().await;
+    talk.send("one");
+    talk.completed().await;
+    talk.send("two");
+    assert_eq!(talk.completed().await.end.reason, EndReason::Completed);
+}
+
+#[tokio::test]
+async fn all_that_was_said_can_be_waited_for() {
+    let gate = Gate::new();
+    let script = answers().message().begin().gate(&gate);
+    let script = script.end(EndReason::Completed);
+    let mut talk = Talk::with(ScriptedDriver::new(resumable()).plays(script));
+    soon(talk.conversation.drained()).await.unwrap();
+    talk.send("one");
+    let done = drained(&talk.conversation);
+    talk.start().await;
+    soon(done).await.unwrap().unwrap();
+    assert_eq!(talk.completed().await.turn.to_string(), "1");
+    talk.send("two");
+    let done = drained(&talk.conversation);
+    talk.becomes(Lifecycle::InTurn).await;
+    soon(talk.conversation.leftovers()).await;
+    assert!(!done.is_finished());
+    gate.open();
+    soon(done).await.unwrap().unwrap();
+    talk.completed().await;
+    soon(talk.conversation.hold(true)).await.unwrap();
+    talk.send("three");
+    let done = drained(&talk.conversation);
+    soon(talk.conversation.stop(Duration::ZERO)).await;
+    assert!(soon(done).await.unwrap().unwrap_err().is_gone());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_crash_loop_leaves_is_not_waited_for() {
+    let missing: fn() -> Error = || Error::start("no such agent", None);
+    let driver = ScriptedDriver::new(resumable()).repeats(Script::new().fails(missing));
+    let mut talk = Talk::restarting(driver);
+    talk.send("one");
+    let waited = talk.conversation.drained().await;
+    assert!(waited.unwrap_err().is_crash_loop());
+}
+
+#[tokio::test]
+async fn l85_what_is_executed_in_a_kept_conversation_is_durable() {
+    let mut memory = MemoryPersistence::new();
+    let driver = ScriptedDriver::new(resumable()).repeats(answers());
+    let (talk, _) = Talk::kept(driver, restarting(), memory.clone()).await;
+    let mut execution = soon(talk.conversation.execute(Input::new("one")))
+        .await
+        .unwrap();
+    assert!(execution.receipt().durable);
+    while soon(execution.next()).await.is_some() {}
+    assert_eq!(
+        execution.completion().unwrap().end.reason,
+        EndReason::Completed
+    );
+    memory.recover().unwrap();
+    let fenced = soon(talk.conversation.execute(Input::new("two"))).await;
+    assert!(fenced.unwrap_err().is_persistence());
+}
+
+#[tokio::test(start_paused = true)]
+async fn p44_agents_that_say_nothing_more_are_started_again_and_given_up() {
+    let dies = Script::new().message().over().held_open();
+    let driver = ScriptedDriver::new(resumable()).repeats(dies);
+    let mut talk = Talk::restarting(driver);
+    for nth in 1..=3 {
+        talk.send("go");
+        let completion = talk.completed().await;
+        assert_eq!(completion.end.reason, EndReason::Died);
+        assert_eq!(talk.driver.sessions().len(), nth);
+    }
+    talk.becomes(Lifecycle::CrashLoop).await;
+    assert_eq!(talk.driver.messages().len(), 3);
+}

@@ -1,0 +1,103 @@
+//! JSON as it may be written and seldom is.
+
+use super::fates::{status, with_messages};
+use super::*;
+
+/// What stands for half a character: one for each of its bytes.
+const HALF: &str = "\u{fffd}\u{fffd}\u{fffd}";
+
+/// A turn that runs.
+fn begun() -> Session {
+    let (mut session, [_]) = with_messages();
+    hear(&mut session, &status());
+    session
+}
+
+fn said(line: &str) -> Vec<Event> {
+    begun().hear(line.as_bytes()).events
+}
+
+fn message(text: &str) -> Vec<Event> {
+    let (text, partial) = (text.to_owned(), false);
+    vec![Event::Message { text, partial }]
+}
+
+#[test]
+fn half_a_character_costs_that_half_and_not_the_text() {
+    // What cuts texts by UTF-16 leaves halves of pairs.
+    let line =
+        r#"{"type":"assistant","message":{"content":[{"type":"text","text":"done \ud83d"}]}}"#;
+    assert_eq!(said(line), message(&format!("done {HALF}")));
+    let line = r#"{"type":"assistant","message":{"content":"\udc00 \ud83d\ude00 done"}}"#;
+    assert_eq!(said(line), message(&format!("{HALF} \u{1f600} done")));
+    let line = r#"{"type":"stream_event","event":{"type":"content_block_delta","delta":{"type":"text_delta","text":"a\ud83d"}}}"#;
+    assert_eq!(said(line), [Event::TextDelta(format!("a{HALF}"))]);
+
+    let mut session = begun();
+    for (line, expected) in [
+        (
+            r#"{"type":"assistant","message":{"content":[{"type":"tool_use","id":"t","name":"Bash","input":{"command":"echo \ud83d"}}]}}"#,
+            Event::ToolStarted {
+                id: "t".to_owned(),
+                name: "Bash".to_owned(),
+                summary: format!("echo {HALF}"),
+            },
+        ),
+        (
+            r#"{"type":"user","message":{"content":[{"type":"tool_result","tool_use_id":"t","content":"cut off here \ud83d"}]}}"#,
+            Event::ToolFinished {
+                id: "t".to_owned(),
+                outcome: ToolOutcome::Done,
+                text: format!("cut off here {HALF}"),
+            },
+        ),
+    ] {
+        assert_eq!(session.hear(line.as_bytes()).events, [expected]);
+    }
+}
+
+#[test]
+fn of_fields_of_one_name_the_last_counts_however_it_is_written() {
+    let line = r#"{"type":"user","typ\u0065":"assistant","message":{"content":"a"},"messag\u0065":{"content":"b"}}"#;
+    assert_eq!(said(line), message("b"));
+    let line = r#"{"type":"stream_event","event":{"type":"content_block_delta","delta":{"type":"text_delta","text":"a"}},"parent_tool_use_id":null,"parent_tool_use_id":"apart"}"#;
+    assert_eq!(said(line), []);
+    // What is approved is what the agent reads.
+    let line = r#"{"type":"control_request","request_id":"a","request":{"subtype":"can_use_tool","tool_name":"Bash","input":{"command":"ls","comm\u0061nd":"rm -r x"}}}"#;
+    let mut session = begun();
+    let events = session.hear(line.as_bytes()).events;
+    let [Event::PermissionAsked(ask)] = &events[..] else {
+        panic!("{events:?}")
+    };
+    assert_eq!(ask.summary, "rm -r x");
+    let answer = session.answer("a", &Decision::Allow).unwrap();
+    let answer: Value = serde_json::from_slice(&answer).unwrap();
+    let input = &answer["response"]["response"]["updatedInput"];
+    assert_eq!(input["command"], "rm -r x");
+}
+
+#[test]
+fn depth_and_size_of_numbers_harm_nobody() {
+    let deep = format!("{}1{}", "[".repeat(300_000), "]".repeat(300_000));
+    let line = format!(
+        r#"{{"type":"assistant","deep":{deep},"message":{{"deep":{deep},"content":"a"}}}}"#
+    );
+    assert_eq!(said(&line), message("a"));
+    for number in ["1e999", "-1", "18446744073709551616", "0.5", "\"7\""] {
+        let line = format!(
+            r#"{{"type":"system","subtype":"api_retry","attempt":{number},"max_retries":{number},"retry_delay_ms":{number},"error_status":{number}}}"#
+        );
+        assert!(
+            matches!(said(&line)[..], [Event::Retrying { .. }]),
+            "{line}"
+        );
+        let line = format!(
+            r#"{{"type":"rate_limit_event","rate_limit_info":{{"status":"rejected","resetsAt":{number}}}}}"#
+        );
+        assert!(matches!(said(&line)[..], [Event::RateLimited { .. }]));
+        let line = format!(
+            r#"{{"type":"result","subtype":"success","total_cost_usd":{number},"usage":{{"input_tokens":{number},"output_tokens":{number}}}}}"#
+        );
+        assert!(matches!(said(&line).last(), Some(Event::TurnCompleted(_))));
+    }
+}

@@ -1,0 +1,58 @@
+//! What the agent asks, and who answers.
+
+use agent_duplex::{Ask, Decision, Event};
+use loop_state::Happening;
+
+use crate::Permissions;
+use crate::news::News;
+use crate::runner::Runner;
+
+impl Runner {
+    /// Puts a question to the person, or answers it for them.
+    pub(super) async fn asked(&mut self, ask: Ask) -> Option<Happening> {
+        let permissions = self.phase().permissions;
+        let interactive = self.options.interactive;
+        let attempt = self.attempt.as_mut()?;
+        let decision = match permissions {
+            Permissions::Ask if interactive => {
+                attempt.asks.push(ask.clone());
+                self.tell(News::Agent(Event::PermissionAsked(ask)));
+                self.refresh_view();
+                return None;
+            }
+            Permissions::All => Decision::Allow,
+            Permissions::Ask => deny("nobody is there to be asked"),
+            Permissions::Edits => deny("only file edits are allowed in this loop"),
+            Permissions::Deny => deny("this loop allows nothing that has to be asked for"),
+        };
+        self.answer(&ask, decision).await
+    }
+
+    /// Answers a question; a denial is counted.
+    pub(super) async fn answer(&mut self, ask: &Ask, decision: Decision) -> Option<Happening> {
+        let attempt = self.attempt.as_mut()?;
+        attempt.asks.retain(|open| open.id != ask.id);
+        let denied = match &decision {
+            Decision::Deny { message } => Some(message.clone()),
+            _ => None,
+        };
+        if let Err(e) = attempt.conversation.answer(&ask.id, decision).await {
+            self.tell(News::Warning(format!("the agent was not answered: {e}")));
+        }
+        let at = self.clock.now();
+        self.machine.alive(at);
+        self.note_busy();
+        self.refresh_view();
+        let message = denied?;
+        let tool = format!("{}: {}", ask.tool, ask.summary);
+        self.tell(News::Agent(Event::PermissionDenied { tool, message }));
+        Some(Happening::Denied)
+    }
+}
+
+pub(super) fn deny(why: &str) -> Decision {
+    let message = format!(
+        "Denied: {why}. Find another way, or say at the end what you would have needed and why."
+    );
+    Decision::Deny { message }
+}

@@ -1,0 +1,67 @@
+//! What becomes of a run that is told to stop before it begins.
+
+use cancellable_sleep::SleepGate;
+use loop_state::{StopCause, StopReason, StopRequest, When};
+use serde_json::json;
+use tokio::sync::mpsc;
+
+use super::{Options, Runner};
+use crate::{Control, Outcome, Project, RunId, RunState, Settings, WorkTree};
+
+fn settings() -> Settings {
+    let time = |secs: u64| json!({"secs": secs, "nanos": 0});
+    let limits = json!({"max_iterations": 5, "iteration_timeout": null, "idle_timeout": null});
+    let phase = json!({
+        "name": "main", "prompt": {"Kept": ""}, "agent": {"Command": {"argv": ["never"]}}, "gates": [], "until": null,
+        "check_timeout": time(9), "limits": limits,
+    });
+    let settings =
+        json!({"directory": "/", "phases": [phase], "max_failures": 3, "sleep": time(0)});
+    serde_json::from_value(settings).unwrap()
+}
+
+/// Carries a run out that is told these things before it begins. No agent is ever started.
+async fn carry_out(runner: Runner, told: Vec<Control>) -> Outcome {
+    let (control, wishes) = mpsc::channel(8);
+    for what in told {
+        control.send(what).await.unwrap();
+    }
+    let drivers = Box::new(|_: &_, _| panic!("an agent was started"));
+    runner.run(drivers, wishes).await.unwrap()
+}
+
+fn stop(by: StopCause) -> Control {
+    let when = When::Now;
+    Control::Stop(StopRequest { by, when })
+}
+
+#[tokio::test]
+async fn x110_a_stop_before_the_run_begins_is_known_by_who_said_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let project = Project::find(dir.path()).unwrap();
+    let run: RunId = "r1".parse().unwrap();
+    let steer = Control::Steer {
+        text: "use tabs".into(),
+        now: false,
+    };
+    let gate = SleepGate::new();
+    let work_tree = WorkTree::take(&project, &run, &gate).await.unwrap();
+    let made = Runner::create(work_tree, settings(), Some("x".into()), Options::default());
+    let (runner, _news) = made.await.unwrap();
+    // A program that ends the run is no person.
+    let outcome = carry_out(runner, vec![steer, stop(StopCause::Terminated)]).await;
+    assert_eq!(outcome.reason, StopReason::Stopped(StopCause::Terminated));
+    let entry = project.run(&run).unwrap();
+    assert_eq!(entry.state, RunState::Stopped);
+    assert!(!entry.was_stopped_by_a_person());
+
+    let work_tree = WorkTree::take(&project, &run, &gate).await.unwrap();
+    let (runner, _news) =
+        { Runner::open(work_tree, None, None, Options::default()).await }.unwrap();
+    carry_out(runner, vec![stop(StopCause::Person)]).await;
+    let entry = project.run(&run).unwrap();
+    assert_eq!(entry.state, RunState::Stopped);
+    assert!(entry.was_stopped_by_a_person());
+    let head = entry.head.unwrap().machine;
+    assert_eq!((head.counts.attempts, head.resumes_at()), (0, (1, false)));
+}

@@ -1,0 +1,179 @@
+//! What the project says of the agent, as the model's request shows it: tools, prompts, hooks, MCP servers, the model.
+
+use std::path::Path;
+
+use fs_err as fs;
+
+use super::Check;
+use super::checks::RUN;
+use super::scene::{Scene, expect};
+
+/// By name.
+pub(super) const CHECKS: [(&str, Check); 6] = [
+    (
+        "claude's tools and variables restricted, its prompt added to",
+        restricted,
+    ),
+    ("what claude may do, by --permissions", permissions),
+    ("a hook of the project's", hooks),
+    ("an MCP server that is a program", program),
+    ("an MCP server over HTTP", over_http),
+    (
+        "claude's model, named and changed while it runs",
+        super::driver::model,
+    ),
+];
+
+fn restricted(rlm: &Path, agent: &Path) -> String {
+    let first = |settings: &str| {
+        let scene = Scene::new(rlm, agent);
+        scene.settings(settings);
+        let prompt = "Look. [[sh env > variables]] [[text ahoy]]";
+        let run = scene.run(prompt, &["--once", "--permissions", "all"]);
+        let run = run.env("WANTED", "1").env("STRANGE", "1");
+        run.run(RUN).expect_code(0);
+        let variables = fs::read_to_string(scene.file("variables")).unwrap();
+        let variables = ["WANTED=1", "STRANGE=1"].map(|set| variables.contains(set));
+        (scene.requests().swap_remove(0), variables)
+    };
+    let (all, variables) = first("");
+    assert_eq!(variables, [true, true]);
+    let (less, variables) = first(
+        r#"claude = { tools = ["Read", "Bash"], append-system-prompt = "Say ahoy.", env-allow = ["WANTED", "RLM_*"] }"#,
+    );
+    assert_eq!(variables, [true, false]);
+    let mut tools = less.offered;
+    tools.sort();
+    // That one stands for tools that are looked up when they are wanted.
+    tools.retain(|tool| tool != "DeferredToolPlaceholder");
+    assert_eq!(tools, ["Bash", "Read"]);
+    assert!(less.system.contains("Say ahoy."), "{}", less.system);
+    assert!(!all.system.contains("Say ahoy."));
+    format!(
+        "{tools:?} of {}; the text is in the system prompt; one of two variables",
+        all.tools
+    )
+}
+
+fn permissions(rlm: &Path, agent: &Path) -> String {
+    let done = |permissions: &str| {
+        let scene = Scene::new(rlm, agent);
+        let write = serde_json::json!({"file_path": scene.file("written"), "content": "x"});
+        let prompt = format!("Do. [[tool Write {write}]] [[sh env > ran]] [[text ok]]");
+        let arguments = ["--once", "--permissions", permissions];
+        let ended = scene.run(&prompt, &arguments).run(RUN).expect_code(0);
+        let denied = ended.stdout.matches("denied:").count();
+        let is_there = ["written", "ran"].map(|name| scene.file(name).exists());
+        (is_there, denied > 0)
+    };
+    assert_eq!(done("all"), ([true, true], false));
+    assert_eq!(done("edits"), ([true, false], true));
+    assert_eq!(done("deny"), ([false, false], true));
+    "all: a file and a command; edits: a file; deny: neither, and it is said".into()
+}
+
+fn hooks(rlm: &Path, agent: &Path) -> String {
+    let hooked = |settings: &str| {
+        let scene = Scene::new(rlm, agent);
+        scene.settings(settings);
+        let hook = |name: &str| serde_json::json!([{"hooks": [{"type": "command", "command": format!("touch {name}")}]}]);
+        let hooks = serde_json::json!({"hooks": {"UserPromptSubmit": hook("prompted"), "Stop": hook("stopped"), "SessionStart": hook("started")}});
+        fs::create_dir_all(scene.file(".claude")).unwrap();
+        fs::write(scene.file(".claude/settings.json"), hooks.to_string()).unwrap();
+        scene
+            .run("Say. [[text ahoy]]", &["--once"])
+            .run(RUN)
+            .expect_code(0);
+        ["prompted", "stopped", "started"].map(|name| scene.file(name).exists())
+    };
+    assert_eq!(hooked(""), [false; 3]);
+    let wanted = hooked("[claude]\nhooks = true\n");
+    assert_eq!(wanted, [true; 3]);
+    "three do not run, and all run when they are wanted".into()
+}
+
+/// What the servers say that got it.
+const WORD: &str = "s3cret-word";
+const SETTINGS: &str = "[mcp-servers.tracker]\n";
+const PROMPT: &str = "Ask it. [[tool mcp__tracker__recall {}]] [[sh touch begun; while ! test -e go; do sleep 0.05; done]] [[text It is done.]]";
+
+/// Runs with that server until its word has come to the model, and looks for it where it must not be.
+fn recalled(scene: &Scene, server: &str) -> String {
+    scene.settings(&format!("{SETTINGS}{server}\n"));
+    let run = scene.run(PROMPT, &["--once", "--permissions", "all"]);
+    let running = run.env("TRACKER_WORD", WORD).spawn();
+    scene.wait_for_file("begun");
+    let alive = scene.alive();
+    for process in &alive {
+        let line = fs::read(format!("/proc/{}/cmdline", process.pid)).unwrap_or_default();
+        let line = String::from_utf8_lossy(&line).into_owned();
+        assert!(!line.contains(WORD), "{process:?}: {line}");
+    }
+    let held = || holding(&scene.file(".rlm"));
+    let files = held();
+    assert!(
+        !files.is_empty(),
+        "the private file is there while claude is"
+    );
+    fs::write(scene.file("go"), "").unwrap();
+    let ended = running.wait(RUN).expect_code(0);
+    let left = held();
+    assert!(
+        left.iter().all(|path| path.contains("transcripts")),
+        "{left:?}"
+    );
+    let requests = scene.requests();
+    // Those of servers are named, and looked up when they are wanted.
+    let tool = "mcp__tracker__recall";
+    let mut notes = requests[0]
+        .items
+        .iter()
+        .filter(|item| item.role == "system");
+    let named = notes.any(|item| item.text.contains(tool));
+    let offered = requests[0].offered.iter().any(|offered| offered == tool);
+    assert!(named || offered, "{:#?}", requests[0]);
+    expect(&requests[1], &["Ask it.", &format!("the word is {WORD}")]);
+    scene.expect_nothing_alive();
+    assert!(ended.stdout.contains("It is done."), "{ended}");
+    format!(
+        "offered, called, its secret arrived; in no command line of {} processes, its file is gone",
+        alive.len()
+    )
+}
+
+/// The files below a directory in which the word stands.
+fn holding(directory: &Path) -> Vec<String> {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    entries
+        .flat_map(|entry| {
+            let path = entry.path();
+            if path.is_dir() {
+                return holding(&path);
+            }
+            let text = fs::read(&path).unwrap_or_default();
+            let found = text.windows(WORD.len()).any(|part| part == WORD.as_bytes());
+            found
+                .then(|| path.display().to_string())
+                .into_iter()
+                .collect()
+        })
+        .collect()
+}
+
+fn program(rlm: &Path, agent: &Path) -> String {
+    let scene = Scene::new(rlm, agent);
+    let server = rlm.with_file_name("fake-model").display().to_string();
+    let server = format!(
+        "command = {server:?}\nargs = [\"--tools\"]\nenv = {{ FAKE_TOOLS_WORD = \"${{TRACKER_WORD}}\" }}"
+    );
+    recalled(&scene, &server)
+}
+
+fn over_http(rlm: &Path, agent: &Path) -> String {
+    let scene = Scene::new(rlm, agent);
+    let server = format!(
+        "type = \"http\"\nurl = \"{}/mcp\"\nheaders = {{ Authorization = \"${{TRACKER_WORD}}\" }}",
+        scene.model.url()
+    );
+    recalled(&scene, &server)
+}

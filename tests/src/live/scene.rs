@@ -1,0 +1,165 @@
+//! A run of one prompt by the real CLI, and what is around it.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use fs_err as fs;
+
+use super::checks::{BOUND, RUN, variables, with_model};
+use crate::model::{FakeModel, Request};
+use crate::{Process, Rlm, Running, Sandbox, Terminal, wait_for};
+
+/// How long something took, shown in milliseconds.
+#[derive(Clone, Copy)]
+pub(super) struct Took(pub(super) Duration);
+
+impl Took {
+    pub(super) fn since(start: Instant) -> Self {
+        Self(start.elapsed())
+    }
+}
+
+impl fmt::Display for Took {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ms", self.0.as_millis())
+    }
+}
+
+pub(super) struct Scene<'a> {
+    pub(super) rlm: &'a Path,
+    pub(super) agent: &'a Path,
+    pub(super) sandbox: Sandbox,
+    pub(super) model: FakeModel,
+}
+
+impl<'a> Scene<'a> {
+    pub(super) fn new(rlm: &'a Path, agent: &'a Path) -> Self {
+        Self::answering(rlm, agent, "")
+    }
+
+    /// With a script for what is said without one.
+    pub(super) fn answering(rlm: &'a Path, agent: &'a Path, default: &str) -> Self {
+        Self {
+            rlm,
+            agent,
+            sandbox: Sandbox::new(),
+            model: FakeModel::start(default),
+        }
+    }
+
+    pub(super) fn rlm(&self, arguments: &[&str]) -> Rlm<'_> {
+        self.program(self.rlm).args(arguments)
+    }
+
+    /// Another program in the same environment.
+    pub(super) fn program(&self, program: &Path) -> Rlm<'_> {
+        with_model(self.sandbox.rlm(program), self.agent, &self.model)
+    }
+
+    /// All variables of that environment.
+    pub(super) fn environment(&self) -> Vec<(String, String)> {
+        let more = variables(self.agent, &self.model).into_iter();
+        let mut all = self.sandbox.environment();
+        all.extend(more.map(|(name, value)| (name.to_owned(), value)));
+        all
+    }
+
+    /// A shell with job control, for a terminal.
+    pub(super) fn shell(&self) -> Rlm<'_> {
+        with_model(self.sandbox.shell(), self.agent, &self.model)
+    }
+
+    pub(super) fn run(&self, prompt: &str, arguments: &[&str]) -> Rlm<'_> {
+        let run = ["run", "--agent", "claude", "--sleep", "0", "-p", prompt];
+        self.rlm(&run).args(arguments)
+    }
+
+    pub(super) fn watched(&self, prompt: &str, arguments: &[&str]) -> (Running, Terminal) {
+        self.run(prompt, arguments).spawn_on_terminal()
+    }
+
+    /// Writes the project's settings.
+    pub(super) fn settings(&self, toml: &str) {
+        fs::write(self.file("rlm.toml"), toml).unwrap();
+    }
+
+    /// What stands in the repository under `name`.
+    pub(super) fn file(&self, name: &str) -> PathBuf {
+        self.sandbox.repo().join(name)
+    }
+
+    #[track_caller]
+    pub(super) fn wait_for_file(&self, name: &str) {
+        let there = || self.file(name).exists().then_some(());
+        wait_for(format_args!("file {name}"), RUN, there);
+    }
+
+    /// All processes of this scene.
+    pub(super) fn alive(&self) -> Vec<Process> {
+        self.sandbox.survivors().scan()
+    }
+
+    /// Those with this name.
+    pub(super) fn named(&self, name: &str) -> Vec<Process> {
+        let mut alive = self.alive();
+        alive.retain(|process| process.name == name && !process.is_zombie());
+        alive
+    }
+
+    /// Waits until there is no process with this name any more, and tells how long that took.
+    #[track_caller]
+    pub(super) fn gone(&self, name: &str, since: Instant) -> Took {
+        let what = format_args!("the end of {name} in {:?}", self.alive());
+        wait_for(what, BOUND * 10, || {
+            self.named(name).is_empty().then_some(())
+        });
+        Took(since.elapsed())
+    }
+
+    #[track_caller]
+    pub(super) fn expect_nothing_alive(&self) {
+        let alive = self.alive();
+        assert!(alive.is_empty(), "{alive:?}");
+    }
+
+    /// The requests of the agent's own work, without titles and summaries.
+    pub(super) fn requests(&self) -> Vec<Request> {
+        let mut requests = self.model.requests();
+        requests.retain(|request| request.tools > 0);
+        requests
+    }
+
+    /// Waits until there are so many of them.
+    #[track_caller]
+    pub(super) fn until_requests(&self, count: usize) {
+        let what = format_args!("request {count}");
+        wait_for(what, RUN, || (self.requests().len() >= count).then_some(()));
+    }
+
+    /// The lines that the CLI wrote, in their order.
+    pub(super) fn transcript(&self) -> Vec<String> {
+        let logs = self.rlm(&["logs", "--json"]).run(RUN).expect_code(0);
+        logs.stdout.lines().map(str::to_owned).collect()
+    }
+}
+
+/// Whether the conversation that the model was sent holds these in this order.
+pub(super) fn holds(request: &Request, words: &[&str]) -> bool {
+    let mut items = request.items.iter();
+    words
+        .iter()
+        .all(|word| items.any(|item| item.text.contains(word)))
+}
+
+#[track_caller]
+pub(super) fn expect(request: &Request, words: &[&str]) {
+    assert!(holds(request, words), "{words:?} in {:#?}", request.items);
+}
+
+pub(super) fn say(terminal: &Terminal, text: &str) {
+    terminal.send("\r");
+    terminal.sees("steer>", RUN);
+    terminal.send(text);
+    terminal.send("\r");
+}

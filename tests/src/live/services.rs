@@ -1,0 +1,147 @@
+//! A model service that is silent, refuses, fails or hangs up; limits; and an input that ends.
+
+use std::path::Path;
+use std::time::Instant;
+
+use serde_json::Value;
+
+use super::Check;
+use super::checks::RUN;
+use super::scene::{Scene, Took, expect};
+
+/// By name.
+pub(super) const CHECKS: [(&str, Check); 7] = [
+    ("a stream that falls silent", silent),
+    ("401: nobody is logged in", not_logged_in),
+    ("a limit that holds for long", limit),
+    ("a stream that breaks off, and a 500", retried),
+    ("a service that cannot be reached", unreachable),
+    ("more requests than a turn may make", limited),
+    ("an input that ends in the middle of a turn", closed),
+];
+
+fn silent(rlm: &Path, agent: &Path) -> String {
+    let scene = Scene::new(rlm, agent);
+    let limits = ["--once", "--max-failures", "1", "--idle-timeout", "4"];
+    let mut running = scene.run("Write. [[stall 9 600]]", &limits).spawn();
+    running.until("a warning", RUN, |running| {
+        running.stdout().contains("said nothing for").then_some(())
+    });
+    let warned = Instant::now();
+    let ended = running.wait(RUN).expect_code(1);
+    let took = Took::since(warned);
+    let says = "no sign of life for 4s";
+    assert!(ended.stdout.contains(says), "{ended}");
+    let logs = scene.rlm(&["logs"]).run(RUN).expect_code(0).stdout;
+    assert!(logs.contains("tok8"), "{logs}");
+    scene.expect_nothing_alive();
+    format!("warned, and {took} later ended with {says:?}; the partial text is in the transcript")
+}
+
+fn not_logged_in(rlm: &Path, agent: &Path) -> String {
+    let scene = Scene::new(rlm, agent);
+    let begun = Instant::now();
+    let prompt = "Try. [[status 401 - 1000]] [[text never]]";
+    let ended = scene.run(prompt, &["--once"]).run(RUN);
+    let took = Took::since(begun);
+    let mend = "log in with `claude` once in a terminal, or set ANTHROPIC_API_KEY";
+    let shown = format!("{}{}", ended.stdout, ended.stderr);
+    assert!(shown.contains(mend), "{ended}");
+    assert!(ended.code() != Some(0), "{ended}");
+    let count = scene.requests().len();
+    assert!(count < 10, "claude itself would make 11 requests: {count}");
+    scene.expect_nothing_alive();
+    format!(
+        "exit code {:?} after {took} and {count} requests, with the mend",
+        ended.code()
+    )
+}
+
+fn limit(rlm: &Path, agent: &Path) -> String {
+    let scene = Scene::new(rlm, agent);
+    let begun = Instant::now();
+    let prompt = "Try. [[status 429 600 1000]] [[text never]]";
+    let limits = ["--once", "--max-failures", "1"];
+    let ended = scene.run(prompt, &limits).run(RUN);
+    let took = Took::since(begun);
+    let says = "the service limits the rate";
+    assert!(
+        ended.code() != Some(0) && ended.stdout.contains(says),
+        "{ended}"
+    );
+    scene.expect_nothing_alive();
+    let count = scene.requests().len();
+    format!(
+        "claude does not wait for 10 minutes: {count} request, exit code {:?} after {took}, {says:?}",
+        ended.code()
+    )
+}
+
+fn retried(rlm: &Path, agent: &Path) -> String {
+    let scene = Scene::new(rlm, agent);
+    let prompt = "Try. [[drop 5 1]] [[status 500 - 1]] [[text It went well.]]";
+    let ended = scene.run(prompt, &["--once"]).run(RUN).expect_code(0);
+    for words in ["tries again", "500", "It went well."] {
+        assert!(ended.stdout.contains(words), "{words}: {ended}");
+    }
+    let requests = scene.requests();
+    assert_eq!(requests.len(), 3, "{requests:#?}");
+    let shown = ended.stdout.lines();
+    let retries: Vec<&str> = shown
+        .filter(|line| line.contains("tries again"))
+        .filter_map(|line| line.split('(').nth(1)?.split(')').next())
+        .collect();
+    format!("three requests, shown as {retries:?}")
+}
+
+fn unreachable(rlm: &Path, agent: &Path) -> String {
+    let scene = Scene::new(rlm, agent);
+    let limits = ["--once", "--max-failures", "1"];
+    let run = scene.run("Try.", &limits);
+    // Nobody listens on the port of discarded bytes.
+    let run = run.env("ANTHROPIC_BASE_URL", "http://127.0.0.1:9");
+    let begun = Instant::now();
+    let ended = run.env("CLAUDE_CODE_MAX_RETRIES", "2").run(RUN);
+    let took = Took::since(begun);
+    assert!(ended.stdout.contains("tries again"), "{ended}");
+    let ended = ended.expect_code(1);
+    scene.expect_nothing_alive();
+    let failed = ended.stdout.lines().find(|line| line.contains("failed:"));
+    format!("after {took} {:?}", failed.expect("a failure"))
+}
+
+fn limited(rlm: &Path, agent: &Path) -> String {
+    let scene = Scene::new(rlm, agent);
+    scene.settings("[claude]\nmax-turns = 2\n");
+    let prompt = "Work. [[sh echo 1]] [[sh echo 2]] [[sh echo 3]] [[text never]]";
+    let arguments = ["--once", "--permissions", "all", "--max-failures", "1"];
+    let ended = scene.run(prompt, &arguments).run(RUN).expect_code(1);
+    assert_eq!(scene.requests().len(), 2, "{ended}");
+    let failed = ended.stdout.lines().find(|line| line.contains("failed:"));
+    format!("{:?}", failed.unwrap_or_else(|| panic!("{ended}")))
+}
+
+fn closed(rlm: &Path, agent: &Path) -> String {
+    let scene = Scene::new(rlm, agent);
+    let prompt = "Work. [[sh sleep 1; touch made]] [[slow 50 1]]";
+    let message =
+        serde_json::json!({"type": "user", "message": {"role": "user", "content": prompt}});
+    let claude = scene.program(&agent.join("claude"));
+    let words = ["-p", "--input-format", "stream-json", "--verbose"];
+    let more = ["--output-format", "stream-json"];
+    let ended = claude
+        .args(words)
+        .args(more)
+        .args(["--dangerously-skip-permissions"])
+        .input(format!("{message}\n"))
+        .run(RUN)
+        .expect_code(0);
+    let last: Value = serde_json::from_str(ended.stdout.lines().last().unwrap()).unwrap();
+    assert_eq!(
+        (&last["type"], &last["is_error"]),
+        (&"result".into(), &false.into())
+    );
+    assert!(scene.file("made").exists());
+    expect(&scene.requests()[1], &["Work.", "touch made"]);
+    "the turn came to its end, tool and text, then claude left with 0".into()
+}

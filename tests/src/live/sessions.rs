@@ -1,0 +1,162 @@
+//! Sessions of claude's: taken twice, lost, held; and a word at once.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::time::Instant;
+
+use fs_err as fs;
+use rustix::process::Signal;
+
+use super::Check;
+use super::checks::{BOUND, RUN};
+use super::scene::{Scene, Took, expect};
+use crate::model::Outcome;
+use crate::{Ended, wait_for};
+
+/// By name.
+pub(super) const CHECKS: [(&str, Check); 5] = [
+    ("a word at once while claude's text streams", at_once),
+    ("a word at once while claude's tool runs", at_once_in_a_tool),
+    ("a session that does not exist any more", lost),
+    ("a session id that was used before", used),
+    ("two that go on with one session", held),
+];
+
+fn at_once(rlm: &Path, agent: &Path) -> String {
+    let scene = Scene::new(rlm, agent);
+    let (running, terminal) = scene.watched("Write slowly. [[slow 50 60]]", &["--once"]);
+    terminal.sees("tok9", RUN);
+    let said = Instant::now();
+    let steer = ["steer", "--now", "Stop that. [[text I turned.]]"];
+    let told = scene.rlm(&steer).run(RUN).expect_code(0);
+    scene.until_requests(2);
+    let took = Took::since(said);
+    running.wait(RUN).expect_code(0);
+    let requests = scene.requests();
+    assert_eq!(requests.len(), 2, "{requests:#?}");
+    assert_eq!(requests[0].outcome, Some(Outcome::ClientGone));
+    assert_eq!(requests[0].session, requests[1].session);
+    let words = ["Write slowly.", "tok0 tok1", "Stop that."];
+    expect(&requests[1], &words);
+    let shown = terminal.scrolled();
+    assert!(shown.contains("I turned."), "{shown}");
+    assert_eq!(shown.matches("agent runs (pid").count(), 1, "{shown}");
+    let steps: Vec<&str> = told.stdout.lines().collect();
+    format!(
+        "its request came {took} after the command began, which said {steps:?}; prompt and partial text are in it"
+    )
+}
+
+fn at_once_in_a_tool(rlm: &Path, agent: &Path) -> String {
+    let scene = Scene::new(rlm, agent);
+    let prompt = "Work. [[sh touch begun; sleep 609]] [[text never]]";
+    let arguments = ["--once", "--permissions", "all"];
+    let running = scene.run(prompt, &arguments).spawn();
+    scene.wait_for_file("begun");
+    // Said before, it is no more lost than what is said at once.
+    scene
+        .rlm(&["steer", "Use tabs.", "--wait", "0"])
+        .run(RUN)
+        .expect_code(0);
+    let said = Instant::now();
+    let steer = ["steer", "--now", "Stop that. [[text I turned.]]"];
+    scene.rlm(&steer).run(RUN).expect_code(0);
+    scene.until_requests(2);
+    let took = Took::since(said);
+    let gone = scene.gone("sleep", said);
+    let ended = running.wait(RUN).expect_code(0);
+    let requests = scene.requests();
+    assert_eq!(requests[0].session, requests[1].session);
+    let last = &requests[requests.len() - 1];
+    expect(last, &["Work.", "touch begun", "Use tabs.", "Stop that."]);
+    assert!(ended.stdout.contains("I turned."), "{ended}");
+    format!(
+        "its request came after {took}, the tool was gone after {gone}; what was said before is in it too"
+    )
+}
+
+/// A run that was killed in the middle of its only turn, in a session that goes on.
+fn cut(scene: &Scene, tool: &str) {
+    let prompt = format!("Remember blue. [[sh touch begun; {tool}]] [[text It is done.]]");
+    let arguments = ["--once", "--permissions", "all", "--session", "continue"];
+    let running = scene.run(&prompt, &arguments).spawn();
+    scene.wait_for_file("begun");
+    running.signal(Signal::KILL);
+    running.wait(RUN).expect_signal(Signal::KILL);
+    wait_for("the guard", BOUND * 10, || {
+        scene.alive().is_empty().then_some(())
+    });
+}
+
+fn lost(rlm: &Path, agent: &Path) -> String {
+    let scene = Scene::new(rlm, agent);
+    cut(&scene, "test -e lost || sleep 604");
+    fs::remove_dir_all(scene.sandbox.home().join(".claude/projects")).unwrap();
+    fs::write(scene.file("lost"), "").unwrap();
+    let ended = scene.rlm(&["resume"]).run(RUN).expect_code(0);
+    let says = "the session to go on with does not exist any more; a fresh one gets the prompt";
+    assert!(ended.stdout.contains(says), "{ended}");
+    let requests = scene.requests();
+    let last = &requests[requests.len() - 1];
+    expect(last, &["Remember blue.", "touch begun"]);
+    assert_ne!(requests[0].session, last.session);
+    "it is said, and a fresh one got the prompt".into()
+}
+
+fn used(rlm: &Path, agent: &Path) -> String {
+    let scene = Scene::new(rlm, agent);
+    // Whatever id is chosen, it is this one.
+    let wrapper = scene.file("wrapper");
+    let id = "11111111-2222-4333-8444-555555555555";
+    let script = format!(
+        "#!/bin/bash\nwords=()\nfor word; do case $word in --session-id=*) word=--session-id={id};; esac; words+=(\"$word\"); done\nexec claude \"${{words[@]}}\"\n"
+    );
+    fs::write(&wrapper, script).unwrap();
+    fs::set_permissions(&wrapper, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let program = wrapper.display().to_string();
+    let run = |prompt: &str| -> Ended {
+        let arguments = ["--once", "--max-failures", "1", "--agent-bin", &program];
+        scene.run(prompt, &arguments).run(RUN)
+    };
+    run("One. [[text First.]]").expect_code(0);
+    let begun = Instant::now();
+    let ended = run("Two. [[text Second.]]").expect_code(1);
+    let took = Took::since(begun);
+    let shown = format!("{}{}", ended.stdout, ended.stderr);
+    let line = shown.lines().find(|line| line.contains("already in use"));
+    let line = line.unwrap_or_else(|| panic!("{ended}"));
+    assert_eq!(scene.requests().len(), 1);
+    format!("after {took} {line:?}")
+}
+
+fn held(rlm: &Path, agent: &Path) -> String {
+    let again = "[[sh touch begun; sleep 606]] [[text never]]";
+    let scene = Scene::answering(rlm, agent, again);
+    cut(&scene, "sleep 605");
+    let copy = scene.sandbox.path().join("copy");
+    let copied = std::process::Command::new("cp")
+        .arg("-a")
+        .arg(scene.sandbox.repo())
+        .arg(&copy)
+        .status();
+    assert!(copied.unwrap().success());
+    fs::remove_file(scene.file("begun")).unwrap();
+    let first = scene.rlm(&["resume"]).spawn();
+    scene.wait_for_file("begun");
+    let at_work = scene.named("claude");
+    let begun = Instant::now();
+    let second = scene.rlm(&["resume"]).dir(&copy).run(RUN);
+    let took = Took::since(begun);
+    let shown = format!("{}{}", second.stdout, second.stderr);
+    let says = format!("is in use by process {}", first.pid());
+    let line = shown.lines().find(|line| line.contains(&says));
+    let line = line.unwrap_or_else(|| panic!("{second}"));
+    assert_eq!((at_work.len(), scene.named("claude")), (1, at_work));
+    first.signal(Signal::TERM);
+    first.wait(RUN).expect_signal(Signal::TERM);
+    scene.expect_nothing_alive();
+    format!(
+        "the second ended after {took} with {:?}: {line:?}",
+        second.code()
+    )
+}
