@@ -41,6 +41,5 @@ mod driver;
 mod failure;
 mod options;
 mod protocol;
-mod writer;
 
 pub use driver::ClaudeDriver;

@@ -66,3 +66,26 @@ pub(crate) fn nothing_to_stop() -> StopReport {
         proven: true,
     }
 }
+
+/// Puts a text on one line of at most `limit` characters; `…` marks what was left out.
+#[cfg(any(feature = "claude", feature = "codex"))]
+pub(crate) fn one_line(text: &str, limit: usize) -> String {
+    let mut line = String::new();
+    let (mut count, mut gap) = (0, false);
+    for c in text.trim().chars() {
+        if c.is_whitespace() || c.is_control() {
+            gap = true;
+            continue;
+        }
+        if count + usize::from(gap) >= limit {
+            line.push('…');
+            break;
+        }
+        if gap {
+            line.push(' ');
+        }
+        line.push(c);
+        count += 1 + usize::from(std::mem::take(&mut gap));
+    }
+    line
+}

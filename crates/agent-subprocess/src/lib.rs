@@ -47,10 +47,12 @@ mod agent;
 mod builder;
 #[cfg(feature = "claude")]
 pub mod claude;
+#[cfg(feature = "codex")]
+pub mod codex;
 #[cfg(feature = "command")]
 pub mod command;
 mod context;
-#[cfg(any(feature = "command", feature = "claude"))]
+#[cfg(any(feature = "command", feature = "claude", feature = "codex"))]
 mod duplex;
 mod error;
 mod group;
@@ -83,6 +85,8 @@ mod tail;
     expect(dead_code, reason = "only a guard is spoken to in frames")
 )]
 mod wire;
+#[cfg(any(feature = "claude", feature = "codex"))]
+mod writer;
 
 pub use agent::Agent;
 pub use builder::{AgentCommand, Containment, StdinMode};

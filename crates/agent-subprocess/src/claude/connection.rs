@@ -8,10 +8,10 @@ use super::driver::NAME;
 use super::failure;
 use super::options::Timeouts;
 use super::protocol::{Session, mode, one_line};
-use super::writer::{Unwritten, Writer};
 use crate::duplex::{freeze, names};
 use crate::scratch::ScratchFile;
 use crate::session_locks::Lease;
+use crate::writer::{Unwritten, Writer};
 use crate::{Agent, StopPolicy};
 use agent_duplex::{
     BoxFuture, Connection, Decision, Error, Event, Message, Observation, Permissions, ProcessName,

@@ -9,6 +9,8 @@
 
 #[cfg(feature = "claude")]
 mod claude;
+#[cfg(feature = "codex")]
+mod codex;
 #[cfg(feature = "command")]
 mod command;
 mod containment;

@@ -1,6 +1,7 @@
 //! Short texts for people out of what tools are called with and what they return.
 
 use super::json::Object;
+pub(in crate::claude) use crate::duplex::one_line;
 
 /// How many characters of a call are shown.
 const SUMMARY: usize = 400;
@@ -33,28 +34,6 @@ fn telling(tool: &str) -> &'static [&'static str] {
         "Task" | "Agent" => &["description"],
         _ => &[],
     }
-}
-
-/// Puts a text on one line of at most `limit` characters; `…` marks what was left out.
-pub(in crate::claude) fn one_line(text: &str, limit: usize) -> String {
-    let mut line = String::new();
-    let (mut count, mut gap) = (0, false);
-    for c in text.trim().chars() {
-        if c.is_whitespace() || c.is_control() {
-            gap = true;
-            continue;
-        }
-        if count + usize::from(gap) >= limit {
-            line.push('…');
-            break;
-        }
-        if gap {
-            line.push(' ');
-        }
-        line.push(c);
-        count += 1 + usize::from(std::mem::take(&mut gap));
-    }
-    line
 }
 
 /// Returns the beginning of what a tool returned: a text, or the texts of a list of blocks.

@@ -27,7 +27,7 @@ struct Line {
 
 /// Why a line was not written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Unwritten {
+pub(crate) enum Unwritten {
     /// Nobody reads, and enough is waiting.
     Full,
     /// The other end is closed.
@@ -46,7 +46,7 @@ struct Pipe {
 /// The writing end. What the pipe takes at once is written at once; the rest is written by a task, so that a line comes to
 /// its end whoever gives up on it.
 #[derive(Debug)]
-pub(super) struct Writer {
+pub(crate) struct Writer {
     pipe: Arc<Mutex<Pipe>>,
     lines: mpsc::UnboundedSender<Line>,
     room: Arc<Semaphore>,
@@ -57,7 +57,7 @@ fn lock(pipe: &Mutex<Pipe>) -> MutexGuard<'_, Pipe> {
 }
 
 impl Writer {
-    pub(super) fn new(stdin: Stdin) -> Self {
+    pub(crate) fn new(stdin: Stdin) -> Self {
         let (lines, mut queue) = mpsc::unbounded_channel::<Line>();
         let room = Arc::new(Semaphore::new(AHEAD));
         let (stdin, waiting) = (Some(stdin), 0);
@@ -84,7 +84,7 @@ impl Writer {
     }
 
     /// Queues a line if there is room now.
-    pub(super) fn push(&self, bytes: Vec<u8>) -> Result<oneshot::Receiver<()>, Unwritten> {
+    pub(crate) fn push(&self, bytes: Vec<u8>) -> Result<oneshot::Receiver<()>, Unwritten> {
         let room = self.room.clone().try_acquire_many_owned(cost(&bytes));
         let room = room.map_err(|error| match error {
             tokio::sync::TryAcquireError::Closed => Unwritten::Closed,
@@ -97,7 +97,7 @@ impl Writer {
     ///
     /// # Cancel safety
     /// The line may have been queued when the future is dropped, or not.
-    pub(super) async fn write(&self, bytes: Vec<u8>) -> Result<(), Unwritten> {
+    pub(crate) async fn write(&self, bytes: Vec<u8>) -> Result<(), Unwritten> {
         let room = self.room.clone().acquire_many_owned(cost(&bytes));
         let room = timeout(ROOM, room).await.map_err(|_| Unwritten::Full)?;
         let written = self.queue(bytes, room.map_err(|_| Unwritten::Closed)?)?;
@@ -105,6 +105,12 @@ impl Writer {
             Ok(Err(_)) => Err(Unwritten::Closed),
             Ok(Ok(())) | Err(_) => Ok(()),
         }
+    }
+
+    /// Tells whether a line of about this size would be taken now.
+    #[cfg(feature = "codex")]
+    pub(crate) fn has_room(&self, size: usize) -> bool {
+        self.room.available_permits() >= (size + OVERHEAD).min(AHEAD)
     }
 
     fn queue(

@@ -1,0 +1,181 @@
+//! The command line of an agent. No text of a person's and no secret stands in it: those go by standard input.
+
+use super::options::Options;
+use agent_duplex::Error;
+use std::ffi::OsString;
+
+/// The longest word that Linux takes, with the byte that ends it.
+const WORD: usize = 128 << 10;
+
+/// What the driver says by itself, or what would make another program of the agent.
+const OURS: [&str; 6] = [
+    "app-server",
+    "exec",
+    "mcp-server",
+    "--listen",
+    "--stdio",
+    "--remote",
+];
+
+/// What the agent may do is said by `permissions`; said here, it would count and nobody would know.
+const PERMISSIONS: [&str; 8] = [
+    "--dangerously-bypass-approvals-and-sandbox",
+    "--yolo",
+    "--full-auto",
+    "--sandbox",
+    "-s",
+    "--ask-for-approval",
+    "-a",
+    "--approve-all",
+];
+
+/// Settings that say what the agent may do.
+const SETTINGS: [&str; 5] = [
+    "approval_policy",
+    "sandbox_mode",
+    "approvals_reviewer",
+    "default_permissions",
+    "permissions",
+];
+
+/// Composes the words.
+pub(super) fn compose(options: &Options) -> Result<Vec<OsString>, Error> {
+    let mut words: Vec<OsString> = vec!["app-server".into()];
+    if !options.analytics {
+        words.extend(["-c", "analytics.enabled=false"].map(OsString::from));
+    }
+    let keys = options.config.keys();
+    let mut chosen = keys.filter_map(|key| setting(key, options));
+    if let Some((what, mend)) = chosen.next() {
+        return Err(refused(&what, mend));
+    }
+    let mut is_setting = false;
+    for arg in &options.args {
+        let arg = arg.to_string_lossy();
+        let refusal = match std::mem::take(&mut is_setting) {
+            true => setting(&arg, options),
+            false => {
+                is_setting = ["-c", "--config"].contains(&&*arg);
+                word(&arg, options)
+            }
+        };
+        if let Some((what, mend)) = refusal {
+            return Err(refused(&what, mend));
+        }
+    }
+    words.extend_from_slice(&options.args);
+    match words.iter().find(|word| word.len() >= WORD) {
+        None => Ok(words),
+        Some(word) => {
+            let what = format!("an argument of the agent has {} bytes", word.len());
+            let mend = "the system takes less than 128 KiB in one; say it by the driver's config";
+            Err(Error::start(format!("{what}: {mend}"), None))
+        }
+    }
+}
+
+fn refused(what: &str, mend: &str) -> Error {
+    let what = what.escape_debug();
+    Error::start(format!("`{what}` is chosen by the driver: {mend}"), None)
+}
+
+/// Returns what of a word the driver chooses itself, and what to do about it.
+fn word(arg: &str, options: &Options) -> Option<(String, &'static str)> {
+    let said = ["-c", "--config="].iter().find_map(|flag| {
+        let rest = arg.strip_prefix(flag)?;
+        Some(rest.trim_start_matches('=')).filter(|rest| !rest.is_empty())
+    });
+    if let Some(said) = said {
+        return setting(said, options);
+    }
+    let flag = arg.split('=').next().unwrap_or_default();
+    let model = ["-m", "--model"].contains(&flag) && options.model.is_some();
+    let mend = if PERMISSIONS.contains(&flag) {
+        "say --permissions instead of it"
+    } else if model {
+        "say it once, by the driver's own option"
+    } else if OURS.contains(&flag) || (flag == "--analytics-default-enabled" && !options.analytics)
+    {
+        "take it out of the agent's extra arguments"
+    } else {
+        return None;
+    };
+    Some((flag.to_owned(), mend))
+}
+
+/// The same of `key=value`.
+fn setting(text: &str, options: &Options) -> Option<(String, &'static str)> {
+    let key = text.split('=').next().unwrap_or_default().trim();
+    let first = key
+        .split('.')
+        .next()
+        .unwrap_or_default()
+        .trim_matches(['"', '\'', ' ']);
+    let mend = if SETTINGS.contains(&first) {
+        "say --permissions instead of it"
+    } else if first == "analytics" && !options.analytics {
+        "leave its analytics on by the driver's own option"
+    } else if first == "model" && options.model.is_some() {
+        "say it once, by the driver's own option"
+    } else if first == "mcp_servers" && !options.mcp_servers.is_empty() {
+        "name all MCP servers in one place"
+    } else {
+        return None;
+    };
+    Some((key.to_owned(), mend))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn composed(change: impl Fn(&mut Options)) -> Result<String, String> {
+        let mut options = Options::default();
+        change(&mut options);
+        let words = compose(&options).map_err(|e| e.to_string())?;
+        let words: Vec<_> = words.iter().map(|word| word.to_string_lossy()).collect();
+        Ok(words.join(" "))
+    }
+
+    fn with(args: &'static [&'static str]) -> Result<String, String> {
+        composed(|options| options.args = args.iter().map(OsString::from).collect())
+    }
+
+    #[test]
+    fn p31_what_the_driver_says_is_refused_when_it_is_said_again() {
+        let refused: Vec<String> = [
+            with(&["--listen=ws://0.0.0.0:1"]),
+            with(&["--yolo"]),
+            with(&["-c", "approval_policy=\"never\""]),
+            with(&["-csandbox_mode=\"danger-full-access\""]),
+            with(&["--config=\"sandbox_mode\"=1"]),
+            with(&["-c=permissions.x=1"]),
+            with(&["-c", "analytics.enabled=true"]),
+            with(&["--sandbox", "danger-full-access"]),
+            composed(|options| {
+                options.model = Some("m".to_owned());
+                options.args = vec!["-c".into(), "model=n".into()];
+            }),
+            composed(|options| options.args = vec!["x".repeat(WORD).into()]),
+            composed(|options| {
+                let policy = serde_json::json!("never");
+                options.config.insert("approval_policy".to_owned(), policy);
+            }),
+        ]
+        .into_iter()
+        .map(Result::unwrap_err)
+        .collect();
+        insta::assert_snapshot!(refused.join("\n"));
+    }
+
+    #[test]
+    fn p31_other_arguments_are_handed_on_as_they_are() {
+        let words = with(&["-c", "model_provider=x", "--enable", "a", "--strict-config"]).unwrap();
+        assert_eq!(
+            words,
+            "app-server -c analytics.enabled=false -c model_provider=x --enable a --strict-config"
+        );
+        let words = composed(|options| options.analytics = true).unwrap();
+        assert_eq!(words, "app-server");
+    }
+}

@@ -1,0 +1,54 @@
+//! Commands that an interrupted turn left running: which they are.
+//!
+//! The agent starts each command as the leader of a session of its own with the conversation's name in its environment, and
+//! MCP servers in its own session without that. So a command is what stands outside of the agent's session, there or above
+//! it has the name or the agent itself as its parent, and is younger than the turn.
+
+use crate::proc_fs::{self, Stat};
+use std::collections::HashMap;
+use std::fs;
+
+/// Returns the clock ticks since boot, of which the starts of processes are told; there are 100 in a second.
+pub(super) fn now() -> u64 {
+    let uptime = fs::read_to_string("/proc/uptime").unwrap_or_default();
+    let seconds = uptime.split(' ').next().unwrap_or_default();
+    seconds.replace('.', "").parse().unwrap_or(u64::MAX)
+}
+
+/// Returns those of the processes below the agent that are commands of the conversation `thread`, begun at `since` or later.
+pub(super) fn begun_since(main: u32, below: &[u32], thread: &str, since: u64) -> Vec<Stat> {
+    let stats = below.iter().filter_map(|pid| proc_fs::stat(*pid));
+    let stats: HashMap<u32, Stat> = stats.map(|stat| (stat.pid, stat)).collect();
+    let session = proc_fs::stat(main).map(|stat| stat.session);
+    let is_command = |stat: &&Stat| {
+        let root = root(stat, &stats, session);
+        let is_one = |root: &Stat| root.parent == main || is_named(root.pid, thread);
+        !stat.is_dead() && root.is_some_and(|root| root.start_time >= since && is_one(&root))
+    };
+    stats.values().filter(is_command).copied().collect()
+}
+
+/// Returns the highest ancestor that is known and outside of the agent's session; a process counts as its own.
+fn root(stat: &Stat, known: &HashMap<u32, Stat>, session: Option<u32>) -> Option<Stat> {
+    let apart = |stat: &Stat| session.is_none_or(|session| stat.session != session);
+    let (mut now, mut root) = (*stat, None);
+    // Parents may change while one looks; nobody has more of them than there are processes.
+    for _ in 0..=known.len() {
+        if apart(&now) {
+            root = Some(now);
+        }
+        match known.get(&now.parent) {
+            Some(parent) => now = *parent,
+            None => break,
+        }
+    }
+    root
+}
+
+fn is_named(pid: u32, thread: &str) -> bool {
+    let name = format!("CODEX_THREAD_ID={thread}");
+    let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+    environment
+        .split(|byte| *byte == 0)
+        .any(|variable| variable == name.as_bytes())
+}

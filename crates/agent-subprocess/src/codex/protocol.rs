@@ -1,0 +1,464 @@
+//! The agent's side of the conversation as a machine without I/O and without a clock: lines in, neutral events and lines
+//! to write out.
+
+mod answers;
+mod asks;
+mod failure;
+mod framing;
+mod item;
+mod limits;
+mod say;
+#[cfg(test)]
+mod tests;
+mod turn;
+
+pub(super) use failure::LOG_IN;
+
+use super::opening::Opening;
+use super::options::Timeouts;
+use agent_duplex::{EndReason, Event, ExitStatus, Permissions, TurnEnd};
+use asks::Asks;
+use failure::judge;
+use framing::Framing;
+use limits::{Limits, Totals};
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use tokio::time::Instant;
+use turn::Turn;
+use uuid::Uuid;
+
+/// How many commands in the background are known by their ids.
+const BACKGROUND: usize = 64;
+/// How many warnings are remembered, because the agent repeats them every turn.
+const WARNINGS: usize = 32;
+/// How many messages may wait for a turn.
+const WAITING: usize = 1024;
+/// How often an interrupt is tried again that the agent took too early.
+const INTERRUPTS: u32 = 8;
+
+/// What came of one line: events, and lines to write back.
+#[derive(Debug, Default)]
+pub(super) struct Heard {
+    pub(super) events: Vec<Event>,
+    pub(super) lines: Vec<Vec<u8>>,
+}
+
+/// A request of ours that waits for its answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Request {
+    Initialize,
+    Open,
+    Start(Uuid),
+    /// To take a message into the turn with this id.
+    Steer(Uuid, String),
+    Interrupt,
+}
+
+/// How far a message has come that is part of no turn yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Stage {
+    /// It was not written.
+    Held,
+    /// A turn begins with it: the one with this id, once that is known.
+    Starting(Option<String>),
+    /// It was written for the turn that runs.
+    Steering,
+}
+
+/// A message that is part of no turn yet. Its text is kept, because the agent forgets such messages at an interrupt.
+#[derive(Debug)]
+struct Waiting {
+    id: Uuid,
+    text: String,
+    stage: Stage,
+}
+
+/// What is known of the agent's conversation.
+#[derive(Debug)]
+pub(super) struct Session {
+    opening: Opening,
+    timeouts: Timeouts,
+    framing: Framing,
+    /// Whether the agent said anything that makes sense.
+    spoke: bool,
+    /// The id of the conversation, once it is open.
+    thread: Option<String>,
+    agent: String,
+    model: String,
+    last_request: u64,
+    /// Our requests, and until when they are waited for, once that is known.
+    pending: BTreeMap<u64, (Request, Option<Instant>)>,
+    waiting: VecDeque<Waiting>,
+    turn: Option<Turn>,
+    /// The turn that ended last.
+    ended: String,
+    permissions: Permissions,
+    /// What the next turn has to be told because it was changed.
+    new_permissions: bool,
+    new_model: Option<String>,
+    asks: Asks,
+    /// Whether an interrupt was asked for, and whether it was to drop what waits.
+    interrupt: Option<bool>,
+    totals: Totals,
+    limits: Limits,
+    /// Commands that outlived the turn that began them.
+    background: BTreeSet<String>,
+    warned: VecDeque<String>,
+    /// Why there is no conversation.
+    failure: Option<TurnEnd>,
+    /// Whether we are ending the agent.
+    leaving: bool,
+}
+
+impl Session {
+    pub(super) fn new(opening: Opening, permissions: Permissions, timeouts: Timeouts) -> Self {
+        Session {
+            opening,
+            timeouts,
+            permissions,
+            framing: Framing::default(),
+            spoke: false,
+            thread: None,
+            agent: String::new(),
+            model: String::new(),
+            last_request: 0,
+            pending: BTreeMap::new(),
+            waiting: VecDeque::new(),
+            turn: None,
+            ended: String::new(),
+            new_permissions: false,
+            new_model: None,
+            asks: Asks::default(),
+            interrupt: None,
+            totals: Totals::default(),
+            limits: Limits::default(),
+            background: BTreeSet::new(),
+            warned: VecDeque::new(),
+            failure: None,
+            leaving: false,
+        }
+    }
+
+    /// Tells whether the agent owes the end of a turn, also of one that has not begun.
+    pub(super) fn owes_turn(&self) -> bool {
+        self.turn.is_some() || !self.waiting.is_empty()
+    }
+
+    /// Tells whether a turn runs or was asked for.
+    pub(super) fn is_busy(&self) -> bool {
+        self.turn.is_some()
+            || self
+                .waiting
+                .iter()
+                .any(|message| message.stage != Stage::Held)
+    }
+
+    /// Tells whether a turn runs that is to end.
+    pub(super) fn is_interrupting(&self) -> bool {
+        self.interrupt.is_some() && self.turn.is_some()
+    }
+
+    /// Returns the id of the conversation, once it is open.
+    #[cfg(target_os = "linux")]
+    pub(super) fn thread(&self) -> Option<&str> {
+        self.thread.as_deref()
+    }
+
+    /// Tells whether another message may wait.
+    pub(super) fn has_room(&self) -> bool {
+        self.waiting.len() < WAITING
+    }
+
+    /// Tells whether we are ending the agent.
+    pub(super) fn is_leaving(&self) -> bool {
+        self.leaving
+    }
+
+    /// Notes that the agent is about to be ended.
+    pub(super) fn leave(&mut self) {
+        self.leaving = true;
+    }
+
+    /// Tells whether the agent said anything that makes sense.
+    pub(super) fn spoke(&self) -> bool {
+        self.spoke
+    }
+
+    /// Tells whether it is known that there is a conversation, or why there is none.
+    pub(super) fn is_settled(&self) -> bool {
+        self.thread.is_some() || self.failure.is_some()
+    }
+
+    /// Returns why there is no conversation, unless that is to be told as the end of the first turn.
+    pub(super) fn refusal(&self) -> Option<&str> {
+        let failure = self.failure.as_ref();
+        let failure = failure.filter(|end| end.reason != EndReason::SessionNotFound)?;
+        Some(&failure.detail)
+    }
+
+    /// Takes a line of standard output.
+    pub(super) fn hear(&mut self, bytes: &[u8]) -> Heard {
+        let mut heard = Heard::default();
+        let (value, lost) = self.framing.take(bytes);
+        if lost {
+            let warning = "a message of the agent's came broken and means nothing";
+            heard.events.push(Event::Warning(warning.to_owned()));
+        }
+        if let Some(value) = value {
+            self.spoke = true;
+            self.take(&value, &mut heard);
+            self.advance(&mut heard);
+        }
+        heard
+    }
+
+    fn take(&mut self, line: &Value, heard: &mut Heard) {
+        match (line["method"].as_str(), &line["id"]) {
+            (None, id) => self.answered(id, line, heard),
+            (Some(method), Value::Null) => self.notified(method, &line["params"], heard),
+            (Some(method), id) => self.asked(id, method, &line["params"], heard),
+        }
+    }
+
+    fn notified(&mut self, method: &str, params: &Value, heard: &mut Heard) {
+        let events = &mut heard.events;
+        if method == "thread/tokenUsage/updated" {
+            let in_turn = self.turn.is_some();
+            events.extend(self.totals.advance(params, in_turn));
+            return;
+        } else if method == "serverRequest/resolved" {
+            events.extend(self.asks.withdraw(&params["requestId"]));
+            return;
+        } else if method == "account/rateLimits/updated" {
+            events.extend(self.limits.update(&params["rateLimits"]));
+            return;
+        }
+        // Agents that the agent started have conversations of their own.
+        let is_ours = params["threadId"].as_str() == self.thread.as_deref();
+        if is_ours && self.thread.is_some() {
+            match method {
+                "turn/started" => self.begin(text(&params["turn"]["id"]), heard),
+                "turn/completed" => self.completed(&params["turn"], heard),
+                "error" => self.failed(params, heard),
+                "thread/compacted" => self.compacted(params, events),
+                "model/rerouted" => self.rerouted(params, events),
+                _ => self.item(method, params, heard),
+            }
+        }
+        let warning = match method {
+            "warning" | "guardianWarning" => text(&params["message"]).to_owned(),
+            "configWarning" => text(&params["summary"]).to_owned(),
+            "mcpServer/startupStatus/updated" if params["status"] == "failed" => {
+                let (name, error) = (text(&params["name"]), text(&params["error"]));
+                format!("the MCP server `{name}` could not start: {error}")
+            }
+            _ => return,
+        };
+        self.warn(&warning, &mut heard.events);
+    }
+
+    /// Begins a turn, unless it has begun.
+    fn begin(&mut self, id: &str, heard: &mut Heard) {
+        let runs = self.turn.as_ref().is_some_and(|turn| turn.id == id);
+        if runs || id.is_empty() || id == self.ended {
+            return;
+        }
+        if self.turn.is_some() {
+            let warning = "a turn began before the one before it had ended";
+            heard.events.push(Event::Warning(warning.to_owned()));
+            self.end(EndReason::ProtocolError.into(), heard);
+        }
+        let mut inputs = Vec::new();
+        self.waiting.retain(|message| {
+            let is_part = match &message.stage {
+                Stage::Starting(Some(turn)) => turn == id,
+                stage => *stage == Stage::Starting(None),
+            };
+            if is_part {
+                inputs.push(message.id);
+            }
+            !is_part
+        });
+        self.turn = Some(Turn::new(id));
+        heard.events.push(Event::TurnStarted { inputs });
+        // The agent takes an interrupt from now on and not before.
+        if self.interrupt.is_some() {
+            heard.lines.extend(self.interrupt_line());
+        }
+    }
+
+    fn item(&mut self, method: &str, params: &Value, heard: &mut Heard) {
+        let id = text(&params["turnId"]);
+        self.begin_if_starting(id, heard);
+        let Some(turn) = self.turn.as_mut().filter(|turn| turn.id == id) else {
+            return self.late(method, params, &mut heard.events);
+        };
+        if turn.interrupt_refused {
+            turn.interrupt_refused = false;
+            let line = self.interrupt_line();
+            heard.lines.extend(line);
+        } else if method == "item/started" && params["item"]["type"] == "userMessage" {
+            return self.took(&params["item"], &mut heard.events);
+        }
+        if let Some(turn) = &mut self.turn {
+            turn.item(method, params, &mut heard.events);
+        }
+    }
+
+    /// Takes what belongs to a turn that is over: the end of a command that outlived it.
+    fn late(&mut self, method: &str, params: &Value, events: &mut Vec<Event>) {
+        if method == "item/completed" && self.background.remove(text(&params["item"]["id"])) {
+            events.push(self.background_tasks());
+        }
+    }
+
+    fn background_tasks(&self) -> Event {
+        Event::BackgroundTasks(u32::try_from(self.background.len()).unwrap_or(u32::MAX))
+    }
+
+    /// Notes that a message became part of the turn that runs.
+    fn took(&mut self, item: &Value, events: &mut Vec<Event>) {
+        let named: Option<Uuid> = item["clientId"].as_str().and_then(|id| id.parse().ok());
+        let parts = item["content"].as_array().into_iter().flatten();
+        let words: String = parts.map(|part| text(&part["text"])).collect();
+        let is_it = |message: &Waiting| match named {
+            Some(id) => message.id == id,
+            // Versions that don't know our names for messages.
+            None => message.stage == Stage::Steering && message.text == words,
+        };
+        let taken = self.waiting.iter().position(is_it);
+        if let Some(message) = taken.and_then(|n| self.waiting.remove(n)) {
+            let (id, state) = (message.id, agent_duplex::InputState::Taken);
+            events.push(Event::Input { id, state });
+        }
+    }
+
+    fn compacted(&mut self, params: &Value, events: &mut Vec<Event>) {
+        let told = self
+            .turn
+            .as_mut()
+            .filter(|turn| turn.id == text(&params["turnId"]));
+        if !told.is_some_and(|turn| std::mem::replace(&mut turn.compacted, true)) {
+            let why = "compacted".to_owned();
+            events.push(Event::ContextReset { why });
+        }
+    }
+
+    fn rerouted(&mut self, params: &Value, events: &mut Vec<Event>) {
+        let model = text(&params["toModel"]).to_owned();
+        let from = text(&params["fromModel"]);
+        let warning = format!("the service answers with {model} instead of {from}");
+        events.push(Event::Warning(warning));
+        self.model.clone_from(&model);
+        let agent = self.agent.clone();
+        events.push(Event::Identified { agent, model });
+    }
+
+    fn failed(&mut self, params: &Value, heard: &mut Heard) {
+        self.begin_if_starting(text(&params["turnId"]), heard);
+        if params["willRetry"] == true {
+            heard.events.push(failure::retrying(&params["error"]));
+        } else if let Some(turn) = &mut self.turn {
+            turn.failure = params["error"].clone();
+        }
+    }
+
+    fn begin_if_starting(&mut self, id: &str, heard: &mut Heard) {
+        let starts = Stage::Starting(Some(id.to_owned()));
+        if self.waiting.iter().any(|message| message.stage == starts) {
+            self.begin(id, heard);
+        }
+    }
+
+    fn completed(&mut self, turn: &Value, heard: &mut Heard) {
+        let id = text(&turn["id"]);
+        self.begin_if_starting(id, heard);
+        let Some(open) = self.turn.as_ref().filter(|open| open.id == id) else {
+            return;
+        };
+        let error = match &turn["error"] {
+            Value::Null => &open.failure,
+            error => error,
+        };
+        let end = judge(text(&turn["status"]), error);
+        if end.reason == EndReason::RateLimited {
+            heard.events.push(self.limits.rejected(&end.detail));
+        }
+        if end.reason != EndReason::Interrupted {
+            let before = self.background.len();
+            let commands = open.commands().take(BACKGROUND.saturating_sub(before));
+            self.background.extend(commands.map(str::to_owned));
+            if self.background.len() != before {
+                heard.events.push(self.background_tasks());
+            }
+        }
+        self.end(end, heard);
+    }
+
+    /// Ends the turn and all that is open in it.
+    fn end(&mut self, end: TurnEnd, heard: &mut Heard) {
+        if let Some(turn) = self.turn.take() {
+            self.ended = turn.close(&mut heard.events);
+        }
+        heard.events.extend(self.asks.withdraw_all());
+        if self.interrupt.take() == Some(true) {
+            self.drop_waiting(&mut heard.events);
+        }
+        let pending: Vec<&Request> = self.pending.values().map(|(request, _)| request).collect();
+        let asked = |id: Uuid| {
+            pending
+                .iter()
+                .any(|p| matches!(p, Request::Steer(m, _) if *m == id))
+        };
+        for message in &mut self.waiting {
+            // What the agent took for this turn and did not look at is forgotten. For what it may refuse yet, its answer comes.
+            if message.stage == Stage::Steering && !asked(message.id) {
+                message.stage = Stage::Held;
+            }
+        }
+        heard.events.push(Event::TurnCompleted(end));
+    }
+
+    /// Takes the end of the process: what it still owes, or that it ended while it owed nothing.
+    pub(super) fn exited(&mut self, exit: ExitStatus, stderr: String) -> Vec<Event> {
+        let mut heard = Heard::default();
+        let interrupted = self.leaving || self.interrupt.is_some();
+        if self.turn.is_none() && self.owes_turn() && !self.leaving {
+            let inputs = self.waiting.drain(..).map(|message| message.id).collect();
+            self.turn = Some(Turn::new(""));
+            heard.events.push(Event::TurnStarted { inputs });
+        }
+        if self.turn.is_none() {
+            heard.events.extend(self.asks.withdraw_all());
+            heard.events.push(Event::Exited(exit));
+            return heard.events;
+        }
+        let end = TurnEnd {
+            exit: Some(exit),
+            stderr_tail: stderr,
+            ..match (&self.failure, interrupted) {
+                (Some(failure), _) => failure.clone(),
+                (None, true) => EndReason::Interrupted.into(),
+                (None, false) => EndReason::Died.into(),
+            }
+        };
+        self.end(end, &mut heard);
+        heard.events
+    }
+
+    fn warn(&mut self, warning: &str, events: &mut Vec<Event>) {
+        let warning = crate::duplex::one_line(warning, 400);
+        if warning.is_empty() || self.warned.contains(&warning) {
+            return;
+        }
+        if self.warned.len() == WARNINGS {
+            self.warned.pop_front();
+        }
+        self.warned.push_back(warning.clone());
+        events.push(Event::Warning(warning));
+    }
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}

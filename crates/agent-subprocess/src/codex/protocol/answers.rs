@@ -1,0 +1,214 @@
+//! What the agent answers to what we asked.
+
+use super::asks::line;
+use super::{Heard, INTERRUPTS, Request, Session, Stage, text};
+use crate::duplex::one_line;
+use agent_duplex::{EndReason, Event, InputState, TurnEnd};
+use serde_json::{Value, json};
+use tokio::time::Instant;
+use uuid::Uuid;
+
+impl Session {
+    /// Makes the line of a request.
+    pub(super) fn request(&mut self, what: Request, method: &str, params: Value) -> Vec<u8> {
+        self.last_request += 1;
+        let id = self.last_request;
+        self.pending.insert(id, (what, None));
+        line(&json!({"id": id, "method": method, "params": params}))
+    }
+
+    pub(super) fn answered(&mut self, id: &Value, answer: &Value, heard: &mut Heard) {
+        let request = id.as_u64().and_then(|id| self.pending.remove(&id));
+        let Some((request, _)) = request else {
+            return;
+        };
+        let (result, error) = (&answer["result"], &answer["error"]);
+        let refusal = error
+            .is_object()
+            .then(|| one_line(text(&error["message"]), 400));
+        match (request, refusal) {
+            (Request::Initialize, None) => {
+                // As in `codex/0.169.0 (Debian …)`; what stands before the `/` is ours.
+                let agent = text(&result["userAgent"]).split(' ').next();
+                let version = agent.and_then(|agent| agent.rsplit('/').next());
+                self.agent = format!("Codex {}", version.unwrap_or_default());
+                heard.lines.push(line(&json!({"method": "initialized"})));
+                let (method, params) = self.opening.request();
+                heard
+                    .lines
+                    .push(self.request(Request::Open, method, params));
+            }
+            (Request::Open, None) => self.opened(result, heard),
+            (Request::Initialize | Request::Open, Some(why)) => {
+                let end = self.opening.judge(&why);
+                self.fail(end, heard);
+            }
+            (Request::Start(id), None) => self.starts(id, text(&result["turn"]["id"])),
+            (Request::Start(id), Some(why)) => self.not_started(id, why, error, heard),
+            (Request::Steer(id, turn), refusal) => {
+                let now = self.turn.as_mut().filter(|now| now.id == turn);
+                let is_late = now.is_none();
+                if let (Some(now), Some(_)) = (now, &refusal) {
+                    // It is about to end, or is none of those that take messages.
+                    now.steerable = false;
+                }
+                let mut waiting = self.waiting.iter_mut();
+                match waiting.find(|message| message.id == id) {
+                    Some(message) if is_late || refusal.is_some() => message.stage = Stage::Held,
+                    Some(_) => {
+                        let state = InputState::Queued;
+                        heard.events.push(Event::Input { id, state });
+                    }
+                    None => {}
+                }
+            }
+            (Request::Interrupt, None) => {
+                // What is dropped is told so at the end of the turn.
+                let kept = self.waiting.iter().filter(|_| self.interrupt != Some(true));
+                let queued = kept.map(|message| message.id).collect();
+                heard.events.push(Event::InterruptTaken { queued });
+            }
+            (Request::Interrupt, Some(why)) => {
+                if let Some(turn) = self.turn.as_mut().filter(|_| self.interrupt.is_some()) {
+                    turn.interrupt_refused = turn.interrupts < INTERRUPTS;
+                    if !turn.interrupt_refused {
+                        let warning = format!("the agent refused the interrupt: {why}");
+                        heard.events.push(Event::Warning(warning));
+                    }
+                }
+            }
+        }
+    }
+
+    fn set(&mut self, id: Uuid, stage: Stage) {
+        if let Some(message) = self.waiting.iter_mut().find(|message| message.id == id) {
+            message.stage = stage;
+        }
+    }
+
+    fn opened(&mut self, result: &Value, heard: &mut Heard) {
+        let thread = &result["thread"];
+        let id = text(&thread["id"]).to_owned();
+        if id.is_empty() {
+            let what = "the agent opened a conversation without an id; update it".to_owned();
+            let end = TurnEnd {
+                detail: what,
+                ..EndReason::ProtocolError.into()
+            };
+            return self.fail(end, heard);
+        }
+        let model = [&result["model"], &thread["model"]].map(text);
+        let model = model.iter().find(|model| !model.is_empty());
+        self.model = (*model.unwrap_or(&"")).to_owned();
+        self.opening.default_model(&self.model);
+        self.thread = Some(id.clone());
+        let (agent, model) = (self.agent.clone(), self.model.clone());
+        heard.events.push(Event::Session { id });
+        heard.events.push(Event::Identified { agent, model });
+    }
+
+    /// There is no conversation, so that every message has a turn that fails.
+    fn fail(&mut self, end: TurnEnd, heard: &mut Heard) {
+        self.failure = Some(end.clone());
+        let inputs: Vec<Uuid> = self.waiting.drain(..).map(|message| message.id).collect();
+        if !inputs.is_empty() {
+            heard.events.push(Event::TurnStarted { inputs });
+            self.end(end, heard);
+        }
+    }
+
+    fn starts(&mut self, id: Uuid, turn: &str) {
+        // Where a turn runs already, the message became part of it.
+        let runs = self.turn.as_ref().is_some_and(|running| running.id == turn);
+        let stage = match runs {
+            true => Stage::Steering,
+            false => Stage::Starting(Some(turn.to_owned())),
+        };
+        self.set(id, stage);
+    }
+
+    fn not_started(&mut self, id: Uuid, why: String, error: &Value, heard: &mut Heard) {
+        let Some(n) = self.waiting.iter().position(|message| message.id == id) else {
+            return;
+        };
+        if self.turn.is_some() {
+            // It will be tried again after the turn that nobody expected.
+            return self.set(id, Stage::Held);
+        }
+        self.waiting.remove(n);
+        // The agent has too much to do.
+        let overloaded = error["code"] == -32001;
+        let reason = match overloaded {
+            true => EndReason::ServiceFailed,
+            false => EndReason::Failed,
+        };
+        let inputs = vec![id];
+        heard.events.push(Event::TurnStarted { inputs });
+        let end = TurnEnd {
+            detail: why,
+            ..reason.into()
+        };
+        self.end(end, heard);
+    }
+
+    /// Returns until when the next answer is waited for. The time of what was asked since the last look begins now.
+    pub(in crate::codex) fn answers_due(&mut self, now: Instant) -> Option<Instant> {
+        let timeouts = self.timeouts;
+        let due = self.pending.values_mut().map(|(request, until)| {
+            let time = match request {
+                Request::Initialize | Request::Open => timeouts.initialize,
+                _ => timeouts.others,
+            };
+            *until.get_or_insert_with(|| now + time)
+        });
+        due.min()
+    }
+
+    /// Begins the time of all that is waited for again.
+    pub(in crate::codex) fn renew(&mut self) {
+        let all = self.pending.values_mut();
+        all.for_each(|(_, until)| *until = None);
+    }
+
+    /// Gives up what was waited for until now; a late answer means nothing.
+    pub(in crate::codex) fn expire(&mut self, now: Instant) -> Heard {
+        let is_late = |until: &Option<Instant>| until.is_some_and(|until| until <= now);
+        let late: Vec<u64> = { self.pending.iter() }
+            .filter(|(_, (_, until))| is_late(until))
+            .map(|(id, _)| *id)
+            .collect();
+        let mut heard = Heard::default();
+        if self.framing.give_up() {
+            let warning = "a message of the agent's came broken and means nothing";
+            heard.events.push(Event::Warning(warning.to_owned()));
+        }
+        for id in late {
+            let what = match self.pending.remove(&id) {
+                Some((Request::Initialize | Request::Open, _)) => {
+                    let end = TurnEnd {
+                        detail: "the agent did not answer in time; try it by hand".to_owned(),
+                        ..EndReason::ProtocolError.into()
+                    };
+                    self.fail(end, &mut heard);
+                    continue;
+                }
+                Some((Request::Start(id), _)) => {
+                    let why = "the agent did not answer in time".to_owned();
+                    self.not_started(id, why, &Value::Null, &mut heard);
+                    continue;
+                }
+                Some((Request::Steer(id, turn), _)) => {
+                    if self.turn.as_ref().is_none_or(|now| now.id != turn) {
+                        self.set(id, Stage::Held);
+                    }
+                    "message"
+                }
+                _ => "interrupt",
+            };
+            let warning = format!("the agent did not answer the {what} in time");
+            heard.events.push(Event::Warning(warning));
+        }
+        self.advance(&mut heard);
+        heard
+    }
+}

@@ -1,0 +1,213 @@
+//! What the agent asks. Its requests have ids of their own, which begin at 0 and have nothing to do with ours.
+
+use super::{Heard, Session, item, text};
+use crate::duplex::one_line;
+use agent_duplex::{Ask, Decision, Event, Permissions};
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, VecDeque};
+
+/// How many questions may wait for an answer. Beyond, they are declined.
+const ASKS: usize = 64;
+/// How many of the requests that were answered last are remembered, so that none is answered twice.
+const ANSWERED: usize = 256;
+
+/// In which words a request is answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Decision,
+    /// More rights for the rest of the turn.
+    Grant,
+    /// The words of versions before threads.
+    Review,
+    /// A call of an MCP server's tool.
+    Elicitation,
+}
+
+#[derive(Debug)]
+struct Asked {
+    id: Value,
+    kind: Kind,
+    /// What a grant is about, to be echoed.
+    wanted: Value,
+}
+
+/// Requests that wait for their answer, and those that have it.
+#[derive(Debug, Default)]
+pub(super) struct Asks {
+    open: BTreeMap<String, Asked>,
+    answered: VecDeque<String>,
+}
+
+impl Asks {
+    fn knows(&self, name: &str) -> bool {
+        self.open.contains_key(name) || self.answered.iter().any(|known| known == name)
+    }
+
+    fn remember(&mut self, name: String) {
+        if self.answered.len() == ANSWERED {
+            self.answered.pop_front();
+        }
+        self.answered.push_back(name);
+    }
+
+    /// Takes back what needs no answer any more.
+    pub(super) fn withdraw(&mut self, id: &Value) -> Option<Event> {
+        let (id, _) = self.open.remove_entry(&id.to_string())?;
+        self.remember(id.clone());
+        Some(Event::PermissionWithdrawn { id })
+    }
+
+    pub(super) fn withdraw_all(&mut self) -> Vec<Event> {
+        let ids: Vec<Value> = self.open.values().map(|asked| asked.id.clone()).collect();
+        ids.iter().filter_map(|id| self.withdraw(id)).collect()
+    }
+}
+
+impl Session {
+    pub(super) fn asked(&mut self, id: &Value, method: &str, params: &Value, heard: &mut Heard) {
+        let name = id.to_string();
+        if self.asks.knows(&name) {
+            return;
+        }
+        let is_call = params["_meta"]["codex_approval_kind"] == "mcp_tool_call";
+        let kind = match method {
+            "item/commandExecution/requestApproval" | "item/fileChange/requestApproval" => {
+                Kind::Decision
+            }
+            "item/permissions/requestApproval" => Kind::Grant,
+            "execCommandApproval" | "applyPatchApproval" => Kind::Review,
+            "mcpServer/elicitation/request" if is_call => Kind::Elicitation,
+            _ => {
+                // Without an answer the agent would wait for ever.
+                let message = format!("{} is not supported by this client", one_line(method, 80));
+                let error = json!({"code": -32601, "message": message});
+                heard.lines.push(line(&json!({"id": id, "error": error})));
+                return self.asks.remember(name);
+            }
+        };
+        let asked = Asked {
+            id: id.clone(),
+            kind,
+            wanted: params["permissions"].clone(),
+        };
+        let ask = Ask {
+            id: name.clone(),
+            tool: tool(method, params),
+            summary: one_line(&self.wish(method, params), 400),
+            reason: one_line(text(&params["reason"]), 400),
+        };
+        let is_full = self.asks.open.len() >= ASKS;
+        match self.permissions {
+            Permissions::Ask if !is_full => {
+                self.asks.open.insert(name, asked);
+                return heard.events.push(Event::PermissionAsked(ask));
+            }
+            Permissions::All => heard.lines.push(asked.answer(&Decision::Allow)),
+            _ => {
+                let message = "not permitted here".to_owned();
+                let tool = ask.tool;
+                heard.events.push(Event::PermissionDenied {
+                    tool,
+                    message: format!("{message}: {}", ask.summary),
+                });
+                heard.lines.push(asked.answer(&Decision::Deny { message }));
+            }
+        }
+        self.asks.remember(name);
+    }
+
+    /// Tells what a request is about. A change of files names itself when it begins and not when it asks.
+    fn wish(&self, method: &str, params: &Value) -> String {
+        let begun = self
+            .turn
+            .as_ref()
+            .map(|turn| turn.summary(text(&params["itemId"])));
+        match method {
+            "item/fileChange/requestApproval" => match params["grantRoot"].as_str() {
+                Some(root) => format!("write below {root}"),
+                None => begun.flatten().unwrap_or_default().to_owned(),
+            },
+            "item/permissions/requestApproval" => params["permissions"].to_string(),
+            "applyPatchApproval" => {
+                let changes = params["fileChanges"].as_object().into_iter().flatten();
+                let paths: Vec<&str> = changes.map(|(path, _)| path.as_str()).collect();
+                paths.join(", ")
+            }
+            "mcpServer/elicitation/request" => {
+                let arguments = &params["_meta"]["tool_params"];
+                match arguments.is_null() {
+                    true => text(&params["message"]).to_owned(),
+                    false => format!("{} {arguments}", text(&params["message"])),
+                }
+            }
+            _ => match &params["command"] {
+                Value::Array(words) => {
+                    let words: Vec<&str> = words.iter().map(text).collect();
+                    words.join(" ")
+                }
+                Value::String(command) => command.clone(),
+                _ => params.to_string(),
+            },
+        }
+    }
+
+    /// Makes the answer to a question; `None` if it was withdrawn or answered. Once it is written, say so by
+    /// [`answer_sent`](Self::answer_sent).
+    pub(in crate::codex) fn answer(&self, ask: &str, decision: &Decision) -> Option<Vec<u8>> {
+        Some(self.asks.open.get(ask)?.answer(decision))
+    }
+
+    /// Notes that an answer was written.
+    pub(in crate::codex) fn answer_sent(&mut self, ask: &str) {
+        if self.asks.open.remove(ask).is_some() {
+            self.asks.remember(ask.to_owned());
+        }
+    }
+}
+
+impl Asked {
+    /// An answer that is not known here is a no. What else the agent is told when it is denied, its words have no place for.
+    fn answer(&self, decision: &Decision) -> Vec<u8> {
+        let allow = *decision == Decision::Allow;
+        let result = match (self.kind, allow) {
+            (Kind::Decision, true) => json!({"decision": "accept"}),
+            (Kind::Decision, false) => json!({"decision": "decline"}),
+            (Kind::Grant, true) => json!({"permissions": self.wanted, "scope": "turn"}),
+            (Kind::Grant, false) => json!({"permissions": {}, "scope": "turn"}),
+            (Kind::Review, true) => json!({"decision": "approved"}),
+            (Kind::Review, false) => {
+                let rejection = match decision {
+                    Decision::Deny { message } => message.as_str(),
+                    _ => "denied",
+                };
+                json!({"decision": {"denied": {"rejection": rejection}}})
+            }
+            (Kind::Elicitation, true) => json!({"action": "accept", "content": {}}),
+            (Kind::Elicitation, false) => json!({"action": "decline"}),
+        };
+        line(&json!({"id": self.id, "result": result}))
+    }
+}
+
+fn tool(method: &str, params: &Value) -> String {
+    match method {
+        "item/fileChange/requestApproval" | "applyPatchApproval" => "apply_patch".to_owned(),
+        "item/permissions/requestApproval" => "permissions".to_owned(),
+        "mcpServer/elicitation/request" => {
+            let tool = text(&params["_meta"]["tool_name"]);
+            format!("mcp__{}__{tool}", text(&params["serverName"]))
+        }
+        _ => item::SHELL.to_owned(),
+    }
+}
+
+/// Writes a message on one line, which nobody takes for two: besides `\n`, some readers split at these.
+pub(super) fn line(message: &Value) -> Vec<u8> {
+    let mut line = message.to_string();
+    if line.contains(['\u{2028}', '\u{2029}']) {
+        line = line.replace('\u{2028}', "\\u2028");
+        line = line.replace('\u{2029}', "\\u2029");
+    }
+    line.push('\n');
+    line.into_bytes()
+}

@@ -1,0 +1,102 @@
+//! Tokens and limits of the service.
+
+use super::text;
+use agent_duplex::{Event, Usage};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::time::{Duration, SystemTime};
+
+/// How many conversations are counted: ours, and those of agents that the agent started.
+const THREADS: usize = 256;
+/// From how many hundredths of a limit on it is warned of.
+const WARN: u64 = 90;
+
+/// What each conversation has used so far.
+#[derive(Debug, Default)]
+pub(super) struct Totals(BTreeMap<String, Usage>);
+
+impl Totals {
+    /// Returns what was used since the last time. What a conversation had used before this process is not ours.
+    pub(super) fn advance(&mut self, params: &Value, in_turn: bool) -> Option<Event> {
+        let (all, last) = (
+            &params["tokenUsage"]["total"],
+            &params["tokenUsage"]["last"],
+        );
+        if !all.is_object() {
+            return None;
+        }
+        let (all, last) = (usage(all), usage(last));
+        let thread = text(&params["threadId"]);
+        let used = match self.0.get(thread) {
+            None if !in_turn => Usage::default(),
+            Some(before) if is_less(*before, all) => Usage {
+                input_tokens: all.input_tokens - before.input_tokens,
+                output_tokens: all.output_tokens - before.output_tokens,
+                cost_microusd: 0,
+            },
+            _ => last,
+        };
+        if self.0.len() < THREADS || self.0.contains_key(thread) {
+            self.0.insert(thread.to_owned(), all);
+        }
+        (used != Usage::default()).then_some(Event::Used(used))
+    }
+}
+
+fn is_less(before: Usage, now: Usage) -> bool {
+    before.input_tokens <= now.input_tokens && before.output_tokens <= now.output_tokens
+}
+
+fn usage(tokens: &Value) -> Usage {
+    let number = |key: &str| tokens[key].as_u64().unwrap_or(0);
+    Usage {
+        input_tokens: number("inputTokens"),
+        output_tokens: number("outputTokens"),
+        cost_microusd: 0,
+    }
+}
+
+/// What was told of the service's limits last.
+#[derive(Debug, Default)]
+pub(super) struct Limits {
+    told: Option<(bool, String)>,
+    resets_at: Option<SystemTime>,
+}
+
+impl Limits {
+    /// Takes the state of all limits, and tells of the one that is nearest if that is news.
+    pub(super) fn update(&mut self, limits: &Value) -> Option<Event> {
+        let windows = ["primary", "secondary"].map(|name| (name, &limits[name]));
+        let used = |window: &Value| window["usedPercent"].as_u64().unwrap_or(0);
+        let (name, fullest) = windows.into_iter().max_by_key(|(_, window)| used(window))?;
+        let reached = text(&limits["rateLimitReachedType"]);
+        let at = fullest["resetsAt"].as_u64().map(Duration::from_secs);
+        self.resets_at = at.and_then(|at| SystemTime::UNIX_EPOCH.checked_add(at));
+        let rejected = !reached.is_empty();
+        let limit = match rejected {
+            true => reached.to_owned(),
+            false => name.to_owned(),
+        };
+        let told = (rejected || used(fullest) >= WARN).then_some((rejected, limit));
+        if self.told == told {
+            return None;
+        }
+        self.told.clone_from(&told);
+        let (rejected, limit) = told?;
+        let resets_at = self.resets_at;
+        Some(Event::RateLimited {
+            rejected,
+            resets_at,
+            limit,
+        })
+    }
+
+    /// Tells that the service refused a request; `words` are its own.
+    pub(super) fn rejected(&self, words: &str) -> Event {
+        Event::RateLimited {
+            rejected: true,
+            resets_at: self.resets_at,
+            limit: words.to_owned(),
+        }
+    }
+}

@@ -1,0 +1,238 @@
+mod asks;
+mod control;
+mod properties;
+
+use super::*;
+use crate::codex::options::Options;
+use agent_duplex::{Decision, InputState, Message, SessionChoice, ToolOutcome};
+use serde_json::json;
+use std::fmt::Write as _;
+use std::path::Path;
+use std::time::Duration;
+
+/// What the real agent (0.169.0) wrote, and between its lines what we did. See `tests/golden`.
+const GOLDEN: [&str; 14] = [
+    "01_turns",
+    "02_held",
+    "03_resume",
+    "04_fork",
+    "05_unknown_session",
+    "06_interrupt_tool",
+    "07_steer",
+    "08_steer_interrupt",
+    "09_interrupt_at_once",
+    "10_background",
+    "11_asks",
+    "12_errors",
+    "13_stop",
+    "14_mcp",
+];
+
+const TIMEOUTS: Timeouts = Timeouts {
+    initialize: Duration::from_secs(60),
+    others: Duration::from_secs(20),
+};
+
+fn golden(name: &str) -> String {
+    let name = format!("tests/golden/codex_{name}.ndjson");
+    std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(name)).unwrap()
+}
+
+fn session(choice: &SessionChoice, permissions: Permissions) -> Session {
+    let options = Options {
+        permissions,
+        ..Options::default()
+    };
+    let opening = Opening::compose(&options, choice, Path::new("/"), |_| None).unwrap();
+    Session::new(opening, permissions, TIMEOUTS)
+}
+
+/// Begins as the driver did.
+fn session_of(recording: &str) -> Session {
+    let has = |what: &str| recording.contains(what);
+    let permissions = match has("\"untrusted\"") {
+        true => Permissions::Ask,
+        false => Permissions::All,
+    };
+    let choice = match (has("\"thread/resume\""), has("\"thread/fork\"")) {
+        (true, _) => SessionChoice::Resume("a".to_owned()),
+        (_, true) => SessionChoice::Fork("a".to_owned()),
+        _ => SessionChoice::Fresh,
+    };
+    session(&choice, permissions)
+}
+
+/// Feeds a line; one that we wrote makes the session do what made us write it.
+fn replay_line(session: &mut Session, said: &mut BTreeSet<Uuid>, bytes: &[u8]) -> Heard {
+    let value: Value = serde_json::from_slice(bytes).unwrap_or_default();
+    let sent = &value["sent"];
+    let Value::Object(_) = sent else {
+        return session.hear(bytes);
+    };
+    let mut heard = Heard::default();
+    match text(&sent["method"]) {
+        "initialize" => heard.lines.push(session.initialize()),
+        "turn/start" | "turn/steer" => {
+            let id = text(&sent["params"]["clientUserMessageId"]);
+            let id = id.parse().unwrap_or_default();
+            if said.insert(id) {
+                let text = text(&sent["params"]["input"][0]["text"]).to_owned();
+                heard = session.say(&Message { id, text });
+            }
+        }
+        "turn/interrupt" => heard = session.interrupt(false),
+        "" => {
+            let result = &sent["result"];
+            let decision = match result["decision"] == "accept" || result["action"] == "accept" {
+                true => Decision::Allow,
+                false => Decision::Deny {
+                    message: String::new(),
+                },
+            };
+            let ask = sent["id"].to_string();
+            heard.lines.extend(session.answer(&ask, &decision));
+            session.answer_sent(&ask);
+        }
+        _ => {}
+    }
+    heard
+}
+
+fn hear(session: &mut Session, line: &Value) -> Heard {
+    session.hear(line.to_string().as_bytes())
+}
+
+/// What was written, as it would be read.
+fn written(heard: &Heard) -> Vec<Value> {
+    let lines = heard.lines.iter();
+    lines
+        .map(|line| serde_json::from_slice(line).unwrap())
+        .collect()
+}
+
+/// One event a line, and one line that is written; deltas in a row are one.
+fn shown(heard: &[Heard]) -> String {
+    let (mut shown, mut deltas) = (String::new(), (0, String::new()));
+    for heard in heard {
+        for event in &heard.events {
+            if let Event::TextDelta(text) = event {
+                deltas.0 += 1;
+                deltas.1 += text;
+                continue;
+            }
+            flush(&mut shown, &mut deltas);
+            writeln!(shown, "{event:?}").unwrap();
+        }
+        for line in written(heard) {
+            flush(&mut shown, &mut deltas);
+            let version = env!("CARGO_PKG_VERSION");
+            let line = line.to_string().replace(&format!("\"{version}\""), "\"…\"");
+            writeln!(shown, "> {line}").unwrap();
+        }
+    }
+    shown
+}
+
+fn flush(shown: &mut String, deltas: &mut (u32, String)) {
+    if deltas.0 > 0 {
+        writeln!(shown, "{} x TextDelta {:?}", deltas.0, deltas.1).unwrap();
+        *deltas = (0, String::new());
+    }
+}
+
+const THREAD: &str = "t";
+
+fn open(session: &mut Session, choice: &str) -> Heard {
+    session.initialize();
+    let heard = hear(
+        session,
+        &json!({"id": 1, "result": {"userAgent": "x/1.2.3 (y)"}}),
+    );
+    assert_eq!(written(&heard)[1]["method"], choice);
+    let result = json!({"thread": {"id": THREAD}, "model": "m"});
+    hear(session, &json!({"id": 2, "result": result}))
+}
+
+fn opened_with(permissions: Permissions) -> Session {
+    let mut session = session(&SessionChoice::Fresh, permissions);
+    open(&mut session, "thread/start");
+    session
+}
+
+fn opened() -> Session {
+    opened_with(Permissions::All)
+}
+
+fn tell(session: &mut Session, method: &str, mut params: Value) -> Heard {
+    params["threadId"] = json!(THREAD);
+    hear(session, &json!({"method": method, "params": params}))
+}
+
+fn say(session: &mut Session, text: &str) -> (Uuid, Heard) {
+    let message = Message::new(text);
+    (message.id, session.say(&message))
+}
+
+fn id(heard: &Heard) -> Value {
+    written(heard).last().unwrap()["id"].clone()
+}
+
+fn ok(session: &mut Session, request: &Value, result: Value) -> Heard {
+    hear(session, &json!({"id": request, "result": result}))
+}
+
+fn refuse(session: &mut Session, request: &Value) -> Heard {
+    let error = json!({"code": -32600, "message": "no active turn"});
+    hear(session, &json!({"id": request, "error": error}))
+}
+
+/// Begins a turn, with this id.
+fn begin(session: &mut Session, turn: &str) -> Uuid {
+    let (message, heard) = say(session, "work");
+    ok(session, &id(&heard), json!({"turn": {"id": turn}}));
+    let heard = tell(session, "turn/started", json!({"turn": {"id": turn}}));
+    let inputs = vec![message];
+    assert_eq!(heard.events, [Event::TurnStarted { inputs }]);
+    message
+}
+
+fn complete(session: &mut Session, turn: &str, status: &str) -> Heard {
+    tell(
+        session,
+        "turn/completed",
+        json!({"turn": {"id": turn, "status": status}}),
+    )
+}
+
+fn methods(heard: &Heard) -> Vec<String> {
+    let written = written(heard);
+    written
+        .iter()
+        .map(|line| text(&line["method"]).to_owned())
+        .collect()
+}
+
+fn reasons(heard: &Heard) -> Vec<EndReason> {
+    let ends = heard.events.iter().filter_map(|event| match event {
+        Event::TurnCompleted(end) => Some(end.reason),
+        _ => None,
+    });
+    ends.collect()
+}
+
+#[test]
+fn p54_recordings_of_the_real_agent_are_understood() {
+    for name in GOLDEN {
+        let recording = golden(name);
+        let (mut session, mut said) = (session_of(&recording), BTreeSet::new());
+        let mut heard: Vec<Heard> = { recording.lines() }
+            .map(|line| replay_line(&mut session, &mut said, line.as_bytes()))
+            .collect();
+        let events = session.exited(ExitStatus::Code(0), String::new());
+        heard.push(Heard {
+            events,
+            lines: Vec::new(),
+        });
+        insta::assert_snapshot!(name, shown(&heard));
+    }
+}

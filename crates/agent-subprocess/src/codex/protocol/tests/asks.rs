@@ -1,0 +1,149 @@
+//! What the agent asks, and how it is answered.
+
+use super::*;
+use agent_duplex::Ask;
+
+#[test]
+fn p17_what_is_not_known_is_refused_once() {
+    let mut session = opened();
+    // Its ids have nothing to do with ours, which are waited for.
+    let (_, heard) = say(&mut session, "work");
+    assert_eq!(id(&heard), 3);
+    let request = json!({"id": 3, "method": "item/tool/call", "params": {}});
+    let heard = hear(&mut session, &request);
+    assert_eq!(written(&heard)[0]["error"]["code"], -32601);
+    assert_eq!(written(&heard)[0]["id"], 3);
+    assert!(hear(&mut session, &request).lines.is_empty());
+    ok(&mut session, &json!(3), json!({"turn": {"id": "a"}}));
+    let heard = tell(&mut session, "turn/started", json!({"turn": {"id": "a"}}));
+    assert_eq!(heard.events.len(), 1);
+}
+
+/// Every kind of question, with what is answered when it is allowed and when it is not.
+const ASKS: [(&str, &str, &str, &str); 6] = [
+    (
+        "item/commandExecution/requestApproval",
+        r#"{"command": "make"}"#,
+        r#"{"decision":"accept"}"#,
+        r#"{"decision":"decline"}"#,
+    ),
+    (
+        "item/fileChange/requestApproval",
+        r#"{"grantRoot": "/x", "reason": "more"}"#,
+        r#"{"decision":"accept"}"#,
+        r#"{"decision":"decline"}"#,
+    ),
+    (
+        "item/permissions/requestApproval",
+        r#"{"permissions": {"network": {"enabled": true}}}"#,
+        r#"{"permissions":{"network":{"enabled":true}},"scope":"turn"}"#,
+        r#"{"permissions":{},"scope":"turn"}"#,
+    ),
+    (
+        "execCommandApproval",
+        r#"{"command": ["make", "all"]}"#,
+        r#"{"decision":"approved"}"#,
+        r#"{"decision":{"denied":{"rejection":"no"}}}"#,
+    ),
+    (
+        "applyPatchApproval",
+        r#"{"fileChanges": {"/x/y": {}}}"#,
+        r#"{"decision":"approved"}"#,
+        r#"{"decision":{"denied":{"rejection":"no"}}}"#,
+    ),
+    (
+        "mcpServer/elicitation/request",
+        r#"{"serverName": "s", "message": "may I?", "_meta": {"codex_approval_kind": "mcp_tool_call", "tool_name": "t", "tool_params": {"a": 1}}}"#,
+        r#"{"action":"accept","content":{}}"#,
+        r#"{"action":"decline"}"#,
+    ),
+];
+
+#[test]
+fn p17_every_question_is_answered_in_its_own_words() {
+    let mut asks = String::new();
+    for allow in [true, false] {
+        let mut session = opened_with(Permissions::Ask);
+        begin(&mut session, "a");
+        for (n, (method, params, yes, no)) in ASKS.into_iter().enumerate() {
+            let params: Value = serde_json::from_str(params).unwrap();
+            let heard = hear(
+                &mut session,
+                &json!({"id": n, "method": method, "params": params}),
+            );
+            let [Event::PermissionAsked(ask)] = &heard.events[..] else {
+                panic!("{method}: {heard:?}");
+            };
+            let Ask {
+                id,
+                tool,
+                summary,
+                reason,
+            } = ask;
+            writeln!(asks, "{id} {tool}: {summary} ({reason})").unwrap();
+            let decision = match allow {
+                true => Decision::Allow,
+                false => Decision::Deny {
+                    message: "no".to_owned(),
+                },
+            };
+            let line: Value =
+                serde_json::from_slice(&session.answer(id, &decision).unwrap()).unwrap();
+            session.answer_sent(id);
+            let expected: Value = serde_json::from_str(if allow { yes } else { no }).unwrap();
+            assert_eq!(line, json!({"id": n, "result": expected}));
+            assert_eq!(session.answer(id, &decision), None, "answered once");
+        }
+    }
+    insta::assert_snapshot!("asks", asks);
+}
+
+#[test]
+fn x124_who_may_all_or_nothing_is_not_asked_about() {
+    for (permissions, allow) in [
+        (Permissions::All, true),
+        (Permissions::Edits, false),
+        (Permissions::Deny, false),
+    ] {
+        let mut session = opened_with(permissions);
+        begin(&mut session, "a");
+        let params = json!({"command": "make"});
+        let method = "item/commandExecution/requestApproval";
+        let heard = hear(
+            &mut session,
+            &json!({"id": 0, "method": method, "params": params}),
+        );
+        let decision = if allow { "accept" } else { "decline" };
+        assert_eq!(written(&heard)[0]["result"]["decision"], decision);
+        let denied = matches!(heard.events[..], [Event::PermissionDenied { .. }]);
+        assert_eq!(denied, !allow);
+    }
+}
+
+#[test]
+fn p18_a_question_that_was_withdrawn_gets_no_answer() {
+    let mut session = opened_with(Permissions::Ask);
+    begin(&mut session, "a");
+    let method = "item/commandExecution/requestApproval";
+    let request = |n: u32| json!({"id": n, "method": method, "params": {}});
+    hear(&mut session, &request(0));
+    hear(&mut session, &request(1));
+    let withdrawn = |id: &str| Event::PermissionWithdrawn { id: id.to_owned() };
+    let heard = tell(
+        &mut session,
+        "serverRequest/resolved",
+        json!({"requestId": 0}),
+    );
+    assert_eq!(heard.events, [withdrawn("0")]);
+    let heard = complete(&mut session, "a", "interrupted");
+    assert_eq!(heard.events[0], withdrawn("1"));
+    for ask in ["0", "1", "2"] {
+        assert_eq!(session.answer(ask, &Decision::Allow), None);
+    }
+    let heard = tell(
+        &mut session,
+        "serverRequest/resolved",
+        json!({"requestId": 1}),
+    );
+    assert!(heard.events.is_empty());
+}

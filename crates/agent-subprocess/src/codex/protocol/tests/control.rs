@@ -1,0 +1,346 @@
+//! What depends on the order of what we say and what the agent answers.
+
+use super::*;
+
+#[test]
+fn p20_what_is_too_late_for_a_turn_begins_the_next() {
+    let mut session = opened();
+    begin(&mut session, "a");
+    let (late, heard) = say(&mut session, "and this");
+    assert_eq!(methods(&heard), ["turn/steer"]);
+    assert_eq!(written(&heard)[0]["params"]["expectedTurnId"], "a");
+    assert_eq!(methods(&refuse(&mut session, &id(&heard))), [""; 0]);
+    let heard = complete(&mut session, "a", "completed");
+    assert_eq!(methods(&heard), ["turn/start"]);
+    ok(&mut session, &id(&heard), json!({"turn": {"id": "b"}}));
+    let heard = tell(&mut session, "turn/started", json!({"turn": {"id": "b"}}));
+    assert_eq!(heard.events, [Event::TurnStarted { inputs: vec![late] }]);
+    // The turn before is not the one that runs.
+    assert!(complete(&mut session, "a", "completed").events.is_empty());
+    assert_eq!(
+        reasons(&complete(&mut session, "b", "completed")),
+        [EndReason::Completed]
+    );
+}
+
+#[test]
+fn p15_answers_for_a_turn_that_is_over_do_no_harm() {
+    for accepted in [true, false] {
+        let mut session = opened();
+        begin(&mut session, "a");
+        let (late, heard) = say(&mut session, "and this");
+        let steer = id(&heard);
+        assert!(complete(&mut session, "a", "completed").lines.is_empty());
+        let heard = match accepted {
+            true => ok(&mut session, &steer, json!({"turnId": "a"})),
+            false => refuse(&mut session, &steer),
+        };
+        assert_eq!(
+            (methods(&heard), heard.events),
+            (vec!["turn/start".to_owned()], vec![])
+        );
+        let heard = refuse(&mut session, &steer);
+        assert!(
+            heard.lines.is_empty() && heard.events.is_empty(),
+            "answered once"
+        );
+        let inputs = vec![late];
+        let heard = tell(&mut session, "turn/started", json!({"turn": {"id": "b"}}));
+        assert_eq!(heard.events, [Event::TurnStarted { inputs }]);
+        // Told again, it does not begin again.
+        complete(&mut session, "b", "completed");
+        let heard = tell(&mut session, "turn/started", json!({"turn": {"id": "b"}}));
+        assert!(heard.events.is_empty() && !session.owes_turn());
+    }
+}
+
+#[test]
+fn p21_an_interrupt_before_a_turn_runs_reaches_it() {
+    let mut session = opened();
+    let (_, heard) = say(&mut session, "work");
+    assert!(
+        session.interrupt(false).lines.is_empty(),
+        "nothing runs that could be interrupted"
+    );
+    ok(&mut session, &id(&heard), json!({"turn": {"id": "a"}}));
+    let heard = tell(&mut session, "turn/started", json!({"turn": {"id": "a"}}));
+    assert_eq!(methods(&heard), ["turn/interrupt"]);
+    // The agent may be slower than its word.
+    refuse(&mut session, &id(&heard));
+    let item = json!({"turnId": "a", "item": {"type": "agentMessage", "id": "m"}});
+    let heard = tell(&mut session, "item/started", item);
+    assert_eq!(methods(&heard), ["turn/interrupt"]);
+    assert!(
+        session.interrupt(false).lines.is_empty(),
+        "asked twice, said once"
+    );
+    ok(&mut session, &id(&heard), json!({}));
+    let heard = complete(&mut session, "a", "interrupted");
+    assert_eq!(reasons(&heard), [EndReason::Interrupted]);
+}
+
+#[test]
+fn p26_what_the_agent_forgets_at_an_interrupt_is_kept_or_dropped() {
+    for drop in [false, true] {
+        let mut session = opened();
+        begin(&mut session, "a");
+        let (id_of, heard) = say(&mut session, "and this");
+        let steer = id(&heard);
+        let heard = ok(&mut session, &steer, json!({"turnId": "a"}));
+        let state = InputState::Queued;
+        assert_eq!(heard.events, [Event::Input { id: id_of, state }]);
+        let heard = session.interrupt(drop);
+        let queued = if drop { vec![] } else { vec![id_of] };
+        let heard = ok(&mut session, &id(&heard), json!({}));
+        assert_eq!(heard.events, [Event::InterruptTaken { queued }]);
+        let heard = complete(&mut session, "a", "interrupted");
+        let state = InputState::Dropped("cancelled".to_owned());
+        let dropped = heard.events.contains(&Event::Input { id: id_of, state });
+        assert_eq!((dropped, methods(&heard).len()), (drop, usize::from(!drop)));
+        assert_eq!(session.owes_turn(), !drop);
+    }
+}
+
+#[test]
+fn p16_what_is_not_answered_in_time_is_given_up() {
+    let mut session = opened();
+    let (message, heard) = say(&mut session, "work");
+    let now = Instant::now();
+    let due = session.answers_due(now).unwrap();
+    assert_eq!(due, now + TIMEOUTS.others);
+    let given_up = session.expire(due);
+    assert_eq!(reasons(&given_up), [EndReason::Failed]);
+    let inputs = vec![message];
+    assert_eq!(given_up.events[0], Event::TurnStarted { inputs });
+    assert!(
+        ok(&mut session, &id(&heard), json!({"turn": {"id": "a"}}))
+            .events
+            .is_empty()
+    );
+    assert!(!session.owes_turn());
+
+    let mut session = super::session(&SessionChoice::Fresh, Permissions::All);
+    session.initialize();
+    say(&mut session, "work");
+    let due = session.answers_due(now).unwrap();
+    assert_eq!(reasons(&session.expire(due)), [EndReason::ProtocolError]);
+    assert!(session.refusal().is_some());
+}
+
+#[test]
+fn p28_tokens_are_told_once() {
+    let used = |session: &mut Session, thread: &str, all: u64, last: u64| {
+        let tokens = |n: u64| json!({"inputTokens": n, "outputTokens": n / 10});
+        let usage = json!({"total": tokens(all), "last": tokens(last)});
+        let params = json!({"threadId": thread, "tokenUsage": usage});
+        let line = json!({"method": "thread/tokenUsage/updated", "params": params});
+        match hear(session, &line).events[..] {
+            [Event::Used(used)] => used.input_tokens,
+            _ => 0,
+        }
+    };
+    let mut session = session(&SessionChoice::Resume("t".to_owned()), Permissions::All);
+    open(&mut session, "thread/resume");
+    assert_eq!(
+        used(&mut session, THREAD, 1000, 100),
+        0,
+        "an earlier process used it"
+    );
+    begin(&mut session, "a");
+    assert_eq!(used(&mut session, THREAD, 1050, 50), 50);
+    assert_eq!(used(&mut session, THREAD, 1050, 50), 0, "told again");
+    assert_eq!(
+        used(&mut session, "other", 70, 70),
+        70,
+        "an agent that it started"
+    );
+    assert_eq!(used(&mut session, THREAD, 40, 40), 40, "counted anew");
+    assert_eq!(used(&mut session, THREAD, 100, 60), 60);
+}
+
+#[test]
+fn p54_errors_have_reasons() {
+    let status = |kind: &str, status: u16| json!({kind: {"httpStatusCode": status}});
+    let kinds = [
+        (json!("unauthorized"), EndReason::NotLoggedIn),
+        (status("httpConnectionFailed", 401), EndReason::NotLoggedIn),
+        (json!("usageLimitExceeded"), EndReason::RateLimited),
+        (json!("rateLimitExceeded"), EndReason::RateLimited),
+        (
+            status("responseTooManyFailedAttempts", 429),
+            EndReason::RateLimited,
+        ),
+        (json!("serverOverloaded"), EndReason::ServiceFailed),
+        (
+            status("responseStreamDisconnected", 502),
+            EndReason::ServiceFailed,
+        ),
+        (
+            json!({"httpConnectionFailed": {"httpStatusCode": null}}),
+            EndReason::ServiceFailed,
+        ),
+        (json!("contextWindowExceeded"), EndReason::ContextOverflow),
+        (json!("sessionBudgetExceeded"), EndReason::BudgetExhausted),
+        (json!("cyberPolicy"), EndReason::Refused),
+        (json!("badRequest"), EndReason::Failed),
+        (json!("tomorrow"), EndReason::Failed),
+        (json!(7), EndReason::Failed),
+        (Value::Null, EndReason::Failed),
+    ];
+    for (kind, reason) in kinds {
+        let mut session = opened();
+        begin(&mut session, "a");
+        let error = json!({"message": "so", "codexErrorInfo": kind});
+        let params = json!({"turnId": "a", "willRetry": false, "error": error});
+        tell(&mut session, "error", params);
+        let heard = complete(&mut session, "a", "failed");
+        assert_eq!(reasons(&heard), [reason], "{kind}");
+    }
+}
+
+#[test]
+fn x107_limits_and_their_resets_are_told_when_they_change() {
+    let mut session = opened();
+    let mut limits = |used: u64, reached: Option<&str>| {
+        let window = json!({"usedPercent": used, "resetsAt": 1_800_000_000});
+        let limits = json!({"primary": {"usedPercent": 10}, "secondary": window, "rateLimitReachedType": reached});
+        let line =
+            json!({"method": "account/rateLimits/updated", "params": {"rateLimits": limits}});
+        let events = hear(&mut session, &line).events;
+        let told = events.into_iter().map(|event| match event {
+            Event::RateLimited {
+                rejected,
+                resets_at,
+                limit,
+            } => (rejected, resets_at.is_some(), limit),
+            other => panic!("{other:?}"),
+        });
+        told.collect::<Vec<_>>()
+    };
+    assert_eq!(limits(50, None), []);
+    assert_eq!(limits(91, None), [(false, true, "secondary".to_owned())]);
+    assert_eq!(limits(92, None), []);
+    assert_eq!(
+        limits(100, Some("rate_limit_reached")),
+        [(true, true, "rate_limit_reached".to_owned())]
+    );
+    assert_eq!(limits(1, None), []);
+}
+
+#[test]
+fn p54_what_is_chosen_while_it_runs_stands_in_the_next_turn() {
+    let mut session = opened_with(Permissions::Ask);
+    session.set_permissions(Permissions::Edits);
+    session.set_model(Some("n".to_owned()));
+    let (_, heard) = say(&mut session, "one");
+    let params = written(&heard)[0]["params"].clone();
+    assert_eq!(
+        (
+            &params["approvalPolicy"],
+            &params["sandboxPolicy"]["type"],
+            &params["model"]
+        ),
+        (&json!("never"), &json!("workspaceWrite"), &json!("n"))
+    );
+    ok(&mut session, &id(&heard), json!({"turn": {"id": "a"}}));
+    tell(&mut session, "turn/started", json!({"turn": {"id": "a"}}));
+    complete(&mut session, "a", "completed");
+    session.set_model(None);
+    let (_, heard) = say(&mut session, "two");
+    let params = written(&heard)[0]["params"].clone();
+    assert_eq!(
+        (&params["approvalPolicy"], &params["model"]),
+        (&Value::Null, &json!("m"))
+    );
+}
+
+#[test]
+fn p54_a_compaction_is_told_once_and_other_threads_are_not_ours() {
+    let mut session = opened();
+    begin(&mut session, "a");
+    let item = json!({"turnId": "a", "item": {"type": "contextCompaction", "id": "c"}});
+    assert_eq!(tell(&mut session, "item/completed", item).events.len(), 1);
+    let params = json!({"turnId": "a"});
+    assert_eq!(
+        tell(&mut session, "thread/compacted", params).events.len(),
+        0
+    );
+    let turn = json!({"threadId": "other", "turn": {"id": "a", "status": "completed"}});
+    let line = json!({"method": "turn/completed", "params": turn});
+    assert!(hear(&mut session, &line).events.is_empty());
+    assert!(session.turn.is_some());
+}
+
+#[test]
+fn p19_versions_without_names_for_messages_are_followed_by_their_words() {
+    let mut session = opened();
+    begin(&mut session, "a");
+    let (message, heard) = say(&mut session, "and this");
+    ok(&mut session, &id(&heard), json!({"turnId": "a"}));
+    let content = json!([{"type": "text", "text": "and this"}]);
+    let item = json!({"type": "userMessage", "id": "u", "content": content});
+    let heard = tell(
+        &mut session,
+        "item/started",
+        json!({"turnId": "a", "item": item}),
+    );
+    let state = InputState::Taken;
+    assert_eq!(heard.events, [Event::Input { id: message, state }]);
+}
+
+#[test]
+fn p45_why_there_is_no_conversation_is_told() {
+    for (choice, why, reason, refused) in [
+        (
+            SessionChoice::Resume("a".to_owned()),
+            "no rollout found for thread id a",
+            EndReason::SessionNotFound,
+            false,
+        ),
+        (
+            SessionChoice::Fresh,
+            "model provider not found",
+            EndReason::Failed,
+            true,
+        ),
+    ] {
+        let mut session = session(&choice, Permissions::All);
+        session.initialize();
+        hear(&mut session, &json!({"id": 1, "result": {}}));
+        let (_, heard) = say(&mut session, "before");
+        assert!(heard.lines.is_empty());
+        let error = json!({"code": -32600, "message": why});
+        let heard = hear(&mut session, &json!({"id": 2, "error": error}));
+        assert_eq!(reasons(&heard), [reason]);
+        assert_eq!(session.refusal().is_some(), refused);
+        let (_, heard) = say(&mut session, "after");
+        assert_eq!(reasons(&heard), [reason]);
+    }
+}
+
+#[test]
+fn p25_a_tool_that_was_refused_or_failed_is_told_so() {
+    let mut session = opened();
+    begin(&mut session, "a");
+    let statuses = ["completed", "failed", "declined", "inProgress", "tomorrow"];
+    let outcomes = statuses.map(|status| {
+        let item = json!({"type": "mcpToolCall", "id": status, "server": "s", "tool": "t", "status": status,
+            "arguments": {"a": 1}, "result": {"content": [{"type": "text", "text": "é"}]}});
+        let heard = tell(&mut session, "item/completed", json!({"turnId": "a", "item": item}));
+        match &heard.events[..] {
+            [Event::ToolStarted { name, .. }, Event::ToolFinished { outcome, text, .. }] => {
+                assert_eq!((name.as_str(), text.as_str()), ("mcp__s__t", "é"));
+                *outcome
+            }
+            other => panic!("{other:?}"),
+        }
+    });
+    let expected = [
+        ToolOutcome::Done,
+        ToolOutcome::Failed,
+        ToolOutcome::Denied,
+        ToolOutcome::Cut,
+        ToolOutcome::Done,
+    ];
+    assert_eq!(outcomes, expected);
+}

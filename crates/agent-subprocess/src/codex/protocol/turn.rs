@@ -1,0 +1,168 @@
+//! What is open within one turn: a half text and the tools that run.
+
+use super::{item, text};
+use agent_duplex::{Event, ToolOutcome};
+use serde_json::Value;
+
+/// How much of a text is kept for the case that it is cut off.
+const HALF: usize = 4 << 20;
+/// How many calls may be open; beyond, the oldest counts as cut.
+const TOOLS: usize = 1024;
+
+/// A call that has not ended.
+#[derive(Debug)]
+struct Tool {
+    id: String,
+    summary: String,
+    is_command: bool,
+}
+
+/// A turn that runs.
+#[derive(Debug)]
+pub(super) struct Turn {
+    pub(super) id: String,
+    /// The id of the text that is being written, and what has come of it.
+    half: (String, String),
+    /// The calls that have not ended.
+    tools: Vec<Tool>,
+    /// Whether a message may be pushed into it.
+    pub(super) steerable: bool,
+    /// The last error that was not tried again.
+    pub(super) failure: Value,
+    /// Whether the end of a compaction was told.
+    pub(super) compacted: bool,
+    /// How often an interrupt was asked for, and whether the agent said that nothing runs.
+    pub(super) interrupts: u32,
+    pub(super) interrupt_refused: bool,
+}
+
+impl Turn {
+    pub(super) fn new(id: &str) -> Self {
+        Turn {
+            id: id.to_owned(),
+            half: Default::default(),
+            tools: Vec::new(),
+            steerable: true,
+            failure: Value::Null,
+            compacted: false,
+            interrupts: 0,
+            interrupt_refused: false,
+        }
+    }
+
+    /// Returns the commands that run.
+    pub(super) fn commands(&self) -> impl Iterator<Item = &str> {
+        let commands = self.tools.iter().filter(|tool| tool.is_command);
+        commands.map(|tool| tool.id.as_str())
+    }
+
+    /// Returns what a call does that has not ended.
+    pub(super) fn summary(&self, id: &str) -> Option<&str> {
+        let tool = self.tools.iter().find(|tool| tool.id == id)?;
+        Some(&tool.summary)
+    }
+
+    pub(super) fn item(&mut self, method: &str, params: &Value, events: &mut Vec<Event>) {
+        let item = &params["item"];
+        let delta = || text(&params["delta"]).to_owned();
+        match method {
+            "item/started" if item["type"] == "agentMessage" => {
+                // A text that was cut by a message of ours never comes as a whole.
+                self.cut_text(Some(text(&item["id"])), events);
+                self.half.0 = text(&item["id"]).to_owned();
+            }
+            "item/started" => self.started(item, events),
+            "item/agentMessage/delta" => {
+                let id = text(&params["itemId"]);
+                if self.half.0 != id {
+                    self.cut_text(None, events);
+                    self.half.0 = id.to_owned();
+                }
+                if self.half.1.len() < HALF {
+                    self.half.1.push_str(text(&params["delta"]));
+                }
+                events.push(Event::TextDelta(delta()));
+            }
+            "item/reasoning/textDelta" | "item/reasoning/summaryTextDelta" => {
+                events.push(Event::ThinkingDelta(delta()));
+            }
+            "item/commandExecution/outputDelta"
+            | "item/commandExecution/terminalInteraction"
+            | "item/fileChange/outputDelta"
+            | "item/fileChange/patchUpdated"
+            | "item/mcpToolCall/progress" => {
+                let id = text(&params["itemId"]).to_owned();
+                if self.summary(&id).is_some() {
+                    events.push(Event::ToolProgress { id });
+                }
+            }
+            "item/completed" => self.completed(item, events),
+            _ => {}
+        }
+    }
+
+    fn started(&mut self, item: &Value, events: &mut Vec<Event>) {
+        let id = text(&item["id"]).to_owned();
+        let Some(name) = item::tool(item) else {
+            return;
+        };
+        if self.summary(&id).is_some() {
+            return;
+        }
+        if self.tools.len() == TOOLS {
+            events.push(cut(self.tools.remove(0).id));
+        }
+        let summary = item::summary(item);
+        self.tools.push(Tool {
+            id: id.clone(),
+            summary: summary.clone(),
+            is_command: item["type"] == "commandExecution",
+        });
+        events.push(Event::ToolStarted { id, name, summary });
+    }
+
+    fn completed(&mut self, item: &Value, events: &mut Vec<Event>) {
+        let kind = text(&item["type"]);
+        if kind == "agentMessage" {
+            if self.half.0 == text(&item["id"]) {
+                self.half = Default::default();
+            }
+            let text = text(&item["text"]).to_owned();
+            events.push(Event::Message {
+                text,
+                partial: false,
+            });
+        } else if kind == "contextCompaction" && !std::mem::replace(&mut self.compacted, true) {
+            let why = "compacted".to_owned();
+            events.push(Event::ContextReset { why });
+        } else if item::tool(item).is_some() {
+            // Some tools are told of only when they have ended.
+            self.started(item, events);
+            let id = text(&item["id"]).to_owned();
+            self.tools.retain(|tool| tool.id != id);
+            let (outcome, text) = (item::outcome(item), item::result(item));
+            events.push(Event::ToolFinished { id, outcome, text });
+        }
+    }
+
+    /// Ends the text that is being written, unless it is the one with this id, which then begins again.
+    fn cut_text(&mut self, same: Option<&str>, events: &mut Vec<Event>) {
+        let (id, text) = std::mem::take(&mut self.half);
+        if !text.is_empty() && same != Some(&id) {
+            let partial = true;
+            events.push(Event::Message { text, partial });
+        }
+    }
+
+    /// Ends what is open, and returns the turn's id.
+    pub(super) fn close(mut self, events: &mut Vec<Event>) -> String {
+        self.cut_text(None, events);
+        events.extend(self.tools.into_iter().map(|tool| cut(tool.id)));
+        self.id
+    }
+}
+
+fn cut(id: String) -> Event {
+    let (outcome, text) = (ToolOutcome::Cut, String::new());
+    Event::ToolFinished { id, outcome, text }
+}

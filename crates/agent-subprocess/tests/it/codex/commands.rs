@@ -1,0 +1,126 @@
+//! What an interrupted turn leaves running is ended, and nothing else is.
+
+use super::*;
+use agent_duplex::Queued;
+
+/// A turn's commands: a child in a session of its own with a child of its own, one that lost its parent, and one that
+/// ignores SIGTERM. Then what is none: a server in the agent's session, and what the server started apart.
+const WORK: &str = r#"
+export CODEX_THREAD_ID=t
+quiet setsid sh -c 'sleep 621; exit 0'
+quiet setsid sh -c 'setsid sleep 622 & exit 0'
+quiet setsid sh -c 'trap "" TERM; sleep 623; sleep 624'
+unset CODEX_THREAD_ID
+quiet sleep 631
+quiet sh -c 'setsid sleep 632; exit 0'
+"#;
+
+const COMMANDS: [&str; 3] = ["621", "622", "623"];
+const SERVERS: [&str; 2] = ["631", "632"];
+
+fn sleeps(scene: &Scene, argument: &str) -> bool {
+    let line = format!("sleep\0{argument}\0");
+    let mut members = scene.members().into_iter();
+    members.any(|process| {
+        let path = format!("/proc/{}/cmdline", process.pid);
+        std::fs::read(path).is_ok_and(|l| l == line.as_bytes())
+    })
+}
+
+#[tokio::test]
+async fn x101_commands_of_an_interrupted_turn_are_ended_and_named() {
+    let scene = Scene::new();
+    let functions = format!("work() {{ {WORK} tool; delta half; }}");
+    let mut agent = connect(&scene, &functions).await;
+    agent.send(Message::new("work")).await.unwrap();
+    until(&mut *agent, |event| matches!(event, Event::TextDelta(_))).await;
+    for argument in COMMANDS.into_iter().chain(SERVERS) {
+        scene.wait_for_program("sleep", argument);
+    }
+    agent.interrupt(Queued::Keep).await.unwrap();
+    let (events, end) = turn(&mut *agent).await;
+    assert_eq!(end.reason, EndReason::Interrupted);
+    // All of it is over when the end of the turn is told.
+    for argument in COMMANDS {
+        assert!(!sleeps(&scene, argument), "{argument} runs: {events:?}");
+    }
+    assert!(!sleeps(&scene, "624"), "nothing began meanwhile");
+    for argument in SERVERS {
+        assert!(
+            sleeps(&scene, argument),
+            "{argument} is no command: {events:?}"
+        );
+    }
+    let warnings = warnings(&events);
+    let [warning] = warnings[..] else {
+        panic!("one warning: {warnings:?}");
+    };
+    assert!(warning.starts_with("the agent left commands"), "{warning}");
+    assert_eq!(warning.matches(" sleep").count(), 3, "{warning}");
+    assert!(!warning.contains("run on"), "{warning}");
+    let partial = |event: &Event| matches!(event, Event::Message { partial: true, .. });
+    assert!(events.iter().any(partial), "{events:?}");
+    let report = agent.stop(DEADLINE).await;
+    assert!(report.proven && report.survivors.is_empty(), "{report:?}");
+    scene.nobody_is_left();
+}
+
+#[tokio::test]
+async fn x127_commands_of_an_earlier_turn_stay() {
+    let scene = Scene::new();
+    let functions = r#"work() {
+      tool; quiet setsid sleep "64$n"
+      [ "$n" = 2 ] || completed completed
+    }"#;
+    let mut agent = connect(&scene, functions).await;
+    agent.send(Message::new("one")).await.unwrap();
+    let (events, end) = turn(&mut *agent).await;
+    assert_eq!(end.reason, EndReason::Completed);
+    assert!(events.contains(&Event::BackgroundTasks(1)), "{events:?}");
+    scene.wait_for_program("sleep", "641");
+    // A process is as old as the hundredth of a second in which it began.
+    let began = std::time::Instant::now();
+    crate::scene::wait_for("the clock", || began.elapsed().as_millis() > 50);
+    agent.send(Message::new("two")).await.unwrap();
+    until(&mut *agent, |event| {
+        matches!(event, Event::ToolStarted { .. })
+    })
+    .await;
+    scene.wait_for_program("sleep", "642");
+    agent.interrupt(Queued::Keep).await.unwrap();
+    let (events, _) = turn(&mut *agent).await;
+    assert!(
+        !sleeps(&scene, "642") && sleeps(&scene, "641"),
+        "{events:?}"
+    );
+    // The next turn is one as any other.
+    agent.send(Message::new("three")).await.unwrap();
+    let (_, end) = turn(&mut *agent).await;
+    assert_eq!(end.reason, EndReason::Completed);
+    agent.stop(DEADLINE).await;
+    scene.nobody_is_left();
+}
+
+#[tokio::test]
+async fn p23_an_interrupt_that_is_not_obeyed_costs_the_process() {
+    let scene = Scene::new();
+    let functions = "trap 'exit 7' INT; work() { delta half; }; on_interrupt() { ok; }";
+    let mut agent = connect(&scene, functions).await;
+    agent.send(Message::new("work")).await.unwrap();
+    until(&mut *agent, |event| matches!(event, Event::TextDelta(_))).await;
+    agent.interrupt(Queued::Keep).await.unwrap();
+    let (events, end) = turn(&mut *agent).await;
+    assert_eq!(end.reason, EndReason::Interrupted);
+    assert!(end.exit.is_some(), "{end:?}");
+    let warnings = warnings(&events);
+    assert!(
+        warnings
+            .iter()
+            .any(|warning| warning.ends_with("it got SIGINT")),
+        "{warnings:?}"
+    );
+    let gone = agent.send(Message::new("more")).await.unwrap_err();
+    assert!(gone.is_gone(), "{gone}");
+    agent.stop(DEADLINE).await;
+    scene.nobody_is_left();
+}

@@ -1,0 +1,112 @@
+//! Turns as a conversation sees them.
+
+use super::*;
+use agent_duplex::{
+    Completion, Conversation, ConversationOptions, Input, Primary, Published, Queued, What,
+};
+use std::collections::BTreeSet;
+
+async fn converse(scene: &Scene, functions: &str) -> (Conversation, Primary) {
+    let driver = Box::new(driver(scene, functions));
+    let (conversation, primary) = Conversation::new(driver, ConversationOptions::default());
+    conversation.start(SessionChoice::Fresh).await.unwrap();
+    (conversation, primary)
+}
+
+async fn read(primary: &mut Primary, enough: impl Fn(&What) -> bool) -> Vec<What> {
+    let mut all = Vec::new();
+    while let Some(Published { what, .. }) = timeout(DEADLINE, primary.next()).await.unwrap() {
+        all.push(what);
+        if all.last().is_some_and(&enough) {
+            return all;
+        }
+    }
+    panic!("it never came: {all:?}");
+}
+
+fn says(what: &What, wanted: impl Fn(&Event) -> bool) -> bool {
+    matches!(what, What::Observed(seen) if seen.events.iter().any(wanted))
+}
+
+fn completion(all: &[What]) -> Completion {
+    match all.last() {
+        Some(What::Completed(completion)) => completion.clone(),
+        other => panic!("no completion: {other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn l89_an_interrupt_keeps_the_process_and_what_it_would_forget() {
+    let scene = Scene::new();
+    // It takes a message into its turn, and forgets it there.
+    let functions = r#"
+    on_steer() { ok '"turnId":"1"'; }
+    work() { delta half; [ "$n" = 1 ] || completed completed; }"#;
+    let (conversation, mut primary) = converse(&scene, functions).await;
+    conversation.send(Input::new("one")).unwrap();
+    let delta = |what: &What| says(what, |event| matches!(event, Event::TextDelta(_)));
+    read(&mut primary, delta).await;
+    let second = conversation.send(Input::new("two")).unwrap();
+    read(&mut primary, |what| {
+        says(what, |event| matches!(event, Event::Input { .. }))
+    })
+    .await;
+    let interrupted = tokio::spawn(conversation.interrupt(Queued::Keep));
+    let is_end = |what: &What| matches!(what, What::Completed(_));
+    let first = completion(&read(&mut primary, is_end).await);
+    assert_eq!(
+        (first.end.reason, first.pending),
+        (EndReason::Interrupted, 1)
+    );
+    let all = read(&mut primary, is_end).await;
+    assert_eq!(completion(&all).end.reason, EndReason::Completed);
+    let assigned = all.iter().find_map(|what| match what {
+        What::Assigned(assignment) => Some(assignment.clone()),
+        _ => None,
+    });
+    let assigned = assigned.unwrap();
+    assert_eq!((assigned.generation, assigned.inputs.len()), (1, 1));
+    assert_eq!(assigned.inputs[0].receipt, second.id);
+    interrupted.await.unwrap().unwrap();
+    conversation.stop(DEADLINE).await;
+    scene.nobody_is_left();
+}
+
+#[tokio::test]
+async fn l84_no_message_is_lost_or_taken_twice() {
+    let scene = Scene::new();
+    // Every third turn ends at once; the others take one message or none and end when they have refused one.
+    let functions = r#"
+    work() { delta "$n"; case $((n % 3)) in 0) completed completed ;; esac; }
+    on_steer() { case $((n % 3))$took in
+      1) ok '"turnId":"'"$n"'"'; taken; took=x ;;
+      *) no 'no active turn to steer'; took=; completed completed ;;
+    esac; }"#;
+    let (conversation, mut primary) = converse(&scene, functions).await;
+    let mut sent = BTreeSet::new();
+    let mut taken = Vec::new();
+    for n in 0..50 {
+        sent.insert(conversation.send(Input::new(format!("{n}"))).unwrap().id);
+        if n % 7 == 0 {
+            let all = read(&mut primary, |what| matches!(what, What::Observed(_))).await;
+            taken.extend(all);
+        }
+    }
+    let count = |all: &[What]| {
+        let inputs = all.iter().filter_map(|what| match what {
+            What::Assigned(assignment) => Some(assignment.inputs.clone()),
+            _ => None,
+        });
+        let ids = inputs.flatten().map(|input| input.receipt);
+        ids.collect::<Vec<_>>()
+    };
+    while count(&taken).len() < sent.len() {
+        taken.extend(read(&mut primary, |what| matches!(what, What::Assigned(_))).await);
+    }
+    let assigned = count(&taken);
+    assert_eq!(assigned.iter().copied().collect::<BTreeSet<_>>(), sent);
+    assert_eq!(assigned.len(), sent.len());
+    drop(primary);
+    conversation.stop(DEADLINE).await;
+    scene.nobody_is_left();
+}
