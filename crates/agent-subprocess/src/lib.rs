@@ -43,6 +43,8 @@
 #[doc = include_str!("../README.md")]
 struct ReadmeDoctests;
 
+#[cfg(feature = "acp")]
+pub mod acp;
 mod agent;
 mod builder;
 #[cfg(feature = "claude")]
@@ -50,7 +52,7 @@ pub mod claude;
 #[cfg(feature = "command")]
 pub mod command;
 mod context;
-#[cfg(any(feature = "command", feature = "claude"))]
+#[cfg(any(feature = "acp", feature = "command", feature = "claude"))]
 mod duplex;
 mod error;
 mod group;
@@ -70,7 +72,7 @@ mod process;
 mod report;
 #[cfg(any(feature = "command", feature = "claude"))]
 mod scratch;
-#[cfg(feature = "claude")]
+#[cfg(any(feature = "acp", feature = "claude"))]
 mod session_locks;
 mod stdin;
 mod stop;
@@ -93,7 +95,7 @@ pub use marker::Marker;
 pub use output::{Output, Stream};
 pub use process::{Exit, ProcessId, ProcessName};
 pub use report::StopReport;
-#[cfg(feature = "claude")]
+#[cfg(any(feature = "acp", feature = "claude"))]
 pub use session_locks::{SessionHeld, SessionLocks};
 pub use stdin::Stdin;
 pub use stop::{Stage, StopPolicy};
