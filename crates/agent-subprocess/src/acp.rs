@@ -13,7 +13,8 @@
 //! # Limits
 //! 64 questions that wait, 1024 open tools a turn, lines of 64 MiB. What a denial says does not reach the agent: the
 //! protocol has no place for it. Agents tell the money that a session has cost, not a turn: of a session that is gone on
-//! with, what is told first is taken for what it had cost before.
+//! with, what is told first is taken for what it had cost before, except of the adapter for Claude Code, which begins again
+//! with each process.
 //!
 //! # Examples
 //! ```no_run

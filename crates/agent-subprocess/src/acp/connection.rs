@@ -121,7 +121,10 @@ impl AcpConnection {
     fn heard(&mut self, heard: Heard) -> bool {
         let (raw, events) = (None, heard.events);
         self.keep(Observation { raw, events });
-        let pushed = { heard.lines.into_iter() }.fold(true, |all, line| self.push(line) && all);
+        let mut pushed = true;
+        for line in heard.lines {
+            pushed &= self.push(line);
+        }
         self.watch();
         pushed
     }
@@ -198,8 +201,8 @@ impl Connection for AcpConnection {
         Box::pin(async move {
             if let Some(line) = self.session.answer(&ask, &decision) {
                 self.write(line).await?;
-                let warning = self.session.answer_sent(&ask, &decision);
-                { warning.into_iter() }.for_each(|warning| self.keep(warning.into()));
+                let events = self.session.answer_sent(&ask, &decision);
+                self.keep(Observation { raw: None, events });
             }
             Ok(())
         })

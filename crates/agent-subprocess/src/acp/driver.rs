@@ -27,6 +27,7 @@ struct Kind {
     env: &'static [(&'static str, &'static str)],
     /// What it can do besides what every agent can.
     more: &'static [Capability],
+    cost_restarts: bool,
 }
 
 const ANY: Kind = Kind {
@@ -39,6 +40,7 @@ const ANY: Kind = Kind {
         Capability::Resume,
         Capability::Usage,
     ],
+    cost_restarts: false,
 };
 
 /// Drives any agent that speaks the Agent Client Protocol. See the [module](super).
@@ -73,14 +75,17 @@ impl AcpDriver {
     /// Names the Gemini CLI's program (`gemini`), which gets `--acp`. It is kept from starting itself anew with more memory,
     /// because the process in between ignores signals.
     ///
-    /// It says that it can go on with a session, and as of 0.61.0 it finds none. It trusts no folder by itself; to have it
-    /// trust this one, add `--skip-trust` to its [`args`](Self::args).
+    /// It trusts no folder by itself and has no mode that allows edits there, so that the driver allows them one by one; to
+    /// have it trust the folder, add `--skip-trust` to its [`args`](Self::args). It keeps a session for a later process when
+    /// it is ended politely; of one that was not, it may say that there is none
+    /// ([`EndReason::SessionNotFound`](agent_duplex::EndReason::SessionNotFound)).
     pub fn gemini(program: Vec<OsString>, context: Context) -> Self {
         let kind = Kind {
             name: "gemini",
             args: &["--acp"],
             env: &[("GEMINI_CLI_NO_RELAUNCH", "true")],
             more: &[Capability::Model, Capability::Resume, Capability::Usage],
+            ..ANY
         };
         Self::of(kind, program, context)
     }
@@ -99,6 +104,7 @@ impl AcpDriver {
     pub fn claude(program: Vec<OsString>, context: Context) -> Self {
         let kind = Kind {
             name: "claude-acp",
+            cost_restarts: true,
             ..ANY
         };
         Self::of(kind, program, context)
@@ -164,6 +170,7 @@ impl AcpDriver {
             permissions: self.options.permissions,
             auth_method: self.options.auth_method.clone(),
             timeouts: self.options.timeouts,
+            cost_restarts: self.kind.cost_restarts,
         })
     }
 

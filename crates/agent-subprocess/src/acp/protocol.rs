@@ -28,6 +28,7 @@ use json::text;
 use open::{Abilities, Stage};
 use serde_json::Value;
 use std::collections::BTreeMap;
+use std::time::Duration;
 use tokio::time::Instant;
 use turn::Turn;
 
@@ -44,7 +45,12 @@ pub(super) struct Wishes {
     pub(super) permissions: Permissions,
     pub(super) auth_method: Option<String>,
     pub(super) timeouts: Timeouts,
+    /// Whether the agent counts money by process, and not by session.
+    pub(super) cost_restarts: bool,
 }
+
+/// How long no history may come before a session counts as open.
+const QUIET: Duration = Duration::from_millis(250);
 
 /// What came of one line: events, and lines to write back.
 #[derive(Debug, Default)]
@@ -63,6 +69,8 @@ enum Request {
     Prompt,
     Mode,
     Model,
+    /// None at all: the wait for the end of a session's history.
+    History,
     Close,
 }
 
@@ -91,6 +99,8 @@ pub(super) struct Session {
     agent: String,
     abilities: Abilities,
     choices: Choices,
+    /// Whether the agent tells the history of the session that it opens.
+    tells_history: bool,
     /// The number of our last request.
     last: u64,
     /// Our requests, and until when they are waited for, once that is known.
@@ -108,7 +118,7 @@ pub(super) struct Session {
 
 impl Session {
     pub(super) fn new(wishes: Wishes) -> Self {
-        let is_fresh = wishes.session == SessionChoice::Fresh;
+        let is_fresh = wishes.session == SessionChoice::Fresh || wishes.cost_restarts;
         Session {
             wishes,
             stage: Stage::Opening,
@@ -116,6 +126,7 @@ impl Session {
             agent: String::new(),
             abilities: Abilities::default(),
             choices: Choices::default(),
+            tells_history: false,
             last: 0,
             pending: BTreeMap::new(),
             failure: None,
@@ -173,10 +184,8 @@ impl Session {
     fn take(&mut self, line: &Value, heard: &mut Heard) {
         let id = line.get("id").filter(|id| id.is_number() || id.is_string());
         match (text(line, "method"), id) {
-            ("session/update", None) => {
-                if self.is_ours(&line["params"]) {
-                    self.updated(&line["params"]["update"], &mut heard.events);
-                }
+            ("session/update", None) if self.is_ours(&line["params"]) => {
+                self.updated(&line["params"]["update"], &mut heard.events);
             }
             ("$/cancel_request", None) => self.withdrawn(&line["params"], heard),
             ("session/request_permission", Some(id)) => self.asked(id, &line["params"], heard),
@@ -212,6 +221,9 @@ impl Session {
                 if let Some(turn) = &mut self.turn {
                     turn.updated(kind, update, self.interrupting, events);
                 }
+                let history = self.pending.values_mut();
+                { history.filter(|(what, _)| *what == Request::History) }
+                    .for_each(|(_, until)| *until = None);
             }
         }
     }
@@ -229,7 +241,7 @@ impl Session {
             Request::Prompt => self.prompt_answered(answer, heard),
             Request::Mode => self.mode_answered(answer, heard),
             Request::Model => self.model_answered(id, answer, heard),
-            Request::Close => {}
+            Request::History | Request::Close => {}
         }
     }
 
@@ -297,6 +309,7 @@ impl Session {
             let time = match request {
                 Request::Prompt => return None,
                 Request::Initialize => timeouts.initialize,
+                Request::History => QUIET,
                 _ => timeouts.others,
             };
             Some(*until.get_or_insert_with(|| now + time))
@@ -319,6 +332,10 @@ impl Session {
         self.pending.retain(|_, (_, until)| !is_late(until));
         let mut events = Vec::new();
         for request in late {
+            if request == Request::History {
+                events.extend(self.settled());
+                continue;
+            }
             let what = format!("the agent did not answer the {} in time", request.name());
             if self.is_opening() {
                 let mend = "try it by hand, or give it more time";
@@ -344,6 +361,7 @@ impl Request {
             Self::Prompt => "message",
             Self::Mode => "change of permissions",
             Self::Model => "change of the model",
+            Self::History => "request for its history",
             Self::Close => "request to end",
         }
     }

@@ -112,21 +112,29 @@ impl Session {
         Some(answer.line(&asked.id))
     }
 
-    /// Notes that an answer was written, and returns what is wrong with it.
-    pub(in crate::acp) fn answer_sent(&mut self, ask: &str, decision: &Decision) -> Option<Event> {
-        let asked = self.asks.remove(ask)?;
-        if *decision != Decision::Allow {
-            if let Some(turn) = &mut self.turn {
-                turn.tools.deny(&asked.call);
-            }
-            return None;
-        }
-        let what = match asked.allow {
-            Answer::Option(_) => return None,
-            Answer::Always(_) => "the agent can be allowed this for good only, and was",
-            Answer::Cancelled => "the agent offers no way to allow what it asks; it was told no",
+    /// Notes that an answer was written, and returns what comes of it.
+    pub(in crate::acp) fn answer_sent(&mut self, ask: &str, decision: &Decision) -> Vec<Event> {
+        let Some(asked) = self.asks.remove(ask) else {
+            return Vec::new();
         };
-        Some(Event::Warning(what.to_owned()))
+        let mut events = Vec::new();
+        let warning = match (decision, asked.allow) {
+            (Decision::Allow, Answer::Option(_)) => return events,
+            (Decision::Allow, Answer::Always(_)) => {
+                "the agent can be allowed this for good only, and was"
+            }
+            (Decision::Allow, Answer::Cancelled) => {
+                "the agent offers no way to allow what it asks; it was told no"
+            }
+            _ => {
+                if let Some(turn) = &mut self.turn {
+                    turn.tools.deny(&asked.call, &mut events);
+                }
+                return events;
+            }
+        };
+        events.push(Event::Warning(warning.to_owned()));
+        events
     }
 
     /// Takes a question back that the agent does not want answered any more.

@@ -74,7 +74,7 @@ pub(super) fn judge(
 /// Returns what an error says, on one line: the message, and what stands beside it.
 pub(super) fn words(error: &Value) -> String {
     let data = &error["data"];
-    let details = ["details", "message", "error"].iter();
+    let details = ["details", "message", "error", "service"].iter();
     let details = details
         .map(|key| text(data, key))
         .find(|said| !said.is_empty());
@@ -103,6 +103,7 @@ pub(super) fn trouble(error: &Value) -> Trouble {
             "session not found",
             "no previous sessions",
             "no conversation found",
+            "service failure: session",
         ]) =>
         {
             Trouble::SessionNotFound

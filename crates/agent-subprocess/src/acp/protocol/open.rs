@@ -142,6 +142,7 @@ impl Session {
         if let Some(id) = id {
             params["sessionId"] = id.as_str().into();
         }
+        self.tells_history = matches!(method, "session/load" | "session/fork");
         Ok(self.request(Request::Open, method, params))
     }
 
@@ -205,6 +206,11 @@ impl Session {
         heard.events.push(Event::Session { id });
         self.choices.take(result);
         self.stage = Stage::Settling;
+        // Some tell the history after they answered, when it would be taken for the next turn's.
+        if self.tells_history {
+            self.last += 1;
+            self.pending.insert(self.last, (Request::History, None));
+        }
         if let Some((method, params)) = self.choices.choose_mode(self.wishes.permissions) {
             heard.lines.push(self.choose(Request::Mode, method, params));
         }
@@ -219,14 +225,19 @@ impl Session {
 
     /// Notes that the session is as it was wanted, if nothing is waited for any more.
     fn settle(&mut self, heard: &mut Heard) {
-        let is_settling = |what: &Request| matches!(what, Request::Mode | Request::Model);
-        if self.stage == Stage::Settling
-            && !self.pending.values().any(|(what, _)| is_settling(what))
-        {
-            self.stage = Stage::Open;
-            self.change = None;
-            heard.events.push(self.identified());
+        heard.events.extend(self.settled());
+    }
+
+    pub(super) fn settled(&mut self) -> Option<Event> {
+        let is_settling =
+            |what: &Request| matches!(what, Request::Mode | Request::Model | Request::History);
+        let waits = self.pending.values().any(|(what, _)| is_settling(what));
+        if self.stage != Stage::Settling || waits {
+            return None;
         }
+        self.stage = Stage::Open;
+        self.change = None;
+        Some(self.identified())
     }
 
     pub(super) fn identified(&self) -> Event {

@@ -21,7 +21,7 @@ pub(super) struct Known {
     input: String,
     paths: Vec<String>,
     input_paths: Vec<String>,
-    /// The beginning of what it says or returns.
+    /// The beginning of what is said about it.
     pub(super) content: String,
 }
 
@@ -142,7 +142,7 @@ pub(in crate::acp) fn one_line(text: &str, limit: usize) -> String {
 }
 
 /// Returns the beginning of what a tool returned: its texts, or what it put out as it is.
-fn result(call: &Value) -> String {
+pub(super) fn result(call: &Value) -> String {
     let texts = list(&call["content"]).iter();
     let texts: Vec<&str> = texts
         .filter_map(|item| item["content"]["text"].as_str())

@@ -20,6 +20,7 @@ fn wishes() -> Wishes {
         model: None,
         permissions: Permissions::Ask,
         auth_method: None,
+        cost_restarts: false,
         timeouts: Timeouts {
             initialize: Duration::from_secs(60),
             others: Duration::from_secs(20),

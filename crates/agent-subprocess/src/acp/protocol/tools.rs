@@ -1,7 +1,7 @@
 //! The calls of tools within one turn, as they are told bit by bit.
 
 use super::json::text;
-use super::summary::Known;
+use super::summary::{Known, result};
 use agent_duplex::{Event, ToolOutcome};
 use serde_json::Value;
 use std::collections::VecDeque;
@@ -18,7 +18,6 @@ struct Tool {
     known: Known,
     /// Whether it was told. A call is announced before the agent knows what it is called with, and told with what comes next.
     told: bool,
-    denied: bool,
 }
 
 /// The calls of a turn.
@@ -40,13 +39,9 @@ impl Tool {
         }
     }
 
-    fn end(mut self, outcome: ToolOutcome, events: &mut Vec<Event>) {
+    fn end(mut self, outcome: ToolOutcome, text: String, events: &mut Vec<Event>) {
         self.tell(events);
-        let outcome = match self.denied && outcome != ToolOutcome::Done {
-            true => ToolOutcome::Denied,
-            false => outcome,
-        };
-        let (id, text) = (self.id, self.known.content);
+        let id = self.id;
         events.push(Event::ToolFinished { id, outcome, text });
     }
 }
@@ -72,13 +67,12 @@ impl Tools {
                 && let Some(oldest) = self.open.pop_front()
             {
                 self.remember(oldest.id.clone());
-                oldest.end(ToolOutcome::Cut, events);
+                oldest.end(ToolOutcome::Cut, String::new(), events);
             }
             self.open.push_back(Tool {
                 id: id.to_owned(),
                 known: Known::default(),
                 told: false,
-                denied: false,
             });
             self.open.len() - 1
         });
@@ -97,10 +91,9 @@ impl Tools {
             "failed" => Some(ToolOutcome::Failed),
             _ => None,
         };
-        if let (Some(outcome), Some(tool)) = (outcome, outcome.and_then(|_| self.open.remove(at))) {
-            self.remember(tool.id.clone());
-            tool.end(if cut { ToolOutcome::Cut } else { outcome }, events);
-            return;
+        if let Some(outcome) = outcome {
+            let outcome = if cut { ToolOutcome::Cut } else { outcome };
+            return self.end(at, outcome, result(call), events);
         }
         let tool = &mut self.open[at];
         if tool.told {
@@ -118,10 +111,19 @@ impl Tools {
         Some(&self.open[at].known)
     }
 
-    pub(super) fn deny(&mut self, call: &str) {
+    /// Notes that a call was denied. Some agents never speak of it again.
+    pub(super) fn deny(&mut self, call: &str, events: &mut Vec<Event>) {
         self.denied = true;
-        let tool = self.open.iter_mut().find(|tool| tool.id == call);
-        tool.into_iter().for_each(|tool| tool.denied = true);
+        if let Some(at) = self.open.iter().position(|tool| tool.id == call) {
+            self.end(at, ToolOutcome::Denied, String::new(), events);
+        }
+    }
+
+    fn end(&mut self, at: usize, outcome: ToolOutcome, text: String, events: &mut Vec<Event>) {
+        if let Some(tool) = self.open.remove(at) {
+            self.remember(tool.id.clone());
+            tool.end(outcome, text, events);
+        }
     }
 
     fn remember(&mut self, id: String) {
@@ -134,6 +136,6 @@ impl Tools {
     /// Ends what is open.
     pub(super) fn close(self, events: &mut Vec<Event>) {
         let tools = self.open.into_iter();
-        tools.for_each(|tool| tool.end(ToolOutcome::Cut, events));
+        tools.for_each(|tool| tool.end(ToolOutcome::Cut, String::new(), events));
     }
 }

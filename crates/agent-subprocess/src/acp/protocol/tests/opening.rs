@@ -78,10 +78,18 @@ fn p29_the_history_of_a_session_is_not_told_as_new() {
         assert_eq!(update(&mut session, old), []);
     }
     let heard = hear(&mut session, &json!({"id": 2, "result": null}));
-    assert!(
-        matches!(&heard.events[..], [Event::Session { id }, Event::Identified { .. }] if id == "s")
-    );
+    assert!(matches!(&heard.events[..], [Event::Session { id }] if id == "s"));
+    // Some go on with it when they have answered; it is over when they are quiet.
+    let now = Instant::now();
+    let due = session.answers_due(now).unwrap();
     assert_eq!(update(&mut session, chunk("older")), []);
+    let later = session
+        .answers_due(now + Duration::from_millis(100))
+        .unwrap();
+    assert!(later > due && session.expire(due).is_empty() && session.is_opening());
+    let events = session.expire(later);
+    assert!(matches!(&events[..], [Event::Identified { .. }]));
+    assert!(!session.is_opening());
     prompt(&mut session);
     assert_eq!(
         update(&mut session, chunk("new")),
@@ -95,6 +103,7 @@ fn p45_what_a_session_is_refused_for_is_told_by_its_kind() {
         json!({"code": -32603, "message": "Internal error", "data": {"details": "No previous sessions found for this project."}}),
         json!({"code": -32002, "message": "Resource not found: o"}),
         json!({"code": -32603, "message": "NotFoundError: Session not found: o"}),
+        json!({"code": -32603, "message": "Internal error: OpenCode service failure", "data": {"service": "session"}}),
         json!({"code": -32000, "message": "Authentication required"}),
         json!({"code": -32603, "message": "Internal error", "data": {"details": "disk full"}}),
     ];

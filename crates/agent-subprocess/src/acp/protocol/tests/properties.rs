@@ -87,7 +87,7 @@ fn step(session: &mut Session, step: &Step) -> Heard {
             };
             let ask = session.asks.keys().next().cloned().unwrap_or_default();
             let lines = session.answer(&ask, &decision).into_iter().collect();
-            let events = session.answer_sent(&ask, &decision).into_iter().collect();
+            let events = session.answer_sent(&ask, &decision);
             Heard { events, lines }
         }
         Step::Close => {

@@ -229,16 +229,19 @@ fn p28_money_is_counted_by_difference() {
         amounts.map(|amount| spent(&mut session, amount)),
         [100_000, 0, 200_000, 50_000]
     );
-    // What an earlier process spent is not spent again.
-    let wishes = Wishes {
-        session: SessionChoice::Resume("s".to_owned()),
-        ..wishes()
-    };
-    let (mut session, _) = begin(wishes, json!({"loadSession": true}), json!({}));
-    assert_eq!(
-        amounts.map(|amount| spent(&mut session, amount)),
-        [0, 0, 200_000, 50_000]
-    );
+    // What an earlier process spent is not spent again, unless the agent begins again with each.
+    for (cost_restarts, first) in [(false, 0), (true, 100_000)] {
+        let wishes = Wishes {
+            session: SessionChoice::Resume("s".to_owned()),
+            cost_restarts,
+            ..wishes()
+        };
+        session = begin(wishes, json!({"loadSession": true}), json!({})).0;
+        assert_eq!(
+            amounts.map(|amount| spent(&mut session, amount)),
+            [first, 0, 200_000, 50_000]
+        );
+    }
     let mut other = cost(9.0);
     other["cost"]["currency"] = "EUR".into();
     assert_eq!(update(&mut session, other), []);
