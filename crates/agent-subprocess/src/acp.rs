@@ -42,7 +42,13 @@ mod connection;
 mod driver;
 mod options;
 mod protocol;
-// One file of two drivers: it is to stand beside them.
+#[cfg_attr(
+    feature = "claude",
+    expect(
+        clippy::duplicate_mod,
+        reason = "one file of two drivers, each of which may be left out"
+    )
+)]
 #[path = "claude/writer.rs"]
 mod writer;
 
