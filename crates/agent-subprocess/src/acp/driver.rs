@@ -76,8 +76,8 @@ impl AcpDriver {
     /// because the process in between ignores signals.
     ///
     /// It trusts no folder by itself and has no mode that allows edits there, so that the driver allows them one by one; to
-    /// have it trust the folder, add `--skip-trust` to its [`args`](Self::args). It keeps a session for a later process when
-    /// it is ended politely; of one that was not, it may say that there is none
+    /// have it trust the folder, add `--skip-trust` to its [`args`](Self::args). It says that it can go on with sessions; as
+    /// of 0.61.0 it often does not find them
     /// ([`EndReason::SessionNotFound`](agent_duplex::EndReason::SessionNotFound)).
     pub fn gemini(program: Vec<OsString>, context: Context) -> Self {
         let kind = Kind {
