@@ -2,7 +2,6 @@
 
 use super::AcpConnection;
 use crate::duplex::stop_report;
-use crate::session_locks::Lease;
 use agent_duplex::{ProcessName, StopReport, StopStage};
 use rustix::process::Signal;
 use std::path::Path;
@@ -110,7 +109,7 @@ impl AcpConnection {
 
     /// Gives back what only a living agent needs: its session.
     pub(super) fn release(&mut self) {
-        self.setup.lease.iter().for_each(Lease::idle);
+        self.setup.lease.iter_mut().for_each(|lease| lease.idle());
     }
 
     /// The command name, as far as it is known of a process that is gone.
