@@ -155,7 +155,7 @@ impl Agent {
     }
 
     /// Sends a signal to the process group of the main process, whose other descendants are left alone.
-    #[cfg(any(feature = "claude", feature = "codex"))]
+    #[cfg(any(feature = "acp", feature = "claude", feature = "codex"))]
     pub(crate) fn signal_main(&self, signal: Signal) -> Result<(), Error> {
         self.signal(signal, Whom::Group)
     }

@@ -68,7 +68,7 @@ pub(crate) fn nothing_to_stop() -> StopReport {
 }
 
 /// Puts a text on one line of at most `limit` characters; `…` marks what was left out.
-#[cfg(any(feature = "claude", feature = "codex"))]
+#[cfg(any(feature = "acp", feature = "claude", feature = "codex"))]
 pub(crate) fn one_line(text: &str, limit: usize) -> String {
     let mut line = String::new();
     let (mut count, mut gap) = (0, false);

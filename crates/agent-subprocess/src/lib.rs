@@ -43,6 +43,8 @@
 #[doc = include_str!("../README.md")]
 struct ReadmeDoctests;
 
+#[cfg(feature = "acp")]
+pub mod acp;
 mod agent;
 mod builder;
 #[cfg(feature = "claude")]
@@ -52,7 +54,12 @@ pub mod codex;
 #[cfg(feature = "command")]
 pub mod command;
 mod context;
-#[cfg(any(feature = "command", feature = "claude", feature = "codex"))]
+#[cfg(any(
+    feature = "acp",
+    feature = "claude",
+    feature = "codex",
+    feature = "command"
+))]
 mod duplex;
 mod error;
 mod group;
@@ -72,7 +79,7 @@ mod process;
 mod report;
 #[cfg(any(feature = "command", feature = "claude"))]
 mod scratch;
-#[cfg(feature = "claude")]
+#[cfg(any(feature = "acp", feature = "claude"))]
 mod session_locks;
 mod stdin;
 mod stop;
@@ -85,7 +92,7 @@ mod tail;
     expect(dead_code, reason = "only a guard is spoken to in frames")
 )]
 mod wire;
-#[cfg(any(feature = "claude", feature = "codex"))]
+#[cfg(any(feature = "acp", feature = "claude", feature = "codex"))]
 mod writer;
 
 pub use agent::Agent;
@@ -97,7 +104,7 @@ pub use marker::Marker;
 pub use output::{Output, Stream};
 pub use process::{Exit, ProcessId, ProcessName};
 pub use report::StopReport;
-#[cfg(feature = "claude")]
+#[cfg(any(feature = "acp", feature = "claude"))]
 pub use session_locks::{SessionHeld, SessionLocks};
 pub use stdin::Stdin;
 pub use stop::{Stage, StopPolicy};

@@ -7,6 +7,8 @@
     reason = "helpers of a test binary are not tests themselves"
 )]
 
+#[cfg(feature = "acp")]
+mod acp;
 #[cfg(feature = "claude")]
 mod claude;
 #[cfg(feature = "codex")]

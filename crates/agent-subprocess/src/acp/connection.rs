@@ -1,0 +1,275 @@
+//! The live end: an agent's process, and the waits that its protocol needs.
+
+mod ending;
+mod patience;
+mod reading;
+
+use super::protocol::{Heard, Session};
+use crate::duplex::{freeze, names, one_line};
+use crate::session_locks::Lease;
+use crate::writer::{Unwritten, Writer};
+use crate::{Agent, SessionLocks, StopPolicy};
+use agent_duplex::{
+    BoxFuture, Connection, Decision, Error, Event, Message, Observation, Permissions, ProcessName,
+    Queued, StopReport,
+};
+use ending::Leaving;
+use patience::Patience;
+use std::collections::VecDeque;
+use std::time::Duration;
+use tokio::time::{Instant, timeout};
+
+/// How long to wait for the exit of a process that closed its input.
+const EXIT: Duration = Duration::from_millis(500);
+
+/// What a connection knows of its agent besides the process.
+#[derive(Debug)]
+pub(super) struct Setup {
+    pub(super) name: &'static str,
+    pub(super) program: String,
+    pub(super) policy: StopPolicy,
+    pub(super) lease: Option<Lease>,
+    pub(super) locks: Option<SessionLocks>,
+    /// How long a change may take.
+    pub(super) answer: Duration,
+}
+
+/// A running agent.
+#[derive(Debug)]
+pub(super) struct AcpConnection {
+    agent: Agent,
+    setup: Setup,
+    writer: Writer,
+    session: Session,
+    /// What waits to be taken, and how large its lines are.
+    ready: VecDeque<Observation>,
+    kept: usize,
+    frozen: bool,
+    /// What a turn may take that was interrupted.
+    interrupted: Option<Patience>,
+    /// What the process may take that has nothing to do any more.
+    silent: Option<Patience>,
+    /// What the agent may take to end that was asked to.
+    leaving: Option<Leaving>,
+    /// Whether the end of the process was reported.
+    over: bool,
+    /// When a stop began, and whether the agent was alive then.
+    stopping: Option<(Instant, bool)>,
+    stopped: Option<StopReport>,
+    /// Whether we have introduced ourselves.
+    introduced: bool,
+}
+
+impl AcpConnection {
+    pub(super) fn new(mut agent: Agent, session: Session, setup: Setup) -> Self {
+        let stdin = agent.take_stdin().expect("it was started with a pipe");
+        let pid = agent.pid();
+        AcpConnection {
+            agent,
+            writer: Writer::new(stdin),
+            session,
+            setup,
+            ready: VecDeque::from([Event::Started { pid }.into()]),
+            kept: 0,
+            frozen: false,
+            interrupted: None,
+            silent: None,
+            leaving: None,
+            over: false,
+            stopping: None,
+            stopped: None,
+            introduced: false,
+        }
+    }
+
+    /// Introduces us and waits until the session is open, or can't be.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    async fn begin(&mut self) -> Result<(), Error> {
+        if !std::mem::replace(&mut self.introduced, true) {
+            let line = self.session.initialize();
+            self.push(line);
+        }
+        while self.session.is_opening() && self.step().await {}
+        match self.session.refusal() {
+            Some(error) => Err(error),
+            None if self.session.is_opening() => Err(self.gone().await),
+            None => Ok(()),
+        }
+    }
+
+    /// Queues a line that nobody waits for; `false` if it is lost.
+    fn push(&mut self, line: Vec<u8>) -> bool {
+        let pushed = self.writer.push(line);
+        if matches!(pushed, Err(Unwritten::Full)) {
+            let warning = "the agent does not read: what it should do or know is lost";
+            self.keep(Event::Warning(warning.to_owned()).into());
+        }
+        pushed.is_ok()
+    }
+
+    async fn write(&mut self, line: Vec<u8>) -> Result<(), Error> {
+        match self.writer.write(line).await {
+            Ok(()) => Ok(()),
+            Err(Unwritten::Full) => Err(Error::full(format!("the {} agent", self.setup.name))),
+            Err(Unwritten::Closed) => Err(self.gone().await),
+        }
+    }
+
+    /// Keeps what came of something, and writes what it wants written; `false` if that is lost.
+    fn heard(&mut self, heard: Heard) -> bool {
+        let (raw, events) = (None, heard.events);
+        self.keep(Observation { raw, events });
+        let mut pushed = true;
+        for line in heard.lines {
+            pushed &= self.push(line);
+        }
+        self.watch();
+        pushed
+    }
+
+    /// Says why the agent takes nothing any more.
+    async fn gone(&mut self) -> Error {
+        let exit = timeout(EXIT, self.agent.wait()).await;
+        let how = exit.map_or("it closed its input".to_owned(), |exit| exit.to_string());
+        let stderr = self.agent.stderr_tail();
+        let last = stderr.lines().rev().find(|line| !line.trim().is_empty());
+        let said = last.map(|line| format!(", saying: {}", one_line(line, 300)));
+        let said = said.unwrap_or_default();
+        if self.session.is_opening() {
+            let program = &self.setup.program;
+            let what = format!("`{program}` ended before it opened a session ({how}){said}");
+            let mend = "try it by hand, and whether it speaks the Agent Client Protocol";
+            return Error::start(format!("{what}; {mend}"), None);
+        }
+        Error::gone(format!("{how}{said}"))
+    }
+}
+
+impl Connection for AcpConnection {
+    fn ready(&mut self) -> BoxFuture<'_, Result<(), Error>> {
+        Box::pin(self.begin())
+    }
+
+    fn send(&mut self, message: Message) -> BoxFuture<'_, Result<(), Error>> {
+        Box::pin(async move {
+            self.begin().await?;
+            if self.session.is_leaving() {
+                return Err(Error::gone("it was asked to end"));
+            } else if let Some(events) = self.session.fail(&message) {
+                self.keep(Observation { raw: None, events });
+                // It is of no use any more.
+                self.agent.close_stdin();
+                self.silent.get_or_insert_with(Patience::with_silence);
+                return Ok(());
+            } else if self.over || self.agent.has_exited() {
+                return Err(self.gone().await);
+            } else if self.session.owes_turn() {
+                let mend = "wait for the end of the turn";
+                let what = "take a message while a turn runs";
+                return Err(Error::unsupported(self.setup.name, what, mend));
+            }
+            let (request, line) = self.session.prompt(&message);
+            self.write(line).await?;
+            let event = self.session.sent(&message, request);
+            self.keep(event.into());
+            Ok(())
+        })
+    }
+
+    fn next(&mut self) -> BoxFuture<'_, Option<Observation>> {
+        Box::pin(async move {
+            loop {
+                let taken = self.taken();
+                if taken.is_some() || !self.step().await {
+                    return taken.or_else(|| self.taken());
+                }
+            }
+        })
+    }
+
+    fn interrupt(&mut self, _queued: Queued) -> BoxFuture<'_, Result<(), Error>> {
+        Box::pin(async move {
+            self.ask_interrupt();
+            Ok(())
+        })
+    }
+
+    fn answer(&mut self, ask: &str, decision: Decision) -> BoxFuture<'_, Result<(), Error>> {
+        let ask = ask.to_owned();
+        Box::pin(async move {
+            if let Some(line) = self.session.answer(&ask, &decision) {
+                self.write(line).await?;
+                let events = self.session.answer_sent(&ask, &decision);
+                self.keep(Observation { raw: None, events });
+            }
+            Ok(())
+        })
+    }
+
+    fn set_permissions(&mut self, permissions: Permissions) -> BoxFuture<'_, Result<(), Error>> {
+        Box::pin(async move {
+            self.begin().await?;
+            match self.session.set_permissions(permissions) {
+                Some(line) => self.write(line).await,
+                None => Ok(()),
+            }
+        })
+    }
+
+    fn set_model(&mut self, model: Option<String>) -> BoxFuture<'_, Result<(), Error>> {
+        Box::pin(async move {
+            self.begin().await?;
+            if self.session.is_leaving() || self.over {
+                return Err(Error::gone("it was asked to end, or has ended"));
+            }
+            let Some(line) = self.session.set_model(model)? else {
+                return Ok(());
+            };
+            self.write(line).await?;
+            let until = Instant::now() + self.setup.answer;
+            self.pump(until, |connection| !connection.session.is_asking())
+                .await;
+            match self.session.model_answer() {
+                Some(answer) => answer.map_err(Error::refused),
+                None if self.over => Err(self.gone().await),
+                None => {
+                    let seconds = self.setup.answer.as_secs();
+                    let what = format!("it did not answer within {seconds} s");
+                    Err(Error::refused(what))
+                }
+            }
+        })
+    }
+
+    fn freeze(&mut self, frozen: bool) -> BoxFuture<'_, Result<(), Error>> {
+        Box::pin(async move {
+            freeze(&mut self.agent, frozen)?;
+            self.frozen = frozen;
+            self.session.renew();
+            let waits = [&mut self.interrupted, &mut self.silent];
+            waits.into_iter().flatten().for_each(Patience::renew);
+            self.leaving.iter_mut().for_each(Leaving::renew);
+            Ok(())
+        })
+    }
+
+    fn close(&mut self) -> BoxFuture<'_, ()> {
+        Box::pin(self.end_politely())
+    }
+
+    fn leftovers(&mut self) -> BoxFuture<'_, Vec<ProcessName>> {
+        Box::pin(async { names(self.agent.leftovers().await) })
+    }
+
+    fn stop(&mut self, budget: Duration) -> BoxFuture<'_, StopReport> {
+        Box::pin(async move {
+            if self.stopped.is_none() {
+                self.stopped = Some(self.end(budget).await);
+                self.release();
+            }
+            self.stopped.clone().expect("it was just set")
+        })
+    }
+}

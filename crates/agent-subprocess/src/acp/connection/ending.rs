@@ -1,0 +1,122 @@
+//! Ending the agent: between turns and politely, or with everything that it started.
+
+use super::AcpConnection;
+use crate::duplex::stop_report;
+use agent_duplex::{ProcessName, StopReport, StopStage};
+use rustix::process::Signal;
+use std::path::Path;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// How long a turn may take to end after an interrupt, in a stop.
+const INTERRUPT: Duration = Duration::from_secs(3);
+
+#[derive(Clone, Copy, Debug)]
+enum Means {
+    /// To close the session, where the agent knows how to; with an answer the next means follows at once.
+    CloseSession,
+    CloseInput,
+    Signal(Signal),
+}
+
+/// The means of ending the agent alone, and how long each is given.
+const POLITELY: [(Means, Duration); 4] = [
+    (Means::CloseSession, Duration::from_secs(2)),
+    (Means::CloseInput, Duration::from_secs(2)),
+    (Means::Signal(Signal::TERM), Duration::from_secs(2)),
+    (Means::Signal(Signal::KILL), Duration::from_secs(2)),
+];
+
+/// How far the end of the agent alone has come.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Leaving {
+    /// The means that was used last, by its number.
+    step: usize,
+    until: Instant,
+}
+
+impl Leaving {
+    /// Begins the time of the last means again.
+    pub(super) fn renew(&mut self) {
+        self.until = Instant::now() + POLITELY[self.step].1;
+    }
+}
+
+impl AcpConnection {
+    /// Ends the agent alone, in 8 s at most.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: the next call goes on with the means that was used last.
+    pub(super) async fn end_politely(&mut self) {
+        while !self.over && self.stopped.is_none() {
+            let is_waiting =
+                |c: &Self| c.leaving.is_some_and(|l| l.step > 0) || c.session.is_closing();
+            if let Some(leaving) = self.leaving
+                && Instant::now() < leaving.until
+                && is_waiting(self)
+            {
+                self.pump(leaving.until, |c| !is_waiting(c)).await;
+                continue;
+            }
+            let step = self.leaving.map_or(0, |leaving| leaving.step + 1);
+            let Some((means, time)) = POLITELY.get(step) else {
+                return;
+            };
+            match *means {
+                Means::CloseSession => {
+                    let line = self.session.close();
+                    if let Some(line) = line {
+                        self.push(line);
+                    }
+                }
+                Means::CloseInput => self.agent.close_stdin(),
+                // Who can't be signalled is left to a stop.
+                Means::Signal(signal) => drop(self.agent.signal_main(signal)),
+            }
+            let until = Instant::now() + *time;
+            self.leaving = Some(Leaving { step, until });
+        }
+    }
+
+    /// Ends everything: the turn by the agent's own means, so that its words are kept, then the agent and its tree.
+    pub(super) async fn end(&mut self, budget: Duration) -> StopReport {
+        let now = (Instant::now(), !self.agent.has_exited());
+        let (start, was_alive) = *self.stopping.get_or_insert(now);
+        self.session.leave();
+        if was_alive && !self.frozen && self.ask_interrupt() {
+            let until = start + INTERRUPT.min(budget / 3);
+            self.pump(until, |c| !c.session.owes_turn()).await;
+        }
+        let stage = match self.agent.has_exited() {
+            true => StopStage::Interrupt,
+            false => StopStage::CloseInput,
+        };
+        let policy = self.setup.policy.clone().without_interrupt();
+        let left = budget.saturating_sub(start.elapsed());
+        let mut report = stop_report(self.agent.stop(&policy.within(left)).await);
+        let pid = self.agent.pid();
+        let is_named = |named: &ProcessName| named.pid == pid;
+        if was_alive {
+            report.stage = report.stage.max(stage);
+        }
+        if was_alive && !report.ended.iter().chain(&report.survivors).any(is_named) {
+            // It obeyed before the tree was looked at.
+            let name = self.name();
+            report.ended.insert(0, ProcessName { pid, name });
+        }
+        report
+    }
+
+    /// Gives back what only a living agent needs: its session.
+    pub(super) fn release(&mut self) {
+        self.setup.lease.iter_mut().for_each(|lease| lease.idle());
+    }
+
+    /// The command name, as far as it is known of a process that is gone.
+    fn name(&self) -> String {
+        let name = Path::new(&self.setup.program)
+            .file_name()
+            .unwrap_or_default();
+        name.to_string_lossy().chars().take(15).collect()
+    }
+}

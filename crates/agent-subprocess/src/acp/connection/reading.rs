@@ -1,0 +1,149 @@
+//! What the agent's process does, one thing at a time.
+
+use super::AcpConnection;
+use super::patience::Patience;
+use crate::duplex::{exit_status, observation};
+use crate::session_locks::Refusal;
+use crate::{Exit, Output, Stream};
+use agent_duplex::{Event, ExitStatus, Observation};
+use tokio::time::{Instant, timeout_at};
+
+/// How many bytes of lines are kept that nobody took while a session was being opened or an agent ended.
+const KEPT: usize = 32 << 20;
+
+enum Seen {
+    Output(Output),
+    Silence,
+    Exit(Exit),
+}
+
+impl AcpConnection {
+    /// Waits for one thing to happen and keeps what it means; `false` when nothing can happen any more.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub(super) async fn step(&mut self) -> bool {
+        if self.over {
+            return false;
+        }
+        let due = self.due();
+        let now = Instant::now();
+        let late = self.session.answers_due(now).filter(|_| !self.frozen);
+        if late.is_some_and(|late| late <= now) {
+            let events = self.session.expire(now);
+            events.into_iter().for_each(|event| self.keep(event.into()));
+            return true;
+        }
+        if due.is_some_and(Patience::is_exhausted) {
+            self.lose_patience();
+            return true;
+        }
+        let (agent, silent) = (&mut self.agent, self.silent.is_some());
+        let something = async {
+            if silent {
+                return Seen::Exit(agent.wait().await);
+            }
+            agent
+                .next_output()
+                .await
+                .map_or(Seen::Silence, Seen::Output)
+        };
+        let patient = due.and_then(Patience::until);
+        let seen = match patient.into_iter().chain(late).min() {
+            Some(until) => timeout_at(until, something).await.ok(),
+            None => Some(something.await),
+        };
+        match seen {
+            // The next step looks what is late.
+            None if patient.is_none_or(|until| until > Instant::now()) => {}
+            Some(Seen::Output(output)) => self.take(output),
+            Some(Seen::Silence) => self.silent = Some(Patience::with_silence()),
+            Some(Seen::Exit(exit)) => self.exited(exit),
+            None => self.lose_patience(),
+        }
+        true
+    }
+
+    /// Keeps what happens until `enough` holds, the process ended or time is up.
+    pub(super) async fn pump(&mut self, until: Instant, enough: impl Fn(&Self) -> bool) {
+        // Who never stops writing would never let a timeout look at the clock.
+        while !self.over && !enough(self) && Instant::now() < until {
+            if timeout_at(until, self.step()).await.is_err() {
+                return;
+            }
+        }
+    }
+
+    fn take(&mut self, output: Output) {
+        let size = output.line.bytes.len();
+        let waits = [&mut self.interrupted, &mut self.silent];
+        { waits.into_iter().flatten() }.for_each(|patience| patience.read(size));
+        let is_whole = output.line.truncated.is_none();
+        let is_stdout = output.stream == Stream::Stdout;
+        let mut seen = observation(output);
+        let was_opening = self.session.is_opening();
+        if let (Some((_, line)), true) = (&seen.raw, is_stdout) {
+            if is_whole {
+                let heard = self.session.hear(&line.bytes);
+                seen.events = heard.events;
+                for line in heard.lines {
+                    self.push(line);
+                }
+            } else {
+                let warning = "a line of the agent's was too long to be understood";
+                seen.events.push(Event::Warning(warning.to_owned()));
+            }
+        }
+        if was_opening {
+            seen.events.extend(self.lock());
+        }
+        self.keep(seen);
+        self.watch();
+    }
+
+    /// Takes a session whose id is known now.
+    fn lock(&mut self) -> Option<Event> {
+        let id = self.session.id()?;
+        let locks = self.setup.locks.take();
+        let locks = locks.filter(|_| self.setup.lease.is_none())?;
+        match locks.take(id) {
+            Ok(lease) => {
+                self.setup.lease = Some(lease);
+                None
+            }
+            Err(Refusal::Held { by, .. }) => Some(Event::Warning(by.to_string())),
+            Err(Refusal::Io(e)) => {
+                Some(Event::Warning(format!("the session can't be locked: {e}")))
+            }
+        }
+    }
+
+    fn exited(&mut self, exit: Exit) {
+        self.over = true;
+        self.release();
+        // Nobody can tell how only when the guard was killed, and then the agent was killed with it.
+        let exit = exit_status(exit).unwrap_or(ExitStatus::Signal(libc::SIGKILL));
+        let events = self.session.exited(exit, self.agent.stderr_tail());
+        self.keep(Observation { raw: None, events });
+        self.watch();
+    }
+
+    pub(super) fn keep(&mut self, mut seen: Observation) {
+        let size = |seen: &Observation| seen.raw.as_ref().map_or(0, |(_, line)| line.bytes.len());
+        if self.kept + size(&seen) > KEPT {
+            seen.raw = None;
+            let is_piece = |e: &Event| matches!(e, Event::TextDelta(_) | Event::ThinkingDelta(_));
+            seen.events.retain(|event| !is_piece(event));
+        }
+        if seen != Observation::default() {
+            self.kept += size(&seen);
+            self.ready.push_back(seen);
+        }
+    }
+
+    pub(super) fn taken(&mut self) -> Option<Observation> {
+        let seen = self.ready.pop_front()?;
+        self.kept -= seen.raw.as_ref().map_or(0, |(_, line)| line.bytes.len());
+        Some(seen)
+    }
+}

@@ -1,0 +1,136 @@
+//! What can be chosen for an agent before it starts.
+
+use super::AcpDriver;
+use crate::SessionLocks;
+use crate::mcp::McpServers;
+use agent_duplex::Permissions;
+use std::ffi::OsString;
+use std::fmt;
+use std::time::Duration;
+
+/// What was chosen. Values of variables are not shown.
+#[derive(Clone)]
+pub(super) struct Options {
+    pub(super) model: Option<String>,
+    pub(super) permissions: Permissions,
+    pub(super) mcp_servers: McpServers,
+    pub(super) auth_method: Option<String>,
+    pub(super) env: Vec<(OsString, OsString)>,
+    pub(super) args: Vec<OsString>,
+    pub(super) timeouts: Timeouts,
+    pub(super) locks: Option<SessionLocks>,
+}
+
+/// How long the agent may take to answer.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Timeouts {
+    pub(super) initialize: Duration,
+    pub(super) others: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        let minute = Duration::from_secs(60);
+        Options {
+            model: None,
+            permissions: Permissions::default(),
+            mcp_servers: McpServers::default(),
+            auth_method: None,
+            env: Vec::new(),
+            args: Vec::new(),
+            timeouts: Timeouts {
+                initialize: minute,
+                others: minute,
+            },
+            locks: None,
+        }
+    }
+}
+
+impl fmt::Debug for Options {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<_> = self.env.iter().map(|(name, _)| name).collect();
+        f.debug_struct("Options")
+            .field("model", &self.model)
+            .field("permissions", &self.permissions)
+            .field("mcp_servers", &self.mcp_servers)
+            .field("auth_method", &self.auth_method)
+            .field("env", &names)
+            .field("args", &self.args.len())
+            .field("timeouts", &self.timeouts)
+            .field("locks", &self.locks)
+            .finish()
+    }
+}
+
+/// What is chosen with these methods is checked when a connection is opened.
+impl AcpDriver {
+    /// Names the model, by the agent's own id for it; by default that of the agent's settings.
+    #[must_use]
+    pub fn model(mut self, model: impl Into<String>) -> Self {
+        self.options.model = Some(model.into());
+        self
+    }
+
+    /// Says what the agent may do without being asked about each time ([`Permissions::Edits`] by default).
+    ///
+    /// An agent that has a mode for it is put into that mode. What it asks all the same is allowed by the driver under
+    /// [`Permissions::All`], and under [`Permissions::Edits`] where it is an edit of files that the agent says are below its
+    /// working directory. Everything else is [asked](agent_duplex::Event::PermissionAsked) and wants an answer, under
+    /// [`Permissions::Deny`] too.
+    #[must_use]
+    pub fn permissions(mut self, permissions: Permissions) -> Self {
+        self.options.permissions = permissions;
+        self
+    }
+
+    /// Hands MCP servers on when a session is opened. One over HTTP, or over events, needs an agent that takes such; with
+    /// another the start is answered with an error for which [`is_unsupported`](agent_duplex::Error::is_unsupported) is true.
+    #[must_use]
+    pub fn mcp_servers(mut self, servers: McpServers) -> Self {
+        self.options.mcp_servers = servers;
+        self
+    }
+
+    /// Asks the agent to log in by one of its methods, by its id, before a session is opened; it has to be one that needs no
+    /// person. By default agents log in by what their own settings and their environment say.
+    #[must_use]
+    pub fn auth_method(mut self, method: impl Into<String>) -> Self {
+        self.options.auth_method = Some(method.into());
+        self
+    }
+
+    /// Sets a variable of the agent's environment, over the host's and the context's.
+    #[must_use]
+    pub fn env(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
+        self.options.env.push((name.into(), value.into()));
+        self
+    }
+
+    /// Adds arguments at the end, in the agent's own words.
+    #[must_use]
+    pub fn args(mut self, args: Vec<OsString>) -> Self {
+        self.options.args.extend(args);
+        self
+    }
+
+    /// Says how long the agent may take to answer its introduction, and any other request; 60 s each by default. A turn may
+    /// take for ever, and so may what the agent asks.
+    #[must_use]
+    pub fn request_timeouts(mut self, initialize: Duration, others: Duration) -> Self {
+        self.options.timeouts = Timeouts { initialize, others };
+        self
+    }
+
+    /// Locks sessions against other processes that use the same directory. By default nothing is locked.
+    ///
+    /// Who would go on with a session that another agent writes gets an error for which
+    /// [`is_held`](agent_duplex::Error::is_held) is true, and whose source is a [`SessionHeld`](crate::SessionHeld). A new
+    /// session gets its id from the agent and is locked from then on; this lock, unlike that of a session that is gone on
+    /// with, ends with the host.
+    #[must_use]
+    pub fn session_locks(mut self, locks: SessionLocks) -> Self {
+        self.options.locks = Some(locks);
+        self
+    }
+}

@@ -1,0 +1,156 @@
+//! What the agent asks: whether it may use a tool.
+
+use super::json::{self, list, text};
+use super::summary::Known;
+use super::{Heard, Session};
+use crate::duplex::one_line;
+use agent_duplex::{Ask, Decision, Event, Permissions};
+use serde_json::{Value, json};
+
+/// How many questions may wait for an answer. Beyond, they are answered as cancelled.
+const ASKS: usize = 64;
+
+/// A question that waits for its answer.
+#[derive(Debug)]
+pub(super) struct Asked {
+    /// The request's id as it came, to be echoed.
+    id: Value,
+    call: String,
+    allow: Answer,
+    deny: Answer,
+}
+
+/// What can be answered, of what the agent offers.
+#[derive(Clone, Debug)]
+enum Answer {
+    Option(String),
+    /// One that stands for later questions too, because nothing less is offered.
+    Always(String),
+    Cancelled,
+}
+
+impl Answer {
+    fn of(options: &[Value], once: &str, always: &str) -> Self {
+        let offered = |kind| {
+            let option = options.iter().find(|option| option["kind"] == kind)?;
+            Some(option["optionId"].as_str()?.to_owned())
+        };
+        let once = offered(once).map(Answer::Option);
+        once.or_else(|| offered(always).map(Answer::Always))
+            .unwrap_or(Answer::Cancelled)
+    }
+
+    fn line(&self, id: &Value) -> Vec<u8> {
+        let outcome = match self {
+            Self::Option(option) | Self::Always(option) => {
+                json!({"outcome": "selected", "optionId": option})
+            }
+            Self::Cancelled => json!({"outcome": "cancelled"}),
+        };
+        json::result(id, json!({"outcome": outcome}))
+    }
+}
+
+impl Session {
+    pub(super) fn asked(&mut self, id: &Value, params: &Value, heard: &mut Heard) {
+        let (key, call) = (id.to_string(), &params["toolCall"]);
+        if self.asks.contains_key(&key) {
+            return;
+        }
+        let options = list(&params["options"]);
+        let asked = Asked {
+            id: id.clone(),
+            call: text(call, "toolCallId").to_owned(),
+            allow: Answer::of(options, "allow_once", "allow_always"),
+            deny: Answer::of(options, "reject_once", "reject_always"),
+        };
+        // Who is being interrupted is not asked any more.
+        if self.asks.len() >= ASKS || self.interrupting || self.leaving {
+            heard.lines.push(Answer::Cancelled.line(id));
+            return;
+        }
+        let mut apart = Known::default();
+        apart.learn(call);
+        let events = &mut heard.events;
+        let known = self
+            .turn
+            .as_mut()
+            .filter(|_| self.id == text(params, "sessionId"));
+        let known = known.and_then(|turn| {
+            if !turn.tools.knows(&asked.call) {
+                turn.flush(false, events);
+            }
+            turn.tools.asked(call, events)
+        });
+        let known = known.unwrap_or(&apart);
+        let may = match self.wishes.permissions {
+            Permissions::All => true,
+            Permissions::Edits => known.edits_below(&self.wishes.roots),
+            Permissions::Ask | Permissions::Deny => false,
+        };
+        if may && let Answer::Option(_) | Answer::Always(_) = asked.allow {
+            heard.lines.push(asked.allow.line(id));
+            return;
+        }
+        let ask = Ask {
+            id: key.clone(),
+            tool: known.name(),
+            summary: known.summary(),
+            reason: one_line(&known.content, 400),
+        };
+        events.push(Event::PermissionAsked(ask));
+        self.asks.insert(key, asked);
+    }
+
+    /// Makes the answer to a question, `None` if it needs none any more. Once it is written, say so by
+    /// [`answer_sent`](Self::answer_sent).
+    pub(in crate::acp) fn answer(&self, ask: &str, decision: &Decision) -> Option<Vec<u8>> {
+        let asked = self.asks.get(ask)?;
+        let answer = match decision {
+            Decision::Allow => &asked.allow,
+            _ => &asked.deny,
+        };
+        Some(answer.line(&asked.id))
+    }
+
+    /// Notes that an answer was written, and returns what comes of it.
+    pub(in crate::acp) fn answer_sent(&mut self, ask: &str, decision: &Decision) -> Vec<Event> {
+        let Some(asked) = self.asks.remove(ask) else {
+            return Vec::new();
+        };
+        let mut events = Vec::new();
+        let warning = match (decision, asked.allow) {
+            (Decision::Allow, Answer::Option(_)) => return events,
+            (Decision::Allow, Answer::Always(_)) => {
+                "the agent can be allowed this for good only, and was"
+            }
+            (Decision::Allow, Answer::Cancelled) => {
+                "the agent offers no way to allow what it asks; it was told no"
+            }
+            _ => {
+                if let Some(turn) = &mut self.turn {
+                    turn.tools.deny(&asked.call, &mut events);
+                }
+                return events;
+            }
+        };
+        events.push(Event::Warning(warning.to_owned()));
+        events
+    }
+
+    /// Takes a question back that the agent does not want answered any more.
+    pub(super) fn withdrawn(&mut self, params: &Value, heard: &mut Heard) {
+        if let Some((id, asked)) = self.asks.remove_entry(&params["requestId"].to_string()) {
+            heard.lines.push(json::cancelled(&asked.id));
+            heard.events.push(Event::PermissionWithdrawn { id });
+        }
+    }
+
+    /// Answers all that is asked as cancelled.
+    pub(super) fn cancel_asks(&mut self, heard: &mut Heard) {
+        for (id, asked) in std::mem::take(&mut self.asks) {
+            heard.lines.push(Answer::Cancelled.line(&asked.id));
+            heard.events.push(Event::PermissionWithdrawn { id });
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! What an agent lets its client choose: a mode, which is what it may do without asking, and a model.
+//!
+//! There are three ways. New agents have options, which come in categories; others have modes, and some have models, which
+//! never became part of the protocol.
+
+use super::json::{list, text};
+use agent_duplex::Permissions;
+use serde_json::{Value, json};
+
+/// What the agent offers, and what it stands at.
+#[derive(Debug, Default)]
+pub(super) struct Choices {
+    modes: Vec<String>,
+    mode: String,
+    has_models: bool,
+    model: String,
+    /// The model at the beginning.
+    default_model: Option<String>,
+    mode_option: Option<Choice>,
+    model_option: Option<Choice>,
+}
+
+#[derive(Debug)]
+struct Choice {
+    id: String,
+    value: String,
+    values: Vec<String>,
+}
+
+impl Choice {
+    fn of(option: &Value) -> Self {
+        // Values may stand in groups.
+        let values =
+            list(&option["options"])
+                .iter()
+                .flat_map(|item| match list(&item["options"]) {
+                    [] => std::slice::from_ref(item),
+                    group => group,
+                });
+        Choice {
+            id: text(option, "id").to_owned(),
+            value: text(option, "currentValue").to_owned(),
+            values: values.map(|item| text(item, "value").to_owned()).collect(),
+        }
+    }
+}
+
+/// A request that chooses something: its method and what it says besides the session.
+pub(super) type Choose = (&'static str, Value);
+
+/// The names of modes in which an agent needs no permission for this, those of the agents that are known.
+fn modes(permissions: Permissions) -> &'static [&'static str] {
+    match permissions {
+        Permissions::Ask | Permissions::Deny => &["default", "ask", "read-only"],
+        Permissions::Edits => &["acceptEdits", "autoEdit"],
+        Permissions::All => &["bypassPermissions", "yolo", "full-access"],
+    }
+}
+
+impl Choices {
+    /// Takes what stands in the answer that opens a session.
+    pub(super) fn take(&mut self, opened: &Value) {
+        let modes = &opened["modes"];
+        let ids = list(&modes["availableModes"]).iter();
+        self.modes = ids.map(|mode| text(mode, "id").to_owned()).collect();
+        text(modes, "currentModeId").clone_into(&mut self.mode);
+        self.has_models = opened["models"].is_object();
+        text(&opened["models"], "currentModelId").clone_into(&mut self.model);
+        self.take_options(opened);
+        self.default_model = Some(self.model.clone()).filter(|model| !model.is_empty());
+    }
+
+    /// Takes the options as they stand; `true` if the model is another one now.
+    pub(super) fn take_options(&mut self, from: &Value) -> bool {
+        for option in list(&from["configOptions"]) {
+            match text(option, "category") {
+                "mode" => self.mode_option = Some(Choice::of(option)),
+                "model" => self.model_option = Some(Choice::of(option)),
+                _ => {}
+            }
+        }
+        let model = self
+            .model_option
+            .as_ref()
+            .map(|option| option.value.clone());
+        model.is_some_and(|model| self.model_is(model))
+    }
+
+    pub(super) fn mode_is(&mut self, mode: &str) {
+        mode.clone_into(&mut self.mode);
+    }
+
+    /// Notes which model it is; `true` if that is another one.
+    pub(super) fn model_is(&mut self, model: String) -> bool {
+        std::mem::replace(&mut self.model, model) != self.model
+    }
+
+    pub(super) fn model(&self) -> &str {
+        &self.model
+    }
+
+    pub(super) fn default_model(&self) -> Option<&str> {
+        self.default_model.as_deref()
+    }
+
+    /// Returns how to put the agent into the mode for this; `None` if it has none, or is in it.
+    pub(super) fn choose_mode(&self, permissions: Permissions) -> Option<Choose> {
+        let mut candidates = modes(permissions).iter();
+        if let Some(option) = &self.mode_option
+            && let Some(mode) = candidates.clone().find(|mode| has(&option.values, mode))
+        {
+            let choose = json!({"configId": option.id, "value": mode});
+            return (option.value != **mode).then_some(("session/set_config_option", choose));
+        }
+        let mode = candidates.find(|mode| has(&self.modes, mode))?;
+        (self.mode != **mode).then(|| ("session/set_mode", json!({"modeId": mode})))
+    }
+
+    /// Returns how to choose a model; `None` if the agent has no way.
+    pub(super) fn choose_model(&self, model: &str) -> Option<Choose> {
+        if let Some(option) = &self.model_option {
+            let choose = json!({"configId": option.id, "value": model});
+            return Some(("session/set_config_option", choose));
+        }
+        { self.has_models }.then(|| ("session/set_model", json!({"modelId": model})))
+    }
+}
+
+fn has(values: &[String], value: &str) -> bool {
+    values.iter().any(|known| known == value)
+}

@@ -1,0 +1,333 @@
+//! How a session is opened: one request after the other, each sent when the one before is answered.
+
+use super::ending::{self, Trouble};
+use super::json::{list, text};
+use super::{Failure, Heard, Request, Session};
+use crate::duplex::one_line;
+use crate::mcp::McpServer;
+use agent_duplex::{EndReason, Error, Event, Permissions, SessionChoice, TurnEnd};
+use serde_json::{Value, json};
+
+/// The version of the protocol that is spoken here.
+const VERSION: u64 = 1;
+
+/// How far a session is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stage {
+    Opening,
+    /// It is there, and is being put into the mode and to the model that are wanted.
+    Settling,
+    Open,
+}
+
+/// What an agent says that it can do.
+#[derive(Debug, Default)]
+pub(super) struct Abilities {
+    load: bool,
+    resume: bool,
+    fork: bool,
+    pub(super) close: bool,
+    http: bool,
+    sse: bool,
+    /// The ways to log in, with their names.
+    pub(super) auth_methods: Vec<(String, String)>,
+}
+
+impl Abilities {
+    fn of(introduced: &Value) -> Self {
+        let all = &introduced["agentCapabilities"];
+        let has = |key: &str| {
+            !matches!(
+                all["sessionCapabilities"][key],
+                Value::Null | Value::Bool(false)
+            )
+        };
+        let methods = list(&introduced["authMethods"]).iter();
+        Abilities {
+            load: all["loadSession"] == true,
+            resume: has("resume"),
+            fork: has("fork"),
+            close: has("close"),
+            http: all["mcpCapabilities"]["http"] == true,
+            sse: all["mcpCapabilities"]["sse"] == true,
+            auth_methods: methods
+                .map(|method| {
+                    (
+                        text(method, "id").to_owned(),
+                        text(method, "name").to_owned(),
+                    )
+                })
+                .collect(),
+        }
+    }
+}
+
+impl Session {
+    /// Makes the line by which we introduce ourselves.
+    pub(in crate::acp) fn initialize(&mut self) -> Vec<u8> {
+        let fs = json!({"readTextFile": false, "writeTextFile": false});
+        let params = json!({
+            "protocolVersion": VERSION,
+            "clientCapabilities": {"fs": fs, "terminal": false},
+            "clientInfo": {"name": env!("CARGO_PKG_NAME"), "version": env!("CARGO_PKG_VERSION")},
+        });
+        self.request(Request::Initialize, "initialize", params)
+    }
+
+    /// Takes the answer to a request that opens the session, and sends the next.
+    pub(super) fn opening(
+        &mut self,
+        request: Request,
+        answer: Result<&Value, &Value>,
+        heard: &mut Heard,
+    ) {
+        let next = match (request, answer) {
+            (Request::Initialize, Ok(result)) => self.introduced(result),
+            (Request::Open, Ok(result)) => {
+                self.opened(result, heard);
+                return;
+            }
+            (Request::Authenticate, Ok(_)) => self.open(),
+            (request, Err(error)) => Err(self.failed(request, error)),
+            _ => return,
+        };
+        match next {
+            Ok(line) => heard.lines.push(line),
+            Err(failure) => self.failure = Some(failure),
+        }
+    }
+
+    fn introduced(&mut self, result: &Value) -> Result<Vec<u8>, Failure> {
+        let version = result["protocolVersion"].as_u64().unwrap_or(VERSION);
+        if version != VERSION {
+            let what =
+                format!("the agent speaks version {version} of the protocol, and not {VERSION}");
+            let mend = "use a version of the agent that speaks it";
+            return Err(Failure::Start(Error::start(
+                format!("{what}; {mend}"),
+                None,
+            )));
+        }
+        self.abilities = Abilities::of(result);
+        let info = &result["agentInfo"];
+        let names = [text(info, "title"), text(info, "name"), self.wishes.agent];
+        let name = names
+            .into_iter()
+            .find(|name| !name.is_empty())
+            .unwrap_or_default();
+        self.agent = one_line(&format!("{name} {}", text(info, "version")), 100);
+        match self.wishes.auth_method.clone() {
+            Some(method) => {
+                let params = json!({"methodId": method});
+                Ok(self.request(Request::Authenticate, "authenticate", params))
+            }
+            None => self.open(),
+        }
+    }
+
+    fn open(&mut self) -> Result<Vec<u8>, Failure> {
+        let mut params = json!({"cwd": self.wishes.roots[0], "mcpServers": self.servers()?});
+        let (method, id) = match &self.wishes.session {
+            SessionChoice::Resume(id) if self.abilities.resume => ("session/resume", Some(id)),
+            SessionChoice::Resume(id) if self.abilities.load => ("session/load", Some(id)),
+            SessionChoice::Resume(_) => {
+                return Err(self.cannot("go on with a session", "start it fresh"));
+            }
+            SessionChoice::Fork(id) if self.abilities.fork => ("session/fork", Some(id)),
+            SessionChoice::Fork(_) => {
+                return Err(self.cannot("copy a session", "resume it, or start fresh"));
+            }
+            _ => ("session/new", None),
+        };
+        if let Some(id) = id {
+            params["sessionId"] = id.as_str().into();
+        }
+        self.tells_history = matches!(method, "session/load" | "session/fork");
+        Ok(self.request(Request::Open, method, params))
+    }
+
+    fn servers(&self) -> Result<Vec<Value>, Failure> {
+        let named = |(name, value): (&String, &String)| json!({"name": name, "value": value});
+        let by_url = |kind: &str, can: bool, name: &str, url: &str, headers: Vec<Value>| match can {
+            true => Ok(json!({"type": kind, "name": name, "url": url, "headers": headers})),
+            false => {
+                let what = format!("use the MCP server `{name}` over {kind}");
+                Err(self.cannot(&what, "hand it on as a program, or not at all"))
+            }
+        };
+        let servers = self
+            .wishes
+            .servers
+            .iter()
+            .map(|(name, server)| match server {
+                McpServer::Stdio { command, args, env } => {
+                    let env: Vec<Value> = env.iter().map(named).collect();
+                    Ok(json!({"name": name, "command": command, "args": args, "env": env}))
+                }
+                McpServer::Http { url, headers } => by_url(
+                    "http",
+                    self.abilities.http,
+                    name,
+                    url,
+                    headers.iter().map(named).collect(),
+                ),
+                McpServer::Sse { url, headers } => by_url(
+                    "sse",
+                    self.abilities.sse,
+                    name,
+                    url,
+                    headers.iter().map(named).collect(),
+                ),
+            });
+        servers.collect()
+    }
+
+    fn cannot(&self, what: &str, mend: &str) -> Failure {
+        Failure::Start(Error::unsupported(self.wishes.agent, what, mend))
+    }
+
+    fn opened(&mut self, result: &Value, heard: &mut Heard) {
+        let id = match (text(result, "sessionId"), &self.wishes.session) {
+            ("", SessionChoice::Resume(id)) => id.clone(),
+            (id, _) => id.to_owned(),
+        };
+        if id.is_empty() {
+            let what = "the agent opened a session without an id; try another version of it";
+            self.failure = Some(Failure::Start(Error::start(what, None)));
+            return;
+        }
+        if let SessionChoice::Resume(wanted) = &self.wishes.session
+            && *wanted != id
+        {
+            let warning = format!("the agent goes on as session {id} instead of {wanted}");
+            heard.events.push(Event::Warning(warning));
+        }
+        self.id.clone_from(&id);
+        heard.events.push(Event::Session { id });
+        self.choices.take(result);
+        self.stage = Stage::Settling;
+        // Some tell the history after they answered, when it would be taken for the next turn's.
+        if self.tells_history {
+            self.last += 1;
+            self.pending.insert(self.last, (Request::History, None));
+        }
+        if let Some((method, params)) = self.choices.choose_mode(self.wishes.permissions) {
+            heard.lines.push(self.choose(Request::Mode, method, params));
+        }
+        if let Some(model) = self.wishes.model.clone() {
+            match self.choose_model(model) {
+                Ok(line) => heard.lines.extend(line),
+                Err(error) => self.failure = Some(Failure::Start(error)),
+            }
+        }
+        self.settle(heard);
+    }
+
+    /// Notes that the session is as it was wanted, if nothing is waited for any more.
+    fn settle(&mut self, heard: &mut Heard) {
+        heard.events.extend(self.settled());
+    }
+
+    pub(super) fn settled(&mut self) -> Option<Event> {
+        let is_settling =
+            |what: &Request| matches!(what, Request::Mode | Request::Model | Request::History);
+        let waits = self.pending.values().any(|(what, _)| is_settling(what));
+        if self.stage != Stage::Settling || waits {
+            return None;
+        }
+        self.stage = Stage::Open;
+        self.change = None;
+        Some(self.identified())
+    }
+
+    pub(super) fn identified(&self) -> Event {
+        Event::Identified {
+            agent: self.agent.clone(),
+            model: self.choices.model().to_owned(),
+        }
+    }
+
+    pub(super) fn mode_answered(&mut self, answer: Result<&Value, &Value>, heard: &mut Heard) {
+        if let Err(error) = answer {
+            let why = ending::words(error);
+            let careful = matches!(
+                self.wishes.permissions,
+                Permissions::Ask | Permissions::Deny
+            );
+            if careful && self.stage == Stage::Settling {
+                let what = format!("the agent refuses to ask before it does something: {why}");
+                let mend = "correct what it may do in its own settings";
+                self.failure = Some(Failure::Start(Error::start(
+                    format!("{what}; {mend}"),
+                    None,
+                )));
+            } else {
+                let warning = format!("the agent refused the change of permissions: {why}");
+                heard.events.push(Event::Warning(warning));
+            }
+        } else if let Ok(result) = answer {
+            self.choices.take_options(result);
+        }
+        self.settle(heard);
+    }
+
+    pub(super) fn model_answered(
+        &mut self,
+        id: u64,
+        answer: Result<&Value, &Value>,
+        heard: &mut Heard,
+    ) {
+        let Some(change) = self.change.as_mut().filter(|change| change.request == id) else {
+            return;
+        };
+        let model = change.model.clone();
+        match answer {
+            Ok(result) => {
+                change.answer = Some(Ok(()));
+                let changed = self.choices.take_options(result) | self.choices.model_is(model);
+                if changed && self.stage == Stage::Open {
+                    heard.events.push(self.identified());
+                }
+            }
+            Err(error) => {
+                let why = ending::words(error);
+                if self.stage == Stage::Settling {
+                    let what = format!("the agent does not take the model `{model}`: {why}");
+                    let error = Error::start(format!("{what}; name one that it has"), None);
+                    self.failure = Some(Failure::Start(error));
+                }
+                change.answer = Some(Err(why));
+            }
+        }
+        self.settle(heard);
+    }
+
+    fn failed(&self, request: Request, error: &Value) -> Failure {
+        let words = ending::words(error);
+        let trouble = ending::trouble(error);
+        let is_known = !matches!(self.wishes.session, SessionChoice::Fresh);
+        let (reason, detail) = match (request, trouble) {
+            (_, Trouble::NotLoggedIn) | (Request::Authenticate, _) => (
+                EndReason::NotLoggedIn,
+                ending::log_in(&words, &self.abilities),
+            ),
+            (Request::Open, Trouble::SessionNotFound) if is_known => {
+                let mend =
+                    "start a fresh session, or go back to the working directory it was made in";
+                (
+                    EndReason::SessionNotFound,
+                    format!("the agent says: {words}; {mend}"),
+                )
+            }
+            _ => {
+                let what = format!("the agent refused the {}: {words}", request.name());
+                let mend = "correct its settings, or try it by hand";
+                return Failure::Start(Error::start(format!("{what}; {mend}"), None));
+            }
+        };
+        Failure::Turn(TurnEnd {
+            detail,
+            ..reason.into()
+        })
+    }
+}

@@ -1,0 +1,196 @@
+//! Short texts for people out of what tools are called with and what they return.
+
+use super::json::{list, text};
+use crate::duplex::one_line;
+use serde_json::Value;
+
+/// How many characters of a call are shown.
+const SUMMARY: usize = 400;
+/// How many bytes of a result are handed on.
+const RESULT: usize = 4096;
+/// How many paths of a call are looked at; who names more is asked about.
+const PATHS: usize = 64;
+
+/// What is known of a call; later words about it replace earlier ones.
+#[derive(Debug, Default)]
+pub(super) struct Known {
+    title: String,
+    kind: String,
+    name: String,
+    /// The command, where the input holds one.
+    command: Option<String>,
+    input: String,
+    paths: Vec<String>,
+    input_paths: Vec<String>,
+    /// The beginning of what is said about it.
+    pub(super) content: String,
+}
+
+impl Known {
+    pub(super) fn learn(&mut self, call: &Value) {
+        let replace = |known: &mut String, key| {
+            let said = text(call, key);
+            if !said.is_empty() {
+                *known = one_line(said, SUMMARY);
+            }
+        };
+        replace(&mut self.title, "title");
+        replace(&mut self.kind, "kind");
+        let name = text(&call["_meta"]["claudeCode"], "toolName");
+        if !name.is_empty() {
+            self.name = one_line(name, SUMMARY);
+        }
+        let input = &call["rawInput"];
+        if input.as_object().is_some_and(|input| !input.is_empty()) {
+            self.command = command(&input["command"]);
+            self.input = one_line(&input.to_string(), SUMMARY);
+            self.input_paths = { ["file_path", "filePath", "path", "abs_path"].iter() }
+                .filter_map(|key| input[*key].as_str().map(str::to_owned))
+                .collect();
+        }
+        let content = list(&call["content"]);
+        let changed = content.iter().filter(|item| text(item, "type") == "diff");
+        let paths = list(&call["locations"]).iter().chain(changed);
+        let paths: Vec<String> = { paths.filter_map(|place| place["path"].as_str()) }
+            .take(PATHS + 1)
+            .map(str::to_owned)
+            .collect();
+        if !paths.is_empty() {
+            self.paths = paths;
+        }
+        let returned = result(call);
+        if !returned.is_empty() {
+            self.content = returned;
+        }
+    }
+
+    /// Returns the tool's own name where the agent tells it; otherwise what kind of tool it is.
+    pub(super) fn name(&self) -> String {
+        let names = [&self.name, &self.kind].into_iter();
+        let name = { names }.find(|name| !name.is_empty()).cloned();
+        name.unwrap_or_else(|| "tool".to_owned())
+    }
+
+    /// Tells on one line what the call would do: its command, the files of what works on files, and the whole input of any
+    /// other, which may hide nothing.
+    pub(super) fn summary(&self) -> String {
+        if let Some(command) = &self.command {
+            return one_line(command, SUMMARY);
+        }
+        let is_plain = ["read", "edit", "delete", "move", "search", "fetch", "think"]
+            .contains(&self.kind.as_str());
+        let mut said = self.title.clone();
+        let more = match is_plain {
+            true => self.paths.iter().chain(&self.input_paths).collect(),
+            false => vec![&self.input],
+        };
+        for more in more {
+            if !more.is_empty() && !said.contains(more.as_str()) {
+                said = format!("{said} {more}");
+            }
+        }
+        one_line(&said, SUMMARY)
+    }
+
+    /// Tells whether it does no more than to edit files below one of these directories, by what the agent says.
+    pub(super) fn edits_below(&self, roots: &[String]) -> bool {
+        let all = || self.paths.iter().chain(&self.input_paths);
+        let is_below = |path: &String| roots.iter().any(|root| is_below(path, root));
+        self.kind == "edit" && self.paths.len() <= PATHS && all().count() > 0 && all().all(is_below)
+    }
+}
+
+fn command(input: &Value) -> Option<String> {
+    let words = { list(input).iter() }.map(|word| word.as_str().map(str::to_owned));
+    match input {
+        Value::String(command) => Some(command.clone()),
+        Value::Array(_) => Some(words.collect::<Option<Vec<_>>>()?.join(" ")),
+        _ => None,
+    }
+}
+
+fn is_below(path: &str, root: &str) -> bool {
+    let root = root.trim_end_matches('/');
+    let inside = match path.starts_with('/') {
+        true => path
+            .strip_prefix(root)
+            .and_then(|rest| rest.strip_prefix('/')),
+        false => Some(path),
+    };
+    inside.is_some_and(|inside| !inside.is_empty() && !inside.split('/').any(|part| part == ".."))
+}
+
+/// Returns the beginning of what a tool returned: its texts, or what it put out as it is.
+pub(super) fn result(call: &Value) -> String {
+    let texts = list(&call["content"]).iter();
+    let texts: Vec<&str> = texts
+        .filter_map(|item| item["content"]["text"].as_str())
+        .collect();
+    let mut text = texts.join("\n");
+    if text.is_empty() {
+        text = match &call["rawOutput"] {
+            Value::Null => String::new(),
+            Value::String(output) => output.clone(),
+            output => output["output"]
+                .as_str()
+                .map_or_else(|| output.to_string(), str::to_owned),
+        };
+    }
+    let mut ends = (0..=RESULT.min(text.len())).rev();
+    let end = ends.find(|end| text.is_char_boundary(*end));
+    text.truncate(end.unwrap_or(0));
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn known(call: Value) -> Known {
+        let mut known = Known::default();
+        known.learn(&call);
+        known
+    }
+
+    #[test]
+    fn x124_an_edit_is_below_the_directory_or_is_asked_about() {
+        let below = |call| known(call).edits_below(&["/work/a".to_owned(), "/real/a/".to_owned()]);
+        let at = |path| json!({"kind": "edit", "locations": [{"path": path}]});
+        assert!(below(at("/work/a/b")) && below(at("/real/a/b/c")) && below(at("b/c")));
+        for path in [
+            "/work/ab",
+            "/work/a",
+            "/work/a/../b",
+            "../b",
+            "",
+            "/",
+            "/etc/passwd",
+        ] {
+            assert!(!below(at(path)), "{path}");
+        }
+        assert!(!below(json!({"kind": "edit"})), "nobody knows which file");
+        assert!(!below(
+            json!({"kind": "delete", "locations": [{"path": "/work/a/b"}]})
+        ));
+        let two = json!({"kind": "edit", "locations": [{"path": "b"}], "content": [{"type": "diff", "path": "/etc/b"}]});
+        assert!(!below(two));
+        let hidden = json!({"kind": "edit", "locations": [{"path": "b"}], "rawInput": {"file_path": "/etc/b"}});
+        assert!(!below(hidden));
+        let many: Vec<_> = (0..70).map(|n| json!({"path": format!("b{n}")})).collect();
+        assert!(!below(json!({"kind": "edit", "locations": many})));
+    }
+
+    #[test]
+    fn a_call_is_told_by_its_command_or_by_all_that_is_known() {
+        let calls = [
+            json!({"title": "Terminal", "kind": "execute", "rawInput": {"command": "make\n  all"}}),
+            json!({"title": "Terminal", "kind": "execute", "rawInput": {"command": ["sh", "-c", "make"]}}),
+            json!({"title": "Edit", "kind": "edit", "locations": [{"path": "/a/b"}], "rawInput": {"file_path": "/a/c"}}),
+            json!({"title": "send mail", "kind": "other", "rawInput": {"to": "all"}}),
+            json!({"title": "", "rawInput": {}}),
+        ];
+        let shown: Vec<_> = calls.map(|call| known(call).summary()).into();
+        insta::assert_debug_snapshot!(shown);
+    }
+}

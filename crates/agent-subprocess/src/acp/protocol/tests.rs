@@ -1,0 +1,179 @@
+mod asks;
+mod opening;
+mod properties;
+mod turns;
+
+use super::*;
+use agent_duplex::{Decision, ToolOutcome};
+use serde_json::json;
+use std::fmt::Write as _;
+use std::path::Path;
+use std::time::Duration;
+use uuid::Uuid;
+
+fn wishes() -> Wishes {
+    Wishes {
+        agent: "acp",
+        session: SessionChoice::Fresh,
+        roots: ["/work".to_owned(), "/real".to_owned()],
+        servers: McpServers::default(),
+        model: None,
+        permissions: Permissions::Ask,
+        auth_method: None,
+        cost_restarts: false,
+        timeouts: Timeouts {
+            initialize: Duration::from_secs(60),
+            others: Duration::from_secs(20),
+        },
+    }
+}
+
+fn hear(session: &mut Session, line: &Value) -> Heard {
+    session.hear(line.to_string().as_bytes())
+}
+
+/// What was written, without what every line has.
+fn said(lines: &[Vec<u8>]) -> Vec<Value> {
+    let parsed = lines.iter().map(|line| json::parse(line).unwrap());
+    parsed
+        .map(|mut line| {
+            assert_eq!(
+                line.as_object_mut().unwrap().remove("jsonrpc"),
+                Some(json!("2.0"))
+            );
+            line
+        })
+        .collect()
+}
+
+/// Begins a session that is open, with an agent that has `capabilities` and answers the request for a session with `opened`.
+fn begin(wishes: Wishes, capabilities: Value, opened: Value) -> (Session, Heard) {
+    let mut session = Session::new(wishes);
+    session.initialize();
+    let introduced = json!({"protocolVersion": 1, "agentCapabilities": capabilities, "agentInfo": {"name": "a", "version": "1"}});
+    let mut heard = hear(&mut session, &json!({"id": 1, "result": introduced}));
+    let more = hear(&mut session, &json!({"id": 2, "result": opened}));
+    heard.lines.extend(more.lines);
+    heard.events.extend(more.events);
+    (session, heard)
+}
+
+fn fresh() -> Session {
+    let (session, _) = begin(wishes(), json!({}), json!({"sessionId": "s"}));
+    assert!(!session.is_opening());
+    session
+}
+
+fn message() -> Message {
+    Message {
+        id: Uuid::from_u128(7),
+        text: "do it".to_owned(),
+    }
+}
+
+/// Begins a turn, and returns the number of its request.
+fn prompt(session: &mut Session) -> u64 {
+    let (request, _) = session.prompt(&message());
+    session.sent(&message(), request);
+    request
+}
+
+fn update(session: &mut Session, update: Value) -> Vec<Event> {
+    let params = json!({"sessionId": "s", "update": update});
+    hear(
+        session,
+        &json!({"method": "session/update", "params": params}),
+    )
+    .events
+}
+
+fn chunk(text: &str) -> Value {
+    json!({"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": text}})
+}
+
+/// One event a line; deltas in a row are one.
+fn shown(events: &[Event]) -> String {
+    let (mut shown, mut deltas) = (String::new(), (0, String::new()));
+    for event in events.iter().map(Some).chain([None]) {
+        if let Some(Event::TextDelta(text)) = event {
+            deltas.0 += 1;
+            deltas.1 += text;
+            continue;
+        }
+        if deltas.0 > 0 {
+            writeln!(shown, "{} x TextDelta {:?}", deltas.0, deltas.1).unwrap();
+            deltas = (0, String::new());
+        }
+        if let Some(event) = event {
+            writeln!(shown, "{event:?}").unwrap();
+        }
+    }
+    shown
+}
+
+/// Conversations with the real agents, in both directions. See `tests/golden`.
+const GOLDEN: [&str; 3] = ["claude", "gemini", "opencode"];
+
+fn golden(name: &str) -> String {
+    let name = format!("tests/golden/acp_{name}.txt");
+    std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(name)).unwrap()
+}
+
+/// Feeds what the agent wrote, and says what was said to it: the same, as far as it matters, that was written then.
+fn replay(recording: &str) -> (Session, Vec<Event>) {
+    let mut session = Session::new(Wishes {
+        roots: ["$WORK".to_owned(), "$WORK".to_owned()],
+        ..wishes()
+    });
+    let (mut events, mut written) = (Vec::new(), Vec::new());
+    for line in recording.lines() {
+        let Some(ours) = line.strip_prefix("> ") else {
+            let heard = session.hear(line.strip_prefix("< ").unwrap().as_bytes());
+            events.extend(heard.events);
+            written.extend(heard.lines);
+            continue;
+        };
+        let ours: Value = serde_json::from_str(ours).unwrap();
+        let is_answer = ours.get("result").is_some();
+        match text(&ours, "method") {
+            "initialize" => written.push(session.initialize()),
+            "session/prompt" => {
+                let id = Uuid::from_u128(u128::from(ours["id"].as_u64().unwrap()));
+                let text = text(&ours["params"]["prompt"][0], "text").to_owned();
+                let (request, line) = session.prompt(&Message {
+                    id,
+                    text: text.clone(),
+                });
+                events.push(session.sent(&Message { id, text }, request));
+                written.push(line);
+            }
+            "session/cancel" => {
+                let heard = session.interrupt();
+                events.extend(heard.events);
+                written.extend(heard.lines);
+            }
+            _ if is_answer => {
+                let ask = ours["id"].to_string();
+                written.extend(session.answer(&ask, &Decision::Allow));
+                session.answer_sent(&ask, &Decision::Allow);
+            }
+            _ => {}
+        }
+        let wrote = json::parse(&written.remove(0)).unwrap();
+        let alike = ["id", "method"].iter().all(|key| wrote[key] == ours[key]);
+        assert!(alike, "{wrote} instead of {ours}");
+        if wrote["method"] == "session/prompt" {
+            assert_eq!(wrote, ours);
+        }
+    }
+    assert_eq!(written.len(), 0);
+    (session, events)
+}
+
+#[test]
+fn p54_recordings_of_real_agents_are_understood() {
+    for name in GOLDEN {
+        let (_, events) = replay(&golden(name));
+        insta::assert_snapshot!(name, shown(&events));
+    }
+}

@@ -1,0 +1,206 @@
+use super::*;
+
+const OPTIONS: [(&str, &str); 4] = [
+    ("aa", "allow_always"),
+    ("a", "allow_once"),
+    ("r", "reject_once"),
+    ("ra", "reject_always"),
+];
+
+fn ask(id: Value, kind: &str, path: &str, options: &[(&str, &str)]) -> Value {
+    let options: Vec<Value> = { options.iter() }
+        .map(|(id, kind)| json!({"optionId": id, "kind": kind, "name": id}))
+        .collect();
+    let call =
+        json!({"toolCallId": "t", "kind": kind, "title": "do", "locations": [{"path": path}]});
+    let params = json!({"sessionId": "s", "toolCall": call, "options": options});
+    json!({"id": id, "method": "session/request_permission", "params": params})
+}
+
+fn permitted(permissions: Permissions) -> Session {
+    let wishes = Wishes {
+        permissions,
+        ..wishes()
+    };
+    begin(wishes, json!({}), json!({"sessionId": "s"})).0
+}
+
+fn deny() -> Decision {
+    Decision::Deny {
+        message: "no".to_owned(),
+    }
+}
+
+#[test]
+fn x124_what_may_be_done_is_answered_and_the_rest_is_asked() {
+    let calls = [
+        ("edit", "/work/a"),
+        ("edit", "/etc/a"),
+        ("delete", "/work/a"),
+        ("execute", "/work"),
+    ];
+    let mut table = String::new();
+    for permissions in [
+        Permissions::Ask,
+        Permissions::Edits,
+        Permissions::All,
+        Permissions::Deny,
+    ] {
+        for (kind, path) in calls {
+            let mut session = permitted(permissions);
+            prompt(&mut session);
+            let heard = hear(&mut session, &ask(json!(0), kind, path, &OPTIONS));
+            let asked = heard
+                .events
+                .iter()
+                .any(|event| matches!(event, Event::PermissionAsked(_)));
+            let option = said(&heard.lines)
+                .first()
+                .map(|line| line["result"]["outcome"]["optionId"].clone());
+            assert_eq!(asked, option.is_none());
+            writeln!(
+                table,
+                "{permissions:?} {kind} {path}: {}",
+                option.map_or("asked".to_owned(), |option| option.to_string())
+            )
+            .unwrap();
+        }
+    }
+    insta::assert_snapshot!(table);
+}
+
+#[test]
+fn x124_an_answer_chooses_by_kind_what_is_offered() {
+    let offers: [&[(&str, &str)]; 4] = [&OPTIONS, &OPTIONS[..1], &OPTIONS[3..], &[]];
+    let mut table = String::new();
+    for options in offers {
+        for decision in [Decision::Allow, deny()] {
+            let mut session = fresh();
+            prompt(&mut session);
+            hear(&mut session, &ask(json!("x"), "edit", "/a", options));
+            let line = session.answer("\"x\"", &decision).unwrap();
+            let warning = session.answer_sent("\"x\"", &decision);
+            assert_eq!(session.answer("\"x\"", &decision), None, "answered twice");
+            let line = &said(&[line])[0];
+            assert_eq!(line["id"], "x");
+            writeln!(
+                table,
+                "{} {}: {} {warning:?}",
+                options.len(),
+                decision == Decision::Allow,
+                line["result"]["outcome"]
+            )
+            .unwrap();
+        }
+    }
+    insta::assert_snapshot!(table);
+}
+
+#[test]
+fn p17_an_interrupt_and_the_end_of_a_turn_answer_what_is_asked_as_cancelled() {
+    let cancelled = |id| json!({"id": id, "result": {"outcome": {"outcome": "cancelled"}}});
+    for interrupt in [true, false] {
+        let mut session = fresh();
+        let request = prompt(&mut session);
+        hear(&mut session, &ask(json!(0), "execute", "", &OPTIONS));
+        let heard = match interrupt {
+            true => session.interrupt(),
+            false => hear(
+                &mut session,
+                &json!({"id": request, "result": {"stopReason": "end_turn"}}),
+            ),
+        };
+        assert_eq!(said(&heard.lines).last(), Some(&cancelled(0)));
+        assert!(
+            heard
+                .events
+                .contains(&Event::PermissionWithdrawn { id: "0".to_owned() })
+        );
+        assert_eq!(session.answer("0", &Decision::Allow), None);
+        if interrupt {
+            // What is asked after that is not for anybody.
+            let heard = hear(&mut session, &ask(json!(1), "execute", "", &OPTIONS));
+            assert_eq!(
+                (said(&heard.lines), heard.events),
+                (vec![cancelled(1)], vec![])
+            );
+        }
+    }
+}
+
+#[test]
+fn p18_a_question_that_is_taken_back_is_answered_as_that_once() {
+    let mut session = fresh();
+    prompt(&mut session);
+    hear(&mut session, &ask(json!("q"), "execute", "", &OPTIONS));
+    let back = json!({"method": "$/cancel_request", "params": {"requestId": "q"}});
+    let heard = hear(&mut session, &back);
+    assert_eq!(said(&heard.lines)[0]["error"]["code"], -32800);
+    assert!(matches!(
+        &heard.events[..],
+        [Event::PermissionWithdrawn { .. }]
+    ));
+    assert!(hear(&mut session, &back).lines.is_empty());
+    assert_eq!(session.answer("\"q\"", &Decision::Allow), None);
+}
+
+#[test]
+fn p17_what_is_not_offered_is_refused_once() {
+    let mut session = fresh();
+    for method in [
+        "fs/read_text_file",
+        "terminal/create",
+        "elicitation/create",
+        "_vendor/new",
+    ] {
+        let heard = hear(
+            &mut session,
+            &json!({"id": "u", "method": method, "params": {}}),
+        );
+        assert_eq!(
+            said(&heard.lines),
+            [
+                json!({"id": "u", "error": {"code": -32601, "message": format!("method not found: {method}")}})
+            ]
+        );
+        assert!(
+            hear(&mut session, &json!({"method": method}))
+                .lines
+                .is_empty()
+        );
+    }
+}
+
+#[test]
+fn x124_a_denied_call_is_told_as_denied() {
+    let mut session = fresh();
+    let request = prompt(&mut session);
+    hear(&mut session, &ask(json!(0), "execute", "", &OPTIONS));
+    let events = session.answer_sent("0", &deny());
+    let id = "t".to_owned();
+    let (outcome, text) = (ToolOutcome::Denied, String::new());
+    assert_eq!(events, [Event::ToolFinished { id, outcome, text }]);
+    let failed =
+        json!({"sessionUpdate": "tool_call_update", "toolCallId": "t", "status": "failed"});
+    assert_eq!(update(&mut session, failed), [], "it ended");
+    // Some end the turn for it.
+    let heard = hear(
+        &mut session,
+        &json!({"id": request, "result": {"stopReason": "cancelled"}}),
+    );
+    assert_eq!(
+        heard.events,
+        [Event::TurnCompleted(EndReason::Completed.into())]
+    );
+}
+
+#[test]
+fn questions_are_bounded() {
+    let mut session = fresh();
+    prompt(&mut session);
+    let heard: Vec<Heard> = (0..70)
+        .map(|n| hear(&mut session, &ask(json!(n), "execute", "", &OPTIONS)))
+        .collect();
+    let answered = heard.iter().filter(|heard| !heard.lines.is_empty());
+    assert_eq!((session.asks.len(), answered.count()), (64, 6));
+}

@@ -1,0 +1,314 @@
+use super::*;
+use crate::mcp::McpServer;
+
+fn modes(current: &str, all: &[&str]) -> Value {
+    let all: Vec<Value> = all.iter().map(|id| json!({"id": id})).collect();
+    json!({"currentModeId": current, "availableModes": all})
+}
+
+fn option(category: &str, current: &str, values: &[&str]) -> Value {
+    let values: Vec<Value> = values.iter().map(|value| json!({"value": value})).collect();
+    json!({"id": format!("the-{category}"), "category": category, "currentValue": current, "options": [{"group": "g", "options": values}]})
+}
+
+fn methods(heard: &Heard) -> Vec<String> {
+    let said = said(&heard.lines).into_iter();
+    said.map(|line| format!("{} {}", text(&line, "method"), line["params"]))
+        .collect()
+}
+
+#[test]
+fn p27_a_session_is_gone_on_with_as_the_agent_can() {
+    let resume = json!({"sessionCapabilities": {"resume": {}}, "loadSession": true});
+    let cases = [
+        (SessionChoice::Fresh, json!({})),
+        (SessionChoice::Resume("o".into()), resume),
+        (
+            SessionChoice::Resume("o".into()),
+            json!({"loadSession": true, "sessionCapabilities": {"resume": null}}),
+        ),
+        (SessionChoice::Resume("o".into()), json!({})),
+        (
+            SessionChoice::Fork("o".into()),
+            json!({"sessionCapabilities": {"fork": {}}}),
+        ),
+        (
+            SessionChoice::Fork("o".into()),
+            json!({"loadSession": true}),
+        ),
+    ];
+    let mut table = String::new();
+    for (choice, capabilities) in cases {
+        let wishes = Wishes {
+            session: choice,
+            ..wishes()
+        };
+        let (session, heard) = begin(wishes, capabilities, json!({"sessionId": "n"}));
+        let error = session.refusal();
+        assert!(error.as_ref().is_none_or(Error::is_unsupported));
+        writeln!(
+            table,
+            "{:?} {:?} {:?}",
+            methods(&heard),
+            session.id(),
+            error.map(|e| e.to_string())
+        )
+        .unwrap();
+    }
+    insta::assert_snapshot!(table);
+}
+
+#[test]
+fn p29_the_history_of_a_session_is_not_told_as_new() {
+    let wishes = Wishes {
+        session: SessionChoice::Resume("s".to_owned()),
+        ..wishes()
+    };
+    let mut session = Session::new(wishes);
+    session.initialize();
+    hear(
+        &mut session,
+        &json!({"id": 1, "result": {"agentCapabilities": {"loadSession": true}}}),
+    );
+    let history = [
+        chunk("old"),
+        json!({"sessionUpdate": "tool_call", "toolCallId": "t", "status": "completed"}),
+    ];
+    for old in history {
+        assert_eq!(update(&mut session, old), []);
+    }
+    let heard = hear(&mut session, &json!({"id": 2, "result": null}));
+    assert!(matches!(&heard.events[..], [Event::Session { id }] if id == "s"));
+    // Some go on with it when they have answered; it is over when they are quiet.
+    let now = Instant::now();
+    let due = session.answers_due(now).unwrap();
+    assert_eq!(update(&mut session, chunk("older")), []);
+    let later = session
+        .answers_due(now + Duration::from_millis(100))
+        .unwrap();
+    assert!(later > due && session.expire(due).is_empty() && session.is_opening());
+    let events = session.expire(later);
+    assert!(matches!(&events[..], [Event::Identified { .. }]));
+    assert!(!session.is_opening());
+    prompt(&mut session);
+    assert_eq!(
+        update(&mut session, chunk("new")),
+        [Event::TextDelta("new".to_owned())]
+    );
+}
+
+#[test]
+fn p45_what_a_session_is_refused_for_is_told_by_its_kind() {
+    let known = [
+        json!({"code": -32603, "message": "Internal error", "data": {"details": "No previous sessions found for this project."}}),
+        json!({"code": -32002, "message": "Resource not found: o"}),
+        json!({"code": -32603, "message": "NotFoundError: Session not found: o"}),
+        json!({"code": -32603, "message": "Internal error: OpenCode service failure", "data": {"service": "session"}}),
+        json!({"code": -32000, "message": "Authentication required"}),
+        json!({"code": -32603, "message": "Internal error", "data": {"details": "disk full"}}),
+    ];
+    let mut table = String::new();
+    for error in known {
+        let wishes = Wishes {
+            session: SessionChoice::Resume("o".to_owned()),
+            ..wishes()
+        };
+        let mut session = Session::new(wishes);
+        session.initialize();
+        let login = json!([{"id": "key", "name": "API key"}, {"id": "web"}]);
+        hear(
+            &mut session,
+            &json!({"id": 1, "result": {"agentCapabilities": {"loadSession": true}, "authMethods": login}}),
+        );
+        hear(&mut session, &json!({"id": 2, "error": error}));
+        assert!(!session.is_opening());
+        let told = session.fail(&message());
+        match (session.refusal(), told.as_deref()) {
+            (Some(error), None) => writeln!(table, "start: {error}").unwrap(),
+            (None, Some([Event::TurnStarted { .. }, Event::TurnCompleted(end)])) => {
+                writeln!(table, "{:?}: {}", end.reason, end.detail).unwrap();
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    insta::assert_snapshot!(table);
+}
+
+#[test]
+fn l95_mcp_servers_are_handed_on_or_refused_before_the_session() {
+    let servers = |server| {
+        let mut servers = McpServers::default();
+        servers
+            .insert(
+                "one",
+                McpServer::stdio("mcp").arg("-x").env("KEY", "secret"),
+            )
+            .unwrap();
+        servers.insert("two", server).unwrap();
+        Wishes {
+            servers,
+            ..wishes()
+        }
+    };
+    let http = || McpServer::http("http://localhost/").header("A", "b");
+    let can = json!({"mcpCapabilities": {"http": true}});
+    let (_, heard) = begin(servers(http()), can.clone(), json!({"sessionId": "s"}));
+    insta::assert_snapshot!(methods(&heard)[0]);
+    for (server, can) in [
+        (http(), json!({})),
+        (McpServer::sse("http://localhost/"), can),
+    ] {
+        let (session, heard) = begin(servers(server), can, json!({"sessionId": "s"}));
+        assert!(session.refusal().unwrap().is_unsupported());
+        assert!(heard.lines.is_empty(), "no session is opened");
+    }
+}
+
+#[test]
+fn x124_an_agent_is_put_into_the_mode_that_it_has() {
+    let offers = [
+        json!({"modes": modes("default", &["default", "autoEdit", "yolo", "plan"])}),
+        json!({"modes": modes("default", &["default", "acceptEdits", "bypassPermissions"]), "configOptions": [option("mode", "default", &["default", "acceptEdits"])]}),
+        json!({"configOptions": [option("mode", "build", &["build", "plan"])]}),
+        json!({"modes": modes("yolo", &["default", "yolo"])}),
+    ];
+    let mut table = String::new();
+    for mut opened in offers {
+        opened["sessionId"] = "s".into();
+        for permissions in [
+            Permissions::Ask,
+            Permissions::Edits,
+            Permissions::All,
+            Permissions::Deny,
+        ] {
+            let wishes = Wishes {
+                permissions,
+                ..wishes()
+            };
+            let (session, heard) = begin(wishes, json!({}), opened.clone());
+            let said = methods(&heard);
+            assert_eq!(
+                session.is_opening(),
+                said.len() > 1,
+                "what is chosen is waited for"
+            );
+            writeln!(table, "{permissions:?}: {:?}", said.get(1)).unwrap();
+        }
+    }
+    insta::assert_snapshot!(table);
+}
+
+#[test]
+fn x124_an_agent_that_refuses_to_ask_is_not_used() {
+    let opened =
+        json!({"sessionId": "s", "modes": modes("yolo", &["default", "autoEdit", "yolo"])});
+    for (permissions, used) in [(Permissions::Deny, false), (Permissions::Edits, true)] {
+        let wishes = Wishes {
+            permissions,
+            ..wishes()
+        };
+        let (mut session, _) = begin(wishes, json!({}), opened.clone());
+        let heard = hear(
+            &mut session,
+            &json!({"id": 3, "error": {"code": -32603, "message": "no"}}),
+        );
+        assert_eq!(session.refusal().is_none(), used);
+        assert_eq!(
+            heard
+                .events
+                .iter()
+                .any(|event| matches!(event, Event::Warning(_))),
+            used
+        );
+    }
+}
+
+#[test]
+fn l97_the_model_is_chosen_as_the_agent_has_it() {
+    let offers = [
+        json!({"models": {"currentModelId": "a"}}),
+        json!({"configOptions": [option("model", "a", &["a", "b"])]}),
+        json!({}),
+    ];
+    let mut table = String::new();
+    for mut opened in offers {
+        opened["sessionId"] = "s".into();
+        let wishes = Wishes {
+            model: Some("b".to_owned()),
+            ..wishes()
+        };
+        let (mut session, heard) = begin(wishes, json!({}), opened);
+        writeln!(
+            table,
+            "{:?} {:?}",
+            methods(&heard).get(1),
+            session.refusal().map(|e| e.to_string())
+        )
+        .unwrap();
+        if session.refusal().is_none() {
+            let heard = hear(&mut session, &json!({"id": 3, "result": {}}));
+            assert!(matches!(&heard.events[..], [Event::Identified { model, .. }] if model == "b"));
+            // While it runs: the one that is, the one of the beginning, and one that is not taken.
+            assert_eq!(session.set_model(Some("b".to_owned())).unwrap(), None);
+            assert!(session.set_model(None).unwrap().is_some() && session.is_asking());
+            hear(
+                &mut session,
+                &json!({"id": 4, "error": {"message": "gone"}}),
+            );
+            assert_eq!(session.model_answer(), Some(Err("gone".to_owned())));
+        } else {
+            assert!(session.refusal().unwrap().is_unsupported());
+        }
+    }
+    insta::assert_snapshot!(table);
+}
+
+#[test]
+fn p16_what_is_not_answered_in_time_is_given_up() {
+    let mut session = Session::new(wishes());
+    session.initialize();
+    let now = Instant::now();
+    let due = session.answers_due(now).unwrap();
+    assert_eq!(due - now, Duration::from_secs(60));
+    session.renew();
+    assert_eq!(session.expire(due), []);
+    session.answers_due(now);
+    session.expire(due);
+    assert!(session.refusal().unwrap().is_start());
+    // A turn may take for ever.
+    let mut session = fresh();
+    prompt(&mut session);
+    assert_eq!(session.answers_due(now), None);
+}
+
+#[test]
+fn p27_another_version_of_the_protocol_is_refused() {
+    let mut session = Session::new(wishes());
+    session.initialize();
+    hear(
+        &mut session,
+        &json!({"id": 1, "result": {"protocolVersion": 2}}),
+    );
+    insta::assert_snapshot!(session.refusal().unwrap());
+}
+
+#[test]
+fn a_login_that_is_wanted_comes_before_the_session() {
+    let wishes = Wishes {
+        auth_method: Some("key".to_owned()),
+        ..wishes()
+    };
+    let (mut session, heard) = begin(wishes, json!({}), json!({}));
+    assert_eq!(
+        methods(&heard),
+        [
+            "authenticate {\"methodId\":\"key\"}",
+            "session/new {\"cwd\":\"/work\",\"mcpServers\":[]}"
+        ]
+    );
+    hear(
+        &mut session,
+        &json!({"id": 3, "result": {"sessionId": "s"}}),
+    );
+    assert_eq!(session.id(), Some("s"));
+}

@@ -1,0 +1,248 @@
+use super::*;
+
+fn tool(id: &str, status: &str) -> Value {
+    json!({"sessionUpdate": "tool_call_update", "toolCallId": id, "status": status, "title": "make", "kind": "execute"})
+}
+
+fn answer(session: &mut Session, request: u64, result: Value) -> TurnEnd {
+    let heard = hear(session, &json!({"id": request, "result": result}));
+    match heard.events.last() {
+        Some(Event::TurnCompleted(end)) => end.clone(),
+        other => panic!("no end: {other:?}"),
+    }
+}
+
+fn fail(session: &mut Session, request: u64, error: Value) -> TurnEnd {
+    let heard = hear(session, &json!({"id": request, "error": error}));
+    match heard.events.last() {
+        Some(Event::TurnCompleted(end)) => end.clone(),
+        other => panic!("no end: {other:?}"),
+    }
+}
+
+#[test]
+fn p20_the_answer_to_the_prompt_is_the_end_of_the_turn() {
+    let mut ends = String::new();
+    for reason in [
+        "end_turn",
+        "max_tokens",
+        "max_turn_requests",
+        "refusal",
+        "cancelled",
+        "",
+        "tired",
+    ] {
+        let mut session = fresh();
+        let request = prompt(&mut session);
+        // The answer to something else, or to a turn that is over, ends nothing.
+        for id in [0, request - 1, request + 1] {
+            let heard = hear(
+                &mut session,
+                &json!({"id": id, "result": {"stopReason": "end_turn"}}),
+            );
+            assert_eq!(heard.events, []);
+        }
+        let end = answer(&mut session, request, json!({"stopReason": reason}));
+        writeln!(ends, "{reason}: {:?} {}", end.reason, end.detail).unwrap();
+        let heard = hear(
+            &mut session,
+            &json!({"id": request, "result": {"stopReason": "end_turn"}}),
+        );
+        assert_eq!(heard.events, []);
+    }
+    insta::assert_snapshot!(ends);
+}
+
+#[test]
+fn p24_what_ends_after_our_cancel_was_interrupted_whatever_the_agent_calls_it() {
+    let answers = [
+        json!({"result": {"stopReason": "cancelled"}}),
+        json!({"result": {"stopReason": "end_turn"}}),
+        json!({"result": {}}),
+        json!({"error": {"code": -32603, "message": "Internal error"}}),
+        json!({"error": {"code": -32800, "message": "Request cancelled"}}),
+    ];
+    for mut answer in answers {
+        let mut session = fresh();
+        let request = prompt(&mut session);
+        update(&mut session, chunk("hal"));
+        update(&mut session, tool("a", "in_progress"));
+        assert_eq!(
+            said(&session.interrupt().lines),
+            [json!({"method": "session/cancel", "params": {"sessionId": "s"}})]
+        );
+        // A second one says nothing.
+        assert!(session.interrupt().lines.is_empty() && session.is_interrupting());
+        // Agents call completed what they broke off.
+        let cut = update(&mut session, tool("a", "completed"));
+        assert!(
+            matches!(
+                &cut[..],
+                [Event::ToolFinished {
+                    outcome: ToolOutcome::Cut,
+                    ..
+                }]
+            ),
+            "{cut:?}"
+        );
+        update(&mut session, chunk("f"));
+        answer["id"] = request.into();
+        let events = hear(&mut session, &answer).events;
+        let partial = Event::Message {
+            text: "f".to_owned(),
+            partial: true,
+        };
+        assert_eq!(
+            events,
+            [partial, Event::TurnCompleted(EndReason::Interrupted.into())]
+        );
+        // The next turn is not.
+        let request = prompt(&mut session);
+        let heard = hear(
+            &mut session,
+            &json!({"id": request, "result": {"stopReason": "end_turn"}}),
+        );
+        assert_eq!(
+            heard.events,
+            [Event::TurnCompleted(EndReason::Completed.into())]
+        );
+    }
+}
+
+#[test]
+fn p22_an_interrupt_without_a_turn_says_nothing() {
+    let mut session = fresh();
+    assert!(session.interrupt().lines.is_empty() && !session.is_interrupting());
+}
+
+#[test]
+fn l91_who_ends_without_an_answer_has_died_whatever_the_exit_code() {
+    let mut session = fresh();
+    prompt(&mut session);
+    update(&mut session, chunk("hal"));
+    update(&mut session, tool("a", "in_progress"));
+    update(
+        &mut session,
+        json!({"sessionUpdate": "tool_call", "toolCallId": "b", "status": "pending", "title": "t"}),
+    );
+    let events = session.exited(ExitStatus::Code(0), "oh".to_owned());
+    insta::assert_snapshot!(shown(&events));
+}
+
+#[test]
+fn errors_are_judged_by_their_code_or_their_words() {
+    let errors = [
+        json!({"code": -32000, "message": "Authentication required"}),
+        json!({"code": 429, "message": "Rate limit exceeded. Try again later."}),
+        json!({"code": 503, "message": "down"}),
+        json!({"code": -32603, "message": "Internal error", "data": {"details": "Session not found: x"}}),
+        json!({"code": -32603, "message": "Internal error", "data": "prompt is too long: 1 > 0"}),
+        json!({"code": -32603, "message": "Internal error: API key not valid"}),
+        json!({"code": -32603, "message": "API Error: 529 Overloaded"}),
+        json!({"code": -32603}),
+    ];
+    let mut ends = String::new();
+    for error in errors {
+        let mut session = fresh();
+        let request = prompt(&mut session);
+        let end = fail(&mut session, request, error);
+        writeln!(ends, "{:?}: {}", end.reason, end.detail).unwrap();
+    }
+    insta::assert_snapshot!(ends);
+}
+
+#[test]
+fn p25_text_is_told_whole_at_tools_thoughts_and_other_messages() {
+    let mut session = fresh();
+    let request = prompt(&mut session);
+    let mut events = Vec::new();
+    let named = |text: &str, id: &str| {
+        let mut chunk = chunk(text);
+        chunk["messageId"] = id.into();
+        chunk
+    };
+    let updates = [
+        named("one ", "1"),
+        named("message", "1"),
+        named("another", "2"),
+        json!({"sessionUpdate": "agent_thought_chunk", "content": {"type": "text", "text": "hm"}}),
+        chunk("third"),
+        json!({"sessionUpdate": "tool_call", "toolCallId": "b", "status": "pending", "title": "bash", "kind": "execute"}),
+        json!({"sessionUpdate": "plan", "entries": []}),
+        json!({"sessionUpdate": "tool_call_update", "toolCallId": "b", "rawInput": {"command": "make"}}),
+        chunk("fourth"),
+        tool("b", "in_progress"),
+        tool("b", "failed"),
+        tool("b", "completed"),
+        chunk(" and last"),
+        json!({"sessionUpdate": "tool_call_update", "toolCallId": "c", "status": "completed", "rawOutput": {"output": "out"}}),
+        json!({"sessionUpdate": "somewhat_new", "content": {}}),
+    ];
+    for each in updates {
+        events.extend(update(&mut session, each));
+    }
+    let end = json!({"id": request, "result": {"stopReason": "end_turn", "usage": {"inputTokens": 3, "cachedReadTokens": 4, "outputTokens": 2}}});
+    events.extend(hear(&mut session, &end).events);
+    insta::assert_snapshot!(shown(&events));
+    // Too late for the turn, or of another session.
+    assert_eq!(update(&mut session, chunk("late")), []);
+    prompt(&mut session);
+    let params = json!({"sessionId": "other", "update": chunk("x")});
+    assert_eq!(
+        hear(
+            &mut session,
+            &json!({"method": "session/update", "params": params})
+        )
+        .events,
+        []
+    );
+}
+
+#[test]
+fn p25_a_text_beyond_the_limit_is_told_in_pieces_without_a_loss() {
+    let mut session = fresh();
+    let request = prompt(&mut session);
+    let piece = "x".repeat(1 << 20);
+    let mut events = Vec::new();
+    for _ in 0..9 {
+        events.extend(update(&mut session, chunk(&piece)));
+    }
+    let end = json!({"id": request, "result": {"stopReason": "end_turn"}});
+    events.extend(hear(&mut session, &end).events);
+    let lengths = events.iter().filter_map(|event| match event {
+        Event::Message { text, .. } => Some(text.len() >> 20),
+        _ => None,
+    });
+    assert_eq!(lengths.collect::<Vec<_>>(), [4, 4, 1]);
+}
+
+#[test]
+fn p28_money_is_counted_by_difference() {
+    let cost = |amount: f64| json!({"sessionUpdate": "usage_update", "used": 1, "size": 2, "cost": {"amount": amount, "currency": "USD"}});
+    let spent = |session: &mut Session, amount| match &update(session, cost(amount))[..] {
+        [Event::Used(used)] => used.cost_microusd,
+        _ => 0,
+    };
+    let mut session = fresh();
+    let amounts = [0.1, 0.1, 0.3, 0.05];
+    assert_eq!(
+        amounts.map(|amount| spent(&mut session, amount)),
+        [100_000, 0, 200_000, 50_000]
+    );
+    // What an earlier process spent is not spent again, unless the agent begins again with each.
+    for (cost_restarts, first) in [(false, 0), (true, 100_000)] {
+        let wishes = Wishes {
+            session: SessionChoice::Resume("s".to_owned()),
+            cost_restarts,
+            ..wishes()
+        };
+        session = begin(wishes, json!({"loadSession": true}), json!({})).0;
+        assert_eq!(
+            amounts.map(|amount| spent(&mut session, amount)),
+            [first, 0, 200_000, 50_000]
+        );
+    }
+    let mut other = cost(9.0);
+    other["cost"]["currency"] = "EUR".into();
+    assert_eq!(update(&mut session, other), []);
+}

@@ -1,0 +1,141 @@
+//! The calls of tools within one turn, as they are told bit by bit.
+
+use super::json::text;
+use super::summary::{Known, result};
+use agent_duplex::{Event, ToolOutcome};
+use serde_json::Value;
+use std::collections::VecDeque;
+
+/// How many calls may be open; beyond, the oldest counts as cut.
+const TOOLS: usize = 1024;
+/// How many of the calls that ended last are remembered, so that late words about them begin none anew.
+const ENDED: usize = 1024;
+
+/// A call that has not ended.
+#[derive(Debug)]
+struct Tool {
+    id: String,
+    known: Known,
+    /// Whether it was told. A call is announced before the agent knows what it is called with, and told with what comes next.
+    told: bool,
+}
+
+/// The calls of a turn.
+#[derive(Debug, Default)]
+pub(super) struct Tools {
+    open: VecDeque<Tool>,
+    ended: VecDeque<String>,
+    denied: bool,
+}
+
+impl Tool {
+    fn tell(&mut self, events: &mut Vec<Event>) {
+        if !std::mem::replace(&mut self.told, true) {
+            events.push(Event::ToolStarted {
+                id: self.id.clone(),
+                name: self.known.name(),
+                summary: self.known.summary(),
+            });
+        }
+    }
+
+    fn end(mut self, outcome: ToolOutcome, text: String, events: &mut Vec<Event>) {
+        self.tell(events);
+        let id = self.id;
+        events.push(Event::ToolFinished { id, outcome, text });
+    }
+}
+
+impl Tools {
+    pub(super) fn knows(&self, id: &str) -> bool {
+        self.open.iter().any(|tool| tool.id == id) || self.ended.iter().any(|ended| ended == id)
+    }
+
+    pub(super) fn was_denied(&self) -> bool {
+        self.denied
+    }
+
+    /// Takes what is said about a call, and returns where it stands; `None` if it is none, or has ended.
+    fn learn(&mut self, call: &Value, events: &mut Vec<Event>) -> Option<usize> {
+        let id = text(call, "toolCallId");
+        if id.is_empty() || self.ended.iter().any(|ended| ended == id) {
+            return None;
+        }
+        let at = self.open.iter().position(|tool| tool.id == id);
+        let at = at.unwrap_or_else(|| {
+            if self.open.len() == TOOLS
+                && let Some(oldest) = self.open.pop_front()
+            {
+                self.remember(oldest.id.clone());
+                oldest.end(ToolOutcome::Cut, String::new(), events);
+            }
+            self.open.push_back(Tool {
+                id: id.to_owned(),
+                known: Known::default(),
+                told: false,
+            });
+            self.open.len() - 1
+        });
+        self.open[at].known.learn(call);
+        Some(at)
+    }
+
+    /// Takes an update of a call. After an interrupt (`cut`) an end is no more than that: agents call it completed.
+    pub(super) fn updated(&mut self, call: &Value, cut: bool, events: &mut Vec<Event>) {
+        let is_new = !self.knows(text(call, "toolCallId"));
+        let Some(at) = self.learn(call, events) else {
+            return;
+        };
+        let outcome = match text(call, "status") {
+            "completed" => Some(ToolOutcome::Done),
+            "failed" => Some(ToolOutcome::Failed),
+            _ => None,
+        };
+        if let Some(outcome) = outcome {
+            let outcome = if cut { ToolOutcome::Cut } else { outcome };
+            return self.end(at, outcome, result(call), events);
+        }
+        let tool = &mut self.open[at];
+        if tool.told {
+            let id = tool.id.clone();
+            events.push(Event::ToolProgress { id });
+        } else if !is_new || text(call, "status") != "pending" {
+            tool.tell(events);
+        }
+    }
+
+    /// Takes a call that is asked about, and returns what is known of it. Some agents tell of it nowhere else.
+    pub(super) fn asked(&mut self, call: &Value, events: &mut Vec<Event>) -> Option<&Known> {
+        let at = self.learn(call, events)?;
+        self.open[at].tell(events);
+        Some(&self.open[at].known)
+    }
+
+    /// Notes that a call was denied. Some agents never speak of it again.
+    pub(super) fn deny(&mut self, call: &str, events: &mut Vec<Event>) {
+        self.denied = true;
+        if let Some(at) = self.open.iter().position(|tool| tool.id == call) {
+            self.end(at, ToolOutcome::Denied, String::new(), events);
+        }
+    }
+
+    fn end(&mut self, at: usize, outcome: ToolOutcome, text: String, events: &mut Vec<Event>) {
+        if let Some(tool) = self.open.remove(at) {
+            self.remember(tool.id.clone());
+            tool.end(outcome, text, events);
+        }
+    }
+
+    fn remember(&mut self, id: String) {
+        if self.ended.len() == ENDED {
+            self.ended.pop_front();
+        }
+        self.ended.push_back(id);
+    }
+
+    /// Ends what is open.
+    pub(super) fn close(self, events: &mut Vec<Event>) {
+        let tools = self.open.into_iter();
+        tools.for_each(|tool| tool.end(ToolOutcome::Cut, String::new(), events));
+    }
+}
