@@ -1,10 +1,10 @@
-//! The live checks: `rlm` around a real, unmodified agent CLI that talks to the scripted model.
+//! The live checks: `rlm` around real, unmodified agent CLIs that talk to the scripted model.
 //!
-//! They show what a scripted agent cannot: that the loop works with what people run. The CLI is installed from the npm registry into
-//! `target/agents` at a pinned version, and then started with a scrubbed environment, a home of its own and, where `unshare` allows it, a
+//! They show what a scripted agent cannot: that the loop works with what people run. The CLIs are installed from the npm registry into
+//! `target/agents` at pinned versions, and then started with a scrubbed environment, a home of its own and, where `unshare` allows it, a
 //! network that has nothing but loopback. Without npm or a registry the checks are skipped, by name and with the reason.
 //!
-//! Words on the command line choose the checks whose names hold one of them. Each line on stdout that begins with `ok: `, `failed: ` or `skipped: ` is a verdict; the others are remarks.
+//! Words on the command line choose the checks whose names hold one of them, or whose agent's program is one of them. Each line on stdout that begins with `ok: `, `failed: ` or `skipped: ` is a verdict; the others are remarks.
 #![expect(clippy::print_stdout, reason = "a program whose output is its purpose")]
 
 mod cage;
@@ -19,6 +19,7 @@ mod sessions;
 mod stops;
 mod work;
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -36,14 +37,16 @@ const AT_ONCE: usize = 2;
 #[must_use]
 pub fn main_impl() -> ExitCode {
     agent_subprocess::guard::run_if_guard();
-    let agent = match install::agent() {
-        Ok(agent) => agent,
-        Err(reason) => {
-            for (name, _) in all() {
-                println!("skipped: {name}: {reason}");
-            }
-            return ExitCode::SUCCESS;
-        }
+    let only: Vec<String> = std::env::args().skip(1).collect();
+    let wanted = |agent: &str, name: &str| {
+        only.is_empty() || only.iter().any(|part| part == agent || name.contains(part))
+    };
+    let wanted: Vec<_> = { all().into_iter() }
+        .filter(|(agent, name, _)| wanted(agent, name))
+        .collect();
+    let checks = match present(wanted) {
+        checks if checks.is_empty() => return ExitCode::SUCCESS,
+        checks => checks,
     };
     match cage::enter() {
         cage::Cage::Left(code) => return code,
@@ -51,23 +54,23 @@ pub fn main_impl() -> ExitCode {
         cage::Cage::None(reason) => println!("the network is not cut off: {reason}"),
     }
     let rlm = beside_this("rlm-under-test");
-    let only: Vec<String> = std::env::args().skip(1).collect();
-    let wanted = |name: &str| only.is_empty() || only.iter().any(|part| name.contains(part));
-    let waiting = Mutex::new(all().filter(|(name, _)| wanted(name)));
+    let waiting = Mutex::new(checks.into_iter());
     let failed = AtomicBool::new(false);
-    let (rlm, agent, waiting, failed) = (&rlm, &agent, &waiting, &failed);
+    let (rlm, waiting, failed) = (&rlm, &waiting, &failed);
     let work = || {
         loop {
             let next = waiting
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner)
                 .next();
-            let Some((name, check)) = next else { return };
+            let Some((name, check, agent)) = next else {
+                return;
+            };
             let begun = Instant::now();
             // On a thread with its name, because the message of a panic goes to stderr as it happens and says that.
             let found = thread::scope(|scope| {
                 let named = thread::Builder::new().name(name.to_owned());
-                let run = named.spawn_scoped(scope, || check(rlm, agent));
+                let run = named.spawn_scoped(scope, || check(rlm, &agent));
                 run.expect("a thread can be started").join()
             });
             let took = begun.elapsed().as_secs_f64();
@@ -91,9 +94,34 @@ pub fn main_impl() -> ExitCode {
     }
 }
 
-fn all() -> impl Iterator<Item = (&'static str, Check)> {
+/// Installs the agents of these checks and finds their folders. What has no agent here is skipped, and that is told outside of the cage.
+fn present(
+    wanted: Vec<(&'static str, &'static str, Check)>,
+) -> Vec<(&'static str, Check, PathBuf)> {
+    let outside = !cage::is_inside();
+    let mut folders = BTreeMap::new();
+    let mut checks = Vec::new();
+    for (agent, name, check) in wanted {
+        let folder = { folders.entry(agent) }.or_insert_with(|| install::agent(agent, outside));
+        match folder {
+            Ok(folder) => checks.push((name, check, folder.clone())),
+            Err(reason) if outside => println!("skipped: {name}: {reason}"),
+            Err(_) => {}
+        }
+    }
+    checks
+}
+
+/// The folder in which this agent's program lies; the reason why it is not there was told before.
+#[expect(dead_code, reason = "for checks of more than one agent")]
+fn agent(program: &str) -> Result<PathBuf, String> {
+    install::agent(program, false)
+}
+
+/// The checks, each with the program of its agent.
+fn all() -> Vec<(&'static str, &'static str, Check)> {
     // What takes longest first.
-    let all = [
+    let claude = [
         work::CHECKS.as_slice(),
         &checks::CHECKS,
         &duplex::CHECKS,
@@ -102,7 +130,9 @@ fn all() -> impl Iterator<Item = (&'static str, Check)> {
         &services::CHECKS,
         &sessions::CHECKS,
     ];
-    all.concat().into_iter()
+    { claude.concat().into_iter() }
+        .map(|(name, check)| ("claude", name, check))
+        .collect()
 }
 
 /// A program of this package, by its name.

@@ -16,9 +16,14 @@ pub(super) enum Cage {
     None(String),
 }
 
+/// Tells whether this process is in the cage.
+pub(super) fn is_inside() -> bool {
+    std::env::var_os(VARIABLE).is_some()
+}
+
 /// Starts this program again inside, if that can be had.
 pub(super) fn enter() -> Cage {
-    if std::env::var_os(VARIABLE).is_some() {
+    if is_inside() {
         return Cage::Inside;
     }
     let up = ["ip", "link", "set", "lo", "up"];

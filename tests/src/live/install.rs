@@ -1,6 +1,6 @@
-//! Installs the agent CLI at its pinned version, once.
+//! Installs the agent CLIs at their pinned versions, once.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -8,40 +8,112 @@ use fs_err as fs;
 
 use crate::wait::poll_until;
 
-const PACKAGE: &str = "@anthropic-ai/claude-code";
-const VERSION: &str = "2.1.329";
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// Gives the folder in which the program `claude` lies, or why there is none.
-pub(super) fn agent() -> Result<PathBuf, String> {
+/// An agent CLI: the program, the package that has it at its pinned version, and where it lies in there.
+struct Package {
+    program: &'static str,
+    name: &'static str,
+    version: &'static str,
+    place: Place,
+}
+
+/// No script of a package is run: native binaries lie ready in the package of their platform.
+enum Place {
+    /// As `node_modules/SCOPE/PREFIX…/PATH/PROGRAM`, where a `*` in the path is any one folder.
+    Native {
+        scope: &'static str,
+        prefix: &'static str,
+        path: &'static str,
+    },
+    /// As a script for `node`.
+    Script,
+}
+
+const PACKAGES: [Package; 5] = [
+    Package {
+        program: "claude",
+        name: "@anthropic-ai/claude-code",
+        version: "2.1.329",
+        place: Place::Native {
+            scope: "@anthropic-ai",
+            prefix: "claude-code-",
+            path: "",
+        },
+    },
+    Package {
+        program: "codex",
+        name: "@openai/codex",
+        version: "0.169.0",
+        place: Place::Native {
+            scope: "@openai",
+            prefix: "codex-",
+            path: "vendor/*/bin",
+        },
+    },
+    Package {
+        program: "gemini",
+        name: "@google/gemini-cli",
+        version: "0.61.0",
+        place: Place::Script,
+    },
+    Package {
+        program: "opencode",
+        name: "opencode-ai",
+        version: "1.18.33",
+        place: Place::Native {
+            scope: "",
+            prefix: "opencode-",
+            path: "bin",
+        },
+    },
+    Package {
+        program: "claude-agent-acp",
+        name: "@agentclientprotocol/claude-agent-acp",
+        version: "0.49.0",
+        place: Place::Script,
+    },
+];
+
+/// Gives the folder in which the agent's program lies, and installs it there if `install` says so; or why there is none.
+pub(super) fn agent(program: &str, install: bool) -> Result<PathBuf, String> {
+    let package = { PACKAGES.iter() }.find(|package| package.program == program);
+    let package = package.ok_or_else(|| format!("no package of {program} is known"))?;
     let this = std::env::current_exe().map_err(|error| error.to_string())?;
     let target = this
         .ancestors()
         .nth(2)
         .ok_or("this program lies in no target folder")?;
-    let home = target.join("agents").join(format!("claude-code-{VERSION}"));
-    if let Some(found) = program(&home) {
+    let Package { name, version, .. } = package;
+    let short = name.rsplit('/').next().unwrap_or(name);
+    let home = target.join("agents").join(format!("{short}-{version}"));
+    if let Some(found) = package.folder(&home) {
         return Ok(found);
     }
-    println!("installing {PACKAGE}@{VERSION}");
+    if !install {
+        return Err(format!("{name}@{version} is not installed"));
+    }
+    println!("installing {name}@{version}");
     // Beside its place first, so that an install that was cut short is not taken for one.
     let beside = target
         .join("agents")
-        .join(format!(".installing-{}", std::process::id()));
+        .join(format!(".installing-{program}-{}", std::process::id()));
     fs::create_dir_all(&beside).map_err(|error| error.to_string())?;
-    let installed = npm(&beside).and_then(|()| {
-        program(&beside)
-            .ok_or_else(|| "npm installed no native binary for this platform".to_owned())?;
+    let installed = npm(&beside, &format!("{name}@{version}")).and_then(|()| {
+        { package.folder(&beside) }
+            .ok_or_else(|| format!("npm installed no {program} for this platform"))?;
         let _old = fs::remove_dir_all(&home);
         fs::rename(&beside, &home).map_err(|error| error.to_string())
     });
     if installed.is_err() {
         let _beside = fs::remove_dir_all(&beside);
     }
-    installed.and_then(|()| program(&home).ok_or_else(|| "the installed binary is gone".to_owned()))
+    installed.and_then(|()| {
+        { package.folder(&home) }.ok_or_else(|| format!("the installed {program} is gone"))
+    })
 }
 
-fn npm(folder: &std::path::Path) -> Result<(), String> {
+fn npm(folder: &Path, package: &str) -> Result<(), String> {
     let log = folder.join("npm.log");
     let open = || {
         fs::OpenOptions::new()
@@ -66,7 +138,7 @@ fn npm(folder: &std::path::Path) -> Result<(), String> {
         ])
         .arg(folder);
     command
-        .arg(format!("{PACKAGE}@{VERSION}"))
+        .arg(package)
         .current_dir(folder)
         .stdin(Stdio::null())
         .stdout(out)
@@ -94,13 +166,68 @@ fn npm(folder: &std::path::Path) -> Result<(), String> {
     }
 }
 
-/// The native binary needs no script of the package: it lies ready in the package of its platform.
-fn program(home: &std::path::Path) -> Option<PathBuf> {
-    let scope = fs::read_dir(home.join("node_modules").join("@anthropic-ai")).ok()?;
-    scope.flatten().map(|entry| entry.path()).find(|folder| {
-        let platform = folder
-            .file_name()
-            .is_some_and(|name| name.to_string_lossy().starts_with("claude-code-"));
-        platform && folder.join("claude").is_file()
-    })
+impl Package {
+    /// The folder of the program in an install.
+    fn folder(&self, home: &Path) -> Option<PathBuf> {
+        let modules = home.join("node_modules");
+        let found = match self.place {
+            Place::Script => vec![modules.join(".bin")],
+            Place::Native {
+                scope,
+                prefix,
+                path,
+            } => path
+                .split('/')
+                .fold(
+                    entries(&modules.join(scope), prefix),
+                    |folders, word| match word {
+                        "*" => folders
+                            .iter()
+                            .flat_map(|folder| entries(folder, ""))
+                            .collect(),
+                        word => folders.iter().map(|folder| folder.join(word)).collect(),
+                    },
+                ),
+        };
+        { found.into_iter() }.find(|folder| folder.join(self.program).is_file())
+    }
+}
+
+/// What lies in a folder under a name that begins so, in an order that does not change.
+fn entries(folder: &Path, prefix: &str) -> Vec<PathBuf> {
+    let named = |path: &PathBuf| {
+        let name = path.file_name().unwrap_or_default();
+        name.to_string_lossy().starts_with(prefix)
+    };
+    let listed = fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut entries: Vec<_> = listed.map(|entry| entry.path()).filter(named).collect();
+    // The longest name first: the build for any processor, where there is one.
+    entries.sort_by_key(|path| (std::cmp::Reverse(path.as_os_str().len()), path.clone()));
+    entries
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_are_found_where_the_packages_have_them() {
+        let places = [
+            "@anthropic-ai/claude-code-linux-x64/claude",
+            "@openai/codex-linux-x64/vendor/x86_64-unknown-linux-musl/bin/codex",
+            ".bin/gemini",
+            "opencode-linux-x64-baseline/bin/opencode",
+            ".bin/claude-agent-acp",
+        ];
+        for (package, place) in PACKAGES.iter().zip(places) {
+            let home = tempfile::tempdir().unwrap();
+            assert_eq!(package.folder(home.path()), None);
+            let program = home.path().join("node_modules").join(place);
+            fs::create_dir_all(program.parent().unwrap()).unwrap();
+            fs::create_dir_all(home.path().join("node_modules/opencode-linux-x64/bin")).unwrap();
+            fs::write(&program, "").unwrap();
+            let folder = package.folder(home.path());
+            assert_eq!(folder.as_deref(), program.parent(), "{}", package.name);
+        }
+    }
 }
