@@ -22,6 +22,7 @@ use crate::{
 };
 pub(crate) use command::{Command, Interrupt};
 use command::{Done, answer};
+pub(crate) use end::CLOSING;
 pub(crate) use keeps::Keeps;
 
 /// How much the agent may have said before its readers are told.
@@ -78,6 +79,8 @@ pub(crate) struct Actor {
     closing: Vec<Done<()>>,
     /// Until when closing waits for what the agent has to do.
     close_by: Instant,
+    /// How long that was from the beginning, and is again after it stood still.
+    patience: Duration,
     /// Those who wait for an agent that runs.
     ensuring: Vec<Done<Result<(), Error>>>,
     /// The start of another agent, which waits for the one that is being closed.
@@ -116,6 +119,7 @@ impl Actor {
             interrupting: Vec::new(),
             closing: Vec::new(),
             close_by: Instant::now(),
+            patience: end::CLOSING,
             ensuring: Vec::new(),
             successor: None,
             earlier: nothing_stopped(true),
@@ -211,7 +215,7 @@ impl Actor {
             self.refused = false;
             self.turn_over();
             if self.mode == Mode::OneShot && !self.shared.lock().ledger.in_turn() {
-                self.close_soon();
+                self.close_soon(end::CLOSING);
                 self.finishing = true;
             }
         }

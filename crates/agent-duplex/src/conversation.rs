@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
-use crate::actor::{Actor, Channels, Command, Interrupt, Keeps};
+use crate::actor::{Actor, CLOSING, Channels, Command, Interrupt, Keeps};
 use crate::ledger::Terms;
 use crate::persistence::Keeper;
 use crate::shared::Shared;
@@ -267,8 +267,17 @@ impl Conversation {
     ///
     /// As for [`answer`](Self::answer).
     pub async fn close(&self) {
+        self.close_within(CLOSING).await;
+    }
+
+    /// Ends the agent as [`close`](Self::close) does, with another patience than 30 s. Of several closes the least patience counts.
+    ///
+    /// # Cancel safety
+    ///
+    /// As for [`answer`](Self::answer).
+    pub async fn close_within(&self, patience: Duration) {
         // When the conversation is over, so is the agent.
-        let _over = self.ask(|done| Command::Close { done }).await;
+        let _over = { self.ask(|done| Command::Close { patience, done }) }.await;
     }
 
     /// Lists the processes that the agent started and that are alive, apart from the agent itself. None after a stop: its report has the survivors.

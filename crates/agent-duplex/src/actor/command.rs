@@ -1,9 +1,10 @@
 //! What the handles ask for.
 
+use std::time::Duration;
+
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::end::CLOSING;
 use super::keeps::Keeps;
 use super::{Actor, Halt, unless_halted};
 use crate::{Decision, Error, Permissions, ProcessName, Queued, SessionChoice};
@@ -38,6 +39,7 @@ pub(crate) enum Command {
         done: Done<()>,
     },
     Close {
+        patience: Duration,
         done: Done<()>,
     },
     /// Answered when an agent runs.
@@ -101,7 +103,7 @@ impl Actor {
                     let frozen = frozen && matches!(freezing, Some(Ok(())));
                     if std::mem::replace(&mut self.frozen, frozen) {
                         // The time in which it stood still was not its own.
-                        self.close_by = Instant::now() + CLOSING;
+                        self.close_by = Instant::now() + self.patience;
                     }
                     reply(done, freezing);
                 }
@@ -111,11 +113,11 @@ impl Actor {
                 self.held = held;
                 answer(done, ());
             }
-            Command::Close { done } => {
+            Command::Close { patience, done } => {
                 self.shared.lock().starts.rest();
                 let closed = Err(Error::gone("it was closed before it was started"));
                 self.answer_ensuring(&closed);
-                self.close_soon();
+                self.close_soon(patience);
                 self.closing.push(done);
             }
             Command::Ensure { done } => self.ensure(done),

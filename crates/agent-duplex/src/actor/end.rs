@@ -7,10 +7,11 @@ use tokio::time::{Instant, timeout};
 
 use super::command::answer;
 use super::{Actor, next, unless_halted};
+use crate::conversation::FOREVER;
 use crate::{Lifecycle, StopReport};
 
 /// How long closing waits for the end of a turn and of what runs in the background.
-pub(super) const CLOSING: Duration = Duration::from_secs(30);
+pub(crate) const CLOSING: Duration = Duration::from_secs(30);
 /// How long the agent is listened to after a stop, the time apart in which nobody reads.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 /// How much longer than its budget a stop may take. A driver that needs more is not waited for: its connection is dropped, which ends what it started.
@@ -32,10 +33,12 @@ impl Actor {
         self.finishing || !self.closing.is_empty()
     }
 
-    /// Has the agent closed when it has nothing to do any more.
-    pub(super) fn close_soon(&mut self) {
-        if !self.is_closing() {
-            self.close_by = Instant::now() + CLOSING;
+    /// Has the agent closed when it has nothing to do any more, or when its patience is over who has the least.
+    pub(super) fn close_soon(&mut self, patience: Duration) {
+        let patience = patience.min(FOREVER);
+        let close_by = Instant::now() + patience;
+        if !self.is_closing() || close_by < self.close_by {
+            (self.close_by, self.patience) = (close_by, patience);
         }
     }
 

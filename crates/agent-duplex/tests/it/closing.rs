@@ -158,6 +158,19 @@ async fn x114_what_runs_in_the_background_is_not_waited_for_for_ever() {
     talk.observed(Event::Exited(ExitStatus::Code(0))).await;
 }
 
+#[tokio::test(start_paused = true)]
+async fn x114_who_has_the_least_patience_has_the_agent_closed() {
+    let driver = ScriptedDriver::new(steered()).plays(with_a_task());
+    let mut talk = after_its_turn(driver).await;
+    let patient = close(&talk.conversation);
+    talk.becomes(Lifecycle::Idle).await;
+    let since = Instant::now();
+    talk.conversation.close_within(Duration::from_secs(3)).await;
+    patient.await.unwrap();
+    // This time is not that of any clock.
+    assert_eq!(since.elapsed().as_secs(), 3);
+}
+
 #[tokio::test]
 async fn x114_an_agent_that_is_being_closed_hears_everything() {
     let gate = Gate::new();
