@@ -1,4 +1,4 @@
-//! The scripted model answers as the Messages API does; asked by a plain TCP client.
+//! The scripted model answers as the services do whose protocols it speaks; asked by a plain TCP client.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -97,6 +97,31 @@ fn a_streamed_turn_has_all_its_events_in_order() {
     "#);
 }
 
+#[test]
+fn a_streamed_response_has_all_its_events_in_order() {
+    let model = FakeModel::start("");
+    let said = json!({"role": "user", "content": "[[sh date]] [[text hello]]"});
+    let called = json!({"type": "function_call", "name": "exec_command", "arguments": "{}"});
+    let result = json!({"type": "function_call_output", "output": "out"});
+    let shell = json!({"type": "function", "name": "exec_command", "parameters": {"properties": {"cmd": {}}}});
+    let respond = |input: &[&Value]| {
+        let body = json!({"model": "m", "stream": true, "tools": [shell], "input": input});
+        ask(model.port(), "POST", "/v1/responses", &body.to_string()).1
+    };
+    insta::assert_snapshot!(regular(&respond(&[&said])), @r#"
+    {"response":{"created_at":1767225600,"id":"resp_fake000001","model":"m","object":"response","output":[],"status":"in_progress"},"type":"response.created"}
+    {"item":{"arguments":"{\"cmd\":\"date\"}","call_id":"call_fake000001","id":"fc_fake000001","name":"exec_command","status":"completed","type":"function_call"},"output_index":0,"type":"response.output_item.done"}
+    {"response":{"created_at":1767225600,"id":"resp_fake000001","model":"m","object":"response","output":[{"arguments":"{\"cmd\":\"date\"}","call_id":"call_fake000001","id":"fc_fake000001","name":"exec_command","status":"completed","type":"function_call"}],"status":"completed","usage":null},"type":"response.completed"}
+    "#);
+    insta::assert_snapshot!(regular(&respond(&[&said, &called, &result])), @r#"
+    {"response":{"created_at":1767225600,"id":"resp_fake000002","model":"m","object":"response","output":[],"status":"in_progress"},"type":"response.created"}
+    {"item":{"content":[],"id":"msg_fake000002","role":"assistant","status":"in_progress","type":"message"},"output_index":0,"type":"response.output_item.added"}
+    {"content_index":0,"delta":"hello","item_id":"msg_fake000002","output_index":0,"type":"response.output_text.delta"}
+    {"item":{"content":[{"annotations":[],"text":"hello","type":"output_text"}],"id":"msg_fake000002","role":"assistant","status":"completed","type":"message"},"output_index":0,"type":"response.output_item.done"}
+    {"response":{"created_at":1767225600,"id":"resp_fake000002","model":"m","object":"response","output":[{"content":[{"annotations":[],"text":"hello","type":"output_text"}],"id":"msg_fake000002","role":"assistant","status":"completed","type":"message"}],"status":"completed","usage":null},"type":"response.completed"}
+    "#);
+}
+
 /// One line an event, without what hangs on the length of the request.
 fn regular(events: &str) -> String {
     let data = events
@@ -107,6 +132,9 @@ fn regular(events: &str) -> String {
         let mut event: Value = serde_json::from_str(data).unwrap();
         if event["type"] == "message_start" {
             event["message"]["usage"] = Value::Null;
+        }
+        if event["type"] == "response.completed" {
+            event["response"]["usage"] = Value::Null;
         }
         lines.push_str(&format!("{event}\n"));
     }

@@ -1,7 +1,8 @@
 //! A scripted model server on loopback: the program behind `fake-model`, and the same server on threads of a test ([`FakeModel`]).
 //!
-//! It speaks enough of the Anthropic Messages API (`POST /v1/messages` streamed and plain, `…/count_tokens`, `GET /v1/models`) for a real
-//! agent CLI to work a turn. What it answers is a script of directives, taken from the user's own message or else from the default:
+//! It speaks enough of the protocols of model services, streamed and plain, for a real agent CLI to work a turn: Anthropic's Messages API
+//! (`POST /v1/messages`, `…/count_tokens`, `GET /v1/models`) and OpenAI's Responses API (`POST /v1/responses`). What it answers is a script
+//! of directives, taken from the user's own message or else from the default:
 //!
 //! | directive | the reply |
 //! |---|---|
@@ -23,6 +24,7 @@
 //! The same address is an MCP server too, at `/mcp`; so is `fake-model --tools` on its stdin and stdout. Its one tool says the word that stands
 //! in the request's `Authorization`, or in `FAKE_TOOLS_WORD`: who hears it knows that secrets arrived.
 
+mod dialect;
 mod http;
 mod reply;
 mod request;

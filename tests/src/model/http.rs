@@ -134,12 +134,14 @@ impl Connection {
         self.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncache-control: no-cache\r\ntransfer-encoding: chunked\r\n\r\n")
     }
 
-    /// Sends one event, named as its `type`.
+    /// Sends one event, named as its `type` if it has one. A string is sent as it is.
     pub(super) fn event(&mut self, event: &Value) -> io::Result<()> {
-        let text = format!(
-            "event: {}\ndata: {event}\n\n",
-            event["type"].as_str().unwrap_or_default()
-        );
+        let name = event["type"].as_str();
+        let name = name.map_or_else(String::new, |name| format!("event: {name}\n"));
+        let text = match event {
+            Value::String(text) => format!("data: {text}\n\n"),
+            event => format!("{name}data: {event}\n\n"),
+        };
         self.write(format!("{:x}\r\n{text}\r\n", text.len()).as_bytes())
     }
 

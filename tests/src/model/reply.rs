@@ -1,15 +1,32 @@
-//! Builds replies in the shape of the Messages API; what to send and when, but no sending.
+//! What to send and when, in no dialect, and without sending.
 
 use std::time::Duration;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::request::Asked;
 use super::script::Step;
 
-/// The shell tools by the names that clients give them.
-const SHELLS: [&str; 3] = ["Bash", "bash", "shell"];
 const TOKEN: usize = 12;
+
+/// A reply as far as it was said.
+#[derive(Debug)]
+pub(super) struct Reply {
+    pub(super) number: u64,
+    pub(super) model: String,
+    pub(super) input_tokens: usize,
+    /// The tool call that it ends with; then it has no text.
+    pub(super) call: Option<Call>,
+    pub(super) text: String,
+    pub(super) tokens: usize,
+}
+
+/// A call of a tool.
+#[derive(Debug, PartialEq)]
+pub(super) struct Call {
+    pub(super) tool: String,
+    pub(super) input: Value,
+}
 
 /// One piece of the text of a reply.
 #[derive(Debug, PartialEq)]
@@ -17,6 +34,25 @@ pub(super) enum Piece {
     Token(String),
     Pause(Duration),
     BreakOff,
+}
+
+impl Reply {
+    /// One of which nothing was said yet.
+    pub(super) fn new(number: u64, step: &Step, asked: &Asked, input_tokens: usize) -> Self {
+        Self {
+            number,
+            model: asked.model.clone(),
+            input_tokens,
+            call: call(step, asked),
+            text: String::new(),
+            tokens: 0,
+        }
+    }
+
+    pub(super) fn say(&mut self, token: &str) {
+        self.text.push_str(token);
+        self.tokens += 1;
+    }
 }
 
 /// The text of a reply, piece by piece.
@@ -60,52 +96,13 @@ pub(super) fn pieces(step: &Step, asked: &Asked) -> Box<dyn Iterator<Item = Piec
     }
 }
 
-/// The tool call of a reply: the tool's name and its input.
-pub(super) fn call(step: &Step, asked: &Asked) -> Option<(String, Value)> {
+fn call(step: &Step, asked: &Asked) -> Option<Call> {
     match step {
-        Step::Shell(command) => {
-            let name = SHELLS
-                .into_iter()
-                .find(|shell| asked.tools.iter().any(|tool| tool == shell))
-                .unwrap_or(SHELLS[0]);
-            Some((
-                name.into(),
-                json!({"command": command, "description": "Run a command"}),
-            ))
-        }
-        Step::Tool { name, input } => Some((name.clone(), input.clone())),
+        Step::Shell(command) => Some(asked.shell(command)),
+        Step::Tool { name, input } => Some(Call {
+            tool: name.clone(),
+            input: input.clone(),
+        }),
         _ => None,
     }
-}
-
-/// The message before anything was said.
-pub(super) fn message(number: u64, model: &str, input_tokens: usize) -> Value {
-    json!({
-        "id": format!("msg_fake{number:06}"), "type": "message", "role": "assistant", "model": model, "content": [],
-        "stop_reason": null, "stop_sequence": null,
-        "usage": {"input_tokens": input_tokens, "cache_creation_input_tokens": 0, "cache_read_input_tokens": 0, "output_tokens": 1},
-    })
-}
-
-/// The id of the only tool call in reply `number`.
-pub(super) fn call_id(number: u64) -> String {
-    format!("toolu_fake{number:06}")
-}
-
-/// Why the model stopped.
-pub(super) fn stop_reason(calls: bool) -> &'static str {
-    if calls { "tool_use" } else { "end_turn" }
-}
-
-/// The body of a failure.
-pub(super) fn error(code: u16) -> Value {
-    let kind = match code {
-        400 => "invalid_request_error",
-        401 => "authentication_error",
-        404 => "not_found_error",
-        429 => "rate_limit_error",
-        529 => "overloaded_error",
-        _ => "api_error",
-    };
-    json!({"type": "error", "error": {"type": kind, "message": format!("scripted {code}")}})
 }

@@ -1,19 +1,21 @@
-//! Reads a Messages request: what was said, by whom, and which step of the script that makes due.
+//! A request of any dialect: what was said, by whom, and which step of the script that makes due.
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value, json};
+
+use super::reply::Call;
 
 /// Kept of each text, so that a log of many requests stays small.
 const KEPT: usize = 64 << 10;
 
-/// How the client hands on what a person says while a turn runs.
-const MEANWHILE: &str = "The user sent a new message while you were working:\n";
+/// The shell tools by the names that clients give them.
+const SHELLS: [&str; 5] = ["Bash", "bash", "exec_command", "shell", "run_shell_command"];
 
 /// One block of the conversation as the model was sent it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Item {
-    /// `user`, `assistant` or `system`.
+    /// `user`, `assistant` or `system`, or whatever else the client says.
     pub role: String,
     /// `text`, `tool_use`, `tool_result` or whatever else the client sent.
     pub kind: String,
@@ -21,13 +23,21 @@ pub struct Item {
     pub text: String,
 }
 
-/// What a request asks for.
+/// A tool that the client offers.
 #[derive(Debug)]
+pub(super) struct Tool {
+    pub(super) name: String,
+    /// Its parameters by name, each with its schema.
+    pub(super) parameters: Map<String, Value>,
+}
+
+/// What a request asks for.
+#[derive(Debug, Default)]
 pub(super) struct Asked {
     pub(super) model: String,
     pub(super) session: String,
     pub(super) stream: bool,
-    pub(super) tools: Vec<String>,
+    pub(super) tools: Vec<Tool>,
     pub(super) system: String,
     pub(super) items: Vec<Item>,
     /// How many messages of the user there are, and the last of them without what the client wrapped around it.
@@ -39,79 +49,85 @@ pub(super) struct Asked {
     pub(super) steers: Vec<String>,
 }
 
+impl Tool {
+    /// One with this name and JSON schema of its input.
+    pub(super) fn new(name: &Value, schema: &Value) -> Self {
+        let parameters = schema["properties"].as_object();
+        Self {
+            name: text_of(name),
+            parameters: parameters.cloned().unwrap_or_default(),
+        }
+    }
+}
+
 impl Asked {
-    pub(super) fn read(body: &Value) -> Self {
-        let mut asked = Self {
-            model: text_of(&body["model"]),
-            session: text_of(&body["metadata"]["user_id"]),
-            stream: body["stream"].as_bool().unwrap_or(false),
-            tools: array(&body["tools"])
-                .iter()
-                .map(|tool| text_of(&tool["name"]))
-                .collect(),
-            system: short(text_of(&body["system"])),
-            items: Vec::new(),
-            turn: 0,
-            last_user: String::new(),
-            step: 0,
-            steers: Vec::new(),
-        };
-        for message in array(&body["messages"]) {
-            asked.message(&text_of(&message["role"]), &message["content"]);
-        }
-        asked
-    }
-
-    fn message(&mut self, role: &str, content: &Value) {
-        self.step += usize::from(role == "assistant");
-        if let Value::String(text) = content {
-            return self.block(role, "text", text.clone());
-        }
-        for block in array(content) {
-            let kind = text_of(&block["type"]);
-            let text = match kind.as_str() {
-                "tool_use" => block["input"].to_string(),
-                "tool_result" => text_of(&block["content"]),
-                _ => text_of(&block["text"]),
-            };
-            self.block(role, &kind, text);
+    /// The person said this, and the model is to answer it.
+    pub(super) fn said(&mut self, text: &str) {
+        if !text.is_empty() {
+            (self.last_user, self.step) = (text.into(), 0);
+            self.steers.clear();
+            self.turn += 1;
         }
     }
 
-    fn block(&mut self, role: &str, kind: &str, text: String) {
-        if role == "user" && kind == "text" {
-            let said = without_reminders(&text);
-            if !said.is_empty() {
-                (self.last_user, self.step) = (said, 0);
-                self.steers.clear();
-                self.turn += 1;
-            }
-        }
-        if let Some((_, said)) = text.split_once(MEANWHILE) {
-            self.steers
-                .push(said.lines().next().unwrap_or_default().into());
-        }
+    /// Keeps a block of the conversation.
+    pub(super) fn item(&mut self, role: &str, kind: &str, text: &str) {
         self.items.push(Item {
             role: role.into(),
             kind: kind.into(),
             text: short(text),
         });
     }
-}
 
-fn short(text: String) -> String {
-    if text.len() > KEPT {
-        text.chars().take(KEPT / 4).collect()
-    } else {
-        text
+    /// Keeps what the client tells the model before the conversation.
+    pub(super) fn system(&mut self, text: &str) {
+        self.system = short(text);
+    }
+
+    /// A call of the client's shell tool, with the parameters that it takes.
+    pub(super) fn shell(&self, command: &str) -> Call {
+        let named = |name: &&str| self.tools.iter().find(|tool| tool.name == *name);
+        let Some(tool) = SHELLS.iter().find_map(named) else {
+            return Call {
+                tool: SHELLS[0].into(),
+                input: json!({"command": command, "description": "Run a command"}),
+            };
+        };
+        let parameters = &tool.parameters;
+        let mut input = if parameters.contains_key("cmd") {
+            json!({"cmd": command})
+        } else if parameters
+            .get("command")
+            .is_some_and(|it| it["type"] == "array")
+        {
+            json!({"command": ["bash", "-lc", command]})
+        } else {
+            json!({"command": command})
+        };
+        if parameters.is_empty() || parameters.contains_key("description") {
+            input["description"] = "Run a command".into();
+        }
+        Call {
+            tool: tool.name.clone(),
+            input,
+        }
     }
 }
 
-fn array(value: &Value) -> &[Value] {
+fn short(text: &str) -> String {
+    if text.len() > KEPT {
+        text.chars().take(KEPT / 4).collect()
+    } else {
+        text.into()
+    }
+}
+
+pub(super) fn array(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
 }
 
-fn text_of(value: &Value) -> String {
+/// A text, or those of a list of blocks.
+pub(super) fn text_of(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
         Value::Array(blocks) => blocks
@@ -123,63 +139,52 @@ fn text_of(value: &Value) -> String {
     }
 }
 
-/// What the person said, without the notes that a client slips into the same message.
-fn without_reminders(text: &str) -> String {
-    let (open, close) = ("<system-reminder>", "</system-reminder>");
-    let mut said = String::new();
-    let mut rest = text;
-    while let Some((before, after)) = rest.split_once(open) {
-        said.push_str(before);
-        rest = after.split_once(close).map_or("", |(_, after)| after);
+/// What the person said, without the elements by which a client slips notes into the same message.
+pub(super) fn without(text: &str, notes: &[&str]) -> String {
+    let mut said = text.to_owned();
+    for note in notes {
+        let (open, close) = (format!("<{note}>"), format!("</{note}>"));
+        while let Some(begin) = said.find(&open) {
+            let end = said[begin..].find(&close);
+            let end = end.map_or(said.len(), |end| begin + end + close.len());
+            said.replace_range(begin..end, "");
+        }
     }
-    said.push_str(rest);
     said.trim().into()
 }
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     #[test]
-    fn the_step_due_is_the_number_of_replies_since_the_person_spoke() {
-        let call = json!({"role": "assistant", "content": [{"type": "text", "text": "so"}, {"type": "tool_use", "input": {"command": "true"}}]});
-        let result = json!({"role": "user", "content": [
-            {"type": "tool_result", "content": [{"type": "text", "text": "out"}]},
-            {"type": "text", "text": "<system-reminder>not a person</system-reminder>\n"}]});
-        let first = json!({"role": "user", "content": [{"type": "text", "text": "<system-reminder>x</system-reminder>"}, {"type": "text", "text": "go"}]});
-        let asked = Asked::read(&json!({"messages": [first, call, result, call, result]}));
+    fn a_shell_is_called_with_what_it_takes() {
+        let called = |name: &str, properties: &Value| {
+            let tools = vec![Tool::new(&name.into(), &json!({"properties": properties}))];
+            let asked = Asked {
+                tools,
+                ..Asked::default()
+            };
+            let call = asked.shell("date");
+            format!("{} {}", call.tool, call.input)
+        };
+        let cmd = json!({"cmd": {"type": "string"}});
         assert_eq!(
-            (asked.turn, asked.last_user.as_str(), asked.step),
-            (1, "go", 2)
+            called("exec_command", &cmd),
+            r#"exec_command {"cmd":"date"}"#
         );
-        let call_item = &asked.items[3];
-        assert_eq!(
-            (call_item.role.as_str(), call_item.text.as_str()),
-            ("assistant", r#"{"command":"true"}"#)
-        );
-
-        let again = json!({"role": "user", "content": "more"});
-        let asked = Asked::read(&json!({"messages": [first, call, result, again]}));
-        assert_eq!(
-            (asked.turn, asked.last_user.as_str(), asked.step),
-            (2, "more", 0)
-        );
+        let list = json!({"command": {"type": "array"}});
+        let words = r#"shell {"command":["bash","-lc","date"]}"#;
+        assert_eq!(called("shell", &list), words);
+        let text = json!({"command": {"type": "string"}, "description": {}});
+        let both = r#"bash {"command":"date","description":"Run a command"}"#;
+        assert_eq!(called("bash", &text), both);
     }
 
     #[test]
-    fn what_was_said_meanwhile_is_no_turn_of_its_own() {
-        let said = |text: &str| json!({"role": "system", "content": format!("{MEANWHILE}{text}\n\nThis is how it is handed on.")});
-        let user = |text: &str| json!({"role": "user", "content": text});
-        let asked = Asked::read(&json!({"messages": [user("go"), said("one"), said("two")]}));
-        assert_eq!(
-            (asked.turn, asked.last_user.as_str()),
-            (1, "go"),
-            "{asked:?}"
-        );
-        assert_eq!(asked.steers, ["one", "two"]);
-        let asked = Asked::read(&json!({"messages": [user("go"), said("one"), user("next")]}));
-        assert!(asked.steers.is_empty());
+    fn notes_are_not_what_the_person_said() {
+        let text = "<a>x</a> go <b>y</b><a>cut";
+        assert_eq!(without(text, &["a"]), "go <b>y</b>");
+        assert_eq!(without(text, &["a", "b"]), "go");
     }
 }

@@ -11,11 +11,12 @@ use std::thread::{self, JoinHandle};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use super::dialect::{self, Dialect};
 use super::http::{Connection, Received};
-use super::reply;
+use super::reply::Reply;
 use super::request::{Asked, Item};
 use super::script::{self, Step};
-use super::send::Reply;
+use super::send::Sending;
 use super::tools;
 
 /// More clients at once are turned away.
@@ -155,7 +156,7 @@ impl FakeModel {
         })
     }
 
-    /// The base URL, for `ANTHROPIC_BASE_URL`.
+    /// The base URL, for `ANTHROPIC_BASE_URL`; OpenAI's has `/v1` behind it.
     #[must_use]
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
@@ -230,13 +231,15 @@ impl Shared {
                 authorization,
                 ..
             } = &received;
-            match (method.as_str(), path.as_str()) {
-                ("POST", "/v1/messages") => {
-                    if self.answer(&mut connection, &body, received.body.len())? == Outcome::Dropped
-                    {
-                        return Ok(());
-                    }
+            if let ("POST", Some(dialect)) = (method.as_str(), dialect::of(path)) {
+                let asked = dialect.read(path, &body);
+                let size = received.body.len();
+                match self.answer(&mut connection, dialect, &asked, size)? {
+                    Outcome::Dropped => return Ok(()),
+                    _ => continue,
                 }
+            }
+            match (method.as_str(), path.as_str()) {
                 ("POST", "/v1/messages/count_tokens") => {
                     connection.send(200, "", &json!({"input_tokens": received.body.len() / 4}))?
                 }
@@ -246,7 +249,10 @@ impl Shared {
                     None => connection.send(202, "", &Value::Null)?,
                 },
                 ("HEAD", _) => connection.send_head()?,
-                _ => connection.send(404, "", &reply::error(404))?,
+                _ => {
+                    let missing = json!({"type": "error", "error": {"type": "not_found_error", "message": "no such path"}});
+                    connection.send(404, "", &missing)?;
+                }
             }
         }
         Ok(())
@@ -255,17 +261,17 @@ impl Shared {
     fn answer(
         &self,
         connection: &mut Connection,
-        body: &Value,
+        dialect: &dyn Dialect,
+        asked: &Asked,
         size: usize,
     ) -> io::Result<Outcome> {
-        let asked = Asked::read(body);
-        let (number, step) = self.note(&asked);
-        let sent = Reply {
+        let (number, step) = self.note(asked);
+        let sent = Sending {
             connection,
-            asked: &asked,
+            dialect,
+            asked,
             step: &step,
-            number,
-            input_tokens: size / 4,
+            reply: Reply::new(number, &step, asked, size / 4),
         }
         .send();
         let outcome = *sent.as_ref().unwrap_or(&Outcome::ClientGone);
@@ -294,7 +300,7 @@ impl Shared {
             last_user: asked.last_user.clone(),
             step: asked.step,
             tools: asked.tools.len(),
-            offered: asked.tools.clone(),
+            offered: asked.tools.iter().map(|tool| tool.name.clone()).collect(),
             system: asked.system.clone(),
             items: asked.items.clone(),
             reply: step.name().into(),
