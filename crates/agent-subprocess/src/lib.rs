@@ -61,6 +61,8 @@ mod context;
     feature = "command"
 ))]
 mod duplex;
+#[cfg(any(feature = "acp", feature = "claude", feature = "codex"))]
+mod environment;
 mod error;
 mod group;
 pub mod guard;

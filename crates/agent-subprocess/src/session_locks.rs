@@ -3,6 +3,10 @@
 //! Agents let two processes write one session, and afterwards one of the two turns is gone. So a driver takes an advisory lock (`flock`) on a
 //! file a session, and has the guard hold it until the agent's tree is gone: the death of whoever took it frees nothing too early.
 
+mod taking;
+
+pub(crate) use taking::held;
+
 use crate::ProcessId;
 use rustix::fs::{Access, FlockOperation, access, flock};
 use serde::{Deserialize, Serialize};
@@ -197,7 +201,7 @@ impl SessionLocks {
             match flock(&file, FlockOperation::NonBlockingLockExclusive) {
                 Ok(()) => {}
                 Err(rustix::io::Errno::WOULDBLOCK) => {
-                    return Err(held(session, &mut file));
+                    return Err(refused(session, &mut file));
                 }
                 Err(error) => return Err(io(error.into())),
             }
@@ -261,7 +265,7 @@ fn write(file: &mut File, since: SystemTime) -> io::Result<()> {
     file.write_all(&holder)
 }
 
-fn held(session: &str, file: &mut File) -> Refusal {
+fn refused(session: &str, file: &mut File) -> Refusal {
     let mut text = String::new();
     let read = file.take(256).read_to_string(&mut text);
     let holder = read

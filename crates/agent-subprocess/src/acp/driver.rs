@@ -3,20 +3,11 @@
 use super::connection::{AcpConnection, Setup};
 use super::options::Options;
 use super::protocol::{Session, Wishes};
+use crate::Context;
 use crate::mcp;
-use crate::session_locks::{Lease, Refusal};
-use crate::{AgentCommand, Context, StdinMode};
+use crate::session_locks::held;
 use agent_duplex::{BoxFuture, Capabilities, Capability, Connection, Driver, Error, SessionChoice};
-use std::ffi::{OsStr, OsString};
-use std::io;
-use std::time::Duration;
-use tokio::time::{Instant, timeout};
-
-/// Longer lines lose their middle and with it their meaning.
-const MAX_LINE: usize = 64 << 20;
-/// How long to wait for a session that nobody writes any more, and how often to look.
-const PASSING: Duration = Duration::from_secs(3);
-const GLANCE: Duration = Duration::from_millis(50);
+use std::ffi::OsString;
 
 /// What is known of an agent before it is started.
 #[derive(Clone, Copy, Debug)]
@@ -25,6 +16,11 @@ struct Kind {
     /// What makes the program speak the protocol.
     args: &'static [&'static str],
     env: &'static [(&'static str, &'static str)],
+    /// What it needs of the host's environment besides what every agent needs.
+    needs: &'static [&'static str],
+    /// Arguments that say what it may do, and what else the driver says; said again, they would count and nobody would know.
+    permissions: &'static [&'static str],
+    ours: &'static [&'static str],
     /// What it can do besides what every agent can.
     more: &'static [Capability],
     cost_restarts: bool,
@@ -34,6 +30,9 @@ const ANY: Kind = Kind {
     name: "acp",
     args: &[],
     env: &[],
+    needs: &[],
+    permissions: &[],
+    ours: &[],
     more: &[
         Capability::Fork,
         Capability::Model,
@@ -84,6 +83,27 @@ impl AcpDriver {
             name: "gemini",
             args: &["--acp"],
             env: &[("GEMINI_CLI_NO_RELAUNCH", "true")],
+            needs: &[
+                "GEMINI_*",
+                "GOOGLE_API_KEY",
+                "GOOGLE_GEMINI_*",
+                "GOOGLE_GENAI_*",
+            ],
+            permissions: &["--approval-mode", "--yolo", "-y"],
+            ours: &[
+                "--acp",
+                "--experimental-acp",
+                "--prompt",
+                "-p",
+                "--prompt-interactive",
+                "-i",
+                "--resume",
+                "-r",
+                "--session-id",
+                "--session-file",
+                "--output-format",
+                "-o",
+            ],
             more: &[Capability::Model, Capability::Resume, Capability::Usage],
             ..ANY
         };
@@ -95,6 +115,7 @@ impl AcpDriver {
         let kind = Kind {
             name: "opencode",
             args: &["acp"],
+            needs: &["OPENCODE_*"],
             ..ANY
         };
         Self::of(kind, program, context)
@@ -104,6 +125,7 @@ impl AcpDriver {
     pub fn claude(program: Vec<OsString>, context: Context) -> Self {
         let kind = Kind {
             name: "claude-acp",
+            needs: &["ANTHROPIC_*", "CLAUDE_*", "IS_SANDBOX"],
             cost_restarts: true,
             ..ANY
         };
@@ -111,38 +133,42 @@ impl AcpDriver {
     }
 
     fn of(kind: Kind, program: Vec<OsString>, context: Context) -> Self {
+        let mut options = Options::default();
+        for (name, value) in kind.env {
+            options.env.set(*name, *value);
+        }
         AcpDriver {
             kind,
             program,
             context,
-            options: Options::default(),
+            options,
         }
     }
 
-    fn command(&self) -> Result<AgentCommand, Error> {
-        let mut words = self.program.iter();
-        let Some(program) = words.next() else {
-            let what = "no agent was given: name the program to run";
+    /// Tells early what could not be started: an argument that says what the driver says, or a variable that is none. What the agent
+    /// can do of what was chosen is known only when it runs.
+    ///
+    /// # Errors
+    /// Names the first of them, and what to write instead.
+    pub fn check(&self) -> Result<(), Error> {
+        self.options.env.check()?;
+        for arg in &self.options.args {
+            let arg = arg.to_string_lossy();
+            let flag = arg.split('=').next().unwrap_or_default();
+            let mend = if self.kind.permissions.contains(&flag) {
+                "say --permissions instead of it"
+            } else if self.kind.ours.contains(&flag) {
+                "take it out of the agent's extra arguments"
+            } else if ["-m", "--model"].contains(&flag) && self.options.model.is_some() {
+                "say it once, by the driver's own option"
+            } else {
+                continue;
+            };
+            let flag = flag.escape_debug();
+            let what = format!("`{flag}` is chosen by the driver: {mend}");
             return Err(Error::start(what, None));
-        };
-        let command = AgentCommand::new(program)
-            .args(words)
-            .args(self.kind.args)
-            .args(&self.options.args)
-            .stdin(StdinMode::Piped)
-            .max_line(MAX_LINE);
-        let mut command = command.context(&self.context).map_err(no_descriptor)?;
-        for (name, value) in self.kind.env {
-            command = command.env(*name, *value);
         }
-        for (name, value) in &self.options.env {
-            command = command.env(name, value);
-        }
-        // What cannot be made absolute can't be entered either, and that is said by the spawn.
-        if let Ok(cwd) = std::path::absolute(&self.context.cwd) {
-            command = command.env("PWD", cwd);
-        }
-        Ok(command.env_remove("CLAUDECODE"))
+        Ok(())
     }
 
     fn wishes(&self, session: SessionChoice) -> Result<Wishes, Error> {
@@ -164,7 +190,7 @@ impl AcpDriver {
             session,
             roots: [cwd, real],
             servers: servers
-                .expanded(|name| self.variable(name))
+                .expanded(|name| self.options.env.variable(name, &self.context))
                 .map_err(refuse)?,
             model: self.options.model.clone(),
             permissions: self.options.permissions,
@@ -173,47 +199,6 @@ impl AcpDriver {
             cost_restarts: self.kind.cost_restarts,
         })
     }
-
-    /// Looks a variable up as the agent would find it.
-    fn variable(&self, name: &str) -> Option<String> {
-        let named = |list: &[(OsString, OsString)]| {
-            let mut newest_first = list.iter().rev();
-            let found = newest_first.find(|(known, _)| known == OsStr::new(name));
-            found.map(|(_, value)| value.clone())
-        };
-        let value = named(&self.options.env).or_else(|| named(&self.context.env));
-        let value = value.or_else(|| std::env::var_os(name))?;
-        value.into_string().ok()
-    }
-
-    /// Takes the session that is to be gone on with, and waits a little for what a dead process's agent left behind.
-    async fn lease(&self, session: &SessionChoice) -> Result<Option<Lease>, Error> {
-        let (Some(locks), SessionChoice::Resume(id)) = (&self.options.locks, session) else {
-            return Ok(None);
-        };
-        let until = Instant::now() + PASSING;
-        loop {
-            match locks.take(id) {
-                Ok(lease) => return Ok(Some(lease)),
-                Err(Refusal::Held { passing: true, .. }) if Instant::now() < until => {
-                    let _due = timeout(GLANCE, std::future::pending::<()>()).await;
-                }
-                Err(Refusal::Held { by, .. }) => {
-                    return Err(Error::held(by.to_string(), Some(by.into())));
-                }
-                Err(Refusal::Io(e)) => {
-                    let what = format!("the session can't be locked: {e}");
-                    let mend = "correct the directory of its locks, or do without";
-                    return Err(Error::start(format!("{what}; {mend}"), Some(e.into())));
-                }
-            }
-        }
-    }
-}
-
-fn no_descriptor(error: io::Error) -> Error {
-    let what = format!("the lock can't be handed on: {error}; raise the limit of open files");
-    Error::start(what, Some(error.into()))
 }
 
 impl Driver for AcpDriver {
@@ -232,11 +217,15 @@ impl Driver for AcpDriver {
 
     fn connect(&self, session: SessionChoice) -> BoxFuture<'_, Result<Box<dyn Connection>, Error>> {
         Box::pin(async move {
-            let mut command = self.command()?;
-            let lease = self.lease(&session).await?;
-            if let Some(lease) = &lease {
-                command = command.hold(lease.descriptor().map_err(no_descriptor)?);
-            }
+            self.check()?;
+            let env = &self.options.env;
+            let command = env.command(&self.program, self.kind.needs, &self.context)?;
+            let command = command.args(self.kind.args).args(&self.options.args);
+            let command = command.env_remove("CLAUDECODE");
+            let (command, lease) = match (&self.options.locks, &session) {
+                (Some(locks), SessionChoice::Resume(id)) => held(command, Some(locks), id).await?,
+                _ => (command, None),
+            };
             let wishes = self.wishes(session)?;
             let agent = command
                 .spawn()

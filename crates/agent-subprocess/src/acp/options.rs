@@ -2,6 +2,7 @@
 
 use super::AcpDriver;
 use crate::SessionLocks;
+use crate::environment::Environment;
 use crate::mcp::McpServers;
 use agent_duplex::Permissions;
 use std::ffi::OsString;
@@ -15,7 +16,7 @@ pub(super) struct Options {
     pub(super) permissions: Permissions,
     pub(super) mcp_servers: McpServers,
     pub(super) auth_method: Option<String>,
-    pub(super) env: Vec<(OsString, OsString)>,
+    pub(super) env: Environment,
     pub(super) args: Vec<OsString>,
     pub(super) timeouts: Timeouts,
     pub(super) locks: Option<SessionLocks>,
@@ -36,7 +37,7 @@ impl Default for Options {
             permissions: Permissions::default(),
             mcp_servers: McpServers::default(),
             auth_method: None,
-            env: Vec::new(),
+            env: Environment::default(),
             args: Vec::new(),
             timeouts: Timeouts {
                 initialize: minute,
@@ -49,13 +50,12 @@ impl Default for Options {
 
 impl fmt::Debug for Options {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let names: Vec<_> = self.env.iter().map(|(name, _)| name).collect();
         f.debug_struct("Options")
             .field("model", &self.model)
             .field("permissions", &self.permissions)
             .field("mcp_servers", &self.mcp_servers)
             .field("auth_method", &self.auth_method)
-            .field("env", &names)
+            .field("env", &self.env)
             .field("args", &self.args.len())
             .field("timeouts", &self.timeouts)
             .field("locks", &self.locks)
@@ -103,11 +103,23 @@ impl AcpDriver {
     /// Sets a variable of the agent's environment, over the host's and the context's.
     #[must_use]
     pub fn env(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
-        self.options.env.push((name.into(), value.into()));
+        self.options.env.set(name, value);
         self
     }
 
-    /// Adds arguments at the end, in the agent's own words.
+    /// Lets the agent inherit of the host's environment only what has one of these names; one may end with `*`. Added to
+    /// that is what an agent cannot do without: `PATH`, `HOME`, `USER`, `SHELL`, `TERM`, `TMPDIR`, `TZ`, locale, proxies,
+    /// certificates, what begins with `XDG_`, and what a known agent calls its own: `GEMINI_*`, `GOOGLE_API_KEY`,
+    /// `GOOGLE_GEMINI_*` and `GOOGLE_GENAI_*`; `OPENCODE_*`; or `ANTHROPIC_*` and `CLAUDE_*`. The keys of the services that
+    /// OpenCode can use are not among that. By default it inherits all.
+    #[must_use]
+    pub fn env_allow(mut self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.options.env.allow(names);
+        self
+    }
+
+    /// Adds arguments at the end, in the agent's own words. What the driver chooses of an agent that it knows is answered with an
+    /// error when it is said here again; what the agent may do is among that.
     #[must_use]
     pub fn args(mut self, args: Vec<OsString>) -> Self {
         self.options.args.extend(args);

@@ -1,9 +1,8 @@
-//! The command line and the environment of an agent, out of what was chosen. No text of a person's and no secret stands
+//! The command line of an agent, out of what was chosen. No text of a person's and no secret stands
 //! in a word: those go by private files.
 
 use super::options::Options;
 use super::protocol::mode;
-use crate::AgentCommand;
 use crate::mcp;
 use crate::scratch::ScratchFile;
 use agent_duplex::{Error, Permissions, SessionChoice};
@@ -35,35 +34,8 @@ const PERMISSIONS: [&str; 5] = [
     "--permission-prompts",
 ];
 
-/// What an agent cannot do without; a name that ends with `*` stands for all that begin so.
-const NEEDED: [&str; 26] = [
-    "PATH",
-    "HOME",
-    "USER",
-    "LOGNAME",
-    "SHELL",
-    "TERM",
-    "TMPDIR",
-    "TZ",
-    "LANG",
-    "LANGUAGE",
-    "LC_*",
-    "XDG_*",
-    "ANTHROPIC_*",
-    "CLAUDE_*",
-    "IS_SANDBOX",
-    "HTTP_PROXY",
-    "HTTPS_PROXY",
-    "ALL_PROXY",
-    "NO_PROXY",
-    "http_proxy",
-    "https_proxy",
-    "all_proxy",
-    "no_proxy",
-    "SSL_CERT_FILE",
-    "SSL_CERT_DIR",
-    "NODE_EXTRA_CA_CERTS",
-];
+/// What the agent needs of the host's environment besides what every agent needs.
+pub(super) const NEEDED: [&str; 3] = ["ANTHROPIC_*", "CLAUDE_*", "IS_SANDBOX"];
 
 /// The driver's words, and the files that they name.
 #[derive(Debug, Default)]
@@ -249,13 +221,7 @@ fn flag(word: &OsStr) -> Option<String> {
 impl Options {
     /// Refuses lists whose parts the agent would divide in another way, at commas and spaces, and variables that the system would.
     pub(super) fn check(&self) -> Result<(), Error> {
-        let variables = self.env.iter().map(|(name, _)| name.to_string_lossy());
-        let is_bad = |name: &str| name.is_empty() || name.contains(['=', '\0']);
-        if let Some(name) = { variables }.find(|name| is_bad(name)) {
-            let name = name.escape_debug();
-            let what = format!("`{name}` is no name of a variable: write one without `=`");
-            return Err(Error::start(what, None));
-        }
+        self.env.check()?;
         let rules = [
             ("allowed tool", &self.allowed_tools),
             ("disallowed tool", &self.disallowed_tools),
@@ -285,24 +251,6 @@ impl Options {
         };
         let text = text.escape_debug();
         Err(Error::start(format!("`{text}` is no {what}: {mend}"), None))
-    }
-
-    /// Puts the environment together: what may be inherited of the host's, `ours` over that, and what was chosen on top.
-    pub(super) fn inherit(&self, command: AgentCommand) -> AgentCommand {
-        let Some(allowed) = &self.env_allow else {
-            return command;
-        };
-        let allows = |name: &str| {
-            let all = NEEDED.into_iter().chain(allowed.iter().map(String::as_str));
-            { all }.any(|pattern| match pattern.strip_suffix('*') {
-                Some(begin) => name.starts_with(begin),
-                None => name == pattern,
-            })
-        };
-        let inherited = std::env::vars_os().filter(|(name, _)| allows(&name.to_string_lossy()));
-        inherited.fold(command.env_clear(), |command, (name, value)| {
-            command.env(name, value)
-        })
     }
 }
 

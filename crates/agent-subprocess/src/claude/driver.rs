@@ -1,26 +1,17 @@
 //! How Claude Code is started.
 
-use super::arguments::Arguments;
+use super::arguments::{Arguments, NEEDED};
 use super::connection::{ClaudeConnection, Setup};
 use super::options::Options;
-use crate::session_locks::{Lease, Refusal};
-use crate::{AgentCommand, Context, StdinMode};
+use crate::Context;
+use crate::session_locks::held;
 use agent_duplex::{
     BoxFuture, Capabilities, Capability, Connection, Driver, Error, Permissions, SessionChoice,
 };
-use std::ffi::{OsStr, OsString};
-use std::io;
-use std::time::{Duration, Instant};
-use tokio::time::timeout;
+use std::ffi::OsString;
 use uuid::Uuid;
 
 pub(super) const NAME: &str = "claude";
-
-/// Longer lines lose their middle and with it their meaning. One message may come whole on one line, twice.
-const MAX_LINE: usize = 64 << 20;
-/// How long to wait for a session that nobody writes any more, and how often to look.
-const PASSING: Duration = Duration::from_secs(3);
-const GLANCE: Duration = Duration::from_millis(50);
 
 /// Drives Claude Code. See the [module](super).
 ///
@@ -58,76 +49,6 @@ impl ClaudeDriver {
     pub fn check(&self) -> Result<(), Error> {
         self.options.check()
     }
-
-    fn command(&self, arguments: &Arguments) -> Result<AgentCommand, Error> {
-        let mut words = self.program.iter();
-        let Some(program) = words.next() else {
-            let what = "no agent was given: name the program to run";
-            return Err(Error::start(what, None));
-        };
-        let command = AgentCommand::new(program).args(words);
-        let command = command.args(&arguments.words).stdin(StdinMode::Piped);
-        let command = self.options.inherit(command);
-        let mut command = command
-            .max_line(MAX_LINE)
-            .context(&self.context)
-            .map_err(no_descriptor)?;
-        for (name, value) in &self.options.env {
-            command = command.env(name, value);
-        }
-        // What cannot be made absolute can't be entered either, and that is said by the spawn.
-        if let Ok(cwd) = std::path::absolute(&self.context.cwd) {
-            command = command.env("PWD", cwd);
-        }
-        Ok(command.env_remove("CLAUDECODE"))
-    }
-
-    /// Looks a variable up as the agent would find it.
-    fn variable(&self, name: &str) -> Option<String> {
-        let named = |list: &[(OsString, OsString)]| {
-            let mut newest_first = list.iter().rev();
-            let found = newest_first.find(|(known, _)| known == OsStr::new(name));
-            found.map(|(_, value)| value.clone())
-        };
-        let value = named(&self.options.env).or_else(|| named(&self.context.env));
-        let value = value.or_else(|| std::env::var_os(name))?;
-        value.into_string().ok()
-    }
-
-    /// Takes the session. Waits a little for what a dead process's agent left behind, and a glance for who only looks
-    /// whether its file may be removed.
-    async fn lease(&self, id: &str) -> Result<Option<Lease>, Error> {
-        let Some(locks) = &self.options.locks else {
-            return Ok(None);
-        };
-        let begun = Instant::now();
-        loop {
-            let refusal = match locks.take(id) {
-                Ok(lease) => return Ok(Some(lease)),
-                Err(refusal) => refusal,
-            };
-            match refusal {
-                Refusal::Held { passing, .. }
-                    if begun.elapsed() < if passing { PASSING } else { GLANCE } =>
-                {
-                    let _due = timeout(GLANCE, std::future::pending::<()>()).await;
-                }
-                Refusal::Held { by, .. } => {
-                    return Err(Error::held(by.to_string(), Some(by.into())));
-                }
-                Refusal::Io(e) => {
-                    let what = format!("the session can't be locked: {e}");
-                    let mend = "correct the directory of its locks, or do without";
-                    return Err(Error::start(format!("{what}; {mend}"), Some(e.into())));
-                }
-            }
-        }
-    }
-}
-
-fn no_descriptor(error: io::Error) -> Error {
-    let what = format!("the lock can't be handed on: {error}; raise the limit of open files");
-    Error::start(what, Some(error.into()))
 }
 
 impl Driver for ClaudeDriver {
@@ -154,14 +75,13 @@ impl Driver for ClaudeDriver {
                 SessionChoice::Resume(id) => id.clone(),
                 _ => Uuid::new_v4().to_string(),
             };
-            let variable = |name: &str| self.variable(name);
+            let variable = |name: &str| self.options.env.variable(name, &self.context);
             let scratch = &self.context.scratch;
             let arguments = Arguments::compose(&self.options, &session, &id, scratch, variable)?;
-            let mut command = self.command(&arguments)?;
-            let lease = self.lease(&id).await?;
-            if let Some(lease) = &lease {
-                command = command.hold(lease.descriptor().map_err(no_descriptor)?);
-            }
+            let env = &self.options.env;
+            let command = env.command(&self.program, &NEEDED, &self.context)?;
+            let command = command.args(&arguments.words).env_remove("CLAUDECODE");
+            let (command, lease) = held(command, self.options.locks.as_ref(), &id).await?;
             let program = self.program[0].to_string_lossy().into_owned();
             let agent = command
                 .spawn()

@@ -2,6 +2,7 @@
 
 use super::ClaudeDriver;
 use crate::SessionLocks;
+use crate::environment::Environment;
 use crate::mcp::McpServers;
 use agent_duplex::Permissions;
 use serde_json::{Map, Value};
@@ -30,8 +31,7 @@ pub(super) struct Options {
     pub(super) add_dirs: Vec<PathBuf>,
     pub(super) mcp_servers: McpServers,
     pub(super) strict_mcp: bool,
-    pub(super) env: Vec<(OsString, OsString)>,
-    pub(super) env_allow: Option<Vec<String>>,
+    pub(super) env: Environment,
     pub(super) args: Vec<OsString>,
     pub(super) timeouts: Timeouts,
     pub(super) locks: Option<SessionLocks>,
@@ -64,8 +64,7 @@ impl Default for Options {
             add_dirs: Vec::new(),
             mcp_servers: McpServers::default(),
             strict_mcp: false,
-            env: Vec::new(),
-            env_allow: None,
+            env: Environment::default(),
             args: Vec::new(),
             timeouts: Timeouts {
                 initialize: minute,
@@ -79,7 +78,6 @@ impl Default for Options {
 impl fmt::Debug for Options {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let length = |text: &Option<String>| text.as_ref().map(|text| text.len());
-        let names: Vec<_> = self.env.iter().map(|(name, _)| name).collect();
         let keys: Vec<_> = self.settings.keys().collect();
         f.debug_struct("Options")
             .field("model", &self.model)
@@ -98,8 +96,7 @@ impl fmt::Debug for Options {
             .field("add_dirs", &self.add_dirs)
             .field("mcp_servers", &self.mcp_servers)
             .field("strict_mcp", &self.strict_mcp)
-            .field("env", &names)
-            .field("env_allow", &self.env_allow)
+            .field("env", &self.env)
             .field("args", &self.args.len())
             .field("timeouts", &self.timeouts)
             .field("locks", &self.locks)
@@ -234,7 +231,7 @@ impl ClaudeDriver {
     /// Sets a variable of the agent's environment, over the host's and the context's.
     #[must_use]
     pub fn env(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
-        self.options.env.push((name.into(), value.into()));
+        self.options.env.set(name, value);
         self
     }
 
@@ -244,8 +241,7 @@ impl ClaudeDriver {
     /// reaches the model through one allows them too, such as `AWS_*` or `GOOGLE_*`. By default it inherits all.
     #[must_use]
     pub fn env_allow(mut self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
-        let allow = self.options.env_allow.get_or_insert_default();
-        allow.extend(texts(names));
+        self.options.env.allow(names);
         self
     }
 

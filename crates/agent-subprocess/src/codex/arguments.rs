@@ -1,11 +1,15 @@
 //! The command line of an agent. No text of a person's and no secret stands in it: those go by standard input.
 
+use super::opening;
 use super::options::Options;
 use agent_duplex::Error;
 use std::ffi::OsString;
 
 /// The longest word that Linux takes, with the byte that ends it.
 const WORD: usize = 128 << 10;
+
+/// What the agent needs of the host's environment besides what every agent needs.
+pub(super) const NEEDED: [&str; 2] = ["CODEX_*", "OPENAI_*"];
 
 /// What the driver says by itself, or what would make another program of the agent.
 const OURS: [&str; 6] = [
@@ -37,6 +41,15 @@ const SETTINGS: [&str; 5] = [
     "default_permissions",
     "permissions",
 ];
+
+impl Options {
+    /// Refuses what could not be started.
+    pub(super) fn check(&self) -> Result<(), Error> {
+        self.env.check()?;
+        compose(self)?;
+        opening::servers_of(&self.mcp_servers).map(drop)
+    }
+}
 
 /// Composes the words.
 pub(super) fn compose(options: &Options) -> Result<Vec<OsString>, Error> {
@@ -166,6 +179,25 @@ mod tests {
         .map(Result::unwrap_err)
         .collect();
         insta::assert_snapshot!(refused.join("\n"));
+    }
+
+    #[test]
+    fn p31_what_could_not_be_started_is_told_early() {
+        let checked = |change: &dyn Fn(&mut Options)| {
+            let mut options = Options::default();
+            change(&mut options);
+            options.check().map_err(|e| e.to_string())
+        };
+        checked(&|_| {}).unwrap();
+        let refused = [
+            checked(&|options| options.env.set("A=B", "1")),
+            checked(&|options| options.args = vec!["--yolo".into()]),
+            checked(&|options| {
+                let sse = crate::mcp::McpServer::sse("http://localhost:1");
+                options.mcp_servers.insert("old", sse).unwrap();
+            }),
+        ];
+        insta::assert_snapshot!(refused.map(Result::unwrap_err).join("\n"));
     }
 
     #[test]

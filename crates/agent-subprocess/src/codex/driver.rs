@@ -1,18 +1,14 @@
 //! How Codex is started.
 
-use super::arguments;
+use super::arguments::{self, NEEDED};
 use super::connection::{CodexConnection, Setup};
 use super::opening::Opening;
 use super::options::Options;
-use crate::{AgentCommand, Context, StdinMode};
+use crate::Context;
 use agent_duplex::{BoxFuture, Capabilities, Capability, Connection, Driver, Error, SessionChoice};
-use std::ffi::{OsStr, OsString};
-use std::io;
+use std::ffi::OsString;
 
 pub(super) const NAME: &str = "codex";
-
-/// Longer lines lose their middle and with it their meaning. One message comes whole on one line.
-const MAX_LINE: usize = 64 << 20;
 
 /// Drives Codex. See the [module](super).
 ///
@@ -40,45 +36,14 @@ impl CodexDriver {
         }
     }
 
-    fn command(&self) -> Result<AgentCommand, Error> {
-        let mut words = self.program.iter();
-        let Some(program) = words.next() else {
-            let what = "no agent was given: name the program to run";
-            return Err(Error::start(what, None));
-        };
-        let command = AgentCommand::new(program).args(words);
-        let command = command.args(&arguments::compose(&self.options)?);
-        let mut command = command
-            .stdin(StdinMode::Piped)
-            .max_line(MAX_LINE)
-            .context(&self.context)
-            .map_err(no_descriptor)?;
-        for (name, value) in &self.options.env {
-            command = command.env(name, value);
-        }
-        // What cannot be made absolute can't be entered either, and that is said by the spawn.
-        if let Ok(cwd) = std::path::absolute(&self.context.cwd) {
-            command = command.env("PWD", cwd);
-        }
-        Ok(command)
+    /// Tells early what could not be started: an argument or a setting that says what the driver says, a variable that is
+    /// none, or an MCP server that the agent does not know how to speak to. Whether it knows its settings is another matter.
+    ///
+    /// # Errors
+    /// Names the first of them, and what to write instead.
+    pub fn check(&self) -> Result<(), Error> {
+        self.options.check()
     }
-
-    /// Looks a variable up as the agent would find it.
-    fn variable(&self, name: &str) -> Option<String> {
-        let named = |list: &[(OsString, OsString)]| {
-            let mut newest_first = list.iter().rev();
-            let found = newest_first.find(|(known, _)| known == OsStr::new(name));
-            found.map(|(_, value)| value.clone())
-        };
-        let value = named(&self.options.env).or_else(|| named(&self.context.env));
-        let value = value.or_else(|| std::env::var_os(name))?;
-        value.into_string().ok()
-    }
-}
-
-fn no_descriptor(error: io::Error) -> Error {
-    let what = format!("the lock can't be handed on: {error}; raise the limit of open files");
-    Error::start(what, Some(error.into()))
 }
 
 impl Driver for CodexDriver {
@@ -101,11 +66,15 @@ impl Driver for CodexDriver {
 
     fn connect(&self, session: SessionChoice) -> BoxFuture<'_, Result<Box<dyn Connection>, Error>> {
         Box::pin(async move {
-            let variable = |name: &str| self.variable(name);
+            let variable = |name: &str| self.options.env.variable(name, &self.context);
+            self.check()?;
             let cwd = std::path::absolute(&self.context.cwd);
             let cwd = cwd.unwrap_or_else(|_| self.context.cwd.clone());
             let opening = Opening::compose(&self.options, &session, &cwd, variable)?;
-            let command = self.command()?;
+            let words = arguments::compose(&self.options)?;
+            let env = &self.options.env;
+            let command = env.command(&self.program, &NEEDED, &self.context)?;
+            let command = command.args(&words);
             let agent = command
                 .spawn()
                 .await

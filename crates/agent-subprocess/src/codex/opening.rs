@@ -133,7 +133,8 @@ fn words(permissions: Permissions) -> (&'static str, &'static str, &'static str)
     }
 }
 
-fn servers_of(servers: &McpServers) -> Result<Value, Error> {
+/// Says what MCP servers there are, in the agent's words.
+pub(super) fn servers_of(servers: &McpServers) -> Result<Value, Error> {
     let mut all = Map::new();
     for (name, server) in servers.iter() {
         let server = match server {

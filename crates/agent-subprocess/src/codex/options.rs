@@ -1,6 +1,7 @@
 //! What can be chosen for an agent before it starts.
 
 use super::CodexDriver;
+use crate::environment::Environment;
 use crate::mcp::McpServers;
 use agent_duplex::Permissions;
 use serde_json::{Map, Value};
@@ -19,7 +20,7 @@ pub(super) struct Options {
     pub(super) config: Map<String, Value>,
     pub(super) mcp_servers: McpServers,
     pub(super) analytics: bool,
-    pub(super) env: Vec<(OsString, OsString)>,
+    pub(super) env: Environment,
     pub(super) args: Vec<OsString>,
     pub(super) timeouts: Timeouts,
 }
@@ -43,7 +44,7 @@ impl Default for Options {
             config: Map::new(),
             mcp_servers: McpServers::default(),
             analytics: false,
-            env: Vec::new(),
+            env: Environment::default(),
             args: Vec::new(),
             timeouts: Timeouts {
                 initialize: minute,
@@ -56,7 +57,6 @@ impl Default for Options {
 impl fmt::Debug for Options {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let length = |text: &Option<String>| text.as_ref().map(String::len);
-        let names: Vec<&OsString> = self.env.iter().map(|(name, _)| name).collect();
         let keys: Vec<&String> = self.config.keys().collect();
         f.debug_struct("Options")
             .field("model", &self.model)
@@ -67,7 +67,7 @@ impl fmt::Debug for Options {
             .field("config", &keys)
             .field("mcp_servers", &self.mcp_servers)
             .field("analytics", &self.analytics)
-            .field("env", &names)
+            .field("env", &self.env)
             .field("args", &self.args.len())
             .field("timeouts", &self.timeouts)
             .finish()
@@ -148,7 +148,17 @@ impl CodexDriver {
     /// Sets a variable of the agent's environment, over the host's and the context's.
     #[must_use]
     pub fn env(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
-        self.options.env.push((name.into(), value.into()));
+        self.options.env.set(name, value);
+        self
+    }
+
+    /// Lets the agent inherit of the host's environment only what has one of these names; one may end with `*`. Added to
+    /// that is what an agent cannot do without: `PATH`, `HOME`, `USER`, `SHELL`, `TERM`, `TMPDIR`, `TZ`, locale, proxies,
+    /// certificates, and what begins with `XDG_`, `CODEX_` and `OPENAI_`. The key of another provider is not among that. By
+    /// default it inherits all.
+    #[must_use]
+    pub fn env_allow(mut self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.options.env.allow(names);
         self
     }
 

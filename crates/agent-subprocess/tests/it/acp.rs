@@ -440,3 +440,34 @@ async fn p46_a_session_is_written_by_one_agent_at_a_time() {
         .unwrap();
     drop(second.stop(DEADLINE).await);
 }
+
+#[tokio::test]
+async fn p32_an_agent_inherits_what_it_is_allowed() {
+    let scene = Scene::new();
+    let driver = driver(&scene, "env > environment").env_allow(["NO_SUCH_*"]);
+    let mut connection = open(&driver, SessionChoice::Fresh).await.unwrap();
+    let environment = std::fs::read_to_string(scene.path("environment")).unwrap();
+    assert!(
+        environment.contains(crate::scene::VARIABLE),
+        "{environment}"
+    );
+    assert!(!environment.contains("CARGO_"), "{environment}");
+    drop(connection.stop(DEADLINE).await);
+    scene.nobody_is_left();
+}
+
+#[test]
+fn p31_what_the_driver_says_is_refused_when_it_is_said_again() {
+    let scene = Scene::new();
+    let gemini = |args: &[&str]| {
+        let driver = AcpDriver::gemini(vec!["gemini".into()], context(&scene)).model("m");
+        let args = args.iter().map(OsString::from).collect();
+        driver.args(args).check().map_err(|e| e.to_string())
+    };
+    gemini(&["--skip-trust", "--debug"]).unwrap();
+    let refused = ["--approval-mode=yolo", "--acp", "-m"].map(|arg| gemini(&[arg]).unwrap_err());
+    insta::assert_snapshot!(refused.join("\n"));
+    let other = AcpDriver::new(vec!["agent".into()], context(&scene));
+    other.clone().args(vec!["-y".into()]).check().unwrap();
+    other.env("A=B", "1").check().unwrap_err();
+}

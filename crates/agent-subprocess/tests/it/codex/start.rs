@@ -112,3 +112,15 @@ async fn l96_large_messages_pass_in_both_directions() {
     agent.stop(DEADLINE).await;
     scene.nobody_is_left();
 }
+
+#[tokio::test]
+async fn p32_an_agent_inherits_what_it_is_allowed() {
+    let scene = Scene::new();
+    let driver = driver(&scene, "env > environment").env_allow(["NO_SUCH_*"]);
+    let mut agent = open(&driver).await.unwrap();
+    let environment = std::fs::read_to_string(scene.path("environment")).unwrap();
+    assert!(environment.contains("GREETING=hello"), "{environment}");
+    assert!(!environment.contains("CARGO_"), "{environment}");
+    agent.stop(DEADLINE).await;
+    scene.nobody_is_left();
+}
