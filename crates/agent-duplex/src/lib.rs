@@ -74,6 +74,8 @@
 mod actor;
 mod ask;
 mod capability;
+#[cfg(feature = "test-util")]
+pub mod contract;
 mod conversation;
 mod driver;
 mod error;

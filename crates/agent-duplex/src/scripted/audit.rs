@@ -2,7 +2,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use uuid::Uuid;
 
-use crate::{Event, InputState, Observation, Receipt, TurnId, What};
+use crate::{Event, InputState, Receipt, TurnId, What};
 
 /// Holds what a conversation publishes against what it promises. Feed it everything, in order.
 #[derive(Clone, Debug, Default)]
@@ -33,73 +33,82 @@ impl Audit {
     ///
     /// When it breaks a promise.
     pub fn see(&mut self, what: &What) {
+        if let Err(broken) = self.check(what) {
+            panic!("{broken}");
+        }
+    }
+
+    /// Notes something that was published; the error says which promise it breaks.
+    pub(crate) fn check(&mut self, what: &What) -> Result<(), String> {
         match what {
             What::Assigned(assignment) => {
                 let turn = assignment.turn;
                 let completed = self.turns.insert(turn, false);
                 let expected = assignment.injected.then_some(false);
-                assert_eq!(completed, expected, "turn {turn} was assigned out of order");
+                holds(completed == expected, || {
+                    format!("turn {turn} was assigned out of order")
+                })?;
                 for input in &assignment.inputs {
-                    let receipt = input.receipt;
-                    assert!(self.accepted.contains(&receipt), "{receipt} has no receipt");
-                    self.taken.insert(receipt);
+                    self.known(input.receipt)?;
+                    self.taken.insert(input.receipt);
                 }
             }
             What::Completed(completion) => {
                 let turn = completion.turn;
                 let completed = self.turns.insert(turn, true);
-                assert_eq!(
-                    completed,
-                    Some(false),
-                    "turn {turn} was completed out of order"
-                );
+                holds(completed == Some(false), || {
+                    format!("turn {turn} was completed out of order")
+                })?;
                 // Of two turns, the one that waited may be given up while the other one runs.
-                if self.running() == 0 {
-                    assert!(self.tools.is_empty(), "{:?} outlived a turn", self.tools);
-                    assert!(self.asks.is_empty(), "{:?} outlived a turn", self.asks);
-                }
+                let open: Vec<_> = self.tools.iter().chain(&self.asks).collect();
+                holds(self.running() > 0 || open.is_empty(), || {
+                    format!("{open:?} outlived a turn")
+                })?;
             }
-            What::Observed(seen) => self.observed(seen),
+            What::Observed(seen) => seen.events.iter().try_for_each(|event| self.event(event))?,
             What::Lifecycle(_) | What::ReplayTruncated => {}
+        }
+        Ok(())
+    }
+
+    fn event(&mut self, event: &Event) -> Result<(), String> {
+        let homeless = || format!("{event:?} belongs to no turn");
+        match event {
+            Event::TurnStarted { .. } | Event::TurnCompleted(_) => {
+                Err(format!("{event:?} is the ledger's to tell"))
+            }
+            Event::TextDelta(_) | Event::ThinkingDelta(_) | Event::Message { .. } => {
+                holds(self.running() > 0, homeless)
+            }
+            Event::ToolStarted { id, .. } => {
+                holds(self.running() > 0, homeless)?;
+                let new = self.tools.insert(id.clone());
+                holds(new, || format!("{id} was started twice"))
+            }
+            Event::ToolFinished { id, .. } => holds(self.tools.remove(id), || {
+                format!("{id} was finished out of order")
+            }),
+            Event::PermissionAsked(ask) => {
+                let new = self.asks.insert(ask.id.clone());
+                holds(new, || format!("{} was asked twice", ask.id))
+            }
+            Event::PermissionWithdrawn { id } => holds(self.asks.remove(id), || {
+                format!("{id} was withdrawn out of order")
+            }),
+            Event::Input { id, state } => {
+                if matches!(state, InputState::Dropped(_)) {
+                    self.taken.insert(*id);
+                }
+                self.known(*id)
+            }
+            _ => Ok(()),
         }
     }
 
-    fn observed(&mut self, seen: &Observation) {
-        for event in &seen.events {
-            let running = self.running() > 0;
-            match event {
-                Event::TurnStarted { .. } | Event::TurnCompleted(_) => {
-                    panic!("{event:?} is the ledger's to tell")
-                }
-                Event::TextDelta(_) | Event::ThinkingDelta(_) | Event::Message { .. } => {
-                    assert!(running, "{event:?} belongs to no turn");
-                }
-                Event::ToolStarted { id, .. } => {
-                    assert!(running, "{event:?} belongs to no turn");
-                    assert!(self.tools.insert(id.clone()), "{id} was started twice");
-                }
-                Event::ToolFinished { id, .. } => {
-                    assert!(self.tools.remove(id), "{id} was finished out of order");
-                }
-                Event::PermissionAsked(ask) => {
-                    assert!(
-                        self.asks.insert(ask.id.clone()),
-                        "{} was asked twice",
-                        ask.id
-                    );
-                }
-                Event::PermissionWithdrawn { id } => {
-                    assert!(self.asks.remove(id), "{id} was withdrawn out of order");
-                }
-                Event::Input { id, state } => {
-                    assert!(self.accepted.contains(id), "{id} has no receipt");
-                    if matches!(state, InputState::Dropped(_)) {
-                        self.taken.insert(*id);
-                    }
-                }
-                _ => {}
-            }
-        }
+    fn known(&self, receipt: Uuid) -> Result<(), String> {
+        holds(self.accepted.contains(&receipt), || {
+            format!("{receipt} has no receipt")
+        })
     }
 
     /// Notes that an ask was answered.
@@ -124,4 +133,8 @@ impl Audit {
     pub fn pending(&self) -> usize {
         self.accepted.difference(&self.taken).count()
     }
+}
+
+fn holds(holds: bool, broken: impl FnOnce() -> String) -> Result<(), String> {
+    if holds { Ok(()) } else { Err(broken()) }
 }

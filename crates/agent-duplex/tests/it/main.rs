@@ -2,6 +2,7 @@
 
 mod closing;
 mod commands;
+mod contract;
 #[cfg(feature = "sqlite")]
 mod disks;
 mod ends;

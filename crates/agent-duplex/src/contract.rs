@@ -1,0 +1,138 @@
+//! The driver contract as scenarios that any driver plays, against its real agent.
+//!
+//! A program that holds conversations relies on the same behaviour whichever agent is behind the [`Driver`]: a turn has one end, an interrupt ends it
+//! and keeps the process, a death is told as a death, what was said before a crash is known after it. Here this is a list of [`Scenario`]s. [`play`]
+//! plays one over a [`Conversation`](crate::Conversation) with the driver of a [`Stage`], which knows how to make its agent do something, and returns
+//! a [`Cell`] of the [`table`]: it held, the driver does not declare that it can (and what is promised instead was checked), the agent can't be made to,
+//! or it is broken.
+//!
+//! A capability that is declared has to hold; one that is not has to be refused with an error for which
+//! [`is_unsupported`](crate::Error::is_unsupported) is true, or fall back as documented: an input during a turn waits for its end, a turn that can't be
+//! interrupted alone ends with its process, an agent that can't resume begins anew.
+//!
+//! On the way everything is audited twice: what the conversation publishes (see [`Audit`](crate::scripted::Audit)), and what the driver says and does
+//! below it: turns that end twice, messages that were never sent, text that comes in deltas and never whole, tools or usage that are not declared,
+//! a second report of a stop that differs from the first.
+//!
+//! # Limits
+//!
+//! It needs a tokio runtime with its timer. Every wait ends after [`Stage::patience`]. It plays one conversation at a time; a stage of its own for each
+//! scenario lets them run side by side. What an agent does on its own account between two turns is not looked at.
+//!
+//! # Examples
+//!
+//! An agent that repeats what it is told (here it is played by a script; a stage of a real one starts a process):
+//!
+//! ```
+//! use std::time::Duration;
+//!
+//! use agent_duplex::contract::{Cell, Deed, Scenario, Stage, play};
+//! use agent_duplex::scripted::{Script, ScriptedDriver};
+//! use agent_duplex::{Capabilities, Driver, EndReason, Event};
+//!
+//! struct Parrot;
+//!
+//! impl Stage for Parrot {
+//!     fn driver(&self) -> Box<dyn Driver> {
+//!         let script = Script::new().message().begin().make(|messages| {
+//!             let text = messages[messages.len() - 1].text.clone();
+//!             Event::Message { text, partial: false }.into()
+//!         });
+//!         Box::new(ScriptedDriver::new(Capabilities::none()).plays(script.end(EndReason::Completed)))
+//!     }
+//!
+//!     fn words(&self, deed: &Deed) -> Result<String, String> {
+//!         match deed {
+//!             Deed::Say(word) => Ok(word.clone()),
+//!             _ => Err("it only repeats".to_owned()),
+//!         }
+//!     }
+//!
+//!     fn kill(&self, _pid: u32) -> Result<(), String> {
+//!         Err("it has no process".to_owned())
+//!     }
+//!
+//!     fn alive(&self, _tool: &str) -> Option<bool> {
+//!         None
+//!     }
+//!
+//!     fn patience(&self) -> Duration {
+//!         Duration::from_secs(5)
+//!     }
+//! }
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() {
+//! assert!(matches!(play(&Parrot, Scenario::Turn).await, Cell::Held(_)));
+//! assert_eq!(play(&Parrot, Scenario::Tool).await, Cell::Impossible("it only repeats".to_owned()));
+//! # }
+//! ```
+
+mod cell;
+mod plays;
+mod record;
+mod rules;
+mod scene;
+mod witness;
+
+use std::time::Duration;
+
+use crate::Driver;
+pub use cell::{Cell, Scenario, table};
+pub use plays::play;
+
+/// What a scenario needs of an agent: its driver, and ways to make it do something.
+pub trait Stage: Send + Sync {
+    /// Makes a driver of the agent, in this stage's own place: directory, sessions, processes. It is called more than once, and each driver goes on in
+    /// the same place.
+    fn driver(&self) -> Box<dyn Driver>;
+
+    /// Returns a message that makes the agent do this.
+    ///
+    /// # Errors
+    ///
+    /// Why it can't be made to; the cell says so.
+    fn words(&self, deed: &Deed) -> Result<String, String>;
+
+    /// Ends the agent's main process as a crash would, by SIGKILL. `pid` is what the driver said of it with [`Event::Started`](crate::Event::Started).
+    ///
+    /// # Errors
+    ///
+    /// Why it can't be ended.
+    fn kill(&self, pid: u32) -> Result<(), String>;
+
+    /// Returns whether a process of the tool with this name, see [`Deed::ToolFor`], is alive; `None` when that can't be seen.
+    fn alive(&self, tool: &str) -> Option<bool>;
+
+    /// Returns how long anything may take that has to come: a start, a turn, an end. Longer is broken.
+    fn patience(&self) -> Duration;
+}
+
+/// Something that a [`Stage`] makes its agent do. Unless it says otherwise, the agent ends its turn after it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Deed {
+    /// Says this word.
+    Say(String),
+    /// Says what the first message of its conversation was, or at least the word that it had to [say](Self::Say) then.
+    Recall,
+    /// Calls a tool that ends by itself at once.
+    Tool,
+    /// Calls a tool whose process is known to [`Stage::alive`] by its name and takes so long, and then says what it was told meanwhile, if anything.
+    ToolFor {
+        /// The name of the process.
+        name: String,
+        /// How long it lives.
+        time: Duration,
+    },
+    /// Talks, a few words at a time, for so long.
+    TalkFor(Duration),
+    /// Is refused by its service for a limit of the rate once, and then says this word.
+    LimitOnce(String),
+    /// Is refused by its service for a limit of the rate until it gives up.
+    Limit,
+    /// Says something, and ends in the middle of a line as if all were well: with exit status 0.
+    CutLine,
+    /// Says a text of this many bytes or more.
+    Flood(usize),
+}

@@ -1,0 +1,157 @@
+//! What is played, and what came of it.
+
+use std::collections::BTreeMap;
+use std::fmt::{self, Write as _};
+
+use crate::Capability;
+
+/// One scenario of the contract.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum Scenario {
+    /// A message, its answer, the end of the turn.
+    Turn,
+    /// A turn with a tool.
+    Tool,
+    /// A second message after the first is answered.
+    TwoMessages,
+    /// A message while a turn runs.
+    Steer,
+    /// An interrupt while the agent talks.
+    InterruptText,
+    /// An interrupt while a tool runs.
+    InterruptTool,
+    /// The agent crashes between two turns.
+    Resume,
+    /// The service limits the rate, and then no more.
+    Retry,
+    /// The service limits the rate until the agent gives up.
+    RateLimit,
+    /// The agent is killed in the middle of a turn.
+    Death,
+    /// The agent ends in the middle of a line, with exit status 0.
+    CutLine,
+    /// Nobody reads for a while what the agent says.
+    SlowReader,
+    /// A stop while a tool runs.
+    Stop,
+}
+
+impl Scenario {
+    /// All of them, in the order in which they build on each other.
+    pub const ALL: [Self; 13] = [
+        Self::Turn,
+        Self::Tool,
+        Self::TwoMessages,
+        Self::Steer,
+        Self::InterruptText,
+        Self::InterruptTool,
+        Self::Resume,
+        Self::Retry,
+        Self::RateLimit,
+        Self::Death,
+        Self::CutLine,
+        Self::SlowReader,
+        Self::Stop,
+    ];
+}
+
+impl fmt::Display for Scenario {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Turn => "turn",
+            Self::Tool => "tool",
+            Self::TwoMessages => "two messages",
+            Self::Steer => "steer",
+            Self::InterruptText => "interrupt in text",
+            Self::InterruptTool => "interrupt in a tool",
+            Self::Resume => "resume after a crash",
+            Self::Retry => "rate limit, once",
+            Self::RateLimit => "rate limit",
+            Self::Death => "death",
+            Self::CutLine => "cut last line",
+            Self::SlowReader => "slow reader",
+            Self::Stop => "stop in a tool",
+        })
+    }
+}
+
+/// What came of a scenario.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use = "it may be broken"]
+pub enum Cell {
+    /// It held; the text says what was seen.
+    Held(String),
+    /// The driver does not declare this; what is promised instead held, as the text says.
+    Undeclared(Capability, String),
+    /// The agent can't be made to; the text says why.
+    Impossible(String),
+    /// It does not hold; the text says what was seen instead.
+    Broken(String),
+}
+
+impl Cell {
+    /// Returns whether the contract is broken.
+    #[must_use]
+    pub const fn is_broken(&self) -> bool {
+        matches!(self, Self::Broken(_))
+    }
+
+    const fn word(&self) -> &'static str {
+        match self {
+            Self::Held(_) => "held",
+            Self::Undeclared(..) => "undeclared",
+            Self::Impossible(_) => "impossible",
+            Self::Broken(_) => "BROKEN",
+        }
+    }
+}
+
+impl fmt::Display for Cell {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Held(text) | Self::Impossible(text) | Self::Broken(text) => {
+                write!(f, "{}: {text}", self.word())
+            }
+            Self::Undeclared(capability, text) => write!(f, "no {capability}: {text}"),
+        }
+    }
+}
+
+/// Writes the table of what was played: a row for each scenario, a column for each driver, and below them what each cell means.
+#[must_use]
+pub fn table(columns: &[(&str, Vec<(Scenario, Cell)>)]) -> String {
+    let mut rows: BTreeMap<Scenario, BTreeMap<usize, &Cell>> = BTreeMap::new();
+    for (i, (_, cells)) in columns.iter().enumerate() {
+        for (scenario, cell) in cells {
+            rows.entry(*scenario).or_default().insert(i, cell);
+        }
+    }
+    let mut head = vec![String::new()];
+    head.extend(columns.iter().map(|(name, _)| (*name).to_owned()));
+    let mut lines = vec![head];
+    for (scenario, cells) in &rows {
+        let word = |i| cells.get(&i).map_or("", |cell| cell.word()).to_owned();
+        let mut line = vec![scenario.to_string()];
+        line.extend((0..columns.len()).map(word));
+        lines.push(line);
+    }
+    let mut text = String::new();
+    for line in &lines {
+        let mut row = String::new();
+        for (i, word) in line.iter().enumerate() {
+            let width = lines.iter().map(|line| line[i].len()).max().unwrap_or(0);
+            // Writing to a string can't fail.
+            let _written = write!(row, "{word:width$}  ");
+        }
+        text.push_str(row.trim_end());
+        text.push('\n');
+    }
+    for (scenario, cells) in &rows {
+        let _written = write!(text, "\n{scenario}\n");
+        for (i, cell) in cells {
+            let _written = writeln!(text, "  {}: {cell}", columns[*i].0);
+        }
+    }
+    text
+}

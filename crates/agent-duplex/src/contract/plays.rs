@@ -1,0 +1,337 @@
+//! The scenarios.
+
+use std::time::Duration;
+
+use super::record::Seen;
+use super::scene::{self, Played, Scene, broken, handed, holds};
+use super::{Cell, Deed, Scenario, Stage};
+use crate::{
+    Capability, EndReason, Event, InputPolicy, Receipt, SessionChoice, ToolOutcome, TurnId,
+};
+
+/// Longer than anything is waited for: it is ended, or it is broken.
+const ENDLESS: Duration = Duration::from_secs(600);
+/// Long enough for a message to come in the middle.
+const WHILE: Duration = Duration::from_secs(2);
+const FLOOD: usize = 4 << 20;
+
+/// Plays one scenario on a stage of its own. Ends all that it started.
+///
+/// # Panics
+///
+/// Outside of a tokio runtime with a timer.
+///
+/// # Cancel safety
+///
+/// Dropping the future ends the agent, without a report.
+pub async fn play(stage: &dyn Stage, scenario: Scenario) -> Cell {
+    let mut scene = Scene::new(stage);
+    let record = scene.record.clone();
+    let played = match scenario {
+        Scenario::Turn => turn(&mut scene).await,
+        Scenario::Tool => tool(&mut scene).await,
+        Scenario::TwoMessages => two_messages(&mut scene).await,
+        Scenario::Steer => steer(&mut scene).await,
+        Scenario::InterruptText => interrupt_text(&mut scene).await,
+        Scenario::InterruptTool => interrupt_tool(&mut scene).await,
+        Scenario::Resume => resume(&mut scene).await,
+        Scenario::Retry => retry(&mut scene).await,
+        Scenario::RateLimit => rate_limit(&mut scene).await,
+        Scenario::Death => death(&mut scene).await,
+        Scenario::CutLine => cut_line(&mut scene).await,
+        Scenario::SlowReader => slow_reader(&mut scene).await,
+        Scenario::Stop => stop(&mut scene).await,
+    };
+    let finished = scene.finish().await;
+    let cell = match (played, finished) {
+        // What the scenario saw comes first; what is found at its end may follow from that.
+        (Err(Cell::Broken(what)), _) | (_, Err(Cell::Broken(what))) => Cell::Broken(what),
+        (Ok(cell) | Err(cell), _) => cell,
+    };
+    match cell {
+        Cell::Broken(what) => Cell::Broken(what + &record.lock().tail()),
+        cell => cell,
+    }
+}
+
+fn held(what: impl Into<String>) -> Played {
+    Ok(Cell::Held(what.into()))
+}
+
+async fn turn(scene: &mut Scene<'_>) -> Played {
+    scene.words(&Deed::Say("pear".to_owned()))?;
+    scene.begin().await?;
+    scene.say("pear").await?;
+    let named = scene.record.lock().session().is_some();
+    holds(named || !scene.has(Capability::Resume), || {
+        "it declares resume, and names no session".to_owned()
+    })?;
+    held(match scene.is_bare() {
+        true => "answered in its output, whose meaning is not known",
+        false => "answered by a message",
+    })
+}
+
+async fn tool(scene: &mut Scene<'_>) -> Played {
+    scene.words(&Deed::Tool)?;
+    scene.begin().await?;
+    let turn = scene.perform(&Deed::Tool).await?;
+    if !scene.has(Capability::Tools) {
+        let seen = "the turn is completed, and nothing is told of a tool".to_owned();
+        return Ok(Cell::Undeclared(Capability::Tools, seen));
+    }
+    let seen = scene.record.lock();
+    let started = seen.events(turn).find_map(|event| match event {
+        Event::ToolStarted { id, .. } => Some(id),
+        _ => None,
+    });
+    let outcome = seen.events(turn).find_map(|event| match event {
+        Event::ToolFinished { id, outcome, .. } if Some(id) == started => Some(*outcome),
+        _ => None,
+    });
+    match (started, outcome) {
+        (Some(_), Some(ToolOutcome::Done)) => held("told when it began and when it was done"),
+        (Some(_), outcome) => broken(format!("a tool that was done is told as {outcome:?}")),
+        (None, _) => broken("it declares tools, and told nothing of one"),
+    }
+}
+
+async fn two_messages(scene: &mut Scene<'_>) -> Played {
+    scene.words(&Deed::Say("pear".to_owned()))?;
+    scene.begin().await?;
+    let turns = [scene.say("pear").await?, scene.say("plum").await?];
+    holds(turns[0] < turns[1], || {
+        "two messages, one after the other, are one turn".to_owned()
+    })?;
+    held(match same_agent(scene, turns) {
+        true => "two turns of one agent",
+        false => "two turns, with an agent each",
+    })
+}
+
+fn same_agent(scene: &Scene<'_>, turns: [TurnId; 2]) -> bool {
+    let seen = scene.record.lock();
+    let [first, second] = turns.map(|turn| seen.generation(turn));
+    first == second
+}
+
+async fn steer(scene: &mut Scene<'_>) -> Played {
+    const TOOL: &str = "steered";
+    let work = Deed::ToolFor {
+        name: TOOL.to_owned(),
+        time: WHILE,
+    };
+    let words = scene.words(&work)?;
+    let plum = scene.words(&Deed::Say("plum".to_owned()))?;
+    let policy = scene.stage.driver().input_policy();
+    if policy == InputPolicy::AfterTurn {
+        match scene::second_message(scene.stage, TOOL, [words, plum]).await? {
+            Err(e) if e.is_unsupported() => {}
+            Err(e) => return broken(format!("it refuses a second message in other words: {e}")),
+            Ok(()) => return broken("it takes a second message, and does not declare steer"),
+        }
+    }
+    scene.begin().await?;
+    let first = scene.send(&work)?;
+    scene.works(scene.turn(&first).await?, TOOL).await?;
+    let second = scene.send(&Deed::Say("plum".to_owned()))?;
+    let [first, second] = [
+        scene.ends(&first, EndReason::Completed).await?.turn,
+        scene.ends(&second, EndReason::Completed).await?.turn,
+    ];
+    let heard = scene
+        .heard(second, "plum")
+        .or_else(|cell| scene.heard(first, "plum").map_err(|_| cell));
+    heard?;
+    let (_, busy) = handed(&scene.record.lock());
+    match (policy, first == second) {
+        (InputPolicy::Push, _) if !busy => broken("it is told only after the turn"),
+        (InputPolicy::AfterTurn, true) => broken("it waits for the turn's end, and is in the turn"),
+        (InputPolicy::AfterTurn, false) => {
+            let seen = "refused during the turn, and answered after it".to_owned();
+            Ok(Cell::Undeclared(Capability::Steer, seen))
+        }
+        (_, true) => held("part of the turn that ran"),
+        (_, false) => held("a turn of its own, after the one that ran"),
+    }
+}
+
+async fn interrupt_text(scene: &mut Scene<'_>) -> Played {
+    let talk = Deed::TalkFor(ENDLESS);
+    scene.words(&talk)?;
+    scene.begin().await?;
+    let receipt = scene.send(&talk)?;
+    scene.speaks(scene.turn(&receipt).await?).await?;
+    interrupted(scene, &receipt).await
+}
+
+async fn interrupt_tool(scene: &mut Scene<'_>) -> Played {
+    const TOOL: &str = "interrupted";
+    let work = Deed::ToolFor {
+        name: TOOL.to_owned(),
+        time: ENDLESS,
+    };
+    scene.words(&work)?;
+    scene.begin().await?;
+    let receipt = scene.send(&work)?;
+    scene.works(scene.turn(&receipt).await?, TOOL).await?;
+    let cell = interrupted(scene, &receipt).await?;
+    let seen = scene.ceases(TOOL).await?;
+    let gone = if seen { "its process is gone; " } else { "" };
+    Ok(match cell {
+        Cell::Held(what) => Cell::Held(format!("{gone}{what}")),
+        Cell::Undeclared(capability, what) => Cell::Undeclared(capability, format!("{gone}{what}")),
+        cell => cell,
+    })
+}
+
+/// Interrupts a turn, and has the next message answered.
+async fn interrupted(scene: &Scene<'_>, receipt: &Receipt) -> Played {
+    let declared = scene.has(Capability::Interrupt);
+    match scene.interrupt().await? {
+        Ok(()) => {}
+        Err(e) if !declared && e.is_unsupported() => {
+            let seen = "refused; the turn goes on until it ends or is stopped".to_owned();
+            return Ok(Cell::Undeclared(Capability::Interrupt, seen));
+        }
+        Err(e) => return broken(format!("an interrupt is refused: {e}")),
+    }
+    let first = scene.ends(receipt, EndReason::Interrupted).await?.turn;
+    let second = scene.say("plum").await?;
+    match (declared, same_agent(scene, [first, second])) {
+        (true, true) => held("interrupted, and the same agent goes on"),
+        (true, false) => broken("the agent that was interrupted did not go on"),
+        (false, true) => broken("the agent goes on, and its driver does not declare interrupt"),
+        (false, false) => {
+            let seen = "interrupted with its agent; the next message gets another".to_owned();
+            Ok(Cell::Undeclared(Capability::Interrupt, seen))
+        }
+    }
+}
+
+async fn resume(scene: &mut Scene<'_>) -> Played {
+    let declared = scene.has(Capability::Resume);
+    scene.words(&Deed::Say("pear".to_owned()))?;
+    if declared {
+        scene.words(&Deed::Recall)?;
+    } else {
+        scene::resume_is_refused(scene.stage).await?;
+    }
+    scene.begin().await?;
+    scene.say("pear").await?;
+    let ended = |seen: &Seen| seen.last_connection_ended().then_some(());
+    if ended(&scene.record.lock()).is_none() {
+        scene.kill().await?;
+        scene.until("the end of a killed agent", ended).await?;
+    }
+    let session = scene.record.lock().session().map(str::to_owned);
+    if !declared {
+        scene.say("plum").await?;
+        let sessions = scene.record.lock().sessions();
+        holds(
+            sessions == [SessionChoice::Fresh, SessionChoice::Fresh],
+            || format!("the agents were started as {sessions:?}"),
+        )?;
+        let seen = "refused; the next agent begins anew".to_owned();
+        return Ok(Cell::Undeclared(Capability::Resume, seen));
+    }
+    let turn = scene.perform(&Deed::Recall).await?;
+    let resumed = session.map(SessionChoice::Resume);
+    let sessions = scene.record.lock().sessions();
+    holds(
+        sessions.len() == 2 && sessions.last() == resumed.as_ref(),
+        || format!("the agents were started as {sessions:?}, and {resumed:?} was due"),
+    )?;
+    scene.heard(turn, "pear")?;
+    held("the next agent knows what was said")
+}
+
+async fn retry(scene: &mut Scene<'_>) -> Played {
+    let limited = Deed::LimitOnce("pear".to_owned());
+    scene.words(&limited)?;
+    scene.begin().await?;
+    let turn = scene.perform(&limited).await?;
+    scene.heard(turn, "pear")?;
+    let told = |event: &Event| matches!(event, Event::Retrying { .. } | Event::RateLimited { .. });
+    held(match scene.record.lock().events(turn).any(told) {
+        true => "told, and answered after it",
+        false => "answered after it, and nothing told of it",
+    })
+}
+
+async fn rate_limit(scene: &mut Scene<'_>) -> Played {
+    scene.words(&Deed::Limit)?;
+    scene.begin().await?;
+    let receipt = scene.send(&Deed::Limit)?;
+    scene.ends(&receipt, EndReason::RateLimited).await?;
+    scene.say("plum").await?;
+    held("the turn ends by it, and the next message is answered")
+}
+
+async fn death(scene: &mut Scene<'_>) -> Played {
+    let talk = Deed::TalkFor(ENDLESS);
+    scene.words(&talk)?;
+    scene.begin().await?;
+    let receipt = scene.send(&talk)?;
+    scene.speaks(scene.turn(&receipt).await?).await?;
+    scene.kill().await?;
+    let end = scene.ends(&receipt, EndReason::Died).await?.end;
+    holds(end.exit.is_some(), || {
+        "it died, and nothing is said of how its process ended".to_owned()
+    })?;
+    scene.say("plum").await?;
+    let (sent, _) = handed(&scene.record.lock());
+    holds(sent == 2, || {
+        format!("two messages were handed on {sent} times")
+    })?;
+    held("the turn died with it, and the next message gets another agent")
+}
+
+async fn cut_line(scene: &mut Scene<'_>) -> Played {
+    scene.words(&Deed::CutLine)?;
+    scene.begin().await?;
+    let receipt = scene.send(&Deed::CutLine)?;
+    let end = scene.completion(&receipt).await?.end;
+    match end.reason {
+        EndReason::Died | EndReason::ProtocolError => {}
+        _ => return broken(format!("a cut line is told as: {end}")),
+    }
+    scene.say("plum").await?;
+    held(format!("{}; the next message is answered", end.reason))
+}
+
+async fn slow_reader(scene: &mut Scene<'_>) -> Played {
+    let flood = Deed::Flood(FLOOD);
+    scene.words(&flood)?;
+    scene.start().await?;
+    let receipt = scene.send(&flood)?;
+    // As long as it takes for the driver to be read no further, or to be done.
+    scene.stalls().await?;
+    scene.read();
+    let turn = scene.ends(&receipt, EndReason::Completed).await?.turn;
+    let said = scene.said(turn).len();
+    holds(said >= FLOOD, || {
+        format!("of {FLOOD} bytes, {said} arrived")
+    })?;
+    held(format!("all {} MiB arrive", FLOOD >> 20))
+}
+
+async fn stop(scene: &mut Scene<'_>) -> Played {
+    const TOOL: &str = "stopped";
+    let work = Deed::ToolFor {
+        name: TOOL.to_owned(),
+        time: ENDLESS,
+    };
+    scene.words(&work)?;
+    scene.begin().await?;
+    let receipt = scene.send(&work)?;
+    scene.works(scene.turn(&receipt).await?, TOOL).await?;
+    drop(scene.stop().await?);
+    let end = scene.completion(&receipt).await?.end;
+    holds(end.reason != EndReason::Completed, || {
+        "a turn that was stopped is told as completed".to_owned()
+    })?;
+    let seen = scene.ceases(TOOL).await?;
+    let gone = if seen { "; the tool is gone" } else { "" };
+    held(format!("{}{gone}", end.reason))
+}

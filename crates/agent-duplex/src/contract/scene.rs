@@ -1,0 +1,370 @@
+//! One conversation on a stage, and the waits of its scenario.
+
+use std::time::Duration;
+
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+use super::record::{Noted, Record, Seen};
+use super::witness::Witness;
+use super::{Cell, Deed, Stage};
+use crate::{
+    Capability, Completion, Conversation, ConversationOptions, EndReason, Event, Input, Message,
+    Primary, Queued, Receipt, RestartPolicy, SessionChoice, StopReport, Stream, TurnId, What,
+};
+
+/// The budget of a stop: the usual one.
+const BUDGET: Duration = Duration::from_secs(8);
+/// How often what can only be looked at is looked at.
+const GLANCE: Duration = Duration::from_millis(20);
+/// So many glances without a word are silence.
+const QUIET: u32 = 15;
+/// How little room the reader has, so that a slow one is felt soon.
+const BACKLOG: usize = 16;
+
+/// What a scenario comes to; the error is a cell as well, found before the end.
+pub(super) type Played<T = Cell> = Result<T, Cell>;
+
+pub(super) struct Scene<'a> {
+    pub(super) stage: &'a dyn Stage,
+    pub(super) record: Record,
+    pub(super) conversation: Conversation,
+    reader: Reader,
+}
+
+enum Reader {
+    Waits(Primary),
+    Reads(JoinHandle<()>),
+    Gone,
+}
+
+pub(super) fn broken<T>(what: impl Into<String>) -> Played<T> {
+    Err(Cell::Broken(what.into()))
+}
+
+/// Goes on if this holds.
+pub(super) fn holds(holds: bool, otherwise: impl FnOnce() -> String) -> Played<()> {
+    if holds { Ok(()) } else { broken(otherwise()) }
+}
+
+impl<'a> Scene<'a> {
+    /// Begins a conversation; nobody reads it yet.
+    pub(super) fn new(stage: &'a dyn Stage) -> Self {
+        let record = Record::default();
+        let driver = Witness::new(stage.driver(), record.clone());
+        let at_once = RestartPolicy::default().with_waits(Duration::ZERO, Duration::ZERO);
+        let options = ConversationOptions::default()
+            .with_restart(at_once)
+            .with_backlog(BACKLOG);
+        let (conversation, primary) = Conversation::new(Box::new(driver), options);
+        Self {
+            stage,
+            record,
+            conversation,
+            reader: Reader::Waits(primary),
+        }
+    }
+
+    /// Reads from now on, and starts the agent.
+    pub(super) async fn begin(&mut self) -> Played<()> {
+        self.read();
+        self.start().await
+    }
+
+    pub(super) async fn start(&self) -> Played<()> {
+        let starting = self.conversation.start(SessionChoice::Fresh);
+        let started = self.within("the start of the agent", starting).await?;
+        started.or_else(|e| broken(format!("the agent does not start: {e}")))
+    }
+
+    /// Reads what the conversation publishes, from now on.
+    pub(super) fn read(&mut self) {
+        if let Reader::Waits(mut primary) = std::mem::replace(&mut self.reader, Reader::Gone) {
+            let record = self.record.clone();
+            self.reader = Reader::Reads(tokio::spawn(async move {
+                while let Some(published) = primary.next_shared().await {
+                    record.change(|seen| seen.publish(published));
+                }
+                record.change(|seen| seen.over = true);
+            }));
+        }
+    }
+
+    pub(super) fn has(&self, capability: Capability) -> bool {
+        self.conversation.capabilities().has(capability)
+    }
+
+    pub(super) fn words(&self, deed: &Deed) -> Played<String> {
+        self.stage.words(deed).map_err(Cell::Impossible)
+    }
+
+    pub(super) fn send(&self, deed: &Deed) -> Played<Receipt> {
+        let input = Input::new(self.words(deed)?);
+        // What is published of it is read under the same lock.
+        let sent = self.record.change(|seen| {
+            let receipt = self.conversation.send(input)?;
+            seen.audit.accepted(&receipt);
+            Ok::<_, crate::Error>(receipt)
+        });
+        sent.or_else(|e| broken(format!("an input is refused: {e}")))
+    }
+
+    pub(super) async fn within<T>(&self, what: &str, future: impl Future<Output = T>) -> Played<T> {
+        let patience = self.stage.patience();
+        let done = timeout(patience, future).await;
+        done.or_else(|_| broken(format!("{what} did not come in {patience:?}")))
+    }
+
+    /// Waits until something can be found in the record.
+    pub(super) async fn until<T>(
+        &self,
+        what: &str,
+        find: impl FnMut(&Seen) -> Option<T>,
+    ) -> Played<T> {
+        self.within(what, self.record.find(find)).await
+    }
+
+    pub(super) async fn turn(&self, receipt: &Receipt) -> Played<TurnId> {
+        let id = receipt.id;
+        self.until("the turn of an input", |seen| seen.turn_of(id))
+            .await
+    }
+
+    pub(super) async fn completion(&self, receipt: &Receipt) -> Played<Completion> {
+        let turn = self.turn(receipt).await?;
+        self.until("the end of a turn", |seen| seen.completion(turn).cloned())
+            .await
+    }
+
+    /// Waits for the end of an input's turn, which has to be this.
+    pub(super) async fn ends(&self, receipt: &Receipt, reason: EndReason) -> Played<Completion> {
+        let completion = self.completion(receipt).await?;
+        let end = &completion.end;
+        holds(end.reason == reason, || {
+            format!("a turn ended otherwise than it had to ({reason}): {end}")
+        })?;
+        Ok(completion)
+    }
+
+    /// Has something done in a turn of its own, which has to be completed.
+    pub(super) async fn perform(&self, deed: &Deed) -> Played<TurnId> {
+        let receipt = self.send(deed)?;
+        let completion = self.ends(&receipt, EndReason::Completed).await?;
+        Ok(completion.turn)
+    }
+
+    /// Has a word said in a turn of its own.
+    pub(super) async fn say(&self, word: &str) -> Played<TurnId> {
+        let turn = self.perform(&Deed::Say(word.to_owned())).await?;
+        self.heard(turn, word)?;
+        Ok(turn)
+    }
+
+    pub(super) fn heard(&self, turn: TurnId, word: &str) -> Played<()> {
+        let said = self.said(turn);
+        let short: String = said.chars().take(200).collect();
+        holds(said.contains(word), || {
+            format!("{word:?} was not said, but {short:?}")
+        })
+    }
+
+    /// Whether nothing is known of the agent, so that its output is all that it says.
+    pub(super) fn is_bare(&self) -> bool {
+        self.conversation.capabilities() == crate::Capabilities::none()
+    }
+
+    /// Returns what was said in a turn: its messages, or its output if nothing is known of the agent.
+    pub(super) fn said(&self, turn: TurnId) -> String {
+        let (mut messages, mut output) = (String::new(), String::new());
+        for what in self.record.lock().of_turn(turn) {
+            let What::Observed(seen) = what else { continue };
+            if let Some((Stream::Stdout, line)) = &seen.raw {
+                output.push_str(&String::from_utf8_lossy(&line.bytes));
+                output.push('\n');
+            }
+            for event in &seen.events {
+                if let Event::Message { text, .. } = event {
+                    messages.push_str(text);
+                }
+            }
+        }
+        if messages.is_empty() && self.is_bare() {
+            output
+        } else {
+            messages
+        }
+    }
+
+    /// Waits until the agent says something in a turn.
+    pub(super) async fn speaks(&self, turn: TurnId) -> Played<()> {
+        let bare = self.is_bare();
+        let speaks = |what: &What| {
+            let What::Observed(seen) = what else {
+                return false;
+            };
+            let said = |event: &Event| matches!(event, Event::TextDelta(text) | Event::Message { text, .. } if !text.is_empty());
+            seen.events.iter().any(said) || (bare && seen.raw.is_some())
+        };
+        let find = |seen: &Seen| seen.of_turn(turn).any(speaks).then_some(());
+        self.until("the first word of the agent", find).await
+    }
+
+    /// Waits until a tool runs: its process is seen, or its start is told.
+    pub(super) async fn works(&self, turn: TurnId, tool: &str) -> Played<()> {
+        if self.sees(tool, true).await? {
+            return Ok(());
+        }
+        let started = |event: &Event| matches!(event, Event::ToolStarted { .. });
+        let find = |seen: &Seen| seen.events(turn).any(started).then_some(());
+        self.until("the start of a tool", find).await
+    }
+
+    /// Waits until no process of a tool is left; returns whether that can be seen.
+    pub(super) async fn ceases(&self, tool: &str) -> Played<bool> {
+        self.sees(tool, false).await
+    }
+
+    async fn sees(&self, tool: &str, alive: bool) -> Played<bool> {
+        let what = match alive {
+            true => format!("the process of the tool {tool}"),
+            false => format!("the end of the tool {tool}"),
+        };
+        let seen = async {
+            loop {
+                match self.stage.alive(tool) {
+                    Some(now) if now != alive => glance().await,
+                    seen => return seen.is_some(),
+                }
+            }
+        };
+        self.within(&what, seen).await
+    }
+
+    /// Waits until the driver has said something, and then nothing more for a while.
+    pub(super) async fn stalls(&self) -> Played<()> {
+        // What comes first says that the agent runs.
+        let spoke = |seen: &Seen| (seen.observations > 1).then_some(());
+        self.until("the first word of the agent", spoke).await?;
+        let stalled = async {
+            let (mut last, mut quiet) = (0, 0);
+            while quiet < QUIET {
+                glance().await;
+                let now = self.record.lock().observations;
+                quiet = if now == last { quiet + 1 } else { 0 };
+                last = now;
+            }
+        };
+        self.within("silence", stalled).await
+    }
+
+    /// Ends the agent's process as a crash would.
+    pub(super) async fn kill(&self) -> Played<()> {
+        let what = "the process of the agent";
+        let pid = self.until(what, Seen::pid).await?;
+        let why = |e| Cell::Impossible(format!("it can't be killed: {e}"));
+        self.stage.kill(pid).map_err(why)
+    }
+
+    pub(super) async fn interrupt(&self) -> Played<Result<(), crate::Error>> {
+        let interrupt = self.conversation.interrupt(Queued::Keep);
+        self.within("the answer to an interrupt", interrupt).await
+    }
+
+    pub(super) async fn stop(&self) -> Played<StopReport> {
+        let stopping = self.conversation.stop(BUDGET);
+        // The budget is the driver's to keep, and the conversation gives up 10 s later.
+        let report = timeout(BUDGET * 4, stopping).await;
+        report.or_else(|_| broken("a stop was not obeyed"))
+    }
+
+    /// Ends the conversation and holds everything against its promises.
+    pub(super) async fn finish(mut self) -> Played<()> {
+        self.read();
+        let report = self.stop().await?;
+        holds(report.survivors.is_empty(), || {
+            format!("a stop left something: {report}")
+        })?;
+        self.until("the end of the reader", |seen| seen.over.then_some(()))
+            .await?;
+        if let Reader::Reads(reader) = std::mem::replace(&mut self.reader, Reader::Gone) {
+            let joined = self.within("the reader", reader).await?;
+            holds(joined.is_ok(), || "the reader panicked".to_owned())?;
+        }
+        let seen = self.record.lock();
+        let (running, pending) = (seen.audit.running(), seen.audit.pending());
+        holds(running == 0, || format!("{running} turns never had an end"))?;
+        holds(pending == 0, || format!("{pending} inputs are in no turn"))?;
+        match seen.faults.first() {
+            Some(fault) => broken(fault),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Opens a connection beside the conversation, hands it a message that has it run a tool, and then another one; returns what became of that.
+pub(super) async fn second_message(
+    stage: &dyn Stage,
+    tool: &str,
+    words: [String; 2],
+) -> Played<Result<(), crate::Error>> {
+    let connection = stage.driver().connect(SessionChoice::Fresh).await;
+    let mut connection =
+        connection.or_else(|e| broken(format!("the agent does not start: {e}")))?;
+    let [first, second] = words.map(Message::new);
+    let talk = async {
+        connection.ready().await?;
+        connection.send(first).await?;
+        while stage.alive(tool) != Some(true) {
+            // Some can't be seen; then its first word has to do.
+            match timeout(GLANCE, connection.next()).await {
+                Ok(Some(seen)) if stage.alive(tool).is_none() && starts(&seen.events) => break,
+                Ok(None) => return Err(crate::Error::gone("it ended")),
+                _ => {}
+            }
+        }
+        Ok(connection.send(second).await)
+    };
+    let patience = stage.patience();
+    let talked = timeout(patience, talk).await;
+    drop(connection.stop(BUDGET).await);
+    match talked {
+        Ok(Ok(answer)) => Ok(answer),
+        Ok(Err(e)) => broken(format!("a connection alone does not serve: {e}")),
+        Err(_) => broken(format!("a tool was not started in {patience:?}")),
+    }
+}
+
+fn starts(events: &[Event]) -> bool {
+    { events.iter() }.any(|event| matches!(event, Event::ToolStarted { .. } | Event::TextDelta(_)))
+}
+
+async fn glance() {
+    // Nothing comes of it but its end.
+    let _due = timeout(GLANCE, std::future::pending::<()>()).await;
+}
+
+/// Whether the driver refuses to go on with a session.
+pub(super) async fn resume_is_refused(stage: &dyn Stage) -> Played<()> {
+    let driver = stage.driver();
+    let session = SessionChoice::Resume(uuid::Uuid::new_v4().to_string());
+    let name = driver.name().to_owned();
+    match timeout(stage.patience(), driver.connect(session)).await {
+        Ok(Err(e)) if e.is_unsupported() => Ok(()),
+        Ok(Err(e)) => broken(format!("{name} refuses to resume in other words: {e}")),
+        Ok(Ok(mut connection)) => {
+            drop(connection.stop(BUDGET).await);
+            broken("it resumes, and does not declare that")
+        }
+        Err(_) => broken("it does not answer whether it can resume"),
+    }
+}
+
+/// Returns how many messages were handed on, and whether the last was while a turn ran.
+pub(super) fn handed(seen: &Seen) -> (usize, bool) {
+    let sent = seen.tape.iter().filter_map(|(_, noted)| match noted {
+        Noted::Sent { busy } => Some(*busy),
+        _ => None,
+    });
+    let sent: Vec<bool> = sent.collect();
+    (sent.len(), sent.last().copied().unwrap_or(false))
+}
