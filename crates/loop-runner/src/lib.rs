@@ -23,10 +23,10 @@
 //! One run a process and one at a time in a working tree. Budgets and worktrees are not built yet. Transcripts stop growing at 64 MiB each and say
 //! so.
 
+mod agents;
 mod check;
 mod checkpoints;
 mod claim;
-mod claude;
 mod clock;
 pub mod control;
 mod error;
@@ -45,8 +45,10 @@ mod transcript;
 mod view;
 mod work_tree;
 
+pub use agents::{
+    AcpOptions, AcpPreset, AgentSettings, ClaudeOptions, CodexOptions, Hidden, Start,
+};
 pub use checkpoints::{Checkpoints, Fate, Place, Progress, SavedState};
-pub use claude::{ClaudeOptions, Hidden};
 pub use control::Control;
 pub use error::Error;
 pub use news::{Command, News, NewsReceiver};
@@ -54,7 +56,7 @@ pub use project::Project;
 pub use run_id::RunId;
 pub use runner::{DriverFactory, Options, Outcome, Runner};
 pub use runs::{RunEntry, RunHead, RunState};
-pub use settings::{AgentSettings, Leftovers, Permissions, PhaseSettings, PromptSource, Settings};
+pub use settings::{Leftovers, Permissions, PhaseSettings, PromptSource, Settings};
 pub use transcript::{Record, transcripts};
 pub use view::{AgentView, View};
 pub use work_tree::{Holder, WorkTree};

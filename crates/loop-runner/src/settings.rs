@@ -1,4 +1,3 @@
-use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -6,7 +5,7 @@ use agent_subprocess::mcp::McpServers;
 use loop_state::{Limits, PhaseRules, Rules, SessionPolicy};
 use serde::{Deserialize, Serialize};
 
-use crate::{ClaudeOptions, Error, prompt};
+use crate::{AgentSettings, Error, prompt};
 
 /// Everything that a run needs, saved with it: a resume asks for nothing again.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -81,61 +80,13 @@ pub enum PromptSource {
     Kept(String),
 }
 
-/// The agent of a phase.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[non_exhaustive]
-pub enum AgentSettings {
-    /// Any program, one process an attempt, with the prompt on its standard input.
-    Command {
-        /// The program and its arguments.
-        #[serde(with = "words")]
-        argv: Vec<OsString>,
-    },
-    /// Claude Code, in duplex.
-    Claude {
-        /// The program, and arguments that come before the driver's own.
-        #[serde(with = "words")]
-        program: Vec<OsString>,
-        /// The model; the agent's own choice when there is none.
-        #[serde(default)]
-        model: Option<String>,
-        /// Arguments that come behind the driver's own.
-        #[serde(with = "words", default)]
-        args: Vec<OsString>,
-        /// What else it is told.
-        #[serde(default)]
-        options: Box<ClaudeOptions>,
-    },
-}
-
-impl AgentSettings {
-    /// Returns whether the agent says what it uses, so that budgets can be kept.
-    fn reports_usage(&self) -> bool {
-        match self {
-            Self::Command { .. } => false,
-            Self::Claude { .. } => true,
-        }
-    }
-
-    /// Returns whether the agent can be handed MCP servers.
-    #[must_use]
-    pub fn takes_mcp_servers(&self) -> bool {
-        match self {
-            Self::Command { .. } => false,
-            Self::Claude { .. } => true,
-        }
-    }
-}
-
 impl PhaseSettings {
     /// Returns these settings as they may be shown to anybody: without the values of variables, headers and the like.
     #[must_use]
     pub fn without_secrets(&self) -> Self {
         let mut shown = self.clone();
         shown.mcp_servers = shown.mcp_servers.without_values();
-        if let AgentSettings::Claude { options, .. } = &mut shown.agent {
-            **options = std::mem::take(&mut **options).without_secrets();
-        }
+        shown.agent.hide_values();
         shown
     }
 }
@@ -174,9 +125,8 @@ impl Settings {
     /// [`Error::is_usage`] with the first thing that is wrong.
     pub fn validate(&self) -> Result<(), Error> {
         self.rules().validate().map_err(Error::rules)?;
-        let takes = |phase: &&PhaseSettings| phase.agent.takes_mcp_servers();
         let handed = { self.phases.iter() }.filter(|phase| !phase.mcp_servers.is_empty());
-        if let Some(phase) = { handed }.find(|phase| !takes(phase)) {
+        if let Some(phase) = { handed }.find(|phase| !phase.agent.is_driven()) {
             return Err(Error::no_mcp_servers(&phase.name));
         }
         self.phases
@@ -207,8 +157,8 @@ impl Settings {
             promise: phase.promise.is_some(),
             session: phase.session,
             limits: phase.limits.clone(),
-            reports_cost: phase.agent.reports_usage(),
-            reports_tokens: phase.agent.reports_usage(),
+            reports_cost: phase.agent.reports().0,
+            reports_tokens: phase.agent.reports().1,
         };
         Rules {
             phases: self.phases.iter().map(phase).collect(),
@@ -217,69 +167,5 @@ impl Settings {
             sleep: self.sleep,
             ..Rules::default()
         }
-    }
-}
-
-/// Arguments as text where they are text, so that people can read saved settings, and as bytes where they are not.
-mod words {
-    use std::ffi::OsString;
-    use std::os::unix::ffi::OsStringExt;
-
-    use serde::{Deserialize, Deserializer, Serialize, Serializer};
-
-    #[derive(Serialize, Deserialize)]
-    #[serde(untagged)]
-    enum Word {
-        Text(String),
-        Bytes(Vec<u8>),
-    }
-
-    pub(super) fn serialize<S: Serializer>(
-        words: &[OsString],
-        serializer: S,
-    ) -> Result<S::Ok, S::Error> {
-        let word = |word: &OsString| match word.clone().into_string() {
-            Ok(text) => Word::Text(text),
-            Err(word) => Word::Bytes(word.into_vec()),
-        };
-        serializer.collect_seq(words.iter().map(word))
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
-        deserializer: D,
-    ) -> Result<Vec<OsString>, D::Error> {
-        let words = Vec::<Word>::deserialize(deserializer)?;
-        let word = |word| match word {
-            Word::Text(text) => text.into(),
-            Word::Bytes(bytes) => OsString::from_vec(bytes),
-        };
-        Ok(words.into_iter().map(word).collect())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-    use std::os::unix::ffi::OsStringExt;
-
-    proptest! {
-        #[test]
-        fn any_arguments_are_saved_as_they_are(
-            argv in proptest::collection::vec(proptest::collection::vec(1u8.., 0..8), 0..4),
-        ) {
-            let argv: Vec<OsString> = argv.into_iter().map(OsString::from_vec).collect();
-            let agent = AgentSettings::Command { argv };
-            let json = serde_json::to_string(&agent).unwrap();
-            prop_assert_eq!(serde_json::from_str::<AgentSettings>(&json).unwrap(), agent);
-        }
-    }
-
-    #[test]
-    fn arguments_that_are_text_can_be_read() {
-        let agent = AgentSettings::Command {
-            argv: vec!["claude".into(), "-p".into()],
-        };
-        insta::assert_snapshot!(serde_json::to_string(&agent).unwrap(), @r#"{"Command":{"argv":["claude","-p"]}}"#);
     }
 }

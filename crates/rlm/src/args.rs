@@ -10,6 +10,7 @@ use loop_state::SessionPolicy;
 
 mod live;
 
+use crate::agents::AgentKind;
 use crate::duration;
 
 pub(crate) use live::{InterruptArgs, PauseArgs, PsArgs, SteerArgs, StopAfterArg, StopArgs};
@@ -105,7 +106,7 @@ pub(crate) struct RunArgs {
     pub(crate) nested: bool,
     /// Without --agent the agent itself: a program and its arguments. It gets the prompt on standard input, or where
     /// its arguments say {prompt_file} (a private file) or {prompt} (visible to other users in the process list).
-    /// With --agent claude, more arguments for it
+    /// With an --agent that has a driver, more arguments for it
     #[arg(last = true, value_name = "COMMAND")]
     pub(crate) agent_command: Vec<OsString>,
 }
@@ -117,6 +118,7 @@ Examples:
   rlm resume               the only run that can be resumed
   rlm resume RUN -n 200    with a higher limit
   rlm resume RUN --from 3  from iteration 3 on, discarding what was recorded since
+  rlm resume RUN --agent codex --model gpt-5   with another agent, in a session of its own
 
 A run that is paused in another terminal goes on there.")]
 pub(crate) struct ResumeArgs {
@@ -126,6 +128,9 @@ pub(crate) struct ResumeArgs {
     pub(crate) what: LoopArgs,
     #[command(flatten)]
     pub(crate) show: Show,
+    /// Go on with another agent: the files and what is said in the prompt are all that it knows of the work so far
+    #[arg(long, value_enum, help_heading = "Agent")]
+    pub(crate) agent: Option<AgentKind>,
     /// Go back to this iteration; what was recorded from there on is discarded
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) from: Option<u32>,
@@ -386,16 +391,4 @@ impl From<LeftoversArg> for Leftovers {
             LeftoversArg::Keep => Self::Keep,
         }
     }
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, serde::Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum AgentKind {
-    /// Any program, given behind --
-    Command,
-    Claude,
-    Codex,
-    Gemini,
-    Opencode,
-    Acp,
 }

@@ -1,16 +1,19 @@
 //! `rlm.toml`: the project's settings, below the command line.
 
+use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::fmt;
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use agent_subprocess::mcp::{McpServers, without_value};
-use loop_runner::ClaudeOptions;
+use loop_runner::{AcpOptions, ClaudeOptions, CodexOptions, Hidden};
 use serde::de::{self, Visitor};
 use serde::{Deserialize, Deserializer};
 
-use crate::args::{AgentKind, LeftoversArg, PermissionsArg, SessionArg};
+use crate::agents::AgentKind;
+use crate::args::{LeftoversArg, PermissionsArg, SessionArg};
 use crate::duration;
 use crate::exit::Failure;
 use crate::presses::PressActions;
@@ -30,6 +33,10 @@ pub(crate) const TEMPLATE: &str = r#"# Settings of `rlm run` in this project. Op
 # claude = { tools = ["Bash", "Edit", "Read"], max-turns = 50, append-system-prompt = "Write tests first." }
 #                                  # also: fallback-model, effort, allowed-tools, disallowed-tools, system-prompt,
 #                                  # setting-sources, settings, hooks (off: none runs), add-dirs, strict-mcp, env, env-allow
+# codex = { effort = "high", append-system-prompt = "Write tests first." }
+#                                  # also: system-prompt, config, analytics (off), env
+# gemini = { env = { GEMINI_CLI_TRUST_WORKSPACE = "true" } }   # also: auth-method; opencode has the same
+# acp = { program = ["claude-agent-acp"] }   # for agent = "acp": any that speaks it; also: auth-method, env
 # mcp-config = ".mcp.json"         # MCP servers of the project, and others; ${VARIABLE} is filled in at the start
 # mcp-servers.tracker = { type = "stdio", command = "tracker-mcp", env = { TOKEN = "${TRACKER_TOKEN:-}" } }
 # mcp-servers.docs = { type = "http", url = "http://localhost:8000/mcp" }
@@ -77,11 +84,56 @@ pub(crate) struct Config {
     pub(crate) sleep: Option<Duration>,
     pub(crate) leftovers: Option<LeftoversArg>,
     pub(crate) claude: Option<ClaudeOptions>,
+    pub(crate) codex: Option<CodexOptions>,
+    pub(crate) gemini: Option<AcpOptions>,
+    pub(crate) opencode: Option<AcpOptions>,
+    pub(crate) acp: Option<AcpSection>,
     pub(crate) mcp_config: Option<PathBuf>,
     #[serde(default)]
     pub(crate) mcp_servers: McpServers,
     #[serde(default)]
     pub(crate) on_press: PressActions,
+}
+
+impl Config {
+    /// Returns whether the file's `model` and `agent-bin` are meant for this agent: it names no other.
+    pub(crate) fn speaks_of(&self, kind: AgentKind) -> bool {
+        self.agent.is_none_or(|named| named == kind)
+    }
+
+    pub(crate) fn command(&self) -> Option<Vec<OsString>> {
+        let words = self.command.as_ref()?;
+        Some(words.iter().map(Into::into).collect())
+    }
+}
+
+/// An agent that is known by its program only.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+pub(crate) struct AcpSection {
+    program: Vec<String>,
+    auth_method: Option<String>,
+    env: Hidden<BTreeMap<String, String>>,
+}
+
+impl AcpSection {
+    /// Returns the program and the arguments that make it speak the protocol; empty if the file does not say.
+    pub(crate) fn program(&self, root: &Path) -> Vec<OsString> {
+        let mut words: Vec<OsString> = self.program.iter().map(Into::into).collect();
+        if let Some(first) = words.first_mut()
+            && Path::new(first).components().count() > 1
+        {
+            *first = root.join(&*first).into();
+        }
+        words
+    }
+
+    pub(crate) fn options(self) -> AcpOptions {
+        AcpOptions {
+            auth_method: self.auth_method,
+            env: self.env,
+        }
+    }
 }
 
 /// A duration is text as on the command line, or a whole number of seconds.

@@ -1,21 +1,23 @@
 //! From arguments and configuration to the settings of a run. Pure but for reading a prompt from standard input.
 
-use std::ffi::OsString;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use agent_subprocess::mcp::McpServers;
-use loop_runner::{
-    AgentSettings, ClaudeOptions, Permissions, PhaseSettings, PromptSource, Settings,
-};
+use loop_runner::{AgentSettings, Permissions, PhaseSettings, PromptSource, Settings};
 use loop_state::Limits;
 
-use crate::args::{AgentKind, LoopArgs, PermissionsArg, RunArgs};
+use crate::agents::{self, AgentKind};
+use crate::args::{LoopArgs, PermissionsArg, RunArgs};
 use crate::config::{self, Config};
 use crate::drivers;
 use crate::exit::Failure;
 use crate::presses::PressActions;
+
+mod resumed;
+
+pub(crate) use resumed::{Given, resumed};
 
 pub(crate) const DEFAULT_ITERATIONS: u32 = 100;
 pub(crate) const DEFAULT_ITERATION_TIMEOUT: Duration = Duration::from_secs(3600);
@@ -49,42 +51,20 @@ pub(crate) fn new_run(
         agent_command,
         ..
     } = args;
-    let command = config
-        .command
-        .map(|words| words.into_iter().map(Into::into).collect());
-    let kind = drivers::choose(
-        agent.or(config.agent),
-        &agent_command,
-        command.as_ref(),
-        directory,
-    )?;
-    let agent = match kind {
-        AgentKind::Command => {
-            refuse_driver_options(&what)?;
-            let given = Some(agent_command).filter(|words| !words.is_empty());
-            AgentSettings::Command {
-                argv: given.or(command).unwrap_or_default(),
-            }
-        }
-        AgentKind::Claude => AgentSettings::Claude {
-            program: vec![
-                program(what.agent_bin.clone(), directory)
-                    .or(config.agent_bin.map(|bin| root.join(bin)))
-                    .map_or("claude".into(), Into::into),
-            ],
-            model: what.model.clone().or(config.model),
-            args: agent_command,
-            options: Box::new(claude_options(config.claude, root)),
-        },
-        other => return Err(drivers::unsupported(other)),
-    };
+    let command = config.command();
+    let named = agent.or(config.agent);
+    let kind = agents::choose(named, &agent_command, command.as_deref(), directory)?;
+    let bin = agents::bin(what.agent_bin.clone(), directory);
+    let mut agent = agents::settings(kind, bin, &config, root)?;
+    if kind == AgentKind::Command {
+        refuse_driver_options(&what)?;
+    }
+    let of_file = config.model.clone().filter(|_| config.speaks_of(kind));
+    agents::tell(&mut agent, what.model.clone().or(of_file), agent_command);
     drivers::check(&agent, &root.join(config::FILE_NAME))?;
-    drivers::find_program(drivers::program(&agent), directory)?;
-    let driven = !matches!(agent, AgentSettings::Command { .. });
-    let of_file = config
-        .mcp_config
-        .map(|file| config::read_mcp(&root.join(file)));
-    let mcp_servers = { config.mcp_servers }.over(of_file.transpose()?.unwrap_or_default());
+    agents::find_program(&agent, directory)?;
+    let driven = agent.is_driven();
+    let mcp_servers = mcp_servers(&config, root)?;
     refuse_missing_variables(&mcp_servers, &agent)?;
     let permissions = match what
         .permissions
@@ -176,21 +156,16 @@ pub(crate) fn new_run(
     })
 }
 
-/// The directories that a file names count from where it lies.
-fn claude_options(given: Option<ClaudeOptions>, root: &Path) -> ClaudeOptions {
-    let mut options = given.unwrap_or_default();
-    for directory in &mut options.add_dirs {
-        *directory = root.join(&*directory);
-    }
-    options
+/// Returns the MCP servers of the file, and of the one that it names.
+fn mcp_servers(config: &Config, root: &Path) -> Result<McpServers, Failure> {
+    let of_file = { config.mcp_config.as_ref() }.map(|file| config::read_mcp(&root.join(file)));
+    let of_file = of_file.transpose()?.unwrap_or_default();
+    Ok(config.mcp_servers.clone().over(of_file))
 }
 
 /// Says early what an agent could not be started without.
 fn refuse_missing_variables(servers: &McpServers, agent: &AgentSettings) -> Result<(), Failure> {
-    let own = match agent {
-        AgentSettings::Claude { options, .. } => Some(&options.env.0),
-        _ => None,
-    };
+    let own = agent.env();
     let variable = |name: &str| {
         let own = own.and_then(|own| own.get(name).cloned());
         own.or_else(|| std::env::var(name).ok())
@@ -217,14 +192,6 @@ fn refuse_driver_options(args: &LoopArgs) -> Result<(), Failure> {
     }
 }
 
-/// A program that is named by a path counts from `directory`; a bare name is looked for on `PATH`.
-fn program(given: Option<PathBuf>, directory: &Path) -> Option<PathBuf> {
-    given.map(|given| match given.components().count() {
-        1 => given,
-        _ => directory.join(given),
-    })
-}
-
 fn permissions_from_environment() -> Result<Option<PermissionsArg>, Failure> {
     let Some(text) = std::env::var_os("RLM_PERMISSIONS") else {
         return Ok(None);
@@ -237,69 +204,6 @@ fn permissions_from_environment() -> Result<Option<PermissionsArg>, Failure> {
                 "RLM_PERMISSIONS: `{text}` is none of ask, edits, all, deny"
             ))
         })
-}
-
-/// Puts what was given to `resume` over the saved settings; `None` when nothing was given.
-pub(crate) fn resumed(
-    args: LoopArgs,
-    command: Vec<OsString>,
-    saved: &Settings,
-    at: &Path,
-) -> Result<Option<Settings>, Failure> {
-    let mut settings = saved.clone();
-    let phase = &mut settings.phases[0];
-    if args.prompt.is_some() || args.prompt_file.as_deref() == Some(Path::new("-")) {
-        return Err(Failure::usage(
-            "a resumed run keeps its prompt: give --prompt-file FILE, or edit the file it has",
-        ));
-    }
-    if let Some(file) = &args.prompt_file {
-        phase.prompt = PromptSource::File(at.join(file));
-    }
-    match &mut phase.agent {
-        AgentSettings::Command { argv } => {
-            refuse_driver_options(&args)?;
-            if !command.is_empty() {
-                *argv = command;
-            }
-        }
-        AgentSettings::Claude {
-            program: words,
-            model,
-            args: more,
-            ..
-        } => {
-            if let Some(bin) = program(args.agent_bin, at) {
-                *words = vec![bin.into()];
-            }
-            *model = args.model.or(model.take());
-            if !command.is_empty() {
-                *more = command;
-            }
-            phase.permissions = args.permissions.map_or(phase.permissions, Into::into);
-            phase.session = args.session.map_or(phase.session, Into::into);
-        }
-        _ => {}
-    }
-    drivers::find_program(drivers::program(&phase.agent), &settings.directory)?;
-    refuse_missing_variables(&phase.mcp_servers, &phase.agent)?;
-    phase.promise = args.completion_promise.or(phase.promise.take());
-    if args.until.is_some() {
-        phase.until = args.until;
-    }
-    if !args.gate.is_empty() {
-        phase.gates = args.gate;
-    }
-    let limits = &mut phase.limits;
-    limits.max_iterations = args.max_iterations.or(limits.max_iterations);
-    limits.iteration_timeout = args.iteration_timeout.or(limits.iteration_timeout);
-    limits.idle_timeout = args.idle_timeout.or(limits.idle_timeout);
-    phase.check_timeout = args.check_timeout.unwrap_or(phase.check_timeout);
-    settings.max_duration = args.max_duration.or(settings.max_duration);
-    settings.max_failures = args.max_failures.unwrap_or(settings.max_failures);
-    settings.sleep = args.sleep.unwrap_or(settings.sleep);
-    settings.leftovers = args.leftovers.map_or(settings.leftovers, Into::into);
-    Ok((settings != *saved).then_some(settings))
 }
 
 fn prompt(text: Option<String>, file: PathBuf) -> Result<(PromptSource, Option<String>), Failure> {
@@ -341,7 +245,10 @@ mod tests {
 
     /// Parses what a user would type behind `rlm run -p …`, with an agent that is there.
     fn resolve(line: &str, config: Config) -> Result<Settings, String> {
-        let line = format!("rlm run -p text {line} -- sh");
+        resolve_line(&format!("rlm run -p text {line} -- sh"), config)
+    }
+
+    pub(super) fn resolve_line(line: &str, config: Config) -> Result<Settings, String> {
         let args = Args::try_parse_from(line.split(' ').filter(|word| !word.is_empty())).unwrap();
         let Command::Run(args) = args.command else {
             unreachable!("it says run")
@@ -452,23 +359,5 @@ mod tests {
         let settings = resolve("--until true", config()).unwrap();
         assert_eq!(settings.phases[0].until.as_deref(), Some("true"));
         assert_eq!(settings.max_failures, 7);
-    }
-
-    #[test]
-    fn s15_what_is_given_to_resume_wins_and_nothing_given_changes_nothing() {
-        let saved = resolve("--until true", Config::default()).unwrap();
-        let same = resumed(LoopArgs::default(), vec![], &saved, Path::new("/")).unwrap();
-        assert_eq!(same, None);
-        let more = LoopArgs {
-            max_iterations: Some(200),
-            sleep: Some(Duration::ZERO),
-            ..LoopArgs::default()
-        };
-        let changed = resumed(more, vec![], &saved, Path::new("/"))
-            .unwrap()
-            .unwrap();
-        assert_eq!(changed.phases[0].limits.max_iterations, Some(200));
-        assert_eq!(changed.sleep, Duration::ZERO);
-        assert_eq!(changed.phases[0].until, saved.phases[0].until);
     }
 }

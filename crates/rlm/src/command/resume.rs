@@ -35,7 +35,8 @@ fn waits(directory: &Path, args: &ResumeArgs) -> Result<Option<Target>, Failure>
     let Some(run) = run.filter(waits) else {
         return Ok(None);
     };
-    if args.what != LoopArgs::default() || args.from.is_some() || !args.agent_command.is_empty() {
+    let is_same = args.what == LoopArgs::default() && args.agent.is_none();
+    if !is_same || args.from.is_some() || !args.agent_command.is_empty() {
         let (id, rlm) = (&run.id, render::rlm());
         return Err(Failure::usage(format!(
             "run `{id}` is live and goes on as it is; options are for one that is stopped: {rlm} stop {id}"
@@ -60,13 +61,17 @@ pub(crate) fn carry_on(
             message: format!("run `{run}` can't be resumed: {why}"),
         })?;
         refuse_pointless(&saved, from, args.what.max_iterations)?;
-        let settings = resolve::resumed(
-            args.what,
-            args.agent_command,
-            &saved.settings,
-            project.directory(),
-        )?;
-        let presses = config::read(project.root())?.on_press;
+        let config = config::read(project.root())?;
+        let given = resolve::Given {
+            agent: args.agent,
+            what: args.what,
+            agent_command: args.agent_command,
+            config: &config,
+            root: project.root(),
+            directory: project.directory(),
+        };
+        let settings = resolve::resumed(given, &saved.settings)?;
+        let presses = config.on_press;
         Ok((project, run, settings, presses))
     })?;
     let (runner, news) = session.block_on(async {

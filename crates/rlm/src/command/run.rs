@@ -68,6 +68,7 @@ fn candidate(
 fn resuming(args: RunArgs, run: &RunId) -> ResumeArgs {
     ResumeArgs {
         run: Some(run.to_string()),
+        agent: None,
         what: LoopArgs {
             prompt: None,
             prompt_file: None,

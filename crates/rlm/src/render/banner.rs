@@ -6,7 +6,7 @@ use loop_runner::{AgentSettings, Permissions, PhaseSettings, Project, RunHead, R
 use loop_state::SessionPolicy;
 use serde_json::{Value, json};
 
-use crate::drivers;
+use crate::agents;
 use crate::duration::show;
 use crate::render::event::count;
 use crate::render::rlm;
@@ -101,7 +101,7 @@ pub(crate) fn lines(
         format!("spends  up to {turn} a turn{total}; money is not limited here"),
         format!(
             "agent   {}: {}, in {}",
-            drivers::name(&phase.agent),
+            agents::name(&phase.agent),
             may(phase),
             head.settings.directory.display()
         ),

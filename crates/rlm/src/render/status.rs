@@ -6,7 +6,7 @@ use loop_runner::{Permissions, RunEntry, RunState};
 use loop_state::{Step, Timestamp};
 use serde::Serialize;
 
-use crate::drivers;
+use crate::agents;
 use crate::duration::show;
 use crate::render::banner::may;
 use crate::render::event::{count, utc};
@@ -77,7 +77,7 @@ impl Status {
                     age_s: now.since(m.started_at).as_secs(),
                     directory: head.settings.directory.display().to_string(),
                     git_commit: head.git_commit.clone(),
-                    agent: format!("{}: {}", drivers::name(&phase.agent), may(phase)),
+                    agent: format!("{}: {}", agents::name(&phase.agent), may(phase)),
                     permissions: phase.permissions,
                     denied: m.counts.denied,
                     session: m.session.clone(),

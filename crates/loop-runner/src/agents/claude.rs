@@ -1,13 +1,11 @@
 use std::collections::BTreeMap;
-use std::fmt;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// What stands for a value that is not shown.
-const HIDDEN: &str = "…";
+use super::Hidden;
 
 /// What can be said to Claude Code besides its model and what it may do.
 ///
@@ -63,39 +61,20 @@ pub struct ClaudeOptions {
     pub env_allow: Option<Vec<String>>,
 }
 
-/// Values by name of which `Debug` shows the names only.
-#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct Hidden<T>(pub T);
-
-impl<T: Default + PartialEq> Hidden<T> {
-    fn is_empty(&self) -> bool {
-        self.0 == T::default()
-    }
-}
-
-impl<K: fmt::Debug, V, T> fmt::Debug for Hidden<T>
-where
-    for<'a> &'a T: IntoIterator<Item = (&'a K, &'a V)>,
-    K: 'static,
-    V: 'static,
-{
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_set()
-            .entries(self.0.into_iter().map(|(name, _)| name))
-            .finish()
-    }
-}
-
 impl ClaudeOptions {
-    /// Returns these options as they may be shown to anybody.
-    pub(crate) fn without_secrets(mut self) -> Self {
-        for value in self.env.0.values_mut() {
-            HIDDEN.clone_into(value);
-        }
-        for (_, value) in &mut self.settings.0 {
-            *value = HIDDEN.into();
-        }
-        self
+    pub(super) fn hide_values(&mut self) {
+        self.env.hide();
+        self.settings.hide();
+    }
+
+    /// Returns the names of what is chosen here that keeps the agent from something.
+    pub(super) fn restrictions(&self) -> Vec<&'static str> {
+        let chosen = [
+            ("tools", self.tools.is_some()),
+            ("disallowed-tools", !self.disallowed_tools.is_empty()),
+            ("settings", !self.settings.is_empty()),
+        ];
+        let chosen = chosen.into_iter().filter(|(_, chosen)| *chosen);
+        chosen.map(|(name, _)| name).collect()
     }
 }

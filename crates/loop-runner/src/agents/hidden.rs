@@ -1,0 +1,48 @@
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+/// What stands for a value that is not shown.
+const HIDDEN: &str = "…";
+
+/// Values by name of which `Debug` shows the names only.
+#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Hidden<T>(pub T);
+
+impl<T: Default + PartialEq> Hidden<T> {
+    pub(super) fn is_empty(&self) -> bool {
+        self.0 == T::default()
+    }
+}
+
+impl Hidden<BTreeMap<String, String>> {
+    pub(super) fn hide(&mut self) {
+        for value in self.0.values_mut() {
+            HIDDEN.clone_into(value);
+        }
+    }
+}
+
+impl Hidden<Map<String, Value>> {
+    pub(super) fn hide(&mut self) {
+        for (_, value) in &mut self.0 {
+            *value = HIDDEN.into();
+        }
+    }
+}
+
+impl<K: fmt::Debug, V, T> fmt::Debug for Hidden<T>
+where
+    for<'a> &'a T: IntoIterator<Item = (&'a K, &'a V)>,
+    K: 'static,
+    V: 'static,
+{
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set()
+            .entries(self.0.into_iter().map(|(name, _)| name))
+            .finish()
+    }
+}

@@ -1,0 +1,280 @@
+//! The agents that are known: what they are called, what each is made of, and how one is chosen.
+
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+
+use loop_runner::{AcpPreset, AgentSettings, ClaudeOptions};
+
+use crate::config::Config;
+use crate::exit::Failure;
+use crate::render::quoted;
+
+/// The values of `--agent`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum AgentKind {
+    /// Any program, given behind --
+    Command,
+    Claude,
+    Codex,
+    Gemini,
+    Opencode,
+    /// Any program that speaks the Agent Client Protocol, such as claude-agent-acp
+    Acp,
+}
+
+/// An agent that is looked for when none is named.
+#[derive(Debug)]
+pub(crate) struct Known {
+    pub(crate) kind: AgentKind,
+    /// Its name on the command line, in `rlm.toml` and on `PATH`.
+    pub(crate) name: &'static str,
+    /// How to get it.
+    pub(crate) install: &'static str,
+}
+
+pub(crate) const KNOWN: [Known; 4] = [
+    Known {
+        kind: AgentKind::Claude,
+        name: "claude",
+        install: "npm install -g @anthropic-ai/claude-code",
+    },
+    Known {
+        kind: AgentKind::Codex,
+        name: "codex",
+        install: "npm install -g @openai/codex",
+    },
+    Known {
+        kind: AgentKind::Gemini,
+        name: "gemini",
+        install: "npm install -g @google/gemini-cli",
+    },
+    Known {
+        kind: AgentKind::Opencode,
+        name: "opencode",
+        install: "npm install -g opencode-ai",
+    },
+];
+
+impl AgentKind {
+    /// Returns the kind of an agent that a run has.
+    pub(crate) fn of(agent: &AgentSettings) -> Self {
+        match agent {
+            AgentSettings::Claude { .. } => Self::Claude,
+            AgentSettings::Codex { .. } => Self::Codex,
+            AgentSettings::Acp { preset, .. } => match preset {
+                AcpPreset::Gemini => Self::Gemini,
+                AcpPreset::Opencode => Self::Opencode,
+                AcpPreset::Claude | AcpPreset::Other => Self::Acp,
+            },
+            _ => Self::Command,
+        }
+    }
+
+    /// Returns its name on the command line and in `rlm.toml`.
+    pub(crate) fn name(self) -> &'static str {
+        let known = KNOWN.iter().find(|known| known.kind == self);
+        known.map_or_else(
+            || match self {
+                Self::Acp => "acp",
+                _ => "command",
+            },
+            |known| known.name,
+        )
+    }
+}
+
+/// Makes the settings of an agent of this kind by what the file says of it. The program is the one that is given, else the
+/// file's, else the one of that name; what a file names by a path counts from `root`, where it lies.
+pub(crate) fn settings(
+    kind: AgentKind,
+    bin: Option<OsString>,
+    config: &Config,
+    root: &Path,
+) -> Result<AgentSettings, Failure> {
+    let given = bin.or_else(|| {
+        let bin = config.agent_bin.as_ref();
+        bin.filter(|_| config.speaks_of(kind))
+            .map(|bin| root.join(bin).into())
+    });
+    let named = || vec![given.clone().unwrap_or_else(|| kind.name().into())];
+    Ok(match kind {
+        AgentKind::Command => AgentSettings::Command {
+            argv: config.command().unwrap_or_default(),
+        },
+        AgentKind::Claude => AgentSettings::Claude {
+            program: named(),
+            model: None,
+            args: Vec::new(),
+            options: Box::new(claude_options(config, root)),
+        },
+        AgentKind::Codex => AgentSettings::Codex {
+            program: named(),
+            model: None,
+            args: Vec::new(),
+            options: Box::new(config.codex.clone().unwrap_or_default()),
+        },
+        AgentKind::Gemini | AgentKind::Opencode => {
+            let (preset, options) = match kind {
+                AgentKind::Gemini => (AcpPreset::Gemini, &config.gemini),
+                _ => (AcpPreset::Opencode, &config.opencode),
+            };
+            AgentSettings::Acp {
+                preset,
+                program: named(),
+                model: None,
+                args: Vec::new(),
+                options: Box::new(options.clone().unwrap_or_default()),
+            }
+        }
+        AgentKind::Acp => {
+            let section = config.acp.clone().unwrap_or_default();
+            let program = match given {
+                Some(bin) => vec![bin],
+                None => section.program(root),
+            };
+            let Some(first) = program.first() else {
+                return Err(Failure::usage(
+                    "which agent? name the program that speaks the protocol: --agent-bin PATH, or in rlm.toml: acp = { program = [\"claude-agent-acp\"] }",
+                ));
+            };
+            AgentSettings::Acp {
+                preset: AcpPreset::of_program(first),
+                program,
+                model: None,
+                args: Vec::new(),
+                options: Box::new(section.options()),
+            }
+        }
+    })
+}
+
+/// The directories that a file names count from where it lies.
+fn claude_options(config: &Config, root: &Path) -> ClaudeOptions {
+    let mut options = config.claude.clone().unwrap_or_default();
+    for directory in &mut options.add_dirs {
+        *directory = root.join(&*directory);
+    }
+    options
+}
+
+/// Puts a model and words of its own over what an agent is told, where there are any.
+pub(crate) fn tell(agent: &mut AgentSettings, model: Option<String>, words: Vec<OsString>) {
+    let own = match agent {
+        AgentSettings::Command { argv } => argv,
+        driven => {
+            let Some(start) = driven.start_mut() else {
+                return;
+            };
+            if model.is_some() {
+                *start.model = model;
+            }
+            start.args
+        }
+    };
+    if !words.is_empty() {
+        *own = words;
+    }
+}
+
+/// Returns the agent's short name, for people.
+pub(crate) fn name(agent: &AgentSettings) -> String {
+    let name = match agent {
+        AgentSettings::Command { argv } => {
+            let words: Vec<_> = argv
+                .iter()
+                .map(|word| quoted(&word.to_string_lossy()))
+                .collect();
+            return words.join(" ");
+        }
+        AgentSettings::Acp {
+            preset: AcpPreset::Other,
+            ..
+        } => {
+            let program = Path::new(program(agent)).file_name().unwrap_or_default();
+            format!("acp agent {}", quoted(&program.to_string_lossy()))
+        }
+        driven => driven.name().to_owned(),
+    };
+    match agent.model() {
+        Some(model) => format!("{name} ({model})"),
+        None => name,
+    }
+}
+
+/// Returns the program that is started for an agent.
+pub(crate) fn program(agent: &AgentSettings) -> &OsStr {
+    agent.program().first().map_or(OsStr::new(""), |word| word)
+}
+
+/// A program that is named by a path counts from `directory`; a bare name is looked for on `PATH`.
+pub(crate) fn bin(given: Option<PathBuf>, directory: &Path) -> Option<OsString> {
+    given.map(|given| match given.components().count() {
+        1 => given.into(),
+        _ => directory.join(given).into(),
+    })
+}
+
+/// Decides which kind of agent a run has: the one that is named, a command that is given, or the only one that is installed.
+pub(crate) fn choose(
+    named: Option<AgentKind>,
+    given: &[OsString],
+    configured: Option<&[OsString]>,
+    directory: &Path,
+) -> Result<AgentKind, Failure> {
+    match named {
+        Some(AgentKind::Command) if given.is_empty() && configured.is_none() => {
+            return Err(Failure::usage(
+                "no command: give it behind --, for example: rlm run --until 'make test' -- my-agent",
+            ));
+        }
+        Some(kind) => return Ok(kind),
+        None if !given.is_empty() || configured.is_some_and(|words| !words.is_empty()) => {
+            return Ok(AgentKind::Command);
+        }
+        None => {}
+    }
+    let path = std::env::var_os("PATH");
+    let installed = |known: &&Known| which::which_in(known.name, path.as_ref(), directory).is_ok();
+    let found: Vec<_> = KNOWN.iter().filter(installed).collect();
+    match found.as_slice() {
+        [] => Err(Failure::usage(
+            "no agent: none of claude, codex, gemini, opencode is on PATH; install one, or give a command behind --, for example: rlm run --until 'make test' -- my-agent",
+        )),
+        [known] => Ok(known.kind),
+        several => {
+            let names: Vec<&str> = several.iter().map(|known| known.name).collect();
+            Err(Failure::usage(format!(
+                "several agents are installed ({}): choose one with --agent {}",
+                names.join(", "),
+                names[0]
+            )))
+        }
+    }
+}
+
+/// Looks for the agent's program before anything is made, so that a typing mistake costs nothing.
+pub(crate) fn find_program(agent: &AgentSettings, directory: &Path) -> Result<(), Failure> {
+    let program = program(agent);
+    let shown = program.to_string_lossy();
+    let refuse = |what: String| Err(Failure::usage(what));
+    match which::which_in(program, std::env::var_os("PATH"), directory) {
+        Ok(_) => Ok(()),
+        Err(_) if directory.join(program).is_file() && shown.contains('/') => refuse(format!(
+            "the agent `{shown}` is not executable; try: chmod +x {shown}"
+        )),
+        Err(_) if directory.join(program).is_dir() => refuse(format!(
+            "the agent `{shown}` is a directory; name the program in it"
+        )),
+        Err(_) if shown.contains('/') => refuse(format!("the agent `{shown}` is not there")),
+        Err(_) => {
+            let known = KNOWN.iter().find(|known| program == known.name);
+            let install = known.map_or("install it".to_owned(), |known| {
+                format!("install it ({})", known.install)
+            });
+            refuse(format!(
+                "the agent `{shown}` was not found on PATH; {install} or give its path"
+            ))
+        }
+    }
+}

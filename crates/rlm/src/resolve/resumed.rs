@@ -1,0 +1,285 @@
+//! What a resume puts over the saved settings of a run, another agent included.
+
+use std::ffi::OsString;
+use std::path::Path;
+
+use loop_runner::{AgentSettings, Permissions, PhaseSettings, PromptSource, Settings};
+use loop_state::SessionPolicy;
+
+use super::{
+    DEFAULT_IDLE_TIMEOUT, mcp_servers, permissions_from_environment, refuse_driver_options,
+    refuse_missing_variables,
+};
+use crate::agents::{self, AgentKind};
+use crate::args::LoopArgs;
+use crate::config::{self, Config};
+use crate::drivers;
+use crate::exit::Failure;
+
+/// What was given to `resume`, and where.
+#[derive(Debug)]
+pub(crate) struct Given<'a> {
+    pub(crate) agent: Option<AgentKind>,
+    pub(crate) what: LoopArgs,
+    pub(crate) agent_command: Vec<OsString>,
+    pub(crate) config: &'a Config,
+    /// Where the file of the project lies.
+    pub(crate) root: &'a Path,
+    pub(crate) directory: &'a Path,
+}
+
+/// Puts what was given over the saved settings; `None` when that changes nothing.
+pub(crate) fn resumed(given: Given<'_>, saved: &Settings) -> Result<Option<Settings>, Failure> {
+    let mut settings = saved.clone();
+    let phase = &mut settings.phases[0];
+    let args = &given.what;
+    if args.prompt.is_some() || args.prompt_file.as_deref() == Some(Path::new("-")) {
+        return Err(Failure::usage(
+            "a resumed run keeps its prompt: give --prompt-file FILE, or edit the file it has",
+        ));
+    }
+    if let Some(file) = &args.prompt_file {
+        phase.prompt = PromptSource::File(given.directory.join(file));
+    }
+    let other = other_agent(&given, &phase.agent)?;
+    match other.as_ref().unwrap_or(&phase.agent) {
+        AgentSettings::Command { .. } => refuse_driver_options(args)?,
+        _ => {
+            phase.permissions = args.permissions.map_or(phase.permissions, Into::into);
+            phase.session = args.session.map_or(phase.session, Into::into);
+        }
+    }
+    if let Some(other) = other {
+        hand_over(phase, other, &given)?;
+    } else if let (Some(bin), Some(start)) = (
+        agents::bin(args.agent_bin.clone(), given.directory),
+        phase.agent.start_mut(),
+    ) {
+        *start.program = vec![bin];
+    }
+    let Given {
+        what: args,
+        agent_command,
+        ..
+    } = given;
+    agents::tell(&mut phase.agent, args.model, agent_command);
+    agents::find_program(&phase.agent, &settings.directory)?;
+    refuse_missing_variables(&phase.mcp_servers, &phase.agent)?;
+    phase.promise = args.completion_promise.or(phase.promise.take());
+    if args.until.is_some() {
+        phase.until = args.until;
+    }
+    if !args.gate.is_empty() {
+        phase.gates = args.gate;
+    }
+    let limits = &mut phase.limits;
+    limits.max_iterations = args.max_iterations.or(limits.max_iterations);
+    limits.iteration_timeout = args.iteration_timeout.or(limits.iteration_timeout);
+    limits.idle_timeout = args.idle_timeout.or(limits.idle_timeout);
+    phase.check_timeout = args.check_timeout.unwrap_or(phase.check_timeout);
+    settings.max_duration = args.max_duration.or(settings.max_duration);
+    settings.max_failures = args.max_failures.unwrap_or(settings.max_failures);
+    settings.sleep = args.sleep.unwrap_or(settings.sleep);
+    settings.leftovers = args.leftovers.map_or(settings.leftovers, Into::into);
+    Ok((settings != *saved).then_some(settings))
+}
+
+/// Makes the agent that was named, if it is another one than the run has.
+fn other_agent(given: &Given<'_>, saved: &AgentSettings) -> Result<Option<AgentSettings>, Failure> {
+    let has = AgentKind::of(saved);
+    let bin = agents::bin(given.what.agent_bin.clone(), given.directory);
+    // An agent that is known by its program only is another one with another program.
+    let is_renamed = has == AgentKind::Acp && bin.is_some();
+    let kind = match given.agent {
+        Some(kind) if kind != has || is_renamed => kind,
+        None if is_renamed => has,
+        _ => return Ok(None),
+    };
+    let command = given.config.command();
+    agents::choose(
+        Some(kind),
+        &given.agent_command,
+        command.as_deref(),
+        given.directory,
+    )?;
+    let mut other = agents::settings(kind, bin, given.config, given.root)?;
+    if given.config.agent == Some(kind) {
+        agents::tell(&mut other, given.config.model.clone(), Vec::new());
+    }
+    drivers::check(&other, &given.root.join(config::FILE_NAME))?;
+    Ok(Some(other).filter(|other| !other.is_same(saved)))
+}
+
+/// Gives the phase to another agent. What means the same to it is carried over.
+fn hand_over(
+    phase: &mut PhaseSettings,
+    other: AgentSettings,
+    given: &Given<'_>,
+) -> Result<(), Failure> {
+    let (from, to) = (phase.agent.name(), other.name());
+    let was_driven = phase.agent.is_driven();
+    let idle = &mut phase.limits.idle_timeout;
+    match (was_driven, other.is_driven()) {
+        (true, true) => {
+            if let (Some(what), None) = (phase.agent.restrictions().first(), given.what.permissions)
+            {
+                return Err(Failure::usage(format!(
+                    "`{what}` in [{from}] of this run may keep its agent from something, and {to} does not know it: say with --permissions what {to} may do"
+                )));
+            }
+        }
+        (true, false) => {
+            let kept = match (phase.permissions, phase.agent.restrictions().first()) {
+                (Permissions::Ask | Permissions::Deny, _) => Some("its permissions"),
+                (_, Some(_)) => Some("what its agent is kept from"),
+                _ => None,
+            };
+            if let Some(kept) = kept {
+                return Err(Failure::usage(format!(
+                    "{kept} can't be carried over: a command does what its own flags allow; start a new run"
+                )));
+            }
+            if !phase.mcp_servers.is_empty() {
+                return Err(Failure::usage(
+                    "this run has MCP servers, which a command can't be handed: choose an agent that has a driver, or start a new run",
+                ));
+            }
+            phase.session = SessionPolicy::Fresh;
+            phase.permissions = Permissions::default();
+            *idle = idle.filter(|idle| *idle != DEFAULT_IDLE_TIMEOUT);
+        }
+        (false, true) => {
+            // A command was told none of this.
+            let config = given.config;
+            let permissions = given.what.permissions.or(permissions_from_environment()?);
+            let permissions = permissions.or(config.permissions);
+            phase.permissions = permissions.map(Into::into).unwrap_or_default();
+            let session = given.what.session.or(config.session);
+            phase.session = session.map(Into::into).unwrap_or_default();
+            phase.mcp_servers = mcp_servers(config, given.root)?;
+            idle.get_or_insert(DEFAULT_IDLE_TIMEOUT);
+        }
+        (false, false) => {}
+    }
+    phase.agent = other;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::PermissionsArg;
+    use std::time::Duration;
+
+    /// A run of Claude Code, with what its file says of it.
+    fn saved(file: &str) -> Settings {
+        let line = "rlm run -p text --until true --agent claude --agent-bin sh --model opus";
+        crate::resolve::tests::resolve_line(line, toml::from_str(file).unwrap()).unwrap()
+    }
+
+    fn given(config: &Config, agent: Option<AgentKind>, what: LoopArgs) -> Given<'_> {
+        Given {
+            agent,
+            what,
+            agent_command: Vec::new(),
+            config,
+            root: Path::new("/"),
+            directory: Path::new("/"),
+        }
+    }
+
+    fn sh() -> LoopArgs {
+        LoopArgs {
+            agent_bin: Some("sh".into()),
+            ..LoopArgs::default()
+        }
+    }
+
+    #[test]
+    fn s15_what_is_given_to_resume_wins_and_nothing_given_changes_nothing() {
+        let (config, saved) = (Config::default(), saved(""));
+        let resume = |agent, what| resumed(given(&config, agent, what), &saved).unwrap();
+        assert_eq!(resume(None, LoopArgs::default()), None);
+        assert_eq!(resume(Some(AgentKind::Claude), LoopArgs::default()), None);
+        let more = LoopArgs {
+            max_iterations: Some(200),
+            sleep: Some(Duration::ZERO),
+            ..LoopArgs::default()
+        };
+        let changed = resume(None, more).unwrap();
+        assert_eq!(changed.phases[0].limits.max_iterations, Some(200));
+        assert_eq!(changed.sleep, Duration::ZERO);
+        assert_eq!(changed.phases[0].until, saved.phases[0].until);
+    }
+
+    #[test]
+    fn another_agent_gets_what_means_the_same_to_it_and_its_own_section() {
+        let saved = saved("permissions = 'deny'\nsession = 'continue'\n");
+        let file = "agent = 'codex'\nmodel = 'gpt'\n[codex]\neffort = 'high'\n";
+        let config = toml::from_str(file).unwrap();
+        let changed = resumed(given(&config, Some(AgentKind::Codex), sh()), &saved);
+        let phase = &changed.unwrap().unwrap().phases[0];
+        assert_eq!(phase.permissions, Permissions::Deny);
+        assert_eq!(phase.session, SessionPolicy::Continue);
+        let AgentSettings::Codex { model, options, .. } = &phase.agent else {
+            panic!("{:?}", phase.agent)
+        };
+        let told = (model.as_deref(), options.effort.as_deref());
+        assert_eq!(told, (Some("gpt"), Some("high")));
+        // A model of another agent's is none of its.
+        let other = toml::from_str("agent = 'claude'\nmodel = 'opus'\n").unwrap();
+        let changed = resumed(given(&other, Some(AgentKind::Codex), sh()), &saved);
+        assert_eq!(changed.unwrap().unwrap().phases[0].agent.model(), None);
+    }
+
+    #[test]
+    fn what_kept_the_agent_from_something_is_not_lost_silently() {
+        let strict = saved("[claude]\ndisallowed-tools = ['Bash']\n");
+        let config: Config = toml::from_str("command = ['sh']").unwrap();
+        let change = |saved: &Settings, kind, what| {
+            resumed(given(&config, Some(kind), what), saved).map_err(|f| f.message)
+        };
+        let refused = change(&strict, AgentKind::Codex, sh()).unwrap_err();
+        assert!(
+            refused.contains("`disallowed-tools` in [claude]")
+                && refused.contains("--permissions what codex may do"),
+            "{refused}"
+        );
+        let said = LoopArgs {
+            permissions: Some(PermissionsArg::Deny),
+            ..sh()
+        };
+        change(&strict, AgentKind::Codex, said).unwrap().unwrap();
+        for file in ["permissions = 'deny'", "permissions = 'ask'"] {
+            let refused = change(&saved(file), AgentKind::Command, LoopArgs::default());
+            assert!(refused.unwrap_err().contains("its own flags allow"));
+        }
+        let servers = saved("mcp-servers.a = { command = 'x' }");
+        let refused = change(&servers, AgentKind::Command, LoopArgs::default()).unwrap_err();
+        assert!(refused.contains("MCP servers"), "{refused}");
+        let plain = change(&saved(""), AgentKind::Command, LoopArgs::default()).unwrap();
+        let phase = &plain.unwrap().phases[0];
+        assert_eq!(phase.limits.idle_timeout, None);
+    }
+
+    #[test]
+    fn an_agent_that_is_known_by_its_program_is_another_one_with_another_program() {
+        let saved = crate::resolve::tests::resolve_line(
+            "rlm run -p text --once --agent acp --agent-bin sh",
+            Config::default(),
+        );
+        let (config, saved) = (Config::default(), saved.unwrap());
+        let same = resumed(
+            given(&config, Some(AgentKind::Acp), LoopArgs::default()),
+            &saved,
+        );
+        assert_eq!(same.unwrap(), None);
+        assert_eq!(resumed(given(&config, None, sh()), &saved).unwrap(), None);
+        let bin = LoopArgs {
+            agent_bin: Some("env".into()),
+            ..LoopArgs::default()
+        };
+        let other = resumed(given(&config, None, bin), &saved).unwrap().unwrap();
+        assert!(!other.phases[0].agent.is_same(&saved.phases[0].agent));
+    }
+}
