@@ -7,12 +7,15 @@
 //! Words on the command line choose the checks whose names hold one of them, or whose agent's program is one of them. Each line on stdout that begins with `ok: `, `failed: ` or `skipped: ` is a verdict; the others are remarks.
 #![expect(clippy::print_stdout, reason = "a program whose output is its purpose")]
 
+mod acp;
 mod cage;
 mod checks;
 mod driver;
 mod duplex;
+
 mod install;
 mod options;
+mod real;
 mod scene;
 mod services;
 mod sessions;
@@ -132,6 +135,7 @@ fn all() -> Vec<(&'static str, &'static str, Check)> {
     ];
     { claude.concat().into_iter() }
         .map(|(name, check)| ("claude", name, check))
+        .chain(acp::CHECKS)
         .collect()
 }
 

@@ -1,8 +1,9 @@
 //! A scripted model server on loopback: the program behind `fake-model`, and the same server on threads of a test ([`FakeModel`]).
 //!
 //! It speaks enough of the protocols of model services, streamed and plain, for a real agent CLI to work a turn: Anthropic's Messages API
-//! (`POST /v1/messages`, `…/count_tokens`, `GET /v1/models`) and OpenAI's Responses API (`POST /v1/responses`). What it answers is a script
-//! of directives, taken from the user's own message or else from the default:
+//! (`POST /v1/messages`, `…/count_tokens`, `GET /v1/models`), OpenAI's Responses API (`POST /v1/responses`) and chat completions
+//! (`POST /v1/chat/completions`), and Google's generateContent (`POST /v1beta/models/…`). What it answers is a script of directives, taken
+//! from the user's own message or else from the default:
 //!
 //! | directive | the reply |
 //! |---|---|

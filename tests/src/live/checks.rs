@@ -8,6 +8,7 @@ use fs_err as fs;
 use rustix::process::Signal;
 
 use super::Check;
+use super::real::Real;
 use crate::model::FakeModel;
 use crate::{Rlm, Sandbox, poll_until};
 
@@ -131,27 +132,8 @@ fn run<'a>(sandbox: &'a Sandbox, rlm: &Path, agent: &Path, model: &FakeModel) ->
 
 /// `rlm` with an environment in which `claude` is found and talks to the scripted model only.
 fn command<'a>(sandbox: &'a Sandbox, rlm: &Path, agent: &Path, model: &FakeModel) -> Rlm<'a> {
-    with_model(sandbox.rlm(rlm), agent, model)
-}
-
-/// Adds what `claude` needs to be found and to talk to the scripted model only.
-pub(super) fn with_model<'a>(rlm: Rlm<'a>, agent: &Path, model: &FakeModel) -> Rlm<'a> {
-    let variables = variables(agent, model).into_iter();
-    variables.fold(rlm, |rlm, (name, value)| rlm.env(name, value))
-}
-
-pub(super) fn variables(agent: &Path, model: &FakeModel) -> [(&'static str, String); 8] {
-    let path = std::env::var("PATH").unwrap_or_default();
-    [
-        ("PATH", format!("{}:{path}", agent.display())),
-        ("ANTHROPIC_BASE_URL", model.url()),
-        ("ANTHROPIC_API_KEY", "test-key".into()),
-        ("DISABLE_AUTOUPDATER", "1".into()),
-        ("DISABLE_TELEMETRY", "1".into()),
-        ("DISABLE_ERROR_REPORTING", "1".into()),
-        ("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1".into()),
-        ("IS_SANDBOX", "1".into()), // it refuses to skip permissions as root otherwise
-    ]
+    let variables = Real::Claude.variables(agent, model).into_iter();
+    variables.fold(sandbox.rlm(rlm), |rlm, (name, value)| rlm.env(name, value))
 }
 
 fn iterations(sandbox: &Sandbox) -> Vec<String> {

@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 
 use fs_err as fs;
 
-use super::checks::{BOUND, RUN, variables, with_model};
+use super::checks::{BOUND, RUN};
+use super::real::Real;
 use crate::model::{FakeModel, Request};
 use crate::{Process, Rlm, Running, Sandbox, Terminal, wait_for};
 
@@ -29,6 +30,7 @@ impl fmt::Display for Took {
 pub(super) struct Scene<'a> {
     pub(super) rlm: &'a Path,
     pub(super) agent: &'a Path,
+    pub(super) real: Real,
     pub(super) sandbox: Sandbox,
     pub(super) model: FakeModel,
 }
@@ -40,11 +42,19 @@ impl<'a> Scene<'a> {
 
     /// With a script for what is said without one.
     pub(super) fn answering(rlm: &'a Path, agent: &'a Path, default: &str) -> Self {
+        Self::of(Real::Claude, rlm, agent, default)
+    }
+
+    /// With this agent, and a script for what is said without one.
+    pub(super) fn of(real: Real, rlm: &'a Path, agent: &'a Path, default: &str) -> Self {
+        let (sandbox, model) = (Sandbox::new(), FakeModel::start(default));
+        real.prepare(&sandbox, &model);
         Self {
             rlm,
             agent,
-            sandbox: Sandbox::new(),
-            model: FakeModel::start(default),
+            real,
+            sandbox,
+            model,
         }
     }
 
@@ -54,12 +64,18 @@ impl<'a> Scene<'a> {
 
     /// Another program in the same environment.
     pub(super) fn program(&self, program: &Path) -> Rlm<'_> {
-        with_model(self.sandbox.rlm(program), self.agent, &self.model)
+        self.with_model(self.sandbox.rlm(program))
+    }
+
+    /// Adds what the agent needs to be found and to talk to the scripted model only.
+    fn with_model<'b>(&self, rlm: Rlm<'b>) -> Rlm<'b> {
+        let variables = self.real.variables(self.agent, &self.model).into_iter();
+        variables.fold(rlm, |rlm, (name, value)| rlm.env(name, value))
     }
 
     /// All variables of that environment.
     pub(super) fn environment(&self) -> Vec<(String, String)> {
-        let more = variables(self.agent, &self.model).into_iter();
+        let more = self.real.variables(self.agent, &self.model).into_iter();
         let mut all = self.sandbox.environment();
         all.extend(more.map(|(name, value)| (name.to_owned(), value)));
         all
@@ -67,12 +83,12 @@ impl<'a> Scene<'a> {
 
     /// A shell with job control, for a terminal.
     pub(super) fn shell(&self) -> Rlm<'_> {
-        with_model(self.sandbox.shell(), self.agent, &self.model)
+        self.with_model(self.sandbox.shell())
     }
 
     pub(super) fn run(&self, prompt: &str, arguments: &[&str]) -> Rlm<'_> {
-        let run = ["run", "--agent", "claude", "--sleep", "0", "-p", prompt];
-        self.rlm(&run).args(arguments)
+        let run = ["run", "--sleep", "0", "-p", prompt];
+        self.rlm(&run).args(self.real.arguments()).args(arguments)
     }
 
     pub(super) fn watched(&self, prompt: &str, arguments: &[&str]) -> (Running, Terminal) {

@@ -243,6 +243,9 @@ impl Shared {
                 ("POST", "/v1/messages/count_tokens") => {
                     connection.send(200, "", &json!({"input_tokens": received.body.len() / 4}))?
                 }
+                ("POST", path) if path.ends_with(":countTokens") => {
+                    connection.send(200, "", &json!({"totalTokens": received.body.len() / 4}))?
+                }
                 ("GET", "/v1/models") => connection.send(200, "", &models())?,
                 ("POST", "/mcp") => match tools::answer(&body, authorization) {
                     Some(answer) => connection.send(200, "", &answer)?,

@@ -1,0 +1,109 @@
+//! The agents: how each is chosen, told of the scripted model, and driven.
+
+use std::path::Path;
+
+use agent_duplex::{Driver, Permissions};
+use agent_subprocess::Context;
+use agent_subprocess::acp::AcpDriver;
+use agent_subprocess::claude::ClaudeDriver;
+use fs_err as fs;
+use serde_json::json;
+
+use crate::Sandbox;
+use crate::model::FakeModel;
+
+/// An agent CLI and the way in which it is spoken to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Real {
+    Claude,
+    Gemini,
+    Opencode,
+    ClaudeAcp,
+}
+
+impl Real {
+    pub(super) fn program(self) -> &'static str {
+        match self {
+            Self::Claude => "claude",
+            Self::Gemini => "gemini",
+            Self::Opencode => "opencode",
+            Self::ClaudeAcp => "claude-agent-acp",
+        }
+    }
+
+    /// What chooses it for a run of `rlm`.
+    pub(super) fn arguments(self) -> &'static [&'static str] {
+        match self {
+            Self::Claude => &["--agent", "claude"],
+            Self::Gemini => &["--agent", "gemini"],
+            Self::Opencode => &["--agent", "opencode"],
+            Self::ClaudeAcp => &["--agent", "acp", "--agent-bin", "claude-agent-acp"],
+        }
+    }
+
+    /// What it needs to be found and to talk to the scripted model only.
+    pub(super) fn variables(self, agent: &Path, model: &FakeModel) -> Vec<(&'static str, String)> {
+        let path = std::env::var("PATH").unwrap_or_default();
+        let mut all = vec![("PATH", format!("{}:{path}", agent.display()))];
+        match self {
+            Self::Claude | Self::ClaudeAcp => all.extend([
+                ("ANTHROPIC_BASE_URL", model.url()),
+                ("ANTHROPIC_API_KEY", "test-key".into()),
+                ("DISABLE_AUTOUPDATER", "1".into()),
+                ("DISABLE_TELEMETRY", "1".into()),
+                ("DISABLE_ERROR_REPORTING", "1".into()),
+                ("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1".into()),
+                ("IS_SANDBOX", "1".into()), // it refuses to skip permissions as root otherwise
+            ]),
+            Self::Gemini => all.extend([
+                ("GOOGLE_GEMINI_BASE_URL", model.url()),
+                ("GEMINI_API_KEY", "test-key".into()),
+                ("GEMINI_TELEMETRY_ENABLED", "false".into()),
+            ]),
+            Self::Opencode => {
+                let off = [
+                    "OPENCODE_DISABLE_AUTOUPDATE",
+                    "OPENCODE_DISABLE_MODELS_FETCH",
+                    "OPENCODE_DISABLE_LSP_DOWNLOAD",
+                    "OPENCODE_DISABLE_DEFAULT_PLUGINS",
+                ];
+                all.extend(off.map(|name| (name, "1".to_owned())));
+                let fake = json!({
+                    "npm": "@ai-sdk/openai-compatible", "name": "Scripted",
+                    "options": {"baseURL": format!("{}/v1", model.url()), "apiKey": "test-key"},
+                    "models": {"fake-model": {"name": "scripted", "tool_call": true, "limit": {"context": 200_000, "output": 8000}}},
+                });
+                let config = json!({
+                    "autoupdate": false, "share": "disabled", "model": "fake/fake-model", "small_model": "fake/fake-model",
+                    "provider": {"fake": fake},
+                });
+                all.push(("OPENCODE_CONFIG_CONTENT", config.to_string()));
+            }
+        }
+        all
+    }
+
+    /// Writes the settings without which it asks for a person.
+    pub(super) fn prepare(self, sandbox: &Sandbox, _model: &FakeModel) {
+        if self == Self::Gemini {
+            let folder = sandbox.home().join(".gemini");
+            fs::create_dir_all(&folder).unwrap();
+            let settings = json!({"security": {"auth": {"selectedType": "gemini-api-key"}}, "model": {"name": "gemini-2.5-pro"}});
+            fs::write(folder.join("settings.json"), settings.to_string()).unwrap();
+        }
+    }
+
+    /// The driver that `rlm` would take, allowed everything.
+    pub(super) fn driver(self, agent: &Path, context: Context) -> Box<dyn Driver> {
+        let program = vec![agent.join(self.program()).into()];
+        let acp = |driver: AcpDriver| Box::new(driver.permissions(Permissions::All));
+        match self {
+            Self::Claude => {
+                Box::new(ClaudeDriver::new(program, context).permissions(Permissions::All))
+            }
+            Self::Gemini => acp(AcpDriver::gemini(program, context)),
+            Self::Opencode => acp(AcpDriver::opencode(program, context)),
+            Self::ClaudeAcp => acp(AcpDriver::claude(program, context)),
+        }
+    }
+}
