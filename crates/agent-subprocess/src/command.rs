@@ -63,6 +63,7 @@ impl Driver for CommandDriver {
             let connection = CommandConnection {
                 driver,
                 turn: None,
+                closed: false,
                 stopped: None,
             };
             Ok(Box::new(connection) as Box<dyn Connection>)
@@ -75,6 +76,8 @@ struct CommandConnection {
     driver: CommandDriver,
     /// The program is started by the first input, because its arguments may hold that.
     turn: Option<Turn>,
+    /// Whether no program is to be started any more.
+    closed: bool,
     stopped: Option<StopReport>,
 }
 
@@ -174,7 +177,7 @@ impl Turn {
 impl Connection for CommandConnection {
     fn send(&mut self, message: Message) -> BoxFuture<'_, Result<(), Error>> {
         Box::pin(async move {
-            if self.turn.is_some() || self.stopped.is_some() {
+            if self.turn.is_some() || self.closed {
                 let mend = "start it again with the new prompt";
                 return Err(Error::unsupported(NAME, "take a second input", mend));
             }
@@ -184,7 +187,14 @@ impl Connection for CommandConnection {
     }
 
     fn next(&mut self) -> BoxFuture<'_, Option<Observation>> {
-        Box::pin(async move { self.turn.as_mut()?.next().await })
+        Box::pin(async move {
+            match &mut self.turn {
+                Some(turn) => turn.next().await,
+                None if self.closed => None,
+                // Who sends a message has to borrow the connection, and so drops this wait.
+                None => std::future::pending().await,
+            }
+        })
     }
 
     fn interrupt(&mut self, _queued: Queued) -> BoxFuture<'_, Result<(), Error>> {
@@ -208,8 +218,9 @@ impl Connection for CommandConnection {
         })
     }
 
-    /// The program is its turn: it has ended by itself.
+    /// The program is its turn: it has ended by itself, or was never started.
     fn close(&mut self) -> BoxFuture<'_, ()> {
+        self.closed = true;
         Box::pin(async {})
     }
 
@@ -227,6 +238,7 @@ impl Connection for CommandConnection {
             if let Some(report) = &self.stopped {
                 return report.clone();
             }
+            self.closed = true;
             let report = match &mut self.turn {
                 Some(turn) => turn.stop(&self.driver, budget).await,
                 None => nothing_to_stop(),

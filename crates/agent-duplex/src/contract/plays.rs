@@ -61,7 +61,11 @@ fn held(what: impl Into<String>) -> Played {
 async fn turn(scene: &mut Scene<'_>) -> Played {
     scene.words(&Deed::Say("pear".to_owned()))?;
     scene.begin().await?;
-    scene.say("pear").await?;
+    let turn = scene.say("pear").await?;
+    let connections = scene.record.lock().generation(turn);
+    holds(connections == Some(1), || {
+        "the agent that was started was gone before it was told anything".to_owned()
+    })?;
     let named = scene.record.lock().session().is_some();
     holds(named || !scene.has(Capability::Resume), || {
         "it declares resume, and names no session".to_owned()

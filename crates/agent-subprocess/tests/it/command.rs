@@ -1,9 +1,9 @@
 //! The `command` driver: any program as a one-shot agent.
 
-use crate::scene::{Scene, is_gone};
+use crate::scene::{DEADLINE, Scene, is_gone};
 use agent_duplex::{
-    Connection, Driver as _, EndReason, Event, ExitStatus, Message, Queued, SessionChoice,
-    StopStage, TurnEnd,
+    Connection, Conversation, ConversationOptions, Driver as _, EndReason, Event, ExitStatus,
+    Input, Message, Queued, SessionChoice, StopStage, TurnEnd, What,
 };
 use agent_subprocess::Context;
 use agent_subprocess::command::CommandDriver;
@@ -216,4 +216,30 @@ async fn what_cannot_be_done_is_said() {
             .is_unsupported()
     );
     assert!(connection.next().await.is_none());
+}
+
+#[tokio::test]
+async fn a_connection_waits_for_its_message_and_ends_when_it_is_closed_without_one() {
+    let scene = Scene::new();
+    let driver = driver(&scene, &["cat"]);
+    let (conversation, mut primary) =
+        Conversation::new(Box::new(driver.clone()), ConversationOptions::default());
+    conversation.start(SessionChoice::Fresh).await.unwrap();
+    conversation.send(Input::new("late")).unwrap();
+    let completed = async {
+        while let Some(published) = primary.next().await {
+            if let What::Completed(completion) = published.what {
+                return Some(completion.end.reason);
+            }
+        }
+        None
+    };
+    let completed = tokio::time::timeout(DEADLINE, completed).await.unwrap();
+    assert_eq!(completed, Some(EndReason::Completed));
+    conversation.stop(DEADLINE).await;
+    let mut connection = driver.connect(SessionChoice::Fresh).await.unwrap();
+    connection.close().await;
+    assert!(connection.next().await.is_none());
+    let late = connection.send(Message::new("too late")).await;
+    assert!(late.unwrap_err().is_unsupported());
 }

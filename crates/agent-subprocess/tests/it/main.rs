@@ -16,6 +16,13 @@ mod codex;
 #[cfg(feature = "command")]
 mod command;
 mod containment;
+#[cfg(all(
+    feature = "acp",
+    feature = "claude",
+    feature = "codex",
+    feature = "command"
+))]
+mod contract;
 mod drops;
 mod errors;
 mod flow;

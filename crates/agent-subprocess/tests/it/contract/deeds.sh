@@ -1,0 +1,62 @@
+# What every agent of the contract's stages does, in words of its own protocol: say, speak, talk, tool_begins, tool_ends, finish, retries, limited,
+# half. A message says what to do in angle brackets. `line` is the message, `session` the name of the conversation.
+
+say() { printf '%s\n' "$1"; }
+field() { printf '%s' "$line" | sed -n 's/.*"'"$1"'":"\([^"]*\)".*/\1/p'; }
+deed() { printf '%s' "$line" | sed -n 's/.*<\([^>]*\)>.*/\1/p'; }
+
+# The one before may have died in the middle.
+rm -f busy heard
+
+# Keeps what the first message was, across processes.
+remember() { [ -e "memory.$session" ] || deed >"memory.$session"; }
+
+# What takes time is done in the background, so that it goes on listening.
+perform() {
+  remember
+  : >busy
+  set -- $(deed)
+  case $1 in
+    say) speak "$2"; done_with_it ;;
+    recall) speak "at first: $(cat "memory.$session")"; done_with_it ;;
+    tool) tool_begins; tool_ends; done_with_it ;;
+    hold) hold "$2" "$3" & worker=$! ;;
+    talk) talk_on "$2" & worker=$! ;;
+    limit-once) retries; speak "$2"; done_with_it ;;
+    limit) rm busy; limited ;;
+    cut) talk half; half; exit 0 ;;
+    flood) flood "$2"; done_with_it ;;
+  esac
+}
+
+done_with_it() { rm -f busy; finish; }
+
+tool() { sh -c 'echo $$ >"$1.new"; mv "$1.new" "$1.pid"; exec sleep "$2"' tool "$1" "$2" </dev/null >/dev/null 2>&1; }
+
+hold() {
+  tool_begins
+  tool "$1" "$2"
+  tool_ends
+  [ ! -e heard ] || speak "meanwhile: $(cat heard)"
+  done_with_it
+}
+
+talk_on() {
+  end=$(($(date +%s) + $1))
+  while [ "$(date +%s)" -lt "$end" ]; do talk 'la '; sleep 0.05; done
+  done_with_it
+}
+
+flood() {
+  piece=$(head -c 16384 /dev/zero | tr '\0' x)
+  sent=0
+  while [ "$sent" -lt "$1" ]; do speak "$piece"; sent=$((sent + 16384)); done
+}
+
+# Ends what is done in the background, and its tool.
+cut_short() {
+  rm -f busy
+  kill "$worker" 2>/dev/null
+  wait "$worker" 2>/dev/null
+  for pid in *.pid; do [ ! -e "$pid" ] || kill "$(cat "$pid")" 2>/dev/null; done
+}
