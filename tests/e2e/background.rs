@@ -3,6 +3,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
+use rlm_tests::Running;
 use rustix::process::Signal;
 
 use crate::LONG;
@@ -14,6 +15,19 @@ fn agent(scene: &Scene, task: &str) -> String {
         r#"#!/bin/sh
 say() {{ printf '%s\n' "$1"; }}
 tasks() {{ say '{{"type":"system","subtype":"background_tasks_changed","tasks":['"$1"']}}'; }}
+begin() {{
+  say '{{"type":"system","subtype":"init","claude_code_version":"0","model":"m"}}'
+  say '{{"type":"system","subtype":"status","status":"requesting"}}'
+}}
+# A task is over, and the agent looks at what came of it.
+look() {{
+  say '{{"type":"system","subtype":"task_notification","status":"completed"}}'
+  tasks ''
+  begin
+}}
+words() {{ say '{{"type":"assistant","message":{{"content":[{{"type":"text","text":"'"$1"'"}}]}}}}'; }}
+good() {{ say '{{"type":"result","subtype":"success","is_error":false,"terminal_reason":"completed","result":""}}'; }}
+bad() {{ say '{{"type":"result","subtype":"error_during_execution","is_error":true,"terminal_reason":"model_error","result":"the model is out"}}'; }}
 while IFS= read -r line; do
   id=$(printf '%s' "$line" | sed -n 's/.*"request_id":"\([^"]*\)".*/\1/p')
   ok='{{"type":"control_response","response":{{"subtype":"success","request_id":"'"$id"'","response":{{}}}}}}'
@@ -22,11 +36,10 @@ while IFS= read -r line; do
   *'"subtype":"stop_task"'*) tasks ''; say "$ok" ;;
   *'"type":"control_request"'*) say "$ok" ;;
   *'"type":"user"'*)
-    say '{{"type":"system","subtype":"init","claude_code_version":"0","model":"m"}}'
-    say '{{"type":"system","subtype":"status","status":"requesting"}}'
+    begin
     tasks '{{"task_id":"b"}}'
-    say '{{"type":"assistant","message":{{"content":[{{"type":"text","text":"It will come."}}]}}}}'
-    say '{{"type":"result","subtype":"success","is_error":false,"terminal_reason":"completed","result":""}}'
+    words 'It will come.'
+    good
     {task} ;;
   esac
 done
@@ -44,27 +57,81 @@ fn run<'a>(scene: &'a Scene, task: &str, arguments: &[&str]) -> rlm_tests::Rlm<'
     scene.rlm(&[&run, arguments].concat())
 }
 
+/// Runs until a task is waited for that does not end by itself.
+fn waiting(scene: &Scene, task: &str, arguments: &[&str]) -> Running {
+    let mut running = run(scene, task, &[&["--run-id", "r1"], arguments].concat()).spawn();
+    says(&mut running, "waiting for 1 task in the background");
+    scene.wait_for_file("going");
+    running
+}
+
+/// Whether the work is whole is asked for by a gate and by the check.
+const JUDGE: [&str; 6] = [
+    "-n",
+    "1",
+    "--gate",
+    "test -f whole",
+    "--until",
+    "test -f whole",
+];
+
 #[test]
 fn x105_what_the_agent_has_in_the_background_is_done_before_it_is_judged() {
     let scene = Scene::new("");
-    let task = "sleep 1; touch whole; tasks ''";
-    let ended = run(
-        &scene,
-        task,
-        &[
-            "-n",
-            "1",
-            "--gate",
-            "test -f whole",
-            "--until",
-            "test -f whole",
-        ],
-    );
+    let ended = run(&scene, "sleep 1; touch whole; tasks ''", &JUDGE);
     let ended = ended.run(LONG).expect_code(0);
     assert!(
-        ended.stdout.contains("1 task in the background"),
+        ended
+            .stdout
+            .contains("waiting for 1 task in the background"),
         "a person is told what is waited for: {ended}"
     );
+    scene.expect_nothing_alive();
+}
+
+#[test]
+fn x114_a_turn_that_the_agent_begins_by_itself_takes_its_time_and_is_shown() {
+    let scene = Scene::new("");
+    // It takes longer than a task may.
+    let task = "look; sleep 3; touch whole; words 'I looked.'; good";
+    let patience = ["--background-wait", "1s"];
+    let ended = run(&scene, task, &[&JUDGE, &patience[..]].concat());
+    let ended = ended.run(LONG).expect_code(0);
+    assert!(ended.stdout.contains("I looked."), "{ended}");
+    assert!(!ended.stdout.contains("warning"), "{ended}");
+    let logged = scene.rlm(&["logs"]).run(LONG).expect_code(0);
+    assert!(logged.stdout.contains("I looked."), "{logged}");
+    assert_eq!(scene.status()["attempts"], 1);
+    scene.expect_nothing_alive();
+}
+
+#[test]
+fn x114_the_end_of_a_turn_that_the_agent_began_by_itself_does_not_undo_the_one_before() {
+    let scene = Scene::new("");
+    let ended = run(&scene, "look; touch whole; bad", &JUDGE);
+    let ended = ended.run(LONG).expect_code(0);
+    let told = "the turn that the agent began by itself failed";
+    assert!(ended.stdout.contains(told), "{ended}");
+    assert!(ended.stdout.contains("iteration 1 complete"), "{ended}");
+}
+
+#[test]
+fn x105_a_promise_that_follows_from_the_background_counts() {
+    let scene = Scene::new("");
+    let task = "look; words '<promise>DONE</promise>'; good";
+    let ended = run(&scene, task, &["-n", "1", "--completion-promise", "DONE"]);
+    let ended = ended.run(LONG).expect_code(0);
+    assert!(ended.stdout.contains("done, as the agent says"), "{ended}");
+}
+
+#[test]
+fn x114_tasks_of_which_nothing_comes_are_given_up() {
+    let scene = Scene::new("");
+    let patience = ["--background-wait", "1s", "-n", "1"];
+    let ended = run(&scene, "touch going", &patience);
+    let ended = ended.run(LONG).expect_code(0);
+    let told = "nothing came of 1 task in the background for 1s";
+    assert!(ended.stdout.contains(told), "{ended}");
     scene.expect_nothing_alive();
 }
 
@@ -72,9 +139,7 @@ fn x105_what_the_agent_has_in_the_background_is_done_before_it_is_judged() {
 fn x114_a_signal_while_the_background_is_waited_for_stops_at_once_and_judges_nothing() {
     let scene = Scene::new("");
     let judge = ["-n", "2", "--until", "touch judged; false"];
-    let mut running = run(&scene, "touch going", &judge).spawn();
-    says(&mut running, "1 task in the background");
-    scene.wait_for_file("going");
+    let running = waiting(&scene, "touch going", &judge);
     running.signal(Signal::TERM);
     let ended = running.wait(LONG).expect_signal(Signal::TERM);
     // A hard exit at the end of the budget would have said nothing.
@@ -82,4 +147,38 @@ fn x114_a_signal_while_the_background_is_waited_for_stops_at_once_and_judges_not
     assert!(!scene.sandbox.repo().join("judged").exists(), "{ended}");
     assert_eq!(scene.status()["state"], "stopped");
     scene.expect_nothing_alive();
+}
+
+#[test]
+fn s19_what_is_waited_for_is_told_elsewhere_and_an_interrupt_ends_the_wait() {
+    let scene = Scene::new("");
+    let running = waiting(
+        &scene,
+        "touch going",
+        &["-n", "1", "--background-wait", "1h"],
+    );
+    for command in ["status", "ps"] {
+        let told = scene.rlm(&[command]).run(LONG).expect_code(0);
+        let waits = "waits for 1 task in the background";
+        assert!(told.stdout.contains(waits), "{told}");
+    }
+    let told = scene.rlm(&["interrupt"]).run(LONG).expect_code(0);
+    assert!(told.stdout.contains("interrupted"), "{told}");
+    assert_eq!(scene.status()["state"], "paused");
+    running.signal(Signal::TERM);
+    running.wait(LONG).expect_signal(Signal::TERM);
+    scene.expect_nothing_alive();
+}
+
+#[test]
+fn x109_a_steer_while_the_background_is_waited_for_reaches_the_agent_at_once() {
+    let scene = Scene::new("");
+    let task = "if test -f going; then tasks ''; fi; touch going";
+    let running = waiting(&scene, task, &["-n", "1", "--background-wait", "1h"]);
+    let told = scene.rlm(&["steer", "never mind"]).run(LONG);
+    let told = told.expect_code(0);
+    assert!(told.stdout.contains("seen by the agent"), "{told}");
+    let ended = running.wait(LONG).expect_code(0);
+    assert_eq!(ended.stdout.matches("It will come.").count(), 2, "{ended}");
+    assert_eq!(scene.status()["attempts"], 1);
 }

@@ -69,6 +69,13 @@ pub enum News {
         /// How long it may.
         of: Duration,
     },
+    /// The turn is over and the agent has something running in the background: that is waited for, until nothing comes of it for this long.
+    Holding {
+        /// How many tasks.
+        tasks: u32,
+        /// How long none may end and no turn begin.
+        patience: Duration,
+    },
     /// The run is being stopped, which is on disk: what runs is ended, within this time.
     Stopping {
         /// The time that is left for it.

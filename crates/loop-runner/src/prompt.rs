@@ -142,6 +142,7 @@ mod tests {
             gates: vec!["cargo fmt --check".into()],
             until: Some("cargo test".into()),
             check_timeout: Duration::from_secs(900),
+            background_wait: PhaseSettings::BACKGROUND_WAIT,
             limits: Limits::default(),
         }
     }

@@ -28,6 +28,7 @@ mod ask;
 mod attempt;
 mod halt;
 mod heal;
+mod hold;
 mod perform;
 mod person;
 mod settle;
@@ -446,7 +447,10 @@ impl Runner {
             .and_then(Attempt::flush_at)
             .map(|at| at.since(now));
         let halt = self.attempt.as_ref().and_then(Attempt::patient_until);
-        let halt = halt.map(|at| at.saturating_duration_since(Instant::now()));
+        let hold = self.attempt.as_ref().and_then(Attempt::hold_by);
+        let hold = hold.filter(|_| self.frozen_at.is_none());
+        let halt = { halt.into_iter().chain(hold).min() }
+            .map(|at| at.saturating_duration_since(Instant::now()));
         let silence = self.silence_at().map(|at| at.since(now));
         [deadline, flush, halt, silence]
             .into_iter()

@@ -66,8 +66,16 @@ pub struct PhaseSettings {
     pub until: Option<String>,
     /// How long a gate or the check may take.
     pub check_timeout: Duration,
+    /// How long nothing may come of what the agent has running in the background when its turn is over, before it is ended and judged: no end of a
+    /// task, no turn that the agent begins by itself. 30 s by default; 0 waits for nothing.
+    #[serde(default = "background_wait")]
+    pub background_wait: Duration,
     /// The limits of its iterations.
     pub limits: Limits,
+}
+
+fn background_wait() -> Duration {
+    PhaseSettings::BACKGROUND_WAIT
 }
 
 /// Where a prompt comes from.
@@ -81,6 +89,9 @@ pub enum PromptSource {
 }
 
 impl PhaseSettings {
+    /// How long nothing may come of what runs in the background, by default.
+    pub const BACKGROUND_WAIT: Duration = Duration::from_secs(30);
+
     /// Returns these settings as they may be shown to anybody: without the values of variables, headers and the like.
     #[must_use]
     pub fn without_secrets(&self) -> Self {

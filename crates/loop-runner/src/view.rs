@@ -17,6 +17,8 @@ pub struct View {
 pub struct AgentView {
     /// Whether it runs.
     pub alive: bool,
+    /// How many tasks in the background are waited for before the turn that is over counts; `None` when none is, or it does something else now.
+    pub held_for: Option<u32>,
     /// Whether it can be interrupted and steered within a turn.
     pub steerable: bool,
     /// What its tools do now, each on one line. Comes from the model; it may hold anything.

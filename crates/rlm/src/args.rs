@@ -296,6 +296,10 @@ pub(crate) struct LoopArgs {
     /// How long a gate or the check may take [default: 15m, that is 900 s]
     #[arg(long, value_name = "TIME", value_parser = duration::parse, help_heading = "Limits")]
     pub(crate) check_timeout: Option<Duration>,
+    /// How long nothing may come of what the agent has in the background when its turn is over, before it is ended and
+    /// judged; 0 waits for nothing [default: 30s]
+    #[arg(long, value_name = "TIME", value_parser = duration::parse, help_heading = "Limits")]
+    pub(crate) background_wait: Option<Duration>,
     /// How many failures in a row end the run, 0 for no limit [default: 3]
     #[arg(long, value_name = "N", help_heading = "Limits")]
     pub(crate) max_failures: Option<u32>,

@@ -49,6 +49,7 @@ pub(crate) const TEMPLATE: &str = r#"# Settings of `rlm run` in this project. Op
 # iteration-timeout = "1h"
 # idle-timeout = "15m"
 # check-timeout = "15m"
+# background-wait = "30s"          # for what the agent has in the background, as long as something comes of it
 # max-failures = 3
 # sleep = "10s"
 # leftovers = "end"                # or "keep": what the agent leaves running
@@ -79,6 +80,8 @@ pub(crate) struct Config {
     pub(crate) idle_timeout: Option<Duration>,
     #[serde(default, deserialize_with = "time")]
     pub(crate) check_timeout: Option<Duration>,
+    #[serde(default, deserialize_with = "time")]
+    pub(crate) background_wait: Option<Duration>,
     pub(crate) max_failures: Option<u32>,
     #[serde(default, deserialize_with = "time")]
     pub(crate) sleep: Option<Duration>,

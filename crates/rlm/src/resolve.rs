@@ -121,6 +121,10 @@ pub(crate) fn new_run(
             .check_timeout
             .or(config.check_timeout)
             .unwrap_or(DEFAULT_CHECK_TIMEOUT),
+        background_wait: what
+            .background_wait
+            .or(config.background_wait)
+            .unwrap_or(PhaseSettings::BACKGROUND_WAIT),
         limits: Limits {
             max_iterations: Some(planned.unwrap_or(DEFAULT_ITERATIONS)),
             iteration_timeout: Some(

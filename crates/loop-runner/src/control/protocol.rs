@@ -146,6 +146,8 @@ pub struct Standing {
     pub session: Option<String>,
     /// Whether an agent runs.
     pub agent_alive: bool,
+    /// How many of its tasks in the background are waited for, its turn being over.
+    pub held_for: Option<u32>,
     /// What its tools do now, the first few, shortened. Comes from the model; it may hold anything.
     pub tools: Vec<String>,
     /// What it asks and nobody has answered, likewise.

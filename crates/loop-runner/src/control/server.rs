@@ -277,6 +277,7 @@ impl Desk {
             steers_waiting: head.unseen_steers().count(),
             session: head.session.as_ref().map(short),
             agent_alive: agent.alive,
+            held_for: agent.held_for,
             tools: agent.tools.iter().take(NAMED).map(short).collect(),
             asks: agent
                 .asks

@@ -39,7 +39,9 @@ pub(crate) struct Attempt {
     pub(super) ending: Option<JoinHandle<StopReport>>,
     /// How many tasks the agent has running in the background.
     pub(super) background: u32,
-    /// The polite end of an agent that has something running in the background, while that is waited for.
+    /// Until when something has to come of them, while the end of the turn waits for that.
+    pub(super) hold_by: Option<Instant>,
+    /// The end of an agent of whose tasks nothing came, while that is waited for.
     pub(super) closing: Option<JoinHandle<()>>,
     /// How its turn ended, kept until its tree is gone, or what it has in the background is done.
     pub(super) outcome: Option<TurnOutcome>,
@@ -72,7 +74,7 @@ pub(crate) struct Attempt {
 pub(super) enum Woken {
     /// It was started, or could not be.
     Started(Result<(), agent_duplex::Error>),
-    /// What it had in the background is done, or was waited for long enough.
+    /// It was closed though it has something in the background.
     Closed,
     /// Its tree was ended; `None` when that came to no end of its own.
     Ended(Option<StopReport>),
@@ -114,6 +116,7 @@ impl Attempt {
             interrupt_by: None,
             ending: None,
             background: 0,
+            hold_by: None,
             closing: None,
             outcome: None,
             told: false,
@@ -190,7 +193,7 @@ impl Attempt {
 
     /// Allows for time in which everything stood still.
     pub(super) fn be_patient(&mut self, frozen: Duration) {
-        for by in self.interrupt_by.iter_mut() {
+        for by in self.interrupt_by.iter_mut().chain(&mut self.hold_by) {
             *by += frozen;
         }
         for halting in self.halting.iter_mut() {
@@ -207,6 +210,7 @@ impl Attempt {
     pub(super) fn view(&self) -> AgentView {
         AgentView {
             alive: !self.gone && !self.stopped,
+            held_for: self.tasks_held_for(),
             steerable: self.is_steerable(),
             tools: self.tools.values().cloned().collect(),
             asks: self.asks.clone(),
@@ -255,11 +259,9 @@ impl Runner {
         started: Result<(), agent_duplex::Error>,
     ) -> Option<Happening> {
         let Err(e) = started else {
-            if self.attempt.as_ref()?.interrupt_by.is_some() {
-                // The wish came when there was nothing yet to interrupt.
-                self.interrupt_turn();
-            }
-            return None;
+            let wanted = self.attempt.as_ref()?.interrupt_by.is_some();
+            // The wish came when there was nothing yet to interrupt.
+            return wanted.then(|| self.interrupt_turn()).flatten();
         };
         if self.attempt.as_ref()?.ending.is_some() {
             return None;
@@ -278,7 +280,11 @@ impl Runner {
             attempt.over = true;
             attempt.in_turn = false;
             self.refresh_view();
-            return self.turn_ended().into_iter().collect();
+            return self
+                .held()
+                .or_else(|| self.turn_ended())
+                .into_iter()
+                .collect();
         };
         if !attempt.answered && is_answer(&published.what) {
             // Saved before it is told: what somebody has seen answered is not prompted again.
@@ -292,11 +298,19 @@ impl Runner {
                 if !assignment.injected {
                     // A promise of an earlier turn is none of this one.
                     attempt.last_words.clear();
+                    if !assignment.inputs.is_empty() && attempt.halting.is_none() {
+                        // Somebody said something: the end of this turn is that of the iteration.
+                        (attempt.hold_by, attempt.outcome) = (None, None);
+                    }
                 }
                 let seen = assignment.inputs.iter();
                 let seen: Vec<u32> = seen
                     .filter_map(|input| attempt.sent.remove(&input.receipt))
                     .collect();
+                let at = self.clock.now();
+                self.machine.alive(at);
+                self.note_busy();
+                self.refresh_view();
                 let state = SteerState::Seen;
                 let moved = |id| Happening::SteerMoved { id, state };
                 seen.into_iter().map(moved).collect()
@@ -329,18 +343,21 @@ impl Runner {
             happenings.extend(self.event(event).await);
         }
         self.note_busy();
+        happenings.extend(self.held());
         happenings
     }
 
-    /// An agent that waits for a tool or for a person is not idle.
+    /// An agent that waits for a tool, for a person or for its tasks is not idle.
     pub(super) fn note_busy(&mut self) {
         if let Some(attempt) = &self.attempt {
-            let busy = !attempt.tools.is_empty() || !attempt.asks.is_empty();
+            let waits = attempt.tasks_held_for().is_some();
+            let busy = waits || !attempt.tools.is_empty() || !attempt.asks.is_empty();
             self.machine.busy(busy);
         }
     }
 
     async fn event(&mut self, event: Event) -> Option<Happening> {
+        let patience = self.phase().background_wait;
         let attempt = self.attempt.as_mut()?;
         match &event {
             Event::Started { pid } => {
@@ -349,7 +366,7 @@ impl Runner {
                 return None;
             }
             Event::Exited(_) => attempt.gone = true,
-            Event::BackgroundTasks(tasks) => attempt.background = *tasks,
+            Event::BackgroundTasks(tasks) => attempt.has_background(*tasks, patience),
             // Each process says it; a person wants to know once.
             Event::Identified { .. } if self.identified.as_ref() == Some(&event) => return None,
             Event::Identified { .. } => self.identified = Some(event.clone()),
@@ -433,6 +450,8 @@ impl Runner {
         };
         let suspicious =
             end.reason == EndReason::Completed && attempt.understands() && attempt.tools_run == 0;
+        // Who has something in the background has done that, and what comes of it may be still to come.
+        let suspicious = suspicious && attempt.background == 0 && attempt.hold_by.is_none();
         suspicious && self.work_tree.project().git().changed().await == attempt.changed
     }
 

@@ -8,6 +8,7 @@ use loop_state::{Happening, TurnOutcome};
 use crate::news::News;
 use crate::runner::Runner;
 use crate::runner::attempt::Halting;
+use crate::runner::hold::both;
 use crate::transcript::Transcript;
 
 /// How long an interrupted agent may take to come to an end by itself, at most half the budget of the stop.
@@ -28,8 +29,13 @@ impl Runner {
         {
             self.write_transcript(Transcript::flush);
         }
-        let attempt = self.attempt.as_ref()?;
-        if attempt.patient_until()? > Instant::now() {
+        let (now, attempt) = (Instant::now(), self.attempt.as_ref()?);
+        let is_over = |by: Option<Instant>| by.is_some_and(|by| by <= now);
+        if is_over(attempt.hold_by()) && self.frozen_at.is_none() {
+            self.give_up_hold();
+            return None;
+        }
+        if !is_over(attempt.patient_until()) {
             return None;
         }
         if attempt.halting.is_none() {
@@ -42,12 +48,22 @@ impl Runner {
     }
 
     /// Interrupts the turn for a person; the session stays.
-    pub(super) fn interrupt_turn(&mut self) {
-        if let Some(attempt) = &mut self.attempt {
-            attempt.interrupted = true;
-            attempt.interrupt_by = Some(Instant::now() + INTERRUPT);
-            drop(attempt.conversation.interrupt(Queued::Keep));
+    ///
+    /// Where none runs and only tasks are waited for, the wait is over, unless something was said that begins one.
+    pub(super) fn interrupt_turn(&mut self) -> Option<Happening> {
+        let attempt = self.attempt.as_mut()?;
+        if attempt.tasks_held_for().is_some() {
+            if !attempt.sent.is_empty() {
+                return None;
+            }
+            attempt.hold_by = None;
+            attempt.outcome = Some(TurnOutcome::Interrupted);
+            return self.turn_ended();
         }
+        attempt.interrupted = true;
+        attempt.interrupt_by = Some(Instant::now() + INTERRUPT);
+        drop(attempt.conversation.interrupt(Queued::Keep));
+        None
     }
 
     /// Asks the agent to end its turn.
@@ -116,22 +132,26 @@ impl Runner {
             }
             _ => TurnOutcome::Failed(describe(&end)),
         };
-        if halted {
-            attempt.outcome = Some(outcome.clone());
-            self.begin_ending();
-        } else if outcome != TurnOutcome::Interrupted {
-            // The agent itself is not needed any more; what it left running is looked at when gates and check are over.
-            let conversation = attempt.conversation.clone();
-            let close = tokio::spawn(async move { conversation.close().await });
-            let is_judged = matches!(outcome, TurnOutcome::Completed | TurnOutcome::Claimed);
-            if is_judged && attempt.background > 0 {
-                // What is half done is no evidence: gates and check wait for it, as long as a close does.
-                attempt.closing = Some(close);
-            }
-        }
+        let before = attempt.outcome.take().filter(|_| attempt.hold_by.is_some());
+        let is_own = before.is_some();
+        let both = before.map_or_else(|| outcome.clone(), |turn| both(turn, &outcome));
+        let is_judged = matches!(both, TurnOutcome::Completed | TurnOutcome::Claimed);
+        attempt.outcome = Some(both);
         self.note_end(&outcome);
-        if let Some(attempt) = &mut self.attempt {
-            attempt.outcome = Some(outcome);
+        if let (true, false, Some(why)) = (is_own, halted, failure(&outcome)) {
+            self.tell(News::Warning(format!(
+                "the turn that the agent began by itself failed ({why}); the one before it stands"
+            )));
+        }
+        if halted {
+            self.begin_ending();
+        } else if is_judged {
+            // What is half done is no evidence: gates and check wait for it.
+            self.hold();
+        }
+        let holds = self.attempt.as_ref()?.hold_by.is_some();
+        if !holds && !halted && outcome != TurnOutcome::Interrupted {
+            self.close_agent();
         }
         self.refresh_view();
         self.turn_ended()
@@ -140,7 +160,8 @@ impl Runner {
     /// Returns how the turn ended, once nothing that was to end with it is left.
     pub(super) fn turn_ended(&mut self) -> Option<Happening> {
         let attempt = self.attempt.as_mut()?;
-        if attempt.ending.is_some() || attempt.closing.is_some() {
+        let is_ending = attempt.ending.is_some() || attempt.closing.is_some();
+        if is_ending || attempt.holds() || (attempt.halting.is_some() && !attempt.stopped) {
             return None;
         }
         let owed = attempt.halting.is_some() || !attempt.told;
@@ -156,13 +177,7 @@ impl Runner {
         let text = match outcome {
             TurnOutcome::Completed | TurnOutcome::Claimed => "completed",
             TurnOutcome::Interrupted => "interrupted",
-            TurnOutcome::SessionLost => "its session does not exist",
-            TurnOutcome::Failed(why)
-            | TurnOutcome::Transient(why)
-            | TurnOutcome::RateLimited { why, .. }
-            | TurnOutcome::Hopeless(why)
-            | TurnOutcome::NotStarted(why) => why,
-            _ => "stopped",
+            outcome => failure(outcome).unwrap_or("stopped"),
         };
         let at = self.clock.now();
         self.write_transcript(|transcript| {
@@ -199,6 +214,19 @@ impl Runner {
         self.proven &= report.proven;
         self.note_survivors(report.survivors);
         self.refresh_view();
+    }
+}
+
+/// Returns how a turn failed, if it did by itself.
+fn failure(outcome: &TurnOutcome) -> Option<&str> {
+    match outcome {
+        TurnOutcome::SessionLost => Some("its session does not exist"),
+        TurnOutcome::Failed(why)
+        | TurnOutcome::Transient(why)
+        | TurnOutcome::RateLimited { why, .. }
+        | TurnOutcome::Hopeless(why)
+        | TurnOutcome::NotStarted(why) => Some(why),
+        _ => None,
     }
 }
 

@@ -41,7 +41,7 @@ impl Runner {
                 return Ok(self.turn_ended().into_iter().collect());
             }
             Effect::Deliver(id) => return Ok(self.deliver(id).into_iter().collect()),
-            Effect::InterruptTurn => self.interrupt_turn(),
+            Effect::InterruptTurn => return Ok(self.interrupt_turn().into_iter().collect()),
             Effect::GoOn => return Ok(self.go_on(drivers)),
             Effect::RunGate(index) => {
                 let text = self.phase().gates[index as usize].clone();

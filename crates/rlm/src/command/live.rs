@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use loop_runner::control::{Answer, Answers, Request, ask};
+use loop_runner::control::{Answer, Answers, Request, Standing, ask};
 use loop_runner::{Holder, Project, RunEntry, RunId, RunState};
 
 use crate::exit::{Code, Failure};
@@ -12,6 +12,8 @@ use crate::render::{self, Told, print};
 pub(crate) const DEFAULT_WAIT: Duration = Duration::from_secs(10);
 /// How long the first answer is waited for at least: a run may be busy saving.
 const FIRST: Duration = Duration::from_secs(5);
+/// How long a run may take to say how it stands.
+const PATIENCE: Duration = Duration::from_secs(1);
 const POLL: Duration = Duration::from_millis(50);
 
 /// A run that a process has.
@@ -236,4 +238,13 @@ fn not_live(run: &RunEntry) -> Failure {
     Failure::not_found(format!(
         "nothing reached: no process has run `{id}`, it is {state}; {mend}"
     ))
+}
+
+/// What the process of the run says of it; `None` when it does not answer.
+pub(crate) fn standing(project: &Project, run: &RunId) -> Option<Standing> {
+    let mut answers = ask(&project.run_dir(run), &Request::Status).ok()?;
+    match answers.next(PATIENCE) {
+        Ok(Some(Answer::Status(standing))) => Some(*standing),
+        _ => None,
+    }
 }

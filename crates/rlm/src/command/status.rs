@@ -3,10 +3,11 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use loop_runner::Project;
+use loop_runner::{Project, RunState};
 
 use crate::args::ManyArgs;
 use crate::command::chosen;
+use crate::command::live::standing;
 use crate::exit::{Code, Failure};
 use crate::render::{Status, print};
 
@@ -15,7 +16,11 @@ pub(crate) fn execute(directory: &Path, args: &ManyArgs) -> Result<ExitCode, Fai
     let mut damaged = false;
     for run in &chosen(&project, args)? {
         damaged |= run.head.is_err();
-        if !print(args.json, &Status::of(run, jiff::Timestamp::now())) {
+        let works = run.state == RunState::Running;
+        let standing = works.then(|| standing(&project, &run.id)).flatten();
+        let held_for = standing.and_then(|standing| standing.held_for);
+        let status = Status::of(run, held_for, jiff::Timestamp::now());
+        if !print(args.json, &status) {
             break;
         }
     }

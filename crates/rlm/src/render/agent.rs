@@ -84,15 +84,19 @@ pub(crate) fn text(event: &Event) -> String {
             styled(DIM, format!("{}, model {}", plain(agent), plain(model)))
         }
         Event::BackgroundTasks(running) => {
-            let tasks = match running {
-                0 => "no task".to_owned(),
-                1 => "1 task".to_owned(),
-                several => format!("{several} tasks"),
-            };
-            styled(DIM, format!("the agent has {tasks} in the background"))
+            styled(DIM, format!("the agent has {}", background(*running)))
         }
         Event::Warning(text) => format!("{} {}", styled(MIND, "warning:"), plain(text)),
         _ => String::new(),
+    }
+}
+
+/// Tasks of an agent's own.
+pub(crate) fn background(tasks: u32) -> String {
+    match tasks {
+        0 => "no task in the background".to_owned(),
+        1 => "1 task in the background".to_owned(),
+        several => format!("{several} tasks in the background"),
     }
 }
 

@@ -167,6 +167,7 @@ fn settings(head: &RunHead) -> Value {
         "iteration_timeout_ms": phase.limits.iteration_timeout.map(millis),
         "idle_timeout_ms": phase.limits.idle_timeout.map(millis),
         "check_timeout_ms": millis(phase.check_timeout),
+        "background_wait_ms": millis(phase.background_wait),
         "max_duration_ms": all.max_duration.map(millis),
         "max_failures": all.max_failures,
         "sleep_ms": millis(all.sleep),

@@ -57,6 +57,11 @@ pub(crate) fn text(news: &News, zone: &TimeZone) -> String {
                 show(*of)
             ),
         ),
+        News::Holding { tasks, patience } => format!(
+            "the turn is over; waiting for {}, as long as something comes of it within {}",
+            agent::background(*tasks),
+            show(*patience)
+        ),
         News::Stopping { budget } => {
             format!(
                 "stopping: saved; what runs has {} to end",
@@ -263,6 +268,11 @@ pub(crate) fn json(at: Timestamp, news: &News) -> Option<Value> {
             "silent_ms": silent.as_millis() as u64,
             "of_ms": of.as_millis() as u64,
         }),
+        News::Holding { tasks, patience } => json!({
+            "event": "holding",
+            "tasks": tasks,
+            "patience_ms": patience.as_millis() as u64,
+        }),
         News::Stopping { budget } => {
             json!({"event": "stopping", "budget_ms": budget.as_millis() as u64})
         }
@@ -403,6 +413,10 @@ mod tests {
             News::Silent {
                 silent: Duration::from_secs(600),
                 of: Duration::from_secs(900),
+            },
+            News::Holding {
+                tasks: 2,
+                patience: Duration::from_secs(30),
             },
             News::Ended {
                 why: "left running by the agent",

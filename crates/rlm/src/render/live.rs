@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use crate::duration::show;
 use crate::render::event::{count, utc, whole};
-use crate::render::{GOOD, plain, rlm, styled};
+use crate::render::{GOOD, background, plain, rlm, styled};
 
 /// One step of what becomes of a request.
 #[derive(Debug, Serialize)]
@@ -154,6 +154,9 @@ impl fmt::Display for Live {
                     write!(f, "  asks: {}", plain(ask))?;
                 } else if let Some(tool) = standing.tools.first() {
                     write!(f, "  {}", plain(tool))?;
+                }
+                if let Some(tasks) = standing.held_for {
+                    write!(f, "  waits for {}", background(tasks))?;
                 }
                 if standing.stopping {
                     f.write_str("  (stopping)")?;

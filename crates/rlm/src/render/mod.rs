@@ -19,6 +19,7 @@ use loop_state::StopReason;
 
 use crate::exit::Failure;
 
+pub(crate) use agent::background;
 pub(crate) use banner::Beginning;
 pub(crate) use checkpoints::{List, Shown, Verified};
 pub(crate) use live::{Live, Told};

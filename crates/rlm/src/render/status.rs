@@ -10,7 +10,7 @@ use crate::agents;
 use crate::duration::show;
 use crate::render::banner::may;
 use crate::render::event::{count, utc};
-use crate::render::{go_on, plain, rlm};
+use crate::render::{background, go_on, plain, rlm};
 
 /// One run; the text and the JSON say the same.
 #[derive(Debug, Serialize)]
@@ -51,7 +51,8 @@ struct Detail {
 }
 
 impl Status {
-    pub(crate) fn of(run: &RunEntry, now: jiff::Timestamp) -> Self {
+    /// `held_for` is how many tasks in the background its process waits for.
+    pub(crate) fn of(run: &RunEntry, held_for: Option<u32>, now: jiff::Timestamp) -> Self {
         let mut notes = run.notes.clone();
         let detail = match &run.head {
             Ok(head) => {
@@ -69,7 +70,7 @@ impl Status {
                         Some(why) => format!("iteration {} failed: {why}", last.iteration),
                         None => format!("iteration {} complete", last.iteration),
                     }),
-                    next: next(run, m) + wished(run, m),
+                    next: next(run, m, held_for) + wished(run, m),
                     reason: m.end.as_ref().map(|end| end.reason.to_string()),
                     pause_reason: head.pause_reason.clone(),
                     started_at: utc(m.started_at),
@@ -112,7 +113,7 @@ fn cost(d: &Detail) -> Option<String> {
 }
 
 /// What would happen next.
-fn next(run: &RunEntry, m: &loop_state::Head) -> String {
+fn next(run: &RunEntry, m: &loop_state::Head, held_for: Option<u32>) -> String {
     let (at, cut) = m.resumes_at();
     match (run.state, &m.step) {
         (RunState::Paused, Step::Interrupted { .. }) => {
@@ -122,7 +123,10 @@ fn next(run: &RunEntry, m: &loop_state::Head) -> String {
             "it waits for a person's word on what was done".into()
         }
         (RunState::Paused, _) => "it waits until a person lets it go on".into(),
-        (RunState::Running, Step::Turn { .. }) => "the agent works".into(),
+        (RunState::Running, Step::Turn { .. }) => match held_for {
+            Some(tasks) => format!("its turn is over; it waits for {}", background(tasks)),
+            None => "the agent works".into(),
+        },
         (RunState::Running, Step::Sleeping { until }) => {
             format!("iteration {} at {}", m.iteration + 1, utc(*until))
         }

@@ -77,6 +77,7 @@ pub(crate) fn resumed(given: Given<'_>, saved: &Settings) -> Result<Option<Setti
     limits.iteration_timeout = args.iteration_timeout.or(limits.iteration_timeout);
     limits.idle_timeout = args.idle_timeout.or(limits.idle_timeout);
     phase.check_timeout = args.check_timeout.unwrap_or(phase.check_timeout);
+    phase.background_wait = args.background_wait.unwrap_or(phase.background_wait);
     settings.max_duration = args.max_duration.or(settings.max_duration);
     settings.max_failures = args.max_failures.unwrap_or(settings.max_failures);
     settings.sleep = args.sleep.unwrap_or(settings.sleep);

@@ -7,7 +7,7 @@ use loop_state::{Head, Step, Timestamp, Wait, When};
 use super::rows::{cut, width};
 use super::scene::Scene;
 use crate::duration::show;
-use crate::render::plain;
+use crate::render::{background, plain};
 
 const SEPARATOR: &str = " · ";
 /// The widest name of a running tool.
@@ -133,10 +133,11 @@ fn stands(scene: Scene<'_>, now: Timestamp) -> String {
         return "stopping".into();
     }
     match &head.step {
-        Step::Turn { since: at } => match scene.agent.tools.last() {
-            Some(tool) => format!("{} {}", cut(&plain(tool), MAX_TOOL), since(*at)),
-            None if scene.agent.alive => format!("agent works {}", since(*at)),
-            None => format!("agent starts {}", since(*at)),
+        Step::Turn { since: at } => match (scene.agent.held_for, scene.agent.tools.last()) {
+            (Some(tasks), _) => format!("waits for {} {}", background(tasks), since(*at)),
+            (_, Some(tool)) => format!("{} {}", cut(&plain(tool), MAX_TOOL), since(*at)),
+            _ if scene.agent.alive => format!("agent works {}", since(*at)),
+            _ => format!("agent starts {}", since(*at)),
         },
         Step::Interrupted { since: at } => format!("interrupted {}", since(*at)),
         Step::Paused { since: at } => format!("paused {}", since(*at)),
