@@ -5,14 +5,16 @@
 //! it has the name or the agent itself as its parent, and is younger than the turn.
 
 use crate::proc_fs::{self, Stat};
+use rustix::time::{ClockId, clock_gettime};
 use std::collections::HashMap;
 use std::fs;
 
-/// Returns the clock ticks since boot, of which the starts of processes are told; there are 100 in a second.
+/// Returns the clock ticks since boot, of which the starts of processes are told; there are 100 in a second. Not from
+/// `/proc/uptime`, which some containers count from their own start.
 pub(super) fn now() -> u64 {
-    let uptime = fs::read_to_string("/proc/uptime").unwrap_or_default();
-    let seconds = uptime.split(' ').next().unwrap_or_default();
-    seconds.replace('.', "").parse().unwrap_or(u64::MAX)
+    let now = clock_gettime(ClockId::Boottime);
+    let (seconds, nanos) = (now.tv_sec.cast_unsigned(), now.tv_nsec.cast_unsigned());
+    seconds * 100 + nanos / 10_000_000
 }
 
 /// Returns those of the processes below the agent that are commands of the conversation `thread`, begun at `since` or later.
@@ -51,4 +53,22 @@ fn is_named(pid: u32, thread: &str) -> bool {
     environment
         .split(|byte| *byte == 0)
         .any(|variable| variable == name.as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn x127_the_clock_is_that_of_the_starts_of_processes() {
+        let before = now();
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let started = proc_fs::stat(child.id()).unwrap().start_time;
+        let after = now();
+        child.wait().unwrap();
+        assert!(
+            before <= started && started <= after,
+            "{before} {started} {after}"
+        );
+    }
 }

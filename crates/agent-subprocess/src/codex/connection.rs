@@ -138,6 +138,12 @@ impl CodexConnection {
         heard.lines.into_iter().all(|line| self.push(line))
     }
 
+    /// Ends an agent that is of no use any more, because somebody was told that there is no conversation.
+    fn dismiss(&mut self) {
+        self.agent.close_stdin();
+        self.silent.get_or_insert_with(Patience::with_silence);
+    }
+
     /// Says why the agent takes nothing any more.
     async fn gone(&mut self) -> Error {
         let exit = timeout(EXIT, self.agent.wait()).await;
@@ -182,6 +188,10 @@ impl Connection for CodexConnection {
             }
             if self.session.is_leaving() {
                 return Err(Error::gone("it was asked to end"));
+            } else if self.session.has_failed() {
+                let heard = self.session.say(&message);
+                self.follow(heard);
+                return Ok(());
             } else if self.over || self.agent.has_exited() {
                 return Err(self.gone().await);
             }
@@ -191,8 +201,6 @@ impl Connection for CodexConnection {
             }
             self.note_start();
             let heard = self.session.say(&message);
-            let events = heard.events;
-            self.keep(Observation { raw: None, events });
             for line in heard.lines {
                 let written = self.write(line).await;
                 if written.is_err() {

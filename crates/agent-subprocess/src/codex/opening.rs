@@ -89,9 +89,17 @@ impl Opening {
 
     /// Judges why the agent did not open the conversation.
     pub(super) fn judge(&self, why: &str) -> TurnEnd {
-        let unknown = ["no rollout found", "not found", "invalid session id"];
+        let unknown = [
+            "rollout found",
+            "thread not found",
+            "session not found",
+            "conversation not found",
+            "invalid thread id",
+            "invalid session id",
+        ];
         let resumes = self.method != "thread/start";
-        let (reason, mend) = if resumes && unknown.iter().any(|mark| why.contains(mark)) {
+        let words = why.to_lowercase();
+        let (reason, mend) = if resumes && unknown.iter().any(|mark| words.contains(mark)) {
             (EndReason::SessionNotFound, "start a fresh session")
         } else if is_held(why) {
             (

@@ -73,6 +73,13 @@ struct Waiting {
     stage: Stage,
 }
 
+/// What a turn has to be told because it was changed.
+#[derive(Debug, Default)]
+struct News {
+    permissions: bool,
+    model: Option<String>,
+}
+
 /// What is known of the agent's conversation.
 #[derive(Debug)]
 pub(super) struct Session {
@@ -93,9 +100,9 @@ pub(super) struct Session {
     /// The turn that ended last.
     ended: String,
     permissions: Permissions,
-    /// What the next turn has to be told because it was changed.
-    new_permissions: bool,
-    new_model: Option<String>,
+    /// What the next turn has to be told because it was changed, and what the one that was asked for last was told.
+    news: News,
+    told: News,
     asks: Asks,
     /// Whether an interrupt was asked for, and whether it was to drop what waits.
     interrupt: Option<bool>,
@@ -104,6 +111,8 @@ pub(super) struct Session {
     /// Commands that outlived the turn that began them.
     background: BTreeSet<String>,
     warned: VecDeque<String>,
+    /// Whether an interrupted turn leaves something to do before the next one may begin.
+    paused: bool,
     /// Why there is no conversation.
     failure: Option<TurnEnd>,
     /// Whether we are ending the agent.
@@ -126,14 +135,15 @@ impl Session {
             waiting: VecDeque::new(),
             turn: None,
             ended: String::new(),
-            new_permissions: false,
-            new_model: None,
+            news: News::default(),
+            told: News::default(),
             asks: Asks::default(),
             interrupt: None,
             totals: Totals::default(),
             limits: Limits::default(),
             background: BTreeSet::new(),
             warned: VecDeque::new(),
+            paused: false,
             failure: None,
             leaving: false,
         }
@@ -153,9 +163,9 @@ impl Session {
                 .any(|message| message.stage != Stage::Held)
     }
 
-    /// Tells whether a turn runs that is to end.
+    /// Tells whether a turn is to end that runs or was asked for.
     pub(super) fn is_interrupting(&self) -> bool {
-        self.interrupt.is_some() && self.turn.is_some()
+        self.interrupt.is_some() && self.is_busy()
     }
 
     /// Returns the id of the conversation, once it is open.
@@ -187,6 +197,11 @@ impl Session {
     /// Tells whether it is known that there is a conversation, or why there is none.
     pub(super) fn is_settled(&self) -> bool {
         self.thread.is_some() || self.failure.is_some()
+    }
+
+    /// Tells whether there is no conversation and will be none.
+    pub(super) fn has_failed(&self) -> bool {
+        self.failure.is_some()
     }
 
     /// Returns why there is no conversation, unless that is to be told as the end of the first turn.
@@ -397,6 +412,7 @@ impl Session {
 
     /// Ends the turn and all that is open in it.
     fn end(&mut self, end: TurnEnd, heard: &mut Heard) {
+        self.paused = end.reason == EndReason::Interrupted;
         if let Some(turn) = self.turn.take() {
             self.ended = turn.close(&mut heard.events);
         }

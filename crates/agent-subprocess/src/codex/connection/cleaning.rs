@@ -30,7 +30,6 @@ const LOOK: Duration = Duration::from_millis(10);
 #[derive(Debug)]
 pub(super) struct Cleaning {
     seen: Observation,
-    lines: Vec<Vec<u8>>,
     #[cfg_attr(
         not(target_os = "linux"),
         expect(dead_code, reason = "nothing is looked for")
@@ -53,7 +52,7 @@ pub(super) fn now() -> u64 {
 impl CodexConnection {
     /// Notes that no command of the next turn can be older than this moment.
     pub(super) fn note_start(&mut self) {
-        if !self.session.is_busy() {
+        if !self.session.is_busy() && self.cleaning.is_none() {
             self.since = now();
         }
     }
@@ -61,6 +60,9 @@ impl CodexConnection {
     /// Takes what was heard: at once, or as soon as the commands of an interrupted turn are ended.
     pub(super) fn settle(&mut self, mut seen: Observation, heard: Heard) {
         seen.events = heard.events;
+        for line in heard.lines {
+            self.push(line);
+        }
         let is_interrupted = |event: &Event| match event {
             Event::TurnCompleted(end) => end.reason == EndReason::Interrupted,
             _ => false,
@@ -69,7 +71,6 @@ impl CodexConnection {
         if cfg!(target_os = "linux") && may && seen.events.iter().any(is_interrupted) {
             self.cleaning = Some(Cleaning {
                 seen,
-                lines: heard.lines,
                 start: Instant::now(),
                 #[cfg(target_os = "linux")]
                 next: None,
@@ -78,26 +79,25 @@ impl CodexConnection {
             });
             return;
         }
-        self.release(seen, heard.lines);
+        self.release(seen);
     }
 
-    fn release(&mut self, seen: Observation, lines: Vec<Vec<u8>>) {
+    fn release(&mut self, seen: Observation) {
         let completed = |event: &Event| matches!(event, Event::TurnCompleted(_));
         if seen.events.iter().any(completed) || !self.session.owes_turn() {
             // What runs from now on belongs to the next turn.
             self.since = now();
         }
         self.keep(seen);
-        for line in lines {
-            self.push(line);
-        }
+        let heard = self.session.go_on();
+        self.follow(heard);
         self.watch();
     }
 
     /// Gives the wait up: all is ended anyway.
     pub(super) fn stop_cleaning(&mut self) {
         if let Some(cleaning) = self.cleaning.take() {
-            self.release(cleaning.seen, cleaning.lines);
+            self.release(cleaning.seen);
         }
     }
 

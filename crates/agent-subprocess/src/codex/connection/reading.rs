@@ -110,6 +110,10 @@ impl CodexConnection {
     }
 
     pub(super) fn keep(&mut self, mut seen: Observation) {
+        let is_end = |event: &Event| matches!(event, Event::TurnCompleted(_));
+        if self.session.has_failed() && seen.events.iter().any(is_end) {
+            self.dismiss();
+        }
         let size = |seen: &Observation| seen.raw.as_ref().map_or(0, |(_, line)| line.bytes.len());
         if self.kept + size(&seen) > KEPT {
             seen.raw = None;

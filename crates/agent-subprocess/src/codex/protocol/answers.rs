@@ -131,6 +131,10 @@ impl Session {
         let Some(n) = self.waiting.iter().position(|message| message.id == id) else {
             return;
         };
+        // It learned nothing of what it was told.
+        let told = std::mem::take(&mut self.told);
+        self.news.permissions |= told.permissions;
+        self.news.model = self.news.model.take().or(told.model);
         if self.turn.is_some() {
             // It will be tried again after the turn that nobody expected.
             return self.set(id, Stage::Held);

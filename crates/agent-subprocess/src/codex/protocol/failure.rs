@@ -10,7 +10,7 @@ use std::time::Duration;
 const DETAIL: usize = 2000;
 /// What a person has to do.
 pub(in crate::codex) const LOG_IN: &str =
-    "log in with `codex login` once in a terminal, or set OPENAI_API_KEY";
+    "log in once in a terminal with `codex login`, or with a key by `codex login --with-api-key`";
 
 /// Judges the end of a turn.
 pub(super) fn judge(status: &str, error: &Value) -> TurnEnd {

@@ -42,7 +42,11 @@ impl Session {
 
     /// Writes what waits and can be taken now: into the turn that runs, or as the beginning of one.
     pub(super) fn advance(&mut self, heard: &mut Heard) {
-        let Some(thread) = self.thread.clone().filter(|_| !self.leaving) else {
+        let Some(thread) = self
+            .thread
+            .clone()
+            .filter(|_| !self.leaving && !self.paused)
+        else {
             return;
         };
         let held = |message: &Waiting| message.stage == Stage::Held;
@@ -69,19 +73,29 @@ impl Session {
                 let mut params = json!({
                     "threadId": thread, "input": input, "clientUserMessageId": id.to_string(),
                 });
-                if std::mem::take(&mut self.new_permissions) {
+                self.told = std::mem::take(&mut self.news);
+                if self.told.permissions {
                     let (policy, sandbox) = self.opening.permissions(self.permissions);
                     params["approvalPolicy"] = policy.into();
                     params["sandboxPolicy"] = json!({"type": sandbox});
                 }
-                if let Some(model) = self.new_model.take() {
-                    params["model"] = model.into();
+                if let Some(model) = &self.told.model {
+                    params["model"] = model.as_str().into();
                 }
                 let line = self.request(Request::Start(id), "turn/start", params);
                 heard.lines.push(line);
             }
             _ => {}
         }
+    }
+
+    /// Goes on after a turn that was interrupted, when nothing of it is left to do.
+    pub(in crate::codex) fn go_on(&mut self) -> Heard {
+        let mut heard = Heard::default();
+        if std::mem::take(&mut self.paused) {
+            self.advance(&mut heard);
+        }
+        heard
     }
 
     /// Asks for an interrupt; nothing comes of it if that was asked already, or nothing runs. A turn that was asked for and
@@ -91,7 +105,7 @@ impl Session {
         if drop_queued && !self.is_busy() {
             self.drop_waiting(&mut heard.events);
         }
-        if !self.owes_turn() {
+        if !self.owes_turn() || self.paused {
             return heard;
         }
         let was = self.interrupt;
@@ -124,12 +138,12 @@ impl Session {
 
     /// Changes the model, from the next turn on.
     pub(in crate::codex) fn set_model(&mut self, model: Option<String>) {
-        self.new_model = model.or_else(|| self.opening.first_model());
+        self.news.model = model.or_else(|| self.opening.first_model());
     }
 
     /// Changes what the agent may do: what it asks from now on, what it can do by itself from the next turn on.
     pub(in crate::codex) fn set_permissions(&mut self, permissions: Permissions) {
-        self.new_permissions = true;
+        self.news.permissions = true;
         self.permissions = permissions;
     }
 }

@@ -67,7 +67,7 @@ fn replay_line(session: &mut Session, said: &mut BTreeSet<Uuid>, bytes: &[u8]) -
     let value: Value = serde_json::from_slice(bytes).unwrap_or_default();
     let sent = &value["sent"];
     let Value::Object(_) = sent else {
-        return session.hear(bytes);
+        return hear_bytes(session, bytes);
     };
     let mut heard = Heard::default();
     match text(&sent["method"]) {
@@ -98,8 +98,17 @@ fn replay_line(session: &mut Session, said: &mut BTreeSet<Uuid>, bytes: &[u8]) -
     heard
 }
 
+/// Hears a line, and goes on at once where a connection would end commands first.
+fn hear_bytes(session: &mut Session, bytes: &[u8]) -> Heard {
+    let mut heard = session.hear(bytes);
+    let more = session.go_on();
+    heard.events.extend(more.events);
+    heard.lines.extend(more.lines);
+    heard
+}
+
 fn hear(session: &mut Session, line: &Value) -> Heard {
-    session.hear(line.to_string().as_bytes())
+    hear_bytes(session, line.to_string().as_bytes())
 }
 
 /// What was written, as it would be read.

@@ -2,6 +2,7 @@
 
 use super::*;
 use agent_duplex::Queued;
+use std::time::Duration;
 
 /// A turn's commands: a child in a session of its own with a child of its own, one that lost its parent, and one that
 /// ignores SIGTERM. Then what is none: a server in the agent's session, and what the server started apart.
@@ -97,6 +98,96 @@ async fn x127_commands_of_an_earlier_turn_stay() {
     agent.send(Message::new("three")).await.unwrap();
     let (_, end) = turn(&mut *agent).await;
     assert_eq!(end.reason, EndReason::Completed);
+    agent.stop(DEADLINE).await;
+    scene.nobody_is_left();
+}
+
+/// Reads until the end of the interrupted turn was written, and so for a while is not told.
+async fn until_cleaning(scene: &Scene, agent: &mut dyn Connection) {
+    let moment = Duration::from_millis(50);
+    let begun = std::time::Instant::now();
+    let mut is_written = false;
+    while !std::mem::replace(&mut is_written, scene.path("interrupted").exists()) {
+        assert!(begun.elapsed() < DEADLINE);
+        if let Ok(seen) = timeout(moment, agent.next()).await {
+            let seen = seen.expect("it runs").events;
+            let is_end = |event: &Event| matches!(event, Event::TurnCompleted(_));
+            assert!(!seen.iter().any(is_end), "{seen:?}");
+        }
+    }
+}
+
+/// What takes its time to end.
+const STUBBORN: &str = r#"
+on_interrupt() { ok; completed interrupted; : > interrupted; }
+stubborn() { CODEX_THREAD_ID=t quiet setsid sh -c 'trap "" TERM; sleep 661; sleep 662'; }
+"#;
+
+#[tokio::test]
+async fn x101_a_message_waits_for_the_end_of_the_commands_and_its_own_stay() {
+    let scene = Scene::new();
+    let functions = format!(
+        r#"{STUBBORN}
+    work() {{
+      if [ "$n" = 1 ]; then stubborn; delta half; else
+        tool; CODEX_THREAD_ID=t quiet setsid sleep 663; completed completed; fi; }}"#
+    );
+    let mut agent = connect(&scene, &functions).await;
+    agent.send(Message::new("one")).await.unwrap();
+    until(&mut *agent, |event| matches!(event, Event::TextDelta(_))).await;
+    scene.wait_for_program("sleep", "661");
+    agent.interrupt(Queued::Keep).await.unwrap();
+    until_cleaning(&scene, &mut *agent).await;
+    agent.send(Message::new("two")).await.unwrap();
+    // Nothing runs that it could end, and what waits is not meant.
+    agent.interrupt(Queued::Keep).await.unwrap();
+    let (events, end) = turn(&mut *agent).await;
+    assert_eq!(end.reason, EndReason::Interrupted);
+    for argument in ["661", "662"] {
+        assert!(!sleeps(&scene, argument), "{argument} runs: {events:?}");
+    }
+    let (events, end) = turn(&mut *agent).await;
+    assert_eq!(end.reason, EndReason::Completed, "{events:?}");
+    scene.wait_for_program("sleep", "663");
+    agent.stop(DEADLINE).await;
+    scene.nobody_is_left();
+}
+
+#[tokio::test]
+async fn x101_a_stop_while_commands_are_ended_begins_no_turn() {
+    let scene = Scene::new();
+    // It takes a message into its turn, and forgets it there.
+    let functions = format!(
+        r#"{STUBBORN}
+    on_steer() {{ ok '"turnId":"1"'; }}
+    work() {{ echo begun >> log; stubborn; delta half; }}"#
+    );
+    let mut agent = connect(&scene, &functions).await;
+    agent.send(Message::new("one")).await.unwrap();
+    until(&mut *agent, |event| matches!(event, Event::TextDelta(_))).await;
+    agent.send(Message::new("two")).await.unwrap();
+    until(&mut *agent, |event| matches!(event, Event::Input { .. })).await;
+    scene.wait_for_program("sleep", "661");
+    agent.interrupt(Queued::Keep).await.unwrap();
+    until_cleaning(&scene, &mut *agent).await;
+    let report = agent.stop(DEADLINE).await;
+    assert!(report.proven && report.survivors.is_empty(), "{report:?}");
+    let log = std::fs::read_to_string(scene.path("log")).unwrap();
+    assert_eq!(log, "begun\n");
+    scene.nobody_is_left();
+}
+
+#[tokio::test]
+async fn p23_an_interrupt_of_a_turn_that_never_begins_costs_the_process() {
+    let scene = Scene::new();
+    let functions = r#"on_start() { ok '"turn":{"id":"1"}'; : > started; }"#;
+    let mut agent = connect(&scene, functions).await;
+    agent.send(Message::new("work")).await.unwrap();
+    crate::scene::wait_for("the turn", || scene.path("started").exists());
+    agent.interrupt(Queued::Keep).await.unwrap();
+    let (_, end) = turn(&mut *agent).await;
+    assert_eq!(end.reason, EndReason::Interrupted);
+    assert!(end.exit.is_some(), "{end:?}");
     agent.stop(DEADLINE).await;
     scene.nobody_is_left();
 }

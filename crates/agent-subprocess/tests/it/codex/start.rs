@@ -1,6 +1,7 @@
 //! What is said at the start, and what a start fails with.
 
 use super::*;
+use agent_duplex::ExitStatus;
 use agent_subprocess::mcp::{McpServer, McpServers};
 
 #[tokio::test]
@@ -82,6 +83,10 @@ async fn p45_a_session_that_does_not_exist_ends_the_first_turn() {
     agent.send(Message::new("go on")).await.unwrap();
     let (_, end) = turn(&mut *agent).await;
     assert_eq!(end.reason, EndReason::SessionNotFound);
+    // The next agent is another one.
+    let exited = Event::Exited(ExitStatus::Code(0));
+    until(&mut *agent, |event| *event == exited).await;
+    assert!(next(&mut *agent).await.is_none());
     agent.stop(DEADLINE).await;
     scene.nobody_is_left();
 }

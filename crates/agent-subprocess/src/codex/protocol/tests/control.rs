@@ -232,6 +232,9 @@ fn p54_what_is_chosen_while_it_runs_stands_in_the_next_turn() {
     let mut session = opened_with(Permissions::Ask);
     session.set_permissions(Permissions::Edits);
     session.set_model(Some("n".to_owned()));
+    // What was said in vain is said again.
+    let (_, heard) = say(&mut session, "zero");
+    refuse(&mut session, &id(&heard));
     let (_, heard) = say(&mut session, "one");
     let params = written(&heard)[0]["params"].clone();
     assert_eq!(
@@ -296,6 +299,18 @@ fn p45_why_there_is_no_conversation_is_told() {
             "no rollout found for thread id a",
             EndReason::SessionNotFound,
             false,
+        ),
+        (
+            SessionChoice::Resume("a".to_owned()),
+            "invalid thread id: a",
+            EndReason::SessionNotFound,
+            false,
+        ),
+        (
+            SessionChoice::Resume("a".to_owned()),
+            "model provider `a` not found",
+            EndReason::Failed,
+            true,
         ),
         (
             SessionChoice::Fresh,
