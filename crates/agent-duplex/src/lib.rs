@@ -62,7 +62,10 @@
 //! - Open tools and asks need no end of their own at the end of a turn, and late or double events do no harm: the ledger closes and drops them.
 //! - `stop` ends all that was started, in its budget, and its report is [`proven`](StopReport::proven) only if that is known.
 //!
-//! The programs of `scripted` (feature `test-util`) are a driver as well, and `scripted::Audit` holds what a conversation publishes against its promises.
+//! `contract` (feature `test-util`) plays all of this with a driver and its agent, scenario by scenario, and tells what held: a turn, a tool, a message
+//! during a turn, interrupts, a crash and the session after it, rate limits, deaths, cut lines, a slow reader, a stop. It wants to know how to make the
+//! agent do these things, and nothing else. Before there is an agent, the programs of `scripted` are a driver as well, and `scripted::Audit` holds what a
+//! conversation publishes against its promises.
 //!
 //! # Limits
 //!

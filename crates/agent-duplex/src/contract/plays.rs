@@ -49,7 +49,7 @@ pub async fn play(stage: &dyn Stage, scenario: Scenario) -> Cell {
         (Ok(cell) | Err(cell), _) => cell,
     };
     match cell {
-        Cell::Broken(what) => Cell::Broken(what + &record.lock().tail()),
+        Cell::Broken(what) => Cell::Broken(record.lock().explain(what)),
         cell => cell,
     }
 }
@@ -137,7 +137,12 @@ async fn steer(scene: &mut Scene<'_>) -> Played {
     }
     scene.begin().await?;
     let first = scene.send(&work)?;
-    scene.works(scene.turn(&first).await?, TOOL).await?;
+    let turn = scene.turn(&first).await?;
+    match scene.works(turn, TOOL).await {
+        // Any time in the turn will do.
+        Err(Cell::Impossible(_)) => scene.speaks(turn).await?,
+        works => works?,
+    }
     let second = scene.send(&Deed::Say("plum".to_owned()))?;
     let [first, second] = [
         scene.ends(&first, EndReason::Completed).await?.turn,

@@ -1,6 +1,5 @@
 //! What happened, on both sides of the conversation.
 
-use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
@@ -11,6 +10,7 @@ use crate::{Assignment, Completion, Event, Published, SessionChoice, TurnId, Wha
 
 /// How much of the end is shown where something is broken.
 const SHOWN: usize = 12;
+const LINE: usize = 200;
 
 /// The record of one conversation; clones share it.
 #[derive(Clone, Debug, Default)]
@@ -165,20 +165,20 @@ impl Seen {
         matches!(last, Some((_, Noted::Ended)))
     }
 
-    /// Returns the last of what the driver said and was told, for people.
-    pub(super) fn tail(&self) -> String {
-        let mut last = VecDeque::new();
-        for (connection, noted) in self.tape.iter().rev() {
-            let line = match noted {
-                Noted::Event(event) => format!("{event:?}"),
-                noted => format!("{noted:?}"),
-            };
-            let short: String = line.chars().take(160).collect();
-            last.push_front(format!("\n    {connection}: {short}"));
-            if last.len() == SHOWN {
-                break;
-            }
+    /// Adds to what is broken what else is, and the last of what the driver said and was told.
+    pub(super) fn explain(&self, mut what: String) -> String {
+        if let Some(fault) = self.faults.iter().find(|fault| **fault != what) {
+            what.push_str("; and ");
+            what.push_str(fault);
         }
-        last.into_iter().collect()
+        let last = self.tape.len().saturating_sub(SHOWN);
+        for (connection, noted) in &self.tape[last..] {
+            let line = match noted {
+                Noted::Event(event) => format!("\n    {connection}: {event:?}"),
+                noted => format!("\n    {connection}: {noted:?}"),
+            };
+            what.extend(line.chars().take(LINE));
+        }
+        what
     }
 }

@@ -17,8 +17,9 @@ use crate::{
 const BUDGET: Duration = Duration::from_secs(8);
 /// How often what can only be looked at is looked at.
 const GLANCE: Duration = Duration::from_millis(20);
-/// So many glances without a word are silence.
+/// So many glances without a word are silence, and how long it is waited for at the end.
 const QUIET: u32 = 15;
+const SETTLING: Duration = Duration::from_secs(1);
 /// How little room the reader has, so that a slow one is felt soon.
 const BACKLOG: usize = 16;
 
@@ -213,6 +214,9 @@ impl<'a> Scene<'a> {
     pub(super) async fn works(&self, turn: TurnId, tool: &str) -> Played<()> {
         if self.sees(tool, true).await? {
             return Ok(());
+        } else if !self.has(Capability::Tools) {
+            let what = "neither its stage nor its driver tells when a tool runs";
+            return Err(Cell::Impossible(what.to_owned()));
         }
         let started = |event: &Event| matches!(event, Event::ToolStarted { .. });
         let find = |seen: &Seen| seen.events(turn).any(started).then_some(());
@@ -245,16 +249,17 @@ impl<'a> Scene<'a> {
         // What comes first says that the agent runs.
         let spoke = |seen: &Seen| (seen.observations > 1).then_some(());
         self.until("the first word of the agent", spoke).await?;
-        let stalled = async {
-            let (mut last, mut quiet) = (0, 0);
-            while quiet < QUIET {
-                glance().await;
-                let now = self.record.lock().observations;
-                quiet = if now == last { quiet + 1 } else { 0 };
-                last = now;
-            }
-        };
-        self.within("silence", stalled).await
+        self.within("silence", self.silence()).await
+    }
+
+    async fn silence(&self) {
+        let (mut last, mut quiet) = (0, 0);
+        while quiet < QUIET {
+            glance().await;
+            let now = self.record.lock().observations;
+            quiet = if now == last { quiet + 1 } else { 0 };
+            last = now;
+        }
     }
 
     /// Ends the agent's process as a crash would.
@@ -280,6 +285,8 @@ impl<'a> Scene<'a> {
     /// Ends the conversation and holds everything against its promises.
     pub(super) async fn finish(mut self) -> Played<()> {
         self.read();
+        // What comes too late or twice comes now; an agent that never falls silent is stopped all the same.
+        drop(timeout(SETTLING, self.silence()).await);
         let report = self.stop().await?;
         holds(report.survivors.is_empty(), || {
             format!("a stop left something: {report}")

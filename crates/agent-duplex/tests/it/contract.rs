@@ -1,56 +1,85 @@
 //! The contract for drivers, against agents that keep it and agents that break it.
 
-use std::time::Duration;
+mod bent;
+mod faults;
+mod parts;
 
-use agent_duplex::contract::{Cell, Deed, Scenario, Stage, play};
-use agent_duplex::scripted::{Script, ScriptedDriver};
-use agent_duplex::{Capabilities, Capability, Driver, EndReason, Event};
+use agent_duplex::contract::{Cell, Scenario, play, table};
+use agent_duplex::{Capabilities, Capability};
+use faults::{Part, breaking};
+use parts::keeping;
 
-struct Played {
-    driver: ScriptedDriver,
+fn all() -> Capabilities {
+    use Capability::{Interrupt, Resume, Steer, Tools};
+    [Interrupt, Steer, Resume, Tools]
+        .into_iter()
+        .fold(Capabilities::none(), Capabilities::with)
 }
 
-impl Stage for Played {
-    fn driver(&self) -> Box<dyn Driver> {
-        Box::new(self.driver.clone())
+async fn column(capabilities: Capabilities) -> Vec<(Scenario, Cell)> {
+    let mut cells = Vec::new();
+    for scenario in Scenario::ALL {
+        let part = keeping(scenario, capabilities);
+        cells.push((scenario, play(&part, scenario).await));
     }
-
-    fn words(&self, deed: &Deed) -> Result<String, String> {
-        match deed {
-            Deed::Say(word) => Ok(word.clone()),
-            deed => Ok(format!("{deed:?}")),
-        }
-    }
-
-    fn kill(&self, _pid: u32) -> Result<(), String> {
-        Err("nothing to kill".to_owned())
-    }
-
-    fn alive(&self, _tool: &str) -> Option<bool> {
-        None
-    }
-
-    fn patience(&self) -> Duration {
-        Duration::from_secs(20)
-    }
-}
-
-fn echo(script: Script) -> Script {
-    script.message().begin().make(|messages| {
-        let text = messages[messages.len() - 1].text.clone();
-        Event::Message {
-            text,
-            partial: false,
-        }
-        .into()
-    })
+    cells
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_turn_is_held_by_who_keeps_the_contract() {
-    let turn = echo(Script::new().session("s")).end(EndReason::Completed);
-    let capabilities = Capabilities::none().with(Capability::Resume);
-    let driver = ScriptedDriver::new(capabilities).plays(turn);
-    let cell = play(&Played { driver }, Scenario::Turn).await;
-    assert_eq!(cell, Cell::Held("answered by a message".to_owned()));
+async fn who_keeps_the_contract_holds_whatever_it_declares() {
+    // A bare agent is one of which nothing at all is known; this one reports its usage.
+    let little = Capabilities::none().with(Capability::Usage);
+    let columns = [
+        ("able", column(all()).await),
+        ("unable", column(little).await),
+    ];
+    insta::assert_snapshot!(table(&columns));
+}
+
+/// ★ The control: each scenario is there for somebody who breaks it.
+#[tokio::test(start_paused = true)]
+async fn each_scenario_tells_who_breaks_it() {
+    let mut told = String::new();
+    for Part {
+        scenario,
+        fault,
+        stage,
+    } in breaking()
+    {
+        let cell = play(&stage, scenario).await;
+        let Cell::Broken(why) = &cell else {
+            panic!("{scenario}: {fault}: {cell}");
+        };
+        let why = why.lines().next().unwrap_or_default();
+        told.push_str(&format!("{scenario}: {fault}\n  {why}\n"));
+    }
+    for scenario in Scenario::ALL {
+        assert!(
+            told.contains(&format!("{scenario}: ")),
+            "{scenario} catches nobody"
+        );
+    }
+    insta::assert_snapshot!(told);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_an_agent_can_not_be_made_to_is_said() {
+    let part = parts::mute();
+    for scenario in Scenario::ALL {
+        let cell = play(&part, scenario).await;
+        assert_eq!(cell, Cell::Impossible("it does nothing".to_owned()));
+    }
+    assert_eq!(
+        part.starts(),
+        0,
+        "nothing is started for what can't be played"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tool_that_nobody_sees_is_not_taken_for_one() {
+    let part = parts::unseen();
+    let cell = play(&part, Scenario::InterruptTool).await;
+    let why = "neither its stage nor its driver tells when a tool runs";
+    assert_eq!(cell, Cell::Impossible(why.to_owned()));
 }

@@ -1,0 +1,104 @@
+//! A scripted driver of which one thing is bent.
+
+use std::time::Duration;
+
+use agent_duplex::scripted::ScriptedDriver;
+use agent_duplex::{
+    BoxFuture, Capabilities, Connection, Driver, Error, InputPolicy, Message, Observation,
+    ProcessName, Queued, SessionChoice, StopReport,
+};
+
+/// What is bent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Bend {
+    No,
+    /// Interrupts are refused, and the error is a wrong one.
+    DeafToInterrupts,
+    /// Interrupts are refused as something that it can't do.
+    CantBeInterrupted,
+    /// Each stop reports something else.
+    Fickle,
+    /// A stop leaves somebody.
+    Leaks,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Bent(pub(super) ScriptedDriver, pub(super) Bend);
+
+impl Driver for Bent {
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        self.0.capabilities()
+    }
+
+    fn input_policy(&self) -> InputPolicy {
+        self.0.input_policy()
+    }
+
+    fn connect(&self, session: SessionChoice) -> BoxFuture<'_, Result<Box<dyn Connection>, Error>> {
+        Box::pin(async move {
+            let inner = self.0.connect(session).await?;
+            let bend = self.1;
+            Ok(Box::new(BentConnection {
+                inner,
+                bend,
+                stops: 0,
+            }) as Box<dyn Connection>)
+        })
+    }
+}
+
+#[derive(Debug)]
+struct BentConnection {
+    inner: Box<dyn Connection>,
+    bend: Bend,
+    stops: u32,
+}
+
+impl Connection for BentConnection {
+    fn send(&mut self, message: Message) -> BoxFuture<'_, Result<(), Error>> {
+        self.inner.send(message)
+    }
+
+    fn next(&mut self) -> BoxFuture<'_, Option<Observation>> {
+        self.inner.next()
+    }
+
+    fn interrupt(&mut self, queued: Queued) -> BoxFuture<'_, Result<(), Error>> {
+        match self.bend {
+            Bend::DeafToInterrupts => Box::pin(async { Err(Error::full("it")) }),
+            Bend::CantBeInterrupted => {
+                Box::pin(async { Err(Error::unsupported("bent", "be interrupted", "stop it")) })
+            }
+            _ => self.inner.interrupt(queued),
+        }
+    }
+
+    fn close(&mut self) -> BoxFuture<'_, ()> {
+        self.inner.close()
+    }
+
+    fn leftovers(&mut self) -> BoxFuture<'_, Vec<ProcessName>> {
+        self.inner.leftovers()
+    }
+
+    fn stop(&mut self, budget: Duration) -> BoxFuture<'_, StopReport> {
+        Box::pin(async move {
+            self.stops += 1;
+            let mut report = self.inner.stop(budget).await;
+            let name = "left".to_owned();
+            match self.bend {
+                Bend::Fickle => report.ended.push(ProcessName {
+                    pid: self.stops,
+                    name,
+                }),
+                Bend::Leaks => report.survivors.push(ProcessName { pid: 1, name }),
+                _ => {}
+            }
+            report
+        })
+    }
+}

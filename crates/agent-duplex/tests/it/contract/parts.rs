@@ -1,0 +1,238 @@
+//! Who plays what: the scripts of agents that keep the contract, and of others.
+
+use std::time::Duration;
+
+use super::bent::{Bend, Bent};
+use agent_duplex::contract::{Deed, Scenario, Stage};
+use agent_duplex::scripted::{Call, Gate, Script, ScriptedDriver};
+use agent_duplex::{
+    Capabilities, Capability, Driver, EndReason, Error, Event, ExitStatus, InputState, ToolOutcome,
+    TurnEnd,
+};
+
+/// A stage whose agent plays scripts.
+pub(super) struct Actor {
+    pub(super) driver: Bent,
+    pub(super) killed: Gate,
+    /// Whether the tool outlives what ends it; `None` when nobody can see it.
+    pub(super) outlives: Option<bool>,
+    pub(super) mute: bool,
+}
+
+impl Actor {
+    pub(super) fn starts(&self) -> usize {
+        self.driver.0.sessions().len()
+    }
+}
+
+impl Stage for Actor {
+    fn driver(&self) -> Box<dyn Driver> {
+        Box::new(self.driver.clone())
+    }
+
+    fn words(&self, deed: &Deed) -> Result<String, String> {
+        match deed {
+            _ if self.mute => Err("it does nothing".to_owned()),
+            Deed::Say(word) | Deed::LimitOnce(word) => Ok(word.clone()),
+            deed => Ok(format!("{deed:?}")),
+        }
+    }
+
+    fn kill(&self, _pid: u32) -> Result<(), String> {
+        self.killed.open();
+        Ok(())
+    }
+
+    fn alive(&self, _tool: &str) -> Option<bool> {
+        let ends = |call: &Call| matches!(call, Call::Interrupted(_) | Call::Stopped);
+        let ended = self.driver.0.calls().iter().any(ends);
+        self.outlives.map(|outlives| outlives || !ended)
+    }
+
+    fn patience(&self) -> Duration {
+        Duration::from_secs(60)
+    }
+}
+
+pub(super) fn actor(driver: ScriptedDriver) -> Actor {
+    Actor {
+        driver: Bent(driver, Bend::No),
+        killed: Gate::new(),
+        outlives: None,
+        mute: false,
+    }
+}
+
+pub(super) fn mute() -> Actor {
+    Actor {
+        mute: true,
+        ..actor(ScriptedDriver::new(Capabilities::none()))
+    }
+}
+
+/// Nobody sees its tools: not its stage, and its driver does not tell of them.
+pub(super) fn unseen() -> Actor {
+    let turn = start().message().begin().delta();
+    actor(ScriptedDriver::new(Capabilities::none()).plays(turn))
+}
+
+pub(super) fn start() -> Script {
+    let started = Event::Started { pid: 1 };
+    Script::new().observe(started).session("s")
+}
+
+/// Says the last message again.
+pub(super) trait Moves: Sized {
+    fn echo(self) -> Self;
+    /// A turn in which it says what it was told.
+    fn parrot(self) -> Self;
+    fn tool(self) -> Self;
+    fn tool_done(self) -> Self;
+    fn delta(self) -> Self;
+    fn half(self) -> Self;
+    fn dies(self) -> Self;
+}
+
+impl Moves for Script {
+    fn echo(self) -> Self {
+        self.make(|messages| {
+            let text = messages[messages.len() - 1].text.clone();
+            let partial = false;
+            Event::Message { text, partial }.into()
+        })
+    }
+
+    fn parrot(self) -> Self {
+        self.message().begin().echo().end(EndReason::Completed)
+    }
+
+    fn tool(self) -> Self {
+        self.observe(Event::ToolStarted {
+            id: "t".to_owned(),
+            name: "make".to_owned(),
+            summary: String::new(),
+        })
+    }
+
+    fn tool_done(self) -> Self {
+        self.observe(Event::ToolFinished {
+            id: "t".to_owned(),
+            outcome: ToolOutcome::Done,
+            text: String::new(),
+        })
+    }
+
+    fn delta(self) -> Self {
+        self.observe(Event::TextDelta("la".to_owned()))
+    }
+
+    fn half(self) -> Self {
+        let text = "la".to_owned();
+        self.observe(Event::Message {
+            text,
+            partial: true,
+        })
+    }
+
+    fn dies(self) -> Self {
+        let end = TurnEnd {
+            exit: Some(ExitStatus::Signal(9)),
+            ..EndReason::Died.into()
+        };
+        self.observe(Event::TurnCompleted(end)).over()
+    }
+}
+
+pub(super) fn cant() -> Error {
+    Error::unsupported("scripted", "do that", "do something else")
+}
+
+pub(super) fn driver(capabilities: Capabilities) -> ScriptedDriver {
+    ScriptedDriver::new(capabilities)
+}
+
+/// Who keeps the contract, and can do what it declares and nothing else.
+pub(super) fn keeping(scenario: Scenario, capabilities: Capabilities) -> Actor {
+    let has = |capability| capabilities.has(capability);
+    let driver = driver(capabilities).repeats(start().parrot());
+    let killed = Gate::new();
+    let with = |script: Script| driver.clone().plays(script);
+    let tool = |script: Script| match has(Capability::Tools) {
+        true => script.message().begin().tool(),
+        false => script.message().begin().delta(),
+    };
+    let cut = |script: Script| {
+        let script = script.half().end(EndReason::Interrupted);
+        match has(Capability::Interrupt) {
+            true => script.parrot(),
+            false => script.over(),
+        }
+    };
+    let plays = match scenario {
+        Scenario::Tool => with(match has(Capability::Tools) {
+            true => tool(start()).tool_done().end(EndReason::Completed),
+            false => start().parrot(),
+        }),
+        Scenario::TwoMessages => with(start().parrot().parrot()),
+        Scenario::Steer if has(Capability::Steer) => {
+            let script = tool(start()).message().input(1, InputState::Taken);
+            with(script.echo().end(EndReason::Completed))
+        }
+        Scenario::Steer => {
+            let busy = start().message().begin().refuses(Some(cant)).delta();
+            with(busy).plays(
+                start()
+                    .message()
+                    .begin()
+                    .delta()
+                    .half()
+                    .end(EndReason::Completed)
+                    .parrot(),
+            )
+        }
+        Scenario::InterruptText => with(cut(start().message().begin().delta().interrupted())),
+        Scenario::InterruptTool => with(cut(tool(start()).interrupted())),
+        Scenario::Resume if has(Capability::Resume) => {
+            let dies = start().parrot().gate(&killed).over();
+            with(dies).plays(
+                start()
+                    .message()
+                    .begin()
+                    .say("first: pear")
+                    .end(EndReason::Completed),
+            )
+        }
+        Scenario::Resume => {
+            with(Script::new().fails(cant)).plays(start().parrot().gate(&killed).over())
+        }
+        Scenario::RateLimit => {
+            let limited = start().message().begin().end(EndReason::RateLimited);
+            with(limited.parrot())
+        }
+        Scenario::Death => with(
+            start()
+                .message()
+                .begin()
+                .delta()
+                .gate(&killed)
+                .half()
+                .dies(),
+        ),
+        Scenario::CutLine => with(start().message().begin().delta().half().dies()),
+        Scenario::SlowReader => with(flood(64)),
+        Scenario::Stop => with(tool(start())),
+        _ => driver,
+    };
+    Actor {
+        killed,
+        outlives: (has(Capability::Tools) || scenario != Scenario::Steer).then_some(false),
+        ..actor(plays)
+    }
+}
+
+pub(super) fn flood(pieces: usize) -> Script {
+    let piece = "x".repeat(64 << 10);
+    let script = start().message().begin();
+    let script = (0..pieces).fold(script, |script, _| script.say(&piece));
+    script.end(EndReason::Completed)
+}
