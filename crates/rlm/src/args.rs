@@ -8,16 +8,19 @@ use clap::{Args as ClapArgs, Parser, Subcommand};
 use loop_runner::{Leftovers, Permissions, RunId};
 use loop_state::SessionPolicy;
 
+mod doctor;
 mod live;
 
 use crate::agents::AgentKind;
 use crate::duration;
 
+pub(crate) use doctor::DoctorArgs;
 pub(crate) use live::{InterruptArgs, PauseArgs, PsArgs, SteerArgs, StopAfterArg, StopArgs};
 
 const EXAMPLES: &str = "\
 Examples:
   rlm demo                                     see it work: no account, no network
+  rlm doctor                                   which agents are here, logged in, and what they can do
   rlm init                                     write rlm.toml and PROMPT.md
   rlm run --until 'cargo test'                 the agent that is installed, until the tests pass
   rlm run --until 'cargo test' --agent claude --permissions all
@@ -67,6 +70,8 @@ pub(crate) enum Command {
     Checkpoints(CheckpointsArgs),
     /// Write rlm.toml and PROMPT.md if they are absent
     Init,
+    /// See whether the agents and this machine work
+    Doctor(DoctorArgs),
     /// See it work in a small repository of its own: no account, no network
     Demo(DemoArgs),
     /// Be the demo's agent

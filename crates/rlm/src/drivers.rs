@@ -1,8 +1,9 @@
 //! Which driver speaks to which agent, and what it is told.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use agent_duplex::Driver;
+use agent_duplex::{Capabilities, Driver};
 use agent_subprocess::acp::AcpDriver;
 use agent_subprocess::claude::ClaudeDriver;
 use agent_subprocess::codex::CodexDriver;
@@ -17,7 +18,7 @@ use crate::exit::Failure;
 
 /// Returns the factory of all drivers that this build has.
 pub(crate) fn factory() -> DriverFactory {
-    let locks = session_locks();
+    let locks = session_place().map(|(_, locks)| locks);
     Box::new(move |phase: &PhaseSettings, context: Context| Ok(driver(phase, context, &locks)))
 }
 
@@ -71,13 +72,7 @@ pub(crate) fn driver(
             args,
             options,
         } => {
-            let new = match preset {
-                AcpPreset::Gemini => AcpDriver::gemini,
-                AcpPreset::Opencode => AcpDriver::opencode,
-                AcpPreset::Claude => AcpDriver::claude,
-                AcpPreset::Other => AcpDriver::new,
-            };
-            let mut driver = new(program, context)
+            let mut driver = acp_driver(preset, program, context)
                 .permissions(permissions)
                 .mcp_servers(servers)
                 .args(args);
@@ -90,6 +85,27 @@ pub(crate) fn driver(
             Box::new(acp(driver, *options))
         }
         other => Box::new(CommandDriver::new(other.program().to_vec(), context)),
+    }
+}
+
+fn acp_driver(preset: AcpPreset, program: Vec<OsString>, context: Context) -> AcpDriver {
+    let new = match preset {
+        AcpPreset::Gemini => AcpDriver::gemini,
+        AcpPreset::Opencode => AcpDriver::opencode,
+        AcpPreset::Claude => AcpDriver::claude,
+        AcpPreset::Other => AcpDriver::new,
+    };
+    new(program, context)
+}
+
+/// Returns what an agent can do, as its driver declares it.
+pub(crate) fn capabilities(agent: &AgentSettings) -> Capabilities {
+    let (program, context) = (Vec::new(), Context::new("", ""));
+    match agent {
+        AgentSettings::Claude { .. } => ClaudeDriver::new(program, context).capabilities(),
+        AgentSettings::Codex { .. } => CodexDriver::new(program, context).capabilities(),
+        AgentSettings::Acp { preset, .. } => acp_driver(*preset, program, context).capabilities(),
+        _ => CommandDriver::new(program, context).capabilities(),
     }
 }
 
@@ -174,7 +190,7 @@ fn acp(mut driver: AcpDriver, options: AcpOptions) -> AcpDriver {
 
 /// Finds a place for the locks of agents' sessions. One that all of the user's programs see goes before one that those of a
 /// login share. Where none can be used (`sudo` may have made it), sessions are not locked.
-fn session_locks() -> Option<SessionLocks> {
+pub(crate) fn session_place() -> Option<(PathBuf, SessionLocks)> {
     let named = |name: &str| std::env::var_os(name).map(PathBuf::from);
     let places = [
         named("XDG_STATE_HOME"),
@@ -185,6 +201,7 @@ fn session_locks() -> Option<SessionLocks> {
         .into_iter()
         .flatten()
         .filter(|place| place.is_absolute())
-        .map(|place| SessionLocks::new(place.join("rlm/sessions")))
-        .find(|locks| locks.prepare().is_ok())
+        .map(|place| place.join("rlm/sessions"))
+        .map(|place| (place.clone(), SessionLocks::new(place)))
+        .find(|(_, locks)| locks.prepare().is_ok())
 }

@@ -51,6 +51,7 @@ pub fn main_impl() -> ExitCode {
         Command::Steer(steer) => command::control::steer(directory, steer),
         Command::Stop(stop) => command::stop::execute(directory, &stop),
         Command::Init => command::init::execute(directory),
+        Command::Doctor(doctor) => command::doctor::execute(directory, &doctor),
         Command::Demo(demo) => command::demo::execute(directory, demo),
         Command::DemoAgent(agent) => demo::be_agent(agent.pace, &agent.flags),
     };

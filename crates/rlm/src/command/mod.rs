@@ -3,6 +3,7 @@
 pub(crate) mod checkpoints;
 pub(crate) mod control;
 pub(crate) mod demo;
+pub(crate) mod doctor;
 pub(crate) mod init;
 mod live;
 pub(crate) mod logs;

@@ -3,6 +3,7 @@
 mod agent;
 mod banner;
 mod checkpoints;
+mod doctor;
 mod event;
 mod live;
 mod screen;
@@ -22,6 +23,7 @@ use crate::exit::Failure;
 pub(crate) use agent::background;
 pub(crate) use banner::Beginning;
 pub(crate) use checkpoints::{List, Shown, Verified};
+pub(crate) use doctor::{AgentHealth, Check, Findings, Health, LoggedIn};
 pub(crate) use live::{Live, Told};
 pub(crate) use screen::{EndWords, Screen};
 pub(crate) use status::Status;

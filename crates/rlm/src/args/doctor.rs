@@ -1,0 +1,26 @@
+//! The command line of `rlm doctor`.
+
+use clap::Args as ClapArgs;
+
+use crate::agents::AgentKind;
+
+#[derive(Debug, ClapArgs)]
+#[command(after_help = "\
+Nothing is sent to a model, and no file of an agent is read: each is asked by its own commands, in the root directory, where \
+no project has settings, and ended after 15 s at the latest. They may write what they write at each start. An agent that is \
+not logged in can't be used; one whose login can't be known can.
+
+Exit codes: 0 what is named, or else is chosen by rlm.toml or RLM_AGENT, can be used; 1 it can't, or nothing can here.
+
+Examples:
+  rlm doctor                           every agent that is known, and this machine
+  rlm doctor codex && rlm run --agent codex --until 'cargo test'
+  rlm doctor --json | jq -r '.agents[] | select(.health != \"absent\") | .agent'")]
+pub(crate) struct DoctorArgs {
+    /// The agents that must work [default: the one that this project has chosen; all are looked at]
+    #[arg(value_name = "AGENT", value_enum)]
+    pub(crate) agents: Vec<AgentKind>,
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}

@@ -1,0 +1,116 @@
+//! What kind of file system something lies on.
+
+use std::path::Path;
+
+use crate::render::Health;
+
+/// A kind of file system, as far as a run depends on it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Kind {
+    pub(super) name: &'static str,
+    pub(super) health: Health,
+    keeps: Keeps,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Keeps {
+    Local,
+    /// Another machine, or a program, decides what a lock and a flush are.
+    Elsewhere,
+    /// Until a reboot.
+    Memory,
+}
+
+impl Kind {
+    /// Says what it does not promise.
+    pub(super) fn caution(self) -> Option<&'static str> {
+        match self.keeps {
+            Keeps::Local => None,
+            Keeps::Elsewhere => Some(
+                "locks and saved state are as good as whoever serves it; a local disk is better",
+            ),
+            Keeps::Memory => Some("it is gone after a reboot"),
+        }
+    }
+}
+
+/// The numbers by which Linux names them, from its `magic.h` and their own headers.
+#[cfg(target_os = "linux")]
+const KNOWN: [(u32, &str, Keeps); 24] = [
+    (0xEF53, "ext4", Keeps::Local),
+    (0x5846_5342, "xfs", Keeps::Local),
+    (0x9123_683E, "btrfs", Keeps::Local),
+    (0x2FC1_2FC1, "zfs", Keeps::Local),
+    (0xCA45_1A4E, "bcachefs", Keeps::Local),
+    (0xF2F5_2010, "f2fs", Keeps::Local),
+    (0x794C_7630, "overlayfs", Keeps::Local),
+    (0x4D44, "vfat", Keeps::Local),
+    (0x2011_BAB0, "exfat", Keeps::Local),
+    (0x7366_746E, "ntfs", Keeps::Local),
+    (0x0102_1994, "tmpfs", Keeps::Memory),
+    (0x8584_58F6, "ramfs", Keeps::Memory),
+    (0x6969, "nfs", Keeps::Elsewhere),
+    (0xFF53_4D42, "cifs", Keeps::Elsewhere),
+    (0xFE53_4D42, "smb", Keeps::Elsewhere),
+    (0x517B, "smb", Keeps::Elsewhere),
+    (0x6573_5546, "fuse", Keeps::Elsewhere),
+    (0x0102_1997, "9p", Keeps::Elsewhere),
+    (0x00C3_6400, "ceph", Keeps::Elsewhere),
+    (0x5346_414F, "afs", Keeps::Elsewhere),
+    (0x7375_7245, "coda", Keeps::Elsewhere),
+    (0x0BD0_0BD0, "lustre", Keeps::Elsewhere),
+    (0x4750_4653, "gpfs", Keeps::Elsewhere),
+    (0x0116_1970, "gfs2", Keeps::Elsewhere),
+];
+
+/// Returns the kind of the file system under a path; `None` where it is not known.
+#[cfg(target_os = "linux")]
+pub(super) fn of(path: &Path) -> Option<Kind> {
+    let number = rustix::fs::statfs(path).ok()?.f_type;
+    // Narrow on some machines, and signed on most: the numbers have 32 bits.
+    kind(number as u32)
+}
+
+#[cfg(target_os = "linux")]
+fn kind(number: u32) -> Option<Kind> {
+    let (_, name, keeps) = KNOWN.into_iter().find(|(known, ..)| *known == number)?;
+    let health = match keeps {
+        Keeps::Local => Health::Ok,
+        _ => Health::Warning,
+    };
+    Some(Kind {
+        name,
+        health,
+        keeps,
+    })
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(super) fn of(_path: &Path) -> Option<Kind> {
+    None
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_another_machine_serves_and_what_lies_in_memory_is_told() {
+        let told: Vec<_> = [0xEF53, 0x6969, 0x0102_1994]
+            .into_iter()
+            .filter_map(kind)
+            .map(|kind| (kind.name, kind.health, kind.caution().is_some()))
+            .collect();
+        let expected = [
+            ("ext4", Health::Ok, false),
+            ("nfs", Health::Warning, true),
+            ("tmpfs", Health::Warning, true),
+        ];
+        assert_eq!(told, expected);
+        assert!(kind(1).is_none());
+        assert_eq!(
+            of(Path::new("/proc/self/missing")).map(|kind| kind.name),
+            None
+        );
+    }
+}

@@ -1,0 +1,133 @@
+//! Finds what a run would start, without starting it.
+
+use std::path::{Path, PathBuf};
+
+use clap::ValueEnum as _;
+use loop_runner::Project;
+
+use super::agent::Patient;
+use super::ask::Program;
+use super::known;
+use super::machine::{self, Seen};
+use crate::agents::{self, AgentKind};
+use crate::config::{self, Config};
+use crate::drivers;
+use crate::exit::Failure;
+
+/// What was found by looking at files only.
+#[derive(Debug)]
+pub(super) struct Found {
+    pub(super) project: Project,
+    /// How the project's settings are.
+    pub(super) settings: Seen,
+    /// The agents that must work.
+    pub(super) chosen: Vec<AgentKind>,
+    /// The agents that are looked at.
+    pub(super) patients: Vec<Patient>,
+}
+
+/// Finds the agents that are named, or else all of them.
+pub(super) fn find(directory: &Path, named: &[AgentKind]) -> Result<Found, Failure> {
+    let project = Project::find(directory)?;
+    let config = config::read(project.root());
+    let settings = machine::settings(project.root(), &config);
+    let mut config = config.unwrap_or_default();
+    if config.agent.is_none() && named.len() != 1 {
+        // Nobody knows whose it is, and what one agent takes for a question another takes for a prompt.
+        config.agent_bin = None;
+    }
+    let chosen = match named {
+        [] => configured(&config)?.into_iter().collect(),
+        _ => named.to_vec(),
+    };
+    let kinds = match named {
+        [] => everyone(&chosen),
+        _ => chosen.clone(),
+    };
+    let patients = { kinds.iter() }.map(|kind| patient(*kind, &config, &project));
+    Ok(Found {
+        settings,
+        patients: patients.collect(),
+        chosen,
+        project,
+    })
+}
+
+/// Returns the agent that a run here would have if none was named.
+fn configured(config: &Config) -> Result<Option<AgentKind>, Failure> {
+    if let Some(name) = std::env::var_os("RLM_AGENT").filter(|name| !name.is_empty()) {
+        let name = name.to_string_lossy();
+        let kind = AgentKind::from_str(&name, false);
+        let refuse = |_| Failure::usage(format!("RLM_AGENT: `{name}` is no agent that is known"));
+        return kind.map(Some).map_err(refuse);
+    }
+    let command = config.command().filter(|words| !words.is_empty());
+    Ok(config.agent.or(command.map(|_| AgentKind::Command)))
+}
+
+/// All agents that are driven, and a command where that is chosen.
+fn everyone(chosen: &[AgentKind]) -> Vec<AgentKind> {
+    let kinds = AgentKind::value_variants().iter().copied();
+    let mut driven: Vec<_> = kinds.filter(|kind| *kind != AgentKind::Command).collect();
+    driven.extend(
+        chosen
+            .contains(&AgentKind::Command)
+            .then_some(AgentKind::Command),
+    );
+    driven
+}
+
+/// Finds what would be started for an agent, and what is known of it.
+fn patient(kind: AgentKind, config: &Config, project: &Project) -> Patient {
+    let directory = project.directory();
+    let settings = |bin| agents::settings(kind, bin, config, project.root());
+    let agent = settings(None)
+        .or_else(|_| settings(Some(known::ADAPTER.into())))
+        .expect("an agent whose program is named has settings");
+    let facts = known::facts(&agent);
+    let wanted = agents::program(&agent);
+    let path = std::env::var_os("PATH");
+    let found: Vec<PathBuf> = which::which_in_all(wanted, path, directory)
+        .map(Iterator::collect)
+        .unwrap_or_default();
+    let mut found = found.into_iter();
+    let first = found.next();
+    let is_relative = first.as_ref().is_some_and(|path| path.is_relative());
+    let real = |path: &PathBuf| fs_err::canonicalize(directory.join(path)).ok();
+    let mut seen = vec![first.as_ref().and_then(real)];
+    let mut others: Vec<PathBuf> = Vec::new();
+    for other in found {
+        let place = real(&other);
+        if !seen.contains(&place) {
+            seen.push(place);
+            others.push(other);
+        }
+    }
+    let env = agent.env().cloned().unwrap_or_default();
+    let is_set = |name: &&&str| {
+        let inherited = std::env::var_os(name).is_some_and(|value| !value.is_empty());
+        inherited || env.contains_key(**name)
+    };
+    let variables = facts.variables.iter().filter(is_set);
+    let capabilities = drivers::capabilities(&agent);
+    let program = first.map(|first| {
+        let words = agent.program().iter().skip(1).cloned();
+        let path = directory.join(first).into();
+        Program {
+            words: std::iter::once(path).chain(words).collect(),
+            env: env.clone().into_iter().collect(),
+        }
+    });
+    Patient {
+        name: kind.name(),
+        program: program.ok_or_else(|| known::missing(kind, &wanted.to_string_lossy())),
+        refused: drivers::check(&agent, &project.root().join(config::FILE_NAME))
+            .err()
+            .map(|refused| refused.message),
+        is_relative,
+        others,
+        variables: variables.map(|name| (*name).to_owned()).collect(),
+        capabilities: capabilities.iter().map(|can| can.to_string()).collect(),
+        facts,
+    }
+}

@@ -1,0 +1,143 @@
+//! `rlm doctor`: what of the agents and of this machine works, seen before a run needs it.
+
+mod agent;
+mod ask;
+mod file_system;
+mod find;
+mod known;
+mod login;
+mod machine;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use loop_runner::Project;
+use tokio::time::{Instant, timeout, timeout_at};
+
+use crate::agents::AgentKind;
+use crate::args::DoctorArgs;
+use crate::exit::{Code, Failure};
+use crate::render::{AgentHealth, Check, Findings, Health, print};
+use agent::{Answers, Patient};
+use find::find;
+use machine::Seen;
+
+/// How long all of it may take, and how much of that agents have to answer; the rest is to end them.
+const WHOLE: Duration = Duration::from_secs(15);
+const ANSWERS: Duration = Duration::from_secs(12);
+/// How long a file system may take.
+const LOOK: Duration = Duration::from_secs(5);
+
+pub(crate) fn execute(directory: &Path, args: &DoctorArgs) -> Result<ExitCode, Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    let runtime = runtime.map_err(|e| failed(format!("the runtime can't be made: {e}")))?;
+    let findings = runtime.block_on(examine(directory.to_owned(), args.agents.clone()));
+    // What hangs does so without us.
+    runtime.shutdown_background();
+    let findings = findings?;
+    print(args.json, &findings);
+    let code = match findings.usable {
+        true => Code::Done,
+        false => Code::Failed,
+    };
+    Ok(code.into())
+}
+
+async fn examine(directory: PathBuf, named: Vec<AgentKind>) -> Result<Findings, Failure> {
+    let begin = Instant::now();
+    let shown = directory.display().to_string();
+    let found = tokio::task::spawn_blocking(move || find(&directory, &named));
+    let Ok(found) = timeout(LOOK, found).await else {
+        let what = format!("`{shown}` does not answer: does its file system hang?");
+        return Err(failed(what));
+    };
+    let found = found.map_err(|e| failed(e.to_string()))??;
+    let machine = tokio::spawn(look(found.project, found.settings, begin));
+    let patients = found.patients.into_iter();
+    let asked = patients.map(|patient| tokio::spawn(examine_agent(patient, begin)));
+    let asked: Vec<_> = asked.collect();
+    let mut agents = Vec::new();
+    for asked in asked {
+        agents.push(asked.await.map_err(|e| failed(e.to_string()))?);
+    }
+    let machine = machine.await.map_err(|e| failed(e.to_string()))?;
+    let chosen: Vec<_> = found.chosen.into_iter().map(AgentKind::name).collect();
+    let can_be_used = |name: &&str| {
+        agents
+            .iter()
+            .any(|a: &AgentHealth| a.agent == *name && a.is_usable())
+    };
+    let is_well = |check: &Check| check.health != Health::Problem;
+    Ok(Findings {
+        rlm: env!("CARGO_PKG_VERSION"),
+        usable: chosen.iter().all(can_be_used) && machine.iter().all(is_well),
+        chosen,
+        agents,
+        machine,
+    })
+}
+
+fn failed(message: String) -> Failure {
+    Failure {
+        code: Code::Failed,
+        message,
+    }
+}
+
+async fn examine_agent(patient: Patient, begin: Instant) -> AgentHealth {
+    let answers = match &patient.program {
+        Ok(program) => {
+            let asked = agent::ask(program, &patient.facts, begin + ANSWERS);
+            let answers = within(begin, asked).await;
+            Some(answers.unwrap_or_else(|why| Answers::none(&why)))
+        }
+        Err(_) => None,
+    };
+    agent::judge(patient, answers)
+}
+
+/// Waits for something until all of it must be over.
+async fn within<T>(begin: Instant, asked: impl Future<Output = T>) -> Result<T, String> {
+    let answer = timeout_at(begin + WHOLE, asked).await;
+    answer.map_err(|_| format!("it took longer than {} s", WHOLE.as_secs()))
+}
+
+async fn look(project: Project, settings: Seen, begin: Instant) -> Vec<Check> {
+    let thread = |look: fn(&Project) -> Seen| {
+        let project = project.clone();
+        machine::on_thread(LOOK, move || look(&project))
+    };
+    let bounded = |seen: Result<Seen, String>| seen.unwrap_or_else(|why| (Health::Problem, why));
+    let until = begin + ANSWERS;
+    let (guard, git, state, disk, runs, sessions) = tokio::join!(
+        within(begin, machine::guard(until)),
+        within(begin, machine::git(&project, until)),
+        thread(machine::state),
+        thread(machine::disk),
+        thread(machine::runs),
+        thread(|_| machine::sessions()),
+    );
+    let seen = [
+        ("kernel", machine::kernel()),
+        #[cfg(target_os = "linux")]
+        ("/proc", machine::proc_fs()),
+        ("guard", bounded(guard)),
+        ("git", bounded(git)),
+        ("settings", settings),
+        ("state", state),
+        ("disk", disk),
+        ("runs", runs),
+        ("sessions", sessions),
+        ("PATH", machine::path()),
+        ("terminal", machine::terminal()),
+    ];
+    let check = |(check, (health, detail))| Check {
+        check,
+        health,
+        detail,
+    };
+    seen.into_iter().map(check).collect()
+}

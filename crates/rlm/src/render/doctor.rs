@@ -1,0 +1,297 @@
+//! What `rlm doctor` found, for people and programs.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use crate::render::{BAD, BOLD, DIM, GOOD, MIND, plain, rlm, styled};
+
+/// What an agent may be able to do, in the order of the table.
+const ABILITIES: [&str; 9] = [
+    "interrupt",
+    "steer",
+    "resume",
+    "tools",
+    "usage",
+    "permissions",
+    "fork",
+    "mcp",
+    "model",
+];
+
+/// How something is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Health {
+    /// It works.
+    Ok,
+    /// It works, and there is something to know.
+    Warning,
+    /// It does not work.
+    Problem,
+    /// It is not here.
+    Absent,
+}
+
+/// Whether an agent can talk to its service.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum LoggedIn {
+    Yes,
+    No,
+    Unknown,
+}
+
+/// What was found of one agent.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct AgentHealth {
+    pub(crate) agent: &'static str,
+    pub(crate) health: Health,
+    /// What is started.
+    pub(crate) program: Option<String>,
+    /// What else of that name is on `PATH`, and is not started.
+    pub(crate) others: Vec<String>,
+    pub(crate) version: Option<String>,
+    /// The version that this version of `rlm` was tried with.
+    pub(crate) tried: Option<&'static str>,
+    pub(crate) logged_in: LoggedIn,
+    /// How it is logged in, or how it can be, or why that can't be known.
+    pub(crate) login: Option<String>,
+    /// The variables for its login that are set, by name.
+    pub(crate) variables: Vec<String>,
+    pub(crate) capabilities: Vec<String>,
+    /// What is wrong or worth knowing, and what to do.
+    pub(crate) notes: Vec<String>,
+}
+
+impl AgentHealth {
+    pub(crate) fn is_usable(&self) -> bool {
+        self.health < Health::Problem
+    }
+}
+
+/// Something of this machine that was looked at.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Check {
+    pub(crate) check: &'static str,
+    pub(crate) health: Health,
+    pub(crate) detail: String,
+}
+
+/// All that was found.
+#[derive(Debug, Serialize)]
+pub(crate) struct Findings {
+    /// The version of `rlm`.
+    pub(crate) rlm: &'static str,
+    /// Whether a run can begin: what was asked for, or is chosen for this project, can be used, and this machine has no problem.
+    pub(crate) usable: bool,
+    /// The agents that decide that; empty when none was named.
+    pub(crate) chosen: Vec<&'static str>,
+    pub(crate) agents: Vec<AgentHealth>,
+    pub(crate) machine: Vec<Check>,
+}
+
+impl fmt::Display for Findings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{}", styled(BOLD, "agents"))?;
+        for agent in &self.agents {
+            row(f, agent.health, agent.agent, &summary(agent))?;
+            let place = agent.program.as_ref();
+            for line in place.into_iter().chain(&agent.notes) {
+                writeln!(f, "{:18} {}", "", styled(DIM, plain(line)))?;
+            }
+        }
+        abilities(f, &self.agents)?;
+        writeln!(f, "\n{}", styled(BOLD, "this machine"))?;
+        for check in &self.machine {
+            row(f, check.health, check.check, &check.detail)?;
+        }
+        write!(f, "\n{}", verdict(self))
+    }
+}
+
+fn row(f: &mut fmt::Formatter<'_>, health: Health, name: &str, text: &str) -> fmt::Result {
+    let (style, word) = match health {
+        Health::Ok => (GOOD, "ok"),
+        Health::Warning => (MIND, "mind"),
+        Health::Problem => (BAD, "bad"),
+        Health::Absent => (DIM, "-"),
+    };
+    let word = styled(style, format_args!("{word:<4}"));
+    writeln!(f, "  {word}  {name:<9}  {}", plain(text))
+}
+
+/// One line of an agent.
+fn summary(agent: &AgentHealth) -> String {
+    if agent.program.is_none() {
+        return "not found".into();
+    }
+    let version = match (&agent.version, agent.tried) {
+        (Some(version), Some(tried)) if version != tried => format!("{version} (tried: {tried}), "),
+        (Some(version), _) => format!("{version}, "),
+        (None, _) => String::new(),
+    };
+    let login = match agent.logged_in {
+        LoggedIn::Yes => "logged in",
+        LoggedIn::No => "not logged in",
+        LoggedIn::Unknown => "login unknown",
+    };
+    match &agent.login {
+        Some(how) => format!("{version}{login}: {how}"),
+        None => version + login,
+    }
+}
+
+/// What the agents that are here can do, as a table.
+fn abilities(f: &mut fmt::Formatter<'_>, agents: &[AgentHealth]) -> fmt::Result {
+    let here: Vec<_> = { agents.iter() }
+        .filter(|agent| agent.program.is_some())
+        .collect();
+    if here.is_empty() {
+        return Ok(());
+    }
+    writeln!(f, "\n{}", styled(BOLD, "what they can do"))?;
+    writeln!(f, "{:19}{}", "", ABILITIES.join("  "))?;
+    for agent in here {
+        let cells = ABILITIES.iter().map(|name| {
+            let can = agent.capabilities.iter().any(|can| can == name);
+            format!("{:<1$}", if can { "yes" } else { "-" }, name.len())
+        });
+        let line = format!(
+            "  {:<15}  {}",
+            agent.agent,
+            cells.collect::<Vec<_>>().join("  ")
+        );
+        writeln!(f, "{}", line.trim_end())?;
+    }
+    Ok(())
+}
+
+/// What to do now.
+fn verdict(findings: &Findings) -> String {
+    let bad = { findings.machine.iter() }.any(|check| check.health == Health::Problem);
+    let ready: Vec<_> = { findings.agents.iter() }
+        .filter(|agent| agent.is_usable())
+        .map(|agent| agent.agent)
+        .collect();
+    match ready.as_slice() {
+        _ if bad => styled(BAD, "no run can work here before what is bad is mended"),
+        _ if !findings.usable => {
+            let which = findings.chosen.join(", ");
+            styled(BAD, format_args!("not ready: {which}"))
+        }
+        [] => format!(
+            "no agent is ready; any command can be one: {} run … -- YOUR-AGENT",
+            rlm()
+        ),
+        [first, ..] => {
+            let chosen = { findings.chosen.iter() }.find(|name| ready.contains(name));
+            let agent = chosen.unwrap_or(first);
+            let ready = ready.join(", ");
+            format!(
+                "ready: {ready}; for example: {} run --agent {agent} --until 'YOUR CHECK'",
+                rlm()
+            )
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn findings() -> Findings {
+        let agent = AgentHealth {
+            agent: "claude",
+            health: Health::Ok,
+            program: Some("/usr/bin/claude".into()),
+            others: vec![],
+            version: Some("2.1.329".into()),
+            tried: Some("2.1.329"),
+            logged_in: LoggedIn::Yes,
+            login: Some("api_key".into()),
+            variables: vec!["ANTHROPIC_API_KEY".into()],
+            capabilities: ABILITIES.map(str::to_owned).into(),
+            notes: vec![],
+        };
+        let codex = AgentHealth {
+            agent: "codex",
+            health: Health::Problem,
+            program: Some("/usr/bin/codex".into()),
+            others: vec!["/opt/codex".into()],
+            version: Some("0.170.0".into()),
+            tried: Some("0.169.0"),
+            logged_in: LoggedIn::No,
+            login: None,
+            variables: vec![],
+            capabilities: vec!["interrupt".into(), "model".into()],
+            notes: vec![
+                "also on PATH, and not started: /opt/codex".into(),
+                "log in: codex login".into(),
+            ],
+        };
+        let gemini = AgentHealth {
+            agent: "gemini",
+            health: Health::Absent,
+            program: None,
+            others: vec![],
+            version: None,
+            logged_in: LoggedIn::Unknown,
+            notes: vec!["npm install -g @google/gemini-cli".into()],
+            ..codex.clone()
+        };
+        Findings {
+            rlm: "0.0.0",
+            usable: true,
+            chosen: vec!["claude"],
+            agents: vec![agent, codex, gemini],
+            machine: vec![
+                Check {
+                    check: "kernel",
+                    health: Health::Ok,
+                    detail: "Linux 6.1 x86_64".into(),
+                },
+                Check {
+                    check: "state",
+                    health: Health::Warning,
+                    detail: "/repo/.rlm\u{1b}[31m on nfs".into(),
+                },
+            ],
+        }
+    }
+
+    #[test]
+    fn what_the_doctor_says_is_one_screen_and_one_object() {
+        let mut findings = findings();
+        let shown = anstream::adapter::strip_str(&findings.to_string()).to_string();
+        findings.usable = false;
+        let not = verdict(&findings);
+        findings.machine[1].health = Health::Problem;
+        let bad = verdict(&findings);
+        findings.machine.clear();
+        findings.agents.clear();
+        findings.usable = true;
+        let none = verdict(&findings);
+        let last = [not, bad, none].map(|line| anstream::adapter::strip_str(&line).to_string());
+        insta::assert_snapshot!(format!("{shown}\n{}", last.join("\n")));
+    }
+
+    #[test]
+    fn the_object_is_stable() {
+        let json = serde_json::to_string_pretty(&findings()).unwrap();
+        insta::assert_snapshot!(json);
+    }
+
+    #[test]
+    fn the_table_has_a_column_for_all_that_a_driver_can() {
+        let claude = agent_subprocess::claude::ClaudeDriver::new(
+            Vec::new(),
+            agent_subprocess::Context::new("", ""),
+        );
+        let can: Vec<_> = agent_duplex::Driver::capabilities(&claude)
+            .iter()
+            .map(|can| can.to_string())
+            .collect();
+        assert_eq!(can, ABILITIES);
+    }
+}
