@@ -10,9 +10,10 @@
 mod acp;
 mod cage;
 mod checks;
+mod codex;
+mod contract;
 mod driver;
 mod duplex;
-
 mod install;
 mod options;
 mod real;
@@ -91,6 +92,9 @@ pub fn main_impl() -> ExitCode {
             scope.spawn(work);
         }
     });
+    if let Some(table) = contract::table() {
+        println!("\n{table}");
+    }
     match failed.load(Ordering::Relaxed) {
         true => ExitCode::FAILURE,
         false => ExitCode::SUCCESS,
@@ -133,8 +137,10 @@ fn all() -> Vec<(&'static str, &'static str, Check)> {
         &services::CHECKS,
         &sessions::CHECKS,
     ];
-    { claude.concat().into_iter() }
-        .map(|(name, check)| ("claude", name, check))
+    let claude = claude.concat().into_iter();
+    { contract::CHECKS.into_iter() }
+        .chain(claude.map(|(name, check)| ("claude", name, check)))
+        .chain(codex::CHECKS)
         .chain(acp::CHECKS)
         .collect()
 }

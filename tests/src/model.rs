@@ -10,6 +10,7 @@
 //! | `[[text T]]` | a text |
 //! | `[[big BYTES]]` | a text of that size |
 //! | `[[steered]]` | what the person said while the model worked on this turn |
+//! | `[[recall]]` | the first message of the conversation |
 //! | `[[sh CMD]]` | a call of the client's shell tool |
 //! | `[[tool NAME {JSON}]]` | a call of the named tool |
 //! | `[[slow MS SEC]]` | a token every MS milliseconds for SEC seconds |

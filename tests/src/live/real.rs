@@ -6,6 +6,7 @@ use agent_duplex::{Driver, Permissions};
 use agent_subprocess::Context;
 use agent_subprocess::acp::AcpDriver;
 use agent_subprocess::claude::ClaudeDriver;
+use agent_subprocess::codex::CodexDriver;
 use fs_err as fs;
 use serde_json::json;
 
@@ -16,6 +17,7 @@ use crate::model::FakeModel;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Real {
     Claude,
+    Codex,
     Gemini,
     Opencode,
     ClaudeAcp,
@@ -25,6 +27,7 @@ impl Real {
     pub(super) fn program(self) -> &'static str {
         match self {
             Self::Claude => "claude",
+            Self::Codex => "codex",
             Self::Gemini => "gemini",
             Self::Opencode => "opencode",
             Self::ClaudeAcp => "claude-agent-acp",
@@ -35,6 +38,7 @@ impl Real {
     pub(super) fn arguments(self) -> &'static [&'static str] {
         match self {
             Self::Claude => &["--agent", "claude"],
+            Self::Codex => &["--agent", "codex"],
             Self::Gemini => &["--agent", "gemini"],
             Self::Opencode => &["--agent", "opencode"],
             Self::ClaudeAcp => &["--agent", "acp", "--agent-bin", "claude-agent-acp"],
@@ -55,6 +59,7 @@ impl Real {
                 ("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1".into()),
                 ("IS_SANDBOX", "1".into()), // it refuses to skip permissions as root otherwise
             ]),
+            Self::Codex => all.push(("SCRIPTED_KEY", "test-key".into())),
             Self::Gemini => all.extend([
                 ("GOOGLE_GEMINI_BASE_URL", model.url()),
                 ("GEMINI_API_KEY", "test-key".into()),
@@ -84,7 +89,18 @@ impl Real {
     }
 
     /// Writes the settings without which it asks for a person.
-    pub(super) fn prepare(self, sandbox: &Sandbox, _model: &FakeModel) {
+    pub(super) fn prepare(self, sandbox: &Sandbox, model: &FakeModel) {
+        if self == Self::Codex {
+            let folder = sandbox.home().join(".codex");
+            fs::create_dir_all(&folder).unwrap();
+            let provider = format!(
+                "[model_providers.scripted]\nname = \"scripted\"\nbase_url = \"{}/v1\"\nenv_key = \"SCRIPTED_KEY\"\nwire_api = \"responses\"\n",
+                model.url()
+            );
+            // Its own models are offered their tools in a way of their own; one that it does not know gets them in the request.
+            let chosen = "model = \"gpt-fake\"\nmodel_provider = \"scripted\"\n";
+            fs::write(folder.join("config.toml"), format!("{chosen}{provider}")).unwrap();
+        }
         if self == Self::Gemini {
             let folder = sandbox.home().join(".gemini");
             fs::create_dir_all(&folder).unwrap();
@@ -101,9 +117,22 @@ impl Real {
             Self::Claude => {
                 Box::new(ClaudeDriver::new(program, context).permissions(Permissions::All))
             }
+            Self::Codex => {
+                Box::new(CodexDriver::new(program, context).permissions(Permissions::All))
+            }
             Self::Gemini => acp(AcpDriver::gemini(program, context)),
             Self::Opencode => acp(AcpDriver::opencode(program, context)),
             Self::ClaudeAcp => acp(AcpDriver::claude(program, context)),
+        }
+    }
+
+    /// A model's script that makes it give up for a limit of the rate; or why it does not.
+    pub(super) fn limit(self) -> Result<&'static str, &'static str> {
+        match self {
+            // It waits for as long as it is told.
+            Self::Codex => Ok("[[status 429 - 1000]]"),
+            Self::Claude | Self::ClaudeAcp => Ok("[[status 429 600 1000]]"),
+            Self::Gemini | Self::Opencode => Err("it tries again for longer than a minute"),
         }
     }
 }

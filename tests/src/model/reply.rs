@@ -80,6 +80,10 @@ pub(super) fn pieces(step: &Step, asked: &Asked) -> Box<dyn Iterator<Item = Piec
             let text = format!("steered: {}", asked.steers.join(" | "));
             Box::new([Piece::Token(text)].into_iter())
         }
+        Step::Recall => {
+            let text = format!("first: {}", asked.first_user);
+            Box::new([Piece::Token(text)].into_iter())
+        }
         Step::Slow { pause, time } => {
             let count =
                 usize::try_from(time.as_millis() / pause.as_millis().max(1)).unwrap_or(usize::MAX);

@@ -43,6 +43,8 @@ pub(super) struct Asked {
     /// How many messages of the user there are, and the last of them without what the client wrapped around it.
     pub(super) turn: usize,
     pub(super) last_user: String,
+    /// The first of them.
+    pub(super) first_user: String,
     /// How many replies of the model follow it.
     pub(super) step: usize,
     /// What the person said since then, while the model worked.
@@ -66,6 +68,9 @@ impl Asked {
         if !text.is_empty() {
             (self.last_user, self.step) = (text.into(), 0);
             self.steers.clear();
+            if self.turn == 0 {
+                self.first_user = text.into();
+            }
             self.turn += 1;
         }
     }

@@ -11,6 +11,8 @@ pub(super) enum Step {
     Big(usize),
     /// Says what came in the middle of the turn.
     Steered,
+    /// Says what the conversation began with.
+    Recall,
     Shell(String),
     Tool {
         name: String,
@@ -52,6 +54,7 @@ impl Step {
             Self::Text(_) => "text",
             Self::Big(_) => "big",
             Self::Steered => "steered",
+            Self::Recall => "recall",
             Self::Shell(_) => "sh",
             Self::Tool { .. } => "tool",
             Self::Slow { .. } => "slow",
@@ -90,6 +93,7 @@ fn step(body: &str) -> Option<Step> {
         "text" => Step::Text(rest.into()),
         "big" => Step::Big(words.next()?.parse().ok()?),
         "steered" => Step::Steered,
+        "recall" => Step::Recall,
         "sh" => Step::Shell(rest.into()),
         "tool" => {
             let (name, input) = rest.split_once(' ').unwrap_or((rest, "{}"));

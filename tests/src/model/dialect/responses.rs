@@ -15,6 +15,9 @@ const NOTES: [&str; 4] = [
     "turn_aborted",
 ];
 
+/// Between the name of a namespace and that of a tool in it.
+const BETWEEN: &str = "__";
+
 pub(super) struct Responses;
 
 impl Dialect for Responses {
@@ -23,7 +26,7 @@ impl Dialect for Responses {
             model: text_of(&body["model"]),
             session: text_of(&body["prompt_cache_key"]),
             stream: body["stream"].as_bool().unwrap_or(false),
-            tools: array(&body["tools"]).iter().map(tool).collect(),
+            tools: array(&body["tools"]).iter().flat_map(tools).collect(),
             ..Asked::default()
         };
         asked.system(&text_of(&body["instructions"]));
@@ -53,7 +56,7 @@ impl Dialect for Responses {
                 }
                 (kind, _) if kind.ends_with("_output") => {
                     let result = text_of(&item["output"]);
-                    let whole = !result.starts_with("aborted");
+                    let whole = !result.contains("aborted by user");
                     asked.item("user", "tool_result", &result);
                     if whole {
                         Before::Result
@@ -145,11 +148,19 @@ fn said(asked: &mut Asked, text: &str, before: &Before) {
     }
 }
 
-fn tool(tool: &Value) -> Tool {
+/// A tool, or those of a namespace with its name before theirs.
+fn tools(tool: &Value) -> Vec<Tool> {
+    if tool["type"] == "namespace" {
+        let named = |inner: &Value| {
+            let name = [&tool["name"], &inner["name"]].map(text_of).join(BETWEEN);
+            Tool::new(&name.into(), &inner["parameters"])
+        };
+        return array(&tool["tools"]).iter().map(named).collect();
+    }
     // What the service itself provides has a type alone.
     let name = [&tool["name"], &tool["type"]];
     let name = name.into_iter().find(|name| !name.is_null());
-    Tool::new(name.unwrap_or(&Value::Null), &tool["parameters"])
+    vec![Tool::new(name.unwrap_or(&Value::Null), &tool["parameters"])]
 }
 
 fn response(reply: &Reply, status: &str) -> Value {
@@ -163,10 +174,17 @@ fn response(reply: &Reply, status: &str) -> Value {
 fn item(reply: &Reply, status: &str) -> Value {
     let number = reply.number;
     match &reply.call {
-        Some(Call { tool, input }) => json!({
-            "id": format!("fc_fake{number:06}"), "type": "function_call", "call_id": format!("call_fake{number:06}"),
-            "name": tool, "arguments": input.to_string(), "status": status,
-        }),
+        Some(Call { tool, input }) => {
+            let mut call = json!({
+                "id": format!("fc_fake{number:06}"), "type": "function_call", "call_id": format!("call_fake{number:06}"),
+                "name": tool, "arguments": input.to_string(), "status": status,
+            });
+            if let Some((namespace, name)) = tool.rsplit_once(BETWEEN) {
+                call["namespace"] = namespace.into();
+                call["name"] = name.into();
+            }
+            call
+        }
         None => {
             let part = json!({"type": "output_text", "text": reply.text, "annotations": []});
             let content = if status == "completed" {
@@ -209,7 +227,7 @@ mod tests {
         assert_eq!(asked, (2, "turn [[text so]]".into(), 0, vec![]));
 
         // The call was cut, and with it the turn.
-        let cut = output("aborted by user after 2.1s");
+        let cut = output("Wall time: 2.1 seconds\naborted by user");
         let asked = read(&[
             &go,
             &call,

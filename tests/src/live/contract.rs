@@ -1,0 +1,131 @@
+//! The driver contract, played with the real CLIs.
+
+use std::fmt::Write as _;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use agent_duplex::Driver;
+use agent_duplex::contract::{self, Cell, Deed, Scenario, Stage, play};
+use agent_subprocess::Context;
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::Check;
+use super::real::Real;
+use super::scene::{Scene, Took};
+
+/// By the program of the agent and by name.
+pub(super) const CHECKS: [(&str, &str, Check); 5] = [
+    ("claude", "the driver contract: claude", |rlm, agent| {
+        column(Real::Claude, rlm, agent)
+    }),
+    ("codex", "the driver contract: codex", |rlm, agent| {
+        column(Real::Codex, rlm, agent)
+    }),
+    ("gemini", "the driver contract: gemini", |rlm, agent| {
+        column(Real::Gemini, rlm, agent)
+    }),
+    ("opencode", "the driver contract: opencode", |rlm, agent| {
+        column(Real::Opencode, rlm, agent)
+    }),
+    (
+        "claude-agent-acp",
+        "the driver contract: claude-agent-acp",
+        |rlm, agent| column(Real::ClaudeAcp, rlm, agent),
+    ),
+];
+
+/// A turn of a slow CLI on a loaded machine, with the pauses of its retries.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+type Column = (&'static str, Vec<(Scenario, Cell)>);
+
+/// What was played so far.
+static PLAYED: Mutex<Vec<Column>> = Mutex::new(Vec::new());
+
+/// The table of all that was played, if anything was.
+pub(super) fn table() -> Option<String> {
+    let played = PLAYED.lock().unwrap_or_else(PoisonError::into_inner);
+    (!played.is_empty()).then(|| contract::table(&played))
+}
+
+/// Plays all scenarios with one agent, each in a place of its own.
+fn column(real: Real, rlm: &Path, agent: &Path) -> String {
+    let mut cells = Vec::new();
+    for scenario in Scenario::ALL {
+        let stage = Live(Scene::of(real, rlm, agent, ""));
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        let begun = Instant::now();
+        let cell = runtime.block_on(play(&stage, scenario));
+        println!("{}: {scenario}: {}", real.program(), Took::since(begun));
+        stage.0.expect_nothing_alive();
+        cells.push((scenario, cell));
+    }
+    let broken = cells.iter().filter(|(_, cell)| cell.is_broken());
+    let broken = broken.fold(String::new(), |mut all, (scenario, cell)| {
+        let _written = write!(all, "\n{scenario}: {cell}");
+        all
+    });
+    let count = cells.len();
+    let mut played = PLAYED.lock().unwrap_or_else(PoisonError::into_inner);
+    played.push((real.program(), cells));
+    drop(played);
+    assert!(broken.is_empty(), "{broken}");
+    format!("{count} scenarios")
+}
+
+/// A real CLI, driven without `rlm`.
+struct Live<'a>(Scene<'a>);
+
+impl Stage for Live<'_> {
+    fn driver(&self) -> Box<dyn Driver> {
+        let Scene { real, sandbox, .. } = &self.0;
+        let mut context = Context::new(sandbox.repo(), sandbox.path().join("scratch"));
+        let variables = self.0.environment().into_iter();
+        context.env = variables
+            .map(|(name, value)| (name.into(), value.into()))
+            .collect();
+        real.driver(self.0.agent, context)
+    }
+
+    fn words(&self, deed: &Deed) -> Result<String, String> {
+        Ok(match deed {
+            Deed::Say(word) => format!("Speak. [[text {word}]]"),
+            Deed::Recall => "Recall. [[recall]]".to_owned(),
+            Deed::Tool => "Work. [[sh true]] [[text It is done.]]".to_owned(),
+            Deed::ToolFor { name, time } => {
+                // What is run by a link has its name.
+                let tool = self.0.sandbox.path().join("tmp").join(name);
+                if !tool.is_symlink() {
+                    symlink("/bin/sleep", &tool).map_err(|error| error.to_string())?;
+                }
+                let seconds = time.as_secs();
+                format!("Work. [[sh {} {seconds}]] [[steered]]", tool.display())
+            }
+            Deed::TalkFor(time) => format!("Write. [[slow 50 {}]]", time.as_secs()),
+            Deed::LimitOnce(word) => format!("Try. [[status 429 1 1]] [[text {word}]]"),
+            Deed::Limit => format!("Try. {} [[text never]]", self.0.real.limit()?),
+            Deed::Flood(bytes) => format!("Write. [[big {bytes}]]"),
+            Deed::CutLine => Err("it writes whole lines, whatever its model says")?,
+            deed => Err(format!("nobody told it how to do {deed:?}"))?,
+        })
+    }
+
+    fn kill(&self, pid: u32) -> Result<(), String> {
+        let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
+        let pid = pid.ok_or("no such number")?;
+        kill_process(pid, Signal::KILL).map_err(|error| error.to_string())
+    }
+
+    fn alive(&self, tool: &str) -> Option<bool> {
+        Some(!self.0.named(tool).is_empty())
+    }
+
+    fn patience(&self) -> Duration {
+        PATIENCE
+    }
+}
