@@ -58,6 +58,8 @@ pub struct Brief {
     pub steers: Vec<Steer>,
     /// What the phase before this one came to, in its agent's words.
     pub result: Option<String>,
+    /// The agent that worked before this one, which has not been told that yet.
+    pub predecessor: Option<String>,
     /// The session to go on with; `None` for a fresh one.
     pub session: Option<String>,
     /// Whether that session is known to have the prompt of this iteration, which must not be sent again then.

@@ -97,6 +97,8 @@ pub struct Resume {
     pub used_attempts: Option<u32>,
     /// Whether a person can be asked.
     pub attended: bool,
+    /// The agent that the run had, if it has another one from now on: the session is that one's own and is not gone on with.
+    pub predecessor: Option<String>,
 }
 
 /// How a turn ended.

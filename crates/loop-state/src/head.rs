@@ -2,7 +2,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::snapshot::Snapshot;
 use crate::{
-    Again, Counts, Cut, Failure, Finished, Lineage, PhaseRules, Rules, RulesError, Steer,
+    Again, Counts, Cut, Failure, Finished, Handover, Lineage, PhaseRules, Rules, RulesError, Steer,
     SteerState, Step, StopReason, StopRequest, Streaks, Timestamp, Usage, Waits,
 };
 
@@ -48,6 +48,8 @@ pub struct Head {
     pub continues: bool,
     /// Whether the next attempt gets a fresh session in any case.
     pub fresh: bool,
+    /// The last time that another agent went on with the work.
+    pub handover: Option<Handover>,
     /// Whether the present turn made the promise.
     pub claimed: bool,
     /// Whether the present turn did nothing that could be seen.
@@ -119,6 +121,7 @@ impl Head {
             prompted: false,
             continues: false,
             fresh: false,
+            handover: None,
             claimed: false,
             idled: false,
             said: None,

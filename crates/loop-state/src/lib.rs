@@ -48,6 +48,8 @@
 //! - *Rate limits* are waited for on the caller's clock, up to [`Rules::wait_on_limit`] for all waits in a row; without a time, 30 s, then twice as
 //!   long each time, up to 15 min. The iteration is refunded: its number stays, nothing counts as failed, only the attempt is another one.
 //! - *Tries.* [`TurnOutcome::Transient`] is tried again after 1, 4 and 16 s; the fourth failure of an iteration counts, as one.
+//! - *Another agent.* A resume may name the one before it ([`Resume::predecessor`]): its session is left behind, all that people said is told again,
+//!   and the briefs name it until a turn is over that had that before its eyes.
 //! - *Live rules.* [`Happening::RuleSet`] changes a rule; what the new one forbids ends at once.
 //!
 //! # What is saved
@@ -63,6 +65,7 @@ mod budget;
 mod counts;
 mod effect;
 mod event;
+mod handover;
 mod head;
 mod lineage;
 mod machine;
@@ -80,6 +83,7 @@ pub use budget::Budget;
 pub use counts::{Counts, Streaks, Waits};
 pub use effect::{Brief, Effect, Notice};
 pub use event::{CheckResult, Event, Happening, Resume, Timer, Tree, TurnOutcome};
+pub use handover::Handover;
 pub use head::{End, Feedback, FeedbackSource, Head, Last};
 pub use lineage::Lineage;
 pub use machine::{Machine, Silence};

@@ -248,6 +248,7 @@ impl Machine {
             feedback: head.feedback.clone(),
             steers: head.unseen_steers().cloned().collect(),
             result: head.last_result().map(ToOwned::to_owned),
+            predecessor: head.predecessor().map(ToOwned::to_owned),
             session: head.session.clone(),
             prompted: head.prompted,
         };

@@ -120,6 +120,7 @@ impl TryFrom<Snapshot> for Head {
             return Err(Kind::Phase(head.phase).into());
         }
         let (counts, streaks) = (&head.counts, &head.streaks);
+        let handover = head.handover.as_ref().map_or(0, |last| last.attempt);
         let numbers = [
             [head.iteration, head.attempt, head.highest_attempt],
             [head.first_attempt, head.taken_attempts, head.unreviewed],
@@ -127,6 +128,7 @@ impl TryFrom<Snapshot> for Head {
             [counts.cuts, counts.steers, counts.denied],
             [streaks.failures, streaks.gates, streaks.crashes],
             [streaks.idle, head.waits.tries, counts.processes],
+            [handover, 0, 0],
         ];
         match numbers.as_flattened().iter().any(|n| *n > MAX_NUMBER) {
             true => Err(Kind::Count.into()),

@@ -70,6 +70,9 @@ impl Machine {
         if started {
             head.cut = None;
             head.feedback = None;
+            if let Some(handover) = &mut head.handover {
+                handover.told = true;
+            }
             head.steers.retain(|steer| steer.state != SteerState::Seen);
         }
         self.unsay();

@@ -31,6 +31,9 @@ impl Machine {
         head.end = None;
         head.halting = false;
         head.pausing = false;
+        if let Some(from) = resume.predecessor {
+            head.hand_over(from);
+        }
         let settling = match &head.step {
             Step::Settling {
                 then: Then::Again(again),

@@ -37,6 +37,8 @@ saved! {
         continues: bool,
         #[serde(default)]
         fresh: bool,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        handover: Option<Handover>,
         #[serde(default)]
         claimed: bool,
         #[serde(default)]
@@ -137,6 +139,13 @@ saved! {
         iteration_timeout: Option<Duration>,
         #[serde(default)]
         idle_timeout: Option<Duration>,
+    }
+
+    struct Handover {
+        from: String,
+        attempt: u32,
+        #[serde(default)]
+        told: bool,
     }
 
     struct Lineage {
@@ -380,6 +389,8 @@ saved! {
         used_attempts: Option<u32>,
         #[serde(default)]
         attended: bool,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        predecessor: Option<String>,
     }
 
     enum Verdict {

@@ -5,6 +5,7 @@
 mod changes;
 mod explore;
 mod golden;
+mod handover;
 mod limits;
 mod person;
 mod pipeline;

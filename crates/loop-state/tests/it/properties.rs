@@ -145,8 +145,8 @@ fn any_timer() -> impl Strategy<Value = Timer> {
 fn any_happening() -> impl Strategy<Value = Happening> {
     prop_oneof![
         1 => Just(Happening::Started),
-        2 => (proptest::option::of(0u32..6), proptest::option::of(any_rules()), any_number(), any::<bool>())
-            .prop_map(|(from, rules, used_attempts, attended)| Happening::Resumed(Resume { rules, from, used_attempts, attended })),
+        2 => (proptest::option::of(0u32..6), proptest::option::of(any_rules()), any_number(), any::<bool>(), any_agent())
+            .prop_map(|(from, rules, used_attempts, attended, predecessor)| Happening::Resumed(Resume { rules, from, used_attempts, attended, predecessor })),
         2 => any_use().prop_map(Happening::Used),
         2 => any_verdict().prop_map(Happening::Reviewed),
         1 => any::<bool>().prop_map(Happening::Attended),
@@ -165,6 +165,10 @@ fn any_happening() -> impl Strategy<Value = Happening> {
         1 => Just(Happening::NothingDone),
         1 => Just(Happening::Thawed(Duration::from_millis(30))),
     ]
+}
+
+fn any_agent() -> impl Strategy<Value = Option<String>> {
+    prop_oneof![3 => Just(None), 1 => Just(Some("before".to_owned()))]
 }
 
 fn any_number() -> impl Strategy<Value = Option<u32>> {
@@ -197,7 +201,7 @@ enum Wait {
     Back,
 }
 
-fn any_history() -> impl Strategy<Value = (Rules, Vec<Event>)> {
+pub(crate) fn any_history() -> impl Strategy<Value = (Rules, Vec<Event>)> {
     // Clocks stand still, jump, and go back.
     let wait = prop_oneof![
         30 => (0u64..40).prop_map(Wait::Some),

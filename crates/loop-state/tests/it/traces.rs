@@ -74,6 +74,7 @@ fn short(value: &impl std::fmt::Debug) -> String {
         .replace("TurnEnded(Completed)", "turn completed")
         .replace(", steers: []", "")
         .replace(", result: None", "")
+        .replace(", predecessor: None", "")
         .replace("cut: None, feedback: None", "plain")
 }
 

@@ -272,6 +272,7 @@ pub(super) fn events() -> Vec<Event> {
             from: Some(2),
             used_attempts: Some(5),
             attended: true,
+            predecessor: None,
         }),
         turn(TurnOutcome::Completed),
         turn(TurnOutcome::Claimed),
