@@ -17,6 +17,12 @@ pub(crate) fn compose(
     changed: Option<&[String]>,
 ) -> String {
     let mut parts = Vec::new();
+    if let (Some(before), false) = (&brief.predecessor, brief.prompted) {
+        parts.push(format!(
+            "Note from the loop: until now another agent ({before}) worked on this. You don't have its conversation: \
+             what it did is in the working tree, and perhaps in git's log; look there before you go on."
+        ));
+    }
     if let Some(cut) = brief.cut {
         let cause = match cut.cause {
             CutCause::Stop => "the loop was stopped",
@@ -156,6 +162,7 @@ mod tests {
             feedback: None,
             steers: vec![],
             result: None,
+            predecessor: None,
             session: None,
             prompted: false,
         }
@@ -211,8 +218,14 @@ mod tests {
             }],
             ..plain()
         };
+        let brief = Brief {
+            predecessor: Some("claude".into()),
+            ..brief
+        };
         let changed = [" M src/lib.rs".to_owned(), "?? notes".to_owned()];
         insta::assert_snapshot!(compose(&brief, &phase(), "Do it.", Some(&changed)), @r"
+        Note from the loop: until now another agent (claude) worked on this. You don't have its conversation: what it did is in the working tree, and perhaps in git's log; look there before you go on.
+
         Note from the loop: attempt 1 of iteration 3 was cut because the loop's process died. What it had changed is still there; look at it before you go on. Uncommitted changes now:
          M src/lib.rs
         ?? notes

@@ -181,8 +181,9 @@ impl Runner {
         let Some(mut saved) = loaded.head else {
             return Err(Error::nothing_saved(run));
         };
-        let mut rules = None;
+        let (mut rules, mut predecessor) = (None, None);
         if let Some(settings) = settings {
+            predecessor = handed_over(&saved, &settings);
             settings.rules().validate().map_err(Error::rules)?;
             if settings.phases[0].prompt != saved.settings.phases[0].prompt {
                 settings.validate()?;
@@ -202,6 +203,7 @@ impl Runner {
                 rules,
                 from,
                 used_attempts,
+                predecessor,
                 ..Resume::default()
             })
         };
@@ -461,6 +463,14 @@ impl Runner {
     fn tell(&mut self, news: News) {
         self.news.send(self.clock.now(), news);
     }
+}
+
+/// Returns the agent that has the phase at which the run stands, if `settings` give it to another one.
+fn handed_over(saved: &RunHead, settings: &Settings) -> Option<String> {
+    let at = saved.machine.phase as usize;
+    let before = &saved.settings.phases.get(at)?.agent;
+    let other = !settings.phases.get(at)?.agent.is_same(before);
+    other.then(|| before.name().to_owned())
 }
 
 /// Returns the last prompt text that was read; when that is lost, what the prompt file says now.

@@ -34,9 +34,9 @@ pub(crate) const TEMPLATE: &str = r#"# Settings of `rlm run` in this project. Op
 #                                  # also: fallback-model, effort, allowed-tools, disallowed-tools, system-prompt,
 #                                  # setting-sources, settings, hooks (off: none runs), add-dirs, strict-mcp, env, env-allow
 # codex = { effort = "high", append-system-prompt = "Write tests first." }
-#                                  # also: system-prompt, config, analytics (off), env
-# gemini = { env = { GEMINI_CLI_TRUST_WORKSPACE = "true" } }   # also: auth-method; opencode has the same
-# acp = { program = ["claude-agent-acp"] }   # for agent = "acp": any that speaks it; also: auth-method, env
+#                                  # also: system-prompt, config, analytics (off), env, env-allow
+# gemini = { env = { GEMINI_CLI_TRUST_WORKSPACE = "true" } }   # also: auth-method, env-allow; opencode has the same
+# acp = { program = ["claude-agent-acp"] }   # for agent = "acp": any that speaks it; also: auth-method, env, env-allow
 # mcp-config = ".mcp.json"         # MCP servers of the project, and others; ${VARIABLE} is filled in at the start
 # mcp-servers.tracker = { type = "stdio", command = "tracker-mcp", env = { TOKEN = "${TRACKER_TOKEN:-}" } }
 # mcp-servers.docs = { type = "http", url = "http://localhost:8000/mcp" }
@@ -117,6 +117,7 @@ pub(crate) struct AcpSection {
     program: Vec<String>,
     auth_method: Option<String>,
     env: Hidden<BTreeMap<String, String>>,
+    env_allow: Option<Vec<String>>,
 }
 
 impl AcpSection {
@@ -135,6 +136,7 @@ impl AcpSection {
         AcpOptions {
             auth_method: self.auth_method,
             env: self.env,
+            env_allow: self.env_allow,
         }
     }
 }

@@ -8,9 +8,11 @@ use agent_subprocess::acp::AcpDriver;
 use agent_subprocess::claude::ClaudeDriver;
 use agent_subprocess::codex::CodexDriver;
 use agent_subprocess::command::CommandDriver;
+use agent_subprocess::mcp::McpServers;
 use agent_subprocess::{Context, SessionLocks};
 use loop_runner::{
-    AcpOptions, AcpPreset, AgentSettings, ClaudeOptions, CodexOptions, DriverFactory, PhaseSettings,
+    AcpOptions, AcpPreset, AgentSettings, ClaudeOptions, CodexOptions, DriverFactory, Permissions,
+    PhaseSettings,
 };
 
 use crate::agents::AgentKind;
@@ -28,63 +30,127 @@ pub(crate) fn driver(
     context: Context,
     locks: &Option<SessionLocks>,
 ) -> Box<dyn Driver> {
-    let permissions = phase.permissions.into();
-    let servers = phase.mcp_servers.clone();
-    match phase.agent.clone() {
-        AgentSettings::Claude {
-            program,
-            model,
-            args,
-            options,
-        } => {
-            let mut driver = ClaudeDriver::new(program, context)
-                .permissions(permissions)
-                .mcp_servers(servers)
-                .args(args);
-            if let Some(model) = model {
-                driver = driver.model(model);
+    match Made::of_phase(phase, context) {
+        Made::Command(driver) => Box::new(driver),
+        // It locks its sessions itself.
+        Made::Codex(driver) => Box::new(driver),
+        Made::Claude(driver) => Box::new(match locks {
+            Some(locks) => driver.session_locks(locks.clone()),
+            None => driver,
+        }),
+        Made::Acp(driver) => Box::new(match locks {
+            Some(locks) => driver.session_locks(locks.clone()),
+            None => driver,
+        }),
+    }
+}
+
+/// Refuses what an agent could not be started with, which stands in its section of this file.
+pub(crate) fn check(agent: &AgentSettings, file: &Path) -> Result<(), Failure> {
+    let mut bare = agent.clone();
+    if let Some(start) = bare.start_mut() {
+        *start.model = None;
+        start.args.clear();
+    }
+    let section = AgentKind::of(agent).name();
+    let of_file = |e| Failure::usage(format!("`{}`, [{section}]: {e}", file.display()));
+    let (permissions, servers) = (Permissions::default(), McpServers::default());
+    Made::of(bare, permissions, servers, Context::new("", ""))
+        .check()
+        .map_err(of_file)
+}
+
+/// Refuses what the agent of a phase could not be started with: what stands in the file, then all that it is told.
+pub(crate) fn check_phase(phase: &PhaseSettings, file: &Path) -> Result<(), Failure> {
+    check(&phase.agent, file)?;
+    let refuse = |e: agent_duplex::Error| Failure::usage(e.to_string());
+    Made::of_phase(phase, Context::new("", ""))
+        .check()
+        .map_err(refuse)
+}
+
+/// A driver of some kind.
+enum Made {
+    Command(CommandDriver),
+    Claude(ClaudeDriver),
+    Codex(CodexDriver),
+    Acp(AcpDriver),
+}
+
+impl Made {
+    fn of_phase(phase: &PhaseSettings, context: Context) -> Self {
+        let (agent, servers) = (phase.agent.clone(), phase.mcp_servers.clone());
+        Self::of(agent, phase.permissions, servers, context)
+    }
+
+    fn of(
+        agent: AgentSettings,
+        permissions: Permissions,
+        servers: McpServers,
+        context: Context,
+    ) -> Self {
+        let permissions = permissions.into();
+        match agent {
+            AgentSettings::Claude {
+                program,
+                model,
+                args,
+                options,
+            } => {
+                let driver = ClaudeDriver::new(program, context)
+                    .permissions(permissions)
+                    .mcp_servers(servers)
+                    .args(args);
+                let driver = claude(driver, *options);
+                Self::Claude(match model {
+                    Some(model) => driver.model(model),
+                    None => driver,
+                })
             }
-            if let Some(locks) = locks {
-                driver = driver.session_locks(locks.clone());
+            AgentSettings::Codex {
+                program,
+                model,
+                args,
+                options,
+            } => {
+                let driver = CodexDriver::new(program, context)
+                    .permissions(permissions)
+                    .mcp_servers(servers)
+                    .args(args);
+                let driver = codex(driver, *options);
+                Self::Codex(match model {
+                    Some(model) => driver.model(model),
+                    None => driver,
+                })
             }
-            Box::new(claude(driver, *options))
+            AgentSettings::Acp {
+                preset,
+                program,
+                model,
+                args,
+                options,
+            } => {
+                let driver = acp_driver(preset, program, context)
+                    .permissions(permissions)
+                    .mcp_servers(servers)
+                    .args(args);
+                let driver = acp(driver, *options);
+                Self::Acp(match model {
+                    Some(model) => driver.model(model),
+                    None => driver,
+                })
+            }
+            other => Self::Command(CommandDriver::new(other.program().to_vec(), context)),
         }
-        AgentSettings::Codex {
-            program,
-            model,
-            args,
-            options,
-        } => {
-            // It locks its sessions itself.
-            let mut driver = CodexDriver::new(program, context)
-                .permissions(permissions)
-                .mcp_servers(servers)
-                .args(args);
-            if let Some(model) = model {
-                driver = driver.model(model);
-            }
-            Box::new(codex(driver, *options))
+    }
+
+    fn check(&self) -> Result<(), agent_duplex::Error> {
+        match self {
+            Self::Command(_) => Ok(()),
+            Self::Claude(driver) => driver.check(),
+            Self::Codex(driver) => driver.check(),
+            Self::Acp(driver) => driver.check(),
         }
-        AgentSettings::Acp {
-            preset,
-            program,
-            model,
-            args,
-            options,
-        } => {
-            let mut driver = acp_driver(preset, program, context)
-                .permissions(permissions)
-                .mcp_servers(servers)
-                .args(args);
-            if let Some(model) = model {
-                driver = driver.model(model);
-            }
-            if let Some(locks) = locks {
-                driver = driver.session_locks(locks.clone());
-            }
-            Box::new(acp(driver, *options))
-        }
-        other => Box::new(CommandDriver::new(other.program().to_vec(), context)),
     }
 }
 
@@ -107,19 +173,6 @@ pub(crate) fn capabilities(agent: &AgentSettings) -> Capabilities {
         AgentSettings::Acp { preset, .. } => acp_driver(*preset, program, context).capabilities(),
         _ => CommandDriver::new(program, context).capabilities(),
     }
-}
-
-/// Refuses what an agent could not be started with, which stands in this file.
-pub(crate) fn check(agent: &AgentSettings, file: &Path) -> Result<(), Failure> {
-    let context = Context::new("", "");
-    let checked = match agent.clone() {
-        AgentSettings::Claude { options, .. } => {
-            claude(ClaudeDriver::new(Vec::new(), context), *options).check()
-        }
-        _ => Ok(()),
-    };
-    let section = AgentKind::of(agent).name();
-    checked.map_err(|e| Failure::usage(format!("`{}`, [{section}]: {e}", file.display())))
 }
 
 /// Tells the driver what else was chosen.
@@ -172,8 +225,11 @@ fn codex(mut driver: CodexDriver, options: CodexOptions) -> CodexDriver {
     if let Some(text) = options.system_prompt {
         driver = driver.system_prompt(text);
     }
-    match options.append_system_prompt {
-        Some(text) => driver.append_system_prompt(text),
+    if let Some(text) = options.append_system_prompt {
+        driver = driver.append_system_prompt(text);
+    }
+    match options.env_allow {
+        Some(names) => driver.env_allow(names),
         None => driver,
     }
 }
@@ -182,8 +238,11 @@ fn acp(mut driver: AcpDriver, options: AcpOptions) -> AcpDriver {
     for (name, value) in options.env.0 {
         driver = driver.env(name, value);
     }
-    match options.auth_method {
-        Some(method) => driver.auth_method(method),
+    if let Some(method) = options.auth_method {
+        driver = driver.auth_method(method);
+    }
+    match options.env_allow {
+        Some(names) => driver.env_allow(names),
         None => driver,
     }
 }

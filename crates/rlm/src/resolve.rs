@@ -61,7 +61,6 @@ pub(crate) fn new_run(
     }
     let of_file = config.model.clone().filter(|_| config.speaks_of(kind));
     agents::tell(&mut agent, what.model.clone().or(of_file), agent_command);
-    drivers::check(&agent, &root.join(config::FILE_NAME))?;
     agents::find_program(&agent, directory)?;
     let driven = agent.is_driven();
     let mcp_servers = mcp_servers(&config, root)?;
@@ -138,6 +137,7 @@ pub(crate) fn new_run(
                 .or(driven.then_some(DEFAULT_IDLE_TIMEOUT)),
         },
     };
+    drivers::check_phase(&phase, &root.join(config::FILE_NAME))?;
     let settings = Settings {
         directory: directory.to_owned(),
         phases: vec![phase],

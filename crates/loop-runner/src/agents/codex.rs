@@ -30,6 +30,9 @@ pub struct CodexOptions {
     /// Variables of its environment.
     #[serde(skip_serializing_if = "Hidden::is_empty")]
     pub env: Hidden<BTreeMap<String, String>>,
+    /// The only variables that it inherits, besides those that it needs; all if there is no list.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub env_allow: Option<Vec<String>>,
 }
 
 impl CodexOptions {

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use agent_duplex::{
     Ask, Capabilities, Capability, Completion, Conversation, EndReason, Event, InputState,
@@ -53,6 +53,8 @@ pub(crate) struct Attempt {
     answered: bool,
     /// The first thing that it said, told once it is saved that it answers.
     first_words: Option<Published>,
+    /// When the limit is over by which the service last refused a request.
+    pub(super) limited_until: Option<SystemTime>,
     /// Whether the end of its tree was counted.
     pub(super) stopped: bool,
     /// The steers by the receipts of what was sent.
@@ -123,6 +125,7 @@ impl Attempt {
             interrupted: false,
             answered: false,
             first_words: None,
+            limited_until: None,
             stopped: false,
             sent: HashMap::new(),
             tools: BTreeMap::new(),
@@ -204,7 +207,12 @@ impl Attempt {
 
     /// Returns whether messages and interrupts reach the agent within its turn.
     pub(crate) fn is_steerable(&self) -> bool {
-        self.capabilities.has(Capability::Steer) && self.capabilities.has(Capability::Interrupt)
+        self.capabilities.has(Capability::Steer) && self.is_interruptible()
+    }
+
+    /// Returns whether its turn can be ended and its session gone on with.
+    pub(crate) fn is_interruptible(&self) -> bool {
+        self.capabilities.has(Capability::Interrupt)
     }
 
     pub(super) fn view(&self) -> AgentView {
@@ -392,6 +400,11 @@ impl Runner {
                 attempt.tools.insert(id.clone(), says);
             }
             Event::ToolFinished { id, .. } => drop(attempt.tools.remove(id)),
+            Event::RateLimited {
+                rejected: true,
+                resets_at,
+                ..
+            } => attempt.limited_until = *resets_at,
             // Such a wait may be longer than any silence that is allowed.
             Event::Retrying { delay, .. } => self.machine.retrying(self.clock.now(), *delay),
             Event::PermissionAsked(ask) => return self.asked(ask.clone()).await,

@@ -1,9 +1,9 @@
 //! How a turn ends: by itself, by a person's interrupt, or because it has to.
 
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use agent_duplex::{EndReason, Queued, StopReport, TurnEnd};
-use loop_state::{Happening, TurnOutcome};
+use loop_state::{Happening, Timestamp, TurnOutcome};
 
 use crate::news::News;
 use crate::runner::Runner;
@@ -130,6 +130,10 @@ impl Runner {
             EndReason::Interrupted | EndReason::Died if attempt.interrupted => {
                 TurnOutcome::Interrupted
             }
+            EndReason::RateLimited => TurnOutcome::RateLimited {
+                reset: attempt.limited_until.and_then(timestamp),
+                why: describe(&end),
+            },
             _ => TurnOutcome::Failed(describe(&end)),
         };
         let before = attempt.outcome.take().filter(|_| attempt.hold_by.is_some());
@@ -143,14 +147,16 @@ impl Runner {
                 "the turn that the agent began by itself failed ({why}); the one before it stands"
             )));
         }
-        if halted {
+        // Nothing of it shall run on while the loop waits for hours.
+        let waits = !is_own && matches!(outcome, TurnOutcome::RateLimited { .. });
+        if halted || waits {
             self.begin_ending();
         } else if is_judged {
             // What is half done is no evidence: gates and check wait for it.
             self.hold();
         }
         let holds = self.attempt.as_ref()?.hold_by.is_some();
-        if !holds && !halted && outcome != TurnOutcome::Interrupted {
+        if !holds && !halted && !waits && outcome != TurnOutcome::Interrupted {
             self.close_agent();
         }
         self.refresh_view();
@@ -228,6 +234,12 @@ fn failure(outcome: &TurnOutcome) -> Option<&str> {
         | TurnOutcome::NotStarted(why) => Some(why),
         _ => None,
     }
+}
+
+/// Returns a time of the service's; `None` for one before our clock's beginning.
+fn timestamp(time: SystemTime) -> Option<Timestamp> {
+    let since = time.duration_since(SystemTime::UNIX_EPOCH).ok()?;
+    u64::try_from(since.as_millis()).ok().map(Timestamp)
 }
 
 /// Says how a turn failed, with the last thing that the agent complained about.

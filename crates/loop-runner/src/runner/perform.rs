@@ -149,6 +149,14 @@ impl Runner {
         let at = self.clock.now();
         let made = Transcript::create(&run_dir, brief.iteration, brief.attempt)
             .and_then(|mut transcript| transcript.note(at, "prompt", text).map(|()| transcript));
+        let made = made.and_then(|mut transcript| {
+            if let Some(before) = &brief.predecessor {
+                let name = self.phase().agent.name();
+                let what = format!("{name} goes on for {before}, in a session of its own");
+                transcript.note(at, "note", &what)?;
+            }
+            Ok(transcript)
+        });
         made.map_err(|e| {
             self.tell(News::Warning(format!(
                 "this attempt has no transcript: {e}"

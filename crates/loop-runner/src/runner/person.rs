@@ -35,10 +35,10 @@ impl Runner {
 
     /// The first stop starts the one budget that everything it has to end shares.
     async fn understand(&mut self, message: Control) -> Result<Heard, Error> {
-        let steerable = self
+        let interruptible = self
             .attempt
             .as_ref()
-            .is_none_or(|attempt| attempt.is_steerable());
+            .is_none_or(|attempt| attempt.is_interruptible());
         Ok(Ok(Some(match message {
             Control::Stop(request) => self.hear_stop(request),
             Control::Abort => {
@@ -56,9 +56,9 @@ impl Runner {
             }
             Control::Steer { text, now } => Happening::SteerAdded {
                 text,
-                now: now && steerable,
+                now: now && interruptible,
             },
-            Control::Interrupt if !steerable => {
+            Control::Interrupt if !interruptible => {
                 return Ok(Err(
                     "this agent can't be interrupted within its turn: stop it, or restart the iteration",
                 ));

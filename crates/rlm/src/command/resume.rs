@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use loop_runner::{Project, RunEntry, RunHead, RunId, RunState, Runner, WorkTree};
+use loop_runner::{Project, RunEntry, RunHead, RunId, RunState, Runner, Settings, WorkTree};
 
 use crate::args::{LoopArgs, ResumeArgs};
 use crate::command::control;
@@ -53,7 +53,7 @@ pub(crate) fn carry_on(
 ) -> Result<ExitCode, Failure> {
     let screen = Screen::new(args.show.json);
     let (directory, from) = (directory.to_owned(), args.from);
-    let (project, run, settings, presses) = session.prepare(move || {
+    let (project, run, settings, before, presses) = session.prepare(move || {
         let project = Project::find(&directory)?;
         let RunEntry { id: run, head, .. } = choose(&project, args.run.as_deref())?;
         let saved = head.map_err(|why| Failure {
@@ -71,8 +71,16 @@ pub(crate) fn carry_on(
             directory: project.directory(),
         };
         let settings = resolve::resumed(given, &saved.settings)?;
+        let was = &saved.settings.phases[0].agent;
+        let changes = |settings: &Settings| !settings.phases[0].agent.is_same(was);
+        let begun = saved.machine.counts.attempts > 0;
+        let before = settings
+            .as_ref()
+            .is_some_and(changes)
+            .then(|| was.clone())
+            .filter(|_| begun);
         let presses = config.on_press;
-        Ok((project, run, settings, presses))
+        Ok((project, run, settings, before, presses))
     })?;
     let (runner, news) = session.block_on(async {
         let work_tree = WorkTree::take(&project, &run, &session.gate()).await?;
@@ -83,6 +91,7 @@ pub(crate) fn carry_on(
         at: from.unwrap_or(at),
         discarded: from.is_some(),
         cut,
+        before,
     };
     let person = session.options().interactive;
     screen.begin(&beginning, &project, runner.head(), person);

@@ -28,6 +28,8 @@ pub(crate) enum Beginning {
         discarded: bool,
         /// Whether it was cut.
         cut: bool,
+        /// The agent that it had, if it goes on with another one.
+        before: Option<AgentSettings>,
     },
 }
 
@@ -54,7 +56,12 @@ pub(crate) fn lines(
                 rlm()
             )),
         },
-        Beginning::Again { at, discarded, cut } => {
+        Beginning::Again {
+            at,
+            discarded,
+            cut,
+            before,
+        } => {
             let why = match (discarded, cut) {
                 (true, _) => "discarding what was recorded from there on".to_owned(),
                 (_, true) => format!("which was cut in attempt {}", head.machine.attempt),
@@ -63,14 +70,15 @@ pub(crate) fn lines(
                     format!("{} complete", count(complete, "iteration", "iterations"))
                 }
             };
-            let session = match (&head.machine.session, head.settings.phases[0].session) {
-                (Some(session), SessionPolicy::Continue) => format!(", in its session {session}"),
-                _ => String::new(),
-            };
+            let session = head.machine.session.as_ref();
+            let goes_on = head.settings.phases[0].session == SessionPolicy::Continue;
+            let session = session.filter(|_| goes_on && before.is_none());
+            let session = session.map_or_else(String::new, |id| format!(", in its session {id}"));
             lines.push(format!(
                 "resuming run {} at iteration {at}, {why}{session}",
                 head.run
             ));
+            lines.extend(before.as_ref().map(|before| handover(before, head)));
         }
     }
     let phase = &head.settings.phases[0];
@@ -120,10 +128,28 @@ pub(crate) fn lines(
     lines.iter().map(|line| plain(line)).collect()
 }
 
+/// Says what is lost when another agent goes on.
+fn handover(before: &AgentSettings, head: &RunHead) -> String {
+    let session = head.machine.session.as_ref();
+    let session = session.map_or_else(String::new, |id| format!(" (session {id})"));
+    format!(
+        "{} goes on for {}, whose conversation{session} it does not get: it has the prompt, the files, and all that you said and is not done",
+        agents::name(&head.settings.phases[0].agent),
+        agents::name(before),
+    )
+}
+
 /// Says what the agent may do.
 pub(crate) fn may(phase: &PhaseSettings) -> &'static str {
     match (&phase.agent, phase.permissions) {
         (AgentSettings::Command { .. }, _) => "may do what its own flags allow",
+        (AgentSettings::Codex { .. }, Permissions::Ask) => "asks you for all but harmless commands",
+        (AgentSettings::Codex { .. }, Permissions::Edits) => {
+            "may edit files and run commands in its sandbox; the rest is denied"
+        }
+        (AgentSettings::Codex { .. }, Permissions::Deny) => {
+            "may run commands that only read, in its sandbox; the rest is denied"
+        }
         (_, Permissions::Ask) => "asks you for what its own settings don't allow",
         (_, Permissions::Edits) => {
             "may edit files; what else its own settings don't allow is denied"
@@ -135,18 +161,23 @@ pub(crate) fn may(phase: &PhaseSettings) -> &'static str {
 
 /// The same for programs.
 pub(crate) fn json(beginning: &Beginning, project: &Project, head: &RunHead) -> Value {
-    let (event, at) = match beginning {
-        Beginning::New { .. } => ("run_started", 1),
-        Beginning::Again { at, .. } => ("run_resumed", *at),
+    let (event, at, before) = match beginning {
+        Beginning::New { .. } => ("run_started", 1, None),
+        Beginning::Again { at, before, .. } => ("run_resumed", *at, before.as_ref()),
     };
-    json!({
+    let before = before.map(AgentSettings::name);
+    let mut value = json!({
         "event": event,
         "run": head.run,
         "iteration": at,
         "directory": head.settings.directory,
         "run_directory": project.run_dir(&head.run),
         "settings": settings(head),
-    })
+    });
+    if let Some(before) = before {
+        value["agent_before"] = before.into();
+    }
+    value
 }
 
 /// The settings with times in milliseconds, as everywhere in our JSON.

@@ -41,6 +41,8 @@ struct Detail {
     directory: String,
     git_commit: Option<String>,
     agent: String,
+    /// The agent before it, and that one's last attempt.
+    agent_before: Option<String>,
     permissions: Permissions,
     denied: u32,
     session: Option<String>,
@@ -79,6 +81,9 @@ impl Status {
                     directory: head.settings.directory.display().to_string(),
                     git_commit: head.git_commit.clone(),
                     agent: format!("{}: {}", agents::name(&phase.agent), may(phase)),
+                    agent_before: m.handover.as_ref().map(|handover| {
+                        format!("{}, up to attempt {}", handover.from, handover.attempt)
+                    }),
                     permissions: phase.permissions,
                     denied: m.counts.denied,
                     session: m.session.clone(),
@@ -176,6 +181,7 @@ impl fmt::Display for Status {
                 ("last", d.last_outcome.clone()),
                 ("next", Some(d.next.clone())),
                 ("agent", Some(d.agent.clone())),
+                ("before", d.agent_before.clone()),
                 (
                     "denied",
                     (d.denied > 0).then(|| count(d.denied as usize, "request", "requests")),

@@ -49,6 +49,7 @@ pub(crate) fn resumed(given: Given<'_>, saved: &Settings) -> Result<Option<Setti
             phase.session = args.session.map_or(phase.session, Into::into);
         }
     }
+    let changes = other.is_some();
     if let Some(other) = other {
         hand_over(phase, other, &given)?;
     } else if let (Some(bin), Some(start)) = (
@@ -60,9 +61,13 @@ pub(crate) fn resumed(given: Given<'_>, saved: &Settings) -> Result<Option<Setti
     let Given {
         what: args,
         agent_command,
+        root,
         ..
     } = given;
     agents::tell(&mut phase.agent, args.model, agent_command);
+    if changes {
+        drivers::check_phase(phase, &root.join(config::FILE_NAME))?;
+    }
     agents::find_program(&phase.agent, &settings.directory)?;
     refuse_missing_variables(&phase.mcp_servers, &phase.agent)?;
     phase.promise = args.completion_promise.or(phase.promise.take());
@@ -107,7 +112,6 @@ fn other_agent(given: &Given<'_>, saved: &AgentSettings) -> Result<Option<AgentS
     if given.config.agent == Some(kind) {
         agents::tell(&mut other, given.config.model.clone(), Vec::new());
     }
-    drivers::check(&other, &given.root.join(config::FILE_NAME))?;
     Ok(Some(other).filter(|other| !other.is_same(saved)))
 }
 
