@@ -136,8 +136,10 @@ impl Error {
         source: io::Error,
     ) -> Error {
         let path = directory.to_owned();
-        // A failed spawn says "not found" for the directory as well as for the program.
-        if in_directory || !directory.is_dir() {
+        // A failed spawn says "not found" and "denied" for the directory as well as for the program.
+        let is_denied = source.raw_os_error() == Some(libc::EACCES)
+            && rustix::fs::access(directory, rustix::fs::Access::EXEC_OK).is_err();
+        if in_directory || is_denied || !directory.is_dir() {
             return Kind::BadDirectory { path, source }.into();
         }
         let is_path = program.as_encoded_bytes().contains(&b'/');

@@ -54,6 +54,8 @@ pub mod codex;
 #[cfg(feature = "command")]
 pub mod command;
 mod context;
+#[cfg(any(feature = "acp", feature = "claude", feature = "codex"))]
+mod converse;
 #[cfg(any(
     feature = "acp",
     feature = "claude",

@@ -5,7 +5,8 @@ mod patience;
 mod reading;
 
 use super::protocol::{Heard, Session};
-use crate::duplex::{freeze, names, one_line};
+use crate::converse::{Kept, Waits, last_line};
+use crate::duplex::{freeze, names};
 use crate::session_locks::Lease;
 use crate::writer::{Unwritten, Writer};
 use crate::{Agent, SessionLocks, StopPolicy};
@@ -14,8 +15,6 @@ use agent_duplex::{
     Queued, StopReport,
 };
 use ending::Leaving;
-use patience::Patience;
-use std::collections::VecDeque;
 use std::time::Duration;
 use tokio::time::{Instant, timeout};
 
@@ -41,14 +40,11 @@ pub(super) struct AcpConnection {
     setup: Setup,
     writer: Writer,
     session: Session,
-    /// What waits to be taken, and how large its lines are.
-    ready: VecDeque<Observation>,
-    kept: usize,
+    /// What waits to be taken.
+    kept: Kept,
     frozen: bool,
-    /// What a turn may take that was interrupted.
-    interrupted: Option<Patience>,
-    /// What the process may take that has nothing to do any more.
-    silent: Option<Patience>,
+    /// What the agent is waited for.
+    waits: Waits,
     /// What the agent may take to end that was asked to.
     leaving: Option<Leaving>,
     /// Whether the end of the process was reported.
@@ -63,17 +59,16 @@ pub(super) struct AcpConnection {
 impl AcpConnection {
     pub(super) fn new(mut agent: Agent, session: Session, setup: Setup) -> Self {
         let stdin = agent.take_stdin().expect("it was started with a pipe");
-        let pid = agent.pid();
+        let mut kept = Kept::default();
+        kept.keep(Event::Started { pid: agent.pid() }.into());
         AcpConnection {
             agent,
             writer: Writer::new(stdin),
             session,
             setup,
-            ready: VecDeque::from([Event::Started { pid }.into()]),
-            kept: 0,
+            kept,
             frozen: false,
-            interrupted: None,
-            silent: None,
+            waits: Waits::default(),
             leaving: None,
             over: false,
             stopping: None,
@@ -129,14 +124,31 @@ impl AcpConnection {
         pushed
     }
 
+    /// Asks for a change, and waits for what comes of it if that matters.
+    async fn change(&mut self, line: Vec<u8>) -> Result<(), Error> {
+        self.write(line).await?;
+        if !self.session.is_asking() {
+            return Ok(());
+        }
+        let until = Instant::now() + self.setup.answer;
+        self.pump(until, |connection| !connection.session.is_asking())
+            .await;
+        match self.session.change_answer() {
+            Some(answer) => answer.map_err(Error::refused),
+            None if self.over => Err(self.gone().await),
+            None => {
+                let seconds = self.setup.answer.as_secs();
+                let what = format!("it did not answer within {seconds} s");
+                Err(Error::refused(what))
+            }
+        }
+    }
+
     /// Says why the agent takes nothing any more.
     async fn gone(&mut self) -> Error {
         let exit = timeout(EXIT, self.agent.wait()).await;
         let how = exit.map_or("it closed its input".to_owned(), |exit| exit.to_string());
-        let stderr = self.agent.stderr_tail();
-        let last = stderr.lines().rev().find(|line| !line.trim().is_empty());
-        let said = last.map(|line| format!(", saying: {}", one_line(line, 300)));
-        let said = said.unwrap_or_default();
+        let said = last_line(&self.agent.stderr_tail());
         if self.session.is_opening() {
             let program = &self.setup.program;
             let what = format!("`{program}` ended before it opened a session ({how}){said}");
@@ -161,7 +173,7 @@ impl Connection for AcpConnection {
                 self.keep(Observation { raw: None, events });
                 // It is of no use any more.
                 self.agent.close_stdin();
-                self.silent.get_or_insert_with(Patience::with_silence);
+                self.waits.expect_end();
                 return Ok(());
             } else if self.over || self.agent.has_exited() {
                 return Err(self.gone().await);
@@ -181,9 +193,9 @@ impl Connection for AcpConnection {
     fn next(&mut self) -> BoxFuture<'_, Option<Observation>> {
         Box::pin(async move {
             loop {
-                let taken = self.taken();
+                let taken = self.kept.take();
                 if taken.is_some() || !self.step().await {
-                    return taken.or_else(|| self.taken());
+                    return taken.or_else(|| self.kept.take());
                 }
             }
         })
@@ -212,7 +224,7 @@ impl Connection for AcpConnection {
         Box::pin(async move {
             self.begin().await?;
             match self.session.set_permissions(permissions) {
-                Some(line) => self.write(line).await,
+                Some(line) => self.change(line).await,
                 None => Ok(()),
             }
         })
@@ -224,21 +236,9 @@ impl Connection for AcpConnection {
             if self.session.is_leaving() || self.over {
                 return Err(Error::gone("it was asked to end, or has ended"));
             }
-            let Some(line) = self.session.set_model(model)? else {
-                return Ok(());
-            };
-            self.write(line).await?;
-            let until = Instant::now() + self.setup.answer;
-            self.pump(until, |connection| !connection.session.is_asking())
-                .await;
-            match self.session.model_answer() {
-                Some(answer) => answer.map_err(Error::refused),
-                None if self.over => Err(self.gone().await),
-                None => {
-                    let seconds = self.setup.answer.as_secs();
-                    let what = format!("it did not answer within {seconds} s");
-                    Err(Error::refused(what))
-                }
+            match self.session.set_model(model)? {
+                Some(line) => self.change(line).await,
+                None => Ok(()),
             }
         })
     }
@@ -248,8 +248,7 @@ impl Connection for AcpConnection {
             freeze(&mut self.agent, frozen)?;
             self.frozen = frozen;
             self.session.renew();
-            let waits = [&mut self.interrupted, &mut self.silent];
-            waits.into_iter().flatten().for_each(Patience::renew);
+            self.waits.renew();
             self.leaving.iter_mut().for_each(Leaving::renew);
             Ok(())
         })

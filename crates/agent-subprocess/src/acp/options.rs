@@ -2,6 +2,7 @@
 
 use super::AcpDriver;
 use crate::SessionLocks;
+use crate::converse::Timeouts;
 use crate::environment::Environment;
 use crate::mcp::McpServers;
 use agent_duplex::Permissions;
@@ -10,7 +11,7 @@ use std::fmt;
 use std::time::Duration;
 
 /// What was chosen. Values of variables are not shown.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub(super) struct Options {
     pub(super) model: Option<String>,
     pub(super) permissions: Permissions,
@@ -20,32 +21,6 @@ pub(super) struct Options {
     pub(super) args: Vec<OsString>,
     pub(super) timeouts: Timeouts,
     pub(super) locks: Option<SessionLocks>,
-}
-
-/// How long the agent may take to answer.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Timeouts {
-    pub(super) initialize: Duration,
-    pub(super) others: Duration,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        let minute = Duration::from_secs(60);
-        Options {
-            model: None,
-            permissions: Permissions::default(),
-            mcp_servers: McpServers::default(),
-            auth_method: None,
-            env: Environment::default(),
-            args: Vec::new(),
-            timeouts: Timeouts {
-                initialize: minute,
-                others: minute,
-            },
-            locks: None,
-        }
-    }
 }
 
 impl fmt::Debug for Options {

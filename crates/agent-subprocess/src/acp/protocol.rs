@@ -14,7 +14,7 @@ mod tests;
 mod tools;
 mod turn;
 
-use super::options::Timeouts;
+use crate::converse::Timeouts;
 use crate::mcp::McpServers;
 use agent_duplex::{
     EndReason, Error, Event, ExitStatus, Message, Permissions, SessionChoice, TurnEnd,
@@ -72,12 +72,12 @@ enum Request {
     Close,
 }
 
-/// What became of a change of the model that is waited for.
+/// What became of a change that is waited for.
 #[derive(Debug)]
 struct Change {
     request: u64,
-    /// As which it is known when it was made.
-    model: String,
+    /// As which the model is known when it was made; `None` for a mode.
+    model: Option<String>,
     answer: Option<Result<(), String>>,
 }
 
@@ -237,7 +237,7 @@ impl Session {
                 self.opening(request, answer, heard);
             }
             Request::Prompt => self.prompt_answered(answer, heard),
-            Request::Mode => self.mode_answered(answer, heard),
+            Request::Mode => self.mode_answered(id, answer, heard),
             Request::Model => self.model_answered(id, answer, heard),
             Request::History | Request::Close => {}
         }
@@ -254,6 +254,13 @@ impl Session {
             denied,
             &self.abilities,
         );
+        if end.reason == EndReason::RateLimited {
+            heard.events.push(Event::RateLimited {
+                rejected: true,
+                resets_at: None,
+                limit: end.detail.clone(),
+            });
+        }
         self.end(end, heard);
     }
 
@@ -343,6 +350,9 @@ impl Session {
                 )));
             } else {
                 events.push(Event::Warning(what));
+            }
+            if request == Request::Mode {
+                self.choices.mode_is_unknown();
             }
         }
         events

@@ -6,8 +6,8 @@ mod reading;
 
 use super::driver::NAME;
 use super::failure;
-use super::options::Timeouts;
-use super::protocol::{Session, mode, one_line};
+use super::protocol::{Session, mode};
+use crate::converse::{Kept, Timeouts, Waits, last_line};
 use crate::duplex::{freeze, names};
 use crate::scratch::ScratchFile;
 use crate::session_locks::Lease;
@@ -18,8 +18,6 @@ use agent_duplex::{
     Queued, StopReport,
 };
 use ending::Leaving;
-use patience::Patience;
-use std::collections::VecDeque;
 use std::time::Duration;
 use tokio::time::{Instant, timeout};
 
@@ -49,14 +47,11 @@ pub(super) struct ClaudeConnection {
     setup: Setup,
     writer: Writer,
     session: Session,
-    /// What waits to be taken, and how large its lines are.
-    ready: VecDeque<Observation>,
-    kept: usize,
+    /// What waits to be taken.
+    kept: Kept,
     frozen: bool,
-    /// What a turn may take that was interrupted.
-    interrupted: Option<Patience>,
-    /// What the process may take whose outputs are at their end.
-    silent: Option<Patience>,
+    /// What the agent is waited for.
+    waits: Waits,
     /// What the agent may take to end that was asked to.
     leaving: Option<Leaving>,
     /// Whether the end of the process was reported.
@@ -72,25 +67,18 @@ impl ClaudeConnection {
     pub(super) fn new(mut agent: Agent, setup: Setup) -> Self {
         let stdin = agent.take_stdin().expect("it was started with a pipe");
         let pid = agent.pid();
-        let begin = Observation {
-            raw: None,
-            events: vec![
-                Event::Started { pid },
-                Event::Session {
-                    id: setup.session.clone(),
-                },
-            ],
-        };
+        let mut kept = Kept::default();
+        let id = setup.session.clone();
+        let events = vec![Event::Started { pid }, Event::Session { id }];
+        kept.keep(Observation { raw: None, events });
         ClaudeConnection {
             agent,
             writer: Writer::new(stdin),
             session: Session::new(setup.session.clone(), setup.timeouts),
             setup,
-            ready: VecDeque::from([begin]),
-            kept: 0,
+            kept,
             frozen: false,
-            interrupted: None,
-            silent: None,
+            waits: Waits::default(),
             leaving: None,
             over: false,
             stopping: None,
@@ -142,10 +130,7 @@ impl ClaudeConnection {
         if !self.session.spoke() {
             return failure::at_start(&self.setup.program, &how, &stderr);
         }
-        match stderr.lines().rev().find(|line| !line.trim().is_empty()) {
-            Some(last) => Error::gone(format!("{how}, saying: {}", one_line(last, 300))),
-            None => Error::gone(how),
-        }
+        Error::gone(format!("{how}{}", last_line(&stderr)))
     }
 }
 
@@ -176,9 +161,9 @@ impl Connection for ClaudeConnection {
     fn next(&mut self) -> BoxFuture<'_, Option<Observation>> {
         Box::pin(async move {
             loop {
-                let taken = self.taken();
+                let taken = self.kept.take();
                 if taken.is_some() || !self.step().await {
-                    return taken.or_else(|| self.taken());
+                    return taken.or_else(|| self.kept.take());
                 }
             }
         })
@@ -245,15 +230,8 @@ impl Connection for ClaudeConnection {
             freeze(&mut self.agent, frozen)?;
             self.frozen = frozen;
             self.session.renew();
-            for patience in [&mut self.interrupted, &mut self.silent]
-                .into_iter()
-                .flatten()
-            {
-                patience.renew();
-            }
-            if let Some(leaving) = &mut self.leaving {
-                leaving.renew();
-            }
+            self.waits.renew();
+            self.leaving.iter_mut().for_each(Leaving::renew);
             Ok(())
         })
     }

@@ -1,6 +1,7 @@
 //! What the agent's start fails with: an exit code of 1 and a line of standard error, nothing else.
 
-use super::protocol::one_line;
+use crate::converse::last_line;
+use crate::duplex::one_line;
 use agent_duplex::Error;
 
 /// Returns what to do about a failure that is known by what stands on standard error.
@@ -38,9 +39,7 @@ pub(super) fn known(stderr: &str) -> Option<String> {
 /// The error for an agent that ended before it said a word.
 pub(super) fn at_start(program: &str, how: &str, stderr: &str) -> Error {
     let what = known(stderr).unwrap_or_else(|| {
-        let last = stderr.lines().rev().find(|line| !line.trim().is_empty());
-        let said = last.map(|line| format!(", saying: {}", one_line(line, 300)));
-        let said = said.unwrap_or_default();
+        let said = last_line(stderr);
         format!("`{program}` ended at once ({how}){said}; try it by hand")
     });
     Error::start(what, None)

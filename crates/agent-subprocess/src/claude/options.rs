@@ -2,6 +2,7 @@
 
 use super::ClaudeDriver;
 use crate::SessionLocks;
+use crate::converse::Timeouts;
 use crate::environment::Environment;
 use crate::mcp::McpServers;
 use agent_duplex::Permissions;
@@ -13,7 +14,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 /// What was chosen. Texts of people's and values of variables are not shown.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub(super) struct Options {
     pub(super) model: Option<String>,
     pub(super) fallback_model: Option<String>,
@@ -35,44 +36,6 @@ pub(super) struct Options {
     pub(super) args: Vec<OsString>,
     pub(super) timeouts: Timeouts,
     pub(super) locks: Option<SessionLocks>,
-}
-
-/// How long the agent may take to answer.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Timeouts {
-    pub(super) initialize: Duration,
-    pub(super) others: Duration,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        let minute = Duration::from_secs(60);
-        Options {
-            model: None,
-            fallback_model: None,
-            effort: None,
-            permissions: Permissions::default(),
-            max_turns: None,
-            tools: None,
-            allowed_tools: Vec::new(),
-            disallowed_tools: Vec::new(),
-            system_prompt: None,
-            append_system_prompt: None,
-            setting_sources: None,
-            settings: Map::new(),
-            hooks: false,
-            add_dirs: Vec::new(),
-            mcp_servers: McpServers::default(),
-            strict_mcp: false,
-            env: Environment::default(),
-            args: Vec::new(),
-            timeouts: Timeouts {
-                initialize: minute,
-                others: minute,
-            },
-            locks: None,
-        }
-    }
 }
 
 impl fmt::Debug for Options {

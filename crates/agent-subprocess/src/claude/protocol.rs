@@ -15,9 +15,8 @@ mod usage;
 
 pub(super) use encode::mode;
 pub(super) use ending::{LOG_IN, is_unknown_session};
-pub(super) use summary::one_line;
 
-use super::options::Timeouts;
+use crate::converse::Timeouts;
 use agent_duplex::{Ask, EndReason, Event, ExitStatus, TurnEnd};
 use encode::Requests;
 use ending::Known;

@@ -7,9 +7,9 @@ mod reading;
 
 use super::driver::NAME;
 use super::opening::{Opening, is_held};
-use super::options::Timeouts;
 use super::protocol::{Heard, LOG_IN, Session};
-use crate::duplex::{freeze, names, one_line};
+use crate::converse::{Kept, Timeouts, Waits, last_line};
+use crate::duplex::{freeze, names};
 use crate::writer::{Unwritten, Writer};
 use crate::{Agent, StopPolicy};
 use agent_duplex::{
@@ -18,8 +18,6 @@ use agent_duplex::{
 };
 use cleaning::Cleaning;
 use ending::Leaving;
-use patience::Patience;
-use std::collections::VecDeque;
 use std::time::Duration;
 use tokio::time::{Instant, timeout};
 
@@ -46,18 +44,15 @@ pub(super) struct CodexConnection {
     policy: StopPolicy,
     writer: Writer,
     session: Session,
-    /// What waits to be taken, and how large its lines are.
-    ready: VecDeque<Observation>,
-    kept: usize,
+    /// What waits to be taken.
+    kept: Kept,
     frozen: bool,
     /// When the turn that runs began at the earliest, in clock ticks since boot.
     since: u64,
     /// The end of an interrupted turn, which waits for that of its commands.
     cleaning: Option<Cleaning>,
-    /// What a turn may take that was interrupted.
-    interrupted: Option<Patience>,
-    /// What the process may take whose outputs are at their end.
-    silent: Option<Patience>,
+    /// What the agent is waited for.
+    waits: Waits,
     /// What the agent may take to end that was asked to.
     leaving: Option<Leaving>,
     /// Whether the end of the process was reported.
@@ -72,20 +67,19 @@ pub(super) struct CodexConnection {
 impl CodexConnection {
     pub(super) fn new(mut agent: Agent, setup: Setup) -> Self {
         let stdin = agent.take_stdin().expect("it was started with a pipe");
-        let begin = Event::Started { pid: agent.pid() };
+        let mut kept = Kept::default();
+        kept.keep(Event::Started { pid: agent.pid() }.into());
         CodexConnection {
             agent,
             program: setup.program,
             policy: setup.policy,
             writer: Writer::new(stdin),
             session: Session::new(setup.opening, setup.permissions, setup.timeouts),
-            ready: VecDeque::from([begin.into()]),
-            kept: 0,
+            kept,
             frozen: false,
             since: cleaning::now(),
             cleaning: None,
-            interrupted: None,
-            silent: None,
+            waits: Waits::default(),
             leaving: None,
             over: false,
             stopping: None,
@@ -141,17 +135,14 @@ impl CodexConnection {
     /// Ends an agent that is of no use any more, because somebody was told that there is no conversation.
     fn dismiss(&mut self) {
         self.agent.close_stdin();
-        self.silent.get_or_insert_with(Patience::with_silence);
+        self.waits.expect_end();
     }
 
     /// Says why the agent takes nothing any more.
     async fn gone(&mut self) -> Error {
         let exit = timeout(EXIT, self.agent.wait()).await;
         let how = exit.map_or("it closed its input".to_owned(), |exit| exit.to_string());
-        let stderr = plain(&self.agent.stderr_tail());
-        let last = stderr.lines().rev().find(|line| !line.trim().is_empty());
-        let said = last.map(|line| format!(", saying: {}", one_line(line, 300)));
-        let said = said.unwrap_or_default();
+        let said = last_line(&self.agent.stderr_tail());
         if self.session.spoke() {
             return Error::gone(format!("{how}{said}"));
         }
@@ -163,17 +154,6 @@ impl CodexConnection {
         let what = format!("`{program}` ended at once ({how}){said}; {mend}");
         Error::start(what, None)
     }
-}
-
-/// Takes the colours out of a text.
-fn plain(text: &str) -> String {
-    let mut parts = text.split("\u{1b}[");
-    let mut plain = parts.next().unwrap_or_default().to_owned();
-    for part in parts {
-        let end = part.find(|c: char| c.is_ascii_alphabetic());
-        plain.push_str(end.map_or("", |end| &part[end + 1..]));
-    }
-    plain
 }
 
 impl Connection for CodexConnection {
@@ -215,9 +195,9 @@ impl Connection for CodexConnection {
     fn next(&mut self) -> BoxFuture<'_, Option<Observation>> {
         Box::pin(async move {
             loop {
-                let taken = self.taken();
+                let taken = self.kept.take();
                 if taken.is_some() || !self.step().await {
-                    return taken.or_else(|| self.taken());
+                    return taken.or_else(|| self.kept.take());
                 }
             }
         })
@@ -263,15 +243,8 @@ impl Connection for CodexConnection {
             freeze(&mut self.agent, frozen)?;
             self.frozen = frozen;
             self.session.renew();
-            for patience in [&mut self.interrupted, &mut self.silent]
-                .into_iter()
-                .flatten()
-            {
-                patience.renew();
-            }
-            if let Some(leaving) = &mut self.leaving {
-                leaving.renew();
-            }
+            self.waits.renew();
+            self.leaving.iter_mut().for_each(Leaving::renew);
             Ok(())
         })
     }

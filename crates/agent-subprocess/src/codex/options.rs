@@ -1,6 +1,7 @@
 //! What can be chosen for an agent before it starts.
 
 use super::CodexDriver;
+use crate::converse::Timeouts;
 use crate::environment::Environment;
 use crate::mcp::McpServers;
 use agent_duplex::Permissions;
@@ -10,7 +11,7 @@ use std::fmt;
 use std::time::Duration;
 
 /// What was chosen. Texts of people's and values of settings and variables are not shown.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub(super) struct Options {
     pub(super) model: Option<String>,
     pub(super) effort: Option<String>,
@@ -23,35 +24,6 @@ pub(super) struct Options {
     pub(super) env: Environment,
     pub(super) args: Vec<OsString>,
     pub(super) timeouts: Timeouts,
-}
-
-/// How long the agent may take to answer.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Timeouts {
-    pub(super) initialize: Duration,
-    pub(super) others: Duration,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        let minute = Duration::from_secs(60);
-        Options {
-            model: None,
-            effort: None,
-            permissions: Permissions::default(),
-            system_prompt: None,
-            append_system_prompt: None,
-            config: Map::new(),
-            mcp_servers: McpServers::default(),
-            analytics: false,
-            env: Environment::default(),
-            args: Vec::new(),
-            timeouts: Timeouts {
-                initialize: minute,
-                others: minute,
-            },
-        }
-    }
 }
 
 impl fmt::Debug for Options {

@@ -15,7 +15,7 @@ mod turn;
 pub(super) use failure::LOG_IN;
 
 use super::opening::Opening;
-use super::options::Timeouts;
+use crate::converse::Timeouts;
 use agent_duplex::{EndReason, Event, ExitStatus, Permissions, TurnEnd};
 use asks::Asks;
 use failure::judge;

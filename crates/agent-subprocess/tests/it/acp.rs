@@ -194,6 +194,11 @@ async fn p23_an_interrupt_that_is_not_obeyed_is_asked_again_and_then_signalled()
     for (functions, exit) in [
         (second, None),
         ("on_cancel() { :; }", Some(ExitStatus::Signal(2))),
+        // As a program does whose only thread hangs.
+        (
+            "trap '' INT; on_cancel() { :; }",
+            Some(ExitStatus::Signal(9)),
+        ),
     ] {
         let mut connection = connect(&scene, &format!("{ENDLESS}\n{functions}")).await;
         connection.send(Message::new("go on")).await.unwrap();
@@ -350,6 +355,23 @@ on_other() { case $line in *'"q"'*) chunk "$(printf '%s' "$line" | sed -n 's/.*"
         assert_eq!(said(&events), [(answer.to_owned(), false)]);
         drop(connection.stop(DEADLINE).await);
     }
+}
+
+#[tokio::test]
+async fn x124_an_agent_that_can_not_be_restrained_is_told_so() {
+    let scene = Scene::new();
+    let modes = r#"
+on_new() { ok '{"sessionId":"s1","modes":{"currentModeId":"yolo","availableModes":[{"id":"yolo"},{"id":"default"}]}}'; }
+on_other() { case $line in *set_mode*) fail -32603 'not now' ;; esac; }
+"#;
+    let driver = driver(&scene, modes).permissions(Permissions::All);
+    let mut connection = open(&driver, SessionChoice::Fresh).await.unwrap();
+    let error = connection.set_permissions(Permissions::Deny).await;
+    let error = error.unwrap_err();
+    assert!(error.is_refused(), "{error}");
+    assert!(error.to_string().contains("not now"), "{error}");
+    connection.set_permissions(Permissions::All).await.unwrap();
+    drop(connection.stop(DEADLINE).await);
 }
 
 #[tokio::test]

@@ -1,21 +1,12 @@
 //! What the agent's process does, one thing at a time.
 
 use super::AcpConnection;
-use super::patience::Patience;
+use crate::converse::{Patience, Seen, look};
 use crate::duplex::{exit_status, observation};
 use crate::session_locks::Refusal;
 use crate::{Exit, Output, Stream};
 use agent_duplex::{Event, ExitStatus, Observation};
 use tokio::time::{Instant, timeout_at};
-
-/// How many bytes of lines are kept that nobody took while a session was being opened or an agent ended.
-const KEPT: usize = 32 << 20;
-
-enum Seen {
-    Output(Output),
-    Silence,
-    Exit(Exit),
-}
 
 impl AcpConnection {
     /// Waits for one thing to happen and keeps what it means; `false` when nothing can happen any more.
@@ -26,7 +17,8 @@ impl AcpConnection {
         if self.over {
             return false;
         }
-        let due = self.due();
+        // Who is stopped where it stands is waited for.
+        let due = self.waits.due().filter(|_| !self.frozen);
         let now = Instant::now();
         let late = self.session.answers_due(now).filter(|_| !self.frozen);
         if late.is_some_and(|late| late <= now) {
@@ -38,28 +30,15 @@ impl AcpConnection {
             self.lose_patience();
             return true;
         }
-        let (agent, silent) = (&mut self.agent, self.silent.is_some());
-        let something = async {
-            if silent {
-                return Seen::Exit(agent.wait().await);
-            }
-            agent
-                .next_output()
-                .await
-                .map_or(Seen::Silence, Seen::Output)
-        };
         let patient = due.and_then(Patience::until);
-        let seen = match patient.into_iter().chain(late).min() {
-            Some(until) => timeout_at(until, something).await.ok(),
-            None => Some(something.await),
-        };
-        match seen {
+        let until = patient.into_iter().chain(late).min();
+        match look(&mut self.agent, self.waits.expects_end(), until).await {
+            Seen::Output(output) => self.take(output),
+            Seen::Silence => self.waits.expect_end(),
+            Seen::Exit(exit) => self.exited(exit),
             // The next step looks what is late.
-            None if patient.is_none_or(|until| until > Instant::now()) => {}
-            Some(Seen::Output(output)) => self.take(output),
-            Some(Seen::Silence) => self.silent = Some(Patience::with_silence()),
-            Some(Seen::Exit(exit)) => self.exited(exit),
-            None => self.lose_patience(),
+            Seen::Late if patient.is_none_or(|until| until > Instant::now()) => {}
+            Seen::Late => self.lose_patience(),
         }
         true
     }
@@ -75,9 +54,7 @@ impl AcpConnection {
     }
 
     fn take(&mut self, output: Output) {
-        let size = output.line.bytes.len();
-        let waits = [&mut self.interrupted, &mut self.silent];
-        { waits.into_iter().flatten() }.for_each(|patience| patience.read(size));
+        self.waits.read(output.line.bytes.len());
         let is_whole = output.line.truncated.is_none();
         let is_stdout = output.stream == Stream::Stdout;
         let mut seen = observation(output);
@@ -128,22 +105,7 @@ impl AcpConnection {
         self.watch();
     }
 
-    pub(super) fn keep(&mut self, mut seen: Observation) {
-        let size = |seen: &Observation| seen.raw.as_ref().map_or(0, |(_, line)| line.bytes.len());
-        if self.kept + size(&seen) > KEPT {
-            seen.raw = None;
-            let is_piece = |e: &Event| matches!(e, Event::TextDelta(_) | Event::ThinkingDelta(_));
-            seen.events.retain(|event| !is_piece(event));
-        }
-        if seen != Observation::default() {
-            self.kept += size(&seen);
-            self.ready.push_back(seen);
-        }
-    }
-
-    pub(super) fn taken(&mut self) -> Option<Observation> {
-        let seen = self.ready.pop_front()?;
-        self.kept -= seen.raw.as_ref().map_or(0, |(_, line)| line.bytes.len());
-        Some(seen)
+    pub(super) fn keep(&mut self, seen: Observation) {
+        self.kept.keep(seen);
     }
 }

@@ -52,7 +52,8 @@ pub(super) type Choose = (&'static str, Value);
 fn modes(permissions: Permissions) -> &'static [&'static str] {
     match permissions {
         Permissions::Ask | Permissions::Deny => &["default", "ask", "read-only"],
-        Permissions::Edits => &["acceptEdits", "autoEdit"],
+        // Without a mode for edits the driver allows them, as long as the agent asks.
+        Permissions::Edits => &["acceptEdits", "autoEdit", "default", "ask"],
         Permissions::All => &["bypassPermissions", "yolo", "full-access"],
     }
 }
@@ -103,17 +104,28 @@ impl Choices {
         self.default_model.as_deref()
     }
 
-    /// Returns how to put the agent into the mode for this; `None` if it has none, or is in it.
-    pub(super) fn choose_mode(&self, permissions: Permissions) -> Option<Choose> {
+    /// Returns how to put the agent into the mode for this; `None` if it has none, or is in it. From now on it counts as being
+    /// in it, because most agents do not tell of a change that they were asked for.
+    pub(super) fn choose_mode(&mut self, permissions: Permissions) -> Option<Choose> {
         let mut candidates = modes(permissions).iter();
-        if let Some(option) = &self.mode_option
+        if let Some(option) = &mut self.mode_option
             && let Some(mode) = candidates.clone().find(|mode| has(&option.values, mode))
         {
+            let was = std::mem::replace(&mut option.value, (*mode).to_owned());
             let choose = json!({"configId": option.id, "value": mode});
-            return (option.value != **mode).then_some(("session/set_config_option", choose));
+            return (was != **mode).then_some(("session/set_config_option", choose));
         }
         let mode = candidates.find(|mode| has(&self.modes, mode))?;
-        (self.mode != **mode).then(|| ("session/set_mode", json!({"modeId": mode})))
+        let was = std::mem::replace(&mut self.mode, (*mode).to_owned());
+        (was != **mode).then(|| ("session/set_mode", json!({"modeId": mode})))
+    }
+
+    /// Notes that nobody knows in which mode the agent is.
+    pub(super) fn mode_is_unknown(&mut self) {
+        self.mode.clear();
+        if let Some(option) = &mut self.mode_option {
+            option.value.clear();
+        }
     }
 
     /// Returns how to choose a model; `None` if the agent has no way.

@@ -108,10 +108,6 @@ pub(super) fn trouble(error: &Value) -> Trouble {
         {
             Trouble::SessionNotFound
         }
-        _ if says(&["session"]) && says(&["does not exist", "unknown", "invalid", "not found"]) => {
-            Trouble::SessionNotFound
-        }
-        -32002 => Trouble::SessionNotFound,
         _ if says(&[
             "authentication required",
             "not logged in",
@@ -135,13 +131,8 @@ pub(super) fn trouble(error: &Value) -> Trouble {
         {
             Trouble::ContextOverflow
         }
-        _ if says(&[
-            "rate limit",
-            "rate_limit",
-            "too many requests",
-            "quota",
-            "429",
-        ]) =>
+        _ if says(&["rate limit", "rate_limit", "too many requests", "quota"])
+            || has_number(&words, "429") =>
         {
             Trouble::RateLimited
         }
@@ -151,12 +142,28 @@ pub(super) fn trouble(error: &Value) -> Trouble {
             "bad gateway",
             "gateway timeout",
             "fetch failed",
-        ]) || says(&["econnrefused", "econnreset", "unable to connect", "529"]) =>
+        ]) || says(&["econnrefused", "econnreset", "unable to connect"])
+            || has_number(&words, "529") =>
         {
             Trouble::ServiceFailed
         }
         _ => Trouble::Other,
     }
+}
+
+/// Tells whether an error of no closer kind, on the request for a session that is gone on with, may say that it is not there.
+pub(super) fn misses(error: &Value) -> bool {
+    let words = words(error).to_lowercase();
+    let says = |marks: &[&str]| marks.iter().any(|mark| words.contains(mark));
+    let lost = ["does not exist", "unknown", "invalid", "not found"];
+    error["code"] == -32002 || (says(&["session"]) && says(&lost))
+}
+
+/// Tells whether a number stands somewhere, and not as a part of another.
+fn has_number(words: &str, number: &str) -> bool {
+    words
+        .split(|c: char| !c.is_ascii_digit())
+        .any(|digits| digits == number)
 }
 
 /// Says what a person has to do, by the ways to log in that the agent names.

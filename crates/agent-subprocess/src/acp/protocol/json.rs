@@ -1,5 +1,6 @@
 //! Lines of JSON-RPC, as they come and as they are written.
 
+use crate::converse;
 use serde_json::{Value, json};
 use std::borrow::Cow;
 
@@ -91,16 +92,8 @@ fn error(id: &Value, code: i64, message: &str) -> Vec<u8> {
     line(&json!({"jsonrpc": "2.0", "id": id, "error": error}))
 }
 
-/// Ends a line, and sees to it that nobody takes it for two: besides `\n`, some readers split at these.
 fn line(value: &Value) -> Vec<u8> {
-    let mut line = value.to_string();
-    if line.contains(['\u{2028}', '\u{2029}']) {
-        line = line
-            .replace('\u{2028}', "\\u2028")
-            .replace('\u{2029}', "\\u2029");
-    }
-    line.push('\n');
-    line.into_bytes()
+    converse::line(value.to_string())
 }
 
 #[cfg(test)]

@@ -247,14 +247,19 @@ impl Session {
         }
     }
 
-    pub(super) fn mode_answered(&mut self, answer: Result<&Value, &Value>, heard: &mut Heard) {
+    pub(super) fn mode_answered(
+        &mut self,
+        id: u64,
+        answer: Result<&Value, &Value>,
+        heard: &mut Heard,
+    ) {
+        let change = self.change.as_mut().filter(|change| change.request == id);
         if let Err(error) = answer {
+            self.choices.mode_is_unknown();
             let why = ending::words(error);
-            let careful = matches!(
-                self.wishes.permissions,
-                Permissions::Ask | Permissions::Deny
-            );
-            if careful && self.stage == Stage::Settling {
+            if let Some(change) = change {
+                change.answer = Some(Err(why));
+            } else if is_careful(self.wishes.permissions) && self.stage == Stage::Settling {
                 let what = format!("the agent refuses to ask before it does something: {why}");
                 let mend = "correct what it may do in its own settings";
                 self.failure = Some(Failure::Start(Error::start(
@@ -266,6 +271,9 @@ impl Session {
                 heard.events.push(Event::Warning(warning));
             }
         } else if let Ok(result) = answer {
+            if let Some(change) = change {
+                change.answer = Some(Ok(()));
+            }
             self.choices.take_options(result);
         }
         self.settle(heard);
@@ -280,7 +288,7 @@ impl Session {
         let Some(change) = self.change.as_mut().filter(|change| change.request == id) else {
             return;
         };
-        let model = change.model.clone();
+        let model = change.model.clone().unwrap_or_default();
         match answer {
             Ok(result) => {
                 change.answer = Some(Ok(()));
@@ -304,7 +312,12 @@ impl Session {
 
     fn failed(&self, request: Request, error: &Value) -> Failure {
         let words = ending::words(error);
-        let trouble = ending::trouble(error);
+        let trouble = match ending::trouble(error) {
+            Trouble::Other if request == Request::Open && ending::misses(error) => {
+                Trouble::SessionNotFound
+            }
+            trouble => trouble,
+        };
         let is_known = !matches!(self.wishes.session, SessionChoice::Fresh);
         let (reason, detail) = match (request, trouble) {
             (_, Trouble::NotLoggedIn) | (Request::Authenticate, _) => (
@@ -330,4 +343,9 @@ impl Session {
             ..reason.into()
         })
     }
+}
+
+/// Tells whether the agent has to ask before it does something.
+pub(super) fn is_careful(permissions: Permissions) -> bool {
+    matches!(permissions, Permissions::Ask | Permissions::Deny)
 }

@@ -1,5 +1,6 @@
 //! What we say: messages, notifications and requests, and what is noted of them.
 
+use super::open::is_careful;
 use super::turn::Turn;
 use super::{Change, Heard, Request, Session, json};
 use agent_duplex::{Error, Event, Message, Permissions};
@@ -59,15 +60,22 @@ impl Session {
         self.leaving = true;
     }
 
-    /// Changes what is allowed from now on, and returns what the agent is to be told, if it has a mode for it.
+    /// Changes what is allowed from now on, and returns what the agent is to be told, if it has a mode for it. What came of it is
+    /// told by [`change_answer`](Self::change_answer) where the agent has to obey; elsewhere the driver allows what it asks.
     pub(in crate::acp) fn set_permissions(&mut self, permissions: Permissions) -> Option<Vec<u8>> {
         self.wishes.permissions = permissions;
         let (method, params) = self.choices.choose_mode(permissions)?;
-        Some(self.choose(Request::Mode, method, params))
+        let line = self.choose(Request::Mode, method, params);
+        self.change = is_careful(permissions).then_some(Change {
+            request: self.last,
+            model: None,
+            answer: None,
+        });
+        Some(line)
     }
 
     /// Asks for another model, the one of the beginning if there is none; nothing if that is so already. What came of it is
-    /// told by [`model_answer`](Self::model_answer).
+    /// told by [`change_answer`](Self::change_answer).
     ///
     /// # Errors
     /// [`Error::is_unsupported`] when the agent has no way to.
@@ -95,25 +103,27 @@ impl Session {
             ));
         };
         let line = self.choose(Request::Model, method, params);
-        let (request, answer) = (self.last, None);
         self.change = Some(Change {
-            request,
-            model,
-            answer,
+            request: self.last,
+            model: Some(model),
+            answer: None,
         });
         Ok(Some(line))
     }
 
-    /// Tells whether a change of the model waits for its answer.
+    /// Tells whether a change waits for its answer.
     pub(in crate::acp) fn is_asking(&self) -> bool {
         let change = self.change.as_ref();
         change.is_some_and(|change| change.answer.is_none())
     }
 
-    /// Takes the answer to a change of the model; without one, what comes later means nothing. `Ok` if none was needed.
-    pub(in crate::acp) fn model_answer(&mut self) -> Option<Result<(), String>> {
+    /// Takes the answer to a change; without one, what comes later means nothing.
+    pub(in crate::acp) fn change_answer(&mut self) -> Option<Result<(), String>> {
         let change = self.change.take()?;
         self.pending.remove(&change.request);
+        if change.answer.is_none() && change.model.is_none() {
+            self.choices.mode_is_unknown();
+        }
         change.answer
     }
 

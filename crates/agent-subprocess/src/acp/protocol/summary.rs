@@ -1,13 +1,9 @@
 //! Short texts for people out of what tools are called with and what they return.
 
 use super::json::{list, text};
+use crate::converse::{SUMMARY, beginning};
 use crate::duplex::one_line;
 use serde_json::Value;
-
-/// How many characters of a call are shown.
-const SUMMARY: usize = 400;
-/// How many bytes of a result are handed on.
-const RESULT: usize = 4096;
 /// How many paths of a call are looked at; who names more is asked about.
 const PATHS: usize = 64;
 
@@ -136,10 +132,7 @@ pub(super) fn result(call: &Value) -> String {
                 .map_or_else(|| output.to_string(), str::to_owned),
         };
     }
-    let mut ends = (0..=RESULT.min(text.len())).rev();
-    let end = ends.find(|end| text.is_char_boundary(*end));
-    text.truncate(end.unwrap_or(0));
-    text
+    beginning(text)
 }
 
 #[cfg(test)]

@@ -1,11 +1,10 @@
 //! Ending the agent: between turns and politely, or with everything that it started.
 
 use super::ClaudeConnection;
-use crate::duplex::stop_report;
+use crate::converse::stop;
 use crate::session_locks::Lease;
-use agent_duplex::{ProcessName, StopReport, StopStage};
+use agent_duplex::{StopReport, StopStage};
 use rustix::process::Signal;
-use std::path::Path;
 use std::time::Duration;
 use tokio::time::{Instant, timeout};
 
@@ -94,33 +93,21 @@ impl ClaudeConnection {
                 let _late = timeout(WRITTEN.min(budget / 16), written).await;
             }
         }
-        let policy = self.setup.policy.clone().without_interrupt();
         let left = budget.saturating_sub(start.elapsed());
-        let mut report = stop_report(self.agent.stop(&policy.within(left)).await);
-        let pid = self.agent.pid();
-        let is_named = |named: &ProcessName| named.pid == pid;
-        if was_alive {
-            report.stage = report.stage.max(stage);
-        }
-        if was_alive && !report.ended.iter().chain(&report.survivors).any(is_named) {
-            // It obeyed before the tree was looked at.
-            let name = self.name();
-            report.ended.insert(0, ProcessName { pid, name });
-        }
-        report
+        let done = (was_alive, stage);
+        stop(
+            &mut self.agent,
+            &self.setup.policy,
+            left,
+            done,
+            &self.setup.program,
+        )
+        .await
     }
 
     /// Gives back what only a living agent needs: its private files, and its session.
     pub(super) fn release(&mut self) {
         self.setup.files.clear();
         self.setup.lease.iter_mut().for_each(Lease::idle);
-    }
-
-    /// The command name, as far as it is known of a process that is gone.
-    fn name(&self) -> String {
-        let name = Path::new(&self.setup.program)
-            .file_name()
-            .unwrap_or_default();
-        name.to_string_lossy().chars().take(15).collect()
     }
 }

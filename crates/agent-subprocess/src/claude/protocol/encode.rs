@@ -1,5 +1,6 @@
 //! What is written to the agent: one JSON object on one line.
 
+use crate::converse::line as terminated;
 use agent_duplex::{Message, Permissions};
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -68,16 +69,4 @@ pub(in crate::claude) fn mode(permissions: Permissions) -> &'static str {
 
 fn line(value: Value) -> Vec<u8> {
     terminated(value.to_string())
-}
-
-/// Ends a line, and sees to it that nobody takes it for two: besides `\n`, some readers split at these.
-fn terminated(mut line: String) -> Vec<u8> {
-    if line.contains(['\r', '\u{2028}', '\u{2029}']) {
-        line = line.replace('\r', " ");
-        line = line
-            .replace('\u{2028}', "\\u2028")
-            .replace('\u{2029}', "\\u2029");
-    }
-    line.push('\n');
-    line.into_bytes()
 }

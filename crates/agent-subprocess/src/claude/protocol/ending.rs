@@ -1,7 +1,7 @@
 //! Why a turn ended, by what its `result` says.
 
 use super::json::Object;
-use super::summary::one_line;
+use crate::duplex::one_line;
 use agent_duplex::{EndReason, TurnEnd};
 
 /// How many characters of the agent's own words are handed on.

@@ -1,8 +1,9 @@
 //! What the agent asks, and what it answers to what we asked.
 
 use super::json::Object;
-use super::summary::{one_line, summary};
+use super::summary::summary;
 use super::{ANSWERED, ASKED, ASKS, Asked, Heard, Request, Session, encode};
+use crate::duplex::one_line;
 use agent_duplex::{Ask, Event};
 use tokio::time::Instant;
 

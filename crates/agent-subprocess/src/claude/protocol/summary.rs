@@ -1,12 +1,8 @@
 //! Short texts for people out of what tools are called with and what they return.
 
 use super::json::Object;
-pub(in crate::claude) use crate::duplex::one_line;
-
-/// How many characters of a call are shown.
-const SUMMARY: usize = 400;
-/// How many bytes of a result are handed on.
-const RESULT: usize = 4096;
+use crate::converse::{SUMMARY, beginning};
+use crate::duplex::one_line;
 
 /// Tells on one line what a call of a tool would do: the command, the file or the like of the agent's own tools, whose
 /// inputs are known, and the whole input of any other, which may hide nothing.
@@ -38,7 +34,7 @@ fn telling(tool: &str) -> &'static [&'static str] {
 
 /// Returns the beginning of what a tool returned: a text, or the texts of a list of blocks.
 pub(super) fn result(block: &Object<'_>) -> String {
-    let mut text = block.string("content").unwrap_or_else(|| {
+    let text = block.string("content").unwrap_or_else(|| {
         let blocks = block.list("content");
         let texts: Vec<String> = blocks
             .iter()
@@ -46,8 +42,5 @@ pub(super) fn result(block: &Object<'_>) -> String {
             .collect();
         texts.join("\n")
     });
-    let mut ends = (0..=RESULT.min(text.len())).rev();
-    let end = ends.find(|end| text.is_char_boundary(*end));
-    text.truncate(end.unwrap_or(0));
-    text
+    beginning(text)
 }

@@ -1,10 +1,9 @@
 //! Ending the agent: between turns and politely, or with everything that it started.
 
 use super::CodexConnection;
-use crate::duplex::stop_report;
-use agent_duplex::{ProcessName, StopReport, StopStage};
+use crate::converse::stop;
+use agent_duplex::{StopReport, StopStage};
 use rustix::process::Signal;
-use std::path::Path;
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -87,30 +86,12 @@ impl CodexConnection {
             let until = start + INTERRUPT.min(budget / 3);
             self.pump(until, |c| !c.session.is_busy()).await;
         }
-        // The policy closes the input next; an interrupt by signal would only cost time.
         let stage = match self.agent.has_exited() {
             true => StopStage::Interrupt,
             false => StopStage::CloseInput,
         };
-        let policy = self.policy.clone().without_interrupt();
         let left = budget.saturating_sub(start.elapsed());
-        let mut report = stop_report(self.agent.stop(&policy.within(left)).await);
-        let pid = self.agent.pid();
-        let is_named = |named: &ProcessName| named.pid == pid;
-        if was_alive {
-            report.stage = report.stage.max(stage);
-        }
-        if was_alive && !report.ended.iter().chain(&report.survivors).any(is_named) {
-            // It obeyed before the tree was looked at.
-            let name = self.name();
-            report.ended.insert(0, ProcessName { pid, name });
-        }
-        report
-    }
-
-    /// The command name, as far as it is known of a process that is gone.
-    fn name(&self) -> String {
-        let name = Path::new(&self.program).file_name().unwrap_or_default();
-        name.to_string_lossy().chars().take(15).collect()
+        let done = (was_alive, stage);
+        stop(&mut self.agent, &self.policy, left, done, &self.program).await
     }
 }

@@ -1,20 +1,11 @@
 //! What the agent's process does, one thing at a time.
 
 use super::CodexConnection;
-use super::patience::Patience;
+use crate::converse::{Patience, Seen, look};
 use crate::duplex::{exit_status, observation};
 use crate::{Exit, Output, Stream};
 use agent_duplex::{Event, ExitStatus, Observation};
 use tokio::time::{Instant, timeout_at};
-
-/// How many bytes of lines are kept that nobody took while an agent was being ended.
-const KEPT: usize = 32 << 20;
-
-enum Seen {
-    Output(Output),
-    Silence,
-    Exit(Exit),
-}
 
 impl CodexConnection {
     /// Waits for one thing to happen and keeps what it means; `false` when nothing can happen any more.
@@ -27,7 +18,8 @@ impl CodexConnection {
         } else if self.clean().await {
             return true;
         }
-        let due = self.due();
+        // Who is stopped where it stands is waited for.
+        let due = self.waits.due().filter(|_| !self.frozen);
         let now = Instant::now();
         let late = self.session.answers_due(now).filter(|_| !self.frozen);
         if late.is_some_and(|late| late <= now) {
@@ -39,26 +31,15 @@ impl CodexConnection {
             self.lose_patience();
             return true;
         }
-        let (agent, silent) = (&mut self.agent, self.silent.is_some());
-        let something = async {
-            if silent {
-                return Seen::Exit(agent.wait().await);
-            }
-            let output = agent.next_output().await;
-            output.map_or(Seen::Silence, Seen::Output)
-        };
         let patient = due.and_then(Patience::until);
-        let seen = match patient.into_iter().chain(late).min() {
-            Some(until) => timeout_at(until, something).await.ok(),
-            None => Some(something.await),
-        };
-        match seen {
+        let until = patient.into_iter().chain(late).min();
+        match look(&mut self.agent, self.waits.expects_end(), until).await {
+            Seen::Output(output) => self.take(output),
+            Seen::Silence => self.waits.expect_end(),
+            Seen::Exit(exit) => self.exited(exit),
             // The next step looks what is late.
-            None if patient.is_none_or(|until| until > Instant::now()) => {}
-            Some(Seen::Output(output)) => self.take(output),
-            Some(Seen::Silence) => self.silent = Some(Patience::with_silence()),
-            Some(Seen::Exit(exit)) => self.exited(exit),
-            None => self.lose_patience(),
+            Seen::Late if patient.is_none_or(|until| until > Instant::now()) => {}
+            Seen::Late => self.lose_patience(),
         }
         true
     }
@@ -74,13 +55,7 @@ impl CodexConnection {
     }
 
     fn take(&mut self, output: Output) {
-        let size = output.line.bytes.len();
-        for patience in [&mut self.interrupted, &mut self.silent]
-            .into_iter()
-            .flatten()
-        {
-            patience.read(size);
-        }
+        self.waits.read(output.line.bytes.len());
         let is_whole = output.line.truncated.is_none();
         let is_stdout = output.stream == Stream::Stdout;
         let mut seen = observation(output);
@@ -109,26 +84,11 @@ impl CodexConnection {
         self.watch();
     }
 
-    pub(super) fn keep(&mut self, mut seen: Observation) {
+    pub(super) fn keep(&mut self, seen: Observation) {
         let is_end = |event: &Event| matches!(event, Event::TurnCompleted(_));
         if self.session.has_failed() && seen.events.iter().any(is_end) {
             self.dismiss();
         }
-        let size = |seen: &Observation| seen.raw.as_ref().map_or(0, |(_, line)| line.bytes.len());
-        if self.kept + size(&seen) > KEPT {
-            seen.raw = None;
-            let is_piece = |e: &Event| matches!(e, Event::TextDelta(_) | Event::ThinkingDelta(_));
-            seen.events.retain(|event| !is_piece(event));
-        }
-        if seen != Observation::default() {
-            self.kept += size(&seen);
-            self.ready.push_back(seen);
-        }
-    }
-
-    pub(super) fn taken(&mut self) -> Option<Observation> {
-        let seen = self.ready.pop_front()?;
-        self.kept -= seen.raw.as_ref().map_or(0, |(_, line)| line.bytes.len());
-        Some(seen)
+        self.kept.keep(seen);
     }
 }

@@ -1,6 +1,7 @@
 //! What the agent asks. Its requests have ids of their own, which begin at 0 and have nothing to do with ours.
 
 use super::{Heard, Session, item, text};
+use crate::converse;
 use crate::duplex::one_line;
 use agent_duplex::{Ask, Decision, Event, Permissions};
 use serde_json::{Value, json};
@@ -93,7 +94,7 @@ impl Session {
         let ask = Ask {
             id: name.clone(),
             tool: tool(method, params),
-            summary: one_line(&self.wish(method, params), 400),
+            summary: one_line(&self.wish(method, params), converse::SUMMARY),
             reason: one_line(text(&params["reason"]), 400),
         };
         let is_full = self.asks.open.len() >= ASKS;
@@ -201,13 +202,7 @@ fn tool(method: &str, params: &Value) -> String {
     }
 }
 
-/// Writes a message on one line, which nobody takes for two: besides `\n`, some readers split at these.
+/// Writes a message on one line.
 pub(super) fn line(message: &Value) -> Vec<u8> {
-    let mut line = message.to_string();
-    if line.contains(['\u{2028}', '\u{2029}']) {
-        line = line.replace('\u{2028}', "\\u2028");
-        line = line.replace('\u{2029}', "\\u2029");
-    }
-    line.push('\n');
-    line.into_bytes()
+    converse::line(message.to_string())
 }

@@ -1,17 +1,13 @@
 //! What the agent's items mean: names of tools, what they are called with, how they ended.
 
 use super::text;
+use crate::converse::{SUMMARY, beginning};
 use crate::duplex::one_line;
 use agent_duplex::ToolOutcome;
 use serde_json::Value;
 
-/// How many characters of a call are shown.
-const SUMMARY: usize = 400;
 /// What running a command is called.
 pub(super) const SHELL: &str = "shell";
-
-/// How many bytes of a result are handed on.
-const RESULT: usize = 4096;
 
 /// Returns the name of the tool that an item is a call of; `None` if it is none.
 pub(super) fn tool(item: &Value) -> Option<String> {
@@ -76,7 +72,7 @@ pub(super) fn result(item: &Value) -> String {
         let texts: Vec<&str> = blocks.filter_map(|block| block["text"].as_str()).collect();
         texts.join("\n")
     };
-    let mut said = match text(&item["type"]) {
+    let said = match text(&item["type"]) {
         "commandExecution" => text(&item["aggregatedOutput"]).to_owned(),
         "mcpToolCall" => match item["error"]["message"].as_str() {
             Some(error) => error.to_owned(),
@@ -85,8 +81,5 @@ pub(super) fn result(item: &Value) -> String {
         "dynamicToolCall" => blocks(&item["contentItems"]),
         _ => String::new(),
     };
-    let mut ends = (0..=RESULT.min(said.len())).rev();
-    let end = ends.find(|end| said.is_char_boundary(*end));
-    said.truncate(end.unwrap_or(0));
-    said
+    beginning(said)
 }

@@ -132,6 +132,7 @@ on_interrupt() { ok '"still_queued":[],"cancelled":["'$kept'"]'; fate "$kept" ca
 async fn p23_whoever_does_not_do_what_it_owes_in_time_gets_a_signal() {
     tokio::join!(
         ignored_interrupt(),
+        ignored_signal(),
         interrupt_of_who_is_stopped(),
         closed_output(),
         refused_for_ever(),
@@ -154,6 +155,21 @@ on_user() { begin; delta end; while :; do sleep 0.05; done; }";
         rest(&mut *connection).await,
         [Event::Exited(ExitStatus::Code(0))]
     );
+}
+
+async fn ignored_signal() {
+    let scene = Scene::new();
+    // As a program does whose only thread hangs.
+    let script = "trap '' INT; on_user() { begin; delta end; while :; do sleep 0.05; done; }";
+    let mut connection = connect(&scene, script).await;
+    connection.send(Message::new("go on")).await.unwrap();
+    until(&mut *connection, delta("end")).await;
+    connection.interrupt(Queued::Keep).await.unwrap();
+    let (events, end) = turn(&mut *connection).await;
+    let is_told = |e: &Event| matches!(e, Event::Warning(text) if text.contains("SIGKILL"));
+    assert!(events.iter().any(is_told), "{events:?}");
+    let killed = Some(ExitStatus::Signal(libc::SIGKILL));
+    assert_eq!((end.reason, end.exit), (EndReason::Interrupted, killed));
 }
 
 async fn interrupt_of_who_is_stopped() {

@@ -224,6 +224,40 @@ fn x124_an_agent_that_refuses_to_ask_is_not_used() {
 }
 
 #[test]
+fn x124_a_mode_that_was_left_is_chosen_again() {
+    let all = ["default", "yolo"];
+    let offers = [
+        json!({"sessionId": "s", "modes": modes("default", &all)}),
+        json!({"sessionId": "s", "configOptions": [option("mode", "default", &all)]}),
+    ];
+    for offer in offers {
+        let (mut session, _) = begin(wishes(), json!({}), offer);
+        for (permissions, changes) in [
+            (Permissions::All, true),
+            (Permissions::All, false),
+            (Permissions::Deny, true),
+            (Permissions::Ask, false),
+        ] {
+            let line = session.set_permissions(permissions);
+            assert_eq!(line.is_some(), changes, "{permissions:?}");
+            if let Some(line) = line {
+                let id = json::parse(&line).unwrap()["id"].clone();
+                // Most do not tell of a change that they were asked for.
+                hear(&mut session, &json!({"id": id, "result": null}));
+            }
+        }
+        // Whoever was refused may stand anywhere.
+        let line = session.set_permissions(Permissions::All).unwrap();
+        let id = json::parse(&line).unwrap()["id"].clone();
+        hear(
+            &mut session,
+            &json!({"id": id, "error": {"code": 1, "message": "no"}}),
+        );
+        assert!(session.set_permissions(Permissions::Ask).is_some());
+    }
+}
+
+#[test]
 fn l97_the_model_is_chosen_as_the_agent_has_it() {
     let offers = [
         json!({"models": {"currentModelId": "a"}}),
@@ -255,7 +289,7 @@ fn l97_the_model_is_chosen_as_the_agent_has_it() {
                 &mut session,
                 &json!({"id": 4, "error": {"message": "gone"}}),
             );
-            assert_eq!(session.model_answer(), Some(Err("gone".to_owned())));
+            assert_eq!(session.change_answer(), Some(Err("gone".to_owned())));
         } else {
             assert!(session.refusal().unwrap().is_unsupported());
         }

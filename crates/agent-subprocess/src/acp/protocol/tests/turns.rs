@@ -140,6 +140,10 @@ fn errors_are_judged_by_their_code_or_their_words() {
         json!({"code": -32603, "message": "Internal error: API key not valid"}),
         json!({"code": -32603, "message": "API Error: 529 Overloaded"}),
         json!({"code": -32603}),
+        json!({"code": -32603, "message": "HTTP 429: slow down"}),
+        json!({"code": -32603, "message": "line 4290 of the file is no JSON"}),
+        json!({"code": -32002, "message": "Resource not found", "data": {"details": "file:///a"}}),
+        json!({"code": -32603, "message": "unknown model in this session"}),
     ];
     let mut ends = String::new();
     for error in errors {
@@ -149,6 +153,20 @@ fn errors_are_judged_by_their_code_or_their_words() {
         writeln!(ends, "{:?}: {}", end.reason, end.detail).unwrap();
     }
     insta::assert_snapshot!(ends);
+}
+
+#[test]
+fn x107_who_is_refused_for_the_rate_says_so() {
+    let mut session = fresh();
+    let request = prompt(&mut session);
+    let error = json!({"code": 429, "message": "slow down"});
+    let heard = hear(&mut session, &json!({"id": request, "error": error}));
+    let told = Event::RateLimited {
+        rejected: true,
+        resets_at: None,
+        limit: "slow down".to_owned(),
+    };
+    assert!(heard.events.contains(&told), "{:?}", heard.events);
 }
 
 #[test]

@@ -1,0 +1,52 @@
+//! What the drivers share whose agents converse over lines of JSON.
+
+mod kept;
+mod patience;
+mod process;
+
+pub(crate) use kept::Kept;
+pub(crate) use patience::{Impatience, Patience, Waits};
+pub(crate) use process::{Seen, last_line, look, signal, stop};
+
+use std::time::Duration;
+
+/// How many characters of a call are shown.
+pub(crate) const SUMMARY: usize = 400;
+/// How many bytes of a tool's result are handed on.
+const RESULT: usize = 4096;
+
+/// How long the agent may take to answer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Timeouts {
+    pub(crate) initialize: Duration,
+    pub(crate) others: Duration,
+}
+
+impl Default for Timeouts {
+    fn default() -> Self {
+        let minute = Duration::from_secs(60);
+        Timeouts {
+            initialize: minute,
+            others: minute,
+        }
+    }
+}
+
+/// Ends a line of JSON, and sees to it that nobody takes it for two: besides `\n`, some readers split at these.
+pub(crate) fn line(mut json: String) -> Vec<u8> {
+    if json.contains(['\r', '\u{2028}', '\u{2029}']) {
+        json = json.replace('\r', " ");
+        json = json.replace('\u{2028}', "\\u2028");
+        json = json.replace('\u{2029}', "\\u2029");
+    }
+    json.push('\n');
+    json.into_bytes()
+}
+
+/// Cuts what a tool returned to its beginning.
+pub(crate) fn beginning(mut text: String) -> String {
+    let mut ends = (0..=RESULT.min(text.len())).rev();
+    let end = ends.find(|end| text.is_char_boundary(*end));
+    text.truncate(end.unwrap_or(0));
+    text
+}
