@@ -68,6 +68,7 @@
 //! # }
 //! ```
 
+mod beside;
 mod cell;
 mod plays;
 mod record;
@@ -118,6 +119,8 @@ pub enum Deed {
     Recall,
     /// Calls a tool that ends by itself at once.
     Tool,
+    /// Calls a tool for which it has to ask before, and goes on when that is answered. The driver has to be one that lets it ask.
+    Ask,
     /// Calls a tool whose process is known to [`Stage::alive`] by its name and takes so long, and then says what it was told meanwhile, if anything.
     ToolFor {
         /// The name of the process.

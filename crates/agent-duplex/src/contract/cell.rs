@@ -35,11 +35,19 @@ pub enum Scenario {
     SlowReader,
     /// A stop while a tool runs.
     Stop,
+    /// The agent asks whether it may, is denied, allowed, and interrupted before it is answered.
+    Ask,
+    /// What was used is told.
+    Usage,
+    /// A new conversation begins as a copy.
+    Fork,
+    /// The session to go on with does not exist.
+    LostSession,
 }
 
 impl Scenario {
     /// All of them, in the order in which they build on each other.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 17] = [
         Self::Turn,
         Self::Tool,
         Self::TwoMessages,
@@ -53,6 +61,10 @@ impl Scenario {
         Self::CutLine,
         Self::SlowReader,
         Self::Stop,
+        Self::Ask,
+        Self::Usage,
+        Self::Fork,
+        Self::LostSession,
     ];
 }
 
@@ -72,6 +84,10 @@ impl fmt::Display for Scenario {
             Self::CutLine => "cut last line",
             Self::SlowReader => "slow reader",
             Self::Stop => "stop in a tool",
+            Self::Ask => "ask",
+            Self::Usage => "usage",
+            Self::Fork => "fork",
+            Self::LostSession => "lost session",
         })
     }
 }

@@ -1,10 +1,14 @@
 //! The scenarios.
 
+mod more;
+
 use std::time::Duration;
 
+use uuid::Uuid;
+
 use super::record::Seen;
-use super::scene::{self, Played, Scene, broken, handed, holds};
-use super::{Cell, Deed, Scenario, Stage};
+use super::scene::{Played, Scene, broken, handed, holds};
+use super::{Cell, Deed, Scenario, Stage, beside};
 use crate::{
     Capability, EndReason, Event, InputPolicy, Receipt, SessionChoice, ToolOutcome, TurnId,
 };
@@ -26,7 +30,6 @@ const FLOOD: usize = 4 << 20;
 /// Dropping the future ends the agent, without a report.
 pub async fn play(stage: &dyn Stage, scenario: Scenario) -> Cell {
     let mut scene = Scene::new(stage);
-    let record = scene.record.clone();
     let played = match scenario {
         Scenario::Turn => turn(&mut scene).await,
         Scenario::Tool => tool(&mut scene).await,
@@ -41,17 +44,30 @@ pub async fn play(stage: &dyn Stage, scenario: Scenario) -> Cell {
         Scenario::CutLine => cut_line(&mut scene).await,
         Scenario::SlowReader => slow_reader(&mut scene).await,
         Scenario::Stop => stop(&mut scene).await,
+        Scenario::Ask => more::ask(&mut scene).await,
+        Scenario::Usage => more::usage(&mut scene).await,
+        Scenario::Fork => more::fork(&mut scene).await,
+        Scenario::LostSession => more::lost_session(&mut scene).await,
     };
+    conclude(scene, played).await
+}
+
+/// Ends a conversation, and says what came of it.
+async fn conclude(scene: Scene<'_>, played: Played) -> Cell {
+    let record = scene.record.clone();
     let finished = scene.finish().await;
-    let cell = match (played, finished) {
+    match (played, finished) {
         // What the scenario saw comes first; what is found at its end may follow from that.
-        (Err(Cell::Broken(what)), _) | (_, Err(Cell::Broken(what))) => Cell::Broken(what),
+        (Err(Cell::Broken(what)), _) | (_, Err(Cell::Broken(what))) => {
+            Cell::Broken(record.lock().explain(what))
+        }
         (Ok(cell) | Err(cell), _) => cell,
-    };
-    match cell {
-        Cell::Broken(what) => Cell::Broken(record.lock().explain(what)),
-        cell => cell,
     }
+}
+
+/// The id of a session that nobody has.
+fn nobody() -> String {
+    Uuid::new_v4().to_string()
 }
 
 fn held(what: impl Into<String>) -> Played {
@@ -129,7 +145,7 @@ async fn steer(scene: &mut Scene<'_>) -> Played {
     let plum = scene.words(&Deed::Say("plum".to_owned()))?;
     let policy = scene.stage.driver().input_policy();
     if policy == InputPolicy::AfterTurn {
-        match scene::second_message(scene.stage, TOOL, [words, plum]).await? {
+        match beside::second_message(scene.stage, TOOL, [words, plum]).await? {
             Err(e) if e.is_unsupported() => {}
             Err(e) => return broken(format!("it refuses a second message in other words: {e}")),
             Ok(()) => return broken("it takes a second message, and does not declare steer"),
@@ -224,7 +240,7 @@ async fn resume(scene: &mut Scene<'_>) -> Played {
     if declared {
         scene.words(&Deed::Recall)?;
     } else {
-        scene::resume_is_refused(scene.stage).await?;
+        beside::refuses(scene.stage, SessionChoice::Resume(nobody())).await?;
     }
     scene.begin().await?;
     scene.say("pear").await?;
@@ -312,7 +328,7 @@ async fn cut_line(scene: &mut Scene<'_>) -> Played {
 async fn slow_reader(scene: &mut Scene<'_>) -> Played {
     let flood = Deed::Flood(FLOOD);
     scene.words(&flood)?;
-    scene.start().await?;
+    scene.start(SessionChoice::Fresh).await?;
     let receipt = scene.send(&flood)?;
     // As long as it takes for the driver to be read no further, or to be done.
     scene.stalls().await?;

@@ -6,7 +6,7 @@ use tokio::sync::Notify;
 use uuid::Uuid;
 
 use crate::scripted::Audit;
-use crate::{Assignment, Completion, Event, Published, SessionChoice, TurnId, What};
+use crate::{Assignment, Completion, Event, Published, SessionChoice, TurnId, Usage, What};
 
 /// How much of the end is shown where something is broken.
 const SHOWN: usize = 12;
@@ -148,6 +148,17 @@ impl Seen {
             Noted::Event(Event::Session { id }) => Some(id.as_str()),
             _ => None,
         })
+    }
+
+    /// Returns all that was used, once anything was.
+    pub(super) fn used(&self) -> Option<Usage> {
+        let mut all = None;
+        for (_, noted) in &self.tape {
+            if let Noted::Event(Event::Used(used)) = noted {
+                *all.get_or_insert_default() += *used;
+            }
+        }
+        all
     }
 
     /// Returns the process of the last connection.

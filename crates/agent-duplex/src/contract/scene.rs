@@ -9,14 +9,14 @@ use super::record::{Noted, Record, Seen};
 use super::witness::Witness;
 use super::{Cell, Deed, Stage};
 use crate::{
-    Capability, Completion, Conversation, ConversationOptions, EndReason, Event, Input, Message,
-    Primary, Queued, Receipt, RestartPolicy, SessionChoice, StopReport, Stream, TurnId, What,
+    Capability, Completion, Conversation, ConversationOptions, EndReason, Event, Input, Primary,
+    Queued, Receipt, RestartPolicy, SessionChoice, StopReport, Stream, TurnId, What,
 };
 
 /// The budget of a stop: the usual one.
-const BUDGET: Duration = Duration::from_secs(8);
+pub(super) const BUDGET: Duration = Duration::from_secs(8);
 /// How often what can only be looked at is looked at.
-const GLANCE: Duration = Duration::from_millis(20);
+pub(super) const GLANCE: Duration = Duration::from_millis(20);
 /// So many glances without a word are silence, and how long it is waited for at the end.
 const QUIET: u32 = 15;
 const SETTLING: Duration = Duration::from_secs(1);
@@ -69,11 +69,11 @@ impl<'a> Scene<'a> {
     /// Reads from now on, and starts the agent.
     pub(super) async fn begin(&mut self) -> Played<()> {
         self.read();
-        self.start().await
+        self.start(SessionChoice::Fresh).await
     }
 
-    pub(super) async fn start(&self) -> Played<()> {
-        let starting = self.conversation.start(SessionChoice::Fresh);
+    pub(super) async fn start(&self, session: SessionChoice) -> Played<()> {
+        let starting = self.conversation.start(session);
         let started = self.within("the start of the agent", starting).await?;
         started.or_else(|e| broken(format!("the agent does not start: {e}")))
     }
@@ -308,62 +308,9 @@ impl<'a> Scene<'a> {
     }
 }
 
-/// Opens a connection beside the conversation, hands it a message that has it run a tool, and then another one; returns what became of that.
-pub(super) async fn second_message(
-    stage: &dyn Stage,
-    tool: &str,
-    words: [String; 2],
-) -> Played<Result<(), crate::Error>> {
-    let connection = stage.driver().connect(SessionChoice::Fresh).await;
-    let mut connection =
-        connection.or_else(|e| broken(format!("the agent does not start: {e}")))?;
-    let [first, second] = words.map(Message::new);
-    let talk = async {
-        connection.ready().await?;
-        connection.send(first).await?;
-        while stage.alive(tool) != Some(true) {
-            // Some can't be seen; then its first word has to do.
-            match timeout(GLANCE, connection.next()).await {
-                Ok(Some(seen)) if stage.alive(tool).is_none() && starts(&seen.events) => break,
-                Ok(None) => return Err(crate::Error::gone("it ended")),
-                _ => {}
-            }
-        }
-        Ok(connection.send(second).await)
-    };
-    let patience = stage.patience();
-    let talked = timeout(patience, talk).await;
-    drop(connection.stop(BUDGET).await);
-    match talked {
-        Ok(Ok(answer)) => Ok(answer),
-        Ok(Err(e)) => broken(format!("a connection alone does not serve: {e}")),
-        Err(_) => broken(format!("a tool was not started in {patience:?}")),
-    }
-}
-
-fn starts(events: &[Event]) -> bool {
-    { events.iter() }.any(|event| matches!(event, Event::ToolStarted { .. } | Event::TextDelta(_)))
-}
-
 async fn glance() {
     // Nothing comes of it but its end.
     let _due = timeout(GLANCE, std::future::pending::<()>()).await;
-}
-
-/// Whether the driver refuses to go on with a session.
-pub(super) async fn resume_is_refused(stage: &dyn Stage) -> Played<()> {
-    let driver = stage.driver();
-    let session = SessionChoice::Resume(uuid::Uuid::new_v4().to_string());
-    let name = driver.name().to_owned();
-    match timeout(stage.patience(), driver.connect(session)).await {
-        Ok(Err(e)) if e.is_unsupported() => Ok(()),
-        Ok(Err(e)) => broken(format!("{name} refuses to resume in other words: {e}")),
-        Ok(Ok(mut connection)) => {
-            drop(connection.stop(BUDGET).await);
-            broken("it resumes, and does not declare that")
-        }
-        Err(_) => broken("it does not answer whether it can resume"),
-    }
 }
 
 /// Returns how many messages were handed on, and whether the last was while a turn ran.

@@ -10,8 +10,8 @@ use faults::{Part, breaking};
 use parts::keeping;
 
 fn all() -> Capabilities {
-    use Capability::{Interrupt, Resume, Steer, Tools};
-    [Interrupt, Steer, Resume, Tools]
+    use Capability::{Fork, Interrupt, Permissions, Resume, Steer, Tools, Usage};
+    [Interrupt, Steer, Resume, Tools, Usage, Permissions, Fork]
         .into_iter()
         .fold(Capabilities::none(), Capabilities::with)
 }
@@ -27,8 +27,8 @@ async fn column(capabilities: Capabilities) -> Vec<(Scenario, Cell)> {
 
 #[tokio::test(start_paused = true)]
 async fn who_keeps_the_contract_holds_whatever_it_declares() {
-    // A bare agent is one of which nothing at all is known; this one reports its usage.
-    let little = Capabilities::none().with(Capability::Usage);
+    // A bare agent is one of which nothing at all is known; of this one nothing is played.
+    let little = Capabilities::none().with(Capability::Model);
     let columns = [
         ("able", column(all()).await),
         ("unable", column(little).await),
@@ -74,6 +74,12 @@ async fn what_an_agent_can_not_be_made_to_is_said() {
         0,
         "nothing is started for what can't be played"
     );
+}
+
+#[test]
+fn plays_may_run_side_by_side() {
+    fn check<T: Send>(_: T) {}
+    check(play(&parts::mute(), Scenario::Turn));
 }
 
 #[tokio::test(start_paused = true)]

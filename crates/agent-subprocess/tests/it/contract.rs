@@ -2,8 +2,8 @@
 //! protocol.
 
 use crate::scene::{DEADLINE, Scene};
-use agent_duplex::Driver;
 use agent_duplex::contract::{Cell, Deed, Scenario, Stage, play, table};
+use agent_duplex::{Driver, Permissions};
 use agent_subprocess::Context;
 use agent_subprocess::acp::AcpDriver;
 use agent_subprocess::claude::ClaudeDriver;
@@ -12,6 +12,8 @@ use agent_subprocess::command::CommandDriver;
 use std::ffi::OsString;
 use std::time::Duration;
 use tokio::task::JoinSet;
+
+const ASKS: Permissions = Permissions::Ask;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Agent {
@@ -64,9 +66,9 @@ impl Stage for StandIn {
         };
         let program: Vec<OsString> = ["sh", "-c", &self.script, "sh"].map(Into::into).into();
         match self.agent {
-            Agent::Claude => Box::new(ClaudeDriver::new(program, context)),
-            Agent::Codex => Box::new(CodexDriver::new(program, context)),
-            Agent::Acp => Box::new(AcpDriver::new(program, context)),
+            Agent::Claude => Box::new(ClaudeDriver::new(program, context).permissions(ASKS)),
+            Agent::Codex => Box::new(CodexDriver::new(program, context).permissions(ASKS)),
+            Agent::Acp => Box::new(AcpDriver::new(program, context).permissions(ASKS)),
             Agent::Command => Box::new(CommandDriver::new(program, context)),
         }
     }
@@ -83,6 +85,7 @@ impl Stage for StandIn {
             Deed::Say(word) => format!("say {word}"),
             Deed::Recall => "recall".to_owned(),
             Deed::Tool => "tool".to_owned(),
+            Deed::Ask => "ask".to_owned(),
             Deed::ToolFor { name, time } => format!("hold {name} {}", time.as_secs()),
             Deed::TalkFor(time) => format!("talk {}", time.as_secs()),
             Deed::LimitOnce(word) => format!("limit-once {word}"),
@@ -127,7 +130,7 @@ async fn column(agent: Agent) -> Vec<(Scenario, Cell)> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_driver_keeps_the_contract_or_says_what_it_can_not_do() {
+async fn l81_l84_l89_l91_l92_every_driver_keeps_the_contract_or_says_what_it_can_not_do() {
     let mut columns = Vec::new();
     for (name, agent) in Agent::ALL {
         columns.push((name, column(agent).await));

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use agent_duplex::scripted::ScriptedDriver;
 use agent_duplex::{
-    BoxFuture, Capabilities, Connection, Driver, Error, InputPolicy, Message, Observation,
-    ProcessName, Queued, SessionChoice, StopReport,
+    BoxFuture, Capabilities, Connection, Decision, Driver, Error, InputPolicy, Message,
+    Observation, ProcessName, Queued, SessionChoice, StopReport,
 };
 
 /// What is bent.
@@ -16,6 +16,8 @@ pub(super) enum Bend {
     DeafToInterrupts,
     /// Interrupts are refused as something that it can't do.
     CantBeInterrupted,
+    /// Answers are refused as something that it can't be given.
+    CantBeAnswered,
     /// Each stop reports something else.
     Fickle,
     /// A stop leaves somebody.
@@ -74,6 +76,15 @@ impl Connection for BentConnection {
                 Box::pin(async { Err(Error::unsupported("bent", "be interrupted", "stop it")) })
             }
             _ => self.inner.interrupt(queued),
+        }
+    }
+
+    fn answer(&mut self, ask: &str, decision: Decision) -> BoxFuture<'_, Result<(), Error>> {
+        match self.bend {
+            Bend::CantBeAnswered => Box::pin(async {
+                Err(Error::unsupported("bent", "be answered", "it asks nothing"))
+            }),
+            _ => self.inner.answer(ask, decision),
         }
     }
 

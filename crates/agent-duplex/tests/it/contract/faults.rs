@@ -1,10 +1,12 @@
 //! Who breaks the contract, with one fault each.
 
 use super::bent::{Bend, Bent};
-use super::parts::{Actor, Moves as _, actor, cant, driver, flood, start};
+use super::parts::{Actor, Moves as _, actor, asks, cant, copy, driver, flood, start, used};
 use agent_duplex::contract::Scenario;
 use agent_duplex::scripted::{Gate, Script, ScriptedDriver};
-use agent_duplex::{Capabilities, Capability, EndReason, Error, Event, InputPolicy, InputState};
+use agent_duplex::{
+    Capabilities, Capability, EndReason, Error, Event, InputPolicy, InputState, ToolOutcome,
+};
 use uuid::Uuid;
 
 /// Somebody who breaks the contract in one scenario.
@@ -95,17 +97,7 @@ pub(super) fn breaking() -> Vec<Part> {
         (
             S::Turn,
             "asks and declares no asking",
-            plays(
-                turn()
-                    .observe(Event::PermissionAsked(agent_duplex::Ask {
-                        id: "a".into(),
-                        tool: "make".into(),
-                        summary: String::new(),
-                        reason: String::new(),
-                    }))
-                    .echo()
-                    .end(done),
-            ),
+            plain(turn().ask("a").echo().end(done)),
         ),
         (
             S::Turn,
@@ -220,7 +212,7 @@ pub(super) fn breaking() -> Vec<Part> {
             S::InterruptText,
             "goes on and does not declare it",
             actor(
-                driver(Capabilities::none().with(Capability::Usage))
+                driver(Capabilities::none().with(Capability::Model))
                     .plays(turn().delta().interrupted().half().end(cut).parrot()),
             ),
         ),
@@ -320,6 +312,60 @@ pub(super) fn breaking() -> Vec<Part> {
             S::Stop,
             "is told as done",
             plays(turn().tool().last_words(Event::TurnCompleted(done.into()))),
+        ),
+        (
+            S::Ask,
+            "does not ask",
+            plays(turn().tool().tool_done().end(done)),
+        ),
+        (
+            S::Ask,
+            "does what was denied",
+            plays(asks(&[ToolOutcome::Done, ToolOutcome::Done])),
+        ),
+        (
+            S::Ask,
+            "does not do what was allowed",
+            plays(asks(&[ToolOutcome::Failed, ToolOutcome::Failed])),
+        ),
+        (
+            S::Ask,
+            "does not go on",
+            plays(turn().tool().ask("a").answered()),
+        ),
+        (S::Ask, "takes answers and asks nothing", plain(start())),
+        (S::Usage, "tells nothing of it", plays(start().parrot())),
+        (
+            S::Usage,
+            "tells of it and does not declare it",
+            plain(used(start().message().begin().echo()).end(done)),
+        ),
+        (S::Fork, "forgets", plays(start().parrot().parrot())),
+        (
+            S::Fork,
+            "goes on with the first one",
+            actor(
+                driver(all)
+                    .plays(start().parrot().parrot())
+                    .plays(turn().say("pear").end(done)),
+            ),
+        ),
+        (
+            S::Fork,
+            "ends the first one",
+            actor(driver(all).plays(start().parrot()).plays(copy())),
+        ),
+        (S::Fork, "copies and does not declare it", plain(start())),
+        (S::LostSession, "begins another", plays(start().parrot())),
+        (
+            S::LostSession,
+            "does not start",
+            plays(Script::new().fails(full)),
+        ),
+        (
+            S::LostSession,
+            "is told as any failure",
+            plays(turn().end(EndReason::Failed).over()),
         ),
     ];
     let part = |(scenario, fault, stage)| Part {

@@ -6,8 +6,8 @@ use super::bent::{Bend, Bent};
 use agent_duplex::contract::{Deed, Scenario, Stage};
 use agent_duplex::scripted::{Call, Gate, Script, ScriptedDriver};
 use agent_duplex::{
-    Capabilities, Capability, Driver, EndReason, Error, Event, ExitStatus, InputState, ToolOutcome,
-    TurnEnd,
+    Ask, Capabilities, Capability, Driver, EndReason, Error, Event, ExitStatus, InputState,
+    ToolOutcome, TurnEnd, Usage,
 };
 
 /// A stage whose agent plays scripts.
@@ -66,7 +66,7 @@ pub(super) fn actor(driver: ScriptedDriver) -> Actor {
 pub(super) fn mute() -> Actor {
     Actor {
         mute: true,
-        ..actor(ScriptedDriver::new(Capabilities::none()))
+        ..actor(ScriptedDriver::new(super::all()))
     }
 }
 
@@ -90,6 +90,7 @@ pub(super) trait Moves: Sized {
     fn tool_done(self) -> Self;
     fn delta(self) -> Self;
     fn half(self) -> Self;
+    fn ask(self, id: &str) -> Self;
     fn dies(self) -> Self;
 }
 
@@ -132,6 +133,15 @@ impl Moves for Script {
             text,
             partial: true,
         })
+    }
+
+    fn ask(self, id: &str) -> Self {
+        self.observe(Event::PermissionAsked(Ask {
+            id: id.to_owned(),
+            tool: "make".to_owned(),
+            summary: String::new(),
+            reason: String::new(),
+        }))
     }
 
     fn dies(self) -> Self {
@@ -221,13 +231,71 @@ pub(super) fn keeping(scenario: Scenario, capabilities: Capabilities) -> Actor {
         Scenario::CutLine => with(start().message().begin().delta().half().dies()),
         Scenario::SlowReader => with(flood(64)),
         Scenario::Stop => with(tool(start())),
+        Scenario::Ask if has(Capability::Permissions) => {
+            let script = asks(&[ToolOutcome::Denied, ToolOutcome::Done]);
+            with(
+                script
+                    .message()
+                    .begin()
+                    .tool()
+                    .ask("last")
+                    .interrupted()
+                    .end(EndReason::Interrupted),
+            )
+        }
+        Scenario::Ask => with(start()),
+        Scenario::Usage if has(Capability::Usage) => {
+            with(used(start().message().begin().echo()).end(EndReason::Completed))
+        }
+        Scenario::Fork if has(Capability::Fork) => with(start().parrot().parrot()).plays(copy()),
+        Scenario::Fork => with(Script::new().fails(cant)),
+        Scenario::LostSession if has(Capability::Resume) => with(
+            start()
+                .message()
+                .begin()
+                .end(EndReason::SessionNotFound)
+                .over(),
+        ),
+        Scenario::LostSession => with(Script::new().fails(cant)),
         _ => driver,
     };
+    let bend = match has(Capability::Permissions) {
+        true => Bend::No,
+        false => Bend::CantBeAnswered,
+    };
     Actor {
+        driver: Bent(plays, bend),
         killed,
         outlives: (has(Capability::Tools) || scenario != Scenario::Steer).then_some(false),
-        ..actor(plays)
+        mute: false,
     }
+}
+
+/// Asks in two turns, and ends the tool as this.
+pub(super) fn asks(outcomes: &[ToolOutcome; 2]) -> Script {
+    let turn = |script: Script, outcome: &ToolOutcome| {
+        let ended = Event::ToolFinished {
+            id: "t".to_owned(),
+            outcome: *outcome,
+            text: String::new(),
+        };
+        let asked = script.message().begin().tool().ask("a").answered();
+        asked.observe(ended).end(EndReason::Completed)
+    };
+    outcomes.iter().fold(start(), turn)
+}
+
+pub(super) fn used(script: Script) -> Script {
+    script.observe(Event::Used(Usage {
+        output_tokens: 1,
+        ..Usage::default()
+    }))
+}
+
+/// The copy of a session.
+pub(super) fn copy() -> Script {
+    let script = Script::new().session("copy").message().begin();
+    script.say("first: pear").end(EndReason::Completed)
 }
 
 pub(super) fn flood(pieces: usize) -> Script {

@@ -1,5 +1,5 @@
 # What every agent of the contract's stages does, in words of its own protocol: say, speak, talk, tool_begins, tool_ends, finish, retries, limited,
-# half. A message says what to do in angle brackets. `line` is the message, `session` the name of the conversation.
+# half, ask, tool_denied, use. A message says what to do in angle brackets. `line` is the message, `session` the name of the conversation.
 
 say() { printf '%s\n' "$1"; }
 field() { printf '%s' "$line" | sed -n 's/.*"'"$1"'":"\([^"]*\)".*/\1/p'; }
@@ -7,6 +7,7 @@ deed() { printf '%s' "$line" | sed -n 's/.*<\([^>]*\)>.*/\1/p'; }
 
 # The one before may have died in the middle.
 rm -f busy heard
+asks=0
 
 # Keeps what the first message was, across processes.
 remember() { [ -e "memory.$session" ] || deed >"memory.$session"; }
@@ -20,6 +21,7 @@ perform() {
     say) speak "$2"; done_with_it ;;
     recall) speak "at first: $(cat "memory.$session")"; done_with_it ;;
     tool) tool_begins; tool_ends; done_with_it ;;
+    ask) tool_begins; asks=$((asks + 1)); ask ;;
     hold) hold "$2" "$3" & worker=$! ;;
     talk) talk_on "$2" & worker=$! ;;
     limit-once) retries; speak "$2"; done_with_it ;;
@@ -29,7 +31,12 @@ perform() {
   esac
 }
 
-done_with_it() { rm -f busy; finish; }
+done_with_it() { rm -f busy; use; finish; }
+allowed() { tool_ends; done_with_it; }
+denied() { tool_denied; done_with_it; }
+
+# Makes a session that begins as a copy.
+copy() { cp "memory.$1" "memory.$session"; }
 
 tool() { sh -c 'echo $$ >"$1.new"; mv "$1.new" "$1.pid"; exec sleep "$2"' tool "$1" "$2" </dev/null >/dev/null 2>&1; }
 

@@ -1,0 +1,103 @@
+//! What is tried with a connection alone, without a conversation that would keep it from it.
+
+use tokio::time::timeout;
+
+use super::Stage;
+use super::scene::{BUDGET, GLANCE, Played, broken};
+use crate::{Connection, Decision, Error, Event, Message, SessionChoice};
+
+/// Hands a connection beside the conversation a message that has it run a tool, and then another one; returns what became of that.
+pub(super) async fn second_message(
+    stage: &dyn Stage,
+    tool: &str,
+    words: [String; 2],
+) -> Played<Result<(), Error>> {
+    let [first, second] = words.map(Message::new);
+    let mut connection = match open(stage, SessionChoice::Fresh).await? {
+        Ok(connection) => connection,
+        Err(e) => return broken(format!("a connection alone does not serve: {e}")),
+    };
+    let talk = async {
+        connection.send(first).await?;
+        while stage.alive(tool) != Some(true) {
+            // Some can't be seen; then its first word has to do.
+            match timeout(GLANCE, connection.next()).await {
+                Ok(Some(seen)) if stage.alive(tool).is_none() && starts(&seen.events) => break,
+                Ok(None) => return Err(Error::gone("it ended")),
+                _ => {}
+            }
+        }
+        Ok(connection.send(second).await)
+    };
+    let talked = timeout(stage.patience(), talk).await;
+    drop(connection.stop(BUDGET).await);
+    match talked {
+        Ok(Ok(answer)) => Ok(answer),
+        Ok(Err(e)) => broken(format!("a connection alone does not serve: {e}")),
+        Err(_) => late(stage),
+    }
+}
+
+fn starts(events: &[Event]) -> bool {
+    let starts = |event| matches!(event, &Event::ToolStarted { .. } | &Event::TextDelta(_));
+    events.iter().any(starts)
+}
+
+/// Holds that the driver refuses this choice of a session, before its agent is told anything.
+pub(super) async fn refuses(stage: &dyn Stage, session: SessionChoice) -> Played<()> {
+    let what = match &session {
+        SessionChoice::Fork(_) => "a session to copy",
+        _ => "a session to go on with",
+    };
+    let opened = match open(stage, session).await? {
+        Ok(mut connection) => {
+            drop(connection.stop(BUDGET).await);
+            Ok(())
+        }
+        Err(e) => Err(e),
+    };
+    refused(what, opened)
+}
+
+/// Holds that the driver refuses to answer asks.
+pub(super) async fn refuses_answers(stage: &dyn Stage) -> Played<()> {
+    let mut connection = match open(stage, SessionChoice::Fresh).await? {
+        Ok(connection) => connection,
+        Err(e) => return broken(format!("the agent does not start: {e}")),
+    };
+    let answering = connection.answer("nobody's", Decision::Allow);
+    let answered = timeout(stage.patience(), answering).await;
+    drop(connection.stop(BUDGET).await);
+    match answered {
+        Ok(answered) => refused("an answer", answered),
+        Err(_) => late(stage),
+    }
+}
+
+fn refused(what: &str, answer: Result<(), Error>) -> Played<()> {
+    match answer {
+        Err(e) if e.is_unsupported() => Ok(()),
+        Err(e) => broken(format!("it refuses {what} in other words: {e}")),
+        Ok(()) => broken(format!("it takes {what}, and does not declare that")),
+    }
+}
+
+/// Opens a connection and waits until its agent could start.
+async fn open(
+    stage: &dyn Stage,
+    session: SessionChoice,
+) -> Played<Result<Box<dyn Connection>, Error>> {
+    let driver = stage.driver();
+    let opening = async {
+        let mut connection = driver.connect(session).await?;
+        connection.ready().await?;
+        Ok(connection)
+    };
+    let opened = timeout(stage.patience(), opening).await;
+    opened.or_else(|_| late(stage))
+}
+
+fn late<T>(stage: &dyn Stage) -> Played<T> {
+    let patience = stage.patience();
+    broken(format!("a connection alone did not serve in {patience:?}"))
+}
