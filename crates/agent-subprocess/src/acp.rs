@@ -41,6 +41,10 @@
 mod connection;
 mod driver;
 mod options;
+// Messages are taken by their fields and not by the types of `agent-client-protocol-schema` (1.15 was looked at). In those,
+// updates, stop reasons and kinds of options are closed: one word of a newer agent loses the whole message, and with a
+// question its answer, for which the agent then waits for ever. They do not have the models that agents still offer. And
+// they switch `preserve_order` of `serde_json` on, for whoever builds with this crate.
 mod protocol;
 
 pub use driver::AcpDriver;

@@ -352,7 +352,7 @@ impl Session {
                 events.push(Event::Warning(what));
             }
             if request == Request::Mode {
-                self.choices.mode_is_unknown();
+                self.choices.mode_is_unknown(true);
             }
         }
         events

@@ -78,7 +78,9 @@ pub(crate) async fn stop(
 /// Returns the last that an agent wrote to its standard error, without colours, as the end of a sentence; empty if it wrote nothing.
 pub(crate) fn last_line(stderr: &str) -> String {
     let stderr = plain(stderr);
-    let last = stderr.lines().rev().find(|line| !line.trim().is_empty());
+    // Some end with the brace of an object that they show.
+    let says = |line: &&str| line.contains(char::is_alphanumeric);
+    let last = stderr.lines().rev().find(says);
     let said = last.map(|line| format!(", saying: {}", one_line(line, 300)));
     said.unwrap_or_default()
 }
@@ -100,7 +102,7 @@ mod tests {
 
     #[test]
     fn p48_the_last_line_is_told_without_colours() {
-        let stderr = "first\n\u{1b}[1;31mError:\u{1b}[0m no\tluck\n\n";
+        let stderr = "first\n\u{1b}[1;31mError:\u{1b}[0m no\tluck\n}\n\n";
         assert_eq!(last_line(stderr), ", saying: Error: no luck");
         assert_eq!(last_line(" \n"), "");
     }

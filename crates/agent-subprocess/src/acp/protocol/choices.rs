@@ -12,6 +12,8 @@ use serde_json::{Value, json};
 pub(super) struct Choices {
     modes: Vec<String>,
     mode: String,
+    /// Whether everything may be allowed in the mode that was left last.
+    was_free: bool,
     has_models: bool,
     model: String,
     /// The model at the beginning.
@@ -112,19 +114,32 @@ impl Choices {
             && let Some(mode) = candidates.clone().find(|mode| has(&option.values, mode))
         {
             let was = std::mem::replace(&mut option.value, (*mode).to_owned());
+            self.was_free = is_free(&was) || (was.is_empty() && self.was_free);
             let choose = json!({"configId": option.id, "value": mode});
             return (was != **mode).then_some(("session/set_config_option", choose));
         }
         let mode = candidates.find(|mode| has(&self.modes, mode))?;
         let was = std::mem::replace(&mut self.mode, (*mode).to_owned());
+        self.was_free = is_free(&was) || (was.is_empty() && self.was_free);
         (was != **mode).then(|| ("session/set_mode", json!({"modeId": mode})))
     }
 
-    /// Notes that nobody knows in which mode the agent is.
-    pub(super) fn mode_is_unknown(&mut self) {
-        self.mode.clear();
-        if let Some(option) = &mut self.mode_option {
-            option.value.clear();
+    /// Tells whether the agent has to obey when it is put into the mode for this. Otherwise it asks all the same, and the driver
+    /// allows what is allowed.
+    pub(super) fn has_to_obey(&self, permissions: Permissions) -> bool {
+        match permissions {
+            Permissions::Ask | Permissions::Deny => true,
+            Permissions::Edits => self.was_free,
+            Permissions::All => false,
+        }
+    }
+
+    /// Notes that the agent may not be in the mode that it was put into last; `late` when it may be all the same.
+    pub(super) fn mode_is_unknown(&mut self, late: bool) {
+        let option = self.mode_option.as_mut().map(|option| &mut option.value);
+        for mode in [Some(&mut self.mode), option].into_iter().flatten() {
+            self.was_free |= late && is_free(mode);
+            mode.clear();
         }
     }
 
@@ -136,6 +151,10 @@ impl Choices {
         }
         { self.has_models }.then(|| ("session/set_model", json!({"modelId": model})))
     }
+}
+
+fn is_free(mode: &str) -> bool {
+    modes(Permissions::All).contains(&mode)
 }
 
 fn has(values: &[String], value: &str) -> bool {

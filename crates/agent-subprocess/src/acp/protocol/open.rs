@@ -5,7 +5,7 @@ use super::json::{list, text};
 use super::{Failure, Heard, Request, Session};
 use crate::duplex::one_line;
 use crate::mcp::McpServer;
-use agent_duplex::{EndReason, Error, Event, Permissions, SessionChoice, TurnEnd};
+use agent_duplex::{EndReason, Error, Event, SessionChoice, TurnEnd};
 use serde_json::{Value, json};
 
 /// The version of the protocol that is spoken here.
@@ -255,20 +255,19 @@ impl Session {
     ) {
         let change = self.change.as_mut().filter(|change| change.request == id);
         if let Err(error) = answer {
-            self.choices.mode_is_unknown();
+            self.choices.mode_is_unknown(false);
             let why = ending::words(error);
             if let Some(change) = change {
                 change.answer = Some(Err(why));
-            } else if is_careful(self.wishes.permissions) && self.stage == Stage::Settling {
+            } else if self.stage == Stage::Settling
+                && self.choices.has_to_obey(self.wishes.permissions)
+            {
                 let what = format!("the agent refuses to ask before it does something: {why}");
                 let mend = "correct what it may do in its own settings";
                 self.failure = Some(Failure::Start(Error::start(
                     format!("{what}; {mend}"),
                     None,
                 )));
-            } else {
-                let warning = format!("the agent refused the change of permissions: {why}");
-                heard.events.push(Event::Warning(warning));
             }
         } else if let Ok(result) = answer {
             if let Some(change) = change {
@@ -343,9 +342,4 @@ impl Session {
             ..reason.into()
         })
     }
-}
-
-/// Tells whether the agent has to ask before it does something.
-pub(super) fn is_careful(permissions: Permissions) -> bool {
-    matches!(permissions, Permissions::Ask | Permissions::Deny)
 }

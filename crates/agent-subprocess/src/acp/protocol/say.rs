@@ -1,6 +1,5 @@
 //! What we say: messages, notifications and requests, and what is noted of them.
 
-use super::open::is_careful;
 use super::turn::Turn;
 use super::{Change, Heard, Request, Session, json};
 use agent_duplex::{Error, Event, Message, Permissions};
@@ -66,7 +65,7 @@ impl Session {
         self.wishes.permissions = permissions;
         let (method, params) = self.choices.choose_mode(permissions)?;
         let line = self.choose(Request::Mode, method, params);
-        self.change = is_careful(permissions).then_some(Change {
+        self.change = self.choices.has_to_obey(permissions).then_some(Change {
             request: self.last,
             model: None,
             answer: None,
@@ -122,7 +121,7 @@ impl Session {
         let change = self.change.take()?;
         self.pending.remove(&change.request);
         if change.answer.is_none() && change.model.is_none() {
-            self.choices.mode_is_unknown();
+            self.choices.mode_is_unknown(true);
         }
         change.answer
     }
