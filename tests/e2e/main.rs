@@ -14,6 +14,7 @@ mod control;
 mod crashes;
 mod damage;
 mod demo;
+mod doctor;
 mod duplex;
 mod editor;
 mod fakes;

@@ -37,6 +37,12 @@ type Check = fn(&Path, &Path) -> String;
 /// How many checks run at once: each waits for its agent most of the time, and has a sandbox and a model of its own.
 const AT_ONCE: usize = 2;
 
+/// Returns the agent CLIs that are checked, by their programs, and the version of each.
+#[must_use]
+pub fn versions() -> Vec<(&'static str, &'static str)> {
+    install::versions()
+}
+
 /// Runs the live checks: the whole of `main`.
 #[must_use]
 pub fn main_impl() -> ExitCode {

@@ -75,6 +75,13 @@ const PACKAGES: [Package; 5] = [
     },
 ];
 
+pub(super) fn versions() -> Vec<(&'static str, &'static str)> {
+    let packages = PACKAGES.iter();
+    packages
+        .map(|package| (package.program, package.version))
+        .collect()
+}
+
 /// Gives the folder in which the agent's program lies, and installs it there if `install` says so; or why there is none.
 pub(super) fn agent(program: &str, install: bool) -> Result<PathBuf, String> {
     let package = { PACKAGES.iter() }.find(|package| package.program == program);

@@ -26,8 +26,6 @@ pub(super) struct Patient {
     pub(super) program: Result<Program, String>,
     /// Why it can't be started as `rlm.toml` says.
     pub(super) refused: Option<String>,
-    /// Whether the working directory decides what is found.
-    pub(super) is_relative: bool,
     /// What else of that name is on `PATH`.
     pub(super) others: Vec<PathBuf>,
     /// The variables for its login that it would get, by name.
@@ -105,7 +103,10 @@ pub(super) async fn ask(program: &Program, facts: &Facts, until: Instant) -> Ans
         Question::Introduction => introduced(program, &[], false, until).await,
         Question::None => Answers {
             version: Ok(None),
-            login: Login::unknown("a command is not asked"),
+            login: Login {
+                is: LoggedIn::Unknown,
+                how: None,
+            },
         },
     }
 }
@@ -224,7 +225,6 @@ pub(super) fn judge(patient: Patient, answers: Option<Answers>) -> AgentHealth {
         name,
         program,
         refused,
-        is_relative,
         others,
         variables,
         capabilities,
@@ -263,13 +263,6 @@ pub(super) fn judge(patient: Patient, answers: Option<Answers>) -> AgentHealth {
             format!("also on PATH, and not started: {others}"),
         );
     }
-    if is_relative {
-        note(
-            &mut found,
-            Health::Warning,
-            "it is found by a relative part of PATH: from another directory another program is started",
-        );
-    }
     let path = program.words.first().map(PathBuf::from);
     found.program = path.map(shown);
     match answers.version {
@@ -287,6 +280,9 @@ pub(super) fn judge(patient: Patient, answers: Option<Answers>) -> AgentHealth {
             found.logged_in = LoggedIn::Yes;
             let names = found.variables.join(", ");
             found.login = Some(format!("{names} is set; not checked"));
+        }
+        LoggedIn::Unknown if found.login.is_some() => {
+            found.health = found.health.max(Health::Warning);
         }
         _ => {}
     }
@@ -352,7 +348,6 @@ mod tests {
             name: "claude",
             program: Ok(Program::new(vec!["/bin/claude".into()])),
             refused: None,
-            is_relative: false,
             others: Vec::new(),
             variables: variables.iter().map(|name| (*name).to_owned()).collect(),
             capabilities: Vec::new(),
@@ -406,7 +401,7 @@ mod tests {
         });
         insta::assert_snapshot!(shown.join("\n"), @r#"
         true Ok Yes Some("api_key") []
-        true Ok Unknown Some("nobody knows") []
+        true Warning Unknown Some("nobody knows") []
         true Ok Yes Some("KEY is set; not checked") []
         false Problem No None ["log in: claude auth login"]
         false Problem Unknown Some("nobody knows") ["it is broken"]

@@ -92,7 +92,6 @@ fn patient(kind: AgentKind, config: &Config, project: &Project) -> Patient {
         .unwrap_or_default();
     let mut found = found.into_iter();
     let first = found.next();
-    let is_relative = first.as_ref().is_some_and(|path| path.is_relative());
     let real = |path: &PathBuf| fs_err::canonicalize(directory.join(path)).ok();
     let mut seen = vec![first.as_ref().and_then(real)];
     let mut others: Vec<PathBuf> = Vec::new();
@@ -124,7 +123,6 @@ fn patient(kind: AgentKind, config: &Config, project: &Project) -> Patient {
         refused: drivers::check(&agent, &project.root().join(config::FILE_NAME))
             .err()
             .map(|refused| refused.message),
-        is_relative,
         others,
         variables: variables.map(|name| (*name).to_owned()).collect(),
         capabilities: capabilities.iter().map(|can| can.to_string()).collect(),
