@@ -1,5 +1,6 @@
 //! The agent's own conversation: from one iteration to the next, over crashes, and when it is lost.
 
+use std::fs::File;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
@@ -93,6 +94,28 @@ fn a_session_that_is_lost_is_said_and_replaced() {
         told.last().unwrap().contains(PROMPT),
         "the new one knows nothing: {told:?}"
     );
+}
+
+#[test]
+fn a_session_that_another_process_has_is_left_alone_and_the_exit_code_says_so() {
+    let scene = Scene::new("run true\nturn");
+    let session = ["-n", "1", "--until", "false", "--session", "continue"];
+    scene.claude(&session).run(LONG).expect_code(3);
+    let locks = scene.sandbox.home().join(".local/state/rlm/sessions");
+    let mut found = Vec::new();
+    files(&locks, &mut found);
+    let held = File::open(found.pop().unwrap()).unwrap();
+    held.lock().unwrap();
+    let run = scene.run_id();
+    let resume = ["resume", &run, "-n", "2"];
+    let ended = scene.talking(&resume).run(LONG).expect_code(9);
+    assert!(ended.stdout.contains("held: "), "{ended}");
+    assert!(ended.stdout.contains("rlm resume"), "{ended}");
+    assert_eq!(scene.start_count(), 1);
+    drop(held);
+    scene.talking(&resume).run(LONG).expect_code(3);
+    assert_eq!(sessions(&scene).len(), 1);
+    assert_eq!(scene.start_count(), 2);
 }
 
 #[test]

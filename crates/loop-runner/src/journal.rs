@@ -292,7 +292,7 @@ mod tests {
 
         let (_writer, loaded) = Writer::<Value, Value>::open(&dir, options(false)).unwrap();
         let saved = loaded.head.unwrap();
-        assert_eq!(saved["machine"]["version"], 1);
+        assert_eq!(saved["machine"]["version"], 2);
         let machine: Head = serde_json::from_value(saved["machine"].clone()).unwrap();
         assert_eq!(machine, head.machine);
     }

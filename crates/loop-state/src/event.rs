@@ -129,6 +129,9 @@ pub enum TurnOutcome {
     Hopeless(String),
     /// The session that was to be gone on with is not there any more. The work is begun again in a fresh one.
     SessionLost,
+    /// Another process has the session that was to be gone on with; the text names it. As the first thing that a process does this ends the run; later
+    /// it is a failed turn.
+    SessionHeld(String),
     /// The agent could not be started. As the first thing that a process does this ends the run; later it is a failed turn.
     NotStarted(String),
 }

@@ -35,7 +35,7 @@ const VERSION: &str = "version";
 /// let phase = PhaseRules { name: "main".into(), until: true, ..PhaseRules::default() };
 /// let head = Head::new(Rules { phases: vec![phase], ..Rules::default() })?;
 /// let saved = serde_json::to_string(&Snapshot::from(head.clone()))?;
-/// assert!(saved.starts_with(r#"{"version":1,"#));
+/// assert!(saved.starts_with(r#"{"version":2,"#));
 /// let loaded: Snapshot = serde_json::from_str(&saved)?;
 /// assert_eq!(Head::try_from(loaded)?, head);
 ///
@@ -48,7 +48,7 @@ pub struct Snapshot(Form);
 
 #[derive(Clone, Debug)]
 enum Form {
-    /// Version 1, and version 0, which had fewer fields.
+    /// Version 2, and those before it, which had fewer fields and cases.
     V1 { version: u32, head: Box<v1::Head> },
     /// One that this program does not know.
     Newer(u32),
@@ -56,7 +56,7 @@ enum Form {
 
 impl Snapshot {
     /// The version that is written.
-    pub const VERSION: u32 = 1;
+    pub const VERSION: u32 = 2;
 
     /// Returns the version that it was written in.
     #[must_use]

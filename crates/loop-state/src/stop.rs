@@ -28,6 +28,8 @@ pub enum StopReason {
         /// How long the run may wait for rate limits.
         cap: Duration,
     },
+    /// Another process has what it needs to go on, such as the agent's session; the text names it. It can be resumed when that one is done.
+    Held(String),
     /// The same kind of failure came this often in a row.
     Stuck(Streak, u32),
     /// Somebody or something asked it to stop. It can be resumed.
@@ -74,6 +76,7 @@ impl fmt::Display for StopReason {
                     "rate limit: it would last longer than the {cap:?} that the run may wait"
                 )
             }
+            Self::Held(what) => write!(f, "held: {what}"),
             Self::Stuck(streak, count) => write!(f, "stuck: {count} {streak} in a row"),
             Self::Stopped(cause) => write!(f, "stopped {cause}"),
         }

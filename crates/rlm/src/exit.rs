@@ -36,6 +36,7 @@ impl Code {
             StopReason::IterationLimit(_) | StopReason::TimeLimit(_) => Self::Limit,
             StopReason::Budget(_) => Self::Budget,
             StopReason::RateLimit { .. } => Self::RateLimit,
+            StopReason::Held(_) => Self::Held,
             StopReason::Stuck(..) => Self::Stuck,
             StopReason::Stopped(_) => Self::Stopped,
             _ => Self::Failed,
@@ -111,6 +112,7 @@ mod tests {
         let cap = Duration::ZERO;
         let budget = Code::of(&StopReason::Budget(Budget::Tokens { limit, used }));
         let rate = Code::of(&StopReason::RateLimit { until, cap });
-        assert_eq!((budget as u8, rate as u8), (4, 5));
+        let held = Code::of(&StopReason::Held("session `s`".into()));
+        assert_eq!((budget as u8, rate as u8, held as u8), (4, 5, 9));
     }
 }

@@ -276,7 +276,11 @@ impl Runner {
         }
         self.attempt = None;
         self.refresh_view();
-        Some(Happening::TurnEnded(TurnOutcome::NotStarted(e.to_string())))
+        let why = e.to_string();
+        Some(Happening::TurnEnded(match e.is_held() {
+            true => TurnOutcome::SessionHeld(why),
+            false => TurnOutcome::NotStarted(why),
+        }))
     }
 
     /// Takes what the agent did; `None` when it has nothing more to say.

@@ -231,6 +231,7 @@ fn failure(outcome: &TurnOutcome) -> Option<&str> {
         | TurnOutcome::Transient(why)
         | TurnOutcome::RateLimited { why, .. }
         | TurnOutcome::Hopeless(why)
+        | TurnOutcome::SessionHeld(why)
         | TurnOutcome::NotStarted(why) => Some(why),
         _ => None,
     }

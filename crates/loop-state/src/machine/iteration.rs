@@ -15,15 +15,18 @@ impl Machine {
     pub(super) fn turn_ended(&mut self, outcome: TurnOutcome, at: Timestamp) -> Effects {
         let halted = std::mem::take(&mut self.head.halting);
         let timed_out = self.head.failure.is_some();
-        let started = !matches!(outcome, TurnOutcome::NotStarted(_));
+        let started = !matches!(
+            outcome,
+            TurnOutcome::NotStarted(_) | TurnOutcome::SessionHeld(_)
+        );
+        let is_first = self.head.counts.attempts == self.head.taken_attempts + 1;
         let failure = match outcome {
             // As the first thing that a process does it is a mistake of the user's; later the agent may be about to be replaced.
-            TurnOutcome::NotStarted(why)
-                if self.head.counts.attempts == self.head.taken_attempts + 1 =>
-            {
-                self.head.step = Step::Ready;
-                self.unsay();
-                return self.end(StopReason::Failed(tail(why)), at);
+            TurnOutcome::NotStarted(why) if is_first => {
+                return self.not_begun(StopReason::Failed(tail(why)), at);
+            }
+            TurnOutcome::SessionHeld(why) if is_first => {
+                return self.not_begun(StopReason::Held(tail(why)), at);
             }
             TurnOutcome::Hopeless(why) if !self.must_stop_now() => {
                 return self.turn_hopeless(tail(why), at);
@@ -52,6 +55,7 @@ impl Machine {
             TurnOutcome::Failed(why)
             | TurnOutcome::Transient(why)
             | TurnOutcome::RateLimited { why, .. }
+            | TurnOutcome::SessionHeld(why)
             | TurnOutcome::NotStarted(why)
             | TurnOutcome::Hopeless(why) => Some(tail(why)),
             TurnOutcome::Claimed => {
@@ -96,6 +100,13 @@ impl Machine {
         }
         effects.extend(self.judge());
         effects
+    }
+
+    /// Ends the run before it did anything in this process.
+    fn not_begun(&mut self, reason: StopReason, at: Timestamp) -> Effects {
+        self.head.step = Step::Ready;
+        self.unsay();
+        self.end(reason, at)
     }
 
     /// Returns whether time may mend what ended the turn: nobody wants anything else.

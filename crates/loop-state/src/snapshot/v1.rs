@@ -310,6 +310,7 @@ saved! {
         RateLimit { until: Timestamp, cap: Duration },
         Stuck(streak: Streak, count: u32),
         Stopped(by: StopCause),
+        Held(what: String),
     }
 
     enum Budget {
@@ -424,6 +425,7 @@ saved! {
         Hopeless(why: String),
         SessionLost,
         NotStarted(why: String),
+        SessionHeld(why: String),
     }
 
     enum CheckResult {

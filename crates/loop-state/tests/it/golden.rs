@@ -157,7 +157,7 @@ fn c64_a_newer_version_is_refused_by_name_and_is_not_written_again() {
     serde_json::to_string(&saved).unwrap_err();
     let error = Head::try_from(saved).unwrap_err();
     assert!(error.is_newer());
-    insta::assert_snapshot!(error, @"the state is of version 7, and this program knows versions up to 1: use a newer program");
+    insta::assert_snapshot!(error, @"the state is of version 7, and this program knows versions up to 2: use a newer program");
     let cbor = [b"\xa2\x67version\x07".as_slice(), b"\x65phase\x81\x62as"].concat();
     let error = ciborium::from_reader::<Head, _>(cbor.as_slice()).unwrap_err();
     assert!(error.to_string().contains("version 7"), "{error}");

@@ -121,6 +121,7 @@ fn any_outcome() -> impl Strategy<Value = TurnOutcome> {
             why: "limit".into(),
         }),
         1 => Just(TurnOutcome::SessionLost),
+        1 => Just(TurnOutcome::SessionHeld("by pid 7".into())),
         1 => Just(TurnOutcome::Hopeless("log in".into())),
     ]
 }

@@ -411,6 +411,24 @@ fn an_agent_that_cannot_be_started_ends_the_run() {
 }
 
 #[test]
+fn a_session_that_another_process_has_ends_the_run_and_it_can_be_resumed() {
+    let mut trace = Trace::new(rules(|_| {}));
+    let held = || Happening::TurnEnded(TurnOutcome::SessionHeld("by pid 7".into()));
+    trace.then(held());
+    let end = trace.machine.head().end.clone().unwrap();
+    assert_eq!(end.reason, StopReason::Held("by pid 7".into()));
+    assert!(!end.reason.is_final());
+    assert_eq!(trace.machine.head().resumes_at(), (1, false));
+    // Later somebody may have taken it meanwhile, and may give it back.
+    trace.then(Happening::Resumed(Resume::default()));
+    trace.iteration(failed("no"));
+    trace.then(Happening::TimeUp(Timer::Sleep));
+    trace.then(held());
+    assert!(trace.machine.head().end.is_none());
+    assert_eq!(trace.machine.head().streaks.failures, 1);
+}
+
+#[test]
 fn an_agent_that_cannot_be_started_later_is_a_failed_turn() {
     let mut trace = Trace::new(rules(|_| {}));
     trace.iteration(failed("no"));

@@ -224,6 +224,7 @@ pub(super) fn heads() -> Vec<Head> {
         StopReason::Stuck(Streak::Crashes, 3),
         StopReason::Stuck(Streak::Idle, 3),
         StopReason::Stopped(StopCause::HungUp),
+        StopReason::Held("session `s` is open in pid 7".into()),
     ] {
         heads.push(Head {
             step: Step::Ready,
@@ -291,6 +292,7 @@ pub(super) fn events() -> Vec<Event> {
         turn(TurnOutcome::Hopeless("log in".into())),
         turn(TurnOutcome::SessionLost),
         turn(TurnOutcome::NotStarted("not found".into())),
+        turn(TurnOutcome::SessionHeld("by pid 7".into())),
         Happening::GateEnded(CheckResult::Passed),
         Happening::GateEnded(CheckResult::Failed("red".into())),
         Happening::CheckEnded(CheckResult::Stopped),
