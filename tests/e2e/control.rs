@@ -132,14 +132,29 @@ fn c75_a_pause_from_another_shell_comes_at_the_boundary_and_says_why() {
         (&status["state"], &status["pause_reason"]),
         (&"running".into(), &"look at the migration first".into())
     );
+    // The newest reason counts.
+    let because = |reason: &str, wait: &str| {
+        let pause = ["pause", "--reason", reason, "--wait", wait];
+        let told = quick(scene.rlm(&pause)).expect_code(0).stdout;
+        assert_eq!(scene.status()["pause_reason"], reason, "{told}");
+        told
+    };
+    because("then the tests", "0");
+    says(&mut running, "a pause is wanted: then the tests");
     // Once more is no mistake, and follows the one that was taken.
-    let again = scene.rlm(&["pause", "--reason", "another"]).spawn();
+    let again = scene.rlm(&["pause"]).spawn();
+    wait_for("the second wish to be told", LONG, || {
+        again.stdout().contains("recorded").then_some(())
+    });
     fs_err::write(scene.file("go"), "").unwrap();
     let told = again.wait(LONG).expect_code(0).stdout;
     expect_in_order(&told, &["recorded", "paused; go on with: rlm resume"]);
     let status = quick(scene.rlm(&["status"])).stdout;
-    expect_in_order(&status, &["paused", "because look at the migration first"]);
+    expect_in_order(&status, &["paused", "because then the tests"]);
     assert_eq!(scene.status()["iterations_complete"], 1);
+    // Also where it waits already.
+    let told = because("look once more", "10");
+    assert!(told.contains("paused; go on with: rlm resume"), "{told}");
     let listed = quick(scene.rlm(&["ps"])).expect_code(0).stdout;
     expect_in_order(
         &listed,

@@ -39,6 +39,8 @@ pub enum News {
     NextPrompt(u32),
     /// A message to the run makes no sense now; the text says why.
     Rejected(&'static str),
+    /// Why a person wants the run to wait; the newest reason counts.
+    PauseReason(String),
     /// A gate or the check was started.
     CommandStarted {
         /// Which.

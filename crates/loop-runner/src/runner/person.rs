@@ -64,13 +64,10 @@ impl Runner {
                 ));
             }
             Control::Interrupt => Happening::InterruptRequested,
-            Control::Pause { reason } => {
-                // That of a wish that was taken stays.
-                if !self.machine.head().pausing {
-                    self.saved.pause_reason = reason;
-                }
-                Happening::PauseRequested
-            }
+            Control::Pause {
+                reason: Some(reason),
+            } => return self.pause_because(reason).await,
+            Control::Pause { reason: None } => Happening::PauseRequested,
             Control::Continue => Happening::ContinueRequested,
             Control::SkipSleep => Happening::SleepSkipped,
             Control::Again(again) => Happening::AgainRequested(again),
@@ -93,6 +90,20 @@ impl Runner {
                 return Ok(Ok(thawed));
             }
         })))
+    }
+
+    /// Notes why the run is to wait. The newest reason counts, also where it waits already.
+    async fn pause_because(&mut self, reason: String) -> Result<Heard, Error> {
+        self.tell(News::PauseReason(reason.clone()));
+        self.saved.pause_reason = Some(reason);
+        let head = self.machine.head();
+        if !head.pausing && !head.is_waiting() {
+            return Ok(Ok(Some(Happening::PauseRequested)));
+        }
+        self.saved.machine = head.clone();
+        self.journal.save(&self.saved).await?;
+        self.heal().await?;
+        Ok(Ok(None))
     }
 
     fn hear_stop(&mut self, request: StopRequest) -> Happening {

@@ -34,6 +34,7 @@ pub(crate) fn text(news: &News, zone: &TimeZone) -> String {
             format!("steer {id}: the agent can't take it now; it will be in the next prompt")
         }
         News::Rejected(why) => format!("{} {why}", styled(MIND, "no:")),
+        News::PauseReason(reason) => format!("a pause is wanted: {}", plain(reason)),
         News::CommandStarted { command, text } => {
             styled(DIM, format!("{}: {}", name(*command), plain(text)))
         }
@@ -246,6 +247,7 @@ pub(crate) fn json(at: Timestamp, news: &News) -> Option<Value> {
         News::GoesOn => json!({"event": "goes_on"}),
         News::NextPrompt(id) => json!({"event": "steer", "id": id, "state": "next_prompt"}),
         News::Rejected(why) => json!({"event": "rejected", "why": why}),
+        News::PauseReason(reason) => json!({"event": "pause_reason", "reason": reason}),
         News::CommandStarted { command, text } => {
             json!({"event": "command_started", "command": name(*command), "text": text})
         }
@@ -456,6 +458,7 @@ mod tests {
             News::Stopping {
                 budget: Duration::from_secs(8),
             },
+            News::PauseReason("lunch\x1b[2J".into()),
             News::Warning("the prompt file is missing".into()),
             News::Missed(12),
         ]
