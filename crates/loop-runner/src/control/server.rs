@@ -8,6 +8,7 @@ use std::time::Duration;
 use agent_subprocess::ProcessId;
 use cancellable_sleep::SleepGate;
 use loop_state::{StopCause, StopRequest, When};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{UnixListener, UnixStream};
@@ -29,6 +30,8 @@ pub(crate) const WAITING: usize = 16;
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How long a request is followed.
 const LONGEST: Duration = Duration::from_secs(24 * 3600);
+/// How often a peer that says nothing more is looked at whether it is still there.
+const LOOK: Duration = Duration::from_secs(1);
 /// How long the run's end waits for peers to hear of it.
 const GOODBYE: Duration = Duration::from_millis(500);
 /// How long no connection is taken after one could not be taken.
@@ -185,11 +188,10 @@ impl Desk {
             return peer.tell(&self.standing()).await;
         };
         // One that says more or hangs up is not told any further; what it wanted stays wanted.
-        let mut more = [0];
         tokio::select! {
             biased;
             told = timeout(LONGEST, self.follow(request, what, &mut peer)) => told?,
-            _ = from.read(&mut more) => Ok(()),
+            () = left(&mut from) => Ok(()),
         }
     }
 
@@ -306,6 +308,25 @@ impl Peer<'_> {
             None => Ok(()),
         }
     }
+}
+
+/// Waits until a peer says more or hangs up. One that only says that it has nothing more to say still listens.
+async fn left(from: &mut BufReader<OwnedReadHalf>) {
+    let mut more = [0];
+    if !matches!(from.read(&mut more).await, Ok(0)) {
+        return;
+    }
+    let gate = SleepGate::new();
+    let stream: &UnixStream = from.get_ref().as_ref();
+    while !has_hung_up(stream) {
+        let _elapsed = gate.sleep(LOOK).await;
+    }
+}
+
+fn has_hung_up(stream: &UnixStream) -> bool {
+    let mut look = [PollFd::new(stream, PollFlags::empty())];
+    let looked = poll(&mut look, Some(&Timespec::default()));
+    looked.is_err() || !look[0].revents().is_empty()
 }
 
 /// Reads one line, or as much of a longer one as may be kept.

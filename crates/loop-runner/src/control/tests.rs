@@ -313,6 +313,40 @@ async fn a_peer_that_does_not_come_to_its_point_is_dropped() {
 }
 
 #[tokio::test]
+async fn a_peer_that_has_said_all_is_told_all() {
+    let mut run = Run::new(true);
+    let path = place::socket(run.dir.path());
+    let mut peer = UnixStream::connect(&path).await.unwrap();
+    let asked = protocol::line(&Request::Interrupt);
+    peer.write_all(&asked).await.unwrap();
+    peer.shutdown().await.unwrap();
+    run.hears().await;
+    let mut first = vec![0; protocol::line(&Answer::Delivered).len()];
+    peer.read_exact(&mut first).await.unwrap();
+    run.happens(Happening::TurnEnded(TurnOutcome::Interrupted));
+    let mut rest = Vec::new();
+    peer.read_to_end(&mut rest).await.unwrap();
+    assert_eq!(protocol::answer(&rest), Ok(Answer::InEffect));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_peer_that_has_said_all_and_goes_leaves_its_place_to_another() {
+    let mut run = Run::new(true);
+    let path = place::socket(run.dir.path());
+    for _ in 0..40 {
+        let mut peer = UnixStream::connect(&path).await.unwrap();
+        peer.write_all(&protocol::line(&pause())).await.unwrap();
+        peer.shutdown().await.unwrap();
+        let heard = tokio::time::timeout(LONG, run.hears()).await;
+        heard.expect("there is a place");
+        let mut first = vec![0; protocol::line(&recorded(None, None)).len()];
+        peer.read_exact(&mut first).await.unwrap();
+        drop(peer);
+        tokio::time::advance(Duration::from_secs(2)).await;
+    }
+}
+
+#[tokio::test]
 async fn a_peer_that_hangs_up_takes_nothing_back() {
     let mut run = Run::new(false);
     let dir = run.dir.path().to_owned();
