@@ -1,5 +1,7 @@
 //! One run at a time in a working tree, and what lives how long in it.
 
+use std::process::Command;
+
 use rlm_tests::wait_for;
 use rustix::process::Signal;
 
@@ -97,6 +99,31 @@ fn j53_a_deleted_state_directory_does_not_break_the_lock() {
     assert_eq!(scene.start_count(), 1);
     first.signal(Signal::INT);
     first.wait(LONG);
+    scene.expect_nothing_alive();
+}
+
+#[test]
+fn c76_a_copy_of_the_tree_is_held_by_nobody() {
+    let scene = Scene::new("print ready\nhang");
+    let running = scene.ready(&["--once", "--run-id", "r1"]);
+    let copy = scene.sandbox.home().join("copy");
+    let mut copies = Command::new("cp");
+    copies.arg("-a").args([&scene.sandbox.repo(), &copy]);
+    assert!(copies.status().unwrap().success());
+    let there = |arguments: &[&str]| scene.rlm(arguments).dir(&copy).run(LONG);
+    let listed = there(&["ps", "--json"]).expect_code(0);
+    assert_eq!(listed.stdout, "", "{listed}");
+    there(&["stop", "r1", "--force"]).expect_code(10);
+    assert_eq!(scene.status()["state"], "running");
+    // What it left has a working tree of its own, and is taken up there.
+    let plan = ["resume", "r1", "--until", "false"];
+    let resumed = scene.talking(&plan).dir(&copy).spawn();
+    scene.wait_until_started(2);
+    resumed.signal(Signal::INT);
+    resumed.wait(LONG);
+    assert_eq!(scene.status()["state"], "running");
+    running.signal(Signal::INT);
+    running.wait(LONG);
     scene.expect_nothing_alive();
 }
 

@@ -1,6 +1,7 @@
 use std::fmt;
 use std::fs::TryLockError;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,6 +38,32 @@ pub struct Holder {
     pub since: Timestamp,
     /// The run it works on.
     pub run: RunId,
+}
+
+/// What is written down: who holds which tree. A copy of the tree has the file too, and is held by nobody.
+#[derive(Serialize, Deserialize)]
+struct Signed {
+    #[serde(flatten)]
+    holder: Holder,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    tree: Option<Place>,
+}
+
+/// Which directory it is, wherever it is moved.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Place {
+    device: u64,
+    inode: u64,
+}
+
+impl Place {
+    fn of(project: &Project) -> Option<Self> {
+        let root = fs_err::metadata(project.root()).ok()?;
+        Some(Self {
+            device: root.dev(),
+            inode: root.ino(),
+        })
+    }
 }
 
 impl fmt::Display for Holder {
@@ -122,7 +149,11 @@ impl WorkTree {
 
     /// Writes down who holds it.
     fn sign(&self) -> Result<(), Error> {
-        let text = serde_json::to_string(&self.holder).expect("a holder is plain data");
+        let signed = Signed {
+            holder: self.holder.clone(),
+            tree: Place::of(&self.project),
+        };
+        let text = serde_json::to_string(&signed).expect("a holder is plain data");
         let path = holder_path(&self.project);
         fs_err::write(&path, text).map_err(|e| Error::io("can't write", path, e))
     }
@@ -148,6 +179,10 @@ fn holder_path(project: &Project) -> PathBuf {
     project.state_dir().join("holder.json")
 }
 
+/// Reads who has signed for this very tree.
 pub(crate) fn read_holder(project: &Project) -> Option<Holder> {
-    serde_json::from_slice(&fs_err::read(holder_path(project)).ok()?).ok()
+    let text = fs_err::read(holder_path(project)).ok()?;
+    let signed: Signed = serde_json::from_slice(&text).ok()?;
+    let is_here = signed.tree.is_none() || signed.tree == Place::of(project);
+    is_here.then_some(signed.holder)
 }
