@@ -1,4 +1,7 @@
-//! What becomes of a run that is told to stop before it begins.
+//! What becomes of a run that is told to stop before it begins, and by what its processes are known.
+
+use std::process::Command;
+use std::time::Duration;
 
 use cancellable_sleep::SleepGate;
 use loop_state::{StopCause, StopReason, StopRequest, When};
@@ -6,6 +9,7 @@ use serde_json::json;
 use tokio::sync::mpsc;
 
 use super::{Options, Runner};
+use crate::check::RunningCheck;
 use crate::{Control, Outcome, Project, RunId, RunState, Settings, WorkTree};
 
 fn settings() -> Settings {
@@ -64,4 +68,37 @@ async fn x110_a_stop_before_the_run_begins_is_known_by_who_said_it() {
     assert!(entry.was_stopped_by_a_person());
     let head = entry.head.unwrap().machine;
     assert_eq!((head.counts.attempts, head.resumes_at()), (0, (1, false)));
+}
+
+/// Without a guard, whom a command started is known by its marker.
+#[tokio::test]
+async fn x127_the_end_of_a_check_is_none_of_the_agents() {
+    let dir = tempfile::tempdir().unwrap();
+    let project = Project::find(dir.path()).unwrap();
+    let gate = SleepGate::new();
+    let work_tree = WorkTree::take(&project, &"r1".parse().unwrap(), &gate).await;
+    let made = Runner::create(work_tree.unwrap(), settings(), None, Options::default());
+    let (runner, _news) = made.await.unwrap();
+    let (agent, check) = (runner.context(""), runner.context("-check"));
+    let marker = agent.marker.unwrap();
+    let mut agent = Command::new("sleep")
+        .arg("600")
+        .env(
+            &marker.variable,
+            format!("{}.{}", marker.scope, marker.member),
+        )
+        .spawn()
+        .unwrap();
+    let text = "sleep 600 & sleep 600".to_owned();
+    let mut check = RunningCheck::start(
+        crate::Command::Check,
+        text,
+        check,
+        Duration::from_millis(200),
+    );
+    let end = check.ended().await;
+    assert_eq!(end.ended.len(), 3, "itself and its two: {end:?}");
+    assert!(agent.try_wait().unwrap().is_none(), "it lives");
+    agent.kill().unwrap();
+    agent.wait().unwrap();
 }
