@@ -102,6 +102,24 @@ async fn p48_errors_say_what_to_do() {
 }
 
 #[tokio::test]
+async fn a_directory_that_may_not_be_entered_is_named_with_a_guard_and_without() {
+    let folder = tempfile::tempdir().unwrap();
+    let closed = folder.path().join("closed");
+    std::fs::create_dir(&closed).unwrap();
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+    std::fs::set_permissions(&closed, mode).unwrap();
+    if std::fs::metadata(closed.join(".")).is_ok() {
+        // Nothing is closed to root.
+        return;
+    }
+    for containment in BOTH {
+        let command = AgentCommand::new("true").containment(containment);
+        let error = command.current_dir(&closed).spawn().await.unwrap_err();
+        assert!(error.is_bad_directory(), "{containment:?}: {error}");
+    }
+}
+
+#[tokio::test]
 async fn p48_a_host_without_descriptors_says_so() {
     // The limit is one for the whole process.
     if !alone("errors::p48_a_host_without_descriptors_says_so") {
