@@ -49,6 +49,12 @@ pub(crate) fn run(program: &str, arguments: &[&str], show: Show) -> Ended {
     })
 }
 
+/// Builds a package as it is shipped, or a part of it; says whether that went well, and shows why not.
+pub(crate) fn build(package: &str, part: &[&str]) -> bool {
+    let build = ["build", "--quiet", "--release", "-p", package];
+    run("cargo", &[&build, part].concat(), Show::OnFailure).success
+}
+
 fn try_run(program: &str, arguments: &[&str], show: Show) -> io::Result<Ended> {
     let mut command = Command::new(program);
     command

@@ -13,16 +13,7 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(arguments: &Arguments) -> Tally {
     // Some layers start `rlm` itself; without it they are skipped by name.
-    let rlm = [
-        "build",
-        "--quiet",
-        "--release",
-        "-p",
-        "rlm-loop",
-        "--bin",
-        "rlm",
-    ];
-    command::run("cargo", &rlm, Show::OnFailure);
+    let _without = command::build("rlm-loop", &["--bin", "rlm"]);
     let mut cargo = vec!["run", "--quiet", "--release", "-p", "rlm-crash", "--"];
     cargo.extend(arguments.arguments.iter().map(String::as_str));
     let ended = command::run("cargo", &cargo, Show::WithoutSkips);

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::Command;
 
-use crate::command::{self, Show};
+use crate::command;
 use crate::tally::Tally;
 
 /// What is stopped, when, and how often.
@@ -63,20 +63,10 @@ impl Arguments {
 
 pub(crate) fn run(arguments: &Arguments) -> Tally {
     // The program as it is shipped; without it there is nothing to score.
-    let rlm = [
-        "build",
-        "--quiet",
-        "--release",
-        "-p",
-        "rlm-loop",
-        "--bin",
-        "rlm",
-    ];
-    if arguments.tool.is_none() && !command::run("cargo", &rlm, Show::OnFailure).success {
+    if arguments.tool.is_none() && !command::build("rlm-loop", &["--bin", "rlm"]) {
         return Tally::failed("survivors: rlm does not compile");
     }
-    let agent = ["build", "--quiet", "--release", "-p", "rlm-survivors"];
-    if !command::run("cargo", &agent, Show::OnFailure).success {
+    if !command::build("rlm-survivors", &[]) {
         return Tally::failed("survivors: it does not compile");
     }
     // Its own terminal, for the line of progress.
