@@ -63,7 +63,7 @@
 //! - `stop` ends all that was started, in its budget, and its report is [`proven`](StopReport::proven) only if that is known.
 //!
 //! `contract` (feature `test-util`) plays all of this with a driver and its agent, scenario by scenario, and tells what held: a turn, a tool, a message
-//! during a turn, interrupts, a crash and the session after it, rate limits, deaths, cut lines, a slow reader, a stop. It wants to know how to make the
+//! during a turn, interrupts, a crash and the session after it, rate limits, deaths, cut lines, a slow reader, a stop, asks, usage, copies. It wants to know how to make the
 //! agent do these things, and nothing else. Before there is an agent, the programs of `scripted` are a driver as well, and `scripted::Audit` holds what a
 //! conversation publishes against its promises.
 //!

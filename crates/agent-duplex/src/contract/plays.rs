@@ -16,7 +16,7 @@ use crate::{
 /// Longer than anything is waited for: it is ended, or it is broken.
 const ENDLESS: Duration = Duration::from_secs(600);
 /// Long enough for a message to come in the middle.
-const WHILE: Duration = Duration::from_secs(2);
+const WHILE: Duration = Duration::from_secs(3);
 const FLOOD: usize = 4 << 20;
 
 /// Plays one scenario on a stage of its own. Ends all that it started.
@@ -222,6 +222,10 @@ async fn interrupted(scene: &Scene<'_>, receipt: &Receipt) -> Played {
         Err(e) => return broken(format!("an interrupt is refused: {e}")),
     }
     let first = scene.ends(receipt, EndReason::Interrupted).await?.turn;
+    scene.silence().await;
+    holds(!scene.record.lock().talks_on(), || {
+        "it was interrupted, and talks on after the end of its turn".to_owned()
+    })?;
     let second = scene.say("plum").await?;
     match (declared, same_agent(scene, [first, second])) {
         (true, true) => held("interrupted, and the same agent goes on"),

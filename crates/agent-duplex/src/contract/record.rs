@@ -176,6 +176,23 @@ impl Seen {
         matches!(last, Some((_, Noted::Ended)))
     }
 
+    /// Returns whether the driver reports something of a turn after the last one that it ended.
+    pub(super) fn talks_on(&self) -> bool {
+        let events = { self.tape.iter().rev() }.map_while(|(_, noted)| match noted {
+            Noted::Event(Event::TurnCompleted(_)) => None,
+            noted => Some(noted),
+        });
+        let mut talk = events.filter(|noted| {
+            matches!(
+                noted,
+                Noted::Event(
+                    Event::TextDelta(_) | Event::Message { .. } | Event::ToolStarted { .. }
+                )
+            )
+        });
+        talk.next().is_some()
+    }
+
     /// Adds to what is broken what else is, and the last of what the driver said and was told.
     pub(super) fn explain(&self, mut what: String) -> String {
         if let Some(fault) = self.faults.iter().find(|fault| **fault != what) {

@@ -2,7 +2,7 @@
 
 use uuid::Uuid;
 
-use crate::{Capabilities, Capability, Event, InputPolicy, TurnEnd};
+use crate::{Capabilities, Capability, EndReason, Event, InputPolicy, TurnEnd};
 
 /// One connection, held against the rules for those who write drivers. Pure.
 #[derive(Debug)]
@@ -102,7 +102,7 @@ impl Rules {
             return Err(format!(
                 "it ended {completed} turns and was given {given} messages"
             ));
-        } else if self.announces && !begun && end.reason == crate::EndReason::Completed {
+        } else if self.announces && !begun && end.reason == EndReason::Completed {
             return Err("it says of some turns that they began, and not of this one".to_owned());
         } else if whole < deltas {
             return Err(format!(

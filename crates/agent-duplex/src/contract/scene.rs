@@ -17,7 +17,7 @@ use crate::{
 pub(super) const BUDGET: Duration = Duration::from_secs(8);
 /// How often what can only be looked at is looked at.
 pub(super) const GLANCE: Duration = Duration::from_millis(20);
-/// So many glances without a word are silence, and how long it is waited for at the end.
+/// So many glances without a word are silence, and how long that is waited for where it may never come.
 const QUIET: u32 = 15;
 const SETTLING: Duration = Duration::from_secs(1);
 /// How little room the reader has, so that a slow one is felt soon.
@@ -249,10 +249,16 @@ impl<'a> Scene<'a> {
         // What comes first says that the agent runs.
         let spoke = |seen: &Seen| (seen.observations > 1).then_some(());
         self.until("the first word of the agent", spoke).await?;
-        self.within("silence", self.silence()).await
+        self.within("silence", self.quiet()).await
     }
 
-    async fn silence(&self) {
+    /// Waits until the driver says nothing for a while, or for a second.
+    pub(super) async fn silence(&self) {
+        // Somebody who never falls silent is not waited for.
+        drop(timeout(SETTLING, self.quiet()).await);
+    }
+
+    async fn quiet(&self) {
         let (mut last, mut quiet) = (0, 0);
         while quiet < QUIET {
             glance().await;
@@ -285,8 +291,8 @@ impl<'a> Scene<'a> {
     /// Ends the conversation and holds everything against its promises.
     pub(super) async fn finish(mut self) -> Played<()> {
         self.read();
-        // What comes too late or twice comes now; an agent that never falls silent is stopped all the same.
-        drop(timeout(SETTLING, self.silence()).await);
+        // What comes too late or twice comes now.
+        self.silence().await;
         let report = self.stop().await?;
         holds(report.survivors.is_empty(), || {
             format!("a stop left something: {report}")

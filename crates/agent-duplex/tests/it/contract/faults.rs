@@ -205,6 +205,11 @@ pub(super) fn breaking() -> Vec<Part> {
         ),
         (
             S::InterruptText,
+            "talks on",
+            plays(turn().delta().interrupted().half().end(cut).delta()),
+        ),
+        (
+            S::InterruptText,
             "ends with its turn",
             plays(turn().delta().interrupted().half().end(cut).over()),
         ),
