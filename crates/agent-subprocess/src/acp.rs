@@ -40,6 +40,7 @@
 
 mod connection;
 mod driver;
+mod gemini;
 mod options;
 // Messages are taken by their fields and not by the types of `agent-client-protocol-schema` (1.15 was looked at). In those,
 // updates, stop reasons and kinds of options are closed: one word of a newer agent loses the whole message, and with a

@@ -1,6 +1,7 @@
 //! How agents that speak the protocol are started.
 
 use super::connection::{AcpConnection, Setup};
+use super::gemini;
 use super::options::Options;
 use super::protocol::{Session, Wishes};
 use crate::Context;
@@ -8,6 +9,9 @@ use crate::mcp;
 use crate::session_locks::held;
 use agent_duplex::{BoxFuture, Capabilities, Capability, Connection, Driver, Error, SessionChoice};
 use std::ffi::OsString;
+use std::path::Path;
+
+const GEMINI: &str = "gemini";
 
 /// What is known of an agent before it is started.
 #[derive(Clone, Copy, Debug)]
@@ -75,12 +79,11 @@ impl AcpDriver {
     /// because the process in between ignores signals.
     ///
     /// It trusts no folder by itself and has no mode that allows edits there, so that the driver allows them one by one; to
-    /// have it trust the folder, add `--skip-trust` to its [`args`](Self::args). It says that it can go on with sessions; as
-    /// of 0.61.0 it often does not find them
-    /// ([`EndReason::SessionNotFound`](agent_duplex::EndReason::SessionNotFound)).
+    /// have it trust the folder, add `--skip-trust` to its [`args`](Self::args). As of 0.61.0 it loses sessions that
+    /// it goes on with, at once or the next time; the session's file gets another name before, in the CLI's own folder.
     pub fn gemini(program: Vec<OsString>, context: Context) -> Self {
         let kind = Kind {
-            name: "gemini",
+            name: GEMINI,
             args: &["--acp"],
             env: &[("GEMINI_CLI_NO_RELAUNCH", "true")],
             needs: &[
@@ -201,6 +204,17 @@ impl AcpDriver {
     }
 }
 
+impl AcpDriver {
+    /// Does what it can for the session; what can't be kept is told as lost when it is loaded.
+    fn keep_session(&self, id: &str) {
+        let homes = ["GEMINI_CLI_HOME", "HOME"];
+        let variable = |name: &&str| self.options.env.variable(name, &self.context);
+        if let Some(home) = homes.iter().find_map(variable) {
+            let _kept = gemini::keep(Path::new(&home), id);
+        }
+    }
+}
+
 impl Driver for AcpDriver {
     fn name(&self) -> &str {
         self.kind.name
@@ -226,6 +240,9 @@ impl Driver for AcpDriver {
                 (Some(locks), SessionChoice::Resume(id)) => held(command, Some(locks), id).await?,
                 _ => (command, None),
             };
+            if let (GEMINI, SessionChoice::Resume(id)) = (self.kind.name, &session) {
+                self.keep_session(id);
+            }
             let wishes = self.wishes(session)?;
             let agent = command
                 .spawn()

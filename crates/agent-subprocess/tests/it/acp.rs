@@ -11,6 +11,8 @@ use std::ffi::OsString;
 use std::time::Duration;
 use tokio::time::timeout;
 
+mod gemini;
+
 /// Reads requests and answers them as far as every test wants it; a test adds functions of its own, which count.
 const AGENT: &str = r#"
 say() { printf '%s\n' "$1"; }

@@ -1,0 +1,91 @@
+//! Keeps a session of the Gemini CLI from being lost when it is gone on with.
+//!
+//! The CLI (as of 0.61.0) keeps a session in a file that is named after the minute in which its record begins and the beginning of
+//! its id. Asked to load a session, it begins a new record of it first. In the minute in which the session itself began that is the
+//! same file, and what was said before counts for nothing from then on; otherwise it is a file beside it, in which nothing is said, and
+//! when the CLI is started the next time it takes that away with all that are named after the same id. It finds sessions by what
+//! is in their files, though, so that one with another name is found, and neither written over nor taken away.
+
+use std::path::{Path, PathBuf};
+use std::{fs, io};
+
+/// How much of an id a file is named after.
+const SHORT: usize = 8;
+
+/// Gives the file of a session such a name, unless it has one. `home` is where the CLI has its folder; what is not there is no failure.
+pub(super) fn keep(home: &Path, id: &str) -> io::Result<()> {
+    let is_plain = |c: char| c.is_ascii_alphanumeric();
+    let Some(short) = id.get(..SHORT).filter(|short| short.chars().all(is_plain)) else {
+        return Ok(());
+    };
+    let begun = format!("-{short}.jsonl");
+    for project in entries(&home.join(".gemini").join("tmp"))? {
+        let chats = project.join("chats");
+        let kept = chats.join(format!("session-0-{short}k.jsonl"));
+        let is_record = |file: &PathBuf| {
+            let name = file.file_name().unwrap_or_default().to_string_lossy();
+            name.starts_with("session-") && name.ends_with(&begun)
+        };
+        // The oldest record is the session; what is beside it came of loading it.
+        if let Some(record) = entries(&chats)?.into_iter().filter(is_record).min()
+            && !kept.exists()
+        {
+            fs::rename(record, kept)?;
+        }
+    }
+    Ok(())
+}
+
+fn entries(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    match fs::read_dir(folder) {
+        Ok(entries) => entries.map(|entry| Ok(entry?.path())).collect(),
+        Err(e)
+            if matches!(
+                e.kind(),
+                io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+            ) =>
+        {
+            Ok(Vec::new())
+        }
+        Err(e) => Err(e),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_oldest_record_of_a_session_gets_a_name_of_its_own_once() {
+        let home = tempfile::tempdir().unwrap();
+        let id = "4b4cc8ec-7dc4-45b3-b610-95d59aa55516";
+        keep(home.path(), id).unwrap();
+        let chats = home.path().join(".gemini/tmp/repo/chats");
+        fs::create_dir_all(&chats).unwrap();
+        fs::write(home.path().join(".gemini/tmp/a-file"), "").unwrap();
+        let record = |minute: &str, id: &str| format!("session-2026-11-21T16-{minute}-{id}.jsonl");
+        let write = |name: &str| fs::write(chats.join(name), name).unwrap();
+        let other = record("33", "00000000");
+        let (first, second) = (record("34", "4b4cc8ec"), record("40", "4b4cc8ec"));
+        for name in [&other, &second, &first] {
+            write(name);
+        }
+        let names = || {
+            let files = entries(&chats).unwrap().into_iter();
+            let mut names: Vec<_> = { files.map(|file| file.file_name().unwrap().to_owned()) }
+                .map(|name| name.into_string().unwrap())
+                .collect();
+            names.sort();
+            names
+        };
+        keep(home.path(), "short").unwrap();
+        keep(home.path(), "../../..").unwrap();
+        assert_eq!(names(), [&*other, &first, &second]);
+        let kept = "session-0-4b4cc8eck.jsonl";
+        for _ in 0..2 {
+            keep(home.path(), id).unwrap();
+            assert_eq!(names(), [kept, &other, &second]);
+            assert_eq!(fs::read_to_string(chats.join(kept)).unwrap(), first);
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! What the driver does for Gemini alone.
+
+use super::*;
+
+/// Keeps sessions as Gemini does: a record is begun in a file named after the minute, and at a start those in which nothing is said
+/// are taken away with all that are named after the same id.
+const GEMINI: &str = r#"
+chats=$HOME/.gemini/tmp/place/chats; mkdir -p "$chats"
+is_said() { [ "$(tail -n 1 "$1")" = said ]; }
+for file in "$chats"/session-*-4b4cc8ec.jsonl; do
+  if [ -e "$file" ] && ! is_said "$file"; then rm -f "$chats"/*-4b4cc8ec.jsonl; fi
+done
+begin() { file=$chats/session-$(date -u +%Y-%m-%dT%H-%M)-4b4cc8ec.jsonl; echo begun >> "$file"; }
+on_new() { begin; ok '{"sessionId":"4b4cc8ec-7dc4-45b3-b610-95d59aa55516"}'; }
+on_prompt() { echo said >> "$file"; ok '{"stopReason":"end_turn"}'; }
+on_load() {
+  begin
+  for file in "$chats"/*; do
+    if is_said "$file"; then ok '{}'; return; fi
+  done
+  fail -32603 "No previous sessions found for this project."
+}
+"#;
+
+#[tokio::test]
+async fn p27_a_session_of_gemini_is_gone_on_with_at_once_and_again() {
+    let scene = Scene::new();
+    let script = format!("{AGENT}{GEMINI}{LOOP}");
+    let program = ["sh", "-c", &script, "sh"].map(OsString::from);
+    let mut context = context(&scene);
+    let home = scene.path("home").into_os_string();
+    context.env.push(("HOME".into(), home));
+    let driver = AcpDriver::gemini(program.into(), context);
+    let mut session = SessionChoice::Fresh;
+    for _ in 0..4 {
+        let mut connection = open(&driver, session).await.unwrap();
+        connection.send(Message::new("hello")).await.unwrap();
+        let (events, end) = turn(&mut *connection).await;
+        assert_eq!(end.reason, EndReason::Completed, "{end:?}");
+        let id = { events.iter() }.find_map(|event| match event {
+            Event::Session { id } => Some(id.clone()),
+            _ => None,
+        });
+        session = SessionChoice::Resume(id.unwrap());
+        connection.stop(DEADLINE).await;
+    }
+}
