@@ -1,7 +1,7 @@
 //! The driver contract as scenarios that any driver plays, against its real agent.
 //!
 //! A program that holds conversations relies on the same behaviour whichever agent is behind the [`Driver`]: a turn has one end, an interrupt ends it
-//! and keeps the process, a death is told as a death, what was said before a crash is known after it. Here this is a list of [`Scenario`]s. [`play`]
+//! and keeps the process, a death is told as a death, what was said before a crash is known after it. Here that is a list of [`Scenario`]s. [`play`]
 //! plays one over a [`Conversation`](crate::Conversation) with the driver of a [`Stage`], which knows how to make its agent do something, and returns
 //! a [`Cell`] of the [`table`]: it held, the driver does not declare that it can (and what is promised instead was checked), the agent can't be made to,
 //! or it is broken.
@@ -13,6 +13,9 @@
 //! On the way everything is audited twice: what the conversation publishes (see [`Audit`](crate::scripted::Audit)), and what the driver says and does
 //! below it: turns that end twice, messages that were never sent, text that comes in deltas and never whole, tools or usage that are not declared,
 //! a second report of a stop that differs from the first.
+//!
+//! A stage over real processes is among the tests of `agent-subprocess` (`tests/it/contract.rs`): four drivers, each with a shell script that speaks
+//! the protocol of its agent.
 //!
 //! # Limits
 //!
