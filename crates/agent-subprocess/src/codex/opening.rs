@@ -134,7 +134,9 @@ pub(super) fn is_held(why: &str) -> bool {
 /// Says what the agent may do: when it asks, and what its sandbox allows, in the words of a conversation and of a turn.
 fn words(permissions: Permissions) -> (&'static str, &'static str, &'static str) {
     match permissions {
-        Permissions::Ask => ("untrusted", "read-only", "readOnly"),
+        // It asks for everything. What is permitted then has to work, which in a sandbox it does by chance: the agent repeats
+        // outside of it only what it sees fail in time.
+        Permissions::Ask => ("untrusted", "danger-full-access", "dangerFullAccess"),
         Permissions::Edits => ("never", "workspace-write", "workspaceWrite"),
         Permissions::All => ("never", "danger-full-access", "dangerFullAccess"),
         Permissions::Deny => ("never", "read-only", "readOnly"),
@@ -158,4 +160,32 @@ pub(super) fn servers_of(servers: &McpServers) -> Result<Value, Error> {
         all.insert(name.to_owned(), server);
     }
     Ok(Value::Object(all))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn x124_what_a_person_permits_is_done_outside_of_a_sandbox() {
+        let opened = |permissions| {
+            let options = Options {
+                permissions,
+                ..Options::default()
+            };
+            let fresh = SessionChoice::Fresh;
+            let opening = Opening::compose(&options, &fresh, Path::new("/"), |_| None);
+            let mut opening = opening.unwrap();
+            let (_, params) = opening.request();
+            let next = opening.permissions(permissions);
+            let words = ["approvalPolicy", "sandbox"].map(|key| params[key].clone());
+            format!("{words:?} {next:?}")
+        };
+        let all = [Permissions::Ask, Permissions::Edits, Permissions::Deny];
+        insta::assert_snapshot!(all.map(opened).join("\n"), @r#"
+        [String("untrusted"), String("danger-full-access")] ("untrusted", "dangerFullAccess")
+        [String("never"), String("workspace-write")] ("never", "workspaceWrite")
+        [String("never"), String("read-only")] ("never", "readOnly")
+        "#);
+    }
 }
