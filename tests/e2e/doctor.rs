@@ -3,7 +3,8 @@
 use std::os::unix::fs::PermissionsExt as _;
 use std::time::Duration;
 
-use rlm_tests::{Ended, Rlm, Sandbox};
+use rlm_tests::{Ended, Rlm, Sandbox, wait_for};
+use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::scene::{Scene, crash};
@@ -229,6 +230,22 @@ fn what_hangs_is_ended_with_all_that_it_started() {
 }
 
 #[test]
+fn a_press_ends_it_with_all_that_it_started() {
+    let sandbox = Sandbox::new();
+    let hangs = "(setsid sleep 600 &)\ntrap '' TERM INT HUP\necho > \"$HOME/begun\"\nwhile :; do sleep 600; done";
+    install(&sandbox, "bin", &[("claude", hangs)]);
+    let mut running = doctor(&sandbox, &["bin"], &["claude"]).spawn();
+    running.until("an agent", LONG, |_| {
+        sandbox.home().join("begun").exists().then_some(())
+    });
+    running.signal(Signal::INT);
+    running.wait(LONG).expect_signal(Signal::INT);
+    wait_for("the end of all", LONG, || {
+        sandbox.survivors().scan().is_empty().then_some(())
+    });
+}
+
+#[test]
 fn a_program_that_is_broken_or_not_what_it_is_called_is_a_problem_that_is_told() {
     let sandbox = Sandbox::new();
     let broken = "echo >&2; echo 'Error: native binary not installed.' >&2; exit 1";
@@ -374,4 +391,62 @@ fn colours_are_for_terminals_that_want_them() {
         assert!(text.contains("no agent is ready"), "{text}");
         assert_eq!(text.contains("\u{1b}[3"), coloured, "{text:?}");
     }
+}
+
+/// What stands between fences of a language on a page.
+fn blocks<'a>(page: &'a str, language: &str) -> Vec<&'a str> {
+    let begin = format!("```{language}\n");
+    let parts = page.split(&*begin).skip(1);
+    parts
+        .filter_map(|part| part.split("\n```").next())
+        .collect()
+}
+
+#[test]
+fn the_pages_about_agents_say_what_is_so() {
+    let sandbox = Sandbox::new();
+    install(&sandbox, "bin", &ALL);
+    install(&sandbox, "bin", &[("my-agent", "exit 0")]);
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/agents");
+    let versions = rlm_tests::live::versions();
+    let (mut sections, mut lines) = (0, 0);
+    for name in ["claude", "codex", "gemini", "opencode", "acp", "command"] {
+        let page = fs_err::read_to_string(folder.join(format!("{name}.md"))).unwrap();
+        let program = if name == "acp" {
+            "claude-agent-acp"
+        } else {
+            name
+        };
+        if let Some((_, version)) = versions.iter().find(|(of, _)| *of == program) {
+            assert!(
+                page.lines().take(3).any(|line| line.contains(version)),
+                "{name}: {version}"
+            );
+        }
+        for section in blocks(&page, "toml") {
+            fs_err::write(sandbox.repo().join("rlm.toml"), section).unwrap();
+            let ended = doctor(&sandbox, &["bin"], &["--json"]).run(BOUND);
+            let findings = object(&ended);
+            assert_eq!(
+                check(&findings, "settings")["health"],
+                "ok",
+                "{name}: {ended}"
+            );
+            assert_eq!(findings["chosen"][0], name);
+            let refused = agent(&findings, name)["notes"].to_string();
+            assert!(!refused.contains("rlm.toml"), "{name}: {refused}");
+            sections += 1;
+        }
+        fs_err::remove_file(sandbox.repo().join("rlm.toml")).unwrap();
+        // A command line that is understood gets as far as its directory.
+        for block in blocks(&page, "sh") {
+            for line in block.lines().filter_map(|line| line.strip_prefix("rlm ")) {
+                let script = format!("{RLM} -C /nowhere {line}");
+                let ended = sandbox.rlm("/bin/sh").args(["-c", &script]).run(LONG);
+                assert!(ended.stderr.contains("/nowhere"), "{name}: {line}: {ended}");
+                lines += 1;
+            }
+        }
+    }
+    assert_eq!((sections, lines), (6, 16));
 }

@@ -12,6 +12,7 @@ mod cage;
 mod checks;
 mod codex;
 mod contract;
+mod doctor;
 mod driver;
 mod duplex;
 mod install;
@@ -148,6 +149,7 @@ fn all() -> Vec<(&'static str, &'static str, Check)> {
         .chain(claude.map(|(name, check)| ("claude", name, check)))
         .chain(codex::CHECKS)
         .chain(acp::CHECKS)
+        .chain(doctor::CHECKS)
         .collect()
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::ask::{Program, Said, Silence, Talk, command, run};
+use super::ask::{Program, Said, Silence, command, converse, run};
 use super::known::{Facts, Question};
 use super::login::{self, Login};
 use crate::render::{AgentHealth, Health, LoggedIn};
@@ -135,15 +135,12 @@ async fn status(program: &Program, arguments: &[&str], until: Instant) -> Login 
 }
 
 async fn account(program: &Program, until: Instant) -> Login {
-    let asked = async {
-        let server = ["app-server", "-c", "analytics.enabled=false"];
-        let mut talk = Talk::begin(command(program, &server), until).await?;
+    let server = command(program, &["app-server", "-c", "analytics.enabled=false"]);
+    let asked = converse(server, until, async |talk| {
         let client = json!({"clientInfo": {"name": "rlm", "version": env!("CARGO_PKG_VERSION")}});
         let _introduced = talk.ask("initialize", client).await?;
-        let account = talk.ask("account/read", json!({})).await?;
-        talk.end().await;
-        Ok::<_, Silence>(account)
-    };
+        talk.ask("account/read", json!({})).await
+    });
     match asked.await {
         Ok(Ok(account)) => login::of_codex(&account),
         Ok(Err(_)) => Login::unknown("this version does not know `account/read`"),
@@ -158,23 +155,21 @@ async fn introduced(
     session: bool,
     until: Instant,
 ) -> Answers {
-    let asked = async {
-        let quick = command(program, arguments).env("GEMINI_CLI_NO_RELAUNCH", "true");
-        let mut talk = Talk::begin(quick, until).await?;
+    let quick = command(program, arguments).env("GEMINI_CLI_NO_RELAUNCH", "true");
+    let asked = converse(quick, until, async |talk| {
         let fs = json!({"readTextFile": false, "writeTextFile": false});
-        let client =
-            json!({"protocolVersion": 1, "clientCapabilities": {"fs": fs, "terminal": false}});
-        let answer = talk.ask("initialize", client).await?;
-        let opened = match session && answer.is_ok() {
-            true => Some(
-                talk.ask("session/new", json!({"cwd": "/", "mcpServers": []}))
-                    .await,
-            ),
+        let can = json!({"fs": fs, "terminal": false});
+        let client = json!({"protocolVersion": 1, "clientCapabilities": can});
+        let agent = talk.ask("initialize", client).await?;
+        let opened = match session && agent.is_ok() {
+            true => {
+                let nothing = json!({"cwd": "/", "mcpServers": []});
+                Some(talk.ask("session/new", nothing).await)
+            }
             false => None,
         };
-        talk.end().await;
-        Ok::<_, Silence>((answer, opened))
-    };
+        Ok((agent, opened))
+    });
     match asked.await {
         Ok((Ok(agent), opened)) => Answers {
             version: Ok(version_in(&agent)),

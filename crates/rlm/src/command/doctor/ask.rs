@@ -2,15 +2,13 @@
 //! project, whose settings and hooks are none of the doctor's business.
 
 use std::ffi::OsString;
-use std::time::Duration;
 
 use agent_subprocess::{
-    Agent, AgentCommand, Exit, Marker, StdinMode, StopPolicy, StopReport, Stream,
+    Agent, AgentCommand, Exit, Marker, Stdin, StdinMode, StopPolicy, StopReport, Stream,
 };
+use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt as _;
 use tokio::time::{Instant, timeout_at};
-
-use serde_json::{Value, json};
 
 /// How much of an answer is looked at.
 const MAX_ANSWER: usize = 64 << 10;
@@ -94,32 +92,40 @@ pub(super) async fn end(agent: &mut Agent) -> StopReport {
 }
 
 fn no_answer(asked: Instant) -> Silence {
-    let seconds = Duration::as_secs_f64(&asked.elapsed()).round();
+    let seconds = asked.elapsed().as_secs_f64().round();
     format!("it did not answer within {seconds} s")
 }
 
-/// A program that answers requests, one JSON object a line.
+/// Has a conversation with a program that answers requests, one JSON object a line, and ends the program.
+pub(super) async fn converse<T>(
+    command: AgentCommand,
+    until: Instant,
+    talk: impl AsyncFnOnce(&mut Talk) -> Result<T, Silence>,
+) -> Result<T, Silence> {
+    let started = command.stdin(StdinMode::Piped).spawn().await;
+    let mut agent = started.map_err(|e| e.to_string())?;
+    let stdin = agent.take_stdin().expect("its input is a pipe");
+    let mut talked = Talk {
+        agent,
+        stdin,
+        asked: 0,
+        until,
+    };
+    let said = talk(&mut talked).await;
+    end(&mut talked.agent).await;
+    said
+}
+
+/// A conversation with a program.
 #[derive(Debug)]
 pub(super) struct Talk {
     agent: Agent,
-    stdin: agent_subprocess::Stdin,
+    stdin: Stdin,
     asked: u64,
     until: Instant,
 }
 
 impl Talk {
-    pub(super) async fn begin(command: AgentCommand, until: Instant) -> Result<Self, Silence> {
-        let started = command.stdin(StdinMode::Piped).spawn().await;
-        let mut agent = started.map_err(|e| e.to_string())?;
-        let stdin = agent.take_stdin().expect("its input is a pipe");
-        Ok(Self {
-            agent,
-            stdin,
-            asked: 0,
-            until,
-        })
-    }
-
     /// Asks, and waits for the result; what is an error to the program is one here, as it told it.
     pub(super) async fn ask(
         &mut self,
@@ -130,33 +136,29 @@ impl Talk {
         self.asked += 1;
         let id = self.asked;
         let request = json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params});
-        let answer = timeout_at(self.until, async {
-            let line = format!("{request}\n");
-            // One that has ended is known by the end of its output.
-            let _ended = self.stdin.write_all(line.as_bytes()).await;
+        let answered = async {
+            // A program that has ended is known by the end of its output.
+            let _ended = self
+                .stdin
+                .write_all(format!("{request}\n").as_bytes())
+                .await;
             for _ in 0..MAX_LINES {
                 let output = self.agent.next_output().await?;
                 let line = serde_json::from_slice::<Value>(&output.line.bytes);
-                if let Some(mut answer) = line.ok().filter(|line| {
-                    output.stream == Stream::Stdout && line["id"] == id && line["method"].is_null()
-                }) {
-                    return Some(match answer.get("error") {
-                        Some(error) => Err(error.clone()),
-                        None => Ok(answer["result"].take()),
-                    });
+                let is_answer = |line: &Value| line["id"] == id && line["method"].is_null();
+                if let Some(answer) = line.ok().filter(is_answer) {
+                    return Some(answer);
                 }
             }
             None
-        });
-        match answer.await {
-            Ok(Some(answer)) => Ok(answer),
+        };
+        match timeout_at(self.until, answered).await {
+            Ok(Some(mut answer)) => Ok(match answer["error"].take() {
+                Value::Null => Ok(answer["result"].take()),
+                error => Err(error),
+            }),
             Ok(None) => Err("it ended without an answer".into()),
             Err(_) => Err(no_answer(asked)),
         }
-    }
-
-    /// Ends the program; dropping it does that too, later.
-    pub(super) async fn end(mut self) {
-        end(&mut self.agent).await;
     }
 }

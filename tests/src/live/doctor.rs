@@ -1,0 +1,77 @@
+//! What `rlm doctor` says of the real CLIs: their versions, and whether they are logged in.
+
+use std::path::Path;
+
+use serde_json::Value;
+
+use super::checks::RUN;
+use super::real::Real;
+use super::scene::Scene;
+use super::{Check, install};
+use crate::{Ended, Rlm};
+
+/// By the program of the agent and by name.
+pub(super) const CHECKS: [(&str, &str, Check); 5] = [
+    ("claude", "claude: what rlm doctor says", |rlm, agent| {
+        examined(Real::Claude, rlm, agent)
+    }),
+    ("codex", "codex: what rlm doctor says", |rlm, agent| {
+        examined(Real::Codex, rlm, agent)
+    }),
+    ("gemini", "gemini: what rlm doctor says", |rlm, agent| {
+        examined(Real::Gemini, rlm, agent)
+    }),
+    (
+        "opencode",
+        "opencode: what rlm doctor says",
+        |rlm, agent| examined(Real::Opencode, rlm, agent),
+    ),
+    (
+        "claude-agent-acp",
+        "claude-agent-acp: what rlm doctor says",
+        |rlm, agent| examined(Real::ClaudeAcp, rlm, agent),
+    ),
+];
+
+fn examined(real: Real, rlm: &Path, agent: &Path) -> String {
+    let scene = Scene::of(real, rlm, agent, "");
+    let name = match real {
+        Real::ClaudeAcp => "acp",
+        _ => real.program(),
+    };
+    let ask = |rlm: Rlm<'_>, code: i32| {
+        let ended = rlm.args(["doctor", name, "--json"]).run(RUN);
+        scene.expect_nothing_alive();
+        found(real, &ended.expect_code(code))
+    };
+    // It counts what is stored and what is in variables it knows, and a service of one's own is neither.
+    let counts = real == Real::Opencode;
+    let with = ask(scene.rlm(&[]), 0);
+    let expected = if counts { "unknown" } else { "yes" };
+    assert_eq!(with.0, expected, "{}", with.1);
+    let variables = scene.environment();
+    let path = variables.into_iter().rfind(|(name, _)| name == "PATH");
+    let bare = scene.sandbox.rlm(rlm).env("PATH", path.unwrap().1);
+    let bare = bare.env("CODEX_HOME", scene.sandbox.path().join("tmp"));
+    let without = ask(bare, i32::from(!counts));
+    let expected = if counts { "unknown" } else { "no" };
+    assert_eq!(without.0, expected, "{}", without.1);
+    assert!(scene.model.requests().is_empty(), "a model was asked");
+    format!(
+        "login is {} with a key and {} without; the model was not asked",
+        with.0, without.0
+    )
+}
+
+/// Returns whether the agent is logged in, and all that was said of it.
+fn found(real: Real, ended: &Ended) -> (String, String) {
+    let said: Value = serde_json::from_str(&ended.stdout).unwrap();
+    let agent = &said["agents"][0];
+    let versions = install::versions();
+    let version = { versions.iter() }.find(|(program, _)| *program == real.program());
+    assert_eq!(agent["version"], version.unwrap().1, "{ended}");
+    (
+        agent["logged_in"].as_str().unwrap().to_owned(),
+        ended.to_string(),
+    )
+}
