@@ -19,8 +19,8 @@
 //!
 //! # Limits
 //!
-//! It needs a tokio runtime with its timer. Every wait ends after [`Stage::patience`]. It plays one conversation at a time; a stage of its own for each
-//! scenario lets them run side by side. What an agent does on its own account between two turns is not looked at.
+//! It needs a tokio runtime with its timer. Every wait ends after [`Stage::patience`]. A stage is for one scenario at a time; one of its own for each
+//! lets them run side by side. What an agent does on its own account between two turns is not looked at.
 //!
 //! # Examples
 //!
