@@ -78,6 +78,11 @@ pub(super) fn breaking() -> Vec<Part> {
         ),
         (
             S::Turn,
+            "tells of what it was not sent",
+            plays(turn().observe(lost_input()).echo().end(done)),
+        ),
+        (
+            S::Turn,
             "begins with what it was not sent",
             plays(
                 start()
@@ -390,4 +395,9 @@ fn bent(driver: ScriptedDriver, bend: Bend) -> Actor {
 
 fn full() -> Error {
     Error::full("it")
+}
+
+fn lost_input() -> Event {
+    let (id, state) = (Uuid::nil(), InputState::Taken);
+    Event::Input { id, state }
 }
