@@ -61,6 +61,8 @@ pub(crate) struct Actor {
     heard: Vec<Observation>,
     /// Whether the agent refused an input; it is asked again at the end of its turn, and when there is another input.
     refused: bool,
+    /// When one that did not read is asked again, unless something else comes first.
+    again_at: Option<Instant>,
     /// Whether the agent was told to close; it gets no input any more.
     closed: bool,
     /// Whether the agent was stopped where it stands.
@@ -110,6 +112,7 @@ impl Actor {
             reading: false,
             heard: Vec::new(),
             refused: false,
+            again_at: None,
             closed: false,
             frozen: false,
             held: false,
@@ -143,6 +146,7 @@ impl Actor {
             let room = self.shared.primary.has_room();
             let waits = self.is_closing() && !close && !self.frozen;
             let next = self.next_start();
+            let again = self.again_at.filter(|_| self.refused && self.reading);
             // A command that comes meanwhile is obeyed at once: both may be left and taken up again.
             tokio::select! {
                 biased;
@@ -152,6 +156,7 @@ impl Actor {
                 () = self.shared.arrived.notified() => {}
                 () = until(self.close_by), if waits => {}
                 () = until(self.dies_by.unwrap_or(self.close_by)), if self.dies_by.is_some() => self.dies_by = None,
+                () = until(again.unwrap_or(self.close_by)), if again.is_some() => self.refused = false,
                 () = due(next), if next != Next::Never => {}
                 did = close_or_next(&mut self.connection, close), if close || (self.reading && room) => match did {
                     Did::Close => self.close_over(),

@@ -1,9 +1,15 @@
 //! How inputs get to the agent.
 
+use std::time::Duration;
+
+use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::{Actor, unless_halted};
 use crate::{Error, Record};
+
+/// How long an agent that does not read is left alone before it is asked again to take what waits.
+const AGAIN: Duration = Duration::from_secs(1);
 
 impl Actor {
     /// Hands on what may be handed on now.
@@ -45,6 +51,7 @@ impl Actor {
         };
         match unless_halted(&mut self.halt, connection.send(message)).await {
             Some(Ok(())) => {
+                self.again_at = None;
                 let told = self.shared.lock().ledger.handed_on();
                 self.tell(told).await;
                 Ok(true)
@@ -52,7 +59,9 @@ impl Actor {
             Some(Err(e)) => {
                 self.refused = true;
                 self.take_back(id);
-                if !e.is_unsupported() && !e.is_gone() {
+                let again_at = e.is_full().then(|| Instant::now() + AGAIN);
+                let is_told = std::mem::replace(&mut self.again_at, again_at).is_some();
+                if !e.is_unsupported() && !e.is_gone() && !is_told {
                     self.warn(format!("an input has to wait: {e}")).await;
                 }
                 Err(e)

@@ -46,6 +46,7 @@ impl Actor {
         };
         self.reading = true;
         self.refused = false;
+        self.again_at = None;
         self.closed = false;
         self.finishing = false;
         self.dies_by = None;

@@ -162,6 +162,27 @@ async fn an_agent_that_does_not_read_is_complained_of_and_asked_again() {
     assert_eq!(talk.driver.messages(), ["go", "more"]);
 }
 
+#[tokio::test(start_paused = true)]
+async fn an_agent_that_did_not_read_between_turns_is_asked_again_by_itself() {
+    let full: fn() -> Error = || Error::full("the agent");
+    let gate = Gate::new();
+    let script = Script::new().deaf(full).gate(&gate).refuses(None);
+    let script = script.message().begin();
+    let script = script.end(EndReason::Completed);
+    let mut talk = Talk::with(ScriptedDriver::new(steered()).plays(script));
+    talk.start().await;
+    talk.becomes(Lifecycle::Ready).await;
+    talk.send("go");
+    let warned = |what: &What| matches!(what, What::Observed(seen) if matches!(seen.events[..], [Event::Warning(_)]));
+    talk.read_until(warned).await;
+    tokio::time::advance(Duration::from_secs(3)).await;
+    soon(talk.conversation.leftovers()).await;
+    gate.open();
+    talk.completed().await;
+    assert_eq!(talk.read.iter().filter(|what| warned(what)).count(), 1);
+    assert_eq!(talk.driver.messages(), ["go"]);
+}
+
 /// Polls a future a number of times, and drops it.
 async fn give_up<T>(future: impl Future<Output = T>, polls: usize) {
     let mut future = std::pin::pin!(future);
