@@ -37,6 +37,18 @@ pub enum InputPolicy {
     AfterTurn,
 }
 
+/// What comes of a change that an agent was asked for. It ends, within a bound, when the agent has answered, for which its connection must be
+/// [read](Connection::next).
+///
+/// # Errors
+///
+/// [`Error::is_refused`] when the agent does not make the change, or does not answer in time, [`Error::is_gone`] when it ends before.
+///
+/// # Cancel safety
+///
+/// Dropping it gives the answer up, not the change.
+pub type Changing = BoxFuture<'static, Result<(), Error>>;
+
 /// The code that speaks one agent's protocol. The [crate's documentation](crate#writing-a-driver) says how to write one.
 ///
 /// A driver is cheap and holds configuration only; what runs hangs on the [`Connection`]s that it opens.
@@ -135,7 +147,7 @@ pub trait Connection: fmt::Debug + Send {
         Box::pin(async { Err(Error::unsupported("", "be answered", "it asks nothing")) })
     }
 
-    /// Changes what the agent may do from now on.
+    /// Asks for a change of what the agent may do from now on, without waiting for what comes of it.
     ///
     /// # Errors
     ///
@@ -144,22 +156,25 @@ pub trait Connection: fmt::Debug + Send {
     /// # Cancel safety
     ///
     /// Not cancel safe, as for [`send`](Self::send).
-    fn set_permissions(&mut self, permissions: Permissions) -> BoxFuture<'_, Result<(), Error>> {
+    fn set_permissions(
+        &mut self,
+        permissions: Permissions,
+    ) -> BoxFuture<'_, Result<Changing, Error>> {
         let _ = permissions;
         let mend = "say it when the agent is started";
         Box::pin(async move { Err(Error::unsupported("", "change its permissions", mend)) })
     }
 
-    /// Changes the model, by the agent's own name for it, from its next call on; `None` is the agent's default.
+    /// Asks for another model, by the agent's own name for it, from its next call on; `None` is the agent's default. What comes of it is not waited for.
     ///
     /// # Errors
     ///
-    /// [`Error::is_unsupported`] when that can't be changed while it runs, [`Error::is_refused`] when the agent does not take this model.
+    /// [`Error::is_unsupported`] when that can't be changed while it runs.
     ///
     /// # Cancel safety
     ///
     /// Not cancel safe, as for [`send`](Self::send).
-    fn set_model(&mut self, model: Option<String>) -> BoxFuture<'_, Result<(), Error>> {
+    fn set_model(&mut self, model: Option<String>) -> BoxFuture<'_, Result<Changing, Error>> {
         drop(model);
         let mend = "say it when the agent is started";
         Box::pin(async move { Err(Error::unsupported("", "change its model", mend)) })

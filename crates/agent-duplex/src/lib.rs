@@ -106,7 +106,7 @@ mod usage;
 pub use ask::{Ask, Decision, Permissions};
 pub use capability::{Capabilities, Capability};
 pub use conversation::Conversation;
-pub use driver::{BoxFuture, Connection, Driver, InputPolicy, SessionChoice};
+pub use driver::{BoxFuture, Changing, Connection, Driver, InputPolicy, SessionChoice};
 pub use error::Error;
 pub use event::{Event, InputState, Line, Observation, Stream, ToolOutcome};
 pub use execution::Execution;

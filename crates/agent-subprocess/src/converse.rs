@@ -1,9 +1,13 @@
 //! What the drivers share whose agents converse over lines of JSON.
 
+#[cfg(any(feature = "acp", feature = "claude"))]
+mod change;
 mod kept;
 mod patience;
 mod process;
 
+#[cfg(any(feature = "acp", feature = "claude"))]
+pub(crate) use change::Change;
 pub(crate) use kept::Kept;
 pub(crate) use patience::{Impatience, Patience, Waits};
 pub(crate) use process::{Seen, last_line, look, signal, stop};

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::keeps::Keeps;
 use super::{Actor, Halt, unless_halted};
-use crate::{Decision, Error, Permissions, ProcessName, Queued, SessionChoice};
+use crate::{Changing, Decision, Error, Permissions, ProcessName, Queued, SessionChoice};
 
 pub(super) type Done<T> = oneshot::Sender<T>;
 
@@ -86,15 +86,15 @@ impl Actor {
                 let Some(connection) = self.connection.as_mut().filter(|_| self.reading) else {
                     return answer(done, Err(Error::gone("none runs; start it")));
                 };
-                let changing = connection.set_permissions(permissions);
-                reply(done, unless_halted(&mut self.halt, changing).await);
+                let asking = connection.set_permissions(permissions);
+                follow(done, unless_halted(&mut self.halt, asking).await);
             }
             Command::Model { model, done } => {
                 let Some(connection) = self.connection.as_mut().filter(|_| self.reading) else {
                     return answer(done, Err(Error::gone("none runs; start it")));
                 };
-                let changing = connection.set_model(model);
-                reply(done, unless_halted(&mut self.halt, changing).await);
+                let asking = connection.set_model(model);
+                follow(done, unless_halted(&mut self.halt, asking).await);
             }
             Command::Freeze { frozen, done } => match self.connection.as_mut() {
                 Some(connection) => {
@@ -165,6 +165,20 @@ pub(super) async fn idle(keeps: &mut Keeps, halt: &mut Halt, interrupt: Interrup
 fn reply<T>(done: Done<T>, answered: Option<T>) {
     if let Some(answered) = answered {
         answer(done, answered);
+    }
+}
+
+/// Answers when it is known what came of a change. The agent is read meanwhile, and everything else is obeyed.
+fn follow(mut done: Done<Result<(), Error>>, asked: Option<Result<Changing, Error>>) {
+    match asked {
+        Some(Ok(changing)) => drop(tokio::spawn(async move {
+            tokio::select! {
+                () = done.closed() => {}
+                changed = changing => answer(done, changed),
+            }
+        })),
+        Some(Err(e)) => answer(done, Err(e)),
+        None => {}
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::record::{Noted, Record};
 use super::rules::Rules;
 use crate::{
-    BoxFuture, Capabilities, Connection, Decision, Driver, Error, InputPolicy, Message,
+    BoxFuture, Capabilities, Changing, Connection, Decision, Driver, Error, InputPolicy, Message,
     Observation, Permissions, ProcessName, Queued, SessionChoice, StopReport,
 };
 
@@ -121,11 +121,14 @@ impl Connection for Watched {
         self.inner.answer(ask, decision)
     }
 
-    fn set_permissions(&mut self, permissions: Permissions) -> BoxFuture<'_, Result<(), Error>> {
+    fn set_permissions(
+        &mut self,
+        permissions: Permissions,
+    ) -> BoxFuture<'_, Result<Changing, Error>> {
         self.inner.set_permissions(permissions)
     }
 
-    fn set_model(&mut self, model: Option<String>) -> BoxFuture<'_, Result<(), Error>> {
+    fn set_model(&mut self, model: Option<String>) -> BoxFuture<'_, Result<Changing, Error>> {
         self.inner.set_model(model)
     }
 

@@ -1,3 +1,4 @@
+use std::future::ready;
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -5,8 +6,8 @@ use tokio::sync::watch;
 use super::Call;
 use super::script::{Gate, Script, Step};
 use crate::{
-    BoxFuture, Connection, Decision, Error, Event, ExitStatus, Message, Observation, Permissions,
-    ProcessName, Queued, StopReport, StopStage,
+    BoxFuture, Changing, Connection, Decision, Error, Event, ExitStatus, Message, Observation,
+    Permissions, ProcessName, Queued, StopReport, StopStage,
 };
 
 #[derive(Debug)]
@@ -155,14 +156,25 @@ impl Connection for ScriptedConnection {
         Box::pin(async { Ok(()) })
     }
 
-    fn set_permissions(&mut self, permissions: Permissions) -> BoxFuture<'_, Result<(), Error>> {
+    fn set_permissions(
+        &mut self,
+        permissions: Permissions,
+    ) -> BoxFuture<'_, Result<Changing, Error>> {
         self.note(Call::Permitted(permissions));
-        Box::pin(async { Ok(()) })
+        Box::pin(async { Ok(Box::pin(ready(Ok(()))) as Changing) })
     }
 
-    fn set_model(&mut self, model: Option<String>) -> BoxFuture<'_, Result<(), Error>> {
+    fn set_model(&mut self, model: Option<String>) -> BoxFuture<'_, Result<Changing, Error>> {
         self.note(Call::Modelled(model));
-        Box::pin(async { Ok(()) })
+        let gate = self.script.modelling.clone();
+        Box::pin(async {
+            Ok(Box::pin(async {
+                if let Some(gate) = gate {
+                    gate.opened().await;
+                }
+                Ok(())
+            }) as Changing)
+        })
     }
 
     fn freeze(&mut self, frozen: bool) -> BoxFuture<'_, Result<(), Error>> {

@@ -44,6 +44,7 @@ pub struct Script {
     pub(super) refuses: Option<fn() -> Error>,
     pub(super) closing: Option<Gate>,
     pub(super) stopping: Option<Gate>,
+    pub(super) modelling: Option<Gate>,
     pub(super) hangs: Option<Gate>,
     pub(super) held_open: bool,
     pub(super) last_words: Vec<Observation>,
@@ -230,6 +231,13 @@ impl Script {
     #[must_use]
     pub fn closing(mut self, gate: &Gate) -> Self {
         self.closing = Some(gate.clone());
+        self
+    }
+
+    /// Answers a change of its model only when the gate is open.
+    #[must_use]
+    pub fn modelling(mut self, gate: &Gate) -> Self {
+        self.modelling = Some(gate.clone());
         self
     }
 

@@ -183,6 +183,31 @@ async fn an_agent_that_did_not_read_between_turns_is_asked_again_by_itself() {
     assert_eq!(talk.driver.messages(), ["go"]);
 }
 
+#[tokio::test]
+async fn an_agent_that_takes_long_to_change_its_model_is_heard_and_interrupted_meanwhile() {
+    let (model, more) = (Gate::new(), Gate::new());
+    let script = Script::new().message().begin().modelling(&model);
+    let script = script.gate(&more).observe(delta("x")).interrupted();
+    let script = script.end(EndReason::Interrupted);
+    let mut talk = Talk::with(ScriptedDriver::new(steered()).plays(script));
+    talk.send("go");
+    talk.start().await;
+    talk.becomes(Lifecycle::InTurn).await;
+    let conversation = talk.conversation.clone();
+    let change = tokio::spawn(async move { conversation.set_model(None).await });
+    while talk.driver.calls().last() != Some(&Call::Modelled(None)) {
+        tokio::task::yield_now().await;
+    }
+    more.open();
+    talk.observed(delta("x")).await;
+    let interrupt = tokio::spawn(talk.conversation.interrupt(Queued::Keep));
+    assert_eq!(talk.completed().await.end.reason, EndReason::Interrupted);
+    soon(interrupt).await.unwrap().unwrap();
+    assert!(!change.is_finished());
+    model.open();
+    soon(change).await.unwrap().unwrap();
+}
+
 /// Polls a future a number of times, and drops it.
 async fn give_up<T>(future: impl Future<Output = T>, polls: usize) {
     let mut future = std::pin::pin!(future);

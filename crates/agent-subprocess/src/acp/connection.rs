@@ -5,16 +5,17 @@ mod patience;
 mod reading;
 
 use super::protocol::{Heard, Session};
-use crate::converse::{Kept, Waits, last_line};
+use crate::converse::{Change, Kept, Waits, last_line};
 use crate::duplex::{freeze, names};
 use crate::session_locks::Lease;
 use crate::writer::{Unwritten, Writer};
 use crate::{Agent, SessionLocks, StopPolicy};
 use agent_duplex::{
-    BoxFuture, Connection, Decision, Error, Event, Message, Observation, Permissions, ProcessName,
-    Queued, StopReport,
+    BoxFuture, Changing, Connection, Decision, Error, Event, Message, Observation, Permissions,
+    ProcessName, Queued, StopReport,
 };
 use ending::Leaving;
+use std::future::ready;
 use std::time::Duration;
 use tokio::time::{Instant, timeout};
 
@@ -47,6 +48,8 @@ pub(super) struct AcpConnection {
     waits: Waits,
     /// What the agent may take to end that was asked to.
     leaving: Option<Leaving>,
+    /// A change that waits for its answer.
+    change: Change,
     /// Whether the end of the process was reported.
     over: bool,
     /// When a stop began, and whether the agent was alive then.
@@ -70,6 +73,7 @@ impl AcpConnection {
             frozen: false,
             waits: Waits::default(),
             leaving: None,
+            change: Change::default(),
             over: false,
             stopping: None,
             stopped: None,
@@ -124,24 +128,16 @@ impl AcpConnection {
         pushed
     }
 
-    /// Asks for a change, and waits for what comes of it if that matters.
-    async fn change(&mut self, line: Vec<u8>) -> Result<(), Error> {
-        self.write(line).await?;
-        if !self.session.is_asking() {
-            return Ok(());
+    /// Asks for a change. What comes of it is waited for if that matters.
+    async fn ask_change(&mut self, line: Option<Vec<u8>>) -> Result<Changing, Error> {
+        let is_asked = line.is_some();
+        if let Some(line) = line {
+            self.write(line).await?;
         }
-        let until = Instant::now() + self.setup.answer;
-        self.pump(until, |connection| !connection.session.is_asking())
-            .await;
-        match self.session.change_answer() {
-            Some(answer) => answer.map_err(Error::refused),
-            None if self.over => Err(self.gone().await),
-            None => {
-                let seconds = self.setup.answer.as_secs();
-                let what = format!("it did not answer within {seconds} s");
-                Err(Error::refused(what))
-            }
-        }
+        Ok(match is_asked && self.session.is_asking() {
+            true => self.change.begin(self.setup.answer),
+            false => Box::pin(ready(Ok(()))),
+        })
     }
 
     /// Says why the agent takes nothing any more.
@@ -220,26 +216,25 @@ impl Connection for AcpConnection {
         })
     }
 
-    fn set_permissions(&mut self, permissions: Permissions) -> BoxFuture<'_, Result<(), Error>> {
+    fn set_permissions(
+        &mut self,
+        permissions: Permissions,
+    ) -> BoxFuture<'_, Result<Changing, Error>> {
         Box::pin(async move {
             self.begin().await?;
-            match self.session.set_permissions(permissions) {
-                Some(line) => self.change(line).await,
-                None => Ok(()),
-            }
+            let line = self.session.set_permissions(permissions);
+            self.ask_change(line).await
         })
     }
 
-    fn set_model(&mut self, model: Option<String>) -> BoxFuture<'_, Result<(), Error>> {
+    fn set_model(&mut self, model: Option<String>) -> BoxFuture<'_, Result<Changing, Error>> {
         Box::pin(async move {
             self.begin().await?;
             if self.session.is_leaving() || self.over {
                 return Err(Error::gone("it was asked to end, or has ended"));
             }
-            match self.session.set_model(model)? {
-                Some(line) => self.change(line).await,
-                None => Ok(()),
-            }
+            let line = self.session.set_model(model)?;
+            self.ask_change(line).await
         })
     }
 

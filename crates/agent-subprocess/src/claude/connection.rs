@@ -7,17 +7,18 @@ mod reading;
 use super::driver::NAME;
 use super::failure;
 use super::protocol::{Session, mode};
-use crate::converse::{Kept, Timeouts, Waits, last_line};
+use crate::converse::{Change, Kept, Timeouts, Waits, last_line};
 use crate::duplex::{freeze, names};
 use crate::scratch::ScratchFile;
 use crate::session_locks::Lease;
 use crate::writer::{Unwritten, Writer};
 use crate::{Agent, StopPolicy};
 use agent_duplex::{
-    BoxFuture, Connection, Decision, Error, Event, Message, Observation, Permissions, ProcessName,
-    Queued, StopReport,
+    BoxFuture, Changing, Connection, Decision, Error, Event, Message, Observation, Permissions,
+    ProcessName, Queued, StopReport,
 };
 use ending::Leaving;
+use std::future::ready;
 use std::time::Duration;
 use tokio::time::{Instant, timeout};
 
@@ -54,6 +55,8 @@ pub(super) struct ClaudeConnection {
     waits: Waits,
     /// What the agent may take to end that was asked to.
     leaving: Option<Leaving>,
+    /// A change that waits for its answer.
+    change: Change,
     /// Whether the end of the process was reported.
     over: bool,
     /// When a stop began, and whether the agent was alive then.
@@ -80,6 +83,7 @@ impl ClaudeConnection {
             frozen: false,
             waits: Waits::default(),
             leaving: None,
+            change: Change::default(),
             over: false,
             stopping: None,
             stopped: None,
@@ -187,7 +191,10 @@ impl Connection for ClaudeConnection {
         })
     }
 
-    fn set_permissions(&mut self, permissions: Permissions) -> BoxFuture<'_, Result<(), Error>> {
+    fn set_permissions(
+        &mut self,
+        permissions: Permissions,
+    ) -> BoxFuture<'_, Result<Changing, Error>> {
         Box::pin(async move {
             if permissions == Permissions::All && !self.setup.may_all {
                 let mend = "start it with all permissions";
@@ -198,30 +205,20 @@ impl Connection for ClaudeConnection {
                 ));
             }
             let line = self.session.set_mode(mode(permissions));
-            self.write(line).await
+            self.write(line).await?;
+            Ok(Box::pin(ready(Ok(()))) as Changing)
         })
     }
 
-    fn set_model(&mut self, model: Option<String>) -> BoxFuture<'_, Result<(), Error>> {
+    fn set_model(&mut self, model: Option<String>) -> BoxFuture<'_, Result<Changing, Error>> {
         Box::pin(async move {
             if self.session.is_leaving() || self.over {
                 return Err(Error::gone("it was asked to end, or has ended"));
             }
             let line = self.session.set_model(model.as_deref());
             self.write(line).await?;
-            // The agent asks the service whether there is such a model. Late, its request is forgotten by then.
-            let until = Instant::now() + self.setup.timeouts.others;
-            self.pump(until, |connection| !connection.session.is_asking())
-                .await;
-            match self.session.model_answer() {
-                Some(answer) => answer.map_err(Error::refused),
-                None if self.over => Err(self.gone().await),
-                None => {
-                    let seconds = self.setup.timeouts.others.as_secs();
-                    let what = format!("it did not answer within {seconds} s");
-                    Err(Error::refused(what))
-                }
-            }
+            // The agent asks the service whether there is such a model.
+            Ok(self.change.begin(self.setup.timeouts.others))
         })
     }
 

@@ -13,11 +13,12 @@ use crate::duplex::{freeze, names};
 use crate::writer::{Unwritten, Writer};
 use crate::{Agent, StopPolicy};
 use agent_duplex::{
-    BoxFuture, Connection, Decision, Error, Event, Message, Observation, Permissions, ProcessName,
-    Queued, StopReport,
+    BoxFuture, Changing, Connection, Decision, Error, Event, Message, Observation, Permissions,
+    ProcessName, Queued, StopReport,
 };
 use cleaning::Cleaning;
 use ending::Leaving;
+use std::future::ready;
 use std::time::Duration;
 use tokio::time::{Instant, timeout};
 
@@ -221,20 +222,23 @@ impl Connection for CodexConnection {
         })
     }
 
-    fn set_permissions(&mut self, permissions: Permissions) -> BoxFuture<'_, Result<(), Error>> {
+    fn set_permissions(
+        &mut self,
+        permissions: Permissions,
+    ) -> BoxFuture<'_, Result<Changing, Error>> {
         Box::pin(async move {
             self.session.set_permissions(permissions);
-            Ok(())
+            Ok(Box::pin(ready(Ok(()))) as Changing)
         })
     }
 
-    fn set_model(&mut self, model: Option<String>) -> BoxFuture<'_, Result<(), Error>> {
+    fn set_model(&mut self, model: Option<String>) -> BoxFuture<'_, Result<Changing, Error>> {
         Box::pin(async move {
             if self.session.is_leaving() || self.over {
                 return Err(Error::gone("it was asked to end, or has ended"));
             }
             self.session.set_model(model);
-            Ok(())
+            Ok(Box::pin(ready(Ok(()))) as Changing)
         })
     }
 

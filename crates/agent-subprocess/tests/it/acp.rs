@@ -1,5 +1,6 @@
 //! The `acp` driver against a scripted child: what needs a real process. What needs only lines is tested beside them.
 
+use crate::changes::made;
 use crate::scene::{DEADLINE, Scene};
 use agent_duplex::{
     Connection, Decision, Driver as _, EndReason, Error, Event, ExitStatus, Message, Observation,
@@ -368,11 +369,12 @@ on_other() { case $line in *set_mode*) fail -32603 'not now' ;; esac; }
 "#;
     let driver = driver(&scene, modes).permissions(Permissions::All);
     let mut connection = open(&driver, SessionChoice::Fresh).await.unwrap();
-    let error = connection.set_permissions(Permissions::Deny).await;
-    let error = error.unwrap_err();
+    let deny = connection.set_permissions(Permissions::Deny).await;
+    let error = made(&mut *connection, deny.unwrap()).await.unwrap_err();
     assert!(error.is_refused(), "{error}");
     assert!(error.to_string().contains("not now"), "{error}");
-    connection.set_permissions(Permissions::All).await.unwrap();
+    let all = connection.set_permissions(Permissions::All).await;
+    made(&mut *connection, all.unwrap()).await.unwrap();
     drop(connection.stop(DEADLINE).await);
 }
 

@@ -9,6 +9,8 @@
 
 #[cfg(feature = "acp")]
 mod acp;
+#[cfg(any(feature = "claude", feature = "acp"))]
+mod changes;
 #[cfg(feature = "claude")]
 mod claude;
 #[cfg(feature = "codex")]

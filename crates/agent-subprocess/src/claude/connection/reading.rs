@@ -52,6 +52,17 @@ impl ClaudeConnection {
         }
     }
 
+    /// Tells what came of a change that was asked for, once that is known; what nobody waits for any more is forgotten.
+    pub(super) fn tell_change(&mut self) {
+        let is_due = !self.session.is_asking() || self.change.is_late();
+        if self.change.is_begun() && is_due {
+            match self.session.model_answer() {
+                Some(answer) => self.change.answer(answer),
+                None => self.change.forget(),
+            }
+        }
+    }
+
     pub(super) fn take(&mut self, output: Output) {
         self.waits.read(output.line.bytes.len());
         let is_whole = output.line.truncated.is_none();
@@ -60,6 +71,7 @@ impl ClaudeConnection {
         if let (Some((_, line)), true) = (&seen.raw, is_stdout) {
             if is_whole {
                 let heard = self.session.hear(&line.bytes);
+                self.tell_change();
                 if heard.means_nothing {
                     return self.watch();
                 }
@@ -78,6 +90,7 @@ impl ClaudeConnection {
 
     pub(super) fn exited(&mut self, exit: Exit) {
         self.over = true;
+        self.change.forget();
         self.release();
         // Nobody can tell how only when the guard was killed, and then the agent was killed with it.
         let exit = exit_status(exit).unwrap_or(ExitStatus::Signal(libc::SIGKILL));

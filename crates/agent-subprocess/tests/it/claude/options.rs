@@ -2,6 +2,7 @@
 
 use super::start::{RECORDED, recorded};
 use super::*;
+use crate::changes::made;
 use crate::scene::wait_for;
 use agent_duplex::{Capability, Error};
 use agent_subprocess::mcp::{McpServer, McpServers};
@@ -353,30 +354,26 @@ esac; }"#;
     let driver = driver(&scene, script).request_timeouts(DEADLINE, Duration::from_millis(300));
     assert!(driver.capabilities().has(Capability::Model));
     let mut connection = open(&driver, SessionChoice::Fresh).await.unwrap();
-    connection.set_model(Some("good".to_owned())).await.unwrap();
-    let error = connection
-        .set_model(Some("bad".to_owned()))
-        .await
-        .unwrap_err();
+    change(&mut *connection, "good").await.unwrap();
+    let error = change(&mut *connection, "bad").await.unwrap_err();
     assert!(
         error.is_refused() && error.to_string().contains("no model bad"),
         "{error}"
     );
-    let error = connection
-        .set_model(Some("slow".to_owned()))
-        .await
-        .unwrap_err();
+    let error = change(&mut *connection, "slow").await.unwrap_err();
     assert!(
         error.is_refused() && error.to_string().contains("did not answer"),
         "{error}"
     );
     connection.send(Message::new("go")).await.unwrap();
     assert_eq!(turn(&mut *connection).await.1.reason, EndReason::Completed);
-    let error = connection
-        .set_model(Some("last".to_owned()))
-        .await
-        .unwrap_err();
+    let error = change(&mut *connection, "last").await.unwrap_err();
     assert!(error.is_gone(), "{error}");
+}
+
+async fn change(connection: &mut dyn Connection, model: &str) -> Result<(), Error> {
+    let asked = connection.set_model(Some(model.to_owned())).await;
+    made(connection, asked?).await
 }
 
 #[tokio::test]
