@@ -35,10 +35,15 @@ pub(super) fn model(rlm: &Path, agent: &Path) -> String {
         let talk = async {
             let mut claude = driver.connect(SessionChoice::Fresh).await.unwrap();
             turn(&mut *claude, "One. [[text First.]]").await;
-            claude
-                .set_model(Some("claude-second-2".into()))
-                .await
-                .unwrap();
+            let second = Some("claude-second-2".into());
+            let mut changing = claude.set_model(second).await.unwrap();
+            let changed = loop {
+                tokio::select! {
+                    changed = &mut changing => break changed,
+                    seen = claude.next() => assert!(seen.is_some(), "it ended"),
+                }
+            };
+            changed.unwrap();
             turn(&mut *claude, "Two. [[text Second.]]").await;
             let report = claude.stop(RUN / 12).await;
             assert!(report.survivors.is_empty(), "{report:?}");
