@@ -36,7 +36,9 @@ fn turns(scene: &Scene) -> String {
     context.env = { variables }
         .map(|(name, value)| (name.into(), value.into()))
         .collect();
-    let driver = scene.real.driver(scene.agent, context);
+    let driver = scene
+        .real
+        .driver(scene.agent, context, agent_duplex::Permissions::All);
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()

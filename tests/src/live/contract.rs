@@ -6,8 +6,8 @@ use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use agent_duplex::Driver;
 use agent_duplex::contract::{self, Cell, Deed, Scenario, Stage, play};
+use agent_duplex::{Driver, Permissions};
 use agent_subprocess::Context;
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -52,17 +52,18 @@ pub(super) fn table() -> Option<String> {
 
 /// Plays all scenarios with one agent, each in a place of its own.
 fn column(real: Real, rlm: &Path, agent: &Path) -> String {
-    let mut cells = Vec::new();
+    let (mut cells, mut longest) = (Vec::new(), (Duration::ZERO, Scenario::Turn));
     for scenario in Scenario::ALL {
-        let stage = Live(Scene::of(real, rlm, agent, ""));
+        let scene = Scene::of(real, rlm, agent, "");
+        let stage = Live { scene, scenario };
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
             .unwrap();
         let begun = Instant::now();
         let cell = runtime.block_on(play(&stage, scenario));
-        println!("{}: {scenario}: {}", real.program(), Took::since(begun));
-        stage.0.expect_nothing_alive();
+        longest = longest.max((begun.elapsed(), scenario));
+        stage.scene.expect_nothing_alive();
         cells.push((scenario, cell));
     }
     let broken = cells.iter().filter(|(_, cell)| cell.is_broken());
@@ -75,21 +76,29 @@ fn column(real: Real, rlm: &Path, agent: &Path) -> String {
     played.push((real.program(), cells));
     drop(played);
     assert!(broken.is_empty(), "{broken}");
-    format!("{count} scenarios")
+    let (time, scenario) = longest;
+    format!("{count} scenarios, the longest {scenario}: {}", Took(time))
 }
 
 /// A real CLI, driven without `rlm`.
-struct Live<'a>(Scene<'a>);
+struct Live<'a> {
+    scene: Scene<'a>,
+    scenario: Scenario,
+}
 
 impl Stage for Live<'_> {
     fn driver(&self) -> Box<dyn Driver> {
-        let Scene { real, sandbox, .. } = &self.0;
+        let Scene { real, sandbox, .. } = &self.scene;
         let mut context = Context::new(sandbox.repo(), sandbox.path().join("scratch"));
-        let variables = self.0.environment().into_iter();
+        let variables = self.scene.environment().into_iter();
         context.env = variables
             .map(|(name, value)| (name.into(), value.into()))
             .collect();
-        real.driver(self.0.agent, context)
+        let permissions = match self.scenario {
+            Scenario::Ask => Permissions::Ask,
+            _ => Permissions::All,
+        };
+        real.driver(self.scene.agent, context, permissions)
     }
 
     fn words(&self, deed: &Deed) -> Result<String, String> {
@@ -97,9 +106,10 @@ impl Stage for Live<'_> {
             Deed::Say(word) => format!("Speak. [[text {word}]]"),
             Deed::Recall => "Recall. [[recall]]".to_owned(),
             Deed::Tool => "Work. [[sh true]] [[text It is done.]]".to_owned(),
+            Deed::Ask => "Work. [[sh touch asked]] [[text It is done.]]".to_owned(),
             Deed::ToolFor { name, time } => {
                 // What is run by a link has its name.
-                let tool = self.0.sandbox.path().join("tmp").join(name);
+                let tool = self.scene.sandbox.path().join("tmp").join(name);
                 if !tool.is_symlink() {
                     symlink("/bin/sleep", &tool).map_err(|error| error.to_string())?;
                 }
@@ -108,7 +118,7 @@ impl Stage for Live<'_> {
             }
             Deed::TalkFor(time) => format!("Write. [[slow 50 {}]]", time.as_secs()),
             Deed::LimitOnce(word) => format!("Try. [[status 429 1 1]] [[text {word}]]"),
-            Deed::Limit => format!("Try. {} [[text never]]", self.0.real.limit()?),
+            Deed::Limit => format!("Try. {} [[text never]]", self.scene.real.limit()?),
             Deed::Flood(bytes) => format!("Write. [[big {bytes}]]"),
             Deed::CutLine => Err("it writes whole lines, whatever its model says")?,
             deed => Err(format!("nobody told it how to do {deed:?}"))?,
@@ -122,7 +132,7 @@ impl Stage for Live<'_> {
     }
 
     fn alive(&self, tool: &str) -> Option<bool> {
-        Some(!self.0.named(tool).is_empty())
+        Some(!self.scene.named(tool).is_empty())
     }
 
     fn patience(&self) -> Duration {

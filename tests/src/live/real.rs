@@ -109,17 +109,18 @@ impl Real {
         }
     }
 
-    /// The driver that `rlm` would take, allowed everything.
-    pub(super) fn driver(self, agent: &Path, context: Context) -> Box<dyn Driver> {
+    /// The driver that `rlm` would take.
+    pub(super) fn driver(
+        self,
+        agent: &Path,
+        context: Context,
+        may: Permissions,
+    ) -> Box<dyn Driver> {
         let program = vec![agent.join(self.program()).into()];
-        let acp = |driver: AcpDriver| Box::new(driver.permissions(Permissions::All));
+        let acp = |driver: AcpDriver| Box::new(driver.permissions(may));
         match self {
-            Self::Claude => {
-                Box::new(ClaudeDriver::new(program, context).permissions(Permissions::All))
-            }
-            Self::Codex => {
-                Box::new(CodexDriver::new(program, context).permissions(Permissions::All))
-            }
+            Self::Claude => Box::new(ClaudeDriver::new(program, context).permissions(may)),
+            Self::Codex => Box::new(CodexDriver::new(program, context).permissions(may)),
             Self::Gemini => acp(AcpDriver::gemini(program, context)),
             Self::Opencode => acp(AcpDriver::opencode(program, context)),
             Self::ClaudeAcp => acp(AcpDriver::claude(program, context)),
