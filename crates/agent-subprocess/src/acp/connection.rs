@@ -222,7 +222,7 @@ impl Connection for AcpConnection {
     ) -> BoxFuture<'_, Result<Changing, Error>> {
         Box::pin(async move {
             self.begin().await?;
-            let line = self.session.set_permissions(permissions);
+            let line = self.session.set_permissions(permissions)?;
             self.ask_change(line).await
         })
     }

@@ -7,7 +7,9 @@ use super::protocol::{Session, Wishes};
 use crate::Context;
 use crate::mcp;
 use crate::session_locks::held;
-use agent_duplex::{BoxFuture, Capabilities, Capability, Connection, Driver, Error, SessionChoice};
+use agent_duplex::{
+    BoxFuture, Capabilities, Capability, Connection, Driver, Error, Permissions, SessionChoice,
+};
 use std::ffi::OsString;
 use std::path::Path;
 
@@ -28,7 +30,12 @@ struct Kind {
     /// What it can do besides what every agent can.
     more: &'static [Capability],
     cost_restarts: bool,
+    /// The variable that makes it ask at all, unless everything is allowed.
+    asks: Option<(&'static str, &'static str)>,
 }
+
+/// What OpenCode asks for: all but what it does by itself with its own settings and harms nobody.
+const OPENCODE_PERMISSION: &str = r#"{"*":"ask","read":{"*":"allow","*.env":"ask","*.env.*":"ask","*.env.example":"allow"},"glob":"allow","grep":"allow","list":"allow","lsp":"allow","skill":"allow","task":"allow","todoread":"allow","todowrite":"allow","question":"deny","plan_enter":"deny","plan_exit":"deny"}"#;
 
 const ANY: Kind = Kind {
     name: "acp",
@@ -44,6 +51,7 @@ const ANY: Kind = Kind {
         Capability::Usage,
     ],
     cost_restarts: false,
+    asks: None,
 };
 
 /// Drives any agent that speaks the Agent Client Protocol. See the [module](super).
@@ -114,11 +122,16 @@ impl AcpDriver {
     }
 
     /// Names OpenCode's program (`opencode`), which gets `acp`.
+    ///
+    /// By itself it does everything without a question. Unless its permissions are [`Permissions::All`] it is made to ask for
+    /// what may do harm, by `OPENCODE_PERMISSION`, which stands over its other settings; a variable of that name that is set
+    /// already counts instead. What was started under [`Permissions::All`] can't be made to ask while it runs.
     pub fn opencode(program: Vec<OsString>, context: Context) -> Self {
         let kind = Kind {
             name: "opencode",
             args: &["acp"],
             needs: &["OPENCODE_*"],
+            asks: Some(("OPENCODE_PERMISSION", OPENCODE_PERMISSION)),
             ..ANY
         };
         Self::of(kind, program, context)
@@ -174,6 +187,13 @@ impl AcpDriver {
         Ok(())
     }
 
+    /// Returns the variable that the agent needs to be told to ask.
+    fn asking(&self) -> Option<(&'static str, &'static str)> {
+        let env = &self.options.env;
+        let unset = |(name, _): &(&str, &str)| env.variable(name, &self.context).is_none();
+        self.kind.asks.filter(unset)
+    }
+
     fn wishes(&self, session: SessionChoice) -> Result<Wishes, Error> {
         let refuse = |e: mcp::Error| Error::start(e.to_string(), Some(e.into()));
         let servers = &self.options.mcp_servers;
@@ -200,6 +220,7 @@ impl AcpDriver {
             auth_method: self.options.auth_method.clone(),
             timeouts: self.options.timeouts,
             cost_restarts: self.kind.cost_restarts,
+            never_asks: self.asking().is_some() && self.options.permissions == Permissions::All,
         })
     }
 }
@@ -235,6 +256,12 @@ impl Driver for AcpDriver {
             let env = &self.options.env;
             let command = env.command(&self.program, self.kind.needs, &self.context)?;
             let command = command.args(self.kind.args).args(&self.options.args);
+            let command = match self.asking() {
+                Some((name, value)) if self.options.permissions != Permissions::All => {
+                    command.env(name, value)
+                }
+                _ => command,
+            };
             let command = command.env_remove("CLAUDECODE");
             let (command, lease) = match (&self.options.locks, &session) {
                 (Some(locks), SessionChoice::Resume(id)) => held(command, Some(locks), id).await?,

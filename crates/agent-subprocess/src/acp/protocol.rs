@@ -45,6 +45,8 @@ pub(super) struct Wishes {
     pub(super) timeouts: Timeouts,
     /// Whether the agent counts money by process, and not by session.
     pub(super) cost_restarts: bool,
+    /// Whether the agent was started so that it never asks.
+    pub(super) never_asks: bool,
 }
 
 /// How long no history may come before a session counts as open.

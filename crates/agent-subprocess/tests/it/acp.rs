@@ -497,3 +497,34 @@ fn p31_what_the_driver_says_is_refused_when_it_is_said_again() {
     other.clone().args(vec!["-y".into()]).check().unwrap();
     other.env("A=B", "1").check().unwrap_err();
 }
+
+#[tokio::test]
+async fn x124_opencode_is_made_to_ask_unless_all_is_allowed() {
+    let scene = Scene::new();
+    let script = format!("{AGENT}{LOOP}");
+    let script = script.replacen("say()", "env > environment; say()", 1);
+    for (permissions, own, expected) in [
+        (Permissions::Deny, None, Some(r#"{"*":"ask","#)),
+        (Permissions::Edits, None, Some(r#"{"*":"ask","#)),
+        (Permissions::All, None, None),
+        (Permissions::Deny, Some("{}"), Some("{}")),
+    ] {
+        let program = ["sh", "-c", &script, "sh"].map(OsString::from);
+        let driver = AcpDriver::opencode(program.into(), context(&scene));
+        let mut driver = driver.permissions(permissions);
+        if let Some(own) = own {
+            driver = driver.env("OPENCODE_PERMISSION", own);
+        }
+        let mut connection = open(&driver, SessionChoice::Fresh).await.unwrap();
+        let environment = std::fs::read_to_string(scene.path("environment")).unwrap();
+        let mut lines = environment.lines();
+        let told = lines.find_map(|line| line.strip_prefix("OPENCODE_PERMISSION="));
+        let told = told.map(|told| told.get(..11).unwrap_or(told));
+        assert_eq!(told, expected, "{permissions:?}");
+        // Who was not made to ask can't be any more.
+        let less = connection.set_permissions(Permissions::Deny).await;
+        let refused = less.err().is_some_and(|error| error.is_unsupported());
+        assert_eq!(refused, permissions == Permissions::All);
+        drop(connection.stop(DEADLINE).await);
+    }
+}

@@ -61,16 +61,28 @@ impl Session {
 
     /// Changes what is allowed from now on, and returns what the agent is to be told, if it has a mode for it. What came of it is
     /// told by [`change_answer`](Self::change_answer) where the agent has to obey; elsewhere the driver allows what it asks.
-    pub(in crate::acp) fn set_permissions(&mut self, permissions: Permissions) -> Option<Vec<u8>> {
+    ///
+    /// # Errors
+    /// [`Error::is_unsupported`] when the agent can't be made to ask any more.
+    pub(in crate::acp) fn set_permissions(
+        &mut self,
+        permissions: Permissions,
+    ) -> Result<Option<Vec<u8>>, Error> {
+        if self.wishes.never_asks && permissions != Permissions::All {
+            let mend = "start it with fewer permissions";
+            return Err(Error::unsupported(self.wishes.agent, "ask now", mend));
+        }
         self.wishes.permissions = permissions;
-        let (method, params) = self.choices.choose_mode(permissions)?;
+        let Some((method, params)) = self.choices.choose_mode(permissions) else {
+            return Ok(None);
+        };
         let line = self.choose(Request::Mode, method, params);
         self.change = self.choices.has_to_obey(permissions).then_some(Change {
             request: self.last,
             model: None,
             answer: None,
         });
-        Some(line)
+        Ok(Some(line))
     }
 
     /// Asks for another model, the one of the beginning if there is none; nothing if that is so already. What came of it is

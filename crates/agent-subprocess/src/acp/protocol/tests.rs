@@ -21,6 +21,7 @@ fn wishes() -> Wishes {
         permissions: Permissions::Ask,
         auth_method: None,
         cost_restarts: false,
+        never_asks: false,
         timeouts: Timeouts {
             initialize: Duration::from_secs(60),
             others: Duration::from_secs(20),

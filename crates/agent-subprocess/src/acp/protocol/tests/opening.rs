@@ -239,7 +239,7 @@ fn x124_a_mode_that_was_left_is_chosen_again() {
             (Permissions::Deny, true),
             (Permissions::Ask, false),
         ] {
-            let line = session.set_permissions(permissions);
+            let line = session.set_permissions(permissions).unwrap();
             assert_eq!(line.is_some(), changes, "{permissions:?}");
             if let Some(line) = line {
                 let id = json::parse(&line).unwrap()["id"].clone();
@@ -248,13 +248,13 @@ fn x124_a_mode_that_was_left_is_chosen_again() {
             }
         }
         // Whoever was refused may stand anywhere.
-        let line = session.set_permissions(Permissions::All).unwrap();
+        let line = session.set_permissions(Permissions::All).unwrap().unwrap();
         let id = json::parse(&line).unwrap()["id"].clone();
         hear(
             &mut session,
             &json!({"id": id, "error": {"code": 1, "message": "no"}}),
         );
-        assert!(session.set_permissions(Permissions::Ask).is_some());
+        assert!(session.set_permissions(Permissions::Ask).unwrap().is_some());
     }
 }
 
