@@ -66,13 +66,14 @@ impl CodexDriver {
     ///
     /// | | it asks | its sandbox |
     /// |---|---|---|
-    /// | [`Permissions::Ask`] | for all but harmless commands (`untrusted`) | `read-only` |
+    /// | [`Permissions::Ask`] | for all commands and changes of files (`untrusted`) | `danger-full-access` |
     /// | [`Permissions::Edits`] | nothing | `workspace-write` |
     /// | [`Permissions::All`] | nothing | `danger-full-access` |
     /// | [`Permissions::Deny`] | nothing | `read-only` |
     ///
-    /// What it asks all the same is permitted under [`Permissions::All`], and denied under [`Permissions::Edits`] and
-    /// [`Permissions::Deny`].
+    /// What it asks all the same, such as for the tool of an MCP server, is permitted under [`Permissions::All`], and elsewhere
+    /// [asked](agent_duplex::Event::PermissionAsked): it wants an answer under [`Permissions::Edits`] and
+    /// [`Permissions::Deny`] too.
     #[must_use]
     pub fn permissions(mut self, permissions: Permissions) -> Self {
         self.options.permissions = permissions;

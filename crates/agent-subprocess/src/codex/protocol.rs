@@ -51,6 +51,8 @@ enum Request {
     Start(Uuid),
     /// To take a message into the turn with this id.
     Steer(Uuid, String),
+    /// To take what goes with a denial, which nobody waits for.
+    Word,
     Interrupt,
 }
 

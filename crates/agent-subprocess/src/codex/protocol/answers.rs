@@ -62,6 +62,7 @@ impl Session {
                     None => {}
                 }
             }
+            (Request::Word, _) => {}
             (Request::Interrupt, None) => {
                 // What is dropped is told so at the end of the turn.
                 let kept = self.waiting.iter().filter(|_| self.interrupt != Some(true));
@@ -207,7 +208,8 @@ impl Session {
                     }
                     "message"
                 }
-                _ => "interrupt",
+                Some((Request::Word, _)) | None => continue,
+                Some((Request::Interrupt, _)) => "interrupt",
             };
             let warning = format!("the agent did not answer the {what} in time");
             heard.events.push(Event::Warning(warning));

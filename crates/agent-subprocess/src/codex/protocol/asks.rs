@@ -1,6 +1,6 @@
 //! What the agent asks. Its requests have ids of their own, which begin at 0 and have nothing to do with ours.
 
-use super::{Heard, Session, item, text};
+use super::{Heard, Request, Session, Turn, item, text};
 use crate::converse;
 use crate::duplex::one_line;
 use agent_duplex::{Ask, Decision, Event, Permissions};
@@ -30,6 +30,8 @@ struct Asked {
     kind: Kind,
     /// What a grant is about, to be echoed.
     wanted: Value,
+    /// The turn that it belongs to.
+    turn: String,
 }
 
 /// Requests that wait for their answer, and those that have it.
@@ -90,6 +92,7 @@ impl Session {
             id: id.clone(),
             kind,
             wanted: params["permissions"].clone(),
+            turn: text(&params["turnId"]).to_owned(),
         };
         let ask = Ask {
             id: name.clone(),
@@ -97,22 +100,19 @@ impl Session {
             summary: one_line(&self.wish(method, params), converse::SUMMARY),
             reason: one_line(text(&params["reason"]), 400),
         };
-        let is_full = self.asks.open.len() >= ASKS;
-        match self.permissions {
-            Permissions::Ask if !is_full => {
-                self.asks.open.insert(name, asked);
-                return heard.events.push(Event::PermissionAsked(ask));
-            }
-            Permissions::All => heard.lines.push(asked.answer(&Decision::Allow)),
-            _ => {
-                let message = "not permitted here".to_owned();
-                let tool = ask.tool;
-                heard.events.push(Event::PermissionDenied {
-                    tool,
-                    message: format!("{message}: {}", ask.summary),
-                });
-                heard.lines.push(asked.answer(&Decision::Deny { message }));
-            }
+        if self.permissions == Permissions::All {
+            heard.lines.push(asked.answer(&Decision::Allow));
+        } else if self.asks.open.len() < ASKS {
+            self.asks.open.insert(name, asked);
+            return heard.events.push(Event::PermissionAsked(ask));
+        } else {
+            let message = "too many questions wait".to_owned();
+            let (tool, told) = (ask.tool, format!("{message}: {}", ask.summary));
+            heard.events.push(Event::PermissionDenied {
+                tool,
+                message: told,
+            });
+            heard.lines.push(asked.answer(&Decision::Deny { message }));
         }
         self.asks.remember(name);
     }
@@ -154,8 +154,27 @@ impl Session {
 
     /// Makes the answer to a question; `None` if it was withdrawn or answered. Once it is written, say so by
     /// [`answer_sent`](Self::answer_sent).
-    pub(in crate::codex) fn answer(&self, ask: &str, decision: &Decision) -> Option<Vec<u8>> {
-        Some(self.asks.open.get(ask)?.answer(decision))
+    ///
+    /// What else the agent is told when it is denied, most answers have no place for: it goes before, as a word that joins the
+    /// turn when the call has ended.
+    pub(in crate::codex) fn answer(&mut self, ask: &str, decision: &Decision) -> Option<Vec<u8>> {
+        let asked = self.asks.open.get(ask)?;
+        let answer = asked.answer(decision);
+        let has_turn = |turn: &Turn| turn.steerable && turn.id == asked.turn;
+        let may = asked.kind != Kind::Review && self.interrupt.is_none();
+        let word = match decision {
+            Decision::Deny { message } if !message.is_empty() && may => message,
+            _ => return Some(answer),
+        };
+        let turn = self.turn.as_ref().filter(|turn| has_turn(turn));
+        let (Some(turn), Some(thread)) = (turn, &self.thread) else {
+            return Some(answer);
+        };
+        let input = json!([{"type": "text", "text": format!("The call was not allowed. {word}")}]);
+        let params = json!({"threadId": thread, "expectedTurnId": turn.id, "input": input});
+        let mut lines = self.request(Request::Word, "turn/steer", params);
+        lines.extend(answer);
+        Some(lines)
     }
 
     /// Notes that an answer was written.
@@ -167,7 +186,7 @@ impl Session {
 }
 
 impl Asked {
-    /// An answer that is not known here is a no. What else the agent is told when it is denied, its words have no place for.
+    /// An answer that is not known here is a no.
     fn answer(&self, decision: &Decision) -> Vec<u8> {
         let allow = *decision == Decision::Allow;
         let result = match (self.kind, allow) {

@@ -87,8 +87,8 @@ fn p17_every_question_is_answered_in_its_own_words() {
                     message: "no".to_owned(),
                 },
             };
-            let line: Value =
-                serde_json::from_slice(&session.answer(id, &decision).unwrap()).unwrap();
+            let line = session.answer(id, &decision).unwrap();
+            let line: Value = serde_json::from_slice(&line).unwrap();
             session.answer_sent(id);
             let expected: Value = serde_json::from_str(if allow { yes } else { no }).unwrap();
             assert_eq!(line, json!({"id": n, "result": expected}));
@@ -99,11 +99,63 @@ fn p17_every_question_is_answered_in_its_own_words() {
 }
 
 #[test]
-fn x124_who_may_all_or_nothing_is_not_asked_about() {
-    for (permissions, allow) in [
-        (Permissions::All, true),
-        (Permissions::Edits, false),
-        (Permissions::Deny, false),
+fn x124_what_a_denial_says_goes_before_it_as_a_word() {
+    let said = |turn: &str, message: &str| {
+        let mut session = opened_with(Permissions::Ask);
+        begin(&mut session, "a");
+        let method = "item/commandExecution/requestApproval";
+        let params = json!({"threadId": THREAD, "turnId": turn, "command": "make"});
+        let line = json!({"id": 0, "method": method, "params": params});
+        hear(&mut session, &line);
+        let message = message.to_owned();
+        let lines = session.answer("0", &Decision::Deny { message }).unwrap();
+        session.answer_sent("0");
+        let heard = Heard {
+            events: Vec::new(),
+            lines: lines
+                .split_inclusive(|b| *b == b'\n')
+                .map(<[u8]>::to_vec)
+                .collect(),
+        };
+        (session, written(&heard))
+    };
+    let (mut session, lines) = said("a", "nobody is there");
+    let [word, answer] = &lines[..] else {
+        panic!("{lines:?}");
+    };
+    assert_eq!(word["params"]["expectedTurnId"], "a");
+    let text = "The call was not allowed. nobody is there";
+    assert_eq!(word["params"]["input"][0]["text"], text);
+    assert_eq!(answer["result"]["decision"], "decline");
+    // Taken or refused, it is no message of anybody's.
+    let heard = refuse(&mut session, &word["id"]);
+    assert!(heard.events.is_empty() && heard.lines.is_empty());
+    let item =
+        json!({"type": "userMessage", "id": "u", "content": [{"type": "text", "text": text}]});
+    let heard = tell(
+        &mut session,
+        "item/started",
+        json!({"turnId": "a", "item": item}),
+    );
+    assert!(heard.events.is_empty(), "{heard:?}");
+    let heard = complete(&mut session, "a", "completed");
+    assert_eq!(
+        (reasons(&heard), heard.lines.len()),
+        (vec![EndReason::Completed], 0)
+    );
+    // Without words, or in a turn that is not ours.
+    for (turn, message) in [("a", ""), ("b", "no")] {
+        assert_eq!(said(turn, message).1.len(), 1);
+    }
+}
+
+#[test]
+fn x124_only_who_may_all_is_not_asked_about() {
+    for (permissions, asks) in [
+        (Permissions::Ask, true),
+        (Permissions::All, false),
+        (Permissions::Edits, true),
+        (Permissions::Deny, true),
     ] {
         let mut session = opened_with(permissions);
         begin(&mut session, "a");
@@ -113,10 +165,11 @@ fn x124_who_may_all_or_nothing_is_not_asked_about() {
             &mut session,
             &json!({"id": 0, "method": method, "params": params}),
         );
-        let decision = if allow { "accept" } else { "decline" };
-        assert_eq!(written(&heard)[0]["result"]["decision"], decision);
-        let denied = matches!(heard.events[..], [Event::PermissionDenied { .. }]);
-        assert_eq!(denied, !allow);
+        let asked = matches!(heard.events[..], [Event::PermissionAsked(_)]);
+        let answers = written(&heard);
+        let answer = answers.first().map(|line| &line["result"]["decision"]);
+        let allowed = (!asks).then(|| json!("accept"));
+        assert_eq!((asked, answer), (asks, allowed.as_ref()));
     }
 }
 
