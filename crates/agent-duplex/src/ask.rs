@@ -25,15 +25,18 @@ pub enum Decision {
 }
 
 /// What an agent may do without being told each time.
+///
+/// What it asks for all the same waits for its [answer](crate::Connection::answer), except with [`All`](Self::All); the driver denies nothing by
+/// itself that it can ask.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Permissions {
     /// It asks for what its own settings don't allow.
     Ask,
-    /// It may edit files in its working directory; anything else is denied unless its own settings allow it.
+    /// It may edit files in its working directory; it asks for anything else that its own settings don't allow.
     #[default]
     Edits,
     /// Everything.
     All,
-    /// Nothing that its own settings don't allow.
+    /// Nothing that its own settings don't allow. What it asks is to be denied.
     Deny,
 }
