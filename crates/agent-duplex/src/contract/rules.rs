@@ -61,6 +61,11 @@ impl Rules {
     /// Notes an event; the error says which rule it breaks.
     pub(super) fn see(&mut self, event: &Event) -> Result<(), String> {
         match event {
+            Event::TextDelta(_) | Event::Message { .. } | Event::ToolStarted { .. }
+                if self.sent.is_empty() && self.own == 0 =>
+            {
+                Err("it tells of a turn before it was sent anything".to_owned())
+            }
             Event::TurnStarted { inputs } => {
                 self.own += usize::from(inputs.is_empty());
                 self.announces = true;

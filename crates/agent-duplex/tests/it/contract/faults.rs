@@ -78,6 +78,11 @@ pub(super) fn breaking() -> Vec<Part> {
         ),
         (
             S::Turn,
+            "tells its history again",
+            plays(start().say("old").parrot()),
+        ),
+        (
+            S::Turn,
             "tells of what it was not sent",
             plays(turn().observe(lost_input()).echo().end(done)),
         ),
