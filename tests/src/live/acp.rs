@@ -1,5 +1,6 @@
 //! What is shown with the CLIs that speak the Agent Client Protocol.
 
+use std::path::Path;
 use std::time::Instant;
 
 use agent_duplex::{Connection, EndReason, Event, Message, Queued, SessionChoice};
@@ -12,7 +13,12 @@ use super::scene::Scene;
 use crate::poll_until;
 
 /// By the agent's program and by name.
-pub(super) const CHECKS: [(&str, &str, Check); 3] = [
+pub(super) const CHECKS: [(&str, &str, Check); 4] = [
+    (
+        "opencode",
+        "opencode asks before it does what was not allowed",
+        asks,
+    ),
     (
         "opencode",
         "opencode's turns, whole and interrupted, by the driver",
@@ -29,6 +35,16 @@ pub(super) const CHECKS: [(&str, &str, Check); 3] = [
         |rlm, agent| turns(&Scene::of(Real::ClaudeAcp, rlm, agent, "")),
     ),
 ];
+
+fn asks(rlm: &Path, agent: &Path) -> String {
+    let scene = Scene::of(Real::Opencode, rlm, agent, "");
+    let deny = ["--once", "--permissions", "deny"];
+    let prompt = "Do it. [[sh touch made]] [[text ok]]";
+    let ended = scene.run(prompt, &deny).run(RUN).expect_code(0);
+    assert!(ended.stdout.contains("denied:"), "{ended}");
+    assert!(!scene.file("made").exists(), "{ended}");
+    "its shell is denied, which by itself it would not ask for".into()
+}
 
 fn turns(scene: &Scene) -> String {
     let mut context = Context::new(scene.sandbox.repo(), scene.sandbox.path().join("scratch"));

@@ -271,13 +271,12 @@ fn asked(rlm: &Path, agent: &Path) -> String {
     let ended = none.run(prompt, &ask).run(RUN).expect_code(0);
     assert!(!none.file("permitted").exists());
     assert!(ended.stdout.contains("denied:"), "{ended}");
-    // It has no place for a reason in its answers.
+    // Its answers have no place for a reason, which goes before them as a word.
     expect(
         &none.requests()[1],
-        &["touch permitted", "rejected by user"],
+        &["touch permitted", "rejected by user", "nobody is there"],
     );
-    "allowed by a key; denied when nobody is there, and the model hears so without the reason"
-        .into()
+    "allowed by a key; denied with a word to the model when nobody is there".into()
 }
 
 fn recovered(rlm: &Path, agent: &Path) -> String {
