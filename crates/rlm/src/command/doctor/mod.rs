@@ -2,6 +2,10 @@
 
 mod agent;
 mod ask;
+#[cfg_attr(
+    not(target_os = "linux"),
+    expect(dead_code, reason = "only Linux tells by a number which kind it is")
+)]
 mod file_system;
 mod find;
 mod known;
