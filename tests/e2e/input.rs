@@ -94,7 +94,7 @@ fn s24_the_option_wins_over_the_environment() {
         &scene,
         scene.run(&["--once"]).env("RLM_AGENT", "codex"),
         2,
-        &["codex exec"],
+        &["`codex` was not found on PATH"],
     );
     let run = scene
         .run(&["--once", "--agent", "command"])

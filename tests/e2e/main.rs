@@ -7,6 +7,7 @@
     reason = "clippy does not count the helpers of tests as tests"
 )]
 
+mod agents;
 mod background;
 mod checkpoints;
 mod claims;

@@ -36,6 +36,10 @@
 //! | `refuse TEXT`, `unknown-session` | settings: it does not start, or not with `--resume` |
 //! | `number-asks` | a setting: the ids of its questions repeat from one process to the next |
 //!
+//! Started with `app-server` as its first word it is Codex, with `acp` or `--acp` an agent that speaks the Agent Client Protocol; both play of such a script
+//! `turn`, `say`, `echo`, `recall`, `run`, `ask`, `expect-steer`, `hang`, `unknown-session` and what needs no conversation, and `retry 429 SECONDS` is a limit
+//! that is over then.
+//!
 //! What waits when a tool ends is folded into the turn, what waits when a turn ends begins one together, and so on: as the CLI does it. SIGINT is an
 //! interrupt and an orderly end, SIGTERM ends it with 143. Sessions lie in the record folder ([`Memory`]); what it was told is in [`Message`],
 //! [`Control`] and [`Answer`].
@@ -46,6 +50,7 @@
 mod children;
 mod duplex;
 mod heard;
+mod peer;
 mod perform;
 mod record;
 mod script;
@@ -89,6 +94,9 @@ pub fn main_impl() -> ExitCode {
         .collect();
     if duplex::is_meant(&words) {
         return duplex::run(&words).unwrap_or_else(|error| broken(&error));
+    }
+    if let Some(speaks) = peer::Speaks::of(&words) {
+        return peer::run(speaks).map_or_else(|error| broken(&error), |()| ExitCode::SUCCESS);
     }
     let mut argv: Vec<OsString> = std::env::args_os().collect();
     for (variable, flag) in [

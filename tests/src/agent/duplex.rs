@@ -1,6 +1,6 @@
 //! A fake agent in a conversation: speaks stream-json on stdin and stdout as the real CLI of that name does (2.1.329), and plays its script.
 
-mod input;
+pub(super) mod input;
 mod options;
 pub(super) mod session;
 mod tools;

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 /// What comes from outside.
 #[derive(Debug)]
-pub(super) enum Input {
+pub(in crate::agent) enum Input {
     Line(Value),
     /// Stdin was closed.
     End,
@@ -19,7 +19,7 @@ pub(super) enum Input {
 }
 
 /// Reads all the time, whatever the agent is doing.
-pub(super) fn read(to: Sender<Input>) {
+pub(in crate::agent) fn read(to: Sender<Input>) {
     thread::spawn(move || {
         let mut stdin = io::stdin().lock();
         loop {

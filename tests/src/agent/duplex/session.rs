@@ -26,14 +26,14 @@ pub enum Memory {
 
 /// A session as it stands.
 #[derive(Debug)]
-pub(super) struct Session {
-    pub(super) id: String,
+pub(in crate::agent) struct Session {
+    pub(in crate::agent) id: String,
     path: PathBuf,
     memories: Vec<Memory>,
 }
 
 impl Session {
-    pub(super) fn new(record: &Path, id: &str) -> Self {
+    pub(in crate::agent) fn new(record: &Path, id: &str) -> Self {
         let path = path(record, id);
         Self {
             memories: read(&path),
@@ -43,17 +43,17 @@ impl Session {
     }
 
     /// Whether there is something to resume in this working directory.
-    pub(super) fn is_known(&self) -> bool {
+    pub(in crate::agent) fn is_known(&self) -> bool {
         self.memories.first() == Some(&Memory::Place(here()))
     }
 
     /// Whether its id has been used.
-    pub(super) fn is_used(&self) -> bool {
+    pub(in crate::agent) fn is_used(&self) -> bool {
         !self.memories.is_empty()
     }
 
     /// The costs so far in millionths of a dollar; none after a crash.
-    pub(super) fn cost(&self) -> u64 {
+    pub(in crate::agent) fn cost(&self) -> u64 {
         match self.memories.last() {
             Some(Memory::Cost(cost)) => *cost,
             _ => 0,
@@ -61,7 +61,7 @@ impl Session {
     }
 
     /// All that it was told.
-    pub(super) fn told(&self) -> Vec<&str> {
+    pub(in crate::agent) fn told(&self) -> Vec<&str> {
         let mut told = Vec::new();
         for memory in &self.memories {
             if let Memory::User(text) = memory {
@@ -71,7 +71,7 @@ impl Session {
         told
     }
 
-    pub(super) fn remember(&mut self, memory: Memory) -> io::Result<()> {
+    pub(in crate::agent) fn remember(&mut self, memory: Memory) -> io::Result<()> {
         if self.memories.is_empty() {
             self.write(Memory::Place(here()))?;
         }
