@@ -1,7 +1,9 @@
-//! Every agent behaves as one: the same run against each of them, and a run that goes from one to another.
+//! Every agent behaves as one: the same run against each of them.
 
+use std::os::unix::fs::symlink;
+
+use rlm_tests::Rlm;
 use rlm_tests::agent::Taken;
-use rlm_tests::{Rlm, wait_for};
 use rustix::process::Signal;
 use serde_json::Value;
 
@@ -13,13 +15,13 @@ const OTHERS: [&str; 4] = ["codex", "gemini", "opencode", "acp"];
 
 impl Scene {
     /// `rlm run --sleep 0 --prompt … --agent AGENT ARGUMENTS`, and the agent is the fake one.
-    fn driven(&self, agent: &str, arguments: &[&str]) -> Rlm<'_> {
+    pub(crate) fn driven(&self, agent: &str, arguments: &[&str]) -> Rlm<'_> {
         let run = ["run", "--sleep", "0", "--prompt", PROMPT];
         self.as_agent(agent, &[&run, arguments].concat())
     }
 
     /// `rlm ARGUMENTS --agent AGENT --agent-bin …`
-    fn as_agent(&self, agent: &str, arguments: &[&str]) -> Rlm<'_> {
+    pub(crate) fn as_agent(&self, agent: &str, arguments: &[&str]) -> Rlm<'_> {
         let named = ["--agent", agent, "--agent-bin", FAKE_AGENT];
         let rlm = self.talking(&[arguments, &named].concat());
         match agent {
@@ -41,7 +43,7 @@ impl Scene {
 const OPENED: [&str; 2] = ["thread/start", "session/new"];
 
 #[test]
-fn s01_every_agent_makes_the_planned_iterations() {
+fn every_agent_makes_the_planned_iterations() {
     for agent in OTHERS {
         let scene = Scene::new("turn ..\necho");
         let ended = scene.driven(agent, &["-n", "3", "--model", "m-7"]);
@@ -154,6 +156,15 @@ fn x107_a_limit_is_waited_for_and_is_no_failure() {
 }
 
 #[test]
+fn x107_who_does_not_wait_for_limits_ends_with_a_code_of_its_own() {
+    let scene = Scene::new("retry 429 3600");
+    let ended = scene.driven("codex", &["--once", "--wait-on-limit", "0"]);
+    let ended = ended.run(LONG).expect_code(5);
+    assert!(ended.stdout.contains("rate limit"), "{ended}");
+    assert_eq!(scene.status()["last_outcome"], Value::Null);
+}
+
+#[test]
 fn x109_who_can_not_be_steered_can_be_interrupted_for_a_word() {
     let scene = Scene::new("say ready\nhang\nturn ..\necho");
     let mut running = scene.driven("acp", &["--once"]).spawn();
@@ -171,6 +182,22 @@ fn x109_who_can_not_be_steered_can_be_interrupted_for_a_word() {
         .map(|m| m.session)
         .collect();
     assert_eq!(sessions[0], sessions[1]);
+}
+
+#[test]
+fn x109_who_can_not_be_steered_gets_a_word_behind_its_turn() {
+    let scene = Scene::new("say ready\nawait go\nturn ..\necho");
+    let mut running = scene.driven("acp", &["--once"]).spawn();
+    says(&mut running, "ready");
+    let said = scene.rlm(&["steer", "mind the docs"]).run(LONG);
+    assert!(said.stdout.contains("next prompt"), "{said}");
+    fs_err::write(scene.file("go"), "").unwrap();
+    let ended = running.wait(LONG).expect_code(0);
+    expect_in_order(
+        &ended.stdout,
+        &["steer 1: ", "seen by the agent", "iteration 1 complete"],
+    );
+    assert_eq!((scene.told().len(), scene.start_count()), (2, 1), "{ended}");
 }
 
 #[test]
@@ -268,6 +295,59 @@ fn x117_what_an_agent_can_not_take_is_refused_before_a_run_is_made() {
 }
 
 #[test]
+fn s24_the_agent_that_is_installed_is_the_one_and_of_several_one_is_to_be_chosen() {
+    let scene = Scene::new("echo");
+    let folder = scene.sandbox.path().join("programs");
+    fs_err::create_dir(&folder).unwrap();
+    let path = format!("{}:/usr/bin:/bin", folder.display());
+    let run = || {
+        scene
+            .talking(&["run", "-p", PROMPT, "--once"])
+            .env("PATH", &path)
+    };
+    let ended = run().run(LONG).expect_code(2);
+    assert!(
+        ended
+            .stderr
+            .contains("none of claude, codex, gemini, opencode"),
+        "{ended}"
+    );
+    symlink(FAKE_AGENT, folder.join("opencode")).unwrap();
+    let ended = run().run(LONG).expect_code(0);
+    assert!(ended.stdout.contains("agent   opencode: "), "{ended}");
+    symlink(FAKE_AGENT, folder.join("codex")).unwrap();
+    let ended = run().run(LONG).expect_code(2);
+    assert!(
+        ended
+            .stderr
+            .contains("(codex, opencode): choose one with --agent codex"),
+        "{ended}"
+    );
+    assert_eq!(ended.stderr.lines().count(), 1);
+    fs_err::write(scene.file("rlm.toml"), "agent = 'codex'\nmodel = 'm-7'\n").unwrap();
+    let ended = run().run(LONG).expect_code(0);
+    assert!(ended.stdout.contains("agent   codex (m-7): "), "{ended}");
+    // The file's model is for the file's agent.
+    let ended = run().args(["--agent", "opencode"]).run(LONG).expect_code(0);
+    assert!(ended.stdout.contains("agent   opencode: "), "{ended}");
+    assert_eq!(scene.start_count(), 3);
+}
+
+#[test]
+fn l97_every_agent_has_the_environment_of_its_section() {
+    for agent in OTHERS {
+        let scene = Scene::new("run echo $WORD$OTHER > word");
+        let allowed = "'FAKE_AGENT_RECORD', 'FAKE_AGENT_SCRIPT'";
+        let file = format!("[{agent}]\nenv = {{ WORD = 'well' }}\nenv-allow = [{allowed}]\n");
+        fs_err::write(scene.file("rlm.toml"), file).unwrap();
+        let run = scene.driven(agent, &["--once", "--permissions", "all"]);
+        let ended = run.env("OTHER", "not").run(LONG).expect_code(0);
+        let word = fs_err::read_to_string(scene.file("word")).unwrap();
+        assert_eq!(word, "well\n", "{agent}: {ended}");
+    }
+}
+
+#[test]
 fn the_program_of_an_acp_agent_may_stand_in_the_file() {
     let scene = Scene::new("echo");
     let file = format!("agent = 'acp'\n[acp]\nprogram = ['{FAKE_AGENT}', '--acp']\n");
@@ -278,12 +358,8 @@ fn the_program_of_an_acp_agent_may_stand_in_the_file() {
 }
 
 #[test]
-fn j53_every_agent_goes_on_in_its_session_after_a_crash() {
+fn every_agent_goes_on_in_its_session_after_a_crash() {
     for agent in OTHERS {
-        // A minute in which it was made is one in which Gemini can't be loaded again.
-        if agent == "gemini" {
-            continue;
-        }
         let scene = Scene::new("@1 say ready\n@1 hang\n@2 recall");
         let run = ["-n", "1", "--session", "continue"];
         let mut running = scene.driven(agent, &run).spawn();
@@ -302,112 +378,4 @@ fn j53_every_agent_goes_on_in_its_session_after_a_crash() {
             "{agent} is not told again: {told:?}"
         );
     }
-}
-
-/// A run that was stopped in the first turn of this agent's, in one session, after a word that it did not take.
-fn stopped(scene: &Scene, agent: &str) {
-    let run = ["-n", "2", "--session", "continue"];
-    let mut running = scene.driven(agent, &run).spawn();
-    says(&mut running, "ready");
-    stop(running, Signal::TERM);
-}
-
-#[test]
-fn another_agent_goes_on_without_the_session_and_says_so_everywhere() {
-    let scene = Scene::new("@1 say ready\n@1 hang\n@2.. turn ..\n@2.. recall");
-    stopped(&scene, "claude");
-    let first = scene.agent.messages()[0].session.clone();
-
-    let ended = scene
-        .as_agent("codex", &["resume"])
-        .run(LONG)
-        .expect_code(0);
-    expect_in_order(
-        &ended.stdout,
-        &[
-            "resuming run",
-            "codex goes on for claude, whose conversation",
-            &first,
-            "does not get",
-        ],
-    );
-    assert!(!ended.stdout.contains("in its session"), "{ended}");
-    let messages = scene.agent.messages();
-    let [_, second, third] = &messages[..] else {
-        panic!("{messages:?}")
-    };
-    assert!(second.session != first && second.session == third.session);
-    expect_in_order(&second.text, &["another agent (claude)", "was cut", PROMPT]);
-    assert_eq!(third.text, PROMPT, "it is told once");
-
-    let status = scene.status();
-    assert_eq!(status["agent_before"], "claude, up to attempt 1");
-    let shown = scene.rlm(&["status"]).run(LONG);
-    expect_in_order(&shown.stdout, &["agent   codex", "before  claude"]);
-    let id = scene.run_id();
-    let shown = scene.rlm(&["checkpoints", "show", &id]).run(LONG);
-    let words = [
-        "\"handover\"",
-        "\"from\": \"claude\"",
-        "\"predecessor\":\"claude\"",
-    ];
-    expect_in_order(&shown.stdout, &words);
-    let logs = scene.rlm(&["logs", "--json"]).run(LONG);
-    assert!(logs.stdout.contains("codex goes on for claude"), "{logs}");
-}
-
-#[test]
-fn what_was_said_and_not_done_is_told_to_the_next_agent() {
-    let scene = Scene::new("@1 say ready\n@1 hang\n@2.. turn ..\n@2.. say well");
-    let mut running = scene
-        .driven("codex", &["--once", "--session", "continue"])
-        .spawn();
-    says(&mut running, "ready");
-    scene
-        .rlm(&["steer", "mind the docs"])
-        .run(LONG)
-        .expect_code(0);
-    crash(running);
-    scene.as_agent("acp", &["resume"]).run(LONG).expect_code(0);
-    let told = scene.told().pop().unwrap();
-    expect_in_order(&told, &["another agent (codex)", "mind the docs", PROMPT]);
-}
-
-#[test]
-fn a_change_that_fails_leaves_the_run_as_it_was() {
-    let scene = Scene::new("@1 say ready\n@1 hang\n@2.. turn ..\n@2.. say well");
-    stopped(&scene, "claude");
-    let before = scene.status();
-    for (arguments, says) in [
-        (
-            &["resume", "--agent", "codex"][..],
-            "`codex` was not found on PATH",
-        ),
-        (&["resume", "--agent", "command"], "no command"),
-        (&["resume", "--agent", "acp"], "which agent?"),
-    ] {
-        let ended = scene.talking(arguments).run(LONG).expect_code(2);
-        assert!(ended.stderr.contains(says), "{ended}");
-    }
-    assert_eq!(scene.status()["agent"], before["agent"]);
-    let ended = scene.talking(&["resume"]).run(LONG).expect_code(0);
-    assert!(ended.stdout.contains("in its session"), "{ended}");
-}
-
-#[test]
-fn a_run_that_waits_keeps_its_agent() {
-    let scene = Scene::new("say ready\nhang");
-    let mut running = scene.driven("codex", &["--once"]).spawn();
-    says(&mut running, "ready");
-    scene.rlm(&["interrupt"]).run(LONG).expect_code(0);
-    wait_for("the run to wait", LONG, || {
-        (scene.status()["state"] == "paused").then_some(())
-    });
-    let id = scene.run_id();
-    let ended = scene
-        .as_agent("claude", &["resume", &id])
-        .run(LONG)
-        .expect_code(2);
-    assert!(ended.stderr.contains("goes on as it is"), "{ended}");
-    stop(running, Signal::TERM);
 }

@@ -269,4 +269,48 @@ mod tests {
         };
         insta::assert_snapshot!(serde_json::to_string(&agent).unwrap(), @r#"{"Command":{"argv":["claude","-p"]}}"#);
     }
+
+    /// Each form in which an agent was ever saved.
+    #[test]
+    fn c64_an_agent_is_read_as_it_was_saved() {
+        let saved = [
+            r#"{"Command":{"argv":["a"]}}"#,
+            r#"{"Claude":{"program":["claude"]}}"#,
+            r#"{"Claude":{"program":["claude"],"model":"m","args":["-x"],"options":{"effort":"high","env":{"A":"s3cret"},"settings":{"a":"s3cret"}}}}"#,
+            r#"{"Codex":{"program":["codex"],"model":null,"args":[],"options":{"config":{"a":"s3cret"},"env":{"A":"s3cret"}}}}"#,
+            r#"{"Acp":{"preset":"gemini","program":["gemini"],"model":null,"args":[],"options":{}}}"#,
+            r#"{"Acp":{"preset":"other","program":["a","b"],"model":"m","args":[],"options":{"auth-method":"k","env":{"A":"s3cret"}}}}"#,
+        ];
+        for text in saved {
+            let mut agent: AgentSettings = serde_json::from_str(text).unwrap();
+            let again = serde_json::to_string(&agent).unwrap();
+            assert_eq!(
+                serde_json::from_str::<AgentSettings>(&again).unwrap(),
+                agent
+            );
+            assert!(!format!("{agent:?}").contains("s3cret"), "{agent:?}");
+            agent.hide_values();
+            let shown = serde_json::to_string(&agent).unwrap();
+            assert!(!shown.contains("s3cret"), "{shown}");
+            assert_eq!(shown.matches('…').count(), text.matches("s3cret").count());
+        }
+        let unknown = r#"{"Codex":{"program":["codex"],"options":{"sandbox":"none"}}}"#;
+        serde_json::from_str::<AgentSettings>(unknown).unwrap_err();
+    }
+
+    #[test]
+    fn agents_are_the_same_by_what_they_know_of_each_other() {
+        let agent = |preset, program: &str| AgentSettings::Acp {
+            preset,
+            program: vec![program.into()],
+            model: None,
+            args: Vec::new(),
+            options: Box::default(),
+        };
+        let (one, two) = (agent(AcpPreset::Other, "a"), agent(AcpPreset::Other, "b"));
+        assert!(one.is_same(&one) && !one.is_same(&two));
+        let (old, new) = (agent(AcpPreset::Gemini, "a"), agent(AcpPreset::Gemini, "b"));
+        assert!(old.is_same(&new) && !old.is_same(&one));
+        assert!(!agent(AcpPreset::Claude, "a").is_same(&one));
+    }
 }

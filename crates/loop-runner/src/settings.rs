@@ -21,6 +21,9 @@ pub struct Settings {
     pub max_failures: u32,
     /// The pause between two iterations.
     pub sleep: Duration,
+    /// How long the run may wait for rate limits, all waits in a row together; 6 h if nothing is said, 0 to end it instead.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wait_on_limit: Option<Duration>,
     /// What becomes of processes that an agent leaves running.
     #[serde(default)]
     pub leftovers: Leftovers,
@@ -171,12 +174,14 @@ impl Settings {
             reports_cost: phase.agent.reports().0,
             reports_tokens: phase.agent.reports().1,
         };
+        let standard = Rules::default();
         Rules {
             phases: self.phases.iter().map(phase).collect(),
             max_duration: self.max_duration,
             max_failures: self.max_failures,
             sleep: self.sleep,
-            ..Rules::default()
+            wait_on_limit: self.wait_on_limit.unwrap_or(standard.wait_on_limit),
+            ..standard
         }
     }
 }

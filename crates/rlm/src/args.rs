@@ -32,7 +32,7 @@ Examples:
 
 While it runs: Ctrl-C opens a menu, Enter lets you say something to the agent, /help lists the rest.
 
-Exit codes: 0 done, 1 failed, 2 usage, 3 limit, 6 stuck, 7 stopped, 8 survivors, 9 held, 10 not found.
+Exit codes: 0 done, 1 failed, 2 usage, 3 limit, 5 rate limit, 6 stuck, 7 stopped, 8 survivors, 9 held, 10 not found.
 A run that a signal stopped dies by that signal (130, 143, 129).";
 
 /// Runs a coding agent in a loop that can be interrupted, checkpointed and resumed, and that loses nothing.
@@ -308,6 +308,9 @@ pub(crate) struct LoopArgs {
     /// How many failures in a row end the run, 0 for no limit [default: 3]
     #[arg(long, value_name = "N", help_heading = "Limits")]
     pub(crate) max_failures: Option<u32>,
+    /// How long to wait for rate limits, all waits in a row together; 0 ends the run instead [default: 6h]
+    #[arg(long, value_name = "TIME", value_parser = duration::parse, help_heading = "Limits")]
+    pub(crate) wait_on_limit: Option<Duration>,
     /// The pause between iterations [default: 10s]
     #[arg(long, value_name = "TIME", value_parser = duration::parse, help_heading = "Limits")]
     pub(crate) sleep: Option<Duration>,

@@ -51,6 +51,7 @@ pub(crate) const TEMPLATE: &str = r#"# Settings of `rlm run` in this project. Op
 # check-timeout = "15m"
 # background-wait = "30s"          # for what the agent has in the background, as long as something comes of it
 # max-failures = 3
+# wait-on-limit = "6h"             # for rate limits; 0 ends the run instead
 # sleep = "10s"
 # leftovers = "end"                # or "keep": what the agent leaves running
 # on-press = { default = "prompt", sleep = "stop" }   # what Ctrl-C does in spawn, turn, gate, save, sleep, wait:
@@ -85,6 +86,8 @@ pub(crate) struct Config {
     pub(crate) max_failures: Option<u32>,
     #[serde(default, deserialize_with = "time")]
     pub(crate) sleep: Option<Duration>,
+    #[serde(default, deserialize_with = "time")]
+    pub(crate) wait_on_limit: Option<Duration>,
     pub(crate) leftovers: Option<LeftoversArg>,
     pub(crate) claude: Option<ClaudeOptions>,
     pub(crate) codex: Option<CodexOptions>,
@@ -274,6 +277,10 @@ mod tests {
             "[claude]\nenv = { A = \"5318008 }\n",
             "[claude]\nenv = { A = 5318008x }\n",
             "[claude]\nmax-turns = 0x5318008FFFFFFFFFFFFFF\n",
+            "[codex]\nconfig = 5318008\n",
+            "codex = { env = { A = 5318008 } }\n",
+            "[gemini.env]\nA = 5318008\n",
+            "[acp]\nprogram = 5318008\n",
         ] {
             let error = error(text);
             assert!(

@@ -147,6 +147,7 @@ pub(crate) fn new_run(
             .or(config.max_failures)
             .unwrap_or(DEFAULT_FAILURES),
         sleep: what.sleep.or(config.sleep).unwrap_or(DEFAULT_SLEEP),
+        wait_on_limit: what.wait_on_limit.or(config.wait_on_limit),
         leftovers: what
             .leftovers
             .or(config.leftovers)

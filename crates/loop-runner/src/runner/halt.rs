@@ -255,7 +255,10 @@ fn describe(end: &TurnEnd) -> String {
         (reason, _) => reason.to_string(),
     };
     let complaint = end.stderr_tail.lines().rev();
-    if let Some(last) = complaint.map(str::trim).find(|line| !line.is_empty()) {
+    if let Some(last) = complaint
+        .map(str::trim)
+        .find(|line| line.contains(char::is_alphanumeric))
+    {
         let last: String = last.chars().take(200).collect();
         text.push_str(&format!(" ({last})"));
     }

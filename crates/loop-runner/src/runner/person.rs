@@ -10,7 +10,7 @@ use crate::control::{Coming, Control, Mark, Wish};
 use crate::error::Error;
 use crate::news::News;
 use crate::prompt;
-use crate::runner::{DriverFactory, Runner, blob_name};
+use crate::runner::{Attempt, DriverFactory, Runner, blob_name};
 
 /// What the machine must know of a message, or why it makes no sense.
 type Heard = Result<Option<Happening>, &'static str>;
@@ -153,14 +153,14 @@ impl Runner {
         let head = self.machine.head();
         let text = head.steers.iter().find(|steer| steer.id == id)?;
         let text = text.text.clone();
-        let attempt = self.attempt.as_ref();
-        if attempt.is_none_or(|attempt| !attempt.is_steerable() || attempt.gone) {
-            self.tell(News::NextPrompt(id));
-            return None;
-        }
-        match self.say(id, &text) {
-            Ok(happening) => Some(happening),
-            Err(_) => {
+        let attempt = self.attempt.as_ref().filter(|attempt| !attempt.gone);
+        let is_steerable = attempt.is_some_and(Attempt::is_steerable);
+        // Who can't be steered but talked to again gets it in a turn of its own, behind the one that runs.
+        let said = attempt.filter(|attempt| attempt.is_interruptible());
+        let said = said.is_some().then(|| self.say(id, &text));
+        match said {
+            Some(Ok(happening)) if is_steerable => Some(happening),
+            _ => {
                 self.tell(News::NextPrompt(id));
                 None
             }

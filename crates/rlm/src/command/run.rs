@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use loop_runner::{Project, RunEntry, RunId, RunState, Runner, WorkTree};
 
+use crate::agents::AgentKind;
 use crate::args::{LoopArgs, ResumeArgs, RunArgs};
 use crate::command::resume;
 use crate::exit::Failure;
@@ -17,9 +18,9 @@ pub(crate) fn execute(directory: &Path, args: RunArgs) -> Result<ExitCode, Failu
     let session = Session::begin(args.show.no_input)?;
     refuse_nested(args.nested)?;
     if args.resume_or_start
-        && let Some(run) = session.prepare(candidate(directory, args.run_id.clone()))?
+        && let Some((run, agent)) = session.prepare(candidate(directory, args.run_id.clone()))?
     {
-        return resume::carry_on(session, directory, resuming(args, &run));
+        return resume::carry_on(session, directory, resuming(args, &run, agent));
     }
     start(session, directory, args)
 }
@@ -28,7 +29,7 @@ pub(crate) fn execute(directory: &Path, args: RunArgs) -> Result<ExitCode, Failu
 fn candidate(
     directory: &Path,
     named: Option<RunId>,
-) -> impl FnOnce() -> Result<Option<RunId>, Failure> + Send + 'static {
+) -> impl FnOnce() -> Result<Option<(RunId, Option<AgentKind>)>, Failure> + Send + 'static {
     let directory = directory.to_owned();
     move || {
         let runs = Project::find(&directory)?.runs()?;
@@ -52,7 +53,12 @@ fn candidate(
                 .collect(),
         };
         match runs.len() {
-            0 | 1 => Ok(runs.pop().map(|run| run.id)),
+            0 | 1 => Ok(runs.pop().map(|run| {
+                let agent = run
+                    .head
+                    .map(|head| AgentKind::of(&head.settings.phases[0].agent));
+                (run.id, agent.ok())
+            })),
             _ => {
                 let names: Vec<String> = runs.iter().map(|run| run.id.to_string()).collect();
                 Err(Failure::usage(format!(
@@ -64,8 +70,12 @@ fn candidate(
     }
 }
 
-/// The same wishes for a run that exists: its prompt and its agent are its own.
-fn resuming(args: RunArgs, run: &RunId) -> ResumeArgs {
+/// The same wishes for a run that exists: its prompt and its agent are its own, and what is said to another agent is not said to it.
+fn resuming(mut args: RunArgs, run: &RunId, agent: Option<AgentKind>) -> ResumeArgs {
+    if args.agent.is_some() && args.agent != agent {
+        args.what.model = None;
+        args.what.agent_bin = None;
+    }
     ResumeArgs {
         run: Some(run.to_string()),
         agent: None,

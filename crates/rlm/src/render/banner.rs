@@ -202,6 +202,7 @@ fn settings(head: &RunHead) -> Value {
         "max_duration_ms": all.max_duration.map(millis),
         "max_failures": all.max_failures,
         "sleep_ms": millis(all.sleep),
+        "wait_on_limit_ms": millis(all.rules().wait_on_limit),
         "leftovers": all.leftovers,
     })
 }

@@ -136,7 +136,8 @@ impl Wire {
                 self.tell("item/completed", json!({"item": item}))
             }
             Speaks::Acp => {
-                let content = json!({"type": "text", "text": text});
+                // What is whole to them has no end in the protocol; a line has.
+                let content = json!({"type": "text", "text": format!("{text}\n")});
                 self.update("agent_message_chunk", json!({"content": content}))
             }
         }

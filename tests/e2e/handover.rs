@@ -1,0 +1,127 @@
+//! A run that goes from one agent to another.
+
+use rlm_tests::wait_for;
+use rustix::process::Signal;
+
+use crate::LONG;
+use crate::scene::{PROMPT, Scene, crash, expect_in_order, says, stop};
+
+/// A run that was stopped in the first turn of this agent's, in one session, after a word that it did not take.
+fn stopped(scene: &Scene, agent: &str) {
+    let run = ["-n", "2", "--session", "continue"];
+    let mut running = scene.driven(agent, &run).spawn();
+    says(&mut running, "ready");
+    stop(running, Signal::TERM);
+}
+
+#[test]
+fn another_agent_goes_on_without_the_session_and_says_so_everywhere() {
+    let scene = Scene::new("@1 say ready\n@1 hang\n@2.. turn ..\n@2.. recall");
+    stopped(&scene, "claude");
+    let first = scene.agent.messages()[0].session.clone();
+
+    let ended = scene
+        .as_agent("codex", &["resume"])
+        .run(LONG)
+        .expect_code(0);
+    expect_in_order(
+        &ended.stdout,
+        &[
+            "resuming run",
+            "codex goes on for claude, whose conversation",
+            &first,
+            "does not get",
+        ],
+    );
+    assert!(!ended.stdout.contains("in its session"), "{ended}");
+    let messages = scene.agent.messages();
+    let [_, second, third] = &messages[..] else {
+        panic!("{messages:?}")
+    };
+    assert!(second.session != first && second.session == third.session);
+    expect_in_order(&second.text, &["another agent (claude)", "was cut", PROMPT]);
+    assert_eq!(third.text, PROMPT, "it is told once");
+
+    let status = scene.status();
+    assert_eq!(status["agent_before"], "claude, up to attempt 1");
+    let shown = scene.rlm(&["status"]).run(LONG);
+    expect_in_order(&shown.stdout, &["agent   codex", "before  claude"]);
+    let id = scene.run_id();
+    let shown = scene.rlm(&["checkpoints", "show", &id]).run(LONG);
+    let words = [
+        "\"handover\"",
+        "\"from\": \"claude\"",
+        "\"predecessor\":\"claude\"",
+    ];
+    expect_in_order(&shown.stdout, &words);
+    let logs = scene.rlm(&["logs", "--json"]).run(LONG);
+    assert!(logs.stdout.contains("codex goes on for claude"), "{logs}");
+}
+
+#[test]
+fn what_was_said_and_not_done_is_told_to_the_next_agent() {
+    let scene = Scene::new("@1 say ready\n@1 hang\n@2.. turn ..\n@2.. say well");
+    let mut running = scene
+        .driven("codex", &["--once", "--session", "continue"])
+        .spawn();
+    says(&mut running, "ready");
+    scene
+        .rlm(&["steer", "mind the docs"])
+        .run(LONG)
+        .expect_code(0);
+    crash(running);
+    scene.as_agent("acp", &["resume"]).run(LONG).expect_code(0);
+    let told = scene.told().pop().unwrap();
+    expect_in_order(&told, &["another agent (codex)", "mind the docs", PROMPT]);
+}
+
+#[test]
+fn a_change_that_fails_leaves_the_run_as_it_was() {
+    let scene = Scene::new("@1 say ready\n@1 hang\n@2.. turn ..\n@2.. say well");
+    stopped(&scene, "claude");
+    let before = scene.status();
+    for (arguments, says) in [
+        (
+            &["resume", "--agent", "codex"][..],
+            "`codex` was not found on PATH",
+        ),
+        (&["resume", "--agent", "command"], "no command"),
+        (&["resume", "--agent", "acp"], "which agent?"),
+    ] {
+        let ended = scene.talking(arguments).run(LONG).expect_code(2);
+        assert!(ended.stderr.contains(says), "{ended}");
+    }
+    assert_eq!(scene.status()["agent"], before["agent"]);
+    let ended = scene.talking(&["resume"]).run(LONG).expect_code(0);
+    assert!(ended.stdout.contains("in its session"), "{ended}");
+}
+
+#[test]
+fn a_run_that_waits_keeps_its_agent() {
+    let scene = Scene::new("say ready\nhang");
+    let mut running = scene.driven("codex", &["--once"]).spawn();
+    says(&mut running, "ready");
+    scene.rlm(&["interrupt"]).run(LONG).expect_code(0);
+    wait_for("the run to wait", LONG, || {
+        (scene.status()["state"] == "paused").then_some(())
+    });
+    let id = scene.run_id();
+    let ended = scene
+        .as_agent("claude", &["resume", &id])
+        .run(LONG)
+        .expect_code(2);
+    assert!(ended.stderr.contains("goes on as it is"), "{ended}");
+    stop(running, Signal::TERM);
+}
+
+#[test]
+fn s24_a_run_that_is_continued_keeps_its_agent_and_its_model() {
+    let scene = Scene::new("@1 say ready\n@1 hang\n@2.. turn ..\n@2.. say well");
+    let run = ["--once", "--model", "m-7", "--run-id", "one"];
+    let mut running = scene.driven("codex", &run).spawn();
+    says(&mut running, "ready");
+    stop(running, Signal::TERM);
+    let run = ["--once", "--resume-or-start", "--model", "m-8"];
+    let ended = scene.driven("claude", &run).run(LONG).expect_code(0);
+    assert!(ended.stdout.contains("agent   codex (m-7): "), "{ended}");
+}
