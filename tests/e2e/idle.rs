@@ -58,8 +58,9 @@ fn expect_idle(pid: i32) {
     assert_eq!(ticks(pid), before, "it used the processor");
     let woken = switches(pid) - woken;
     assert!(woken <= 4, "it was woken {woken} times in two seconds");
-    let resident = memory(pid, "VmRSS");
-    assert!(resident < 20 << 10, "{resident} KiB are resident");
+    // What of the program's own file is resident hangs on how it was built.
+    let resident = memory(pid, "RssAnon");
+    assert!(resident < 10 << 10, "{resident} KiB are resident");
 }
 
 #[test]
@@ -84,7 +85,7 @@ fn a_loop_and_its_guard_use_no_processor_while_the_agent_thinks() {
     let (before, woken) = (ticks(guard), switches(guard));
     expect_idle(running.pid());
     assert_eq!((ticks(guard), switches(guard)), (before, woken));
-    assert!(memory(guard, "VmRSS") < 20 << 10);
+    assert!(memory(guard, "RssAnon") < 10 << 10);
     stop(running, Signal::INT);
     scene.rlm(&["status"]).run(LONG).expect_code(0);
 }
