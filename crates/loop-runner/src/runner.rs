@@ -37,6 +37,7 @@ mod socket;
 mod sweep;
 #[cfg(test)]
 mod tests;
+mod wake;
 
 /// The longest single wait: after it the wall clock is looked at again, so that a suspend or a clock set forward is noticed, and whether what
 /// is saved is still there. Less than who asks through the control socket waits.
@@ -116,7 +117,7 @@ pub struct Runner {
 /// What woke the run.
 enum Wakeup {
     Wish(Wish),
-    Agent(attempt::Woken),
+    Agent(wake::Woken),
     Check(CheckEnd),
     Settled(Option<Box<settle::Settled>>),
     Time,
@@ -404,14 +405,14 @@ impl Runner {
         }
         let happened: Vec<Happening> = match self.wakeup(now, wishes).await {
             Wakeup::Wish(wish) => return Ok(self.hear(wish).await?.into_iter().collect()),
-            Wakeup::Agent(attempt::Woken::Started(started)) => {
+            Wakeup::Agent(wake::Woken::Started(started)) => {
                 self.agent_started(started).into_iter().collect()
             }
-            Wakeup::Agent(attempt::Woken::Closed) => self.turn_ended().into_iter().collect(),
-            Wakeup::Agent(attempt::Woken::Ended(report)) => {
+            Wakeup::Agent(wake::Woken::Closed) => self.turn_ended().into_iter().collect(),
+            Wakeup::Agent(wake::Woken::Ended(report)) => {
                 self.tree_ended(report).into_iter().collect()
             }
-            Wakeup::Agent(attempt::Woken::Published(published)) => self.agent_did(published).await,
+            Wakeup::Agent(wake::Woken::Published(published)) => self.agent_did(published).await,
             Wakeup::Check(end) => vec![self.check_ended(end)],
             Wakeup::Settled(end) => vec![self.settled(end).await],
             Wakeup::Time => {
