@@ -113,6 +113,7 @@ pub(super) fn trouble(error: &Value) -> Trouble {
             "not logged in",
             "please run /login",
             "unauthorized",
+            "failed to authenticate",
         ]) || says(&[
             "invalid api key",
             "api key not valid",

@@ -268,6 +268,11 @@ impl Session {
                     format!("{what}; {mend}"),
                     None,
                 )));
+            } else if why.contains("untrusted folder") && !self.wishes.servers.is_empty() {
+                // Gemini says nothing of them.
+                let what = "the agent does not trust this folder, and uses no MCP servers in it";
+                let mend = "trust it once in a terminal, or start the agent with --skip-trust";
+                heard.events.push(Event::Warning(format!("{what}: {mend}")));
             }
         } else if let Ok(result) = answer {
             if let Some(change) = change {

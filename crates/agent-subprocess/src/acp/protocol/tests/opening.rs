@@ -225,6 +225,27 @@ fn x124_an_agent_that_refuses_to_ask_is_not_used() {
 }
 
 #[test]
+fn l95_servers_that_gemini_does_not_start_are_told() {
+    let refused = |servers: McpServers| {
+        let wishes = Wishes {
+            permissions: Permissions::All,
+            servers,
+            ..wishes()
+        };
+        let modes = modes("default", &["default", "yolo"]);
+        let (mut session, _) = begin(wishes, json!({}), json!({"sessionId": "s", "modes": modes}));
+        let why = "Cannot enable privileged approval modes in an untrusted folder.";
+        let error = json!({"code": -32603, "message": "Internal error", "data": {"details": why}});
+        hear(&mut session, &json!({"id": 3, "error": error})).events
+    };
+    let is_warning = |event: &Event| matches!(event, Event::Warning(text) if text.contains("no MCP servers in it: trust it"));
+    let mut servers = McpServers::default();
+    servers.insert("tracker", McpServer::stdio("x")).unwrap();
+    assert!(refused(servers).iter().any(is_warning));
+    assert!(!refused(McpServers::default()).iter().any(is_warning));
+}
+
+#[test]
 fn x124_a_mode_that_was_left_is_chosen_again() {
     let all = ["default", "yolo"];
     let offers = [

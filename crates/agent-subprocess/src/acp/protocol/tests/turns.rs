@@ -138,6 +138,7 @@ fn errors_are_judged_by_their_code_or_their_words() {
         json!({"code": -32603, "message": "Internal error", "data": {"details": "Session not found: x"}}),
         json!({"code": -32603, "message": "Internal error", "data": "prompt is too long: 1 > 0"}),
         json!({"code": -32603, "message": "Internal error: API key not valid"}),
+        json!({"code": -32603, "message": "Internal error: Failed to authenticate. API Error: 401"}),
         json!({"code": -32603, "message": "API Error: 529 Overloaded"}),
         json!({"code": -32603}),
         json!({"code": -32603, "message": "HTTP 429: slow down"}),
