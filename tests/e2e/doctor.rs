@@ -387,8 +387,9 @@ fn colours_are_for_terminals_that_want_them() {
         }
         let (running, terminal) = doctor.spawn_on_terminal();
         running.wait(LONG).expect_code(0);
+        // The last line, after all that may have a colour.
+        terminal.wait_text("no agent is ready", 0, LONG);
         let text = terminal.text();
-        assert!(text.contains("no agent is ready"), "{text}");
         assert_eq!(text.contains("\u{1b}[3"), coloured, "{text:?}");
     }
 }
