@@ -1,122 +1,54 @@
 //! What is shown with the CLIs that speak the Agent Client Protocol.
 
-use std::path::Path;
-use std::time::Instant;
+mod runs;
+mod services;
+mod sessions;
+mod stops;
 
-use agent_duplex::{Connection, EndReason, Event, Message, Queued, SessionChoice};
-use agent_subprocess::Context;
+use std::time::Duration;
 
 use super::Check;
-use super::checks::RUN;
 use super::real::Real;
 use super::scene::Scene;
-use crate::poll_until;
 
-/// By the agent's program and by name.
-pub(super) const CHECKS: [(&str, &str, Check); 4] = [
-    (
-        "opencode",
-        "opencode asks before it does what was not allowed",
-        asks,
-    ),
-    (
-        "opencode",
-        "opencode's turns, whole and interrupted, by the driver",
-        |rlm, agent| turns(&Scene::of(Real::Opencode, rlm, agent, "")),
-    ),
-    (
-        "gemini",
-        "gemini's turns, whole and interrupted, by the driver",
-        |rlm, agent| turns(&Scene::of(Real::Gemini, rlm, agent, "")),
-    ),
-    (
-        "claude-agent-acp",
-        "claude-agent-acp's turns, whole and interrupted, by the driver",
-        |rlm, agent| turns(&Scene::of(Real::ClaudeAcp, rlm, agent, "")),
-    ),
-];
+/// A whole run: OpenCode alone takes half a minute to start on a loaded machine.
+const RUN: Duration = Duration::from_secs(360);
+/// What the scripted model says when a prompt has no script of its own.
+const DEFAULT: &str = "[[text It goes on.]]";
 
-fn asks(rlm: &Path, agent: &Path) -> String {
-    let scene = Scene::of(Real::Opencode, rlm, agent, "");
-    let deny = ["--once", "--permissions", "deny"];
-    let prompt = "Do it. [[sh touch made]] [[text ok]]";
-    let ended = scene.run(prompt, &deny).run(RUN).expect_code(0);
-    assert!(ended.stdout.contains("denied:"), "{ended}");
-    assert!(!scene.file("made").exists(), "{ended}");
-    "its shell is denied, which by itself it would not ask for".into()
-}
-
-fn turns(scene: &Scene) -> String {
-    let mut context = Context::new(scene.sandbox.repo(), scene.sandbox.path().join("scratch"));
-    let variables = scene.environment().into_iter();
-    context.env = { variables }
-        .map(|(name, value)| (name.into(), value.into()))
-        .collect();
-    let driver = scene
-        .real
-        .driver(scene.agent, context, agent_duplex::Permissions::All);
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .unwrap();
-    let talk = async {
-        let mut agent = driver.connect(SessionChoice::Fresh).await.unwrap();
-        let end = turn(
-            &mut *agent,
-            "Make it. [[sh touch made]] [[text Made.]]",
-            |_| false,
-        )
-        .await;
-        assert_eq!(end, EndReason::Completed);
-        let talks =
-            |event: &Event| matches!(event, Event::TextDelta(text) if text.contains("tok5"));
-        let end = turn(&mut *agent, "Write. [[slow 50 60]]", talks).await;
-        assert_eq!(end, EndReason::Interrupted);
-        let tool = "Wait. [[sh sleep 601]] [[text never]]";
-        let runs = |event: &Event| {
-            let started = matches!(event, Event::ToolStarted { .. });
-            let alive = || (!scene.named("sleep").is_empty()).then_some(());
-            started && poll_until(RUN, alive).is_some()
-        };
-        let end = turn(&mut *agent, tool, runs).await;
-        assert_eq!(end, EndReason::Interrupted);
-        let gone = scene.gone("sleep", Instant::now());
-        let end = turn(&mut *agent, "Last. [[text Gone on.]]", |_| false).await;
-        assert_eq!(end, EndReason::Completed);
-        let report = agent.stop(RUN / 12).await;
-        assert!(report.survivors.is_empty(), "{report:?}");
-        gone
+/// One check for each of the agents, by the agent's program and by name.
+macro_rules! of_each {
+    ($($name:literal => $check:path,)*) => {
+        [$(
+            of_each!("gemini", Gemini, $name, $check),
+            of_each!("opencode", Opencode, $name, $check),
+            of_each!("claude-agent-acp", ClaudeAcp, $name, $check),
+        )*]
     };
-    let gone = runtime.block_on(async { tokio::time::timeout(RUN, talk).await });
-    let gone = gone.unwrap_or_else(|_| panic!("it took longer than {RUN:?}"));
-    scene.expect_nothing_alive();
-    assert!(scene.file("made").exists());
-    let requests = scene.requests();
-    assert_eq!(requests.len(), 5, "{requests:#?}");
-    let last = requests[4].items.iter();
-    let kept: Vec<_> = ["Write.", "tok3", "Wait."]
-        .into_iter()
-        .filter(|word| last.clone().any(|item| item.text.contains(word)))
-        .collect();
-    format!(
-        "four turns in one process; the tool was gone {gone} after the turn; of what was interrupted the model is told {kept:?}"
-    )
+    ($program:literal, $real:ident, $name:literal, $check:path) => {
+        ($program, concat!($program, ": ", $name), |rlm, agent| $check(&Scene::of(Real::$real, rlm, agent, DEFAULT)))
+    };
 }
 
-/// Has a turn, and interrupts it once at what `when` says.
-async fn turn(agent: &mut dyn Connection, text: &str, when: impl Fn(&Event) -> bool) -> EndReason {
-    agent.send(Message::new(text)).await.unwrap();
-    let mut interrupted = false;
-    while let Some(seen) = agent.next().await {
-        for event in seen.events {
-            if !interrupted && when(&event) {
-                interrupted = true;
-                agent.interrupt(Queued::Keep).await.unwrap();
-            }
-            if let Event::TurnCompleted(end) = event {
-                return end.reason;
-            }
-        }
-    }
-    panic!("it ended");
-}
+/// By the agent's program and by name; a check is handed a scene of its own.
+pub(super) const CHECKS: [(&str, &str, Check); 57] = of_each! {
+    "one session over three iterations" => runs::continued,
+    "three iterations" => runs::iterations,
+    "an interrupt in its text, then a word" => runs::interrupted,
+    "an interrupt in its tool, then a word" => runs::interrupted_in_a_tool,
+    "a word at once while its text streams" => runs::at_once,
+    "a word while its tool runs" => runs::word,
+    "what it may do, by --permissions" => runs::permissions,
+    "a question of its own, answered by a person" => runs::asked,
+    "kill -9 of rlm in its tool, then a resume" => sessions::killed,
+    "a session that does not exist any more" => sessions::lost,
+    "SIGTERM to rlm in a stubborn tool" => stops::stopped,
+    "kill -9 of it alone in its tool" => stops::agent_killed,
+    "SIGTERM to it alone in its text" => stops::agent_ended,
+    "a process that its tool left behind" => stops::leftover,
+    "429 once" => services::limited_once,
+    "429 for ever" => services::limited,
+    "401: its key is not accepted" => services::refused,
+    "nobody is logged in" => services::not_logged_in,
+    "an MCP server that is a program" => services::mcp,
+};

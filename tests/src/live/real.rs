@@ -132,8 +132,8 @@ impl Real {
         match self {
             // It waits for as long as it is told.
             Self::Codex => Ok("[[status 429 - 1000]]"),
-            Self::Claude | Self::ClaudeAcp => Ok("[[status 429 600 1000]]"),
-            Self::Gemini | Self::Opencode => Err("it tries again for longer than a minute"),
+            Self::Claude | Self::ClaudeAcp | Self::Gemini => Ok("[[status 429 600 1000]]"),
+            Self::Opencode => Err("it waits as long as it is told, and tries again for ever"),
         }
     }
 }

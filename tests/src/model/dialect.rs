@@ -17,8 +17,8 @@ pub(super) trait Dialect: Sync {
     /// Reads a request that came to `path`.
     fn read(&self, path: &str, body: &Value) -> Asked;
 
-    /// The body of a failure.
-    fn failure(&self, code: u16) -> Value;
+    /// The body of a failure, and how many seconds the client is told to wait, if it is told.
+    fn failure(&self, code: u16, retry_after: Option<&str>) -> Value;
 
     /// The events before the first token.
     fn opening(&self, reply: &Reply) -> Vec<Value>;

@@ -28,7 +28,7 @@ impl Sending<'_> {
             let retry = retry_after
                 .as_ref()
                 .map_or_else(String::new, |time| format!("retry-after: {time}\r\n"));
-            let failure = self.dialect.failure(*code);
+            let failure = self.dialect.failure(*code, retry_after.as_deref());
             self.connection.send(*code, &retry, &failure)?;
             return Ok(Outcome::Refused);
         }

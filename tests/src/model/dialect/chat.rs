@@ -40,14 +40,18 @@ impl Dialect for Chat {
         asked
     }
 
-    fn failure(&self, code: u16) -> Value {
-        let kind = match code {
-            400 => "invalid_request_error",
-            401 => "authentication_error",
-            429 => "rate_limit_error",
-            _ => "server_error",
+    fn failure(&self, code: u16, _retry_after: Option<&str>) -> Value {
+        // What is wrong is told by the words alone.
+        let (kind, words) = match code {
+            400 => ("invalid_request_error", "scripted 400"),
+            401 => (
+                "invalid_request_error",
+                "Incorrect API key provided: scripted 401",
+            ),
+            429 => ("rate_limit_error", "Rate limit reached: scripted 429"),
+            _ => ("server_error", "scripted failure"),
         };
-        json!({"error": {"type": kind, "message": format!("scripted {code}"), "code": null}})
+        json!({"error": {"type": kind, "message": words, "code": null}})
     }
 
     fn opening(&self, reply: &Reply) -> Vec<Value> {

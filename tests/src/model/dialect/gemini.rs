@@ -54,7 +54,7 @@ impl Dialect for Gemini {
         asked
     }
 
-    fn failure(&self, code: u16) -> Value {
+    fn failure(&self, code: u16, retry_after: Option<&str>) -> Value {
         let status = match code {
             400 => "INVALID_ARGUMENT",
             401 => "UNAUTHENTICATED",
@@ -62,7 +62,14 @@ impl Dialect for Gemini {
             503 | 529 => "UNAVAILABLE",
             _ => "INTERNAL",
         };
-        json!({"error": {"code": code, "message": format!("scripted {code}"), "status": status}})
+        let mut error =
+            json!({"code": code, "message": format!("scripted {code}"), "status": status});
+        // The header is not looked at.
+        if let Some(seconds) = retry_after {
+            let kind = "type.googleapis.com/google.rpc.RetryInfo";
+            error["details"] = json!([{"@type": kind, "retryDelay": format!("{seconds}s")}]);
+        }
+        json!({"error": error})
     }
 
     fn opening(&self, _reply: &Reply) -> Vec<Value> {

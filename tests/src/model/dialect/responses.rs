@@ -81,7 +81,7 @@ impl Dialect for Responses {
         asked
     }
 
-    fn failure(&self, code: u16) -> Value {
+    fn failure(&self, code: u16, _retry_after: Option<&str>) -> Value {
         let kind = match code {
             400 => "invalid_request_error",
             401 => "authentication_error",

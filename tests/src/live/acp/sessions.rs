@@ -1,0 +1,63 @@
+//! Sessions that are gone on with, or are not there any more.
+
+use std::time::Instant;
+
+use fs_err as fs;
+use rustix::process::Signal;
+
+use super::RUN;
+use crate::live::checks::BOUND;
+use crate::live::real::Real;
+use crate::live::scene::{Scene, Took, expect};
+use crate::wait_for;
+
+/// A run that was killed in the middle of its only turn, in a session that goes on.
+fn cut(scene: &Scene) -> (usize, Took) {
+    let tool = "touch begun; test -e cut || sleep 604";
+    let prompt = format!("Remember blue. [[sh {tool}]] [[text It is done.]]");
+    let arguments = ["--once", "--permissions", "all", "--session", "continue"];
+    let running = scene.run(&prompt, &arguments).spawn();
+    scene.wait_for_file("begun");
+    let before = scene.alive().len();
+    running.signal(Signal::KILL);
+    let killed = Instant::now();
+    running.wait(RUN).expect_signal(Signal::KILL);
+    wait_for("the guard", BOUND * 10, || {
+        scene.alive().is_empty().then_some(())
+    });
+    fs::write(scene.file("cut"), "").unwrap();
+    (before, Took::since(killed))
+}
+
+pub(super) fn killed(scene: &Scene) -> String {
+    let (before, gone) = cut(scene);
+    let ended = scene.rlm(&["resume"]).run(RUN).expect_code(0);
+    assert!(ended.stdout.contains("It goes on."), "{ended}");
+    let requests = scene.requests();
+    let last = &requests[requests.len() - 1];
+    let told = { last.items.iter() }.filter(|item| item.text.contains("Remember blue."));
+    assert_eq!(told.count(), 1, "the prompt was sent once: {last:#?}");
+    assert!(last.turn > 1, "{last:#?}");
+    let knows = last.items.iter().any(|item| item.kind == "tool_use");
+    format!(
+        "{before} processes gone after {gone}; one session; the call that was cut is in it: {knows}"
+    )
+}
+
+pub(super) fn lost(scene: &Scene) -> String {
+    cut(scene);
+    let store = match scene.real {
+        Real::Gemini => ".gemini/tmp",
+        Real::Opencode => ".local/share/opencode",
+        _ => ".claude/projects",
+    };
+    fs::remove_dir_all(scene.sandbox.home().join(store)).unwrap();
+    let ended = scene.rlm(&["resume"]).run(RUN).expect_code(0);
+    let says = "the session to go on with does not exist any more; a fresh one gets the prompt";
+    assert!(ended.stdout.contains(says), "{ended}");
+    let requests = scene.requests();
+    let last = &requests[requests.len() - 1];
+    expect(last, &["Remember blue.", "touch begun"]);
+    assert_eq!(last.turn, 1, "{last:#?}");
+    "it is said, and a fresh one got the prompt".into()
+}

@@ -1,0 +1,87 @@
+//! Stops and deaths.
+
+use std::time::Instant;
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::RUN;
+use crate::live::scene::{Scene, Took};
+use crate::{Running, wait_for};
+
+/// A tool that nothing but SIGKILL ends.
+const STUBBORN: &str = "trap '' INT TERM; touch begun; sleep 601 & sleep 601; wait";
+const FAILS: [&str; 4] = ["--permissions", "all", "--max-failures", "1"];
+
+pub(super) fn stopped(scene: &Scene) -> String {
+    let prompt = format!("Work. [[sh {STUBBORN}]] [[text never]]");
+    let running = scene
+        .run(&prompt, &["--once", "--permissions", "all"])
+        .spawn();
+    scene.wait_for_file("begun");
+    let count = scene.alive().len();
+    let sent = Instant::now();
+    running.signal(Signal::TERM);
+    running.wait(RUN).expect_signal(Signal::TERM);
+    let took = Took::since(sent);
+    scene.expect_nothing_alive();
+    format!("of {count} processes none was left after {took}")
+}
+
+/// The process id of the agent, as it was shown.
+fn pid(running: &Running) -> Pid {
+    let shown = running.stdout();
+    let pid = shown
+        .split("agent runs (pid ")
+        .nth(1)
+        .expect("a pid is shown");
+    let pid = pid.split(')').next().and_then(|pid| pid.parse().ok());
+    pid.and_then(Pid::from_raw).expect("it is a number")
+}
+
+pub(super) fn agent_killed(scene: &Scene) -> String {
+    let prompt = format!("Work. [[sh {STUBBORN}]] [[text never]]");
+    let running = scene.run(&prompt, &FAILS).args(["--once"]).spawn();
+    scene.wait_for_file("begun");
+    let killed = Instant::now();
+    kill_process(pid(&running), Signal::KILL).unwrap();
+    let gone = scene.gone("sleep", killed);
+    let ended = running.wait(RUN);
+    assert!(ended.stdout.contains("killed by signal 9"), "{ended}");
+    assert!(ended.code() != Some(0), "{ended}");
+    scene.expect_nothing_alive();
+    let line = ended.stdout.lines().find(|line| line.contains("failed"));
+    format!(
+        "its tool was gone after {gone}; {:?}: {line:?}",
+        ended.code()
+    )
+}
+
+pub(super) fn agent_ended(scene: &Scene) -> String {
+    let running = scene
+        .run("Write. [[slow 50 60]]", &FAILS)
+        .args(["--once"])
+        .spawn();
+    wait_for("text in its transcript", RUN, || {
+        let logs = scene.rlm(&["logs"]).run(RUN).stdout;
+        logs.contains("tok5 ").then_some(())
+    });
+    kill_process(pid(&running), Signal::TERM).unwrap();
+    let ended = running.wait(RUN);
+    assert!(ended.code() != Some(0), "{ended}");
+    scene.expect_nothing_alive();
+    let line = ended.stdout.lines().find(|line| line.contains("failed"));
+    format!("{:?}: {line:?}", ended.code())
+}
+
+pub(super) fn leftover(scene: &Scene) -> String {
+    let prompt = "Work. [[sh setsid sleep 602 >/dev/null 2>&1 & touch begun]] [[text It is done.]]";
+    let ended = scene
+        .run(prompt, &["--once", "--permissions", "all"])
+        .run(RUN)
+        .expect_code(0);
+    scene.expect_nothing_alive();
+    // An adapter's own agent may be on its way out, too.
+    let named = |line: &&str| line.starts_with("ended ") && line.contains("(sleep)");
+    let line = ended.stdout.lines().find(named);
+    format!("{:?}", line.unwrap_or_else(|| panic!("{ended}")))
+}
