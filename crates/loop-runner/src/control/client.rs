@@ -5,6 +5,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 
@@ -43,11 +44,17 @@ pub fn ask(run_dir: &Path, request: &Request) -> Result<Answers, Error> {
     }
 }
 
+/// Apple's systems make no socket that is closed in children from the beginning.
+#[cfg(not(target_vendor = "apple"))]
+const AT_ONCE: SocketFlags = SocketFlags::CLOEXEC;
+#[cfg(target_vendor = "apple")]
+const AT_ONCE: SocketFlags = SocketFlags::empty();
+
 /// Connects; a queue that an owner who hangs lets fill up is not waited for.
 fn reach(path: &Path) -> io::Result<UnixStream> {
     let address = SocketAddrUnix::new(path)?;
-    let flags = SocketFlags::CLOEXEC;
-    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, AT_ONCE, None)?;
+    fcntl_setfd(&socket, FdFlags::CLOEXEC)?;
     set_socket_timeout(&socket, Timeout::Send, Some(PATIENCE))?;
     connect(&socket, &address)?;
     Ok(socket.into())
