@@ -186,3 +186,35 @@ pub(crate) fn read_holder(project: &Project) -> Option<Holder> {
     let is_here = signed.tree.is_none() || signed.tree == Place::of(project);
     is_here.then_some(signed.holder)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn c76_a_copy_has_no_holder_and_what_was_moved_has_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let [tree, copy, moved] = ["tree", "copy", "moved"].map(|name| dir.path().join(name));
+        fs_err::create_dir_all(&tree).unwrap();
+        fs_err::create_dir_all(copy.join(".rlm")).unwrap();
+        let run: RunId = "r1".parse().unwrap();
+        let project = Project::find(&tree).unwrap();
+        let taken = WorkTree::take(&project, &run, &SleepGate::new()).await;
+        let taken = taken.unwrap();
+        assert_eq!(project.holder(&run).as_ref(), Some(&taken.holder));
+        let signed = holder_path(&project);
+        fs_err::copy(&signed, copy.join(".rlm/holder.json")).unwrap();
+        let there = Project::find(&copy).unwrap();
+        assert_eq!(there.holder(&run), None);
+        let forced = there.end_by_force(&run, Duration::ZERO);
+        assert!(forced.unwrap_err().is_nobody());
+        // One that an earlier version has signed says no place.
+        let text = serde_json::to_string(&taken.holder).unwrap();
+        fs_err::write(&signed, text).unwrap();
+        assert!(project.holder(&run).is_some());
+        taken.sign().unwrap();
+        fs_err::rename(&tree, &moved).unwrap();
+        let moved = Project::find(&moved).unwrap();
+        assert_eq!(moved.holder(&run), Some(taken.holder));
+    }
+}
