@@ -172,12 +172,12 @@ impl Actor {
         }
     }
 
-    /// Takes what the agent did, and what else it has said by now as long as only readers care: they are told, and woken, once.
+    /// Takes what the agent did, and what else it has said by now as long as that lets it: readers are told, and woken, once.
     async fn read_on(&mut self, mut seen: Option<Observation>) {
         let most = self.shared.primary.has_room_for().min(TOGETHER);
         let mut bytes = 0;
         while let Some(next_one) = seen.take() {
-            let goes_on = next_one.events.iter().all(Event::is_for_readers);
+            let goes_on = next_one.events.iter().all(Event::lets_read_on);
             bytes += replay::bytes(&next_one);
             self.heard.push(next_one);
             if !goes_on {

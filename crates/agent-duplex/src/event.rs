@@ -185,8 +185,9 @@ pub enum Event {
 }
 
 impl Event {
-    /// Returns whether it changes nothing but what readers know of a turn.
-    pub(crate) const fn is_for_readers(&self) -> bool {
+    /// Returns whether what else the agent has said by now is read before anything is done about this: it makes no difference to what the agent gets,
+    /// or to who waits for it.
+    pub(crate) const fn lets_read_on(&self) -> bool {
         matches!(
             self,
             Self::TextDelta(_)
@@ -196,6 +197,12 @@ impl Event {
                 | Self::ToolProgress { .. }
                 | Self::ToolFinished { .. }
                 | Self::Used(_)
+                | Self::Identified { .. }
+                | Self::TurnStarted { .. }
+                | Self::Input {
+                    state: InputState::Queued | InputState::Taken,
+                    ..
+                }
         )
     }
 }

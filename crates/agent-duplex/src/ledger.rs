@@ -7,6 +7,7 @@ mod agent;
 mod ask;
 mod hand;
 mod report;
+mod sent;
 mod session;
 #[cfg(test)]
 mod tests;
@@ -23,6 +24,7 @@ use crate::{
     TurnEnd, TurnId, What,
 };
 use report::Report;
+use sent::Sent;
 use session::Sessions;
 use turn::{Begun, Parcel, Turn};
 
@@ -47,8 +49,7 @@ pub(crate) struct Ledger {
     inbox: Inbox,
     /// On its way to the agent.
     handing: Option<(Uuid, Vec<Accepted>)>,
-    /// Handed on, and in no turn yet.
-    sent: Vec<(Uuid, Vec<Accepted>)>,
+    sent: Sent,
     /// The one that the agent's events belong to.
     turn: Option<Turn>,
     /// Assigned, but the agent runs another one first.
@@ -78,7 +79,7 @@ impl Ledger {
             terms,
             inbox,
             handing: None,
-            sent: Vec::new(),
+            sent: Sent::default(),
             turn: None,
             ahead: None,
             tools: Vec::new(),
@@ -146,6 +147,12 @@ impl Ledger {
             .map(|accepted| &accepted.input)
     }
 
+    /// Returns how many those are.
+    fn pending_count(&self) -> usize {
+        let handing = self.handing.as_ref().map_or(0, |(_, inputs)| inputs.len());
+        self.sent.inputs() + handing + self.inbox.len()
+    }
+
     /// Takes an input. The error is [`Error::is_full`].
     pub(crate) fn accept(
         &mut self,
@@ -153,7 +160,7 @@ impl Ledger {
         id: Uuid,
         at: SystemTime,
     ) -> Result<Receipt, Error> {
-        let elsewhere = self.pending().count() - self.inbox.len();
+        let elsewhere = self.pending_count() - self.inbox.len();
         self.inbox.accept(input, elsewhere, id, at)
     }
 
@@ -172,7 +179,7 @@ impl Ledger {
     /// The connection has nothing more to say: what is owed is written, and what no turn took waits again, or is in the one that ends like this.
     pub(crate) fn connection_ended(&mut self, mut end: TurnEnd) -> Vec<What> {
         let mut report = Report::default();
-        let sent = std::mem::take(&mut self.sent).into_iter();
+        let sent = self.sent.drain().into_iter();
         if self.terms.redelivers {
             self.kept_back();
             sent.rev()
@@ -217,7 +224,7 @@ impl Ledger {
         report.say(What::Completed(Completion {
             turn: turn.id,
             end: end.clone(),
-            pending: self.pending().count() + ahead,
+            pending: self.pending_count() + ahead,
         }));
     }
 
@@ -262,7 +269,7 @@ impl Ledger {
         if let Some(ahead) = &mut self.ahead {
             taken.extend(ahead.messages.extract_if(.., |p| messages.contains(&p.id)));
         }
-        let sent = self.sent.extract_if(.., |(id, _)| messages.contains(id));
+        let sent = self.sent.take(messages).into_iter();
         taken.extend(sent.map(|(id, inputs)| Parcel::new(id, &inputs)));
         taken
     }

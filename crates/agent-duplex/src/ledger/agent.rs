@@ -66,7 +66,7 @@ impl Ledger {
         self.announces = true;
         if let Some(turn) = self.turn.as_mut().filter(|turn| turn.begun == Begun::No) {
             let mine = messages.iter().any(|id| turn.has(*id));
-            let others = self.sent.iter().any(|(id, _)| messages.contains(id));
+            let others = self.sent.has_any(messages);
             if mine || !(others || turn.queued) {
                 turn.begun = if mine { Begun::Named } else { Begun::Unnamed };
             } else {
@@ -85,7 +85,7 @@ impl Ledger {
         match state {
             InputState::Queued => self.queued(id, report),
             InputState::Taken => self.taken(id, report),
-            InputState::Dropped(_) => self.sent.retain(|(sent, _)| *sent != id),
+            InputState::Dropped(_) => drop(self.sent.take(&[id])),
         }
         for name in names {
             report.pass(Event::Input {

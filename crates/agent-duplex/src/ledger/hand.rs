@@ -51,7 +51,7 @@ impl Ledger {
             } else if self.terms.policy == InputPolicy::Poll {
                 self.inject(vec![parcel], &mut report);
             } else {
-                self.sent.push((id, inputs));
+                self.sent.push(id, inputs);
             }
         }
         report.finish()
