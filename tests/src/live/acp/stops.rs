@@ -5,6 +5,7 @@ use std::time::Instant;
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::RUN;
+use crate::live::real::Real;
 use crate::live::scene::{Scene, Took};
 use crate::{Running, wait_for};
 
@@ -13,12 +14,19 @@ const STUBBORN: &str = "trap '' INT TERM; touch begun; sleep 601 & sleep 601; wa
 const FAILS: [&str; 4] = ["--permissions", "all", "--max-failures", "1"];
 
 pub(super) fn stopped(scene: &Scene) -> String {
+    // By itself Gemini starts itself anew, behind a process that ignores signals; the driver keeps it from that.
+    if scene.real == Real::Gemini {
+        scene.settings("[gemini]\nenv = { GEMINI_CLI_NO_RELAUNCH = \"\" }\n");
+    }
     let prompt = format!("Work. [[sh {STUBBORN}]] [[text never]]");
     let running = scene
         .run(&prompt, &["--once", "--permissions", "all"])
         .spawn();
     scene.wait_for_file("begun");
     let count = scene.alive().len();
+    if scene.real == Real::Gemini {
+        assert_eq!(scene.named("node").len(), 2, "{:?}", scene.alive());
+    }
     let sent = Instant::now();
     running.signal(Signal::TERM);
     running.wait(RUN).expect_signal(Signal::TERM);
