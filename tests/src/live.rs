@@ -15,6 +15,7 @@ mod contract;
 mod doctor;
 mod driver;
 mod duplex;
+mod handover;
 mod install;
 mod options;
 mod real;
@@ -127,7 +128,6 @@ fn present(
 }
 
 /// The folder in which this agent's program lies; the reason why it is not there was told before.
-#[expect(dead_code, reason = "for checks of more than one agent")]
 fn agent(program: &str) -> Result<PathBuf, String> {
     install::agent(program, false)
 }
@@ -148,6 +148,7 @@ fn all() -> Vec<(&'static str, &'static str, Check)> {
     { contract::CHECKS.into_iter() }
         .chain(claude.map(|(name, check)| ("claude", name, check)))
         .chain(codex::CHECKS)
+        .chain(handover::CHECKS)
         .chain(acp::CHECKS)
         .chain(doctor::CHECKS)
         .collect()

@@ -1,0 +1,55 @@
+//! What is shown with a run that goes from one real CLI to another.
+
+use std::path::Path;
+
+use rustix::process::Signal;
+
+use super::Check;
+use super::checks::RUN;
+use super::real::Real;
+use super::scene::{Scene, expect};
+
+/// By the program of the agent that begins and by name.
+pub(super) const CHECKS: [(&str, &str, Check); 1] = [(
+    "codex",
+    "a run that Codex begins and Claude Code ends",
+    handed_over,
+)];
+
+fn handed_over(rlm: &Path, agent: &Path) -> String {
+    let claude = match super::agent("claude") {
+        Ok(claude) => claude,
+        Err(reason) => return format!("not shown, without Claude Code: {reason}"),
+    };
+    let scene = Scene::of(Real::Codex, rlm, agent, "");
+    Real::Claude.prepare(&scene.sandbox, &scene.model);
+    let tool = "test -e begun || { touch begun; sleep 615; }";
+    let prompt = format!("Remember blue. [[sh {tool}]] [[text It is done.]]");
+    let run = ["--once", "--permissions", "all", "--session", "continue"];
+    let running = scene.run(&prompt, &run).spawn();
+    scene.wait_for_file("begun");
+    running.signal(Signal::TERM);
+    running.wait(RUN).expect_signal(Signal::TERM);
+    scene.expect_nothing_alive();
+    let count = scene.requests().len();
+
+    let resume = scene.rlm(&["resume", "--agent", "claude"]);
+    let variables = Real::Claude.variables(&claude, &scene.model).into_iter();
+    let resume = variables.fold(resume, |rlm, (name, value)| rlm.env(name, value));
+    let ended = resume.run(RUN).expect_code(0);
+    assert!(
+        ended
+            .stdout
+            .contains("claude goes on for codex, whose conversation"),
+        "{ended}"
+    );
+    let requests = scene.requests();
+    let told = &requests[count];
+    expect(told, &["another agent (codex)"]);
+    expect(told, &["Remember blue."]);
+    assert_ne!(requests[0].session, told.session);
+    assert!(ended.stdout.contains("It is done."), "{ended}");
+    scene.expect_nothing_alive();
+    "a session of its own, the prompt and whose work it is; nothing of the one before was left"
+        .into()
+}
