@@ -143,7 +143,9 @@ fn handover(before: &AgentSettings, head: &RunHead) -> String {
 pub(crate) fn may(phase: &PhaseSettings) -> &'static str {
     match (&phase.agent, phase.permissions) {
         (AgentSettings::Command { .. }, _) => "may do what its own flags allow",
-        (AgentSettings::Codex { .. }, Permissions::Ask) => "asks you for every command and every edit",
+        (AgentSettings::Codex { .. }, Permissions::Ask) => {
+            "asks you for every command and every edit"
+        }
         (AgentSettings::Codex { .. }, Permissions::Edits) => {
             "may edit files and run commands in its sandbox; the rest is denied"
         }
