@@ -20,7 +20,7 @@ use crate::converse::Timeouts;
 use agent_duplex::{Ask, EndReason, Event, ExitStatus, TurnEnd};
 use encode::Requests;
 use ending::Known;
-use json::{Object, Piece};
+use json::Object;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, SystemTime};
@@ -193,9 +193,7 @@ impl Session {
         // Looking first is much faster than replacing what may be wrong.
         let text = std::str::from_utf8(bytes)
             .map_or_else(|_| String::from_utf8_lossy(bytes), Cow::Borrowed);
-        if let (Some(turn), Some(piece)) = (&mut self.turn, Piece::parse(&text)) {
-            turn.piece(piece, &mut heard.events);
-        } else if let Some(line) = Object::parse(&text) {
+        if let Some(line) = Object::parse(&text) {
             self.take(&line, &mut heard);
         }
         heard

@@ -28,13 +28,10 @@ impl Requests {
 }
 
 pub(super) fn user(message: &Message) -> Vec<u8> {
-    line(json!({
-        "type": "user",
-        "message": {"role": "user", "content": message.text},
-        "parent_tool_use_id": null,
-        "session_id": "",
-        "uuid": message.id.to_string(),
-    }))
+    let (text, id) = (Value::from(&*message.text), message.id);
+    terminated(format!(
+        r#"{{"type":"user","message":{{"role":"user","content":{text}}},"parent_tool_use_id":null,"session_id":"","uuid":"{id}"}}"#
+    ))
 }
 
 /// Allows a call. Some versions want its input back, so it is echoed as it came.

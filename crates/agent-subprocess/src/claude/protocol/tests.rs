@@ -47,7 +47,7 @@ fn golden(name: &str) -> String {
 /// Begins as the driver does, with the id that the agent was told.
 fn session(recording: &str) -> Session {
     let mut lines = recording.lines().filter_map(Object::parse);
-    let id = lines.find_map(|line| line.get("session_id"));
+    let id = lines.find_map(|line| line.string("session_id"));
     Session::new(id.unwrap_or_default(), TIMEOUTS)
 }
 

@@ -66,10 +66,12 @@ impl Turn {
     }
 
     /// Takes a piece of the answer.
-    pub(super) fn piece(&mut self, text: String, events: &mut Vec<Event>) {
+    fn piece(&mut self, text: String, events: &mut Vec<Event>) {
         if self.half.len() < HALF {
             self.half.push_str(&text);
         }
+        // Most of what is kept until it is read are these.
+        events.reserve_exact(1);
         events.push(Event::TextDelta(text));
     }
 

@@ -3,8 +3,8 @@
 use super::fates::{status, with_messages};
 use super::*;
 
-/// What stands for half a character: one for each of its bytes.
-const HALF: &str = "\u{fffd}\u{fffd}\u{fffd}";
+/// What stands for half a character.
+const HALF: &str = "\u{fffd}";
 
 /// A turn that runs.
 fn begun() -> Session {
