@@ -38,7 +38,7 @@ impl Line {
 /// ```
 #[derive(Debug)]
 pub struct Lines {
-    /// Complete short lines, copied at once; each that is handed out keeps only this.
+    /// What is left of the block that lines are taken of.
     block: Bytes,
     buffer: BytesMut,
     /// Bytes at the start of the buffer that hold no line feed.
@@ -46,6 +46,35 @@ pub struct Lines {
     /// Bytes that were dropped from the middle of the line that is being collected.
     dropped: u64,
     max: usize,
+}
+
+/// A line, or several that are not taken apart yet.
+#[derive(Debug)]
+pub(crate) enum Piece {
+    /// Complete lines, each with its line feed.
+    Block(Bytes),
+    Line(Line),
+}
+
+impl Piece {
+    /// Returns how many bytes it holds.
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Piece::Block(bytes) | Piece::Line(Line { bytes, .. }) => bytes.len(),
+        }
+    }
+}
+
+/// Takes the first line of a [`Piece::Block`].
+pub(crate) fn split_off(block: &mut Bytes) -> Option<Line> {
+    let length = memchr::memchr(b'\n', block)?;
+    let bytes = block.split_to(length);
+    block.advance(1);
+    Some(Line {
+        bytes,
+        truncated: None,
+        terminated: true,
+    })
 }
 
 /// How much is copied at once: what a kept short line keeps at most.
@@ -77,19 +106,28 @@ impl Lines {
         &mut self.buffer
     }
 
+    /// Returns the bytes that were taken in last.
+    pub(crate) fn last(&self, count: usize) -> &[u8] {
+        &self.buffer[self.buffer.len() - count..]
+    }
+
     /// Returns the next complete line.
     pub fn next_line(&mut self) -> Option<Line> {
-        if self.block.is_empty() {
-            self.fill_block();
+        loop {
+            if let Some(line) = split_off(&mut self.block) {
+                return Some(line);
+            }
+            match self.next_piece()? {
+                Piece::Block(block) => self.block = block,
+                Piece::Line(line) => return Some(line),
+            }
         }
-        if let Some(length) = memchr::memchr(b'\n', &self.block) {
-            let bytes = self.block.split_to(length);
-            self.block.advance(1);
-            return Some(Line {
-                bytes,
-                truncated: None,
-                terminated: true,
-            });
+    }
+
+    /// Returns the next complete lines, or line; not to be mixed with [`next_line`](Self::next_line).
+    pub(crate) fn next_piece(&mut self) -> Option<Piece> {
+        if let Some(block) = self.next_block() {
+            return Some(Piece::Block(block));
         }
         let Some(found) = memchr::memchr(b'\n', &self.buffer[self.scanned..]) else {
             self.scanned = self.buffer.len();
@@ -100,18 +138,18 @@ impl Lines {
         };
         let line = self.take(self.scanned + found, true);
         self.buffer.advance(1);
-        Some(line)
+        Some(Piece::Line(line))
     }
 
     /// Takes the short lines at the start of the buffer together: one allocation for all of them.
-    fn fill_block(&mut self) {
+    fn next_block(&mut self) -> Option<Bytes> {
         let start = &self.buffer[..self.buffer.len().min(BLOCK)];
         let is_plain = self.dropped == 0 && self.max >= BLOCK;
-        if let Some(last) = memchr::memrchr(b'\n', start).filter(|_| is_plain) {
-            self.block = Bytes::copy_from_slice(&start[..=last]);
-            self.buffer.advance(last + 1);
-            self.scanned = 0;
-        }
+        let last = memchr::memrchr(b'\n', start).filter(|_| is_plain)?;
+        let block = Bytes::copy_from_slice(&start[..=last]);
+        self.buffer.advance(last + 1);
+        self.scanned = 0;
+        Some(block)
     }
 
     /// Returns what is left at the end of the stream, if it ended inside a line.

@@ -2,10 +2,13 @@
 
 use crate::keeper::Progress;
 use crate::tail::Tail;
+use crate::lines::{Piece, split_off};
 use crate::{Line, Lines};
+use bytes::Bytes;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
+use tokio::io::AsyncReadExt as _;
 use tokio::net::unix::pipe::Receiver;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
 use tokio::time::{Instant, timeout_at};
@@ -16,10 +19,8 @@ const AHEAD: u32 = 4 << 20;
 const AHEAD_STDERR: u32 = 2 << 20;
 /// How long after the exit of the main process a pipe is read that something else holds open.
 pub(crate) const DRAIN: Duration = Duration::from_millis(500);
-/// What a queued line costs besides its bytes.
+/// What a queued piece costs besides its bytes.
 const OVERHEAD: usize = 128;
-/// How many lines are queued at once.
-const BATCH: usize = 4096;
 /// How much of a pipe is read at once.
 const READ: usize = 256 << 10;
 
@@ -52,8 +53,26 @@ pub(crate) struct Draining {
 #[derive(Debug)]
 struct Batch {
     stream: Stream,
-    lines: std::vec::IntoIter<Line>,
+    /// What is left of the block that lines are taken of.
+    block: Bytes,
+    pieces: std::vec::IntoIter<Piece>,
     _room: OwnedSemaphorePermit,
+}
+
+impl Iterator for Batch {
+    type Item = Line;
+
+    fn next(&mut self) -> Option<Line> {
+        loop {
+            if let Some(line) = split_off(&mut self.block) {
+                return Some(line);
+            }
+            match self.pieces.next()? {
+                Piece::Block(block) => self.block = block,
+                Piece::Line(line) => return Some(line),
+            }
+        }
+    }
 }
 
 /// The caller's end of both streams. Dropping it ends the reading.
@@ -116,7 +135,7 @@ impl Outputs {
     pub(crate) async fn next(&mut self) -> Option<Output> {
         loop {
             if let Some(batch) = &mut self.current
-                && let Some(line) = batch.lines.next()
+                && let Some(line) = batch.next()
             {
                 let stream = batch.stream;
                 return Some(Output { stream, line });
@@ -156,10 +175,10 @@ impl Reader {
         let mut deadline = None;
         loop {
             // The end and the deadline come first: somebody who is left may write faster than is read here.
-            let ready = match deadline {
+            let read = match deadline {
                 Some(deadline) if Instant::now() >= deadline => return self.cut().await,
-                Some(deadline) => match timeout_at(deadline, self.pipe.readable()).await {
-                    Ok(ready) => ready,
+                Some(deadline) => match timeout_at(deadline, self.read()).await {
+                    Ok(read) => read,
                     Err(_) => continue,
                 },
                 None => tokio::select! {
@@ -168,53 +187,56 @@ impl Reader {
                         deadline = Some(Instant::now() + DRAIN);
                         continue;
                     }
-                    ready = self.pipe.readable() => ready,
+                    read = self.read() => read,
                 },
             };
-            match ready.and_then(|()| self.read()) {
-                Ok(0) => {
-                    let rest = self.lines.finish();
-                    return self.hand_out(rest.into_iter().collect()).await;
-                }
+            match read {
+                Ok(0) => return self.hand_out_rest().await,
                 Ok(_) => {
                     if !self.hand_out_read().await {
                         return false;
                     }
                 }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 Err(_) => return self.cut().await,
             }
         }
     }
 
-    fn read(&mut self) -> io::Result<usize> {
+    /// Reads what there is, as soon as there is something. Cancel safe.
+    async fn read(&mut self) -> io::Result<usize> {
         let buffer = self.lines.buffer();
-        let before = buffer.len();
         buffer.reserve(READ);
-        let read = self.pipe.try_read_buf(buffer)?;
-        if self.stream == Stream::Stderr {
-            let new = &self.lines.buffer()[before..];
-            self.tail
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .push(new);
-        }
+        // Who is given less than there is room for need not ask again to know that the pipe is empty.
+        let read = self.pipe.read_buf(buffer).await?;
+        self.note(read);
         Ok(read)
+    }
+
+    /// Remembers the last words of standard error.
+    fn note(&self, read: usize) {
+        if self.stream == Stream::Stderr {
+            let new = self.lines.last(read);
+            let mut tail = self.tail.lock().unwrap_or_else(PoisonError::into_inner);
+            tail.push(new);
+        }
     }
 
     /// Takes what is in the pipe now, which is all that the main process can have left there, and no more.
     async fn cut(&mut self) -> bool {
         let mut left = rustix::io::ioctl_fionread(&self.pipe).unwrap_or(0);
-        while left > 0
-            && let Ok(read @ 1..) = self.read()
-        {
+        while left > 0 {
+            let buffer = self.lines.buffer();
+            buffer.reserve(READ);
+            let Ok(read @ 1..) = self.pipe.try_read_buf(buffer) else {
+                break;
+            };
+            self.note(read);
             left = left.saturating_sub(read as u64);
             if !self.hand_out_read().await {
                 return false;
             }
         }
-        let rest = self.lines.finish();
-        self.hand_out(rest.into_iter().collect()).await;
+        self.hand_out_rest().await;
         false
     }
 
@@ -242,23 +264,21 @@ impl Reader {
         }
     }
 
-    /// Queues the lines of one read, a batch for most: only very short lines make more.
+    /// Queues the lines of one read.
     async fn hand_out_read(&mut self) -> bool {
-        loop {
-            let next = std::iter::from_fn(|| self.lines.next_line());
-            let lines: Vec<Line> = next.take(BATCH).collect();
-            let more = lines.len() == BATCH;
-            if !self.hand_out(lines).await {
-                return false;
-            } else if !more {
-                return true;
-            }
-        }
+        let pieces = std::iter::from_fn(|| self.lines.next_piece()).collect();
+        self.hand_out(pieces).await
+    }
+
+    /// Queues what is left at the end.
+    async fn hand_out_rest(&mut self) -> bool {
+        let rest = self.lines.finish().map(Piece::Line);
+        self.hand_out(rest.into_iter().collect()).await
     }
 
     /// Queues lines as soon as there is room; `false` if nobody wants lines any more. Standard error never waits.
-    async fn hand_out(&self, lines: Vec<Line>) -> bool {
-        if lines.is_empty() {
+    async fn hand_out(&self, pieces: Vec<Piece>) -> bool {
+        if pieces.is_empty() {
             return true;
         }
         let limit = if self.stream == Stream::Stdout {
@@ -266,7 +286,7 @@ impl Reader {
         } else {
             AHEAD_STDERR
         };
-        let cost: usize = lines.iter().map(|line| line.bytes.len() + OVERHEAD).sum();
+        let cost: usize = pieces.iter().map(|piece| piece.len() + OVERHEAD).sum();
         let cost = u32::try_from(cost).map_or(limit, |cost| cost.min(limit));
         let room = self.room.clone();
         let permit = match self.stream {
@@ -279,7 +299,8 @@ impl Reader {
         let Some(_room) = permit else { return false };
         let batch = Batch {
             stream: self.stream,
-            lines: lines.into_iter(),
+            block: Bytes::new(),
+            pieces: pieces.into_iter(),
             _room,
         };
         self.sender.send(batch).is_ok()
