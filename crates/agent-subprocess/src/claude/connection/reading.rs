@@ -18,12 +18,16 @@ impl ClaudeConnection {
         }
         // Who is stopped where it stands is waited for.
         let due = self.waits.due().filter(|_| !self.frozen);
-        let now = Instant::now();
-        let late = self.session.answers_due(now).filter(|_| !self.frozen);
-        if late.is_some_and(|late| late <= now) {
-            let events = self.session.expire(now);
-            events.into_iter().for_each(|event| self.keep(event.into()));
-            return true;
+        let mut late = None;
+        // Mostly nothing is waited for, and then nobody needs to look at the clock for each line.
+        if self.session.awaits_answers() && !self.frozen {
+            let now = Instant::now();
+            late = self.session.answers_due(now);
+            if late.is_some_and(|late| late <= now) {
+                let events = self.session.expire(now);
+                events.into_iter().for_each(|event| self.keep(event.into()));
+                return true;
+            }
         }
         if due.is_some_and(Patience::is_exhausted) {
             self.lose_patience();

@@ -90,6 +90,11 @@ impl Session {
         }
     }
 
+    /// Tells whether anything that was asked has no answer yet.
+    pub(in crate::claude) fn awaits_answers(&self) -> bool {
+        !self.pending.is_empty()
+    }
+
     /// Returns until when the next answer is waited for. The time of what was asked since the last look begins now.
     pub(in crate::claude) fn answers_due(&mut self, now: Instant) -> Option<Instant> {
         let timeouts = self.timeouts;
