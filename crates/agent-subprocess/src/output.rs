@@ -1,8 +1,8 @@
 //! Reading ahead of what the agent writes, in bounded memory, until it ends or is cut after the agent's exit.
 
 use crate::keeper::Progress;
-use crate::tail::Tail;
 use crate::lines::{Piece, split_off};
+use crate::tail::Tail;
 use crate::{Line, Lines};
 use bytes::Bytes;
 use std::io;

@@ -2,6 +2,7 @@
 
 use crate::scene::{DEADLINE, Scene, alone, stdout};
 use agent_subprocess::{Containment, Line, StopPolicy, Stream};
+use std::time::Duration;
 use tokio::time::timeout;
 
 /// What this process had in memory at most since [`forget_peak`], in bytes.
@@ -127,12 +128,28 @@ async fn an_agent_that_closes_its_streams_early_is_waited_for() {
     assert_eq!(agent.wait().await.code, Some(9));
 }
 
+/// How many bytes a process wrote so far.
+fn written(pid: u32) -> u64 {
+    let io = std::fs::read_to_string(format!("/proc/{pid}/io")).unwrap_or_default();
+    let written = io.lines().find_map(|line| line.strip_prefix("wchar: "));
+    written.map_or(0, |written| written.parse().unwrap())
+}
+
 #[tokio::test]
 async fn an_agent_whose_output_nobody_takes_has_to_wait_and_can_be_stopped() {
     let scene = Scene::new();
     let mut agent = scene.agent("yes; echo never").spawn().await.unwrap();
     let first = agent.next_output().await.unwrap();
     assert_eq!(first.line.text(), "y");
+    let pid = agent.leftovers().await[0].pid;
+    // More than is read ahead, with what is in the pipe.
+    let enough = async {
+        while written(pid) < 4_200_000 {
+            let moment = Duration::from_millis(1);
+            let _due = timeout(moment, std::future::pending::<()>()).await;
+        }
+    };
+    timeout(DEADLINE, enough).await.unwrap();
     let report = agent.stop(&StopPolicy::kill()).await;
     assert!(report.survivors.is_empty() && !report.drained, "{report:?}");
     // What was read ahead can still be taken, and is bounded.
@@ -175,6 +192,6 @@ async fn p3_many_empty_lines_take_no_more_memory_than_long_ones() {
         lines += 1;
     }
     assert_eq!(lines, 8_000_001);
-    // 4 MiB are read ahead, 128 bytes a line; as one line each, a read of 256 KiB would take 30 MiB.
+    // 4 MiB are read ahead; taken apart before they are asked for, these would be 400 MiB.
     assert!(peak() < before + (16 << 20), "{before} {}", peak());
 }

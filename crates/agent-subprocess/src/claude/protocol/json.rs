@@ -7,7 +7,6 @@ mod text;
 
 use std::borrow::Cow;
 use std::str::FromStr;
-use text::Reader;
 use uuid::Uuid;
 
 /// An object whose fields are parsed when they are asked for: a field of a wrong type is a field that is not there.
@@ -20,7 +19,7 @@ impl<'a> Object<'a> {
         // Most lines have about as many.
         let mut fields = Vec::with_capacity(8);
         text::each(text, *b"{}", |reader| {
-            let name = text::unescaped(reader.string()?)?;
+            let name = reader.string()?;
             reader.take(b':')?;
             fields.push((name, reader.value()?));
             Some(())
@@ -107,7 +106,11 @@ impl<'a> Object<'a> {
     }
 }
 
-/// Understands a text.
-fn string(raw: &str) -> Option<Cow<'_, str>> {
-    text::unescaped(Reader::new(raw).string()?)
+/// Understands a text; `None` if the value is none.
+fn string(value: &str) -> Option<Cow<'_, str>> {
+    let raw = value.strip_prefix('"')?.strip_suffix('"')?;
+    if memchr::memchr(b'\\', raw.as_bytes()).is_none() {
+        return Some(raw.into());
+    }
+    text::unescaped(raw).map(Cow::Owned)
 }

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 /// How much of a string is looked at word by word: most are shorter, and then a search by vectors costs more than it saves.
-const SHORT: usize = 32;
+const SHORT: usize = 40;
 
 /// Reads a text from its start to its end.
 #[derive(Debug)]
@@ -52,18 +52,36 @@ impl<'a> Reader<'a> {
         (self.peek()? == byte).then(|| self.at += 1)
     }
 
-    /// Takes a string, and returns what is between its quotes.
-    pub(super) fn string(&mut self) -> Option<&'a str> {
-        self.take(b'"')?;
-        let begun = self.at;
+    /// Takes a string, and understands it.
+    pub(super) fn string(&mut self) -> Option<Cow<'a, str>> {
+        self.peek()?;
+        let begun = self.at + 1;
+        let is_plain = self.skip_string()?;
+        let raw = &self.text[begun..self.at - 1];
+        if is_plain {
+            Some(raw.into())
+        } else {
+            unescaped(raw).map(Cow::Owned)
+        }
+    }
+
+    /// Takes a string that comes next; returns whether nothing is escaped in it.
+    fn skip_string(&mut self) -> Option<bool> {
+        let bytes = self.text.as_bytes();
+        if *bytes.get(self.at)? != b'"' {
+            return None;
+        }
+        self.at += 1;
+        let mut is_plain = true;
         loop {
-            let rest = self.text.as_bytes().get(self.at..)?;
+            let rest = bytes.get(self.at..)?;
             let n = quote_or_backslash(rest)?;
             // A quote ends it; what follows a backslash does not.
             if rest[n] == b'"' {
                 self.at += n + 1;
-                return Some(&self.text[begun..self.at - 1]);
+                return Some(is_plain);
             }
+            is_plain = false;
             self.at += n + 2;
         }
     }
@@ -71,11 +89,13 @@ impl<'a> Reader<'a> {
     /// Takes a value, and returns its text. Of a list or an object only the strings and the brackets are looked at.
     pub(super) fn value(&mut self) -> Option<&'a str> {
         let first = self.peek()?;
-        let begun = self.at;
+        let (bytes, begun) = (self.text.as_bytes(), self.at);
         let mut depth = 0_usize;
         loop {
-            match self.text.as_bytes().get(self.at)? {
-                b'"' => drop(self.string()?),
+            match *bytes.get(self.at)? {
+                b'"' => {
+                    self.skip_string()?;
+                }
                 b'{' | b'[' => {
                     depth += 1;
                     self.at += 1;
@@ -120,24 +140,16 @@ fn quote_or_backslash(bytes: &[u8]) -> Option<usize> {
 
 /// Undoes what is escaped in a string. Half a character, as is left where another program cut one, is no reason to lose
 /// the rest.
-pub(super) fn unescaped(raw: &str) -> Option<Cow<'_, str>> {
-    let next = |text: &str| memchr::memchr(b'\\', text.as_bytes());
-    let Some(mut n) = next(raw) else {
-        return Some(raw.into());
-    };
+pub(super) fn unescaped(raw: &str) -> Option<String> {
     let (mut text, mut rest) = (String::with_capacity(raw.len()), raw);
-    loop {
+    while let Some(n) = memchr::memchr(b'\\', rest.as_bytes()) {
         text.push_str(&rest[..n]);
         let (c, after) = escaped(&rest[n + 1..])?;
         text.push(c);
         rest = after;
-        match next(rest) {
-            Some(more) => n = more,
-            None => break,
-        }
     }
     text.push_str(rest);
-    Some(text.into())
+    Some(text)
 }
 
 /// Returns what is written behind a backslash, and what comes after it.
@@ -207,7 +219,10 @@ mod tests {
             let items = value.as_array().map_or(&[][..], Vec::as_slice);
             let texts: Vec<&str> = items.iter().filter_map(Value::as_str).collect();
             assert_eq!(object.texts(key), texts);
-            assert_eq!(object.list(key).len(), items.iter().filter(|item| item.is_object()).count());
+            assert_eq!(
+                object.list(key).len(),
+                items.iter().filter(|item| item.is_object()).count()
+            );
             if let Value::Object(fields) = value {
                 agrees(raw, fields);
             }
