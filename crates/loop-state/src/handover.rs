@@ -6,7 +6,7 @@ use crate::text::tail;
 pub struct Handover {
     /// The agent before it.
     pub from: String,
-    /// The last attempt of that agent's.
+    /// The last attempt of that agent's, counted over the whole run.
     pub attempt: u32,
     /// Whether a turn is over that was told of it.
     pub told: bool,
@@ -15,7 +15,7 @@ pub struct Handover {
 impl Head {
     /// Gives the work to another agent than `from`, which nobody knows by its session.
     pub(crate) fn hand_over(&mut self, from: String) {
-        let attempt = self.highest_attempt;
+        let attempt = self.counts.attempts;
         // Whoever was named and never began has done nothing.
         let idle = self.handover.take().filter(|last| last.attempt == attempt);
         let from = idle.map_or_else(|| tail(from), |last| last.from);

@@ -93,6 +93,22 @@ fn an_agent_that_did_nothing_is_not_named() {
     assert_eq!(brief(&effects).predecessor.as_deref(), Some("claude"));
 }
 
+/// Each iteration numbers its attempts from 1, so their numbers don't tell whether anybody made one since.
+#[test]
+fn the_agent_that_is_named_is_the_last_one_that_worked() {
+    let mut trace = Trace::new(one_session());
+    for agent in ["claude", "codex"] {
+        trace.then(stop(When::AfterIteration));
+        trace.iteration(failed("no"));
+        let effects = trace.then(after(agent));
+        let brief = brief(&effects);
+        assert_eq!(
+            (brief.attempt, brief.predecessor.as_deref()),
+            (1, Some(agent))
+        );
+    }
+}
+
 #[test]
 fn c64_a_handover_is_saved_and_a_state_from_before_there_were_any_is_read() {
     let mut trace = stopped();
@@ -126,7 +142,7 @@ proptest! {
             last = event.at;
             machine.step(event);
         }
-        let begun = machine.head().highest_attempt > 0;
+        let begun = machine.head().counts.attempts > 0;
         let effects = machine.step(Event { at: last, what: after("before") });
         let head = machine.head();
         prop_assume!(effects.iter().any(|e| !matches!(e, Effect::Announce(_))) && head.end.is_none());
