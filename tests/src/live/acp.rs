@@ -31,7 +31,7 @@ macro_rules! of_each {
 }
 
 /// By the agent's program and by name; a check is handed a scene of its own.
-pub(super) const CHECKS: [(&str, &str, Check); 57] = of_each! {
+pub(super) const CHECKS: [(&str, &str, Check); 60] = of_each! {
     "one session over three iterations" => runs::continued,
     "three iterations" => runs::iterations,
     "an interrupt in its text, then a word" => runs::interrupted,
@@ -42,6 +42,7 @@ pub(super) const CHECKS: [(&str, &str, Check); 57] = of_each! {
     "a question of its own, answered by a person" => runs::asked,
     "kill -9 of rlm in its tool, then a resume" => sessions::killed,
     "a session that does not exist any more" => sessions::lost,
+    "another agent goes on with a run that was cut" => sessions::handed_over,
     "SIGTERM to rlm in a stubborn tool" => stops::stopped,
     "kill -9 of it alone in its tool" => stops::agent_killed,
     "SIGTERM to it alone in its text" => stops::agent_ended,

@@ -61,3 +61,28 @@ pub(super) fn lost(scene: &Scene) -> String {
     assert_eq!(last.turn, 1, "{last:#?}");
     "it is said, and a fresh one got the prompt".into()
 }
+
+pub(super) fn handed_over(scene: &Scene) -> String {
+    let other = match scene.real {
+        Real::ClaudeAcp => Real::Gemini,
+        _ => Real::ClaudeAcp,
+    };
+    let folder = match crate::live::agent(other.program()) {
+        Ok(folder) => folder,
+        Err(reason) => return format!("impossible: {reason}"),
+    };
+    cut(scene);
+    other.prepare(&scene.sandbox, &scene.model);
+    let resume = scene.rlm(&["resume"]).args(other.arguments());
+    let variables = other.variables(&folder, &scene.model).into_iter();
+    let resume = variables.fold(resume, |rlm, (name, value)| rlm.env(name, value));
+    let ended = resume.run(RUN).expect_code(0);
+    let line = { ended.stdout.lines() }.find(|line| line.contains("whose conversation"));
+    let line = line.unwrap_or_else(|| panic!("{ended}"));
+    let requests = scene.requests();
+    let last = &requests[requests.len() - 1];
+    assert_eq!(last.turn, 1, "{last:#?}");
+    expect(last, &["until now another agent (", "touch begun"]);
+    scene.expect_nothing_alive();
+    format!("{line:?}")
+}
