@@ -13,6 +13,7 @@ use std::time::Duration;
 use tokio::time::timeout;
 
 mod gemini;
+mod options;
 
 /// Reads requests and answers them as far as every test wants it; a test adds functions of its own, which count.
 const AGENT: &str = r#"
@@ -465,66 +466,4 @@ async fn p46_a_session_is_written_by_one_agent_at_a_time() {
         .await
         .unwrap();
     drop(second.stop(DEADLINE).await);
-}
-
-#[tokio::test]
-async fn p32_an_agent_inherits_what_it_is_allowed() {
-    let scene = Scene::new();
-    let driver = driver(&scene, "env > environment").env_allow(["NO_SUCH_*"]);
-    let mut connection = open(&driver, SessionChoice::Fresh).await.unwrap();
-    let environment = std::fs::read_to_string(scene.path("environment")).unwrap();
-    assert!(
-        environment.contains(crate::scene::VARIABLE),
-        "{environment}"
-    );
-    assert!(!environment.contains("CARGO_"), "{environment}");
-    drop(connection.stop(DEADLINE).await);
-    scene.nobody_is_left();
-}
-
-#[test]
-fn p31_what_the_driver_says_is_refused_when_it_is_said_again() {
-    let scene = Scene::new();
-    let gemini = |args: &[&str]| {
-        let driver = AcpDriver::gemini(vec!["gemini".into()], context(&scene)).model("m");
-        let args = args.iter().map(OsString::from).collect();
-        driver.args(args).check().map_err(|e| e.to_string())
-    };
-    gemini(&["--skip-trust", "--debug"]).unwrap();
-    let refused = ["--approval-mode=yolo", "--acp", "-m"].map(|arg| gemini(&[arg]).unwrap_err());
-    insta::assert_snapshot!(refused.join("\n"));
-    let other = AcpDriver::new(vec!["agent".into()], context(&scene));
-    other.clone().args(vec!["-y".into()]).check().unwrap();
-    other.env("A=B", "1").check().unwrap_err();
-}
-
-#[tokio::test]
-async fn x124_opencode_is_made_to_ask_unless_all_is_allowed() {
-    let scene = Scene::new();
-    let script = format!("{AGENT}{LOOP}");
-    let script = script.replacen("say()", "env > environment; say()", 1);
-    for (permissions, own, expected) in [
-        (Permissions::Deny, None, Some(r#"{"*":"ask","#)),
-        (Permissions::Edits, None, Some(r#"{"*":"ask","#)),
-        (Permissions::All, None, None),
-        (Permissions::Deny, Some("{}"), Some("{}")),
-    ] {
-        let program = ["sh", "-c", &script, "sh"].map(OsString::from);
-        let driver = AcpDriver::opencode(program.into(), context(&scene));
-        let mut driver = driver.permissions(permissions);
-        if let Some(own) = own {
-            driver = driver.env("OPENCODE_PERMISSION", own);
-        }
-        let mut connection = open(&driver, SessionChoice::Fresh).await.unwrap();
-        let environment = std::fs::read_to_string(scene.path("environment")).unwrap();
-        let mut lines = environment.lines();
-        let told = lines.find_map(|line| line.strip_prefix("OPENCODE_PERMISSION="));
-        let told = told.map(|told| told.get(..11).unwrap_or(told));
-        assert_eq!(told, expected, "{permissions:?}");
-        // Who was not made to ask can't be any more.
-        let less = connection.set_permissions(Permissions::Deny).await;
-        let refused = less.err().is_some_and(|error| error.is_unsupported());
-        assert_eq!(refused, permissions == Permissions::All);
-        drop(connection.stop(DEADLINE).await);
-    }
 }
