@@ -280,6 +280,7 @@ async fn p45_a_session_that_is_not_there_is_told_by_the_turn_and_the_agent_ends(
         let exited = Event::Exited(ExitStatus::Code(0));
         until(&mut *connection, |event| *event == exited).await;
         assert!(next(&mut *connection).await.is_none());
+        drop(connection.stop(DEADLINE).await);
     }
     scene.nobody_is_left();
 }
