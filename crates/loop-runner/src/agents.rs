@@ -150,7 +150,10 @@ impl AgentSettings {
     #[must_use]
     pub fn restrictions(&self) -> Vec<&'static str> {
         match self {
-            Self::Command { .. } | Self::Acp { .. } => Vec::new(),
+            Self::Command { .. } => Vec::new(),
+            // What it may do can stand there: OpenCode and Gemini have variables for that.
+            Self::Acp { options, .. } if options.env.is_empty() => Vec::new(),
+            Self::Acp { .. } => vec!["env"],
             Self::Claude { options, .. } => options.restrictions(),
             Self::Codex { options, .. } => options.restrictions(),
         }

@@ -73,6 +73,8 @@ impl ClaudeOptions {
             ("tools", self.tools.is_some()),
             ("disallowed-tools", !self.disallowed_tools.is_empty()),
             ("settings", !self.settings.is_empty()),
+            // One of them may be a guard.
+            ("hooks", self.hooks),
         ];
         let chosen = chosen.into_iter().filter(|(_, chosen)| *chosen);
         chosen.map(|(name, _)| name).collect()

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::Path;
 
-use loop_runner::{AgentSettings, Permissions, PhaseSettings, PromptSource, Settings};
+use loop_runner::{AgentSettings, Permissions, PhaseSettings, PromptSource, Settings, Start};
 use loop_state::SessionPolicy;
 
 use super::{
@@ -122,20 +122,24 @@ fn hand_over(
     other: AgentSettings,
     given: &Given<'_>,
 ) -> Result<(), Failure> {
-    let (from, to) = (phase.agent.name(), other.name());
+    let (section, to) = (AgentKind::of(&phase.agent).name(), other.name());
+    let restriction = phase.agent.restrictions().first().copied();
+    let restriction = restriction.map(|what| format!("`{what}` in [{section}]"));
+    let has_words = |start: Start<'_>| !start.args.is_empty();
+    let words = phase.agent.start_mut().is_some_and(has_words);
+    let restriction = restriction.or(words.then(|| "what stood behind --".to_owned()));
     let was_driven = phase.agent.is_driven();
     let idle = &mut phase.limits.idle_timeout;
     match (was_driven, other.is_driven()) {
         (true, true) => {
-            if let (Some(what), None) = (phase.agent.restrictions().first(), given.what.permissions)
-            {
+            if let (Some(what), None) = (restriction, given.what.permissions) {
                 return Err(Failure::usage(format!(
-                    "`{what}` in [{from}] of this run may keep its agent from something, and {to} does not know it: say with --permissions what {to} may do"
+                    "{what} of this run may keep its agent from something, and {to} does not know it: say with --permissions what {to} may do"
                 )));
             }
         }
         (true, false) => {
-            let kept = match (phase.permissions, phase.agent.restrictions().first()) {
+            let kept = match (phase.permissions, restriction) {
                 (Permissions::Ask | Permissions::Deny, _) => Some("its permissions"),
                 (_, Some(_)) => Some("what its agent is kept from"),
                 _ => None,
@@ -251,6 +255,15 @@ mod tests {
                 && refused.contains("--permissions what codex may do"),
             "{refused}"
         );
+        let line = "rlm run -p text --once --agent claude --agent-bin sh -- --disallowedTools Bash";
+        let words = crate::resolve::tests::resolve_line(line, Config::default()).unwrap();
+        let refused = change(&words, AgentKind::Codex, sh()).unwrap_err();
+        assert!(refused.starts_with("what stood behind --"), "{refused}");
+        let line = "rlm run -p text --once --agent opencode --agent-bin sh";
+        let file = "[opencode]\nenv = { OPENCODE_PERMISSION = '{\"bash\": \"deny\"}' }\n";
+        let asks = crate::resolve::tests::resolve_line(line, toml::from_str(file).unwrap());
+        let refused = change(&asks.unwrap(), AgentKind::Codex, sh()).unwrap_err();
+        assert!(refused.starts_with("`env` in [opencode]"), "{refused}");
         let said = LoopArgs {
             permissions: Some(PermissionsArg::Deny),
             ..sh()
