@@ -35,7 +35,7 @@ pub enum News {
     Agent(agent_duplex::Event),
     /// The turn was interrupted, and the agent goes on with what was said before it could be seen.
     GoesOn,
-    /// A steer will be in the next prompt: the agent can't take it now.
+    /// The agent can't take a steer now: it gets it in a turn behind the present one if it can be talked to then, else with the next prompt.
     NextPrompt(u32),
     /// A message to the run makes no sense now; the text says why.
     Rejected(&'static str),

@@ -88,7 +88,7 @@ pub enum Answer {
     },
     /// The agent was given it.
     Delivered,
-    /// The agent can't take it now: it is on disk, and will be in the next prompt.
+    /// The agent can't take it now: it is on disk, and comes with its next turn or prompt.
     NextPrompt,
     /// It is as was asked for. For a steer: the agent has it before its eyes.
     InEffect,

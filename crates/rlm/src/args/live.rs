@@ -78,8 +78,8 @@ pub(crate) enum PauseAfterArg {
 
 #[derive(Debug, ClapArgs)]
 #[command(override_usage = "rlm steer [OPTIONS] [RUN] <TEXT>...", after_help = format!("\
-What is said is on disk when it is `recorded`, and survives a crash. An agent in a conversation gets it in the turn that \
-runs, any other in its next prompt. An agent that was interrupted goes on with it.
+What is said is on disk when it is `recorded`, and survives a crash. An agent that listens gets it in the turn that runs, \
+one that can be talked to again right after it, any other in its next prompt. An agent that was interrupted goes on with it.
 
 Examples:
   rlm steer 'use tabs, not spaces'     one argument: the only run that is live here

@@ -31,7 +31,9 @@ pub(crate) fn text(news: &News, zone: &TimeZone) -> String {
         News::Agent(event) => agent::text(event),
         News::GoesOn => "interrupted; the agent goes on with what you said before".into(),
         News::NextPrompt(id) => {
-            format!("steer {id}: the agent can't take it now; it will be in the next prompt")
+            format!(
+                "steer {id}: the agent can't take it now; it comes after this turn or with the next prompt"
+            )
         }
         News::Rejected(why) => format!("{} {why}", styled(MIND, "no:")),
         News::PauseReason(reason) => format!("a pause is wanted: {}", plain(reason)),

@@ -60,9 +60,9 @@ impl fmt::Display for Told<'_> {
             }
             (Request::Steer { .. }, Answer::Delivered) => f.write_str("delivered to the agent"),
             (_, Answer::Delivered) => write!(f, "{run}: delivered; the agent is ending its turn"),
-            (_, Answer::NextPrompt) => {
-                f.write_str("the agent can't take it now; it will be in the next prompt")
-            }
+            (_, Answer::NextPrompt) => f.write_str(
+                "the agent can't take it now; it comes after this turn or with the next prompt",
+            ),
             (Request::Steer { .. }, Answer::InEffect) => {
                 write!(f, "{}", styled(GOOD, "seen by the agent"))
             }
