@@ -260,12 +260,15 @@ pub(super) fn judge(patient: Patient, answers: Option<Answers>) -> AgentHealth {
     }
     let path = program.words.first().map(PathBuf::from);
     found.program = path.map(shown);
+    let is_there = answers.version.is_ok();
     match answers.version {
         Ok(version) => found.version = version,
         Err(why) => note(&mut found, Health::Problem, why),
     }
     found.logged_in = answers.login.is;
-    found.login = answers.login.how;
+    // Why an agent that does not even say its version was not asked further is clear, and said.
+    let is_known = found.logged_in != LoggedIn::Unknown;
+    found.login = answers.login.how.filter(|_| is_known || is_there);
     match found.logged_in {
         LoggedIn::No => {
             let log_in = format!("log in: {}", facts.log_in);
@@ -399,7 +402,7 @@ mod tests {
         true Warning Unknown Some("nobody knows") []
         true Ok Yes Some("KEY is set; not checked") []
         false Problem No None ["log in: claude auth login"]
-        false Problem Unknown Some("nobody knows") ["it is broken"]
+        false Problem Unknown None ["it is broken"]
         false Absent Unknown None ["get it"]
         "#);
     }
