@@ -225,13 +225,7 @@ fn held(rlm: &Path, agent: &Path) -> String {
     let again = "[[sh touch begun; sleep 613]] [[text never]]";
     let scene = Scene::of(Real::Codex, rlm, agent, again);
     cut(&scene, "sleep 613");
-    let copy = scene.sandbox.path().join("copy");
-    let copied = std::process::Command::new("cp")
-        .arg("-a")
-        .arg(scene.sandbox.repo())
-        .arg(&copy)
-        .status();
-    assert!(copied.unwrap().success());
+    let copy = scene.copy();
     fs::remove_file(scene.file("begun")).unwrap();
     let first = scene.rlm(&["resume"]).spawn();
     scene.wait_for_file("begun");
@@ -332,19 +326,11 @@ fn server(rlm: &Path, agent: &Path) -> String {
     let prompt = "Ask it. [[tool mcp__tracker__recall {}]] [[sh touch begun; while ! test -e go; do sleep 0.05; done]] [[text It is done.]]";
     let running = scene.run(prompt, &ALL).env("TRACKER_WORD", word).spawn();
     scene.wait_for_file("begun");
-    let alive = scene.alive();
-    for process in &alive {
-        let line = fs::read(format!("/proc/{}/cmdline", process.pid)).unwrap_or_default();
-        let line = String::from_utf8_lossy(&line).into_owned();
-        assert!(!line.contains(word), "{process:?}: {line}");
-    }
+    let count = scene.expect_hidden(word);
     fs::write(scene.file("go"), "").unwrap();
     running.wait(RUN).expect_code(0);
     let requests = scene.requests();
     expect(&requests[1], &["Ask it.", &format!("the word is {word}")]);
     scene.expect_nothing_alive();
-    format!(
-        "called, its secret arrived; in no command line of {} processes",
-        alive.len()
-    )
+    format!("called, its secret arrived; in no command line of {count} processes")
 }

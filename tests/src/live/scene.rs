@@ -105,6 +105,15 @@ impl<'a> Scene<'a> {
         self.sandbox.repo().join(name)
     }
 
+    /// Copies the repository with all that `rlm` knows of its runs.
+    pub(super) fn copy(&self) -> PathBuf {
+        let copy = self.sandbox.path().join("copy");
+        let mut cp = std::process::Command::new("cp");
+        let copied = cp.arg("-a").arg(self.sandbox.repo()).arg(&copy).status();
+        assert!(copied.unwrap().success());
+        copy
+    }
+
     #[track_caller]
     pub(super) fn wait_for_file(&self, name: &str) {
         let there = || self.file(name).exists().then_some(());
@@ -131,6 +140,18 @@ impl<'a> Scene<'a> {
             self.named(name).is_empty().then_some(())
         });
         Took(since.elapsed())
+    }
+
+    /// Looks for a secret in the command lines of all processes, and tells how many there are.
+    #[track_caller]
+    pub(super) fn expect_hidden(&self, secret: &str) -> usize {
+        let alive = self.alive();
+        for process in &alive {
+            let line = fs::read(format!("/proc/{}/cmdline", process.pid)).unwrap_or_default();
+            let line = String::from_utf8_lossy(&line).into_owned();
+            assert!(!line.contains(secret), "{process:?}: {line}");
+        }
+        alive.len()
     }
 
     #[track_caller]

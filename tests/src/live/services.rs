@@ -61,10 +61,11 @@ fn limit(rlm: &Path, agent: &Path) -> String {
     let scene = Scene::new(rlm, agent);
     let begun = Instant::now();
     let prompt = "Try. [[status 429 600 1000]] [[text never]]";
-    let limits = ["--once", "--max-failures", "1"];
+    // By default the run waits for the end of a limit.
+    let limits = ["--once", "--wait-on-limit", "0"];
     let ended = scene.run(prompt, &limits).run(RUN);
     let took = Took::since(begun);
-    let says = "the service limits the rate";
+    let says = "the agent may not work now, and the run does not wait";
     assert!(
         ended.code() != Some(0) && ended.stdout.contains(says),
         "{ended}"

@@ -133,13 +133,7 @@ fn held(rlm: &Path, agent: &Path) -> String {
     let again = "[[sh touch begun; sleep 606]] [[text never]]";
     let scene = Scene::answering(rlm, agent, again);
     cut(&scene, "sleep 605");
-    let copy = scene.sandbox.path().join("copy");
-    let copied = std::process::Command::new("cp")
-        .arg("-a")
-        .arg(scene.sandbox.repo())
-        .arg(&copy)
-        .status();
-    assert!(copied.unwrap().success());
+    let copy = scene.copy();
     fs::remove_file(scene.file("begun")).unwrap();
     let first = scene.rlm(&["resume"]).spawn();
     scene.wait_for_file("begun");

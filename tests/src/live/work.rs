@@ -49,7 +49,8 @@ fn endless(rlm: &Path, agent: &Path) -> String {
     let scene = Scene::new(rlm, agent);
     let begun = Instant::now();
     let prompt = background("touch begun; sleep 607");
-    scene.run(&prompt, &ALL).run(RUN).expect_code(0);
+    let run = scene.run(&prompt, &ALL).args(["--background-wait", "5"]);
+    run.run(RUN).expect_code(0);
     let took = Took::since(begun);
     scene.expect_nothing_alive();
     format!("it was waited for, and ended after {took}")
