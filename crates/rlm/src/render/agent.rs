@@ -70,14 +70,18 @@ pub(crate) fn text(event: &Event) -> String {
             error,
         } => {
             let status = status.map_or("no answer".into(), |status| status.to_string());
-            styled(
-                MIND,
-                format!(
-                    "the service failed ({status}, {}); the agent tries again in {} ({attempt} of {of})",
-                    plain(error),
-                    show(whole(*delay))
-                ),
-            )
+            let mut text = format!(
+                "the service failed ({status}, {}); the agent tries again",
+                plain(error)
+            );
+            // Not every agent says when, or how often.
+            if !delay.is_zero() {
+                text.push_str(&format!(" in {}", show(whole(*delay))));
+            }
+            if *of > 0 {
+                text.push_str(&format!(" ({attempt} of {of})"));
+            }
+            styled(MIND, text)
         }
         Event::ContextReset { why } => styled(DIM, format!("context reset: {}", plain(why))),
         Event::Identified { agent, model } => {
@@ -159,4 +163,32 @@ pub(crate) fn json(event: &Event) -> Option<Value> {
         }
         _ => return None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn a_try_tells_when_and_how_often_only_if_the_agent_did() {
+        let said = |attempt, of, seconds| {
+            let delay = Duration::from_secs(seconds);
+            let (status, error) = (Some(529), "overloaded".to_owned());
+            text(&Event::Retrying {
+                attempt,
+                of,
+                delay,
+                status,
+                error,
+            })
+        };
+        let all = [said(1, 10, 2), said(2, 5, 0), said(0, 0, 0)];
+        let all = all.map(|line| anstream::adapter::strip_str(&line).to_string());
+        insta::assert_snapshot!(all.join("\n"), @r"
+        the service failed (529, overloaded); the agent tries again in 2s (1 of 10)
+        the service failed (529, overloaded); the agent tries again (2 of 5)
+        the service failed (529, overloaded); the agent tries again
+        ");
+    }
 }
