@@ -42,6 +42,8 @@ pub struct Head {
     pub steers: Vec<Steer>,
     /// The id of the agent's session, as far as it is known.
     pub session: Option<String>,
+    /// The steers in the prompt of the present attempt, until the agent answers it: whoever did not may have read nothing.
+    pub briefed: Vec<u32>,
     /// Whether the agent is known to have the prompt of this iteration in that session.
     pub prompted: bool,
     /// Whether the present attempt went on with an earlier session.
@@ -118,6 +120,7 @@ impl Head {
             feedback: None,
             steers: Vec::new(),
             session: None,
+            briefed: Vec::new(),
             prompted: false,
             continues: false,
             fresh: false,
@@ -180,6 +183,15 @@ impl Head {
     pub fn unseen_steers(&self) -> impl Iterator<Item = &Steer> {
         let unseen = |steer: &&Steer| steer.state != SteerState::Seen;
         self.steers.iter().filter(unseen)
+    }
+
+    /// Takes back that the agent has the steers of a prompt that it did not answer.
+    pub(crate) fn recall_steers(&mut self) {
+        let briefed = std::mem::take(&mut self.briefed);
+        let mine = |steer: &&mut Steer| briefed.contains(&steer.id);
+        for steer in self.steers.iter_mut().filter(mine) {
+            steer.state = SteerState::Recorded;
+        }
     }
 
     /// Returns the iteration that a resume begins with, and whether it is done again because it was cut.

@@ -231,6 +231,7 @@ impl Machine {
         head.fresh = false;
         head.session = head.session.take().filter(|_| goes_on);
         head.continues = head.session.is_some();
+        head.recall_steers();
         if !head.continues {
             // What was said in another session was said to nobody.
             head.prompted = false;
@@ -252,6 +253,7 @@ impl Machine {
             session: head.session.clone(),
             prompted: head.prompted,
         };
+        head.briefed = brief.steers.iter().map(|steer| steer.id).collect();
         for steer in &mut head.steers {
             steer.state = SteerState::Seen;
         }

@@ -71,6 +71,11 @@ impl Machine {
         head.failure = head.failure.take().or(failure);
         head.streaks.crashes = 0;
         head.waits = Default::default();
+        // A command has no session: what it was told on its input, it was told.
+        if head.failure.is_some() && head.session.is_some() {
+            head.recall_steers();
+        }
+        head.briefed.clear();
         if started {
             head.cut = None;
             head.feedback = None;

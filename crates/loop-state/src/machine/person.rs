@@ -37,8 +37,12 @@ impl Machine {
                 self.head.session = Some(id);
                 vec![Effect::Save]
             }
-            Happening::Prompted if !self.head.prompted && matches!(step, Step::Turn { .. }) => {
+            Happening::Prompted
+                if (!self.head.prompted || !self.head.briefed.is_empty())
+                    && matches!(step, Step::Turn { .. }) =>
+            {
                 self.head.prompted = true;
+                self.head.briefed.clear();
                 // Only a session that is gone on with must know it after a crash.
                 match self.head.phase_rules().session {
                     SessionPolicy::Continue => vec![Effect::Save],

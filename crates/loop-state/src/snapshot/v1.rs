@@ -31,6 +31,8 @@ saved! {
         steers: Vec<Steer>,
         #[serde(default)]
         session: Option<String>,
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        briefed: Vec<u32>,
         #[serde(default)]
         prompted: bool,
         #[serde(default)]

@@ -89,6 +89,30 @@ fn x109_a_session_that_is_gone_on_with_is_not_told_twice() {
     assert_eq!((brief.session.as_deref(), brief.steers.len()), (None, 2));
 }
 
+/// An agent that ends before it answers (it is not logged in, say, or is killed) may have read nothing of its prompt.
+#[test]
+fn x109_a_steer_is_told_again_until_the_agent_answers_the_prompt_that_holds_it() {
+    let mut trace = continuing();
+    trace.then(steer("mind the docs", false));
+    trace.crash_and_resume();
+    trace.then(Happening::CheckEnded(failed("no")));
+    let hopeless = TurnOutcome::Hopeless("not logged in".into());
+    trace.then(Happening::TurnEnded(hopeless));
+    let briefed = |effects: &[Effect]| started(effects).steers.len();
+    trace.crash_and_resume();
+    let effects = trace.then(Happening::CheckEnded(failed("no")));
+    assert_eq!(briefed(&effects), 1);
+    trace.then(Happening::TurnEnded(TurnOutcome::Failed("died".into())));
+    trace.then(Happening::CheckEnded(failed("no")));
+    let effects = trace.then(Happening::Settled(Tree::default()));
+    assert_eq!(briefed(&effects), 1);
+    trace.then(Happening::Prompted);
+    trace.crash_and_resume();
+    let effects = trace.then(Happening::CheckEnded(failed("no")));
+    assert_eq!(started(&effects).session.as_deref(), Some("s1"));
+    assert_eq!(briefed(&effects), 0, "it has answered");
+}
+
 #[test]
 fn s10_a_steer_for_now_interrupts_the_turn_and_no_other_step() {
     let mut trace = Trace::new(rules(|_| {}));
