@@ -4,7 +4,8 @@
 //! `target/agents` at pinned versions, and then started with a scrubbed environment, a home of its own and, where `unshare` allows it, a
 //! network that has nothing but loopback. Without npm or a registry the checks are skipped, by name and with the reason.
 //!
-//! Words on the command line choose the checks whose names hold one of them, or whose agent's program is one of them. Each line on stdout that begins with `ok: `, `failed: ` or `skipped: ` is a verdict; the others are remarks.
+//! Words on the command line choose the checks whose names hold one of them, or whose agent's program is one of them; `--quick` leaves out
+//! most of those of the agents that take seconds to start. Each line on stdout that begins with `ok: `, `failed: ` or `skipped: ` is a verdict; the others are remarks.
 #![expect(clippy::print_stdout, reason = "a program whose output is its purpose")]
 
 mod acp;
@@ -39,6 +40,9 @@ type Check = fn(&Path, &Path) -> String;
 /// How many checks run at once: each waits for its agent most of the time, and has a sandbox and a model of its own.
 const AT_ONCE: usize = 2;
 
+/// The option for the most important checks only.
+const QUICK: &str = "--quick";
+
 /// Returns the agent CLIs that are checked, by their programs, and the version of each.
 #[must_use]
 pub fn versions() -> Vec<(&'static str, &'static str)> {
@@ -49,9 +53,12 @@ pub fn versions() -> Vec<(&'static str, &'static str)> {
 #[must_use]
 pub fn main_impl() -> ExitCode {
     agent_subprocess::guard::run_if_guard();
-    let only: Vec<String> = std::env::args().skip(1).collect();
+    let (options, only): (Vec<String>, Vec<String>) =
+        { std::env::args().skip(1) }.partition(|word| word == QUICK);
+    let quick = !options.is_empty();
     let wanted = |agent: &str, name: &str| {
-        only.is_empty() || only.iter().any(|part| part == agent || name.contains(part))
+        let named = only.is_empty() || only.iter().any(|part| part == agent || name.contains(part));
+        named && (!quick || acp::is_quick(agent, name))
     };
     let wanted: Vec<_> = { all().into_iter() }
         .filter(|(agent, name, _)| wanted(agent, name))

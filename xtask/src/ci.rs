@@ -16,7 +16,7 @@ const STAGES: [(&str, Stage); 4] = [
         println!("{}", acceptance::summarise(workspace));
         Tally::default()
     }),
-    ("live", |_| live::run()),
+    ("live", |_| live::run(true)),
 ];
 
 pub(crate) fn run(workspace: &Workspace) -> Tally {

@@ -3,7 +3,8 @@
 use crate::command::{self, Show};
 use crate::tally::Tally;
 
-pub(crate) fn run() -> Tally {
+/// Runs all checks, or the most important ones.
+pub(crate) fn run(quick: bool) -> Tally {
     let built = command::run(
         "cargo",
         &["build", "--quiet", "-p", "rlm-tests", "--bins"],
@@ -12,11 +13,11 @@ pub(crate) fn run() -> Tally {
     if !built.success {
         return Tally::failed("live: it does not build");
     }
-    let ended = command::run(
-        "cargo",
-        &["run", "--quiet", "-p", "rlm-tests", "--bin", "live"],
-        Show::WithoutSkips,
-    );
+    let mut words = vec!["run", "--quiet", "-p", "rlm-tests", "--bin", "live"];
+    if quick {
+        words.extend(["--", "--quick"]);
+    }
+    let ended = command::run("cargo", &words, Show::WithoutSkips);
     let mut tally = Tally::of_live(&ended.output);
     if !ended.success && !tally.is_red() {
         tally += Tally::failed("live: it ended before its checks did");

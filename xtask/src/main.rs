@@ -47,7 +47,7 @@ enum Command {
         #[arg(long)]
         missing: bool,
     },
-    /// Runs `rlm` around a real agent CLI.
+    /// Runs `rlm` around the real agent CLIs, at pinned versions from npm, against a scripted model. `ci` runs the most important of these checks.
     Live,
     /// Measures ours, a peer and the floor in turn, and judges the targets.
     Bench(bench::Arguments),
@@ -70,7 +70,7 @@ fn main() -> ExitCode {
         Command::Lint => lint::run(&workspace),
         Command::Test => test::run(&workspace, Show::AsItComes),
         Command::Acceptance { missing } => acceptance::run(&workspace, missing),
-        Command::Live => live::run(),
+        Command::Live => live::run(false),
         Command::Bench(arguments) => bench::run(&arguments),
         Command::CrashTest(arguments) => crash_test::run(&arguments),
         Command::Survivors(arguments) => survivors::run(&arguments),
