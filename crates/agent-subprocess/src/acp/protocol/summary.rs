@@ -148,13 +148,13 @@ mod tests {
 
     #[test]
     fn x124_an_edit_is_below_the_directory_or_is_asked_about() {
-        let below = |call| known(call).edits_below(&["/work/a".to_owned(), "/real/a/".to_owned()]);
+        let below = |call| known(call).edits_below(&["/place/a".to_owned(), "/real/a/".to_owned()]);
         let at = |path| json!({"kind": "edit", "locations": [{"path": path}]});
-        assert!(below(at("/work/a/b")) && below(at("/real/a/b/c")) && below(at("b/c")));
+        assert!(below(at("/place/a/b")) && below(at("/real/a/b/c")) && below(at("b/c")));
         for path in [
-            "/work/ab",
-            "/work/a",
-            "/work/a/../b",
+            "/place/ab",
+            "/place/a",
+            "/place/a/../b",
             "../b",
             "",
             "/",
@@ -164,7 +164,7 @@ mod tests {
         }
         assert!(!below(json!({"kind": "edit"})), "nobody knows which file");
         assert!(!below(
-            json!({"kind": "delete", "locations": [{"path": "/work/a/b"}]})
+            json!({"kind": "delete", "locations": [{"path": "/place/a/b"}]})
         ));
         let two = json!({"kind": "edit", "locations": [{"path": "b"}], "content": [{"type": "diff", "path": "/etc/b"}]});
         assert!(!below(two));

@@ -15,7 +15,7 @@ fn wishes() -> Wishes {
     Wishes {
         agent: "acp",
         session: SessionChoice::Fresh,
-        roots: ["/work".to_owned(), "/real".to_owned()],
+        roots: ["/place".to_owned(), "/real".to_owned()],
         servers: McpServers::default(),
         model: None,
         permissions: Permissions::Ask,

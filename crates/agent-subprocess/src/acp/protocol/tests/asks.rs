@@ -34,10 +34,10 @@ fn deny() -> Decision {
 #[test]
 fn x124_what_may_be_done_is_answered_and_the_rest_is_asked() {
     let calls = [
-        ("edit", "/work/a"),
+        ("edit", "/place/a"),
         ("edit", "/etc/a"),
-        ("delete", "/work/a"),
-        ("execute", "/work"),
+        ("delete", "/place/a"),
+        ("execute", "/place"),
     ];
     let mut table = String::new();
     for permissions in [

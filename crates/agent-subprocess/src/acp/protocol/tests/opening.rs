@@ -359,7 +359,7 @@ fn a_login_that_is_wanted_comes_before_the_session() {
         methods(&heard),
         [
             "authenticate {\"methodId\":\"key\"}",
-            "session/new {\"cwd\":\"/work\",\"mcpServers\":[]}"
+            "session/new {\"cwd\":\"/place\",\"mcpServers\":[]}"
         ]
     );
     hear(
