@@ -3,12 +3,14 @@
 #[cfg(any(feature = "acp", feature = "claude"))]
 mod change;
 mod kept;
+mod leaving;
 mod patience;
 mod process;
 
 #[cfg(any(feature = "acp", feature = "claude"))]
 pub(crate) use change::Change;
 pub(crate) use kept::Kept;
+pub(crate) use leaving::{INTERRUPT, Leaving};
 pub(crate) use patience::{Impatience, Patience, Waits};
 pub(crate) use process::{Seen, last_line, look, signal, stop};
 

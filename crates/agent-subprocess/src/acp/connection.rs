@@ -5,7 +5,7 @@ mod patience;
 mod reading;
 
 use super::protocol::{Heard, Session};
-use crate::converse::{Change, Kept, Waits, last_line};
+use crate::converse::{Change, Kept, Leaving, Waits, last_line};
 use crate::duplex::{freeze, names};
 use crate::session_locks::Lease;
 use crate::writer::{Unwritten, Writer};
@@ -14,7 +14,7 @@ use agent_duplex::{
     BoxFuture, Changing, Connection, Decision, Error, Event, Message, Observation, Permissions,
     ProcessName, Queued, StopReport,
 };
-use ending::Leaving;
+use ending::Means;
 use std::future::ready;
 use std::time::Duration;
 use tokio::time::{Instant, timeout};
@@ -47,7 +47,7 @@ pub(super) struct AcpConnection {
     /// What the agent is waited for.
     waits: Waits,
     /// What the agent may take to end that was asked to.
-    leaving: Option<Leaving>,
+    leaving: Option<Leaving<Means>>,
     /// A change that waits for its answer.
     change: Change,
     /// Whether the end of the process was reported.

@@ -7,7 +7,7 @@ mod reading;
 use super::driver::NAME;
 use super::failure;
 use super::protocol::{Session, mode};
-use crate::converse::{Change, Kept, Timeouts, Waits, last_line};
+use crate::converse::{Change, Kept, Leaving, Timeouts, Waits, last_line};
 use crate::duplex::{freeze, names};
 use crate::scratch::ScratchFile;
 use crate::session_locks::Lease;
@@ -17,7 +17,7 @@ use agent_duplex::{
     BoxFuture, Changing, Connection, Decision, Error, Event, Message, Observation, Permissions,
     ProcessName, Queued, StopReport,
 };
-use ending::Leaving;
+use ending::Means;
 use std::future::ready;
 use std::time::Duration;
 use tokio::time::{Instant, timeout};
@@ -54,7 +54,7 @@ pub(super) struct ClaudeConnection {
     /// What the agent is waited for.
     waits: Waits,
     /// What the agent may take to end that was asked to.
-    leaving: Option<Leaving>,
+    leaving: Option<Leaving<Means>>,
     /// A change that waits for its answer.
     change: Change,
     /// Whether the end of the process was reported.

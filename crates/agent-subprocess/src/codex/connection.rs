@@ -8,7 +8,7 @@ mod reading;
 use super::driver::NAME;
 use super::opening::{Opening, is_held};
 use super::protocol::{Heard, LOG_IN, Session};
-use crate::converse::{Kept, Timeouts, Waits, last_line};
+use crate::converse::{Kept, Leaving, Timeouts, Waits, last_line};
 use crate::duplex::{freeze, names};
 use crate::writer::{Unwritten, Writer};
 use crate::{Agent, StopPolicy};
@@ -17,7 +17,7 @@ use agent_duplex::{
     ProcessName, Queued, StopReport,
 };
 use cleaning::Cleaning;
-use ending::Leaving;
+use ending::Means;
 use std::future::ready;
 use std::time::Duration;
 use tokio::time::{Instant, timeout};
@@ -55,7 +55,7 @@ pub(super) struct CodexConnection {
     /// What the agent is waited for.
     waits: Waits,
     /// What the agent may take to end that was asked to.
-    leaving: Option<Leaving>,
+    leaving: Option<Leaving<Means>>,
     /// Whether the end of the process was reported.
     over: bool,
     /// When a stop began, and whether the agent was alive then.

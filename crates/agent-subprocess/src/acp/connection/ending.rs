@@ -1,17 +1,14 @@
 //! Ending the agent: between turns and politely, or with everything that it started.
 
 use super::AcpConnection;
-use crate::converse::stop;
+use crate::converse::{INTERRUPT, Leaving, stop};
 use agent_duplex::{StopReport, StopStage};
 use rustix::process::Signal;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// How long a turn may take to end after an interrupt, in a stop.
-const INTERRUPT: Duration = Duration::from_secs(3);
-
 #[derive(Clone, Copy, Debug)]
-enum Means {
+pub(super) enum Means {
     /// To close the session, where the agent knows how to; with an answer the next means follows at once.
     CloseSession,
     CloseInput,
@@ -19,27 +16,12 @@ enum Means {
 }
 
 /// The means of ending the agent alone, and how long each is given.
-const POLITELY: [(Means, Duration); 4] = [
+static POLITELY: [(Means, Duration); 4] = [
     (Means::CloseSession, Duration::from_secs(2)),
     (Means::CloseInput, Duration::from_secs(2)),
     (Means::Signal(Signal::TERM), Duration::from_secs(2)),
     (Means::Signal(Signal::KILL), Duration::from_secs(2)),
 ];
-
-/// How far the end of the agent alone has come.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Leaving {
-    /// The means that was used last, by its number.
-    step: usize,
-    until: Instant,
-}
-
-impl Leaving {
-    /// Begins the time of the last means again.
-    pub(super) fn renew(&mut self) {
-        self.until = Instant::now() + POLITELY[self.step].1;
-    }
-}
 
 impl AcpConnection {
     /// Ends the agent alone, in 8 s at most.
@@ -48,20 +30,22 @@ impl AcpConnection {
     /// Cancel safe: the next call goes on with the means that was used last.
     pub(super) async fn end_politely(&mut self) {
         while !self.over && self.stopped.is_none() {
-            let is_waiting =
-                |c: &Self| c.leaving.is_some_and(|l| l.step > 0) || c.session.is_closing();
+            let is_waiting = |c: &Self| {
+                c.leaving
+                    .is_some_and(|l| !matches!(l.means(), Means::CloseSession))
+                    || c.session.is_closing()
+            };
             if let Some(leaving) = self.leaving
-                && Instant::now() < leaving.until
+                && leaving.is_waiting()
                 && is_waiting(self)
             {
                 self.pump(leaving.until, |c| !is_waiting(c)).await;
                 continue;
             }
-            let step = self.leaving.map_or(0, |leaving| leaving.step + 1);
-            let Some((means, time)) = POLITELY.get(step) else {
+            let Some(next) = Leaving::after(self.leaving, &POLITELY) else {
                 return;
             };
-            match *means {
+            match next.means() {
                 Means::CloseSession => {
                     let line = self.session.close();
                     if let Some(line) = line {
@@ -72,8 +56,7 @@ impl AcpConnection {
                 // Who can't be signalled is left to a stop.
                 Means::Signal(signal) => drop(self.agent.signal_main(signal)),
             }
-            let until = Instant::now() + *time;
-            self.leaving = Some(Leaving { step, until });
+            self.leaving = Some(next);
         }
     }
 

@@ -1,7 +1,7 @@
 //! Ending the agent: between turns and politely, or with everything that it started.
 
 use super::ClaudeConnection;
-use crate::converse::stop;
+use crate::converse::{INTERRUPT, Leaving, stop};
 use crate::session_locks::Lease;
 use agent_duplex::{StopReport, StopStage};
 use rustix::process::Signal;
@@ -10,38 +10,21 @@ use tokio::time::{Instant, timeout};
 
 /// How long a request to end may take to get into the pipe before that is closed.
 const WRITTEN: Duration = Duration::from_millis(200);
-/// How long a turn may take to end after an interrupt, in a stop.
-const INTERRUPT: Duration = Duration::from_secs(3);
 
 #[derive(Clone, Copy, Debug)]
-enum Means {
+pub(super) enum Means {
     Ask,
     CloseInput,
     Signal(Signal),
 }
 
 /// The means of ending the agent alone, and how long each is given.
-const POLITELY: [(Means, Duration); 4] = [
+static POLITELY: [(Means, Duration); 4] = [
     (Means::Ask, Duration::from_secs(2)),
     (Means::CloseInput, Duration::from_secs(1)),
     (Means::Signal(Signal::TERM), Duration::from_secs(2)),
     (Means::Signal(Signal::KILL), Duration::from_secs(2)),
 ];
-
-/// How far the end of the agent alone has come.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Leaving {
-    /// The means that was used last, by its number.
-    step: usize,
-    until: Instant,
-}
-
-impl Leaving {
-    /// Begins the time of the last means again.
-    pub(super) fn renew(&mut self) {
-        self.until = Instant::now() + POLITELY[self.step].1;
-    }
-}
 
 impl ClaudeConnection {
     /// Ends the agent alone, in 7 s at most.
@@ -51,16 +34,15 @@ impl ClaudeConnection {
     pub(super) async fn end_politely(&mut self) {
         while !self.over && self.stopped.is_none() {
             if let Some(leaving) = self.leaving
-                && Instant::now() < leaving.until
+                && leaving.is_waiting()
             {
                 self.pump(leaving.until, |_| false).await;
                 continue;
             }
-            let step = self.leaving.map_or(0, |leaving| leaving.step + 1);
-            let Some((means, time)) = POLITELY.get(step) else {
+            let Some(next) = Leaving::after(self.leaving, &POLITELY) else {
                 return;
             };
-            match *means {
+            match next.means() {
                 Means::Ask => {
                     let line = self.session.end_session();
                     self.push(line);
@@ -69,8 +51,7 @@ impl ClaudeConnection {
                 // Who can't be signalled is left to a stop.
                 Means::Signal(signal) => drop(self.agent.signal_main(signal)),
             }
-            let until = Instant::now() + *time;
-            self.leaving = Some(Leaving { step, until });
+            self.leaving = Some(next);
         }
     }
 

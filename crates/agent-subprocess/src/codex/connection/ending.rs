@@ -1,17 +1,14 @@
 //! Ending the agent: between turns and politely, or with everything that it started.
 
 use super::CodexConnection;
-use crate::converse::stop;
+use crate::converse::{INTERRUPT, Leaving, stop};
 use agent_duplex::{StopReport, StopStage};
 use rustix::process::Signal;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// How long a turn may take to end after an interrupt, in a stop.
-const INTERRUPT: Duration = Duration::from_secs(3);
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Means {
+pub(super) enum Means {
     /// Nothing is dropped so that its input may be closed: the end of a turn would be lost with that.
     Interrupt,
     CloseInput,
@@ -19,27 +16,12 @@ enum Means {
 }
 
 /// The means of ending the agent alone, and how long each is given.
-const POLITELY: [(Means, Duration); 4] = [
+static POLITELY: [(Means, Duration); 4] = [
     (Means::Interrupt, INTERRUPT),
     (Means::CloseInput, Duration::from_secs(5)),
     (Means::Signal(Signal::TERM), Duration::from_secs(2)),
     (Means::Signal(Signal::KILL), Duration::from_secs(2)),
 ];
-
-/// How far the end of the agent alone has come.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Leaving {
-    /// The means that was used last, by its number.
-    step: usize,
-    until: Instant,
-}
-
-impl Leaving {
-    /// Begins the time of the last means again.
-    pub(super) fn renew(&mut self) {
-        self.until = Instant::now() + POLITELY[self.step].1;
-    }
-}
 
 impl CodexConnection {
     /// Ends the agent alone, in 12 s at most, and in the time of an exit if it obeys.
@@ -50,25 +32,23 @@ impl CodexConnection {
         self.session.leave();
         while !self.over && self.stopped.is_none() {
             if let Some(leaving) = self.leaving
-                && Instant::now() < leaving.until
-                && (POLITELY[leaving.step].0 != Means::Interrupt || self.is_busy())
+                && leaving.is_waiting()
+                && (leaving.means() != Means::Interrupt || self.is_busy())
             {
-                let idle = POLITELY[leaving.step].0 == Means::Interrupt;
+                let idle = leaving.means() == Means::Interrupt;
                 self.pump(leaving.until, |c| idle && !c.is_busy()).await;
                 continue;
             }
-            let step = self.leaving.map_or(0, |leaving| leaving.step + 1);
-            let Some((means, time)) = POLITELY.get(step) else {
+            let Some(next) = Leaving::after(self.leaving, &POLITELY) else {
                 return;
             };
-            match *means {
+            match next.means() {
                 Means::Interrupt => drop(self.ask_interrupt(true)),
                 Means::CloseInput => self.agent.close_stdin(),
                 // Who can't be signalled is left to a stop.
                 Means::Signal(signal) => drop(self.agent.signal_main(signal)),
             }
-            let until = Instant::now() + *time;
-            self.leaving = Some(Leaving { step, until });
+            self.leaving = Some(next);
         }
     }
 
