@@ -4,6 +4,8 @@
 mod change;
 mod kept;
 mod leaving;
+#[cfg(all(test, any(feature = "claude", feature = "codex")))]
+pub(crate) mod odd;
 mod patience;
 mod process;
 
