@@ -21,6 +21,7 @@ mod editor;
 mod fakes;
 mod fixed;
 mod floods;
+mod git;
 mod handover;
 mod harness;
 mod holding;

@@ -51,7 +51,8 @@ impl RunningCheck {
     ) -> Self {
         let (halt, halted) = oneshot::channel();
         let (frozen, freezes) = watch::channel(false);
-        let task = tokio::spawn(run(text, context, timeout, halted, freezes));
+        let shell = AgentCommand::new("sh").arg("-c").arg(text);
+        let task = tokio::spawn(run(shell, context, timeout, halted, freezes));
         Self {
             command,
             started: Instant::now(),
@@ -94,14 +95,15 @@ impl CheckEnd {
     }
 }
 
-async fn run(
-    text: String,
+/// Runs a command of the loop's own to its end, with all that it starts.
+pub(crate) async fn run(
+    command: AgentCommand,
     context: Context,
     timeout: Duration,
     mut halted: oneshot::Receiver<Duration>,
     mut freezes: watch::Receiver<bool>,
 ) -> CheckEnd {
-    let mut process = match spawn(text, &context).await {
+    let mut process = match spawn(command, &context).await {
         Ok(process) => process,
         Err(e) => return CheckEnd::not_run(e),
     };
@@ -154,8 +156,10 @@ async fn run(
     }
 }
 
-async fn spawn(text: String, context: &Context) -> Result<Agent, Box<dyn Error + Send + Sync>> {
-    let command = AgentCommand::new("sh").arg("-c").arg(text);
+async fn spawn(
+    command: AgentCommand,
+    context: &Context,
+) -> Result<Agent, Box<dyn Error + Send + Sync>> {
     Ok(command.context(context)?.spawn().await?)
 }
 

@@ -5,7 +5,7 @@ use checkpoint_store::{LoadReport, PhaseInfo, Seq, reader};
 use loop_state::{CutCause, Event, Head, Step, Timestamp};
 
 use crate::journal::options;
-use crate::{Error, Project, RunHead, RunId};
+use crate::{Committed, Error, Project, RunHead, RunId};
 
 /// The saved states of a run: the coarse ones, one a phase, and the fine ones.
 #[derive(Debug)]
@@ -35,6 +35,8 @@ pub struct Progress {
     pub at: Timestamp,
     /// What became of it.
     pub fate: Fate,
+    /// The commit that has its work, if the run commits.
+    pub commit: Option<String>,
     /// How many iterations of the run were complete at its first save.
     complete_before: u32,
 }
@@ -91,6 +93,7 @@ impl Project {
         let mut progress = Vec::new();
         reader::history(&dir, &options(false), |save, head: RunHead| {
             record(&mut progress, save, &head.machine);
+            note_commit(&mut progress, head.committed);
         })
         .map_err(unread)?;
         Ok(Checkpoints { phases, progress })
@@ -199,10 +202,23 @@ fn record(rows: &mut Vec<Progress>, save: Seq, head: &Head) {
         last: save,
         at: head.last_at,
         fate: Fate::Open,
+        commit: None,
         complete_before: head.counts.iterations,
     };
     row.fate = fate(&row, true, head);
     rows.push(row);
+}
+
+fn note_commit(rows: &mut [Progress], committed: Option<Committed>) {
+    let Some(committed) = committed else {
+        return;
+    };
+    let at = (committed.phase, committed.iteration, committed.attempt);
+    // It is that of the newest save, or of one shortly before.
+    let is_it = |row: &&mut Progress| (row.phase, row.iteration, row.attempt) == at;
+    if let Some(row) = rows.iter_mut().rev().take(2).find(is_it) {
+        row.commit = Some(committed.commit);
+    }
 }
 
 /// Returns whether an iteration is complete and the next one is to come.

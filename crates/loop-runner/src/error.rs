@@ -55,6 +55,8 @@ enum Kind {
     PromptLost(RunId),
     #[error("`{}` is no directory to work in: {}", path.display(), bare(source))]
     Directory { path: PathBuf, source: io::Error },
+    #[error("`{}`: {problem}", path.display())]
+    Git { path: PathBuf, problem: String },
     #[error("the prompt file `{}` {problem}", path.display())]
     Prompt { path: PathBuf, problem: String },
     #[error("{0}")]
@@ -155,6 +157,12 @@ impl Error {
         }))
     }
 
+    /// `problem` says what to do.
+    pub(crate) fn git(path: &Path, problem: String) -> Self {
+        let path = path.into();
+        Self(Box::new(Kind::Git { path, problem }))
+    }
+
     pub(crate) fn rules(error: loop_state::RulesError) -> Self {
         Self(Box::new(Kind::Rules(error)))
     }
@@ -231,6 +239,7 @@ impl Error {
             Kind::BadRunId(_)
                 | Kind::RunExists(_)
                 | Kind::Directory { .. }
+                | Kind::Git { .. }
                 | Kind::Prompt { .. }
                 | Kind::Rules(_)
                 | Kind::Unsupported { .. }

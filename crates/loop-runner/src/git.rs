@@ -1,5 +1,6 @@
 //! What git says about the working tree, asked through the `git` command.
 
+use std::ffi::OsStr;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -7,11 +8,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
+pub(crate) mod commit;
+mod glance;
+pub(crate) mod tree;
+
 /// The most changed paths that are named in a prompt.
 const MAX_CHANGED: usize = 20;
 const MAX_ANSWER: u64 = 1 << 20;
 const HEAD_COMMIT: &[&str] = &["rev-parse", "--verify", "--quiet", "HEAD"];
 const PATIENCE: Duration = Duration::from_secs(2);
+/// How long git may take for what somebody has asked for.
+pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 
 /// The repository of a working tree, if it has one.
 #[derive(Clone, Debug)]
@@ -19,6 +26,7 @@ pub(crate) struct Git {
     top: Option<PathBuf>,
     /// Set when git did not answer in time: it is not waited for again.
     silent: Arc<AtomicBool>,
+    glances: glance::Glances,
 }
 
 impl Git {
@@ -27,7 +35,11 @@ impl Git {
         let silent = Arc::new(AtomicBool::new(false));
         let top = ask(directory, &["rev-parse", "--show-toplevel"], &silent);
         let top = top.map(PathBuf::from).filter(|top| top.is_absolute());
-        Self { top, silent }
+        Self {
+            top,
+            silent,
+            glances: glance::Glances::default(),
+        }
     }
 
     /// Returns the top of the working tree.
@@ -42,7 +54,7 @@ impl Git {
 
     /// The same, on this thread.
     pub(crate) fn head_commit_now(&self) -> Option<String> {
-        ask(self.top()?, HEAD_COMMIT, &self.silent)
+        self.ask(HEAD_COMMIT)
     }
 
     /// Returns the paths that differ from the last commit, the first of them only.
@@ -62,6 +74,23 @@ impl Git {
         Some(lines)
     }
 
+    /// Asks on this thread, with little patience.
+    fn ask(&self, arguments: &[&str]) -> Option<String> {
+        ask(self.top()?, arguments, &self.silent)
+    }
+
+    /// Counts the files that differ from the last commit, on this thread.
+    pub(crate) fn change_count(&self) -> Option<usize> {
+        let status = self.ask(&["status", "--porcelain", "--untracked-files=normal"])?;
+        Some(status.lines().count())
+    }
+
+    /// Asks on this thread, with patience.
+    fn answer(&self, arguments: &[&str]) -> Result<String, Refusal> {
+        let top = self.top().ok_or_else(Refusal::no_tree)?;
+        run(top, arguments, LIMIT)
+    }
+
     async fn on_thread(&self, arguments: &'static [&'static str]) -> Option<String> {
         let (top, silent) = (self.top.clone()?, Arc::clone(&self.silent));
         let answer = tokio::task::spawn_blocking(move || ask(&top, arguments, &silent));
@@ -76,33 +105,98 @@ fn ask(directory: &Path, arguments: &[&str], silent: &AtomicBool) -> Option<Stri
     if silent.load(Ordering::Relaxed) {
         return None;
     }
+    match run(directory, arguments, PATIENCE) {
+        Ok(text) => Some(text),
+        Err(Refusal::Silent(_)) => {
+            silent.store(true, Ordering::Relaxed);
+            None
+        }
+        Err(_) => None,
+    }
+}
+
+/// Why git did not do what it was told.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Refusal {
+    #[error("git did not answer within {0:?}")]
+    Silent(Duration),
+    #[error("git can't be run: {0}")]
+    NotRun(std::io::Error),
+    /// Its last complaint.
+    #[error("{0}")]
+    Said(String),
+}
+
+impl Refusal {
+    fn no_tree() -> Self {
+        Self::Said("this is no working tree of git".into())
+    }
+}
+
+/// Runs git to its end on this thread: what it printed, or why not. It asks nothing, and what takes longer than `patience` is killed.
+fn run<S: AsRef<OsStr>>(
+    directory: &Path,
+    arguments: &[S],
+    patience: Duration,
+) -> Result<String, Refusal> {
     let mut git = Command::new("git")
-        // A monitor that git starts in passing would outlive it.
-        .args(["-c", "core.fsmonitor=false"])
+        // A monitor or a collection that git starts in passing would outlive it.
+        .args(["-c", "core.fsmonitor=false", "-c", "gc.auto=0"])
+        .args(["-c", "maintenance.auto=false"])
         .args(arguments)
         .current_dir(directory)
         // Only looking must not take the index lock that the agent's own git needs.
         .env("GIT_OPTIONAL_LOCKS", "0")
+        .env("GIT_TERMINAL_PROMPT", "0")
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
-        .stderr(Stdio::null())
+        .stderr(Stdio::piped())
         .spawn()
-        .ok()?;
-    let stdout = git.stdout.take()?;
-    let (answered, answer) = mpsc::channel();
-    std::thread::spawn(move || {
-        let mut text = String::new();
-        let read = stdout.take(MAX_ANSWER).read_to_string(&mut text);
-        // Nobody waits any longer for an answer that comes too late.
-        let _late = answered.send(read.is_ok().then_some(text));
-    });
-    let text = answer.recv_timeout(PATIENCE);
-    if text.is_err() {
-        silent.store(true, Ordering::Relaxed);
+        .map_err(Refusal::NotRun)?;
+    let said = git.stdout.take().map(reading);
+    let complained = git.stderr.take().map(reading);
+    let said = said.and_then(|said| said.recv_timeout(patience).ok());
+    if said.is_none() {
         let _gone_already = git.kill();
     }
-    let succeeded = git.wait().is_ok_and(|status| status.success());
-    text.ok()?
-        .filter(|_| succeeded)
-        .map(|text| text.trim_end().to_owned())
+    let status = git.wait().map_err(Refusal::NotRun)?;
+    let said = said.ok_or(Refusal::Silent(patience))?;
+    let text = || String::from_utf8_lossy(&said);
+    if said.len() as u64 >= MAX_ANSWER {
+        return Err(Refusal::Said(
+            "more is changed than can be told; let git ignore what is generated".into(),
+        ));
+    }
+    if status.success() {
+        return Ok(text().trim_end_matches('\n').to_owned());
+    }
+    // A hook that was left running may hold it open.
+    let complained = complained.and_then(|said| said.recv_timeout(PATIENCE).ok());
+    let complained = complained.unwrap_or_default();
+    Err(Refusal::Said(complaint(&String::from_utf8_lossy(
+        &complained,
+    ))))
+}
+
+/// Reads to the end, on a thread of its own.
+fn reading(from: impl Read + Send + 'static) -> mpsc::Receiver<Vec<u8>> {
+    let (answered, answer) = mpsc::channel();
+    std::thread::spawn(move || {
+        let mut text = Vec::new();
+        let read = from.take(MAX_ANSWER).read_to_end(&mut text);
+        // Nobody waits any longer for an answer that comes too late.
+        let _late = answered.send(read.map_or(Vec::new(), |_| text));
+    });
+    answer
+}
+
+/// Returns what git complained about, or the last line that a hook printed.
+pub(crate) fn complaint(text: &str) -> String {
+    let lines = || text.lines().map(str::trim).filter(|line| !line.is_empty());
+    let is_git = |line: &&str| line.starts_with("fatal: ") || line.starts_with("error: ");
+    let line = lines().find(is_git);
+    let line = line.or_else(|| lines().rfind(|line| !line.starts_with("hint:")));
+    let line = line.unwrap_or("it failed and did not say why");
+    let line = line.strip_prefix("fatal: ").unwrap_or(line);
+    line.strip_prefix("error: ").unwrap_or(line).to_owned()
 }

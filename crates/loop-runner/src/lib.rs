@@ -20,7 +20,7 @@
 //!
 //! # Limits
 //!
-//! One run a process and one at a time in a working tree. Budgets and worktrees are not built yet. Transcripts stop growing at 64 MiB each and say
+//! One run a process and one at a time in a working tree. Budgets are not built yet. Transcripts stop growing at 64 MiB each and say
 //! so.
 
 mod agents;
@@ -51,11 +51,12 @@ pub use agents::{
 pub use checkpoints::{Checkpoints, Fate, Place, Progress, SavedState};
 pub use control::Control;
 pub use error::Error;
+pub use git::tree::{Worktree, WorktreeState};
 pub use news::{Command, News, NewsReceiver};
 pub use project::Project;
 pub use run_id::RunId;
 pub use runner::{DriverFactory, Options, Outcome, Runner};
-pub use runs::{RunEntry, RunHead, RunState};
+pub use runs::{Committed, RunEntry, RunHead, RunState};
 pub use settings::{Leftovers, Permissions, PhaseSettings, PromptSource, Settings};
 pub use transcript::{Record, transcripts};
 pub use view::{AgentView, View};

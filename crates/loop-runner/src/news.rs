@@ -57,6 +57,15 @@ pub enum News {
         /// How long it ran.
         took: Duration,
     },
+    /// The work of an iteration was committed to git.
+    Committed {
+        /// Its number.
+        iteration: u32,
+        /// The commit.
+        commit: String,
+        /// What was left out of it, and why.
+        left_out: Vec<String>,
+    },
     /// The run goes on, but its present turn is being ended.
     EndingTurn {
         /// Why.

@@ -2,16 +2,19 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use crate::git::Git;
+use crate::git::{Git, tree};
 use crate::{Error, RunId};
 
 /// A working tree and its state directory `.rlm`.
 ///
-/// The state lies at the top of the git repository, or in the working directory itself where there is none.
+/// The state lies at the top of the git repository, or in the working directory itself where there is none. A run that has a working tree of its own
+/// keeps its state there too.
 #[derive(Clone, Debug)]
 pub struct Project {
     directory: PathBuf,
     root: PathBuf,
+    /// The same as `root`, unless it is a run's own.
+    tree: PathBuf,
     git: Git,
 }
 
@@ -26,11 +29,17 @@ impl Project {
             .and_then(|path| fs_err::read_dir(&path).map(|_| path))
             .map_err(|e| Error::directory(directory, e))?;
         let git = Git::find(&directory);
+        let tree = git.top().unwrap_or(&directory).to_owned();
         Ok(Self {
-            root: git.top().unwrap_or(&directory).to_owned(),
+            root: tree::home(&tree).unwrap_or(&tree).to_owned(),
             directory,
+            tree,
             git,
         })
+    }
+
+    pub(crate) fn with_tree(self, tree: PathBuf, git: Git) -> Self {
+        Self { tree, git, ..self }
     }
 
     /// Returns the directory that the project was found from, absolute.
@@ -39,10 +48,16 @@ impl Project {
         &self.directory
     }
 
-    /// Returns the top of the working tree.
+    /// Returns the top of the project's own working tree, where its state and its configuration lie.
     #[must_use]
     pub fn root(&self) -> &Path {
         &self.root
+    }
+
+    /// Returns the top of the working tree that is worked in: another one for a run that has its own.
+    #[must_use]
+    pub fn tree(&self) -> &Path {
+        &self.tree
     }
 
     pub(crate) fn git(&self) -> &Git {

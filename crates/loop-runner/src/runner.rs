@@ -26,6 +26,7 @@ pub(crate) use attempt::Attempt;
 
 mod ask;
 mod attempt;
+mod commit;
 mod halt;
 mod heal;
 mod hold;
@@ -140,6 +141,7 @@ impl Runner {
         if runs::exists(project, &run) {
             return Err(Error::run_exists(run));
         }
+        Self::refuse_unfit(project, &settings).await?;
         let prompt = match (&settings.phases[0].prompt, text) {
             (PromptSource::File(path), _) => prompt::read(path)?,
             (PromptSource::Kept(_), text) => text.unwrap_or_default(),
@@ -157,6 +159,8 @@ impl Runner {
             scope: Uuid::new_v4().simple().to_string(),
             prompt: Some(blob),
             git_commit: None,
+            git_changed: None,
+            committed: None,
             pause_reason: None,
         };
         // Saved before anything can be asked to stop: a run that a press ends at once can be resumed.
@@ -182,6 +186,7 @@ impl Runner {
         let Some(mut saved) = loaded.head else {
             return Err(Error::nothing_saved(run));
         };
+        let unsaid = Self::refuse_unfit_again(project, &mut saved, settings.as_ref()).await?;
         let (mut rules, mut predecessor) = (None, None);
         if let Some(settings) = settings {
             predecessor = handed_over(&saved, &settings);
@@ -209,8 +214,9 @@ impl Runner {
             })
         };
         let (mut runner, receiver) = Self::new(work_tree, options, saved, journal, prompt, first);
-        for skipped in &loaded.report.skipped {
-            runner.tell(News::Warning(skipped.to_string()));
+        let skipped = loaded.report.skipped.iter().map(ToString::to_string);
+        for what in skipped.chain(unsaid) {
+            runner.tell(News::Warning(what));
         }
         Ok((runner, receiver))
     }

@@ -1,4 +1,4 @@
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use checkpoint_store::reader;
 use loop_state::{Event, Head, StopCause, StopReason};
@@ -23,9 +23,36 @@ pub struct RunHead {
     /// The commit of the project at the last save; `None` outside git.
     #[serde(default)]
     pub git_commit: Option<String>,
+    /// How many files of the project were not committed at the last save; `None` outside git, or where git did not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub git_changed: Option<u32>,
+    /// The last iteration whose work is in a commit, for a run that commits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub committed: Option<Committed>,
     /// Why a person wants the run to wait, while it waits or is about to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pause_reason: Option<String>,
+}
+
+/// An iteration whose work is in a commit.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Committed {
+    /// The index of its phase.
+    pub phase: u32,
+    /// Its number.
+    pub iteration: u32,
+    /// The attempt that completed it; 0 where that was before the run began to commit.
+    pub attempt: u32,
+    /// The commit; an earlier one where there was nothing to commit, or the agent had done it.
+    pub commit: String,
+}
+
+impl RunHead {
+    /// Returns the working tree of the run, in a project with this root.
+    pub(crate) fn tree<'a>(&'a self, root: &'a Path) -> &'a Path {
+        let own = self.settings.worktree.as_ref();
+        own.map_or(root, |own| &own.path)
+    }
 }
 
 /// Where a run stands, in one word.

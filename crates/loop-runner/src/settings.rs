@@ -5,7 +5,7 @@ use agent_subprocess::mcp::McpServers;
 use loop_state::{Limits, PhaseRules, Rules, SessionPolicy};
 use serde::{Deserialize, Serialize};
 
-use crate::{AgentSettings, Error, prompt};
+use crate::{AgentSettings, Error, Worktree, prompt};
 
 /// Everything that a run needs, saved with it: a resume asks for nothing again.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -24,6 +24,12 @@ pub struct Settings {
     /// How long the run may wait for rate limits, all waits in a row together; 6 h if nothing is said, 0 to end it instead.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wait_on_limit: Option<Duration>,
+    /// Whether each complete iteration that changed something is committed to git.
+    #[serde(default)]
+    pub commit: bool,
+    /// The working tree that the run has to itself; `None` where it works in that of the project.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub worktree: Option<Worktree>,
     /// What becomes of processes that an agent leaves running.
     #[serde(default)]
     pub leftovers: Leftovers,

@@ -1,7 +1,7 @@
 //! What earlier processes of a run left alive: found by the run's random marker, never by a name.
 
 use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use agent_duplex::ProcessName;
@@ -67,9 +67,9 @@ pub(crate) fn scratch(project: &Project, run: &RunId) -> PathBuf {
 }
 
 /// Returns the scope of a run's processes in this working tree. A copy of the tree has the run too, and may be at work on it.
-pub(crate) fn scope_here(project: &Project, scope: &str) -> String {
+pub(crate) fn scope_in(tree: &Path, scope: &str) -> String {
     // Moved, it is the same directory.
-    match fs_err::metadata(project.root()) {
+    match fs_err::metadata(tree) {
         Ok(root) => format!("{scope}-{:x}-{:x}", root.dev(), root.ino()),
         Err(_) => scope.to_owned(),
     }
@@ -78,7 +78,7 @@ pub(crate) fn scope_here(project: &Project, scope: &str) -> String {
 /// Returns the scope of a run's processes without taking it.
 pub(crate) fn scope_of(project: &Project, run: &RunId) -> Option<String> {
     let head = project.run(run).ok()?.head.ok()?;
-    Some(scope_here(project, &head.scope))
+    Some(scope_in(head.tree(project.root()), &head.scope))
 }
 
 pub(crate) fn names(processes: Vec<agent_subprocess::ProcessName>) -> Vec<ProcessName> {

@@ -2,7 +2,7 @@ use std::fmt;
 use std::fs::TryLockError;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -57,11 +57,11 @@ struct Place {
 }
 
 impl Place {
-    fn of(project: &Project) -> Option<Self> {
-        let root = fs_err::metadata(project.root()).ok()?;
+    fn of(tree: &Path) -> Option<Self> {
+        let tree = fs_err::metadata(tree).ok()?;
         Some(Self {
-            device: root.dev(),
-            inode: root.ino(),
+            device: tree.dev(),
+            inode: tree.ino(),
         })
     }
 }
@@ -93,7 +93,7 @@ impl WorkTree {
     /// Cancel safe: nothing is taken when the future is dropped.
     pub async fn take(project: &Project, run: &RunId, gate: &SleepGate) -> Result<Self, Error> {
         project.prepare()?;
-        let root = project.root();
+        let root = project.tree();
         let directory =
             std::fs::File::open(root).map_err(|e| Error::io("can't work in", root, e))?;
         let mut swept = false;
@@ -104,7 +104,7 @@ impl WorkTree {
                 Err(TryLockError::Error(e)) => return Err(Error::io("can't lock", root, e)),
                 Err(TryLockError::WouldBlock) => {}
             }
-            let holder = read_holder(project);
+            let holder = read_holder(project, root);
             let dead = holder
                 .as_ref()
                 .is_some_and(|holder| !holder.process.is_alive());
@@ -151,10 +151,10 @@ impl WorkTree {
     fn sign(&self) -> Result<(), Error> {
         let signed = Signed {
             holder: self.holder.clone(),
-            tree: Place::of(&self.project),
+            tree: Place::of(self.project.tree()),
         };
         let text = serde_json::to_string(&signed).expect("a holder is plain data");
-        let path = holder_path(&self.project);
+        let path = holder_path(&self.project, self.project.tree());
         fs_err::write(&path, text).map_err(|e| Error::io("can't write", path, e))
     }
 
@@ -175,16 +175,29 @@ impl WorkTree {
     }
 }
 
-fn holder_path(project: &Project) -> PathBuf {
-    project.state_dir().join("holder.json")
+/// Where the holder of a working tree signs: with the state, which an agent in a tree of its own does not meet.
+fn holder_path(project: &Project, tree: &Path) -> PathBuf {
+    let own = tree.file_name().filter(|_| tree != project.root());
+    let name = own.map_or_else(
+        || "holder.json".into(),
+        |own| format!("holder-{}.json", own.display()),
+    );
+    project.state_dir().join(name)
 }
 
 /// Reads who has signed for this very tree.
-pub(crate) fn read_holder(project: &Project) -> Option<Holder> {
-    let text = fs_err::read(holder_path(project)).ok()?;
+fn read_holder(project: &Project, tree: &Path) -> Option<Holder> {
+    let text = fs_err::read(holder_path(project, tree)).ok()?;
     let signed: Signed = serde_json::from_slice(&text).ok()?;
-    let is_here = signed.tree.is_none() || signed.tree == Place::of(project);
+    let is_here = signed.tree.is_none() || signed.tree == Place::of(tree);
     is_here.then_some(signed.holder)
+}
+
+/// Reads who has signed for a tree of the project's, be it one of a run's own.
+pub(crate) fn holders(project: &Project) -> impl Iterator<Item = Holder> {
+    let trees = crate::git::tree::all(&project.state_dir());
+    let trees = std::iter::once(project.root().to_owned()).chain(trees);
+    trees.filter_map(|tree| read_holder(project, &tree))
 }
 
 #[cfg(test)]
@@ -202,7 +215,7 @@ mod tests {
         let taken = WorkTree::take(&project, &run, &SleepGate::new()).await;
         let taken = taken.unwrap();
         assert_eq!(project.holder(&run).as_ref(), Some(&taken.holder));
-        let signed = holder_path(&project);
+        let signed = holder_path(&project, &tree);
         fs_err::copy(&signed, copy.join(".rlm/holder.json")).unwrap();
         let there = Project::find(&copy).unwrap();
         assert_eq!(there.holder(&run), None);

@@ -87,6 +87,7 @@ Examples:
   rlm run --until 'cargo test'
   rlm run --until 'cargo test' --agent claude --permissions ask --model opus
   rlm run -n 20 --completion-promise DONE --session continue
+  rlm run --until 'cargo test' --commit --worktree    leaves your files alone; a commit for each iteration
   rlm run -n 3 --sleep 0 -P notes/prompt.md --gate 'cargo fmt --check' -- my-agent"
 )]
 pub(crate) struct RunArgs {
@@ -97,6 +98,10 @@ pub(crate) struct RunArgs {
     /// The agent [default: a command behind --, else the one that is installed]
     #[arg(long, env = "RLM_AGENT", value_enum, help_heading = "Agent")]
     pub(crate) agent: Option<AgentKind>,
+    /// Work in a tree of its own below .rlm/worktrees, on a new branch rlm/NAME from the present commit [default: NAME is
+    /// the run's]
+    #[arg(long, value_name = "NAME", num_args = 0..=1, help_heading = "Git")]
+    pub(crate) worktree: Option<Option<RunId>>,
     /// The name of the run, for those who come back to it [default: made from the time]
     #[arg(long, value_name = "ID")]
     pub(crate) run_id: Option<RunId>,
@@ -349,6 +354,18 @@ pub(crate) struct LoopArgs {
         help_heading = "Agent"
     )]
     pub(crate) leftovers: Option<LeftoversArg>,
+    /// Commit what each complete iteration changed, all of it that git does not ignore; your hooks run. Nothing may be
+    /// uncommitted when the run begins
+    #[arg(
+        long,
+        value_name = "true|false",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true",
+        hide_possible_values = true,
+        help_heading = "Git"
+    )]
+    pub(crate) commit: Option<bool>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, serde::Deserialize)]

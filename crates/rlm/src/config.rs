@@ -54,6 +54,8 @@ pub(crate) const TEMPLATE: &str = r#"# Settings of `rlm run` in this project. Op
 # wait-on-limit = "6h"             # for rate limits; 0 ends the run instead
 # sleep = "10s"
 # leftovers = "end"                # or "keep": what the agent leaves running
+# commit = true                    # a commit for each iteration that changed something
+# worktree = true                  # each run in a tree and on a branch of its own
 # on-press = { default = "prompt", sleep = "stop" }   # what Ctrl-C does in spawn, turn, gate, save, sleep, wait:
 #                                  # prompt (the menu), continue, steer, stop, abort; without a terminal, stop
 "#;
@@ -89,6 +91,8 @@ pub(crate) struct Config {
     #[serde(default, deserialize_with = "time")]
     pub(crate) wait_on_limit: Option<Duration>,
     pub(crate) leftovers: Option<LeftoversArg>,
+    pub(crate) commit: Option<bool>,
+    pub(crate) worktree: Option<bool>,
     pub(crate) claude: Option<ClaudeOptions>,
     pub(crate) codex: Option<CodexOptions>,
     pub(crate) gemini: Option<AcpOptions>,

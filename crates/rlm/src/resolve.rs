@@ -153,6 +153,8 @@ pub(crate) fn new_run(
             .or(config.leftovers)
             .map(Into::into)
             .unwrap_or_default(),
+        commit: what.commit.or(config.commit).unwrap_or_default(),
+        worktree: None,
     };
     Ok(Resolved {
         settings,

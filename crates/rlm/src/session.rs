@@ -7,14 +7,14 @@ use std::time::Duration;
 
 use cancellable_sleep::SleepGate;
 use interrupt_stack::{Cause, HardExit, Installed, Interrupts, die_by};
-use loop_runner::{Control, NewsReceiver, Options, Outcome, PromptSource, Runner};
+use loop_runner::{Control, NewsReceiver, Options, Outcome, Project, PromptSource, Runner};
 use loop_state::{StopCause, StopRequest, When};
 use tokio::sync::mpsc;
 
 use crate::drivers;
 use crate::exit::{Code, Failure};
 use crate::presses::PressActions;
-use crate::render::Screen;
+use crate::render::{OwnTree, Screen};
 use crate::terminal::{self, Shown, Subject, Terminal};
 use crate::{duration, render};
 
@@ -111,6 +111,7 @@ impl Session {
     /// Carries a run out and ends as the contract of the command line says: the caller has nothing left to do.
     pub(crate) fn carry_out(
         self,
+        project: &Project,
         runner: Runner,
         news: NewsReceiver,
         screen: Screen,
@@ -118,7 +119,7 @@ impl Session {
     ) -> Result<ExitCode, Failure> {
         let (control, messages) = mpsc::channel(WISHES);
         let head = runner.head();
-        let run = head.run.clone();
+        let (run, worktree) = (head.run.clone(), head.settings.worktree.clone());
         let prompt = match &head.settings.phases[0].prompt {
             PromptSource::File(path) => Subject::File(path.clone()),
             _ => Subject::Text(runner.prompt().to_owned()),
@@ -142,7 +143,8 @@ impl Session {
         terminal::restore();
         let outcome = outcome?;
         if has_printed {
-            let shown = screen.end(&run, &outcome, self.exit_code(&outcome));
+            let own = worktree.map(|own| OwnTree::of(project, own));
+            let shown = screen.end(&run, &outcome, self.exit_code(&outcome), own.as_ref());
             let words = screen.end_words(&run, &outcome);
             self.terminal.tell_at_the_end(&words, shown.is_err());
         }

@@ -28,14 +28,14 @@ pub struct Forced {
 }
 
 impl Project {
-    /// Returns the process that works in this working tree on that run, as long as it lives. It is known by its start time, not only by its number.
+    /// Returns the process that works on that run, as long as it lives. It is known by its start time, not only by its number.
     ///
     /// # Platform
     ///
     /// Always `None` outside Linux, where start times are not known.
     #[must_use]
     pub fn holder(&self, run: &RunId) -> Option<Holder> {
-        work_tree::read_holder(self).filter(|it| it.run == *run && it.process.is_alive())
+        work_tree::holders(self).find(|it| it.run == *run && it.process.is_alive())
     }
 
     /// Returns the processes that carry the mark of this run: what it started and is still there.

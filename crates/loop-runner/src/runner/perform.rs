@@ -8,7 +8,7 @@ use crate::check::{CheckEnd, RunningCheck};
 use crate::news::{Command, News};
 use crate::runner::attempt::Attempt;
 use crate::runner::{DriverFactory, Runner, blob_name};
-use crate::survivors::{MARKER, REPORT, scope_here, scratch};
+use crate::survivors::{MARKER, REPORT, scope_in, scratch};
 use crate::transcript::Transcript;
 use crate::{Error, PhaseSettings, PromptSource, prompt};
 
@@ -21,13 +21,13 @@ impl Runner {
     ) -> Result<Vec<Happening>, Error> {
         match effect {
             Effect::Save => {
-                self.refresh_saved().await;
+                self.refresh_saved(false).await;
                 self.journal.save(&self.saved).await?;
                 self.heal().await?;
                 self.ensure_socket();
             }
             Effect::SealPhase { phase } => {
-                self.refresh_saved().await;
+                self.refresh_saved(true).await;
                 let changed = self.work_tree.project().git().changed().await;
                 self.journal.save_phase(phase, &self.saved, changed).await?;
                 self.heal().await?;
@@ -89,8 +89,8 @@ impl Runner {
         Ok(Vec::new())
     }
 
-    /// Git is asked for the commit as well, but not while the run is being stopped: saving comes first then.
-    async fn refresh_saved(&mut self) {
+    /// Git is asked for the commit as well, but not while the run is being stopped: saving comes first then. What is sealed waits for an answer.
+    async fn refresh_saved(&mut self, sealed: bool) {
         self.saved.machine = self.machine.head().clone();
         let head = &self.saved.machine;
         let waits = head.pausing || matches!(head.step, Step::Paused { .. });
@@ -98,7 +98,9 @@ impl Runner {
             self.saved.pause_reason = None;
         }
         if self.stop_by.is_none() {
-            self.saved.git_commit = self.work_tree.project().git().head_commit().await;
+            let patient = sealed || self.saved.machine.end.is_some();
+            let seen = self.work_tree.project().git().glance(patient).await;
+            (self.saved.git_commit, self.saved.git_changed) = (seen.commit, seen.changed);
         }
     }
 
@@ -209,7 +211,7 @@ impl Runner {
                 .collect(),
             marker: Some(Marker {
                 variable: MARKER.into(),
-                scope: scope_here(self.work_tree.project(), &self.saved.scope),
+                scope: scope_in(self.work_tree.project().tree(), &self.saved.scope),
                 member,
             }),
             hold: Some(self.work_tree.lock()),

@@ -260,7 +260,7 @@ impl Runner {
             check.freeze(frozen);
         }
         let conversation = self.attempt.as_ref().map(|a| a.conversation.clone());
-        let settling = self.settling.as_ref().map(|s| s.conversation());
+        let settling = self.settling.as_ref().and_then(|s| s.freeze(frozen));
         for conversation in conversation.into_iter().chain(settling) {
             // One that is gone needs neither.
             let _gone = conversation.freeze(frozen).await;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use agent_duplex::{Conversation, Event, ProcessName, Published, StopReport, What};
 use loop_state::{Happening, Tree};
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 
 use crate::Leftovers;
@@ -12,19 +12,29 @@ use crate::news::News;
 use crate::runner::Runner;
 use crate::runner::ask::deny;
 use crate::runner::attempt::Attempt;
+use crate::runner::commit::{Commit, CommitEnd};
 
-/// A finished attempt whose tree is being ended.
+/// A finished attempt whose tree is being ended, and whose work is committed then.
 #[derive(Debug)]
 pub(super) struct Settling {
-    conversation: Conversation,
+    conversation: Option<Conversation>,
     /// Told how long it may still take. Dropping it changes nothing.
     hurry: Option<oneshot::Sender<Duration>>,
+    /// The same for the commit, which is given up for that.
+    halt: Option<oneshot::Sender<Duration>>,
+    frozen: watch::Sender<bool>,
     task: JoinHandle<Box<Settled>>,
 }
 
 /// What came of it.
 #[derive(Debug)]
 pub(super) struct Settled {
+    tree: Option<TreeEnd>,
+    commit: Option<CommitEnd>,
+}
+
+#[derive(Debug)]
+struct TreeEnd {
     attempt: Attempt,
     leftovers: Vec<ProcessName>,
     /// `None` when the leftovers are to be kept.
@@ -32,7 +42,9 @@ pub(super) struct Settled {
 }
 
 impl Settling {
-    pub(super) fn conversation(&self) -> Conversation {
+    /// Stops the commit where it stands, or lets it go on; returns the conversation with which the same is to be done.
+    pub(super) fn freeze(&self, frozen: bool) -> Option<Conversation> {
+        self.frozen.send_replace(frozen);
         self.conversation.clone()
     }
 
@@ -40,6 +52,9 @@ impl Settling {
         if let Some(hurry) = self.hurry.take() {
             // One that is over needs no telling.
             let _over = hurry.send(budget);
+        }
+        if let Some(halt) = self.halt.take() {
+            let _over = halt.send(budget);
         }
     }
 
@@ -54,7 +69,7 @@ async fn settle(
     keep: bool,
     mut budget: Duration,
     mut hurried: oneshot::Receiver<Duration>,
-) -> Box<Settled> {
+) -> TreeEnd {
     let conversation = attempt.conversation.clone();
     let closing = conversation.close();
     tokio::pin!(closing);
@@ -81,11 +96,11 @@ async fn settle(
         true => None,
         false => Some(conversation.stop(budget).await),
     };
-    Box::new(Settled {
+    TreeEnd {
         attempt,
         leftovers,
         report,
-    })
+    }
 }
 
 /// Answers what the agent's background tasks still ask: nobody looks any more.
@@ -107,16 +122,32 @@ impl Runner {
     /// Begins to end what the attempt left running, or to carry it on. Returns what happened when there is nothing to end.
     pub(super) fn begin_settling(&mut self) -> Option<Happening> {
         let budget = self.budget();
-        let Some(attempt) = self.attempt.take() else {
+        let commit = self.due_commit();
+        let attempt = self.attempt.take();
+        if attempt.is_none() && commit.is_none() {
             return Some(Happening::Settled(Tree::default()));
-        };
+        }
         let keep = self.saved.settings.leftovers == Leftovers::Keep && self.stop_by.is_none();
         let (hurry, hurried) = oneshot::channel();
-        let conversation = attempt.conversation.clone();
-        let task = tokio::spawn(settle(attempt, keep, budget, hurried));
+        let (halt, halted) = oneshot::channel();
+        let (frozen, freezes) = watch::channel(false);
+        let conversation = attempt.as_ref().map(|it| it.conversation.clone());
+        let task = tokio::spawn(async move {
+            let tree = match attempt {
+                Some(attempt) => Some(settle(attempt, keep, budget, hurried).await),
+                None => None,
+            };
+            let commit = match commit {
+                Some(commit) => Some(Commit::make(commit, halted, freezes).await),
+                None => None,
+            };
+            Box::new(Settled { tree, commit })
+        });
         let mut settling = Settling {
             conversation,
             hurry: Some(hurry),
+            halt: Some(halt),
+            frozen,
             task,
         };
         if self.stop_by.is_some() {
@@ -130,7 +161,8 @@ impl Runner {
         self.settling = None;
         let before = self.survivors.len();
         let mut ended = 0;
-        if let Some(settled) = settled.map(|settled| *settled) {
+        let (tree, commit) = settled.map_or((None, None), |it| (it.tree, it.commit));
+        if let Some(settled) = tree {
             ended = settled.leftovers.len();
             match settled.report {
                 None => {
@@ -153,6 +185,9 @@ impl Runner {
                     self.note_survivors(report.survivors);
                 }
             }
+        }
+        if let Some(commit) = commit {
+            self.committed(commit);
         }
         let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
         Happening::Settled(Tree {

@@ -14,6 +14,10 @@ impl Runner {
         let heads = unfinished.into_iter().filter_map(|entry| entry.head.ok());
         let heads: Vec<RunHead> = heads
             .filter(|head| head.run == self.saved.run || head.machine.end.is_none())
+            // Another tree's run may be at work.
+            .filter(|head| {
+                head.tree(self.work_tree.project().root()) == self.work_tree.project().tree()
+            })
             .collect();
         for head in heads {
             let reported = survivors::take_report(self.work_tree.project(), &head.run);
@@ -21,7 +25,7 @@ impl Runner {
                 "by their guard, when the last process of the run died",
                 reported,
             );
-            let scope = survivors::scope_here(self.work_tree.project(), &head.scope);
+            let scope = survivors::scope_in(self.work_tree.project().tree(), &head.scope);
             let swept = survivors::sweep(scope).await;
             survivors::remove_scratch(self.work_tree.project(), &head.run);
             self.tell_swept("left alive by an earlier process", swept);

@@ -37,7 +37,7 @@ pub(crate) fn execute(directory: &Path, args: DemoArgs) -> Result<ExitCode, Fail
     })?;
     let place = render::quoted(&project.directory().to_string_lossy());
     show(&introduction(&place, watched));
-    let (screen, beginning) = (Screen::new(false), Beginning::New { others: vec![] });
+    let (screen, beginning) = (Screen::new(false), Beginning::new(vec![]));
     let ended = run::begin(
         session,
         screen,

@@ -54,13 +54,17 @@ pub(crate) fn carry_on(
     let screen = Screen::new(args.show.json);
     let (directory, from) = (directory.to_owned(), args.from);
     let (project, run, settings, before, presses) = session.prepare(move || {
-        let project = Project::find(&directory)?;
+        let mut project = Project::find(&directory)?;
         let RunEntry { id: run, head, .. } = choose(&project, args.run.as_deref())?;
         let saved = head.map_err(|why| Failure {
             code: Code::Failed,
             message: format!("run `{run}` can't be resumed: {why}"),
         })?;
         refuse_pointless(&saved, from, args.what.max_iterations)?;
+        project = match &saved.settings.worktree {
+            Some(own) => project.in_worktree(own)?,
+            None => project.in_root(),
+        };
         let config = config::read(project.root())?;
         let given = resolve::Given {
             agent: args.agent,
@@ -95,7 +99,7 @@ pub(crate) fn carry_on(
     };
     let person = session.options().interactive;
     screen.begin(&beginning, &project, runner.head(), person);
-    session.carry_out(runner, news, screen, presses)
+    session.carry_out(&project, runner, news, screen, presses)
 }
 
 /// Refuses what would end at once or can't be meant.
@@ -138,7 +142,12 @@ fn choose(project: &Project, name: Option<&str>) -> Result<RunEntry, Failure> {
         .filter(|r| r.state == RunState::Damaged)
         .map(|r| r.id.to_string())
         .collect();
-    if let Some(live) = runs.iter().find(|run| is_live(run)) {
+    // One in a tree of its own is in nobody's way.
+    let is_here = |run: &RunEntry| {
+        let head = run.head.as_ref();
+        head.is_ok_and(|head| head.settings.worktree.is_none())
+    };
+    if let Some(live) = runs.iter().find(|run| is_live(run) && is_here(run)) {
         let (id, rlm) = (&live.id, render::rlm());
         let message =
             format!("run `{id}` is at work in this project; wait for it, or: {rlm} stop {id}");

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use loop_runner::{Project, RunEntry, RunId, RunState, Runner, WorkTree};
+use loop_runner::{Project, RunEntry, RunId, RunState, Runner, Settings, WorkTree};
 
 use crate::agents::AgentKind;
 use crate::args::{LoopArgs, ResumeArgs, RunArgs};
@@ -100,20 +100,55 @@ pub(crate) fn start(
     let screen = Screen::new(args.show.json);
     let directory = directory.to_owned();
     let run = args.run_id.clone().unwrap_or_else(new_id);
-    let (project, resolved, others) = session.prepare(move || {
+    let name = run.clone();
+    let (project, resolved, beginning) = session.prepare(move || {
         let project = Project::find(&directory)?;
         let config = config::read(project.root())?;
-        let resolved = resolve::new_run(args, config, project.root(), project.directory())?;
+        let own = match &args.worktree {
+            Some(named) => Some(named.clone().unwrap_or_else(|| name.clone())),
+            None => config.worktree.unwrap_or_default().then(|| name.clone()),
+        };
+        let mut resolved = resolve::new_run(args, config, project.root(), project.directory())?;
         resolved.settings.validate()?;
         let runs = project.runs()?.into_iter();
         let others: Vec<RunId> = runs
             .filter(|run| run.is_resumable())
             .map(|run| run.id)
             .collect();
-        Ok((project, resolved, others))
+        let settings = &mut resolved.settings;
+        let (project, left_behind) = match own {
+            Some(own) => own_tree(project, &own, &name, settings)?,
+            None => {
+                settings.worktree = project.worktree();
+                (project, 0)
+            }
+        };
+        let beginning = Beginning::New {
+            others,
+            left_behind,
+        };
+        Ok((project, resolved, beginning))
     })?;
-    let beginning = Beginning::New { others };
     begin(session, screen, &project, run, resolved, &beginning)
+}
+
+/// Gives a new run a working tree of its own; says how many files have changes that are not in it.
+fn own_tree(
+    project: Project,
+    name: &RunId,
+    run: &RunId,
+    settings: &mut Settings,
+) -> Result<(Project, usize), Failure> {
+    let within = project.directory().strip_prefix(project.tree());
+    let within = within.unwrap_or(Path::new("")).to_owned();
+    let (worktree, left_behind) = project.add_worktree(name, run, settings.commit)?;
+    // A directory that git does not have is not there.
+    let directory = worktree.path.join(within);
+    fs_err::create_dir_all(&directory).map_err(|e| Failure::usage(e.to_string()))?;
+    settings.directory = directory;
+    let project = project.in_worktree(&worktree)?;
+    settings.worktree = Some(worktree);
+    Ok((project, left_behind))
 }
 
 /// Takes the working tree for a run that is new, and carries it out.
@@ -130,14 +165,22 @@ pub(crate) fn begin(
         text,
         presses,
     } = resolved;
-    let (runner, news) = session.block_on(async {
+    let made = session.block_on(async {
         let work_tree = WorkTree::take(project, &run, &session.gate()).await?;
         let options = session.options();
         Runner::create(work_tree, settings, text, options).await
+    });
+    let (runner, news) = made.map_err(|e| {
+        let is_held = e.is_held();
+        let mut failure = Failure::from(e);
+        if is_held {
+            failure.message += ", or give this run a tree of its own: --worktree";
+        }
+        failure
     })?;
     let person = session.options().interactive;
     screen.begin(beginning, project, runner.head(), person);
-    session.carry_out(runner, news, screen, presses)
+    session.carry_out(project, runner, news, screen, presses)
 }
 
 /// Makes a name that sorts by time and that two runs of one second don't share.

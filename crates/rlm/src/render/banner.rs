@@ -19,6 +19,8 @@ pub(crate) enum Beginning {
     New {
         /// Their names.
         others: Vec<RunId>,
+        /// How many files have changes that are not in the run's own working tree.
+        left_behind: usize,
     },
     /// It was saved at this iteration.
     Again {
@@ -33,6 +35,17 @@ pub(crate) enum Beginning {
     },
 }
 
+impl Beginning {
+    /// Makes that of a new run in the project's own tree.
+    pub(crate) fn new(others: Vec<RunId>) -> Self {
+        let left_behind = 0;
+        Self::New {
+            others,
+            left_behind,
+        }
+    }
+}
+
 /// The lines before the first iteration, the banner's five last.
 ///
 /// With a `person` who can press keys they say which.
@@ -44,7 +57,7 @@ pub(crate) fn lines(
 ) -> Vec<String> {
     let mut lines = Vec::new();
     match beginning {
-        Beginning::New { others } => match others.as_slice() {
+        Beginning::New { others, .. } => match others.as_slice() {
             [] => {}
             [one] => lines.push(format!(
                 "run {one} can be resumed instead: {} resume {one}",
@@ -80,6 +93,21 @@ pub(crate) fn lines(
             ));
             lines.extend(before.as_ref().map(|before| handover(before, head)));
         }
+    }
+    if let Some(own) = &head.settings.worktree {
+        let base: String = own.base.chars().take(12).collect();
+        let left = match beginning {
+            Beginning::New { left_behind: 0, .. } | Beginning::Again { .. } => String::new(),
+            Beginning::New { left_behind, .. } => format!(
+                "; not in it: {} here not committed",
+                count(*left_behind, "changed file", "changed files")
+            ),
+        };
+        lines.push(format!(
+            "tree    {}, branch {} from {base}{left}",
+            own.path.display(),
+            own.branch
+        ));
     }
     let phase = &head.settings.phases[0];
     let limits = &phase.limits;
@@ -176,6 +204,9 @@ pub(crate) fn json(beginning: &Beginning, project: &Project, head: &RunHead) -> 
         "run_directory": project.run_dir(&head.run),
         "settings": settings(head),
     });
+    if let Some(own) = &head.settings.worktree {
+        value["worktree"] = json!(own);
+    }
     if let Some(before) = before {
         value["agent_before"] = before.into();
     }
@@ -206,5 +237,6 @@ fn settings(head: &RunHead) -> Value {
         "sleep_ms": millis(all.sleep),
         "wait_on_limit_ms": millis(all.rules().wait_on_limit),
         "leftovers": all.leftovers,
+        "commit": all.commit,
     })
 }

@@ -9,9 +9,9 @@ use loop_state::{Again, CheckResult, Notice, Occasion, SteerState, Timestamp, Ve
 use serde_json::{Value, json};
 
 use crate::duration::show;
-use crate::render::agent;
 use crate::render::text::{line, plain, safe};
 use crate::render::{BAD, BOLD, DIM, GOOD, MIND, styled};
+use crate::render::{agent, git};
 
 /// How many lines of a failed command's output are shown; the next prompt and the transcript have more.
 const TAIL_LINES: usize = 8;
@@ -45,6 +45,11 @@ pub(crate) fn text(news: &News, zone: &TimeZone) -> String {
             result,
             took,
         } => command_text(*command, result, *took),
+        News::Committed {
+            iteration,
+            commit,
+            left_out,
+        } => git::committed(*iteration, commit, left_out),
         News::EndingTurn { why, budget } => {
             format!(
                 "ending the turn: {}; it has {}",
@@ -264,6 +269,11 @@ pub(crate) fn json(at: Timestamp, news: &News) -> Option<Value> {
             "output": match result { CheckResult::Failed(text) => text.as_str(), _ => "" },
             "took_ms": took.as_millis() as u64,
         }),
+        News::Committed {
+            iteration,
+            commit,
+            left_out,
+        } => git::committed_json(*iteration, commit, left_out),
         News::EndingTurn { why, budget } => {
             json!({"event": "ending_turn", "why": why, "budget_ms": budget.as_millis() as u64})
         }

@@ -11,6 +11,7 @@ use loop_state::{Evidence, Notice, StopReason, Timestamp};
 use serde_json::json;
 
 use crate::exit::Code;
+use crate::render::OwnTree;
 use crate::render::banner::{self, Beginning};
 use crate::render::{BAD, BOLD, DIM, GOOD, event, go_on, json_line, plain, rlm, styled};
 
@@ -97,12 +98,19 @@ impl Screen {
     /// # Errors
     ///
     /// When nobody is there to read it.
-    pub(crate) fn end(&self, run: &RunId, outcome: &Outcome, exit_code: i32) -> io::Result<()> {
+    pub(crate) fn end(
+        &self,
+        run: &RunId,
+        outcome: &Outcome,
+        exit_code: i32,
+        own: Option<&OwnTree>,
+    ) -> io::Result<()> {
         if !self.json {
-            return self.print(&self.end_words(run, outcome));
+            let own = own.map_or_else(String::new, |own| format!("{own}\n"));
+            return self.print(&(own + &self.end_words(run, outcome)));
         }
         let left = outcome.survivors.len();
-        self.print(&json_line(&json!({
+        let mut value = json!({
             "at": now(),
             "event": "run_ended",
             "run": run,
@@ -113,7 +121,11 @@ impl Screen {
             "of": left + outcome.ended.len(),
             "proven": outcome.proven,
             "survivors": event::processes_json(&outcome.survivors),
-        })))
+        });
+        if let Some(own) = own {
+            value["worktree"] = own.json();
+        }
+        self.print(&json_line(&value))
     }
 
     /// Returns the same in words.

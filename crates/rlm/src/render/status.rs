@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use loop_runner::{Permissions, RunEntry, RunState};
+use loop_runner::{Committed, Permissions, RunEntry, RunState, Worktree};
 use loop_state::{Step, Timestamp};
 use serde::Serialize;
 
@@ -40,6 +40,11 @@ struct Detail {
     age_s: u64,
     directory: String,
     git_commit: Option<String>,
+    /// How many files were not committed at the last save.
+    git_changed: Option<u32>,
+    /// The last commit of the run's.
+    committed: Option<Committed>,
+    worktree: Option<Worktree>,
     agent: String,
     /// The agent before it, and that one's last attempt.
     agent_before: Option<String>,
@@ -80,6 +85,9 @@ impl Status {
                     age_s: now.since(m.started_at).as_secs(),
                     directory: head.settings.directory.display().to_string(),
                     git_commit: head.git_commit.clone(),
+                    git_changed: head.git_changed,
+                    committed: head.committed.clone(),
+                    worktree: head.settings.worktree.clone(),
                     agent: format!("{}: {}", agents::name(&phase.agent), may(phase)),
                     agent_before: m.handover.as_ref().map(|handover| {
                         format!("{}, up to attempt {}", handover.from, handover.attempt)
@@ -115,6 +123,18 @@ fn cost(d: &Detail) -> Option<String> {
         Some(cost) => Some(format!("{cost:.2} USD, {tokens} tokens")),
         None => (tokens > 0).then(|| format!("{tokens} tokens")),
     }
+}
+
+/// The commit that the files are based on, and what is not in it.
+fn git(d: &Detail) -> Option<String> {
+    let commit = d.git_commit.as_ref()?;
+    Some(match d.git_changed.unwrap_or(0) {
+        0 => commit.clone(),
+        changed => format!(
+            "{commit}, {} not committed",
+            count(changed as usize, "changed file", "changed files")
+        ),
+    })
 }
 
 /// What would happen next.
@@ -194,7 +214,13 @@ impl fmt::Display for Status {
                 ),
                 ("cost", cost(d)),
                 ("age", Some(format!("{age}, saved {}", d.saved_at))),
-                ("git", d.git_commit.clone()),
+                ("git", git(d)),
+                (
+                    "tree",
+                    d.worktree
+                        .as_ref()
+                        .map(|own| format!("its own, branch {}", own.branch)),
+                ),
                 ("in", Some(d.directory.clone())),
             ];
             for (name, value) in rows {

@@ -87,6 +87,7 @@ pub(crate) fn resumed(given: Given<'_>, saved: &Settings) -> Result<Option<Setti
     settings.max_failures = args.max_failures.unwrap_or(settings.max_failures);
     settings.sleep = args.sleep.unwrap_or(settings.sleep);
     settings.wait_on_limit = args.wait_on_limit.or(settings.wait_on_limit);
+    settings.commit = args.commit.unwrap_or(settings.commit);
     settings.leftovers = args.leftovers.map_or(settings.leftovers, Into::into);
     Ok((settings != *saved).then_some(settings))
 }

@@ -66,6 +66,8 @@ struct Row {
     age_s: u64,
     outcome: &'static str,
     why: Option<String>,
+    /// The commit that has its work, of a run that commits.
+    git_commit: Option<String>,
 }
 
 impl List {
@@ -199,6 +201,7 @@ impl Row {
             age_s: age(row.at, now),
             outcome,
             why,
+            git_commit: row.commit.clone(),
         }
     }
 }
@@ -257,6 +260,13 @@ impl fmt::Display for Row {
             _ if self.outcome == "open" => f.write_str("at work"),
             None => f.write_str(self.outcome),
             Some(why) => write!(f, "{}: {}", self.outcome, plain(why)),
+        }?;
+        match &self.git_commit {
+            Some(commit) => {
+                let short: String = commit.chars().take(SHORT).collect();
+                write!(f, ", commit {}", plain(&short))
+            }
+            None => Ok(()),
         }
     }
 }
@@ -306,6 +316,7 @@ mod tests {
             age_s: 61,
             outcome,
             why: why.map(Into::into),
+            git_commit: (iteration == 1).then(|| "0123456789abcdef".into()),
         };
         let phase = Phase {
             id: "01a1fdd8-cd90-79ee-8e7e-5a310cbced46".into(),

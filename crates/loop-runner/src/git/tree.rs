@@ -1,0 +1,201 @@
+//! Working trees of a run's own.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::Git;
+use crate::{Error, Project, RunId, runs};
+
+/// How long git may take to fill a working tree.
+const CHECKOUT: Duration = Duration::from_secs(600);
+/// Where the working trees of runs lie below the state directory.
+const PLACE: &str = "worktrees";
+
+/// A working tree of a run's own, below the state directory of its project.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Worktree {
+    /// Where it lies; absolute.
+    pub path: PathBuf,
+    /// The branch that was made for it.
+    pub branch: String,
+    /// The commit from which that branch begins.
+    pub base: String,
+}
+
+/// How a run's own working tree stands.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct WorktreeState {
+    /// How many commits its branch has over the commit it began from.
+    pub commits: u32,
+    /// How many files in it are not committed.
+    pub changed: u32,
+}
+
+/// Returns the project to which a working tree of a run belongs, if it is one.
+pub(crate) fn home(tree: &Path) -> Option<&Path> {
+    let state = tree.parent().filter(|it| it.ends_with(PLACE))?.parent()?;
+    let is_state = state.file_name() == Some(".rlm".as_ref());
+    let root = state.parent().filter(|_| is_state)?;
+    state.join("runs").is_dir().then_some(root)
+}
+
+/// Returns the working trees of runs that lie in this state directory.
+pub(crate) fn all(state: &Path) -> Vec<PathBuf> {
+    let entries = fs_err::read_dir(state.join(PLACE)).into_iter().flatten();
+    let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
+    paths.filter(|path| path.is_dir()).collect()
+}
+
+impl Project {
+    /// Makes a working tree for a run that is new, and `commits` or does not, from the commit that the present one is based on, on a new branch `rlm/NAME`. Returns it with
+    /// the number of files whose changes are not in it, because they are not committed. Blocks.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::is_usage`] when there is no repository, no commit, or a tree or a branch of that name; others when git fails.
+    pub fn add_worktree(
+        &self,
+        name: &RunId,
+        run: &RunId,
+        commits: bool,
+    ) -> Result<(Worktree, usize), Error> {
+        let refuse = |why: String| Error::git(self.root(), why);
+        if self.git().top().is_none() {
+            return Err(refuse(
+                "it is no working tree of git (no repository, or a bare one), so that it can't have another one: git init, or leave --worktree out".into(),
+            ));
+        }
+        if commits {
+            self.git().refuse_commits_anywhere().map_err(refuse)?;
+        }
+        if runs::exists(self, run) {
+            return Err(Error::run_exists(run.clone()));
+        }
+        let Some(base) = self.git().head_commit_now() else {
+            return Err(refuse(
+                "it has no commit yet, from which a working tree could begin: commit something, or leave --worktree out".into(),
+            ));
+        };
+        let path = self.state_dir().join(PLACE).join(name.as_str());
+        let branch = format!("rlm/{name}");
+        if path.exists() {
+            return Err(refuse(format!(
+                "`{}` is there already: choose another --worktree NAME, or remove it: git worktree remove {}",
+                path.display(),
+                path.display()
+            )));
+        }
+        let full = format!("refs/heads/{branch}");
+        if self
+            .git()
+            .answer(&["rev-parse", "--verify", "--quiet", &full])
+            .is_ok()
+        {
+            return Err(refuse(format!(
+                "the branch {branch} is there already: choose another --worktree NAME, or delete it: git branch -D {branch}"
+            )));
+        }
+        self.prepare()?;
+        let place = self.state_dir().join(PLACE);
+        crate::project::private_dir(&place)
+            .map_err(|e| Error::io("can't keep working trees in", &place, e))?;
+        let left = self.git().change_count().unwrap_or(0);
+        let arguments = [
+            "worktree".as_ref(),
+            "add".as_ref(),
+            "--quiet".as_ref(),
+            "-b".as_ref(),
+            branch.as_ref(),
+            path.as_os_str(),
+            base.as_ref(),
+        ];
+        super::run(self.root(), &arguments, CHECKOUT)
+            .map_err(|e| refuse(format!("no working tree could be made: {e}")))?;
+        Ok((Worktree { path, branch, base }, left))
+    }
+
+    /// Returns the project as a run sees it that has this working tree. Blocks.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::is_usage`] when the working tree is not there any more; the text says how it can be had again.
+    pub fn in_worktree(&self, worktree: &Worktree) -> Result<Self, Error> {
+        let Worktree { path, branch, .. } = worktree;
+        let refuse = |why: String| Err(Error::git(path, why));
+        if !path.is_dir() {
+            let list = self.git().answer(&["worktree", "list", "--porcelain"]);
+            let list = list.unwrap_or_default();
+            if let Some(there) = place_of(&list, branch).filter(|it| *it != path && it.is_dir()) {
+                return refuse(format!(
+                    "the working tree of the run was moved to `{}`: git worktree move {} {}",
+                    there.display(),
+                    there.display(),
+                    path.display()
+                ));
+            }
+            return refuse(format!(
+                "the working tree of the run is gone, and what was not committed in it; its commits are on {branch}: git worktree prune; git worktree add {} {branch}",
+                path.display()
+            ));
+        }
+        let git = Git::find(path);
+        if git.top() != Some(path) {
+            return refuse(format!(
+                "git does not know this working tree any more: git worktree repair {}",
+                path.display()
+            ));
+        }
+        Ok(self.clone().with_tree(path.clone(), git))
+    }
+
+    /// Returns the project as a run sees it that works in the project's own working tree.
+    #[must_use]
+    pub fn in_root(self) -> Self {
+        if self.tree() == self.root() {
+            return self;
+        }
+        let root = self.root().to_owned();
+        let git = Git::find(&root);
+        self.with_tree(root, git)
+    }
+
+    /// Returns the run's own working tree that this is, when it was found from within one.
+    #[must_use]
+    pub fn worktree(&self) -> Option<Worktree> {
+        if self.tree() == self.root() {
+            return None;
+        }
+        let branch = self.git().answer(&["symbolic-ref", "--short", "HEAD"]);
+        Some(Worktree {
+            path: self.tree().to_owned(),
+            branch: branch.ok()?,
+            base: self.git().head_commit_now()?,
+        })
+    }
+
+    /// Looks at the working tree of a run; `None` where git does not say. Blocks for some seconds at most.
+    #[must_use]
+    pub fn worktree_state(&self, worktree: &Worktree) -> Option<WorktreeState> {
+        let git = Git::find(&worktree.path);
+        let range = format!("{}..refs/heads/{}", worktree.base, worktree.branch);
+        let commits = git.ask(&["rev-list", "--count", &range])?;
+        Some(WorktreeState {
+            commits: commits.parse().ok()?,
+            changed: u32::try_from(git.change_count()?).ok()?,
+        })
+    }
+}
+
+/// Finds where git has a branch checked out.
+fn place_of<'a>(list: &'a str, branch: &str) -> Option<&'a Path> {
+    let full = format!("branch refs/heads/{branch}");
+    let mut blocks = list.split("\n\n");
+    let block = blocks.find(|block| block.lines().any(|line| line == full))?;
+    block
+        .lines()
+        .next()?
+        .strip_prefix("worktree ")
+        .map(Path::new)
+}

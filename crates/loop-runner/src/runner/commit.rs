@@ -1,0 +1,244 @@
+//! Committing the work of an iteration, once its agent's tree is gone.
+
+use std::time::Duration;
+
+use agent_subprocess::{AgentCommand, Context};
+use loop_state::{CheckResult, Step, Then};
+use tokio::sync::{oneshot, watch};
+
+use crate::check::{self, CheckEnd};
+use crate::git::commit::{About, SCRIPT};
+use crate::git::{Git, LIMIT, complaint};
+use crate::news::News;
+use crate::runner::Runner;
+use crate::{Committed, Error, Project, RunHead, Settings};
+
+const STOPPED: &str = "the run was stopped";
+
+/// A commit that is to be made.
+#[derive(Debug)]
+pub(super) struct Commit {
+    about: About,
+    phase: u32,
+    git: Git,
+    context: Context,
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub(super) struct CommitEnd {
+    about: About,
+    phase: u32,
+    /// Nothing where there is nothing, and never was.
+    made: Result<Option<Made>, String>,
+    left_out: Vec<String>,
+    /// The commands, if any ran.
+    ran: Option<CheckEnd>,
+}
+
+#[derive(Debug)]
+struct Made {
+    commit: String,
+    is_new: bool,
+}
+
+impl Commit {
+    /// Makes it, unless it is halted: then what it has begun is ended within the time that is told.
+    pub(super) async fn make(
+        self,
+        mut halted: oneshot::Receiver<Duration>,
+        freezes: watch::Receiver<bool>,
+    ) -> CommitEnd {
+        let Self {
+            about,
+            phase,
+            git,
+            context,
+        } = self;
+        let (mut left_out, mut ran) = (Vec::new(), None);
+        let made = async {
+            let looking = git.clone();
+            let plan = tokio::task::spawn_blocking(move || looking.plan());
+            let plan = tokio::select! {
+                biased;
+                _ = &mut halted => return Err(STOPPED.to_owned()),
+                plan = plan => plan.map_err(|e| e.to_string())?,
+            };
+            let plan = plan.map_err(|e| e.to_string())?;
+            left_out = plan.left_out;
+            let mut failed = None;
+            if !plan.is_empty {
+                let command = AgentCommand::new("sh").args(["-c", SCRIPT, "rlm"]);
+                let command = command.arg(about.message()).args(plan.paths);
+                let end = check::run(command, context, LIMIT, halted, freezes).await;
+                failed = failure(&end.result);
+                ran = Some(end);
+            }
+            let commit = git.head_commit().await;
+            let is_new = commit != plan.before;
+            match (commit, failed) {
+                // What is ended behind the commit, such as a hook, does not undo it.
+                (Some(commit), failed) if is_new || failed.is_none() => Ok(Some(Made {
+                    is_new: is_new && !plan.is_empty,
+                    commit,
+                })),
+                (_, Some(why)) => Err(why),
+                (_, None) if plan.is_empty => Ok(None),
+                (_, None) => Err("git does not say which commit that is".to_owned()),
+            }
+        };
+        let made = made.await;
+        CommitEnd {
+            about,
+            phase,
+            made,
+            left_out,
+            ran,
+        }
+    }
+}
+
+fn failure(result: &CheckResult) -> Option<String> {
+    match result {
+        CheckResult::Passed => None,
+        CheckResult::Failed(text) => {
+            // How it ended stands behind what was printed.
+            let (said, how) = text.rsplit_once('\n').unwrap_or(("", text));
+            Some(match said.trim().is_empty() {
+                true => text.clone(),
+                false => format!("{} {how}", complaint(said)),
+            })
+        }
+        _ => Some(STOPPED.into()),
+    }
+}
+
+impl Runner {
+    /// Returns the commit that is to be made when the present attempt's tree is gone.
+    pub(super) fn due_commit(&self) -> Option<Commit> {
+        let (head, settings) = (self.machine.head(), &self.saved.settings);
+        let is_complete = matches!(
+            head.step,
+            Step::Settling {
+                then: Then::Next | Then::Done(_)
+            }
+        );
+        if !settings.commit || !is_complete || self.stop_by.is_some() {
+            return None;
+        }
+        let project = self.work_tree.project();
+        let committed = self.saved.committed.as_ref();
+        let committed = committed.filter(|it| it.phase == head.phase);
+        let about = About {
+            run: self.saved.run.to_string(),
+            phase: self.phase().name.clone(),
+            is_pipeline: settings.phases.len() > 1,
+            iteration: head.iteration,
+            attempt: head.attempt,
+            first_attempt: head.first_attempt.max(1),
+            committed: committed.map_or(0, |it| it.iteration),
+            failed: head.failure.is_some(),
+            session: head.session.clone(),
+            agent: self.phase().agent.name().to_owned(),
+        };
+        let mut context = self.context("-commit");
+        context.cwd = project.tree().to_owned();
+        context.env.push(("GIT_TERMINAL_PROMPT".into(), "0".into()));
+        Some(Commit {
+            about,
+            phase: head.phase,
+            git: project.git().clone(),
+            context,
+        })
+    }
+
+    /// Takes notice of a commit, and says what became of it.
+    pub(super) fn committed(&mut self, end: CommitEnd) {
+        let CommitEnd {
+            about,
+            phase,
+            made,
+            left_out,
+            ran,
+        } = end;
+        if let Some(ran) = ran {
+            if !ran.leftovers.is_empty() {
+                self.tell(News::Ended {
+                    why: "left running by the commit's hooks",
+                    processes: ran.leftovers,
+                });
+            }
+            if ran.result == CheckResult::Stopped {
+                self.ended.extend(ran.ended);
+            }
+            self.proven &= ran.proven;
+            self.note_survivors(ran.survivors);
+        }
+        let iteration = about.iteration;
+        match made {
+            Ok(Some(Made { commit, is_new })) => {
+                self.saved.committed = Some(Committed {
+                    phase,
+                    iteration,
+                    attempt: about.attempt,
+                    commit: commit.clone(),
+                });
+                if is_new {
+                    self.tell(News::Committed {
+                        iteration,
+                        commit,
+                        left_out,
+                    });
+                } else if !left_out.is_empty() {
+                    let left_out = left_out.join(", ");
+                    self.tell(News::Warning(format!(
+                        "iteration {iteration} is not committed, it changed nothing but {left_out}"
+                    )));
+                }
+            }
+            Ok(None) => {}
+            Err(why) => self.tell(News::Warning(format!(
+                "iteration {iteration} is not committed: {why}; what it changed stays, and is in the next commit"
+            ))),
+        }
+    }
+
+    /// Refuses settings by which a new run could not commit as it is to.
+    pub(super) async fn refuse_unfit(project: &Project, settings: &Settings) -> Result<(), Error> {
+        if !settings.commit {
+            return Ok(());
+        }
+        let git = project.git().clone();
+        let looked = tokio::task::spawn_blocking(move || git.refuse_commits()).await;
+        let looked = looked.expect("looking does not panic");
+        looked.map_err(|why| Error::git(project.tree(), why))
+    }
+
+    /// The same for a run that is taken up again, with settings that replace its own. What it has itself left uncommitted is no reason, but returned,
+    /// to be said.
+    pub(super) async fn refuse_unfit_again(
+        project: &Project,
+        saved: &mut RunHead,
+        settings: Option<&Settings>,
+    ) -> Result<Option<String>, Error> {
+        let settings = settings.unwrap_or(&saved.settings);
+        if settings.commit && saved.settings.commit {
+            let git = project.git().clone();
+            let looked = tokio::task::spawn_blocking(move || git.uncommitted()).await;
+            return Ok(looked.expect("looking does not panic"));
+        }
+        Self::refuse_unfit(project, settings).await?;
+        if settings.commit {
+            // All that it did so far is in the present commit, by whoever made that.
+            let commit = project.git().head_commit().await;
+            let (at, _) = saved.machine.resumes_at();
+            saved.committed = commit.map(|commit| Committed {
+                phase: saved.machine.phase,
+                iteration: at.saturating_sub(1),
+                attempt: 0,
+                commit,
+            });
+        }
+        Ok(None)
+    }
+}

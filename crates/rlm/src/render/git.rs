@@ -1,0 +1,117 @@
+//! The commits of a run, and what becomes of a working tree that it had to itself.
+
+use std::fmt;
+
+use loop_runner::{Project, Worktree, WorktreeState};
+use serde_json::{Value, json};
+
+use crate::render::event::count;
+use crate::render::{MIND, plain, quoted, styled};
+
+/// How many digits of a commit's name are shown.
+const SHORT: usize = 12;
+
+/// Says that the work of an iteration is committed, and what of it is not.
+pub(crate) fn committed(iteration: u32, commit: &str, left_out: &[String]) -> String {
+    let short: String = commit.chars().take(SHORT).collect();
+    let mut text = format!("iteration {iteration} committed: {}", plain(&short));
+    if !left_out.is_empty() {
+        let out = plain(&left_out.join(", "));
+        text.push_str(&format!("; {} {out}", styled(MIND, "not in it:")));
+    }
+    text
+}
+
+pub(crate) fn committed_json(iteration: u32, commit: &str, left_out: &[String]) -> Value {
+    json!({"event": "committed", "iteration": iteration, "commit": commit, "left_out": left_out})
+}
+
+/// A run's own working tree, and how it stands.
+#[derive(Debug)]
+pub(crate) struct OwnTree {
+    tree: Worktree,
+    state: Option<WorktreeState>,
+}
+
+impl OwnTree {
+    /// Asks git, for some seconds at most.
+    pub(crate) fn of(project: &Project, tree: Worktree) -> Self {
+        let state = project.worktree_state(&tree);
+        Self { tree, state }
+    }
+
+    pub(crate) fn json(&self) -> Value {
+        let Worktree { path, branch, base } = &self.tree;
+        let state = self.state.as_ref();
+        json!({
+            "path": path,
+            "branch": branch,
+            "base": base,
+            "commits": state.map(|state| state.commits),
+            "changed": state.map(|state| state.changed),
+        })
+    }
+}
+
+impl fmt::Display for OwnTree {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Worktree { path, branch, .. } = &self.tree;
+        let path = plain(&quoted(&path.to_string_lossy()));
+        write!(f, "branch {branch}")?;
+        let Some(WorktreeState { commits, changed }) = self.state else {
+            return write!(f, ", in {path}");
+        };
+        let commits = commits as usize;
+        write!(f, " has {}", count(commits, "commit", "commits"))?;
+        if changed > 0 {
+            let files = count(changed as usize, "file is", "files are");
+            write!(f, ", and {files} not committed in {path}")?;
+        }
+        if commits > 0 {
+            write!(f, "\n  take it:   git merge {branch}")?;
+        }
+        let force = if changed > 0 { "--force " } else { "" };
+        write!(
+            f,
+            "\n  remove it: git worktree remove {force}{path} && git branch -D {branch}"
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_commit_is_told_with_what_is_not_in_it() {
+        let said = committed(3, "0123456789abcdef", &["big\u{1b}[2J.bin (60 MiB)".into()]);
+        let said = anstream::adapter::strip_str(&said).to_string();
+        insta::assert_snapshot!(said, @r"iteration 3 committed: 0123456789ab; not in it: big\u{1b}[2J.bin (60 MiB)");
+    }
+
+    #[test]
+    fn the_end_says_what_is_there_and_how_to_take_it_or_leave_it() {
+        let tree = || Worktree {
+            path: "/p/.rlm/worktrees/r1".into(),
+            branch: "rlm/r1".into(),
+            base: "0123".into(),
+        };
+        let end = |state| {
+            let tree = tree();
+            OwnTree { tree, state }.to_string()
+        };
+        let state = |commits, changed| Some(WorktreeState { commits, changed });
+        let ends = [state(3, 0), state(1, 2), state(0, 1), None].map(end);
+        insta::assert_snapshot!(ends.join("\n"), @r"
+        branch rlm/r1 has 3 commits
+          take it:   git merge rlm/r1
+          remove it: git worktree remove /p/.rlm/worktrees/r1 && git branch -D rlm/r1
+        branch rlm/r1 has 1 commit, and 2 files are not committed in /p/.rlm/worktrees/r1
+          take it:   git merge rlm/r1
+          remove it: git worktree remove --force /p/.rlm/worktrees/r1 && git branch -D rlm/r1
+        branch rlm/r1 has 0 commits, and 1 file is not committed in /p/.rlm/worktrees/r1
+          remove it: git worktree remove --force /p/.rlm/worktrees/r1 && git branch -D rlm/r1
+        branch rlm/r1, in /p/.rlm/worktrees/r1
+        ");
+    }
+}

@@ -1,0 +1,392 @@
+//! What a run does with git: commits, and working trees of its own.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use rustix::process::Signal;
+use serde_json::Value;
+
+use crate::LONG;
+use crate::scene::{Scene, TREE_SIZE, crash, events, expect_in_order, stop, text};
+
+/// A scene in which git knows who commits.
+fn scene(script: &str) -> Scene {
+    let scene = Scene::new(script);
+    know_who(&scene);
+    scene
+}
+
+fn know_who(scene: &Scene) {
+    scene.sandbox.git(&["config", "user.name", "A. Tester"]);
+    let mail = ["config", "user.email", "tester@localhost"];
+    scene.sandbox.git(&mail);
+}
+
+fn hook(scene: &Scene, name: &str, script: &str) {
+    let hook = scene.file(".git/hooks").join(name);
+    fs_err::create_dir_all(hook.parent().unwrap()).unwrap();
+    fs_err::write(&hook, format!("#!/bin/sh\n{script}\n")).unwrap();
+    fs_err::set_permissions(&hook, PermissionsExt::from_mode(0o755)).unwrap();
+}
+
+/// The subjects of all commits, oldest first.
+fn subjects(scene: &Scene, branch: &str) -> Vec<String> {
+    let log = scene
+        .sandbox
+        .git(&["log", "--reverse", "--format=%s", branch]);
+    log.lines().map(ToOwned::to_owned).collect()
+}
+
+fn trailer(scene: &Scene, commit: &str, name: &str) -> String {
+    let format = format!("--format=%(trailers:key={name},valueonly)");
+    scene.sandbox.git(&["log", "-1", &format, commit])
+}
+
+#[test]
+fn s22_each_save_has_the_commit_and_how_many_files_differ_from_it() {
+    let scene = Scene::new("append work {start}\n@2 touch more");
+    scene.run(&["-n", "2"]).run(LONG).expect_code(0);
+    let status = scene.status();
+    assert_eq!(
+        status["git_commit"],
+        scene.sandbox.git(&["rev-parse", "HEAD"])
+    );
+    assert_eq!(status["git_changed"], 2);
+    assert_eq!(status["committed"], Value::Null);
+}
+
+#[test]
+fn s22_each_complete_iteration_that_changed_something_is_a_commit_with_its_trailers() {
+    let scene = scene("@1 append work 1\n@3 append work 3");
+    let run = ["-n", "3", "--commit", "--run-id", "r1", "--json"];
+    let ended = scene.run(&run).run(LONG).expect_code(0);
+    let subjects = subjects(&scene, "main");
+    assert_eq!(
+        subjects,
+        ["start", "rlm: iteration 1 of r1", "rlm: iteration 3 of r1"]
+    );
+    for (name, value) in [
+        ("Rlm-Run", "r1"),
+        ("Rlm-Phase", "main"),
+        ("Rlm-Iteration", "3"),
+        ("Rlm-Attempt", "1"),
+        ("Rlm-Agent", "command"),
+    ] {
+        assert_eq!(trailer(&scene, "HEAD", name), value);
+    }
+    let body = scene.sandbox.git(&["log", "-1", "--format=%b"]);
+    assert!(body.starts_with("Rlm-Run"), "nothing else is in it: {body}");
+    assert_eq!(scene.sandbox.git(&["status", "--porcelain"]), "");
+    let head = scene.sandbox.git(&["rev-parse", "HEAD"]);
+    let first = scene.sandbox.git(&["rev-parse", "HEAD^"]);
+    let events = events(&ended.stdout);
+    let told: Vec<&Value> = events
+        .iter()
+        .filter(|event| event["event"] == "committed")
+        .map(|event| &event["commit"])
+        .collect();
+    assert_eq!(told, [&first, &head]);
+    let status = scene.status();
+    assert_eq!(status["committed"]["commit"], *head);
+    assert_eq!(status["git_changed"], 0);
+    // What an iteration left is in a commit, also when it made none.
+    let listed = scene.rlm(&["checkpoints", "list", "--json"]).run(LONG);
+    let listed = crate::scene::json(&listed.stdout);
+    let rows = listed["progress"].as_array().unwrap();
+    let commits: Vec<&Value> = rows.iter().map(|row| &row["git_commit"]).collect();
+    assert_eq!(commits, [&first, &first, &head]);
+}
+
+#[test]
+fn s22_what_was_not_committed_before_is_never_taken_in() {
+    let scene = scene("append work {start}");
+    fs_err::write(scene.file("mine"), "not yours").unwrap();
+    let ended = scene.run(&["--once", "--commit"]).run(LONG).expect_code(2);
+    expect_in_order(
+        &ended.stderr,
+        &[
+            "1 file is not committed",
+            "commit that first",
+            "--worktree",
+            "mine",
+        ],
+    );
+    assert_eq!(ended.stderr.trim_end().lines().count(), 1, "{ended}");
+    assert_eq!(scene.statuses(), [Value::Null; 0]);
+    assert_eq!(scene.start_count(), 0);
+    // A tree of its own has none of it.
+    let own = ["--once", "--commit", "--worktree", "w1"];
+    let ended = scene.run(&own).run(LONG).expect_code(0);
+    assert!(
+        ended.stdout.contains("not in it: 1 changed file"),
+        "{ended}"
+    );
+    let files = scene.sandbox.git(&["ls-tree", "--name-only", "rlm/w1"]);
+    assert_eq!(files, "README.md\nwork");
+    assert!(scene.file("mine").exists() && !scene.file("work").exists());
+}
+
+#[test]
+fn what_can_not_be_committed_to_is_refused_in_a_line_that_says_what_to_do() {
+    let refused = |scene: &Scene, words: &[&str]| {
+        let ended = scene.run(&["--once", "--commit"]).run(LONG).expect_code(2);
+        expect_in_order(&ended.stderr, words);
+        assert_eq!(ended.stderr.trim_end().lines().count(), 1, "{ended}");
+        assert_eq!(scene.start_count(), 0);
+    };
+    let nobody = Scene::new("print no");
+    nobody
+        .sandbox
+        .git(&["config", "user.useConfigOnly", "true"]);
+    refused(&nobody, &["who commits", "git config user.name"]);
+    let scene = scene("print no");
+    scene.sandbox.git(&["checkout", "-q", "--detach"]);
+    refused(&scene, &["HEAD is detached", "git switch -c"]);
+    scene.sandbox.git(&["checkout", "-q", "main"]);
+    fs_err::write(scene.file(".git/MERGE_HEAD"), "").unwrap();
+    refused(&scene, &["a merge is under way", "finish it"]);
+    fs_err::remove_file(scene.file(".git/MERGE_HEAD")).unwrap();
+    let bare = scene.sandbox.path().join("bare");
+    fs_err::create_dir(&bare).unwrap();
+    for (option, words) in [("--commit", "git init"), ("--worktree", "git init")] {
+        let run = ["--once", option];
+        let ended = scene.run(&run).dir(&bare).run(LONG).expect_code(2);
+        assert!(ended.stderr.contains(words), "{ended}");
+    }
+}
+
+#[test]
+fn what_a_cut_attempt_edited_is_in_the_next_commit_and_named_there() {
+    let scene = scene("append work {start}\n@1 print ready\n@1 hang");
+    let running = scene.ready(&["-n", "1", "--commit", "--run-id", "r1"]);
+    crash(running);
+    scene.wait_until_nothing_is_alive();
+    fs_err::write(scene.file("meanwhile"), "by a person").unwrap();
+    let ended = scene.rlm(&["resume"]).run(LONG).expect_code(0);
+    expect_in_order(
+        &ended.stdout,
+        &[
+            "2 files are not committed",
+            "the next commit takes in",
+            "iteration 1 committed",
+        ],
+    );
+    let body = scene.sandbox.git(&["log", "-1", "--format=%b"]);
+    assert!(body.contains("Attempt 1 was cut"), "{body}");
+    assert_eq!(trailer(&scene, "HEAD", "Rlm-Attempt"), "2");
+    assert_eq!(scene.sandbox.git(&["show", "HEAD:work"]), "1\n2");
+}
+
+#[test]
+fn a_hook_that_refuses_is_told_and_the_next_commit_has_it() {
+    let scene = scene("append work {start}\n@2 touch allowed");
+    let refuse = "test -e allowed || { echo 'not yet allowed' >&2; exit 1; }";
+    hook(&scene, "pre-commit", refuse);
+    let run = ["-n", "2", "--commit"];
+    let ended = scene.run(&run).run(LONG).expect_code(0);
+    expect_in_order(
+        &ended.stdout,
+        &[
+            "iteration 1 is not committed: not yet allowed",
+            "iteration 2 committed",
+        ],
+    );
+    let body = scene.sandbox.git(&["log", "-1", "--format=%b"]);
+    assert!(body.contains("Iteration 1 has no commit"), "{body}");
+    assert_eq!(subjects(&scene, "main").len(), 2);
+}
+
+#[test]
+fn what_does_not_belong_into_a_commit_is_left_out_and_named() {
+    let scene = scene("append work {start}");
+    let litter =
+        "rm -f .rlm/.gitignore; truncate -s 60M big; git init -q inner; touch 'a [b]' inner/c";
+    let run = ["--once", "--commit", "--gate", litter];
+    let ended = scene.run(&run).run(LONG).expect_code(0);
+    expect_in_order(
+        &ended.stdout,
+        &["not in it:", "big (60 MiB)", "inner/ (a repository"],
+    );
+    let files = scene.sandbox.git(&["ls-tree", "--name-only", "HEAD"]);
+    assert_eq!(files, "README.md\na [b]\nwork");
+}
+
+#[test]
+fn a_merge_that_an_agent_leaves_is_not_committed_as_if_it_were_solved() {
+    let scene = scene("append work {start}");
+    let half = "cp .git/HEAD .git/MERGE_HEAD";
+    let run = ["--once", "--commit", "--gate", half];
+    let ended = scene.run(&run).run(LONG).expect_code(0);
+    let told = "iteration 1 is not committed: a merge is under way";
+    assert!(ended.stdout.contains(told), "{ended}");
+    assert_eq!(subjects(&scene, "main").len(), 1);
+}
+
+#[test]
+fn a_stop_does_not_wait_for_a_commit_and_nothing_of_it_is_left() {
+    let scene = scene("append work {start}");
+    hook(&scene, "pre-commit", "touch .git/waits; exec sleep 600");
+    let running = scene.run(&["-n", "3", "--commit"]).spawn();
+    scene.wait_for_file(".git/waits");
+    stop(running, Signal::TERM);
+    scene.expect_nothing_alive();
+    fs_err::remove_file(scene.file(".git/hooks/pre-commit")).unwrap();
+    scene.rlm(&["resume"]).run(LONG).expect_code(0);
+    let subjects = subjects(&scene, "main");
+    assert_eq!(subjects.len(), 3, "{subjects:?}");
+    assert_eq!(scene.sandbox.git(&["show", "HEAD:work"]), "1\n2\n3");
+}
+
+#[test]
+fn a_run_has_a_tree_of_its_own_and_says_how_to_take_its_work_or_leave_it() {
+    let scene = scene("append work {start}");
+    let run = ["-n", "2", "--commit", "--worktree", "--run-id", "r1"];
+    let ended = scene.run(&run).run(LONG).expect_code(0);
+    expect_in_order(
+        &ended.stdout,
+        &[
+            "branch rlm/r1 from",
+            "iteration 2 committed",
+            "branch rlm/r1 has 2 commits",
+            "git merge rlm/r1",
+            "git worktree remove",
+        ],
+    );
+    assert_eq!(scene.sandbox.git(&["status", "--porcelain"]), "");
+    assert!(!scene.file("work").exists());
+    assert!(scene.file(".rlm/runs/r1").is_dir(), "its state is here");
+    let own = scene.file(".rlm/worktrees/r1");
+    assert!(own.join("work").exists() && !own.join(".rlm").exists());
+    let start = &scene.agent.starts()[0];
+    assert_eq!(Path::new(&start.cwd), own);
+    // It is known from within as well.
+    let within = scene.rlm(&["status", "--json"]).dir(&own).run(LONG);
+    let within = crate::scene::json(&within.expect_code(0).stdout);
+    assert_eq!(text(&within["worktree"]["branch"]), "rlm/r1");
+    scene.sandbox.git(&["merge", "-q", "rlm/r1"]);
+    assert_eq!(subjects(&scene, "main").len(), 3);
+    let again = ["--once", "--worktree", "r1"];
+    let ended = scene.run(&again).run(LONG).expect_code(2);
+    assert!(ended.stderr.contains("is there already"), "{ended}");
+}
+
+#[test]
+fn a_resume_finds_its_tree_or_says_what_became_of_it() {
+    let scene = scene("append work {start}\n@1 print ready\n@1 hang");
+    let running = scene.ready(&["-n", "1", "--worktree", "w1"]);
+    stop(running, Signal::TERM);
+    let own = scene.file(".rlm/worktrees/w1");
+    let path = own.display().to_string();
+    let elsewhere = scene.sandbox.path().join("elsewhere");
+    let there = elsewhere.display().to_string();
+    let refused = |words: &[&str]| {
+        let ended = scene.rlm(&["resume"]).run(LONG).expect_code(2);
+        expect_in_order(&ended.stderr, words);
+    };
+    scene.sandbox.git(&["worktree", "move", &path, &there]);
+    refused(&["was moved to", "git worktree move"]);
+    scene.sandbox.git(&["worktree", "move", &there, &path]);
+    fs_err::rename(&own, &elsewhere).unwrap();
+    refused(&["is gone", "rlm/w1", "git worktree prune; git worktree add"]);
+    fs_err::rename(&elsewhere, &own).unwrap();
+    let ended = scene.rlm(&["resume"]).run(LONG).expect_code(0);
+    let words = [
+        "branch rlm/w1 has 0 commits",
+        "1 file is not committed",
+        "--force",
+    ];
+    expect_in_order(&ended.stdout, &words);
+    assert_eq!(fs_err::read_to_string(own.join("work")).unwrap(), "1\n2\n");
+}
+
+#[test]
+fn j53_two_runs_in_trees_of_their_own_do_not_meet() {
+    let tree = "child plain\nchild setsid\nchild daemon\nchild holder\nprint ready\nhang";
+    let scene = scene(tree);
+    let first = scene.ready(&["--once", "--run-id", "here"]);
+    assert_eq!(scene.tree_alive(), TREE_SIZE);
+    let second = scene.ready(&["--once", "--run-id", "there", "--worktree"]);
+    assert_eq!(
+        scene.tree_alive(),
+        2 * TREE_SIZE,
+        "neither ended the other's"
+    );
+    let held = scene.run(&["--once"]).run(LONG).expect_code(9);
+    expect_in_order(&held.stderr, &["run `here`", "--worktree"]);
+    let ps = scene.rlm(&["ps"]).run(LONG).expect_code(0).stdout;
+    let pids = [first.pid(), second.pid()];
+    assert!(
+        pids.iter().all(|pid| ps.contains(&pid.to_string())),
+        "{pids:?} in {ps}"
+    );
+    let alone = scene.rlm(&["resume"]).run(LONG).expect_code(9);
+    assert!(alone.stderr.contains("run `here` is at work"), "{alone}");
+    scene.rlm(&["stop", "here"]).run(LONG).expect_code(0);
+    first.wait(LONG);
+    assert_eq!(scene.tree_alive(), TREE_SIZE);
+    scene.rlm(&["stop", "there"]).run(LONG).expect_code(0);
+    second.wait(LONG);
+    scene.expect_nothing_alive();
+}
+
+#[test]
+fn the_file_of_the_project_says_it_and_a_resume_can_unsay_it() {
+    let scene = scene("append work {start}\n@1 print ready\n@1 hang");
+    let file = "commit = true\nworktree = true\nuntil = 'test 3 -le $(wc -l < work)'\nsleep = 0\n";
+    fs_err::write(scene.file("rlm.toml"), file).unwrap();
+    let running = scene.ready(&["--run-id", "r1"]);
+    stop(running, Signal::TERM);
+    let without = ["resume", "--commit=false"];
+    scene.rlm(&without).run(LONG).expect_code(0);
+    assert_eq!(subjects(&scene, "rlm/r1"), ["start"]);
+}
+
+#[test]
+fn what_is_edited_inside_a_submodule_is_named() {
+    let scene = scene("append work {start}\nappend sub/README.md more");
+    let part = scene.sandbox.path().join("part");
+    let part = part.display().to_string();
+    scene.sandbox.git(&["clone", "-q", ".", &part]);
+    let allow = "protocol.file.allow=always";
+    let add = ["-c", allow, "submodule", "--quiet", "add", &part, "sub"];
+    scene.sandbox.git(&add);
+    scene.sandbox.git(&["commit", "-q", "-m", "part"]);
+    let run = ["--once", "--commit"];
+    let ended = scene.run(&run).run(LONG).expect_code(0);
+    let words = ["iteration 1 committed", "not in it: sub (edited"];
+    expect_in_order(&ended.stdout, &words);
+}
+
+#[test]
+fn a_crash_behind_a_commit_neither_loses_nor_doubles_it() {
+    let scene = scene("@1 append work 1");
+    hook(&scene, "post-commit", "touch .git/made; exec sleep 600");
+    let running = scene
+        .run(&["-n", "1", "--commit", "--run-id", "r1"])
+        .spawn();
+    scene.wait_for_file(".git/made");
+    crash(running);
+    scene.wait_until_nothing_is_alive();
+    fs_err::remove_file(scene.file(".git/hooks/post-commit")).unwrap();
+    scene.rlm(&["resume"]).run(LONG).expect_code(0);
+    let subjects = subjects(&scene, "main");
+    assert_eq!(subjects, ["start", "rlm: iteration 1 of r1"]);
+    let head = scene.sandbox.git(&["rev-parse", "HEAD"]);
+    assert_eq!(scene.status()["committed"]["commit"], *head);
+}
+
+#[test]
+fn a_run_that_begins_to_commit_late_begins_from_what_is_committed() {
+    let scene = scene("append work {start}\n@2 print ready\n@2 hang");
+    stop(scene.ready(&["-n", "2", "--run-id", "r1"]), Signal::TERM);
+    let resume = || scene.rlm(&["resume", "--commit"]).run(LONG);
+    let refused = resume().expect_code(2);
+    assert!(refused.stderr.contains("commit that first"), "{refused}");
+    scene.sandbox.git(&["add", "work"]);
+    scene.sandbox.git(&["commit", "-q", "-m", "mine"]);
+    resume().expect_code(0);
+    let subjects = subjects(&scene, "main");
+    assert_eq!(subjects, ["start", "mine", "rlm: iteration 2 of r1"]);
+    let body = scene.sandbox.git(&["log", "-1", "--format=%b"]);
+    assert!(!body.contains("no commit"), "{body}");
+}
