@@ -2,13 +2,14 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use agent_duplex::{Driver, ProcessName};
 use agent_subprocess::Context;
 use cancellable_sleep::SleepGate;
 use loop_state::{Event, Happening, Head, Machine, Resume, StopReason, Timestamp};
 use tokio::sync::{mpsc, watch};
+use tokio::time::Instant;
 use uuid::Uuid;
 
 use crate::check::{CheckEnd, RunningCheck};
@@ -38,11 +39,8 @@ mod socket;
 mod sweep;
 #[cfg(test)]
 mod tests;
+mod time;
 mod wake;
-
-/// The longest single wait: after it the wall clock is looked at again, so that a suspend or a clock set forward is noticed, and whether what
-/// is saved is still there. Less than who asks through the control socket waits.
-const LONGEST_WAIT: Duration = Duration::from_secs(5);
 
 /// How long everything may take to end for a person who has no patience.
 const IMPATIENT: Duration = Duration::from_secs(1);
@@ -443,28 +441,6 @@ impl Runner {
             event = async { attempt.as_mut().expect("an attempt runs").wake().await },
                 if attempt.as_ref().is_some_and(Attempt::may_speak) => Wakeup::Agent(event),
         }
-    }
-
-    fn wait_from(&self, now: Timestamp) -> Duration {
-        let deadline = self.machine.next_deadline();
-        let deadline = deadline
-            .filter(|_| self.frozen_at.is_none())
-            .map(|at| at.since(now));
-        let flush = self
-            .attempt
-            .as_ref()
-            .and_then(Attempt::flush_at)
-            .map(|at| at.since(now));
-        let halt = self.attempt.as_ref().and_then(Attempt::patient_until);
-        let hold = self.attempt.as_ref().and_then(Attempt::hold_by);
-        let hold = hold.filter(|_| self.frozen_at.is_none());
-        let halt = { halt.into_iter().chain(hold).min() }
-            .map(|at| at.saturating_duration_since(Instant::now()));
-        let silence = self.silence_at().map(|at| at.since(now));
-        [deadline, flush, halt, silence]
-            .into_iter()
-            .flatten()
-            .fold(LONGEST_WAIT, Duration::min)
     }
 
     fn tell(&mut self, news: News) {

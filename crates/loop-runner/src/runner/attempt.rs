@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
 use agent_duplex::{
     Ask, Capabilities, Capability, Completion, Conversation, EndReason, Event, InputState,
@@ -10,6 +10,7 @@ use agent_duplex::{
 };
 use loop_state::{Happening, SteerState, Timestamp, TurnOutcome, Usage};
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 use uuid::Uuid;
 
 use crate::claim;

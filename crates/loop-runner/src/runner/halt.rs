@@ -1,9 +1,10 @@
 //! How a turn ends: by itself, by a person's interrupt, or because it has to.
 
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
 use agent_duplex::{EndReason, Queued, StopReport, TurnEnd};
 use loop_state::{Happening, Timestamp, TurnOutcome};
+use tokio::time::Instant;
 
 use crate::news::News;
 use crate::runner::Runner;

@@ -1,8 +1,9 @@
 //! Waiting for what an agent still has to do by itself when its turn is over: tasks in the background, and the turns that follow their ends.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use loop_state::{Happening, TurnOutcome};
+use tokio::time::Instant;
 
 use crate::news::News;
 use crate::runner::Runner;

@@ -1,9 +1,8 @@
 //! What a person asks of a run while it goes on.
 
-use std::time::Instant;
-
 use agent_duplex::{Conversation, Input, SessionChoice};
 use loop_state::{Happening, SteerState, StopCause, StopRequest, TurnOutcome, When};
+use tokio::time::Instant;
 
 use crate::PromptSource;
 use crate::control::{Coming, Control, Mark, Wish};

@@ -1,0 +1,47 @@
+//! What time it is for a run, and how long it may wait.
+
+use std::time::{Duration, SystemTime};
+
+use loop_state::Timestamp;
+use tokio::time::Instant;
+
+use crate::clock::Clock;
+use crate::runner::{Attempt, Runner};
+
+/// The longest single wait: after it the wall clock is looked at again, so that a suspend or a clock set forward is noticed, and whether what
+/// is saved is still there. Less than who asks through the control socket waits.
+const LONGEST_WAIT: Duration = Duration::from_secs(5);
+
+impl Runner {
+    /// Takes the time of day from `now` instead of the system: for a test that plays a night in a second.
+    ///
+    /// Every wait of the run is on tokio's clock, which such a test pauses.
+    #[must_use]
+    pub fn with_wall_clock(mut self, now: impl Fn() -> SystemTime + Send + Sync + 'static) -> Self {
+        self.clock = Clock::given(now);
+        self
+    }
+
+    /// Returns how long nothing has to be done, if nothing comes from outside.
+    pub(super) fn wait_from(&self, now: Timestamp) -> Duration {
+        let deadline = self.machine.next_deadline();
+        let deadline = deadline
+            .filter(|_| self.frozen_at.is_none())
+            .map(|at| at.since(now));
+        let flush = self
+            .attempt
+            .as_ref()
+            .and_then(Attempt::flush_at)
+            .map(|at| at.since(now));
+        let halt = self.attempt.as_ref().and_then(Attempt::patient_until);
+        let hold = self.attempt.as_ref().and_then(Attempt::hold_by);
+        let hold = hold.filter(|_| self.frozen_at.is_none());
+        let halt = { halt.into_iter().chain(hold).min() }
+            .map(|at| at.saturating_duration_since(Instant::now()));
+        let silence = self.silence_at().map(|at| at.since(now));
+        [deadline, flush, halt, silence]
+            .into_iter()
+            .flatten()
+            .fold(LONGEST_WAIT, Duration::min)
+    }
+}

@@ -1,0 +1,8 @@
+//! What a run does as a whole.
+
+#![expect(
+    clippy::unwrap_used,
+    reason = "clippy does not count the helpers of tests as tests"
+)]
+
+mod night;

@@ -1,0 +1,451 @@
+//! A simulated night: eight hours of a run in a moment, with the real runner, the real machine and the real store, and everything that can
+//! happen in a night. The same seed, the same night; see `RLM_NIGHT_SEED` and `RLM_NIGHT_SEEDS`.
+
+mod agent;
+mod bent;
+mod dice;
+mod judge;
+mod person;
+mod watch;
+mod world;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use agent_duplex::{Capabilities, Capability};
+use cancellable_sleep::SleepGate;
+use loop_runner::{
+    Control, DriverFactory, Error, Options, Outcome, Project, RunId, RunState, Runner, Settings,
+    WorkTree,
+};
+use loop_state::StopReason;
+use serde_json::{Value, json};
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::Instant;
+
+use agent::NightDriver;
+use bent::{Bent, Copy};
+use dice::Dice;
+use judge::{Judge, Seen};
+use person::Person;
+use watch::{Crash, Watching, look};
+use world::{Shared, World, lock};
+
+/// How many nights are played unless somebody wants more.
+const SEEDS: u64 = 40;
+/// How many processes a run may take in a night.
+const LIVES: u32 = 80;
+/// Within which time a run that was told to stop at once has to be over.
+const STOP: Duration = Duration::from_secs(12);
+/// How a process of the loop ended.
+#[derive(Debug)]
+enum End {
+    Ended(Outcome),
+    Failed(String),
+    Crashed,
+}
+
+struct Night {
+    world: Shared,
+    project: Project,
+    run: RunId,
+    settings: Settings,
+    capabilities: Capabilities,
+    judge: Judge,
+    dice: Dice,
+    crashes: u64,
+    bent: Bent,
+}
+
+fn settings(dice: &mut Dice) -> Value {
+    let time = |secs: u64| json!({"secs": secs, "nanos": 0});
+    let maybe = |dice: &mut Dice, from: u64, to: u64, often: u64| {
+        let it = from + dice.below(to - from);
+        dice.hits(often).then(|| json!({"secs": it, "nanos": 0}))
+    };
+    let limits = json!({
+        "max_iterations": 3 + dice.below(120),
+        "iteration_timeout": time(600 + dice.below(3600)),
+        "idle_timeout": maybe(dice, 200, 1200, 700),
+    });
+    let phase = json!({
+        "name": "main", "prompt": {"Kept": ""}, "agent": {"Claude": {"program": ["night"]}},
+        "session": dice.pick(&["fresh", "continue"]),
+        "promise": dice.hits(400).then_some("DONE"),
+        "check_timeout": time(900), "limits": limits,
+    });
+    json!({
+        "directory": "/", "phases": [phase],
+        "max_failures": dice.pick(&[0, 0, 3, 5]),
+        "sleep": time(dice.pick(&[0, 0, 10, 120])),
+        "wait_on_limit": time(dice.pick(&[21600, 21600, 21600, 21600, 3600, 600, 0])),
+        "max_duration": maybe(dice, 3600, 8 * 3600, 200),
+        "max_cost_microusd": dice.hits(300).then(|| 500_000 + dice.below(8_000_000)),
+    })
+}
+
+impl Night {
+    fn new(seed: u64, dir: &Path, bent: Bent) -> Self {
+        let mut dice = Dice::new(seed, 0);
+        let settings: Settings = serde_json::from_value(settings(&mut dice)).unwrap();
+        let capabilities = Capabilities::none()
+            .with(Capability::Resume)
+            .with(Capability::Tools)
+            .with(Capability::Usage);
+        let capabilities = match dice.below(3) {
+            0 => capabilities,
+            1 => capabilities.with(Capability::Interrupt),
+            _ => capabilities
+                .with(Capability::Interrupt)
+                .with(Capability::Steer),
+        };
+        let world = Arc::new(Mutex::new(World::new(seed)));
+        lock(&world).limit = settings.rules().max_cost_microusd;
+        Self {
+            judge: Judge::new(&world),
+            project: Project::find(dir).unwrap(),
+            run: "night".parse().unwrap(),
+            settings,
+            capabilities,
+            crashes: dice.pick(&[0, 300, 900, 970]),
+            dice,
+            world,
+            bent,
+        }
+    }
+
+    fn drivers(&self) -> DriverFactory {
+        let (world, capabilities) = (self.world.clone(), self.capabilities);
+        Box::new(move |phase, context| {
+            let number = |name: &str| {
+                let value = context.env.iter().find(|(it, _)| it == name);
+                value.and_then(|(_, it)| it.to_str()?.parse().ok()).unwrap()
+            };
+            Ok(Box::new(NightDriver {
+                world: world.clone(),
+                capabilities,
+                iteration: number("RLM_ITERATION"),
+                attempt: number("RLM_ATTEMPT"),
+                promises: phase.promise.is_some(),
+            }))
+        })
+    }
+
+    /// Plays one process of the loop, to its end or to a crash somewhere on the way.
+    async fn live(&mut self, person: &mut Option<Person>) -> End {
+        lock(&self.world).begin();
+        let person = person.get_or_insert_with(|| Person::new(&self.world));
+        person.begin();
+        let crashes = self.dice.hits(self.crashes);
+        let crash_in = self.dice.seconds(0, 2 * world::HOUR);
+        let mut crash = Box::pin(Crash::new(crashes.then_some(crash_in), self.dice.below(40)));
+        let (control, controls) = mpsc::channel(64);
+        let (show, mut shown) = oneshot::channel();
+        let mut running = Box::pin(self.process(show, controls));
+        let mut watched = None;
+        let (gate, mut stop_by) = (SleepGate::new(), None);
+        loop {
+            let alarm = stop_by.unwrap_or(person.next).min(person.next);
+            tokio::select! {
+                biased;
+                Ok(watching) = &mut shown, if watched.is_none() => watched = Some(watching),
+                seen = look(&mut watched) => self.judge.see(seen),
+                ended = &mut running => {
+                    while let Some((_, news)) = match &mut watched {
+                        Some((news, _)) => news.recv().await,
+                        None => None,
+                    } {
+                        self.judge.see(Seen::News(news));
+                    }
+                    return ended.map_or_else(|e| End::Failed(e.to_string()), End::Ended);
+                }
+                spins = &mut crash => {
+                    lock(&self.world).holds(!spins, || "it spins".into());
+                    return End::Crashed;
+                }
+                _ = gate.sleep_until(alarm.into_std()) => {
+                    if stop_by.is_some_and(|by| Instant::now() >= by) {
+                        lock(&self.world).break_promise("a stop does not end it");
+                        return End::Crashed;
+                    }
+                    let head = watched.as_ref().map(|(_, view)| view.borrow().head.clone());
+                    let Some(wish) = head.and_then(|head| person.act(&head)) else {
+                        person.next = person.next.max(Instant::now() + Duration::from_secs(1));
+                        continue;
+                    };
+                    lock(&self.world).note(format!("somebody: {wish:?}"));
+                    if lock(&self.world).hurried {
+                        stop_by.get_or_insert(Instant::now() + STOP);
+                    }
+                    // A run that is over takes nothing any more.
+                    let _over = control.try_send(wish);
+                }
+            }
+        }
+    }
+
+    /// What a process of the loop does.
+    fn process(
+        &self,
+        show: oneshot::Sender<Watching>,
+        controls: mpsc::Receiver<Control>,
+    ) -> impl Future<Output = Result<Outcome, Error>> + use<> {
+        let (project, run, settings) = (
+            self.project.clone(),
+            self.run.clone(),
+            self.settings.clone(),
+        );
+        let (drivers, world, bent) = (self.drivers(), self.world.clone(), self.bent);
+        async move {
+            let mut tries = 0;
+            let work_tree = loop {
+                match WorkTree::take(&project, &run, &SleepGate::new()).await {
+                    // Another night of this process begins a program, which has our lock until it is executed.
+                    Err(e) if e.is_held() && tries < 1000 => tries += 1,
+                    taken => break taken?,
+                }
+                std::thread::park_timeout(Duration::from_millis(1));
+            };
+            let is_there = { project.run(&run) }.is_ok_and(|it| it.state != RunState::Empty);
+            let options = Options::default();
+            let (runner, news) = if is_there {
+                Runner::open(work_tree, None, None, options).await?
+            } else {
+                let text = Some("Work.".into());
+                Runner::create(work_tree, settings, text, options).await?
+            };
+            let runner = runner.with_wall_clock(move || {
+                let mut world = lock(&world);
+                match bent {
+                    Bent::Clock => world.now() - world.jumped,
+                    _ => world.now(),
+                }
+            });
+            // Who is not there any more has crashed.
+            let _crashed = show.send((news, runner.watch()));
+            runner.run(drivers, controls).await
+        }
+    }
+
+    fn settings_line(&self) -> String {
+        let phase = &self.settings.phases[0];
+        let rules = self.settings.rules();
+        format!(
+            "{:?} {:?} promise {:?}; {:?}; crashes {}; {:?}",
+            phase.session,
+            phase.limits,
+            phase.promise,
+            self.capabilities,
+            self.crashes,
+            (
+                rules.max_failures,
+                rules.sleep,
+                rules.wait_on_limit,
+                rules.max_duration,
+                rules.max_cost_microusd
+            ),
+        )
+    }
+
+    /// Decides whether the run is taken up once more, as a scheduler or its person would; it is told after how long.
+    fn resumes(&mut self, end: &End) -> Option<Duration> {
+        let entry = self.project.run(&self.run);
+        let is_over = lock(&self.world).hour() >= world::NIGHT;
+        let soon = self.dice.seconds(1, 600);
+        let Ok(entry) = entry.map_err(|_| ()).and_then(|it| match it.state {
+            RunState::Empty => Err(()),
+            _ => Ok(it),
+        }) else {
+            return (!is_over).then_some(soon);
+        };
+        self.judge.compare(&entry, matches!(end, End::Crashed));
+        let by_person = self.dice.hits(700).then_some(soon * 4);
+        let resumed = match end {
+            _ if entry.was_stopped_by_a_person() => by_person,
+            End::Crashed => Some(soon),
+            End::Failed(_) => None,
+            End::Ended(outcome) => match &outcome.reason {
+                StopReason::Stopped(_) => Some(soon),
+                StopReason::Stuck(..) | StopReason::RateLimit { .. } | StopReason::Failed(_) => {
+                    by_person
+                }
+                _ => None,
+            },
+        };
+        resumed.filter(|_| !is_over)
+    }
+}
+
+/// What a night came to.
+#[derive(Debug, Default)]
+struct Summary {
+    lives: u32,
+    agents: usize,
+    iterations: u32,
+    end: String,
+}
+
+/// Plays the night of a seed; the error says which promise was broken, and what happened before.
+fn play(seed: u64, bent: Bent) -> Result<Summary, String> {
+    let dir = tempfile::tempdir_in(place()).map_err(|e| e.to_string())?;
+    let mut night = Night::new(seed, dir.path(), bent);
+    let (world, run_dir) = (night.world.clone(), night.project.run_dir(&night.run));
+    let mut person = None;
+    let played = catch_unwind(AssertUnwindSafe(|| {
+        let mut end = String::new();
+        while lock(&world).life < LIVES {
+            let before = Copy::of(&run_dir);
+            // A process has a runtime of its own, which a crash takes with it.
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .start_paused(true)
+                .build()
+                .expect("a runtime");
+            let ended = runtime.block_on(async {
+                let ended = night.live(&mut person).await;
+                let after = night.dice.seconds(0, 1);
+                lock(&world).pass(after);
+                ended
+            });
+            drop(runtime);
+            if let (Bent::Store, End::Crashed) = (bent, &ended) {
+                before.restore(&run_dir);
+            }
+            lock(&world).note(format!("the process is over: {ended:?}"));
+            if let End::Failed(why) = &ended {
+                lock(&world).break_promise(format!("it fails: {why}"));
+            }
+            end = format!("{ended:?}");
+            if lock(&world).broken.is_some() {
+                break;
+            }
+            match night.resumes(&ended) {
+                Some(down) => lock(&world).pass(down),
+                None => break,
+            }
+        }
+        end
+    }));
+    let world = world.lock().unwrap_or_else(|e| e.into_inner());
+    let broken = match (&world.broken, &played) {
+        (Some(broken), _) => broken.clone(),
+        (None, Err(_)) => "something panicked".to_owned(),
+        (None, Ok(end)) => {
+            return Ok(Summary {
+                lives: world.life,
+                agents: world.seats.len(),
+                iterations: world.told,
+                end: end.clone(),
+            });
+        }
+    };
+    Err(format!(
+        "{broken}\n{}\n{}",
+        night.settings_line(),
+        world.tail(number("RLM_NIGHT_SEED").is_some())
+    ))
+}
+
+/// A place in memory, where there is one.
+fn place() -> PathBuf {
+    let shm = Path::new("/dev/shm");
+    match tempfile::tempfile_in(shm) {
+        Ok(_) => shm.to_owned(),
+        Err(_) => std::env::temp_dir(),
+    }
+}
+
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok()?.parse().ok()
+}
+
+/// Plays the nights of seeds that follow one another, on as many threads as there are cores.
+fn play_all(first: u64, count: u64, bent: Bent) -> Vec<(u64, Result<Summary, String>)> {
+    let (next, results) = (AtomicU64::new(0), Mutex::new(Vec::new()));
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    std::thread::scope(|scope| {
+        for _ in 0..cores {
+            scope.spawn(|| {
+                loop {
+                    let seed = first + next.fetch_add(1, Ordering::Relaxed);
+                    if seed >= first + count {
+                        return;
+                    }
+                    let result = play(seed, bent);
+                    results.lock().unwrap().push((seed, result));
+                }
+            });
+        }
+    });
+    let mut results = results.into_inner().unwrap();
+    results.sort_by_key(|(seed, _)| *seed);
+    results
+}
+
+#[test]
+fn x108_a_night_keeps_every_promise() {
+    let (first, count) = match number("RLM_NIGHT_SEED") {
+        Some(seed) => (seed, 1),
+        None => (0, number("RLM_NIGHT_SEEDS").unwrap_or(SEEDS)),
+    };
+    let results = play_all(first, count, Bent::Nothing);
+    let mut ends = std::collections::BTreeMap::<&str, u32>::new();
+    let (mut lives, mut agents, mut iterations) = (0, 0, 0);
+    let mut broken = Vec::new();
+    for (seed, result) in &results {
+        match result {
+            Ok(summary) => {
+                lives += summary.lives;
+                agents += summary.agents;
+                iterations += summary.iterations;
+                let end = summary.end.split("reason: ").nth(1).unwrap_or(&summary.end);
+                *ends
+                    .entry(end.split(['(', '{', ',']).next().unwrap_or(end))
+                    .or_default() += 1;
+            }
+            Err(why) => broken.push((seed, why)),
+        }
+    }
+    println!(
+        "{count} nights: {lives} processes, {agents} agents, {iterations} iterations; {ends:?}"
+    );
+    for (seed, why) in &broken {
+        println!("seed {seed}: {}", why.lines().next().unwrap_or_default());
+    }
+    if let Some((seed, why)) = broken.first() {
+        panic!(
+            "{} of {count} nights broke a promise; the first: RLM_NIGHT_SEED={seed}\n{why}",
+            broken.len()
+        );
+    }
+}
+
+/// How many of these nights are found to have broken a promise with these words.
+fn found_out(bent: Bent, words: &[&str]) -> usize {
+    let results = play_all(0, SEEDS, bent);
+    let broken = results
+        .iter()
+        .filter_map(|(_, result)| result.as_ref().err());
+    let first = broken.map(|why| why.lines().next().unwrap_or_default());
+    first
+        .filter(|why| words.iter().any(|words| why.contains(words)))
+        .count()
+}
+
+#[test]
+fn c73_control_a_store_that_forgets_is_found_out() {
+    let found = found_out(
+        Bent::Store,
+        &["not saved", "nothing was saved", "is told and"],
+    );
+    assert!(found >= 5, "{found} of {SEEDS}");
+}
+
+#[test]
+fn x107_control_a_clock_that_stands_still_over_a_suspend_is_found_out() {
+    let found = found_out(Bent::Clock, &["too late"]);
+    assert!(found >= 1, "{found} of {SEEDS}");
+}

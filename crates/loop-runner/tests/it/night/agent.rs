@@ -1,0 +1,441 @@
+//! An agent of the night: it works for minutes, says what it costs, takes what it is told, and fails in every way that agents do.
+
+use std::collections::VecDeque;
+use std::future::pending;
+use std::time::Duration;
+
+use agent_duplex::{
+    BoxFuture, Capabilities, Capability, Connection, Driver, EndReason, Error, Event, ExitStatus,
+    InputState, Message, Observation, ProcessName, Queued, SessionChoice, StopReport, StopStage,
+    ToolOutcome, TurnEnd, Usage,
+};
+use cancellable_sleep::SleepGate;
+use tokio::time::Instant;
+
+use super::dice::Dice;
+use super::world::{EVENING, Ending, Outage, PIECE, Seat, Shared, lock};
+
+#[derive(Clone, Debug)]
+pub(crate) struct NightDriver {
+    pub(crate) world: Shared,
+    pub(crate) capabilities: Capabilities,
+    pub(crate) iteration: u32,
+    pub(crate) attempt: u32,
+    pub(crate) promises: bool,
+}
+
+impl Driver for NightDriver {
+    fn name(&self) -> &str {
+        "night"
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        self.capabilities
+    }
+
+    fn connect(&self, session: SessionChoice) -> BoxFuture<'_, Result<Box<dyn Connection>, Error>> {
+        Box::pin(async move {
+            let (seat, mut dice) = {
+                let mut world = lock(&self.world);
+                let (iteration, attempt) = (self.iteration, self.attempt);
+                world.note(format!("agent {iteration}.{attempt} starts: {session:?}"));
+                world.attempt_begins(iteration, attempt);
+                let life = world.life;
+                world.seats.push(Seat {
+                    life,
+                    iteration,
+                    attempt,
+                    ending: None,
+                    began: false,
+                    halted: false,
+                });
+                let seat = world.seats.len() - 1;
+                (seat, Dice::new(world.seed, 1000 + seat as u64))
+            };
+            let nap = dice.seconds(0, 4);
+            rest(nap).await;
+            let mut world = lock(&self.world);
+            if dice.hits(4) {
+                world.seats[seat].ending = Some(Ending::NotStarted);
+                world.note("it can't be started");
+                return Err(Error::start("the program is being replaced", None));
+            }
+            let session = match session {
+                SessionChoice::Resume(id) => id,
+                _ => format!("s{seat}"),
+            };
+            drop(world);
+            Ok(Box::new(Agent {
+                driver: self.clone(),
+                seat,
+                session,
+                named: false,
+                dice,
+                plan: VecDeque::new(),
+                inbox: Vec::new(),
+                unread: Vec::new(),
+                tool: None,
+                in_turn: false,
+                over: false,
+                frozen: None,
+            }) as Box<dyn Connection>)
+        })
+    }
+}
+
+/// Something that an agent will do.
+#[derive(Clone, Debug)]
+enum Act {
+    Say,
+    Delta,
+    Tool(bool),
+    Use,
+    Retry,
+    Take(Message),
+    Tell(Box<Event>),
+    End(Ending),
+    /// It is gone, without a word.
+    Vanish,
+}
+
+#[derive(Debug)]
+struct Agent {
+    driver: NightDriver,
+    seat: usize,
+    session: String,
+    named: bool,
+    dice: Dice,
+    plan: VecDeque<(Instant, Act)>,
+    /// What it was handed and has not looked at.
+    inbox: Vec<Message>,
+    /// What is in its turn, and it has not said a word yet.
+    unread: Vec<Message>,
+    tool: Option<u64>,
+    in_turn: bool,
+    over: bool,
+    /// Since when it stands still.
+    frozen: Option<Instant>,
+}
+
+impl Agent {
+    fn after(&mut self, time: Duration, act: Act) {
+        let last = self.plan.back().map_or_else(Instant::now, |(at, _)| *at);
+        self.plan.push_back((last + time, act));
+    }
+
+    /// Makes up what happens in this turn.
+    fn make_plan(&mut self) {
+        let outage = lock(&self.driver.world).outage();
+        let quick = self.dice.seconds(1, 40);
+        if let Some((to, kind)) = outage {
+            let reset = std::time::SystemTime::UNIX_EPOCH + EVENING + to;
+            let (resets_at, end) = match kind {
+                Outage::Down => return self.after(quick, Act::End(Ending::Service)),
+                Outage::Quota => (Some(reset), Ending::Limited),
+                Outage::SilentQuota => (None, Ending::Limited),
+            };
+            self.after(quick, limited(resets_at));
+            return self.after(Duration::ZERO, Act::End(end));
+        }
+        if self.dice.hits(15) {
+            return self.after(quick, Act::Vanish);
+        }
+        let think = self.dice.seconds(0, 30);
+        self.after(think, Act::Delta);
+        for _ in 0..self.dice.below(7) {
+            let pause = self.dice.seconds(1, 150);
+            match self.dice.below(5) {
+                0 => self.after(pause, Act::Say),
+                1 => self.after(pause, Act::Use),
+                2 if self.dice.hits(100) => self.after(pause, Act::Retry),
+                _ => {
+                    self.after(pause, Act::Tool(true));
+                    let long = self.dice.seconds(1, 500);
+                    self.after(long, Act::Tool(false));
+                }
+            }
+        }
+        let pause = self.dice.seconds(1, 200);
+        self.after(pause, Act::Use);
+        let end = match self.dice.below(1000) {
+            0..15 => Act::End(Ending::Failed),
+            15..35 => Act::Vanish,
+            35..50 => Act::End(Ending::Died),
+            50..70 => Act::End(Ending::Service),
+            70..110 => {
+                let told = self.dice.hits(700).then(|| self.dice.seconds(0, 4000));
+                let now = lock(&self.driver.world).now();
+                // Some name a time that is over.
+                self.after(
+                    pause,
+                    limited(told.map(|it| now + it - Duration::from_secs(100))),
+                );
+                Act::End(Ending::Limited)
+            }
+            // It hangs, or works for ever.
+            110..120 => return,
+            120..127 => {
+                for _ in 0..200 {
+                    self.after(Duration::from_secs(100), Act::Delta);
+                }
+                return;
+            }
+            127..128 => Act::End(Ending::Login),
+            128..134 if self.driver.promises => Act::End(Ending::Claimed),
+            _ => Act::End(Ending::Completed),
+        };
+        if end.is_good() {
+            self.after(pause, Act::Say);
+        }
+        self.after(Duration::from_millis(5), end);
+    }
+
+    /// Does it, and says what is to be seen of it.
+    fn act(&mut self, act: Act) -> Vec<Event> {
+        let world = self.driver.world.clone();
+        let mut world = lock(&world);
+        let text = "I work.".to_owned();
+        match act {
+            // Who says something has read what it was told; nobody knows that of another one.
+            Act::Say | Act::Delta | Act::Tool(true) => {
+                for message in self.unread.drain(..) {
+                    world.saw(&self.session, &message.text);
+                }
+            }
+            Act::Tool(_) | Act::Use | Act::Retry | Act::Take(_) => {}
+            _ => world.note(format!("the agent: {act:?}")),
+        }
+        match act {
+            Act::Say => vec![Event::Message {
+                text,
+                partial: false,
+            }],
+            Act::Delta => vec![Event::TextDelta(text)],
+            Act::Tool(true) => {
+                let id = self.dice.roll();
+                self.tool = Some(id);
+                let (id, name, summary) = (id.to_string(), "Bash".into(), "make".into());
+                vec![Event::ToolStarted { id, name, summary }]
+            }
+            Act::Tool(false) => {
+                let finished = |id: u64| Event::ToolFinished {
+                    id: id.to_string(),
+                    outcome: ToolOutcome::Done,
+                    text: String::new(),
+                };
+                self.tool.take().map(finished).into_iter().collect()
+            }
+            Act::Use => {
+                let cost = 1 + self.dice.below(PIECE);
+                world.used += cost;
+                let mut used = Usage::default();
+                (used.cost_microusd, used.input_tokens) = (cost, cost / 10);
+                vec![Event::Used(used)]
+            }
+            Act::Retry => vec![Event::Retrying {
+                attempt: 1,
+                of: 10,
+                delay: Duration::from_secs(400),
+                status: Some(529),
+                error: "overloaded".into(),
+            }],
+            Act::Take(message) => {
+                self.inbox.retain(|it| it.id != message.id);
+                world.saw(&self.session, &message.text);
+                let (id, state) = (message.id, InputState::Taken);
+                vec![Event::Input { id, state }]
+            }
+            Act::Tell(event) => vec![*event],
+            Act::Vanish => {
+                self.over = true;
+                world.seats[self.seat].ending = Some(Ending::Died);
+                Vec::new()
+            }
+            Act::End(ending) => {
+                self.in_turn = false;
+                self.tool = None;
+                world.seats[self.seat].ending = Some(ending);
+                let said = Event::Message {
+                    text: "<promise>DONE</promise>".into(),
+                    partial: false,
+                };
+                let mut end = TurnEnd::from(match ending {
+                    Ending::Completed | Ending::Claimed => EndReason::Completed,
+                    Ending::Died => EndReason::Died,
+                    Ending::Service => EndReason::ServiceFailed,
+                    Ending::Limited => EndReason::RateLimited,
+                    Ending::Interrupted => EndReason::Interrupted,
+                    Ending::Login => EndReason::NotLoggedIn,
+                    _ => EndReason::Failed,
+                });
+                if ending == Ending::Died {
+                    end.exit = Some(ExitStatus::Signal(9));
+                    self.over = true;
+                }
+                let said = (ending == Ending::Claimed).then_some(said);
+                said.into_iter()
+                    .chain([Event::TurnCompleted(end)])
+                    .collect()
+            }
+        }
+    }
+
+    /// A turn begins with all that lies there.
+    fn begin(&mut self) -> Vec<Event> {
+        self.unread.append(&mut self.inbox);
+        let mut world = lock(&self.driver.world);
+        let seat = &mut world.seats[self.seat];
+        seat.ending = None;
+        // Who begins a turn for what it was told has taken notice of it; the first one begins for anybody.
+        if std::mem::replace(&mut seat.began, true) {
+            for message in &self.unread {
+                world.saw(&self.session, &message.text);
+            }
+        }
+        drop(world);
+        self.in_turn = true;
+        self.make_plan();
+        let inputs = self.unread.iter().map(|message| message.id).collect();
+        vec![Event::TurnStarted { inputs }]
+    }
+}
+
+impl Act {
+    fn is_good(&self) -> bool {
+        matches!(self, Self::End(Ending::Completed | Ending::Claimed))
+    }
+}
+
+/// Takes its time: nobody shuts this gate.
+async fn rest(time: Duration) {
+    let _elapsed = SleepGate::new().sleep(time).await;
+}
+
+fn limited(resets_at: Option<std::time::SystemTime>) -> Act {
+    Act::Tell(Box::new(Event::RateLimited {
+        rejected: true,
+        resets_at,
+        limit: "five hours".into(),
+    }))
+}
+
+impl Connection for Agent {
+    fn send(&mut self, message: Message) -> BoxFuture<'_, Result<(), Error>> {
+        Box::pin(async move {
+            if self.over {
+                return Err(Error::gone("it is gone"));
+            }
+            let takes = self.driver.capabilities.has(Capability::Steer) && self.in_turn;
+            let look = Instant::now() + self.dice.seconds(0, 30);
+            let place = self.plan.iter().position(|(at, _)| *at > look);
+            if let (true, Some(place)) = (takes, place) {
+                self.plan.insert(place, (look, Act::Take(message.clone())));
+            }
+            self.inbox.push(message);
+            Ok(())
+        })
+    }
+
+    fn next(&mut self) -> BoxFuture<'_, Option<Observation>> {
+        Box::pin(async move {
+            loop {
+                if self.frozen.is_some() {
+                    return pending().await;
+                }
+                if self.over && self.plan.is_empty() {
+                    return None;
+                }
+                if !std::mem::replace(&mut self.named, true) {
+                    let id = self.session.clone();
+                    return Some(Event::Session { id }.into());
+                }
+                let events = if !self.in_turn && !self.over && !self.inbox.is_empty() {
+                    self.begin()
+                } else {
+                    let Some((at, _)) = self.plan.front() else {
+                        return pending().await;
+                    };
+                    rest(at.saturating_duration_since(Instant::now())).await;
+                    let (_, act) = self.plan.pop_front().expect("it was looked at");
+                    self.act(act)
+                };
+                if !events.is_empty() {
+                    return Some(Observation { raw: None, events });
+                }
+            }
+        })
+    }
+
+    fn interrupt(&mut self, queued: Queued) -> BoxFuture<'_, Result<(), Error>> {
+        let is_deaf = self.dice.hits(80);
+        if self.in_turn && !is_deaf && !self.over {
+            self.plan.clear();
+            if queued == Queued::Drop {
+                for message in std::mem::take(&mut self.inbox) {
+                    let state = InputState::Dropped("interrupted".into());
+                    let event = Event::Input {
+                        id: message.id,
+                        state,
+                    };
+                    self.after(Duration::ZERO, Act::Tell(Box::new(event)));
+                }
+            }
+            let time = self.dice.seconds(0, 2);
+            self.after(time, Act::End(Ending::Interrupted));
+        }
+        let mut world = lock(&self.driver.world);
+        world.note(format!(
+            "the agent is interrupted ({queued:?}, deaf: {is_deaf})"
+        ));
+        world.seats[self.seat].halted = true;
+        Box::pin(async { Ok(()) })
+    }
+
+    fn freeze(&mut self, frozen: bool) -> BoxFuture<'_, Result<(), Error>> {
+        lock(&self.driver.world).note(format!("the agent stands still: {frozen}"));
+        if frozen {
+            self.frozen.get_or_insert_with(Instant::now);
+        } else if let Some(since) = self.frozen.take() {
+            let stood = since.elapsed();
+            self.plan.iter_mut().for_each(|(at, _)| *at += stood);
+        }
+        Box::pin(async { Ok(()) })
+    }
+
+    fn close(&mut self) -> BoxFuture<'_, ()> {
+        if !self.over && !self.in_turn {
+            self.over = true;
+            self.plan.clear();
+            let exited = Event::Exited(ExitStatus::Code(0));
+            self.after(Duration::from_millis(3), Act::Tell(Box::new(exited)));
+        }
+        Box::pin(async {})
+    }
+
+    fn leftovers(&mut self) -> BoxFuture<'_, Vec<ProcessName>> {
+        let there = self.dice.hits(50);
+        let server = ProcessName {
+            pid: 1 << 30,
+            name: "server".into(),
+        };
+        Box::pin(async move { there.then_some(server).into_iter().collect() })
+    }
+
+    fn stop(&mut self, budget: Duration) -> BoxFuture<'_, StopReport> {
+        let time = self.dice.seconds(0, 3).min(budget);
+        self.over = true;
+        self.plan.clear();
+        let mut world = lock(&self.driver.world);
+        world.seats[self.seat].halted = true;
+        drop(world);
+        Box::pin(async move {
+            rest(time).await;
+            StopReport {
+                stage: StopStage::Terminate,
+                ended: Vec::new(),
+                survivors: Vec::new(),
+                proven: true,
+            }
+        })
+    }
+}

@@ -1,0 +1,246 @@
+//! What a run promises, held against what it tells and what it saved.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use loop_runner::{News, RunEntry, View};
+use loop_state::{Head, Notice, Step, StopCause, StopReason, Timestamp, Wait as Why};
+
+use super::world::{Ending, PIECE, Shared, Wait, lock};
+
+/// What is to be seen of a run from outside.
+#[derive(Debug)]
+pub(crate) enum Seen {
+    News(News),
+    View(Arc<View>),
+}
+
+#[derive(Debug)]
+pub(crate) struct Judge {
+    world: Shared,
+    head: Option<Head>,
+    /// The steers that were ever seen in the run's state.
+    said: BTreeSet<String>,
+    /// How many iterations in a row failed.
+    streak: u32,
+    /// Whether it was told in this process that it stops because of a person.
+    person: bool,
+    crashes: u32,
+    processes: u32,
+}
+
+impl Judge {
+    pub(crate) fn new(world: &Shared) -> Self {
+        Self {
+            world: world.clone(),
+            head: None,
+            said: BTreeSet::new(),
+            streak: 0,
+            person: false,
+            crashes: 0,
+            processes: 0,
+        }
+    }
+
+    pub(crate) fn see(&mut self, seen: Seen) {
+        match seen {
+            Seen::News(news) => self.hear(&news),
+            Seen::View(view) => self.look(&view.head),
+        }
+    }
+
+    fn hear(&mut self, news: &News) {
+        let mut world = lock(&self.world);
+        if !matches!(news, News::Agent(_)) {
+            world.note(format!("the run: {news:?}"));
+        }
+        match news {
+            News::Run(Notice::IterationEnded {
+                iteration, failure, ..
+            }) => {
+                let told = world.told;
+                let follows = *iteration > told || (world.again && *iteration == told);
+                world.holds(follows, || {
+                    format!("iteration {iteration} ends after {told}")
+                });
+                world.told = *iteration;
+                self.streak = failure.as_ref().map_or(0, |_| self.streak + 1);
+                let seat = { world.seats.iter() }.rfind(|seat| seat.iteration == *iteration);
+                let good = seat.is_some_and(|seat| {
+                    matches!(seat.ending, Some(Ending::Completed | Ending::Claimed))
+                });
+                world.holds(good || failure.is_some(), || {
+                    format!("iteration {iteration} counts as done and was not")
+                });
+            }
+            News::Run(Notice::Waiting { until, .. }) => {
+                world.waits = Some(Wait {
+                    until: SystemTime::UNIX_EPOCH + Duration::from_millis(until.0),
+                    life: world.life,
+                    jumped: world.jumped,
+                });
+            }
+            News::Run(Notice::Again(_)) => world.waits = None,
+            News::Run(Notice::Ended(StopReason::Stopped(by))) => {
+                self.person = *by == StopCause::Person;
+            }
+            News::Stopping { .. } if !world.stopping => {
+                world.stopping = true;
+                let asked = &world.asked;
+                self.person = asked.iter().all(|by| *by == StopCause::Person);
+            }
+            // Who is asked first counts, and later only whoever wants it at once.
+            News::Stopping { .. } | News::Run(Notice::StoppingLater) => {
+                let asked = &world.asked;
+                self.person = asked.iter().all(|by| *by == StopCause::Person);
+            }
+            _ => {}
+        }
+    }
+
+    /// Looks at what the run shows of itself; what it shows is on disk.
+    fn look(&mut self, head: &Head) {
+        let mut world = lock(&self.world);
+        for steer in &head.steers {
+            self.said.insert(steer.text.clone());
+        }
+        world.spent = head.usage.cost_microusd;
+        let used = world.used;
+        world.holds(head.usage.cost_microusd <= used, || {
+            format!("{} of {used} was counted", head.usage.cost_microusd)
+        });
+        if let Step::Waiting {
+            since,
+            until,
+            why: Why::Limit,
+        } = head.step
+            && head.end.is_none()
+        {
+            let all = Duration::from_millis(head.waits.limit_ms) + until.since(since);
+            let cap = head.rules.wait_on_limit;
+            world.holds(all <= cap, || format!("it waits {all:?} of {cap:?}"));
+        }
+        if let Some(before) = &self.head {
+            let (old, new) = (before.counts, head.counts);
+            let grows = old.iterations <= new.iterations
+                && old.attempts <= new.attempts
+                && before.highest_attempt <= head.highest_attempt
+                && before.usage.cost_microusd <= head.usage.cost_microusd;
+            world.holds(grows, || format!("counts went back: {old:?}, {new:?}"));
+        }
+        let complete = head.counts.iterations;
+        let right = complete == head.iteration || complete + 1 == head.iteration;
+        let right = right || world.again || head.iteration == 0;
+        world.holds(right, || {
+            format!("{complete} complete at iteration {}", head.iteration)
+        });
+        self.head = Some(head.clone());
+    }
+
+    /// Holds what is on disk after a process against what it had told.
+    pub(crate) fn compare(&mut self, entry: &RunEntry, crashed: bool) {
+        self.crashes += u32::from(crashed);
+        let person = entry.was_stopped_by_a_person();
+        let mut world = lock(&self.world);
+        let saved = match &entry.head {
+            Ok(saved) => saved.machine.clone(),
+            Err(e) => return world.break_promise(format!("nothing can be read: {e}")),
+        };
+        world.holds(entry.notes.is_empty(), || format!("{:?}", entry.notes));
+        let (told, asked) = (
+            std::mem::take(&mut self.person),
+            std::mem::take(&mut world.asked),
+        );
+        world.holds(!person || asked.contains(&StopCause::Person), || {
+            "it was stopped by a person whom nobody saw".into()
+        });
+        // One that came to an end of its own meanwhile was not stopped.
+        let own_end = { saved.end.as_ref() }.is_some_and(|end| !end.reason.is_stopped());
+        world.holds(!told || person || own_end, || {
+            "a person's stop is forgotten".into()
+        });
+        let (told, again, complete) = (world.told, world.again, saved.counts.iterations);
+        world.holds(complete >= told || again, || {
+            format!("{told} is told and {complete} saved")
+        });
+        if let Some(shown) = &self.head {
+            let kept = shown.usage.cost_microusd <= saved.usage.cost_microusd
+                && shown.counts.attempts <= saved.counts.attempts
+                && shown.counts.steers <= saved.counts.steers;
+            world.holds(kept, || "what was shown is not saved".into());
+        }
+        let lost = world.used - saved.usage.cost_microusd;
+        let allowed = u64::from(self.crashes + saved.counts.processes) * 2 * PIECE;
+        world.holds(lost <= allowed, || format!("{lost} of the costs is lost"));
+        if let Some(limit) = saved.rules.max_cost_microusd {
+            let most = limit + 4 * PIECE;
+            world.holds(saved.usage.cost_microusd <= most, || {
+                "over its budget".into()
+            });
+        }
+        for steer in &self.said {
+            let waits = saved.steers.iter().any(|it| it.text == *steer);
+            let seen = world.seen.keys().any(|(it, _)| it == steer);
+            world.holds(waits || seen, || format!("nobody ever sees {steer}"));
+        }
+        if crashed {
+            // What was not told any more has happened all the same.
+            world.told = world.told.max(saved.counts.iterations);
+            self.streak = saved.streaks.failures;
+        }
+        let (streak, processes) = (self.streak, saved.counts.processes);
+        // One that was told to stop before it began has left all as it was.
+        let began = std::mem::replace(&mut self.processes, processes) < processes;
+        world.holds(
+            saved.streaks.failures == streak || saved.end.is_none() || !began,
+            || format!("{} failures in a row are {streak}", saved.streaks.failures),
+        );
+        if let Some(end) = &saved.end {
+            let reason = end.reason.clone();
+            drop(world);
+            self.justify(&reason, &saved, &asked);
+            if !reason.is_stopped() {
+                // Whoever resumes it begins to count anew.
+                self.streak = 0;
+            }
+        }
+        self.head = None;
+    }
+
+    /// Asks whether the run had to end like this.
+    fn justify(&self, reason: &StopReason, head: &Head, asked: &[StopCause]) {
+        let mut world = lock(&self.world);
+        let limits = &head.phase_rules().limits;
+        let last = world.seats.last().and_then(|seat| seat.ending);
+        let planned = limits.max_iterations == Some(head.iteration);
+        let right = match reason {
+            StopReason::Planned => planned && self.streak == 0,
+            StopReason::LastFailed(at, _) => planned && *at == head.iteration,
+            StopReason::IterationLimit(max) => planned && *max == head.iteration,
+            StopReason::Done(_) => last == Some(Ending::Claimed),
+            StopReason::Stuck(streak, count) => {
+                *count >= head.rules.max_failures && {
+                    let counted = [
+                        head.streaks.failures,
+                        head.streaks.crashes,
+                        head.streaks.idle,
+                    ];
+                    counted.contains(count) || format!("{streak}").is_empty()
+                }
+            }
+            StopReason::TimeLimit(max) => Duration::from_millis(head.active_ms) >= *max,
+            StopReason::RateLimit { cap, until } => {
+                let all = Duration::from_millis(head.waits.limit_ms);
+                all + until.since(Timestamp(0)) > *cap
+            }
+            StopReason::Budget(_) => {
+                { head.rules.max_cost_microusd }.is_some_and(|max| world.spent >= max)
+            }
+            StopReason::Stopped(by) => asked.contains(by),
+            StopReason::Failed(_) => matches!(last, Some(Ending::Login | Ending::NotStarted)),
+            _ => false,
+        };
+        world.holds(right, || format!("it ended without a reason: {reason}"));
+    }
+}

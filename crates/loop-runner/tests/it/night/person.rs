@@ -1,0 +1,143 @@
+//! A person who looks in now and then, and a machine that is suspended and set right.
+
+use std::time::Duration;
+
+use loop_runner::Control;
+use loop_state::{Again, Head, Step, StopCause, StopRequest, When};
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use super::dice::Dice;
+use super::world::{HOUR, NIGHT, Shared, lock};
+
+#[derive(Debug)]
+pub(crate) struct Person {
+    world: Shared,
+    dice: Dice,
+    /// How many minutes lie between two looks at most; 0 for a person who sleeps.
+    wakes: u64,
+    /// When the next look is, within the present process.
+    pub(crate) next: Instant,
+    frozen: bool,
+    said: u32,
+}
+
+impl Person {
+    pub(crate) fn new(world: &Shared) -> Self {
+        let seed = lock(world).seed;
+        let mut dice = Dice::new(seed, 2);
+        let wakes = dice.pick(&[0, 0, 90, 40, 10]);
+        let (world, next) = (world.clone(), Instant::now());
+        Self {
+            world,
+            dice,
+            wakes,
+            next,
+            frozen: false,
+            said: 0,
+        }
+    }
+
+    /// Another process of the loop begins.
+    pub(crate) fn begin(&mut self) {
+        self.frozen = false;
+        self.plan();
+    }
+
+    fn plan(&mut self) {
+        let minutes = self.wakes.max(30);
+        let pause = self.dice.seconds(5, minutes * 60);
+        let left = NIGHT.saturating_sub(lock(&self.world).hour());
+        self.next = Instant::now() + pause.min(left);
+    }
+
+    /// What is done at a look; whether that ends the run at once.
+    pub(crate) fn act(&mut self, head: &Head) -> Option<Control> {
+        self.plan();
+        if lock(&self.world).hour() >= NIGHT {
+            self.next = Instant::now() + Duration::from_secs(HOUR);
+            return Some(self.stop(StopCause::Person, When::Now));
+        }
+        if self.frozen {
+            return Some(self.freeze(false));
+        }
+        // The machine does as it likes, whether somebody is there or not.
+        if self.dice.hits(60) {
+            let by = self.dice.seconds(1, 2 * HOUR);
+            let mut world = lock(&self.world);
+            world.note(format!("the machine is suspended for {by:?}"));
+            world.jump(by);
+            return None;
+        }
+        if self.dice.hits(20) {
+            let by = self.dice.seconds(1, 60);
+            let mut world = lock(&self.world);
+            world.note(format!("the clock is set back by {by:?}"));
+            world.set_back(by);
+            return None;
+        }
+        if self.dice.hits(15) {
+            return Some(self.stop(StopCause::Terminated, When::Now));
+        }
+        if head.is_waiting() {
+            return Some(match self.dice.hits(700) {
+                true => Control::Continue,
+                false => self.steer(),
+            });
+        }
+        if self.wakes == 0 {
+            return None;
+        }
+        Some(match self.dice.below(100) {
+            0..30 => self.steer(),
+            30..42 => Control::Interrupt,
+            42..54 => Control::Pause {
+                reason: self.dice.hits(500).then(|| "breakfast".into()),
+            },
+            54..64 => {
+                lock(&self.world).waits = None;
+                Control::SkipSleep
+            }
+            64..70 => Control::FreshSession,
+            70..74 if matches!(head.step, Step::Turn { .. }) => {
+                let mut world = lock(&self.world);
+                (world.again, world.waits) = (true, None);
+                Control::Again(Again::Iteration)
+            }
+            74..82 => self.freeze(true),
+            82..84 => self.stop(StopCause::Person, When::AfterIteration),
+            84..86 => self.stop(StopCause::Person, When::Now),
+            86..87 => self.stop(StopCause::HungUp, When::Now),
+            87..88 => {
+                let mut world = lock(&self.world);
+                world.hurried = true;
+                world.asked.push(StopCause::Person);
+                Control::Abort
+            }
+            88..93 => Control::Prompt(format!("Do it better ({}).", self.dice.below(100))),
+            _ => return None,
+        })
+    }
+
+    fn steer(&mut self) -> Control {
+        self.said += 1;
+        let text = format!("STEER{}x{}", self.said, self.dice.below(1000));
+        let now = self.dice.hits(300);
+        Control::Steer { text, now }
+    }
+
+    fn freeze(&mut self, frozen: bool) -> Control {
+        self.frozen = frozen;
+        // What stands still ends no wait.
+        lock(&self.world).waits = None;
+        let done = oneshot::channel().0;
+        Control::Freeze { frozen, done }
+    }
+
+    fn stop(&mut self, by: StopCause, when: When) -> Control {
+        let mut world = lock(&self.world);
+        world.hurried |= when == When::Now;
+        world.asked.push(by);
+        Control::Stop(StopRequest { by, when })
+    }
+}

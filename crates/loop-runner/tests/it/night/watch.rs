@@ -1,0 +1,75 @@
+//! Who looks on while a process of the loop lives, and what kills it.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{self, Poll};
+use std::time::Duration;
+
+use cancellable_sleep::{Sleep, SleepGate};
+use loop_runner::{NewsReceiver, View};
+use tokio::sync::watch;
+
+use super::judge::Seen;
+
+/// More than this often nobody has to look at a run in a night.
+const POLLS: u64 = 3_000_000;
+
+/// What a screen has of a run.
+pub(crate) type Watching = (NewsReceiver, watch::Receiver<Arc<View>>);
+
+/// Looks on, as a screen does.
+pub(crate) async fn look(watched: &mut Option<Watching>) -> Seen {
+    let Some((news, view)) = watched else {
+        return std::future::pending().await;
+    };
+    tokio::select! {
+        biased;
+        Some((_, news)) = news.recv() => Seen::News(news),
+        Ok(()) = view.changed() => Seen::View(view.borrow_and_update().clone()),
+        else => std::future::pending().await,
+    }
+}
+
+/// The end of a process in the midst of whatever it does: so many looks at it after a certain time.
+pub(crate) struct Crash {
+    at: Option<Pin<Box<Sleep>>>,
+    is_due: bool,
+    left: u64,
+    polls: u64,
+}
+
+impl Crash {
+    /// Makes one `after` so much time, if there is to be one.
+    pub(crate) fn new(after: Option<Duration>, left: u64) -> Self {
+        Self {
+            at: after.map(|after| Box::pin(SleepGate::new().sleep(after))),
+            is_due: false,
+            left,
+            polls: 0,
+        }
+    }
+}
+
+impl Future for Crash {
+    /// Whether it is because nothing else came to an end.
+    type Output = bool;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut task::Context<'_>) -> Poll<bool> {
+        self.polls += 1;
+        if self.polls > POLLS {
+            return Poll::Ready(true);
+        }
+        if !self.is_due {
+            let at = self.at.as_mut();
+            self.is_due = at.is_some_and(|at| at.as_mut().poll(cx).is_ready());
+        }
+        if !self.is_due {
+            return Poll::Pending;
+        }
+        if self.left == 0 {
+            return Poll::Ready(false);
+        }
+        self.left -= 1;
+        Poll::Pending
+    }
+}
