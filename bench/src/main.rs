@@ -7,6 +7,8 @@
 
 mod agent_lines;
 mod b1;
+mod b10;
+mod b11;
 mod b12;
 mod b13;
 mod b2;
@@ -52,7 +54,7 @@ struct Bench {
     measured: fn(&[&str]) -> Result<()>,
 }
 
-const BENCHES: [&Bench; 11] = [
+const BENCHES: [&Bench; 13] = [
     &b1::BENCH,
     &b2::BENCH,
     &b3::BENCH,
@@ -62,6 +64,8 @@ const BENCHES: [&Bench; 11] = [
     &b7::BENCH,
     &b8::BENCH,
     &b9::BENCH,
+    &b10::BENCH,
+    &b11::BENCH,
     &b12::BENCH,
     &b13::BENCH,
 ];

@@ -17,7 +17,7 @@ pub(crate) use progress::Progress;
 pub(crate) use random::Random;
 pub(crate) use report::{print, write};
 pub(crate) use rounds::{Turn, in_turn};
-pub(crate) use stats::{Sample, paired_ratio};
+pub(crate) use stats::{Sample, paired_ratio, summarise};
 
 /// Any failure, told to a person and to nobody else.
 pub(crate) type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;

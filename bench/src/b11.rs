@@ -1,0 +1,125 @@
+//! B11: how soon the program is there, and the agent after it.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::time::{ClockId, clock_gettime};
+
+use crate::b10::find_rlm;
+use crate::harness::{Outcome, Progress, Result, Role, Series, Turn, in_turn};
+use crate::played;
+use crate::sys::spawn_and_wait;
+use crate::{Bench, Plan};
+
+pub(crate) const BENCH: Bench = Bench {
+    id: "b11",
+    title: "start",
+    run,
+    measured: |_| Err("this bench has no measured process".into()),
+};
+
+const VERSION: &str = "rlm --version";
+const TRUE: &str = "posix_spawn of `true`";
+const RUN: &str = "rlm run";
+const SCRIPT: &str = "a shell script";
+const THERE: &str = "spawn to exit";
+const FIRST: &str = "spawn to the first byte at the agent";
+
+fn run(plan: &Plan, outcome: &mut Outcome) -> Result<()> {
+    let Some(rlm) = find_rlm() else {
+        outcome.skip(
+            "rlm",
+            &"it does not lie beside this program; `cargo xtask bench` puts it there",
+        );
+        return Ok(());
+    };
+    let rounds = plan.scale.pick(200, 20, 2);
+    let turns = vec![
+        Turn::new(VERSION, Role::Ours, |_| {
+            let begun = Instant::now();
+            let ended = Command::new(&rlm).arg("--version").output()?;
+            succeeded(&ended)?;
+            Ok(Some(begun.elapsed().as_secs_f64() * 1e3))
+        }),
+        Turn::new(TRUE, Role::Floor, |_| {
+            let begun = Instant::now();
+            spawn_and_wait(&["/bin/true"])?;
+            Ok(Some(begun.elapsed().as_secs_f64() * 1e3))
+        }),
+    ];
+    let found = in_turn(0..rounds, turns, &Progress::of("b11 --version"))?;
+    outcome.series.push(Series::new(THERE, "ms", found));
+    let rounds = plan.scale.pick(60, 10, 1);
+    let stamp = plan.scratch.join("b11-stamp");
+    let agent = |stamp: &Path| played::words(&["stamp", &stamp.to_string_lossy()]);
+    let turns = vec![
+        Turn::new(RUN, Role::Ours, |round| {
+            let dir = plan.scratch.join(format!("b11-{round}"));
+            let (home, work) = (dir.join("home"), dir.join("work"));
+            fs_err::create_dir_all(&home)?;
+            fs_err::create_dir_all(&work)?;
+            let mut command = Command::new(&rlm);
+            command
+                .args(["run", "--prompt", "x", "-n", "1", "--"])
+                .args(agent(&stamp)?)
+                .current_dir(&work)
+                .env_clear()
+                .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+                .env("HOME", &home);
+            let took = until_stamped(command, &stamp)?;
+            fs_err::remove_dir_all(dir)?;
+            Ok(Some(took))
+        }),
+        Turn::new(SCRIPT, Role::Floor, |_| {
+            let mut command = Command::new("sh");
+            command
+                .args(["-c", "echo x | \"$0\" \"$@\""])
+                .args(agent(&stamp)?);
+            until_stamped(command, &stamp).map(Some)
+        }),
+    ];
+    let found = in_turn(0..rounds, turns, &Progress::of("b11 run"))?;
+    outcome.series.push(Series::new(FIRST, "ms", found));
+    for (quantity, name, limit) in [(THERE, VERSION, 5.0), (FIRST, RUN, 25.0)] {
+        let series = outcome
+            .series
+            .iter()
+            .find(|series| series.quantity == quantity);
+        let median = series.and_then(|series| Some(series.get(name)?.summary()?.median));
+        outcome.at_most(&format!("{name}, {quantity}"), median, limit, "ms");
+    }
+    Ok(())
+}
+
+/// Returns the milliseconds until the agent had its first byte.
+fn until_stamped(mut command: Command, stamp: &Path) -> Result<f64> {
+    let begun = now();
+    let ended = command.stdin(Stdio::null()).output()?;
+    succeeded(&ended)?;
+    let stamped: u64 = fs_err::read_to_string(stamp)?.parse()?;
+    fs_err::remove_file(stamp)?;
+    Ok(stamped.saturating_sub(begun) as f64 / 1e6)
+}
+
+fn succeeded(ended: &std::process::Output) -> Result<()> {
+    match ended.status.success() {
+        true => Ok(()),
+        false => Err(format!(
+            "{}: {}",
+            ended.status,
+            String::from_utf8_lossy(&ended.stderr)
+        )
+        .into()),
+    }
+}
+
+/// Nanoseconds of a clock that all processes share.
+pub(crate) fn now() -> u64 {
+    let time = clock_gettime(ClockId::Monotonic);
+    let time = Duration::new(
+        time.tv_sec.cast_unsigned(),
+        u32::try_from(time.tv_nsec).unwrap_or(0),
+    );
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
