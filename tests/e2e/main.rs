@@ -33,6 +33,7 @@ mod kept;
 mod kills;
 mod menu;
 mod models;
+mod nights;
 mod options;
 mod permissions;
 mod presses;

@@ -1,0 +1,117 @@
+//! A loop that goes on and on.
+
+use std::time::Duration;
+
+use rlm_tests::{poll_until, wait_for};
+
+use crate::LONG;
+use crate::idle::memory;
+use crate::scene::Scene;
+
+/// How many iterations unless somebody wants more, by `RLM_ITERATIONS`: ten thousand take some minutes.
+const ITERATIONS: usize = 150;
+
+/// What a process has at one moment.
+#[derive(Clone, Copy, Debug)]
+struct Look {
+    iteration: usize,
+    /// KiB that no file backs.
+    resident: u64,
+    threads: usize,
+    descriptors: usize,
+}
+
+fn look(pid: i32, iteration: usize) -> Option<Look> {
+    let count = |what: &str| {
+        Some(
+            fs_err::read_dir(format!("/proc/{pid}/{what}"))
+                .ok()?
+                .count(),
+        )
+    };
+    let (threads, descriptors) = (count("task")?, count("fd")?);
+    Some(Look {
+        iteration,
+        resident: memory(pid, "RssAnon"),
+        threads,
+        descriptors,
+    })
+}
+
+/// Memory is flat but for the history of the run, which the store keeps until its phase is over: what it grows by is bounded here, and
+/// measured by the bench b10, as is the time of an iteration.
+#[test]
+fn x116_a_loop_that_goes_on_and_on_has_no_more_threads_and_descriptors_and_grows_by_its_history_only()
+ {
+    let wanted = std::env::var("RLM_ITERATIONS").ok();
+    let wanted: usize = wanted.map_or(ITERATIONS, |it| it.parse().unwrap());
+    let scene = Scene::new("");
+    let count = wanted.to_string();
+    let run = [
+        "run",
+        "--sleep",
+        "0",
+        "-p",
+        "x",
+        "-n",
+        &count,
+        "--json",
+        "--",
+        "/bin/true",
+    ];
+    let mut running = scene.rlm(&run).spawn();
+    let pid = running.pid();
+    let runs = scene.sandbox.repo().join(".rlm/runs");
+    let run_dir = wait_for("the directory of the run", LONG, || {
+        let mut there = fs_err::read_dir(&runs).ok()?;
+        there.next().map(|run| run.unwrap().path())
+    });
+    let made = || fs_err::read_dir(run_dir.join("transcripts")).map_or(0, Iterator::count);
+    let mut looks = Vec::new();
+    let deadline = LONG + Duration::from_millis(200) * u32::try_from(wanted).unwrap();
+    let over = poll_until(deadline, || {
+        // One that ends meanwhile is looked at no more.
+        if made() < wanted {
+            looks.extend(look(pid, made()));
+        }
+        running.has_ended().then_some(())
+    });
+    over.expect("all iterations within the deadline");
+    running.wait(LONG).expect_code(0);
+    assert_eq!(made(), wanted, "a transcript for each attempt");
+    let (early, late): (Vec<Look>, Vec<Look>) = { looks.iter() }
+        .filter(|look| look.iteration > wanted / 3)
+        .partition(|look| look.iteration < wanted * 2 / 3);
+    let most = |looks: &[Look], of: fn(&Look) -> usize| looks.iter().map(of).max().unwrap();
+    let threads = [&early, &late].map(|looks| most(looks, |look| look.threads));
+    let descriptors = [&early, &late].map(|looks| most(looks, |look| look.descriptors));
+    // Who is looked at in the midst of a start has a few more.
+    assert!(threads[1] <= threads[0] + 2, "threads: {threads:?}");
+    assert!(
+        descriptors[1] <= descriptors[0] + 8,
+        "descriptors: {descriptors:?}"
+    );
+    let (first, last) = (early[0], late[late.len() - 1]);
+    let grown = last.resident.saturating_sub(first.resident) as usize;
+    let made = last.iteration - first.iteration;
+    println!("{wanted} iterations: {first:?} to {last:?}");
+    assert!(
+        grown <= 1024 + 8 * made,
+        "it grew by {grown} KiB in {made} iterations"
+    );
+    let state = state_size(&run_dir);
+    assert!(
+        state <= (1 << 20) + 8192 * wanted as u64,
+        "{state} bytes of state"
+    );
+}
+
+/// The bytes of the run's store, apart from the transcripts.
+fn state_size(run_dir: &std::path::Path) -> u64 {
+    let files = fs_err::read_dir(run_dir).unwrap();
+    let metas = files.map(|file| file.unwrap().metadata().unwrap());
+    metas
+        .filter(|meta| meta.is_file())
+        .map(|meta| meta.len())
+        .sum()
+}
