@@ -1,4 +1,4 @@
-//! Maintainers' commands: `cargo xtask ci | lint | test | acceptance | live | bench | crash-test | survivors | fuzz`. See `README.md`.
+//! Maintainers' commands: `cargo xtask ci | lint | test | acceptance | live | bench | crash-test | night | survivors | fuzz`. See `README.md`.
 #![expect(
     clippy::print_stdout,
     reason = "a program for maintainers, whose output is its purpose"
@@ -12,6 +12,7 @@ mod crash_test;
 mod fuzz;
 mod lint;
 mod live;
+mod night;
 mod sources;
 mod survivors;
 mod tally;
@@ -53,6 +54,8 @@ enum Command {
     Bench(bench::Arguments),
     /// Looks for an acknowledged save that a crash, a fault or a second writer loses.
     CrashTest(crash_test::Arguments),
+    /// Plays nights of a run in moments, each from a seed.
+    Night(night::Arguments),
     /// Stops a loop runner, ours or any other, in five ways, and counts what it leaves alive.
     Survivors(survivors::Arguments),
     /// Runs the fuzz targets of the store's readers.
@@ -73,6 +76,7 @@ fn main() -> ExitCode {
         Command::Live => live::run(false),
         Command::Bench(arguments) => bench::run(&arguments),
         Command::CrashTest(arguments) => crash_test::run(&arguments),
+        Command::Night(arguments) => night::run(&arguments),
         Command::Survivors(arguments) => survivors::run(&arguments),
         Command::Fuzz(arguments) => fuzz::run(&arguments),
     })
