@@ -74,7 +74,7 @@ pub enum Happening {
     SessionKnown(String),
     /// The agent has come to this result, in its own words. The last one before a phase is over is for the next phase.
     Said(String),
-    /// The agent answers, so that it has the prompt.
+    /// The agent answers, so that it has the prompt; of one whose words nobody understands, that it was handed it. Comes for every attempt.
     Prompted,
     /// The agent used this much more. Comes as soon as it is known: a budget that is used up ends the turn.
     Used(Usage),

@@ -209,9 +209,15 @@ impl Runner {
         started: Result<(), agent_duplex::Error>,
     ) -> Option<Happening> {
         let Err(e) = started else {
-            let wanted = self.attempt.as_ref()?.interrupt_by.is_some();
-            // The wish came when there was nothing yet to interrupt.
-            return wanted.then(|| self.interrupt_turn()).flatten();
+            let attempt = self.attempt.as_mut()?;
+            if attempt.interrupt_by.is_some() {
+                // The wish came when there was nothing yet to interrupt.
+                return self.interrupt_turn();
+            }
+            // Of one whose words nobody understands it is known that it was handed its prompt, and no more.
+            let is_handed = !attempt.understands() && !attempt.answered;
+            attempt.answered |= is_handed;
+            return is_handed.then_some(Happening::Prompted);
         };
         if self.attempt.as_ref()?.ending.is_some() {
             return None;

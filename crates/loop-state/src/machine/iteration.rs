@@ -71,17 +71,20 @@ impl Machine {
         head.failure = head.failure.take().or(failure);
         head.streaks.crashes = 0;
         head.waits = Default::default();
-        // A command has no session: what it was told on its input, it was told.
-        if head.failure.is_some() && head.session.is_some() {
+        // Who failed without a word may have read nothing of what it was told: the next one is told again.
+        let has_read = head.failure.is_none() || head.prompted;
+        if head.failure.is_some() {
             head.recall_steers();
         }
         head.briefed.clear();
-        if started {
-            head.cut = None;
+        if started && has_read {
             head.feedback = None;
             if let Some(handover) = &mut head.handover {
                 handover.told = true;
             }
+        }
+        if started {
+            head.cut = None;
             head.steers.retain(|steer| steer.state != SteerState::Seen);
         }
         self.unsay();
@@ -239,6 +242,9 @@ impl Machine {
     }
 
     fn command_passed(&mut self, source: FeedbackSource, recheck: bool) -> Effects {
+        // What no agent has read yet is out of date now.
+        let feedback = self.head.feedback.take();
+        self.head.feedback = feedback.filter(|it| it.source != source);
         match source {
             FeedbackSource::Check => self.settle(Then::Done(Evidence::Check)),
             FeedbackSource::Gate(index) if recheck => self.recheck_from(index + 1),

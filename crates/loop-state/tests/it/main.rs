@@ -12,6 +12,7 @@ mod pipeline;
 mod promises;
 mod properties;
 mod silence;
+mod told;
 mod traces;
 
 use loop_state::{Event, Happening, PhaseRules, Rules, Timestamp};

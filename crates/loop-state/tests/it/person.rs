@@ -11,7 +11,7 @@ use loop_state::{
 use crate::rules;
 use crate::traces::{Trace, failed, stop};
 
-fn steer(text: &str, now: bool) -> Happening {
+pub(crate) fn steer(text: &str, now: bool) -> Happening {
     let text = text.into();
     Happening::SteerAdded { text, now }
 }

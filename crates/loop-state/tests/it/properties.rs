@@ -330,7 +330,7 @@ proptest! {
         prop_assert!(machine.head().end.is_some(), "still at {:?}", machine.head().step);
     }
 
-    /// With agents that come to their ends, each word of a person reaches the agent once: in a prompt, or within a turn.
+    /// With agents that answer and come to their ends, each word of a person reaches the agent once: in a prompt, or within a turn.
     #[test]
     fn a_steer_is_told_once(
         rules in any_rules(),
@@ -359,7 +359,7 @@ proptest! {
             for effect in machine.step(Event { at: now, what }) {
                 match effect {
                     Effect::StartAttempt(brief) => {
-                        todo.push(Happening::TurnEnded(outcomes.next().unwrap()));
+                        todo.extend([Happening::TurnEnded(outcomes.next().unwrap()), Happening::Prompted]);
                         brief.steers.iter().for_each(|steer| *told.entry(steer.id).or_default() += 1);
                     }
                     // The agent takes it, takes it too late, or can't take it.
