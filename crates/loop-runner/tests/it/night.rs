@@ -19,7 +19,7 @@ use agent_duplex::{Capabilities, Capability};
 use cancellable_sleep::SleepGate;
 use loop_runner::{
     Control, DriverFactory, Error, Options, Outcome, Project, RunId, RunState, Runner, Settings,
-    WorkTree,
+    WorkTree, transcripts,
 };
 use loop_state::StopReason;
 use serde_json::{Value, json};
@@ -40,6 +40,7 @@ const SEEDS: u64 = 40;
 const LIVES: u32 = 80;
 /// Within which time a run that was told to stop at once has to be over.
 const STOP: Duration = Duration::from_secs(12);
+
 /// How a process of the loop ended.
 #[derive(Debug)]
 enum End {
@@ -261,7 +262,9 @@ impl Night {
         }) else {
             return (!is_over).then_some(soon);
         };
-        self.judge.compare(&entry, matches!(end, End::Crashed));
+        let made = transcripts(&self.project.run_dir(&self.run)).map_or(0, |it| it.len());
+        self.judge
+            .compare(&entry, made, matches!(end, End::Crashed));
         let by_person = self.dice.hits(700).then_some(soon * 4);
         let resumed = match end {
             _ if entry.was_stopped_by_a_person() => by_person,

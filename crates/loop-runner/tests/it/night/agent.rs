@@ -282,20 +282,22 @@ impl Agent {
 
     /// A turn begins with all that lies there.
     fn begin(&mut self) -> Vec<Event> {
-        self.unread.append(&mut self.inbox);
+        let messages = std::mem::take(&mut self.inbox);
+        let inputs = messages.iter().map(|message| message.id).collect();
         let mut world = lock(&self.driver.world);
         let seat = &mut world.seats[self.seat];
         seat.ending = None;
         // Who begins a turn for what it was told has taken notice of it; the first one begins for anybody.
         if std::mem::replace(&mut seat.began, true) {
-            for message in &self.unread {
+            for message in &messages {
                 world.saw(&self.session, &message.text);
             }
+        } else {
+            self.unread = messages;
         }
         drop(world);
         self.in_turn = true;
         self.make_plan();
-        let inputs = self.unread.iter().map(|message| message.id).collect();
         vec![Event::TurnStarted { inputs }]
     }
 }
@@ -346,6 +348,13 @@ impl Connection for Agent {
                     return None;
                 }
                 if !std::mem::replace(&mut self.named, true) {
+                    if self.dice.hits(10) {
+                        self.over = true;
+                        let mut world = lock(&self.driver.world);
+                        world.note("the agent is gone at once");
+                        world.seats[self.seat].ending = Some(Ending::Died);
+                        return None;
+                    }
                     let id = self.session.clone();
                     return Some(Event::Session { id }.into());
                 }

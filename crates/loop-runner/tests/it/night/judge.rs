@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use loop_runner::{News, RunEntry, View};
-use loop_state::{Head, Notice, Step, StopCause, StopReason, Timestamp, Wait as Why};
+use loop_state::{Head, Notice, Step, StopCause, StopReason, Wait as Why};
 
 use super::world::{Ending, PIECE, Shared, Wait, lock};
 
@@ -139,7 +139,7 @@ impl Judge {
     }
 
     /// Holds what is on disk after a process against what it had told.
-    pub(crate) fn compare(&mut self, entry: &RunEntry, crashed: bool) {
+    pub(crate) fn compare(&mut self, entry: &RunEntry, made: usize, crashed: bool) {
         self.crashes += u32::from(crashed);
         let person = entry.was_stopped_by_a_person();
         let mut world = lock(&self.world);
@@ -152,8 +152,17 @@ impl Judge {
             std::mem::take(&mut self.person),
             std::mem::take(&mut world.asked),
         );
-        world.holds(!person || asked.contains(&StopCause::Person), || {
+        // One that was told to stop before it began, or died then, has left all as it was.
+        let processes = saved.counts.processes;
+        let began = std::mem::replace(&mut self.processes, processes) < processes;
+        let by_person = asked.contains(&StopCause::Person);
+        world.holds(!person || by_person || !began, || {
             "it was stopped by a person whom nobody saw".into()
+        });
+        let attempts = saved.counts.attempts as usize;
+        let known = made <= attempts && attempts <= made + self.crashes as usize;
+        world.holds(known, || {
+            format!("{made} transcripts of {attempts} attempts")
         });
         // One that came to an end of its own meanwhile was not stopped.
         let own_end = { saved.end.as_ref() }.is_some_and(|end| !end.reason.is_stopped());
@@ -184,19 +193,21 @@ impl Judge {
             let seen = world.seen.keys().any(|(it, _)| it == steer);
             world.holds(waits || seen, || format!("nobody ever sees {steer}"));
         }
+        let most = world.seen.values().max().copied().unwrap_or_default();
+        let repeated = most > 1 + self.crashes && !world.again;
+        world.holds(!repeated, || "an agent is told the same twice".into());
         if crashed {
             // What was not told any more has happened all the same.
-            world.told = world.told.max(saved.counts.iterations);
+            let last = saved.last.as_ref().map_or(0, |last| last.iteration);
+            world.told = world.told.max(last);
             self.streak = saved.streaks.failures;
         }
-        let (streak, processes) = (self.streak, saved.counts.processes);
-        // One that was told to stop before it began has left all as it was.
-        let began = std::mem::replace(&mut self.processes, processes) < processes;
+        let streak = self.streak;
         world.holds(
             saved.streaks.failures == streak || saved.end.is_none() || !began,
             || format!("{} failures in a row are {streak}", saved.streaks.failures),
         );
-        if let Some(end) = &saved.end {
+        if let (true, Some(end)) = (began, &saved.end) {
             let reason = end.reason.clone();
             drop(world);
             self.justify(&reason, &saved, &asked);
@@ -219,20 +230,16 @@ impl Judge {
             StopReason::LastFailed(at, _) => planned && *at == head.iteration,
             StopReason::IterationLimit(max) => planned && *max == head.iteration,
             StopReason::Done(_) => last == Some(Ending::Claimed),
-            StopReason::Stuck(streak, count) => {
-                *count >= head.rules.max_failures && {
-                    let counted = [
-                        head.streaks.failures,
-                        head.streaks.crashes,
-                        head.streaks.idle,
-                    ];
-                    counted.contains(count) || format!("{streak}").is_empty()
-                }
+            StopReason::Stuck(_, count) => {
+                let streaks = head.streaks;
+                let counted = [streaks.failures, streaks.crashes, streaks.idle];
+                *count >= head.rules.max_failures && counted.contains(count)
             }
             StopReason::TimeLimit(max) => Duration::from_millis(head.active_ms) >= *max,
             StopReason::RateLimit { cap, until } => {
-                let all = Duration::from_millis(head.waits.limit_ms);
-                all + until.since(Timestamp(0)) > *cap
+                let waited = Duration::from_millis(head.waits.limit_ms);
+                let left = head.end.as_ref().map(|end| until.since(end.at));
+                waited + left.unwrap_or_default() > *cap
             }
             StopReason::Budget(_) => {
                 { head.rules.max_cost_microusd }.is_some_and(|max| world.spent >= max)
