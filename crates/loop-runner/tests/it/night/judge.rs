@@ -200,7 +200,10 @@ impl Judge {
             // What was not told any more has happened all the same.
             let last = saved.last.as_ref().map_or(0, |last| last.iteration);
             world.told = world.told.max(last);
-            self.streak = saved.streaks.failures;
+            // A failure is counted before its iteration is told.
+            let in_turn = matches!(saved.step, Step::Turn { .. } | Step::Interrupted { .. });
+            let untold = saved.failure.is_some() && !in_turn;
+            self.streak = saved.streaks.failures - u32::from(untold);
         }
         let streak = self.streak;
         world.holds(
