@@ -58,6 +58,10 @@ pub(crate) struct Attempt {
     pub(super) limited_until: Option<SystemTime>,
     /// Whether the end of its tree was counted.
     pub(super) stopped: bool,
+    /// Whether a turn of it has begun.
+    assigned: bool,
+    /// The steers that went out with its prompt, until it says something.
+    unread: Vec<u32>,
     /// The steers by the receipts of what was sent.
     pub(super) sent: HashMap<Uuid, u32>,
     tools: BTreeMap<String, String>,
@@ -107,6 +111,8 @@ impl Attempt {
             first_words: None,
             limited_until: None,
             stopped: false,
+            assigned: false,
+            unread: Vec::new(),
             sent: HashMap::new(),
             tools: BTreeMap::new(),
             asks: Vec::new(),
@@ -250,7 +256,10 @@ impl Runner {
             // Saved before it is told: what somebody has seen answered is not prompted again.
             attempt.answered = true;
             attempt.first_words = Some(published);
-            return vec![Happening::Prompted];
+            let read = std::mem::take(&mut attempt.unread).into_iter();
+            let state = SteerState::Seen;
+            let read = read.map(|id| Happening::SteerMoved { id, state });
+            return [Happening::Prompted].into_iter().chain(read).collect();
         }
         match published.what {
             What::Assigned(assignment) => {
@@ -267,6 +276,15 @@ impl Runner {
                 let seen: Vec<u32> = seen
                     .filter_map(|input| attempt.sent.remove(&input.receipt))
                     .collect();
+                let with_prompt = !std::mem::replace(&mut attempt.assigned, true);
+                let seen = match with_prompt && !attempt.answered {
+                    // Who dies before it says anything may have read none of it.
+                    true => {
+                        attempt.unread = seen;
+                        Vec::new()
+                    }
+                    false => seen,
+                };
                 let at = self.clock.now();
                 self.machine.alive(at);
                 self.note_busy();
