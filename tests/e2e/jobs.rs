@@ -1,6 +1,7 @@
 //! Job control: ^Z and fg, the background, and a terminal that goes away.
 
 use std::fmt::Write as _;
+use std::os::unix::fs::PermissionsExt;
 
 use rlm_tests::{Running, Terminal, poll_until, wait_for};
 use rustix::process::{Pid, Signal, kill_process};
@@ -130,6 +131,57 @@ fn x126_time_that_a_run_stood_still_does_not_count_as_its_silence() {
     terminal.sees("planned", LONG);
     assert!(
         !terminal.scrolled().contains("ending the turn"),
+        "{}",
+        terminal.scrolled()
+    );
+    terminal.send("exit\r");
+    shell.wait(LONG).expect_code(0);
+}
+
+#[test]
+fn x126_time_that_a_gate_or_a_commit_stood_still_does_not_count_as_its_own() {
+    let scene = Scene::new("turn");
+    for (name, value) in [("user.name", "A"), ("user.email", "a@localhost")] {
+        scene.sandbox.git(&["config", name, value]);
+    }
+    let waits =
+        |name: &str| format!("echo $$ > {name}; while ! test -e {name}-goes; do sleep 0.05; done");
+    let hook = scene.file(".git/hooks/pre-commit");
+    fs_err::create_dir_all(hook.parent().unwrap()).unwrap();
+    fs_err::write(&hook, format!("#!/bin/sh\n{}\n", waits("hook"))).unwrap();
+    fs_err::set_permissions(&hook, PermissionsExt::from_mode(0o755)).unwrap();
+    let gate = waits("gate");
+    let (shell, terminal, line) = shell(
+        &scene,
+        &format!("--once --commit --check-timeout 3s --gate '{gate}'"),
+    );
+    terminal.send(format!("{line}\r"));
+    for name in ["gate", "hook"] {
+        let pid = wait_for(
+            format_args!("{name}: {}", terminal.scrolled()),
+            LONG,
+            || {
+                let text = fs_err::read_to_string(scene.file(name)).ok()?;
+                text.trim().parse::<i32>().ok()
+            },
+        );
+        let state = || {
+            scene
+                .alive()
+                .into_iter()
+                .find(|it| it.pid == pid)
+                .map(|it| it.state)
+        };
+        terminal.send(b"\x1a");
+        wait_for("its stop", LONG, || (state() == Some('T')).then_some(()));
+        assert!(poll_until(std::time::Duration::from_secs(4), || None::<()>).is_none());
+        fs_err::write(scene.file(&format!("{name}-goes")), "").unwrap();
+        terminal.send("fg\r");
+        wait_for("its end", LONG, || state().is_none().then_some(()));
+    }
+    terminal.sees("planned", LONG);
+    assert!(
+        !terminal.scrolled().contains("longer than"),
         "{}",
         terminal.scrolled()
     );

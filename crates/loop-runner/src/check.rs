@@ -2,20 +2,23 @@
 
 use std::error::Error;
 use std::fmt;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use agent_duplex::ProcessName;
 use agent_subprocess::{Agent, AgentCommand, Containment, Context};
 use cancellable_sleep::SleepGate;
 use loop_state::CheckResult;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 
 use crate::news::Command;
 use crate::survivors::names;
 
 /// How much of the output is kept: its end.
 const TAIL: usize = 8 * 1024;
+/// How long is waited until a command stands still.
+const FREEZE_PATIENCE: Duration = Duration::from_millis(200);
 
 /// A gate or the check while it runs.
 #[derive(Debug)]
@@ -24,7 +27,7 @@ pub(crate) struct RunningCheck {
     started: Instant,
     /// Told how long the command may take to end. Dropping it ends the command too.
     halt: Option<oneshot::Sender<Duration>>,
-    frozen: watch::Sender<bool>,
+    freezer: Freezer,
     task: JoinHandle<CheckEnd>,
 }
 
@@ -50,14 +53,14 @@ impl RunningCheck {
         timeout: Duration,
     ) -> Self {
         let (halt, halted) = oneshot::channel();
-        let (frozen, freezes) = watch::channel(false);
+        let (freezer, freezes) = Freezer::new();
         let shell = AgentCommand::new("sh").arg("-c").arg(text);
         let task = tokio::spawn(run(shell, context, timeout, halted, freezes));
         Self {
             command,
             started: Instant::now(),
             halt: Some(halt),
-            frozen,
+            freezer,
             task,
         }
     }
@@ -70,8 +73,8 @@ impl RunningCheck {
     }
 
     /// Stops the command where it stands, or lets it go on.
-    pub(crate) fn freeze(&self, frozen: bool) {
-        self.frozen.send_replace(frozen);
+    pub(crate) async fn freeze(&self, frozen: bool) {
+        self.freezer.freeze(frozen).await;
     }
 
     /// Waits for the end. Cancel safe.
@@ -79,6 +82,29 @@ impl RunningCheck {
         let mut end = (&mut self.task).await.unwrap_or_else(CheckEnd::not_run);
         end.took = self.started.elapsed();
         end
+    }
+}
+
+/// Stops a command of the loop's own where it stands, and lets it go on.
+#[derive(Debug)]
+pub(crate) struct Freezer(mpsc::Sender<Freeze>);
+
+/// What is to be done, and who waits for it.
+pub(crate) type Freeze = (bool, oneshot::Sender<()>);
+
+impl Freezer {
+    pub(crate) fn new() -> (Self, mpsc::Receiver<Freeze>) {
+        // A person presses one key after the other.
+        let (freezes, frozen) = mpsc::channel(4);
+        (Self(freezes), frozen)
+    }
+
+    /// Returns when it is done: the process that asks for it may be stopped itself the moment after. Where nothing runs yet, it is done later.
+    pub(crate) async fn freeze(&self, frozen: bool) {
+        let (done, is_done) = oneshot::channel();
+        if self.0.try_send((frozen, done)).is_ok() {
+            let _later = tokio::time::timeout(FREEZE_PATIENCE, is_done).await;
+        }
     }
 }
 
@@ -101,7 +127,7 @@ pub(crate) async fn run(
     context: Context,
     timeout: Duration,
     mut halted: oneshot::Receiver<Duration>,
-    mut freezes: watch::Receiver<bool>,
+    mut freezes: mpsc::Receiver<Freeze>,
 ) -> CheckEnd {
     let mut process = match spawn(command, &context).await {
         Ok(process) => process,
@@ -109,8 +135,10 @@ pub(crate) async fn run(
     };
     let mut tail = Vec::new();
     let gate = SleepGate::new();
+    let mut due = Instant::now() + timeout;
     let clock = gate.sleep(timeout);
     tokio::pin!(clock);
+    let mut frozen_at = None;
     let mut stop = context.stop;
     let how = loop {
         tokio::select! {
@@ -119,12 +147,23 @@ pub(crate) async fn run(
                 stop = stop.clone().within(budget.unwrap_or(stop.budget));
                 break None;
             }
-            Ok(()) = freezes.changed() => {
-                let frozen = *freezes.borrow_and_update();
+            Some((frozen, done)) = freezes.recv() => {
                 // One that is gone needs neither.
                 let _gone = if frozen { process.suspend() } else { process.resume() };
+                match (frozen, frozen_at) {
+                    (true, None) => frozen_at = Some(Instant::now()),
+                    (false, Some(since)) => {
+                        // What stands still is not slow.
+                        due += since.elapsed();
+                        clock.set(gate.sleep(due - Instant::now()));
+                        frozen_at = None;
+                    }
+                    _ => {}
+                }
+                // Whoever asked may have given up waiting.
+                let _gone = done.send(());
             }
-            _ = &mut clock => break Some(format!("it took longer than {timeout:?}")),
+            _ = &mut clock, if frozen_at.is_none() => break Some(format!("it took longer than {timeout:?}")),
             output = process.next_output() => match output {
                 Some(output) => push_line(&mut tail, &output.line.bytes),
                 None => {

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use agent_subprocess::{AgentCommand, Context};
 use loop_state::{CheckResult, Step, Then};
-use tokio::sync::{oneshot, watch};
+use tokio::sync::{mpsc, oneshot};
 
-use crate::check::{self, CheckEnd};
+use crate::check::{self, CheckEnd, Freeze};
 use crate::git::commit::{About, SCRIPT};
-use crate::git::{Git, LIMIT, complaint};
+use crate::git::{Git, LIMIT, POINTERS, complaint};
 use crate::news::News;
 use crate::runner::Runner;
 use crate::{Committed, Error, Project, RunHead, Settings};
@@ -47,7 +47,7 @@ impl Commit {
     pub(super) async fn make(
         self,
         mut halted: oneshot::Receiver<Duration>,
-        freezes: watch::Receiver<bool>,
+        freezes: mpsc::Receiver<Freeze>,
     ) -> CommitEnd {
         let Self {
             about,
@@ -70,6 +70,9 @@ impl Commit {
             if !plan.is_empty {
                 let command = AgentCommand::new("sh").args(["-c", SCRIPT, "rlm"]);
                 let command = command.arg(about.message()).args(plan.paths);
+                let command = POINTERS
+                    .iter()
+                    .fold(command, |it, name| it.env_remove(name));
                 let end = check::run(command, context, LIMIT, halted, freezes).await;
                 failed = failure(&end.result);
                 ran = Some(end);

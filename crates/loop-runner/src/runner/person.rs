@@ -256,13 +256,14 @@ impl Runner {
     /// Stops all that runs where it stands, or lets it go on; says for how long it stood.
     async fn freeze(&mut self, frozen: bool) -> Option<Happening> {
         if let Some(check) = &self.check {
-            check.freeze(frozen);
+            check.freeze(frozen).await;
         }
-        let conversation = self.attempt.as_ref().map(|a| a.conversation.clone());
-        let settling = self.settling.as_ref().and_then(|s| s.freeze(frozen));
-        for conversation in conversation.into_iter().chain(settling) {
+        if let Some(settling) = &self.settling {
+            settling.freeze(frozen).await;
+        }
+        if let Some(attempt) = &self.attempt {
             // One that is gone needs neither.
-            let _gone = conversation.freeze(frozen).await;
+            let _gone = attempt.conversation.freeze(frozen).await;
         }
         let now = self.clock.now();
         if frozen {

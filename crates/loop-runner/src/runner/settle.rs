@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use agent_duplex::{Conversation, Event, ProcessName, Published, StopReport, What};
 use loop_state::{Happening, Tree};
-use tokio::sync::{oneshot, watch};
+use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use crate::Leftovers;
+use crate::check::Freezer;
 use crate::news::News;
 use crate::runner::Runner;
 use crate::runner::ask::deny;
@@ -22,7 +23,7 @@ pub(super) struct Settling {
     hurry: Option<oneshot::Sender<Duration>>,
     /// The same for the commit, which is given up for that.
     halt: Option<oneshot::Sender<Duration>>,
-    frozen: watch::Sender<bool>,
+    freezer: Freezer,
     task: JoinHandle<Box<Settled>>,
 }
 
@@ -42,10 +43,13 @@ struct TreeEnd {
 }
 
 impl Settling {
-    /// Stops the commit where it stands, or lets it go on; returns the conversation with which the same is to be done.
-    pub(super) fn freeze(&self, frozen: bool) -> Option<Conversation> {
-        self.frozen.send_replace(frozen);
-        self.conversation.clone()
+    /// Stops what runs where it stands, or lets it go on.
+    pub(super) async fn freeze(&self, frozen: bool) {
+        if let Some(conversation) = &self.conversation {
+            // One that is gone needs neither.
+            let _gone = conversation.freeze(frozen).await;
+        }
+        self.freezer.freeze(frozen).await;
     }
 
     pub(super) fn hurry(&mut self, budget: Duration) {
@@ -130,7 +134,7 @@ impl Runner {
         let keep = self.saved.settings.leftovers == Leftovers::Keep && self.stop_by.is_none();
         let (hurry, hurried) = oneshot::channel();
         let (halt, halted) = oneshot::channel();
-        let (frozen, freezes) = watch::channel(false);
+        let (freezer, freezes) = Freezer::new();
         let conversation = attempt.as_ref().map(|it| it.conversation.clone());
         let task = tokio::spawn(async move {
             let tree = match attempt {
@@ -147,7 +151,7 @@ impl Runner {
             conversation,
             hurry: Some(hurry),
             halt: Some(halt),
-            frozen,
+            freezer,
             task,
         };
         if self.stop_by.is_some() {
