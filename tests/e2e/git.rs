@@ -29,6 +29,10 @@ fn hook(scene: &Scene, name: &str, script: &str) {
     fs_err::set_permissions(&hook, PermissionsExt::from_mode(0o755)).unwrap();
 }
 
+fn text_of(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
 /// The subjects of all commits, oldest first.
 fn subjects(scene: &Scene, branch: &str) -> Vec<String> {
     let log = scene
@@ -153,6 +157,67 @@ fn what_can_not_be_committed_to_is_refused_in_a_line_that_says_what_to_do() {
         let ended = scene.run(&run).dir(&bare).run(LONG).expect_code(2);
         assert!(ended.stderr.contains(words), "{ended}");
     }
+}
+
+#[test]
+fn a_repository_that_a_hook_names_is_not_the_one_that_is_meant() {
+    let scene = scene("append work {start}");
+    let other = scene.sandbox.path().join("other.git");
+    scene
+        .sandbox
+        .git(&["init", "-q", "--bare", text_of(&other)]);
+    let run = scene.run(&["--once", "--commit"]);
+    let run = run
+        .env("GIT_DIR", &other)
+        .env("GIT_INDEX_FILE", "/dev/null");
+    run.run(LONG).expect_code(0);
+    assert_eq!(subjects(&scene, "main").len(), 2);
+}
+
+#[test]
+fn a_shallow_clone_takes_commits_and_a_tree() {
+    let scene = scene("append work {start}");
+    scene
+        .sandbox
+        .git(&["commit", "-q", "--allow-empty", "-m", "second"]);
+    let first = scene.sandbox.git(&["rev-parse", "HEAD"]);
+    fs_err::write(scene.file(".git/shallow"), format!("{first}\n")).unwrap();
+    let run = ["--once", "--commit", "--worktree", "r1", "--run-id", "r1"];
+    scene.run(&run).run(LONG).expect_code(0);
+    assert_eq!(
+        subjects(&scene, "rlm/r1").len(),
+        2,
+        "its root is the second"
+    );
+}
+
+#[test]
+fn a_lock_that_another_git_left_is_told_and_the_next_commit_has_the_work() {
+    let scene = scene("append work {start}\n@1 touch .git/index.lock");
+    let gate = "test $RLM_ITERATION = 1 || rm .git/index.lock";
+    let ended = scene.run(&["-n", "2", "--commit", "--gate", gate]);
+    let ended = ended.run(LONG).expect_code(0);
+    let said = ["iteration 1 is not committed", "index.lock"];
+    expect_in_order(&ended.stdout, &said);
+    assert_eq!(subjects(&scene, "main").len(), 2);
+    assert_eq!(scene.sandbox.git(&["show", "HEAD:work"]), "1\n2");
+}
+
+#[test]
+fn a_tree_that_a_hook_refuses_is_not_left_behind() {
+    let scene = scene("print no");
+    hook(&scene, "post-checkout", "echo not here >&2; exit 1");
+    let ended = scene
+        .run(&["--once", "--worktree", "r1"])
+        .run(LONG)
+        .expect_code(2);
+    assert!(ended.stderr.contains("not here"), "{ended}");
+    assert!(!scene.file(".rlm/worktrees/r1").exists());
+    fs_err::remove_file(scene.file(".git/hooks/post-checkout")).unwrap();
+    scene
+        .run(&["--once", "--worktree", "r1"])
+        .run(LONG)
+        .expect_code(0);
 }
 
 #[test]

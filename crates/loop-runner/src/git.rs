@@ -19,6 +19,16 @@ const HEAD_COMMIT: &[&str] = &["rev-parse", "--verify", "--quiet", "HEAD"];
 const PATIENCE: Duration = Duration::from_secs(2);
 /// How long git may take for what somebody has asked for.
 pub(crate) const LIMIT: Duration = Duration::from_secs(60);
+/// By these variables a hook's git tells those it starts which repository is meant. A loop that is begun in one works in its own directory.
+pub(crate) const POINTERS: [&str; 7] = [
+    "GIT_DIR",
+    "GIT_WORK_TREE",
+    "GIT_INDEX_FILE",
+    "GIT_COMMON_DIR",
+    "GIT_OBJECT_DIRECTORY",
+    "GIT_NAMESPACE",
+    "GIT_PREFIX",
+];
 
 /// The repository of a working tree, if it has one.
 #[derive(Clone, Debug)]
@@ -139,7 +149,11 @@ fn run<S: AsRef<OsStr>>(
     arguments: &[S],
     patience: Duration,
 ) -> Result<String, Refusal> {
-    let mut git = Command::new("git")
+    let mut git = Command::new("git");
+    POINTERS.iter().for_each(|name| {
+        git.env_remove(name);
+    });
+    let mut git = git
         // A monitor or a collection that git starts in passing would outlive it.
         .args(["-c", "core.fsmonitor=false", "-c", "gc.auto=0"])
         .args(["-c", "maintenance.auto=false"])

@@ -1,11 +1,12 @@
 //! Working trees of a run's own.
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::Git;
+use super::{Git, LIMIT};
 use crate::{Error, Project, RunId, runs};
 
 /// How long git may take to fill a working tree.
@@ -111,9 +112,24 @@ impl Project {
             path.as_os_str(),
             base.as_ref(),
         ];
-        super::run(self.root(), &arguments, CHECKOUT)
-            .map_err(|e| refuse(format!("no working tree could be made: {e}")))?;
+        if let Err(e) = super::run(self.root(), &arguments, CHECKOUT) {
+            self.remove_worktree(&path, &branch);
+            return Err(refuse(format!("no working tree could be made: {e}")));
+        }
         Ok((Worktree { path, branch, base }, left))
+    }
+
+    /// Takes back what git has begun to make: a hook that refuses comes after the tree. Nothing is in it but what was committed.
+    fn remove_worktree(&self, path: &Path, branch: &str) {
+        let remove: [&OsStr; 4] = [
+            "worktree".as_ref(),
+            "remove".as_ref(),
+            "--force".as_ref(),
+            path.as_os_str(),
+        ];
+        // Either may never have been made.
+        let _never_made = super::run(self.root(), &remove, LIMIT);
+        let _never_made = super::run(self.root(), &["branch", "--quiet", "-D", branch], LIMIT);
     }
 
     /// Returns the project as a run sees it that has this working tree. Blocks.
