@@ -18,6 +18,7 @@ mod demo;
 mod doctor;
 mod duplex;
 mod editor;
+mod face;
 mod fakes;
 mod fixed;
 mod floods;

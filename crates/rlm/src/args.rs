@@ -8,40 +8,38 @@ use clap::{Args as ClapArgs, Parser, Subcommand};
 use loop_runner::{Leftovers, Permissions, RunId};
 use loop_state::SessionPolicy;
 
+mod color;
 mod doctor;
+mod help;
 mod live;
+mod shell;
+#[cfg(test)]
+mod tests;
 
 use crate::agents::AgentKind;
 use crate::duration;
 
+pub(crate) use color::{ColorArg, choose_color};
 pub(crate) use doctor::DoctorArgs;
 pub(crate) use live::{InterruptArgs, PauseArgs, PsArgs, SteerArgs, StopAfterArg, StopArgs};
-
-const EXAMPLES: &str = "\
-Examples:
-  rlm demo                                     see it work: no account, no network
-  rlm doctor                                   which agents are here, logged in, and what they can do
-  rlm init                                     write rlm.toml and PROMPT.md
-  rlm run --until 'cargo test'                 the agent that is installed, until the tests pass
-  rlm run --until 'cargo test' --agent claude --permissions all
-  rlm run -n 5 -p 'Improve the docs' -- codex exec -    any command: the prompt comes on its stdin
-  rlm status                                   where it stands
-  rlm checkpoints list                         what is saved, and whether it is sound
-  rlm resume                                   go on after Ctrl-C, a crash, a reboot or a pause
-  rlm steer 'use tabs'                         say something to it; also: rlm pause, interrupt, stop
-
-While it runs: Ctrl-C opens a menu, Enter lets you say something to the agent, /help lists the rest.
-
-Exit codes: 0 done, 1 failed, 2 usage, 3 limit, 5 rate limit, 6 stuck, 7 stopped, 8 survivors, 9 held, 10 not found.
-A run that a signal stopped dies by that signal (130, 143, 129).";
+pub(crate) use shell::{CompletionsArgs, ManArgs, visible};
 
 /// Runs a coding agent in a loop that can be interrupted, checkpointed and resumed, and that loses nothing.
 #[derive(Debug, Parser)]
-#[command(name = "rlm", version, after_help = EXAMPLES, max_term_width = 100)]
+#[command(name = "rlm", version, after_help = help::after(), max_term_width = 100)]
 pub(crate) struct Args {
     /// Work in this directory
     #[arg(short = 'C', value_name = "DIR", default_value = ".", global = true)]
     pub(crate) directory: PathBuf,
+    /// Whether to use colours; auto: on a terminal, if NO_COLOR and CLICOLOR_FORCE don't say otherwise [default: auto]
+    #[arg(
+        long,
+        value_name = "auto|always|never",
+        value_enum,
+        hide_possible_values = true,
+        global = true
+    )]
+    pub(crate) color: Option<ColorArg>,
     #[command(subcommand)]
     pub(crate) command: Command,
 }
@@ -55,8 +53,10 @@ pub(crate) enum Command {
     /// List the runs that are live
     Ps(PsArgs),
     /// Show where runs stand
+    #[command(after_help = help::STATUS)]
     Status(ManyArgs),
     /// Print what the agent said
+    #[command(after_help = help::LOGS)]
     Logs(LogsArgs),
     /// Have a live run wait when its iteration is complete
     Pause(PauseArgs),
@@ -69,11 +69,17 @@ pub(crate) enum Command {
     /// List, show and verify what is saved of runs
     Checkpoints(CheckpointsArgs),
     /// Write rlm.toml and PROMPT.md if they are absent
+    #[command(after_help = help::INIT)]
     Init,
     /// See whether the agents and this machine work
     Doctor(DoctorArgs),
     /// See it work in a small repository of its own: no account, no network
+    #[command(after_help = help::DEMO)]
     Demo(DemoArgs),
+    /// Print what makes a shell complete the words of this command line
+    Completions(CompletionsArgs),
+    /// Print the manual
+    Man(ManArgs),
     /// Be the demo's agent
     #[command(name = DEMO_AGENT, hide = true)]
     DemoAgent(DemoAgentArgs),

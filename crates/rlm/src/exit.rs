@@ -29,6 +29,24 @@ impl From<Code> for ExitCode {
 }
 
 impl Code {
+    /// Every code with its meaning: the one source of the help, the manual and the README.
+    pub(crate) const ALL: [(Self, &str); 11] = [
+        (Self::Done, "done, or all that was planned"),
+        (Self::Failed, "failed"),
+        (Self::Usage, "usage or configuration"),
+        (Self::Limit, "the limit of iterations or of time"),
+        (Self::Budget, "the budget"),
+        (Self::RateLimit, "a rate limit beyond --wait-on-limit"),
+        (Self::Stuck, "stuck: too many failures in a row"),
+        (Self::Stopped, "stopped by a person; the state is saved"),
+        (
+            Self::Survivors,
+            "something that was started could not be ended",
+        ),
+        (Self::Held, "held by another process"),
+        (Self::NotFound, "not found"),
+    ];
+
     /// Returns the code of a run's end.
     pub(crate) fn of(reason: &StopReason) -> Self {
         match reason {
@@ -104,6 +122,16 @@ mod tests {
     use super::*;
     use loop_state::{Budget, Timestamp};
     use std::time::Duration;
+
+    #[test]
+    fn the_readme_has_every_code() {
+        let readme = concat!(env!("CARGO_MANIFEST_DIR"), "/../../README.md");
+        let readme = fs_err::read_to_string(readme).unwrap();
+        for (code, meaning) in Code::ALL {
+            let row = format!("| {} | {meaning} |", code as u8);
+            assert!(readme.contains(&row), "missing: {row}");
+        }
+    }
 
     #[test]
     fn a_budget_and_a_rate_limit_have_codes_of_their_own() {

@@ -36,6 +36,7 @@ use crate::exit::Failure;
 pub fn main_impl() -> ExitCode {
     agent_subprocess::guard::run_if_guard();
     agent_subprocess::guard::run_if_init();
+    args::choose_color(std::env::args_os());
     let args = Args::parse();
     let directory = &args.directory;
     render::called_in(directory);
@@ -53,6 +54,8 @@ pub fn main_impl() -> ExitCode {
         Command::Init => command::init::execute(directory),
         Command::Doctor(doctor) => command::doctor::execute(directory, &doctor),
         Command::Demo(demo) => command::demo::execute(directory, demo),
+        Command::Completions(args) => command::completions::execute(&args),
+        Command::Man(args) => command::man::execute(&args),
         Command::DemoAgent(agent) => demo::be_agent(agent.pace, &agent.flags),
     };
     result.unwrap_or_else(|failure: Failure| {

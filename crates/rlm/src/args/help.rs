@@ -1,0 +1,53 @@
+//! What stands below the options of those commands whose own files don't say it.
+
+use crate::exit::Code;
+
+const EXAMPLES: &str = "\
+Examples:
+  rlm demo                                     see it work: no account, no network
+  rlm doctor                                   which agents are here, logged in, and what they can do
+  rlm init                                     write rlm.toml and PROMPT.md
+  rlm run --until 'cargo test'                 the agent that is installed, until the tests pass
+  rlm run --until 'cargo test' --agent claude --permissions all
+  rlm run -n 5 -p 'Improve the docs' -- codex exec -    any command: the prompt comes on its stdin
+  rlm status                                   where it stands
+  rlm checkpoints list                         what is saved, and whether it is sound
+  rlm resume                                   go on after Ctrl-C, a crash, a reboot or a pause
+  rlm steer 'use tabs'                         say something to it; also: rlm pause, interrupt, stop
+
+While it runs: Ctrl-C opens a menu, Enter lets you say something to the agent, /help lists the rest.";
+
+pub(super) const STATUS: &str = "\
+Exit codes: 0 shown, 1 the state of the one RUN that was asked for is damaged, 10 no such run.
+
+Examples:
+  rlm status
+  rlm status RUN
+  rlm status --json | jq -r 'select(.state == \"stopped\") | .run'";
+
+pub(super) const LOGS: &str = "\
+Examples:
+  rlm logs                     all of the newest run
+  rlm logs RUN --iteration 3
+  rlm logs --json | jq -r 'select(.kind == \"prompt\") | .text'";
+
+pub(super) const INIT: &str = "\
+A file that is there is kept as it is.
+
+Examples:
+  rlm init
+  rlm -C ../other init";
+
+pub(super) const DEMO: &str = "\
+Examples:
+  rlm demo                press Ctrl-C in it, or Enter and say something
+  rlm demo --dir /tmp/roman";
+
+/// Returns the examples and the exit codes.
+pub(super) fn after() -> String {
+    let code = |(code, meaning): (Code, &str)| format!("\n  {:2}  {meaning}", code as u8);
+    let codes: String = Code::ALL.into_iter().map(code).collect();
+    format!(
+        "{EXAMPLES}\n\nExit codes:{codes}\nA run that a signal stopped dies by that signal (130, 143, 129)."
+    )
+}

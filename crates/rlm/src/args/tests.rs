@@ -1,0 +1,105 @@
+//! What the help says can be typed.
+
+use clap::{Command as Clap, CommandFactory, Parser};
+
+use super::{Args, visible};
+
+/// Splits a line as a shell does, as far as our examples go.
+fn words(line: &str) -> Vec<String> {
+    let (mut words, mut word, mut quoted) = (Vec::new(), None::<String>, false);
+    for c in line.chars() {
+        match c {
+            '\'' => {
+                quoted = !quoted;
+                word.get_or_insert_default();
+            }
+            ' ' if !quoted => words.extend(word.take()),
+            c => word.get_or_insert_default().push(c),
+        }
+    }
+    assert!(!quoted, "an open quote in {line}");
+    words.extend(word);
+    words
+}
+
+/// Returns the calls of `rlm` in a line: what a shell would run, without what is said about it.
+fn calls(line: &str) -> Vec<Vec<String>> {
+    // A remark stands behind two spaces, or a `#`.
+    let mut line = line.trim();
+    let mut quoted = false;
+    for (at, c) in line.char_indices() {
+        quoted ^= c == '\'';
+        if !quoted && (line[at..].starts_with("  ") || line[at..].starts_with(" #")) {
+            line = &line[..at];
+            break;
+        }
+    }
+    let mut calls: Vec<Vec<String>> = vec![Vec::new()];
+    for word in words(line) {
+        match word.as_str() {
+            "|" | "&&" | ">" => calls.push(Vec::new()),
+            _ => calls.last_mut().unwrap().push(word),
+        }
+    }
+    calls.retain(|call| call.first().is_some_and(|word| word == "rlm"));
+    calls
+}
+
+#[track_caller]
+fn expect_calls(place: &str, line: &str) -> usize {
+    let calls = calls(line);
+    for call in &calls {
+        if let Err(why) = Args::try_parse_from(call) {
+            panic!("{place}: {line}\n{why}");
+        }
+    }
+    calls.len()
+}
+
+fn every(command: &Clap) -> Vec<&Clap> {
+    let below = command.get_subcommands().flat_map(every);
+    std::iter::once(command).chain(below).collect()
+}
+
+#[test]
+fn every_command_has_examples_and_each_can_be_typed() {
+    let mut root = visible();
+    root.build();
+    for command in every(&root) {
+        let name = command.get_bin_name().unwrap_or_default();
+        let after = { command.get_after_help() }.map_or(String::new(), ToString::to_string);
+        let examples = after.split_once("Examples:\n").map_or("", |(_, rest)| rest);
+        let lines = examples.lines().take_while(|line| line.starts_with("  "));
+        let calls: usize = lines.map(|line| expect_calls(name, line)).sum();
+        assert!(calls > 0, "`{name}` has no examples");
+    }
+}
+
+#[test]
+fn what_the_documents_show_can_be_typed() {
+    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+    let mut calls = 0;
+    for name in ["README.md", "crates/rlm/README.md", "docs/README.md"] {
+        let text = fs_err::read_to_string(format!("{root}/{name}")).unwrap();
+        let mut is_code = false;
+        for line in text.lines() {
+            if line.starts_with("```") {
+                is_code = !is_code;
+            } else if is_code {
+                let line = line.strip_prefix("$ ").unwrap_or(line);
+                let line = line.replace("-n MORE", "-n 9");
+                calls += if line.starts_with("rlm ") {
+                    expect_calls(name, &line)
+                } else {
+                    0
+                };
+            }
+        }
+    }
+    assert!(calls > 10, "{calls}");
+}
+
+#[test]
+fn the_parser_is_sound() {
+    Args::command().debug_assert();
+}

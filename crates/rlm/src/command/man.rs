@@ -1,0 +1,100 @@
+//! `rlm man`
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use clap::Command;
+use clap_mangen::Man;
+
+use crate::args::{ManArgs, visible};
+use crate::command::written;
+use crate::exit::{Code, Failure};
+
+pub(crate) fn execute(args: &ManArgs) -> Result<ExitCode, Failure> {
+    let mut root = visible();
+    root.build();
+    let Some(dir) = &args.dir else {
+        let page = page(find(&root, &args.command)?).map_err(|e| failed(&e))?;
+        return written(&page);
+    };
+    fs_err::create_dir_all(dir).map_err(|e| failed(&e))?;
+    let mut all = vec![&root];
+    while let Some(command) = all.pop() {
+        all.extend(command.get_subcommands());
+        let path = dir.join(Man::new(command.clone()).get_filename());
+        let write = || fs_err::write(path, page(command)?);
+        write().map_err(|e| failed(&e))?;
+    }
+    Ok(Code::Done.into())
+}
+
+fn find<'a>(root: &'a Command, words: &[String]) -> Result<&'a Command, Failure> {
+    words.iter().try_fold(root, |command, word| {
+        command.find_subcommand(word).ok_or_else(|| {
+            let names: Vec<&str> = command.get_subcommands().map(Command::get_name).collect();
+            let names = match names.is_empty() {
+                true => "it has none of its own".to_owned(),
+                false => format!("there are {}", names.join(", ")),
+            };
+            let of = command.get_bin_name().unwrap_or("rlm");
+            Failure::usage(format!("`{word}` is no command of `{of}`: {names}"))
+        })
+    })
+}
+
+fn failed(error: &io::Error) -> Failure {
+    Failure {
+        code: Code::Failed,
+        message: format!("the manual can't be written: {error}"),
+    }
+}
+
+/// Renders one page. What stands below the options is set as it is: filled lines would make a mess of examples.
+fn page(command: &Command) -> io::Result<Vec<u8>> {
+    let man = Man::new(command.clone())
+        .source(concat!("rlm ", env!("CARGO_PKG_VERSION")))
+        .manual("")
+        .date("");
+    let mut page = Vec::new();
+    man.render_title(&mut page)?;
+    man.render_name_section(&mut page)?;
+    man.render_synopsis_section(&mut page)?;
+    man.render_description_section(&mut page)?;
+    man.render_options_section(&mut page)?;
+    if command.has_subcommands() {
+        man.render_subcommands_section(&mut page)?;
+    }
+    let after = command.get_after_help().map(ToString::to_string);
+    let mut is_set = true;
+    writeln!(page, ".SH NOTES")?;
+    for line in after.unwrap_or_default().lines() {
+        let heading = line
+            .strip_suffix(':')
+            .filter(|it| !it.contains(' ') || *it == "Exit codes");
+        if let Some(heading) = heading {
+            writeln!(page, ".fi\n.SH {}\n.nf", heading.to_uppercase())?;
+            is_set = false;
+            continue;
+        }
+        let starts = line.starts_with("  ");
+        if starts == is_set {
+            writeln!(page, "{}", if starts { ".nf" } else { ".fi" })?;
+            is_set = !starts;
+        }
+        match line {
+            "" => writeln!(page, ".PP")?,
+            line => writeln!(page, "{}", escaped(line))?,
+        }
+    }
+    writeln!(page, ".fi")?;
+    Ok(page)
+}
+
+/// Makes a line that the typesetter prints as it is.
+fn escaped(line: &str) -> String {
+    let line = line.replace('\\', r"\e").replace('-', r"\-");
+    match line.starts_with(['.', '\'']) {
+        true => format!(r"\&{line}"),
+        false => line,
+    }
+}
