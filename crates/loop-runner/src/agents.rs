@@ -190,7 +190,8 @@ impl AgentSettings {
     }
 
     /// Returns whether it says what it costs, and whether it counts its tokens, so that budgets can be kept.
-    pub(crate) fn reports(&self) -> (bool, bool) {
+    #[must_use]
+    pub fn reports(&self) -> (bool, bool) {
         match self {
             Self::Command { .. } => (false, false),
             Self::Claude { .. } => (true, true),

@@ -21,6 +21,12 @@ pub struct Settings {
     pub max_failures: u32,
     /// The pause between two iterations.
     pub sleep: Duration,
+    /// What the run may cost, in millionths of a US dollar. Every agent of the run must say what it costs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_cost_microusd: Option<u64>,
+    /// How many tokens the run may use, read and written. Every agent of the run must count them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_tokens: Option<u64>,
     /// How long the run may wait for rate limits, all waits in a row together; 6 h if nothing is said, 0 to end it instead.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wait_on_limit: Option<Duration>,
@@ -186,6 +192,8 @@ impl Settings {
             max_duration: self.max_duration,
             max_failures: self.max_failures,
             sleep: self.sleep,
+            max_cost_microusd: self.max_cost_microusd,
+            max_tokens: self.max_tokens,
             wait_on_limit: self.wait_on_limit.unwrap_or(standard.wait_on_limit),
             ..standard
         }

@@ -18,6 +18,7 @@ mod tests;
 
 use crate::agents::AgentKind;
 use crate::duration;
+use crate::money;
 
 pub(crate) use color::{ColorArg, choose_color};
 pub(crate) use doctor::DoctorArgs;
@@ -319,6 +320,13 @@ pub(crate) struct LoopArgs {
     /// How many failures in a row end the run, 0 for no limit [default: 3]
     #[arg(long, value_name = "N", help_heading = "Limits")]
     pub(crate) max_failures: Option<u32>,
+    /// What the run may cost by the agent's own reckoning, in US dollars; the turn that uses it up is ended
+    /// [default: no limit]
+    #[arg(long, value_name = "USD", value_parser = money::parse, help_heading = "Limits")]
+    pub(crate) max_cost: Option<u64>,
+    /// How many tokens the run may use, those read and those written, as 250k or 2M [default: no limit]
+    #[arg(long, value_name = "N", value_parser = money::tokens, help_heading = "Limits")]
+    pub(crate) max_tokens: Option<u64>,
     /// How long to wait for rate limits, all waits in a row together; 0 ends the run instead [default: 6h]
     #[arg(long, value_name = "TIME", value_parser = duration::parse, help_heading = "Limits")]
     pub(crate) wait_on_limit: Option<Duration>,

@@ -16,6 +16,7 @@ use crate::agents::AgentKind;
 use crate::args::{LeftoversArg, PermissionsArg, SessionArg};
 use crate::duration;
 use crate::exit::Failure;
+use crate::money;
 use crate::presses::PressActions;
 
 pub(crate) const FILE_NAME: &str = "rlm.toml";
@@ -51,6 +52,8 @@ pub(crate) const TEMPLATE: &str = r#"# Settings of `rlm run` in this project. Op
 # check-timeout = "15m"
 # background-wait = "30s"          # for what the agent has in the background, as long as something comes of it
 # max-failures = 3
+# max-cost = 5.00                  # US dollars, by the agent's own reckoning; for agents that say what they cost
+# max-tokens = "2M"                # read and written; for agents that count them
 # wait-on-limit = "6h"             # for rate limits; 0 ends the run instead
 # sleep = "10s"
 # leftovers = "end"                # or "keep": what the agent leaves running
@@ -88,6 +91,10 @@ pub(crate) struct Config {
     pub(crate) max_failures: Option<u32>,
     #[serde(default, deserialize_with = "time")]
     pub(crate) sleep: Option<Duration>,
+    #[serde(default, deserialize_with = "money::cost_of_file")]
+    pub(crate) max_cost: Option<u64>,
+    #[serde(default, deserialize_with = "money::tokens_of_file")]
+    pub(crate) max_tokens: Option<u64>,
     #[serde(default, deserialize_with = "time")]
     pub(crate) wait_on_limit: Option<Duration>,
     pub(crate) leftovers: Option<LeftoversArg>,

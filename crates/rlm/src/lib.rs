@@ -16,6 +16,7 @@ mod demo;
 mod drivers;
 mod duration;
 mod exit;
+mod money;
 mod presses;
 mod render;
 mod resolve;

@@ -13,6 +13,7 @@ use crate::args::{LoopArgs, PermissionsArg, RunArgs};
 use crate::config::{self, Config};
 use crate::drivers;
 use crate::exit::Failure;
+use crate::money;
 use crate::presses::PressActions;
 
 mod resumed;
@@ -147,6 +148,8 @@ pub(crate) fn new_run(
             .or(config.max_failures)
             .unwrap_or(DEFAULT_FAILURES),
         sleep: what.sleep.or(config.sleep).unwrap_or(DEFAULT_SLEEP),
+        max_cost_microusd: what.max_cost.or(config.max_cost),
+        max_tokens: what.max_tokens.or(config.max_tokens),
         wait_on_limit: what.wait_on_limit.or(config.wait_on_limit),
         leftovers: what
             .leftovers
@@ -156,6 +159,7 @@ pub(crate) fn new_run(
         commit: what.commit.or(config.commit).unwrap_or_default(),
         worktree: None,
     };
+    money::refuse_unreported(&settings)?;
     Ok(Resolved {
         settings,
         text,
@@ -353,6 +357,40 @@ mod tests {
         assert_eq!(
             (settings.max_failures, settings.sleep),
             (3, Duration::from_secs(10))
+        );
+    }
+
+    #[test]
+    fn x129_a_budget_that_an_agent_does_not_report_on_is_refused() {
+        let refused = [
+            "--agent codex --max-cost 5",
+            "--agent gemini --max-cost 5",
+            "--agent acp --max-cost 5",
+            "--agent acp --max-tokens 2M",
+            "--max-cost 5",
+            "--max-tokens 2M",
+        ]
+        .map(|line| {
+            let bin = if line.contains("--agent") {
+                "--agent-bin sh"
+            } else {
+                ""
+            };
+            resolve(&format!("--once {bin} {line}"), Config::default()).unwrap_err()
+        });
+        insta::assert_snapshot!(refused.join("\n"));
+        let config = || toml::from_str("max-cost = 4.2\nmax-tokens = '2M'").unwrap();
+        for agent in ["claude", "opencode"] {
+            let line = format!("--once --agent {agent} --agent-bin sh --max-tokens 500k");
+            let settings = resolve(&line, config()).unwrap();
+            let budgets = (settings.max_cost_microusd, settings.max_tokens);
+            assert_eq!(budgets, (Some(4_200_000), Some(500_000)), "{agent}");
+        }
+        let codex = "--once --agent codex --agent-bin sh";
+        assert!(
+            resolve(codex, config())
+                .unwrap_err()
+                .starts_with("--max-cost")
         );
     }
 

@@ -134,7 +134,7 @@ pub(crate) fn lines(
     let run = &head.run;
     lines.extend([
         format!("ends    {ends}"),
-        format!("spends  up to {turn} a turn{total}; money is not limited here"),
+        format!("spends  up to {turn} a turn{total}; {}", money(head)),
         format!(
             "agent   {}: {}, in {}",
             agents::name(&phase.agent),
@@ -154,6 +154,27 @@ pub(crate) fn lines(
         ),
     ]);
     lines.iter().map(|line| plain(line)).collect()
+}
+
+/// Says what the run may spend.
+fn money(head: &RunHead) -> String {
+    let (rules, used) = (head.settings.rules(), head.machine.usage);
+    let (cost, tokens) = (rules.max_cost_microusd, rules.max_tokens);
+    if used.tokens() > 0
+        && let Some(left) = crate::money::left(&rules, used)
+    {
+        return match cost {
+            Some(_) => format!("{left}, as the agent reckons it"),
+            None => left,
+        };
+    }
+    let cost = cost.map(|max| format!("{} as the agent reckons it", crate::money::dollars(max)));
+    let tokens = tokens.map(|max| format!("{max} tokens"));
+    let limits: Vec<String> = [cost, tokens].into_iter().flatten().collect();
+    match limits.is_empty() {
+        true => "money is not limited here".into(),
+        false => limits.join(", "),
+    }
 }
 
 /// Says what is lost when another agent goes on.
@@ -235,6 +256,8 @@ fn settings(head: &RunHead) -> Value {
         "max_duration_ms": all.max_duration.map(millis),
         "max_failures": all.max_failures,
         "sleep_ms": millis(all.sleep),
+        "max_cost_usd": all.max_cost_microusd.map(|micro| micro as f64 / 1e6),
+        "max_tokens": all.max_tokens,
         "wait_on_limit_ms": millis(all.rules().wait_on_limit),
         "leftovers": all.leftovers,
         "commit": all.commit,

@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use crate::agents;
 use crate::duration::show;
+use crate::money;
 use crate::render::banner::may;
 use crate::render::event::{count, utc};
 use crate::render::{background, go_on, plain, rlm};
@@ -54,6 +55,10 @@ struct Detail {
     input_tokens: u64,
     output_tokens: u64,
     cost_usd: Option<f64>,
+    max_cost_usd: Option<f64>,
+    max_tokens: Option<u64>,
+    #[serde(skip)]
+    cost: Option<String>,
     steers_waiting: usize,
 }
 
@@ -99,6 +104,9 @@ impl Status {
                     output_tokens: m.usage.output_tokens,
                     cost_usd: (m.usage.cost_microusd > 0)
                         .then(|| m.usage.cost_microusd as f64 / 1e6),
+                    max_cost_usd: m.rules.max_cost_microusd.map(|micro| micro as f64 / 1e6),
+                    max_tokens: m.rules.max_tokens,
+                    cost: cost(m),
                     steers_waiting: m.unseen_steers().count(),
                 })
             }
@@ -116,13 +124,11 @@ impl Status {
     }
 }
 
-/// What was used, as far as the agent says.
-fn cost(d: &Detail) -> Option<String> {
-    let tokens = d.input_tokens + d.output_tokens;
-    match d.cost_usd {
-        Some(cost) => Some(format!("{cost:.2} USD, {tokens} tokens")),
-        None => (tokens > 0).then(|| format!("{tokens} tokens")),
-    }
+/// What was used, as far as the agent says, and what is left of the budgets.
+fn cost(m: &loop_state::Head) -> Option<String> {
+    let told = [money::used(m.usage), money::left(&m.rules, m.usage)];
+    let told: Vec<String> = told.into_iter().flatten().collect();
+    (!told.is_empty()).then(|| told.join("; "))
 }
 
 /// The commit that the files are based on, and what is not in it.
@@ -212,7 +218,7 @@ impl fmt::Display for Status {
                     (d.steers_waiting > 0)
                         .then(|| format!("{} waiting for the next prompt", d.steers_waiting)),
                 ),
-                ("cost", cost(d)),
+                ("cost", d.cost.clone()),
                 ("age", Some(format!("{age}, saved {}", d.saved_at))),
                 ("git", git(d)),
                 (

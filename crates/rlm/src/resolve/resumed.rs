@@ -15,6 +15,7 @@ use crate::args::LoopArgs;
 use crate::config::{self, Config};
 use crate::drivers;
 use crate::exit::Failure;
+use crate::money;
 
 /// What was given to `resume`, and where.
 #[derive(Debug)]
@@ -86,9 +87,12 @@ pub(crate) fn resumed(given: Given<'_>, saved: &Settings) -> Result<Option<Setti
     settings.max_duration = args.max_duration.or(settings.max_duration);
     settings.max_failures = args.max_failures.unwrap_or(settings.max_failures);
     settings.sleep = args.sleep.unwrap_or(settings.sleep);
+    settings.max_cost_microusd = args.max_cost.or(settings.max_cost_microusd);
+    settings.max_tokens = args.max_tokens.or(settings.max_tokens);
     settings.wait_on_limit = args.wait_on_limit.or(settings.wait_on_limit);
     settings.commit = args.commit.unwrap_or(settings.commit);
     settings.leftovers = args.leftovers.map_or(settings.leftovers, Into::into);
+    money::refuse_unreported(&settings)?;
     Ok((settings != *saved).then_some(settings))
 }
 

@@ -7,6 +7,7 @@ use loop_state::{Head, Step, Timestamp, Wait, When};
 use super::rows::{cut, width};
 use super::scene::Scene;
 use crate::duration::show;
+use crate::money;
 use crate::render::{background, plain};
 
 const SEPARATOR: &str = " · ";
@@ -23,7 +24,6 @@ pub(crate) fn line(run: &str, scene: Scene<'_>, now: Timestamp, columns: usize) 
         .and_then(|phase| phase.limits.max_iterations);
     let of = of.map(|of| format!("/{of}")).unwrap_or_default();
     let attempt = head.attempt > head.first_attempt;
-    let cost = head.usage.cost_microusd;
     let (keys, press) = match (scene.is_ending(), scene.waits()) {
         (true, _) => ("", "Ctrl-C: end at once"),
         (_, true) => ("/continue: go on", "Ctrl-C: menu"),
@@ -42,14 +42,7 @@ pub(crate) fn line(run: &str, scene: Scene<'_>, now: Timestamp, columns: usize) 
         ),
         (9, stands(scene, now)),
         (8, wishes(scene).to_owned()),
-        (
-            6,
-            if cost > 0 {
-                dollars(cost)
-            } else {
-                String::new()
-            },
-        ),
+        (6, money::short(head)),
         (2, total(head, now)),
         (1, plain(run)),
         (if scene.waits() { 8 } else { 3 }, keys.to_owned()),
@@ -95,15 +88,9 @@ pub(crate) fn report(run: &str, scene: Scene<'_>, now: Timestamp) -> Vec<String>
         ));
     }
     let used = head.usage;
-    if used.input_tokens + used.output_tokens > 0 {
-        let tokens = format!(
-            "{} tokens in, {} out",
-            used.input_tokens, used.output_tokens
-        );
-        lines.push(format!(
-            "  used     {}, {tokens}",
-            dollars(used.cost_microusd)
-        ));
+    if let Some(told) = money::used(used) {
+        let left = money::left(&head.rules, used).map(|left| format!("; {left}"));
+        lines.push(format!("  used     {told}{}", left.unwrap_or_default()));
     }
     for steer in head.steers.iter().rev().take(5).rev() {
         let text = cut(&plain(&steer.text), 60);
@@ -171,11 +158,6 @@ fn wishes(scene: Scene<'_>) -> &'static str {
     }
 }
 
-/// Millionths of a dollar as people write them.
-pub(crate) fn dollars(microusd: u64) -> String {
-    format!("${}.{:02}", microusd / 1_000_000, microusd / 10_000 % 100)
-}
-
 /// How long the run has been going; nothing before it has begun.
 fn total(head: &Head, now: Timestamp) -> String {
     match head.started_at {
@@ -209,10 +191,10 @@ mod tests {
         let widths = [120, 100, 80, 60, 40, 20, 7];
         let lines = widths.map(|columns| line(RUN, stand.scene(), now, columns));
         insta::assert_snapshot!(lines.join("\n"), @"
-        iteration 3/100 · attempt 2 · Bash: cargo test 1m5s · $1.23 · 2m4s in all · Enter: steer · Ctrl-C: menu
-        iteration 3/100 · attempt 2 · Bash: cargo test 1m5s · $1.23 · Enter: steer · Ctrl-C: menu
-        iteration 3/100 · attempt 2 · Bash: cargo test 1m5s · $1.23 · Ctrl-C: menu
-        iteration 3/100 · Bash: cargo test 1m5s · $1.23
+        iteration 3/100 · attempt 2 · Bash: cargo test 1m5s · 1.23 USD · 2m4s in all · Enter: steer · Ctrl-C: menu
+        iteration 3/100 · attempt 2 · Bash: cargo test 1m5s · 1.23 USD · Enter: steer · Ctrl-C: menu
+        iteration 3/100 · attempt 2 · Bash: cargo test 1m5s · 1.23 USD · Ctrl-C: menu
+        iteration 3/100 · Bash: cargo test 1m5s · 1.23 USD
         iteration 3/100 · Bash: cargo test 1m5s
         Bash: cargo test 1m…
         Bash: …

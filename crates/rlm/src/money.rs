@@ -1,0 +1,251 @@
+//! What a run may spend: amounts as people write them, and which agents say what they spend.
+
+use std::fmt;
+
+use loop_runner::Settings;
+use serde::Deserializer;
+use serde::de::{self, Visitor};
+
+use crate::agents;
+use crate::exit::Failure;
+
+/// Parses US dollars, such as `5`, `4.20` or `$4.20`, into millionths.
+pub(crate) fn parse(text: &str) -> Result<u64, String> {
+    let bad = || {
+        let shown = text.escape_debug();
+        format!("`{shown}` is no amount of US dollars: write for example 5 or 4.20")
+    };
+    let amount = text.strip_prefix('$').unwrap_or(text);
+    let amount = amount.strip_suffix("USD").unwrap_or(amount).trim();
+    let (whole, rest) = amount.split_once('.').unwrap_or((amount, "0"));
+    let is_number = |digits: &str| !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit());
+    if !is_number(whole) || !is_number(rest) || rest.len() > 6 {
+        return Err(bad());
+    }
+    let micro = format!("{whole}{rest:0<6}");
+    nothing(micro.parse().map_err(|_| bad())?)
+}
+
+/// Parses a number of tokens, such as `250000`, `250k` or `2M`.
+pub(crate) fn tokens(text: &str) -> Result<u64, String> {
+    let bad = || {
+        let shown = text.escape_debug();
+        format!("`{shown}` is no number of tokens: write for example 250000, 250k or 2M")
+    };
+    let (digits, factor) = match text.strip_suffix(['k', 'K']) {
+        Some(digits) => (digits, 1000),
+        None => match text.strip_suffix(['m', 'M']) {
+            Some(digits) => (digits, 1_000_000),
+            None => (text, 1),
+        },
+    };
+    let number: u64 = digits.parse().map_err(|_| bad())?;
+    nothing(number.checked_mul(factor).ok_or_else(bad)?)
+}
+
+fn nothing(amount: u64) -> Result<u64, String> {
+    match amount {
+        0 => Err("a budget of 0 allows nothing: raise it, or leave it out".into()),
+        amount => Ok(amount),
+    }
+}
+
+/// Reads dollars from the file: a number, or text as on the command line.
+pub(crate) fn cost_of_file<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
+    from.deserialize_any(Amount {
+        parse,
+        what: "an amount of US dollars such as 5 or \"4.20\"",
+    })
+    .map(Some)
+}
+
+/// Reads tokens from the file: a whole number, or text as on the command line.
+pub(crate) fn tokens_of_file<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
+    from.deserialize_any(Amount {
+        parse: tokens,
+        what: "a number of tokens such as 250000 or \"2M\"",
+    })
+    .map(Some)
+}
+
+struct Amount {
+    parse: fn(&str) -> Result<u64, String>,
+    what: &'static str,
+}
+
+impl Visitor<'_> for Amount {
+    type Value = u64;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.what)
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<u64, E> {
+        (self.parse)(text).map_err(E::custom)
+    }
+
+    fn visit_i64<E: de::Error>(self, number: i64) -> Result<u64, E> {
+        self.visit_str(&number.to_string())
+    }
+
+    fn visit_f64<E: de::Error>(self, number: f64) -> Result<u64, E> {
+        self.visit_str(&number.to_string())
+    }
+}
+
+/// Millionths of a dollar as people write them: cents, and more places only for what is less than a cent.
+pub(crate) fn dollars(micro: u64) -> String {
+    match micro {
+        1..10_000 => format!("{:.4} USD", micro as f64 / 1e6),
+        _ => format!("{:.2} USD", micro as f64 / 1e6),
+    }
+}
+
+/// What was used, as far as the agent says: `None` when it says nothing.
+pub(crate) fn used(used: loop_state::Usage) -> Option<String> {
+    let tokens = format!("{} tokens", used.tokens());
+    match (used.cost_microusd, used.tokens()) {
+        (0, 0) => None,
+        (0, _) => Some(tokens),
+        (cost, 0) => Some(dollars(cost)),
+        (cost, _) => Some(format!("{}, {tokens}", dollars(cost))),
+    }
+}
+
+/// What of the run's budgets is left; empty when it has none.
+pub(crate) fn left(rules: &loop_state::Rules, used: loop_state::Usage) -> Option<String> {
+    let cost = rules.max_cost_microusd.map(|max| {
+        let left = max.saturating_sub(used.cost_microusd);
+        format!("{} of {}", dollars(left), dollars(max))
+    });
+    let tokens = rules.max_tokens.map(|max| {
+        let left = max.saturating_sub(used.tokens());
+        format!("{left} of {max} tokens")
+    });
+    let left: Vec<String> = [cost, tokens].into_iter().flatten().collect();
+    (!left.is_empty()).then(|| format!("{} left", left.join(", ")))
+}
+
+/// What was spent, for where there is little room: beside its limit if there is one; empty when there is nothing to say.
+pub(crate) fn short(head: &loop_state::Head) -> String {
+    let (cost, tokens) = (head.usage.cost_microusd, head.usage.tokens());
+    match (head.rules.max_cost_microusd, head.rules.max_tokens) {
+        (Some(max), _) => format!(
+            "{} of {}",
+            dollars(cost).trim_end_matches(" USD"),
+            dollars(max)
+        ),
+        (None, Some(max)) => format!("{tokens} of {max} tokens"),
+        _ if cost > 0 => dollars(cost),
+        _ => String::new(),
+    }
+}
+
+/// Refuses a budget that an agent does not report on, before anything is made.
+pub(crate) fn refuse_unreported(settings: &Settings) -> Result<(), Failure> {
+    for phase in &settings.phases {
+        let (cost, tokens) = phase.agent.reports();
+        let name = agents::name(&phase.agent);
+        let refuse = |option: &str, what: &str, mend: &str| {
+            Err(Failure::usage(format!(
+                "{option} can't be kept: {name} does not say {what}; {mend}"
+            )))
+        };
+        let bounds = "bound the run by -n, --max-duration or --iteration-timeout instead";
+        if settings.max_cost_microusd.is_some() && !cost {
+            let mend = match tokens {
+                true => "it counts tokens: use --max-tokens N",
+                false => bounds,
+            };
+            return refuse("--max-cost", "what it costs", mend);
+        }
+        if settings.max_tokens.is_some() && !tokens {
+            return refuse("--max-tokens", "how many tokens it uses", bounds);
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use loop_state::{Rules, Usage};
+    use proptest::prelude::*;
+
+    #[test]
+    fn amounts_are_read_as_people_write_them() {
+        for (text, micro) in [
+            ("5", 5_000_000),
+            ("4.20", 4_200_000),
+            ("$0.5", 500_000),
+            ("0.000001", 1),
+            ("12 USD", 12_000_000),
+        ] {
+            assert_eq!(parse(text), Ok(micro), "{text}");
+        }
+        for (text, number) in [("7", 7), ("250k", 250_000), ("2M", 2_000_000)] {
+            assert_eq!(tokens(text), Ok(number), "{text}");
+        }
+        let wrong = [
+            "",
+            "0",
+            "0.0",
+            "-1",
+            "4,20",
+            "1.2345678",
+            "4.",
+            "1e9",
+            "9".repeat(20).as_str(),
+        ]
+        .map(|text| parse(text).unwrap_err());
+        insta::assert_snapshot!(wrong.join("\n"));
+        for text in ["", "0", "-1", "1.5M", "k", "99999999999999999999"] {
+            tokens(text).unwrap_err();
+        }
+    }
+
+    #[test]
+    fn what_was_used_and_what_is_left() {
+        let usage = |cost_microusd, input_tokens| Usage {
+            cost_microusd,
+            input_tokens,
+            output_tokens: 0,
+        };
+        let shown = [
+            usage(0, 0),
+            usage(0, 9),
+            usage(3_000, 9),
+            usage(4_204_999, 0),
+        ]
+        .map(used);
+        let told = ["9 tokens", "0.0030 USD, 9 tokens", "4.20 USD"].map(|it| Some(it.to_owned()));
+        assert_eq!((&shown[0], &shown[1..]), (&None, &told[..]));
+        let rules = Rules {
+            max_cost_microusd: Some(5_000_000),
+            max_tokens: Some(100),
+            ..Rules::default()
+        };
+        let told = left(&rules, usage(800_000, 101)).unwrap();
+        assert_eq!(told, "4.20 USD of 5.00 USD, 0 of 100 tokens left");
+        assert_eq!(left(&Rules::default(), usage(1, 1)), None);
+    }
+
+    proptest! {
+        /// What is shown in cents is read as that again, and a file says the same by a number as by a text.
+        #[test]
+        fn what_is_written_is_read_again(cents in 1u64..100_000_000) {
+            #[derive(serde::Deserialize)]
+            struct File {
+                #[serde(deserialize_with = "cost_of_file")]
+                cost: Option<u64>,
+            }
+            let text = format!("{}.{:02}", cents / 100, cents % 100);
+            let micro = parse(&text).unwrap();
+            prop_assert_eq!(micro, cents * 10_000);
+            prop_assert_eq!(parse(&dollars(micro)).unwrap(), micro);
+            for written in [format!("cost = {text}"), format!("cost = \"{text}\"")] {
+                prop_assert_eq!(toml::from_str::<File>(&written).unwrap().cost, Some(micro));
+            }
+        }
+    }
+}
