@@ -342,3 +342,28 @@ fn x113_a_run_that_died_before_its_first_save_is_started_under_its_name() {
         .expect_code(2);
     assert!(refused.stderr.contains("nightly"), "{refused}");
 }
+
+#[test]
+fn s13_feedback_is_in_the_prompt_that_comes_next() {
+    let scene = Scene::new("@1 print ready\n@1 hang");
+    let running = scene.ready(&["-n", "2"]);
+    stop(running, Signal::TERM);
+    let empty = scene.rlm(&["resume", "--feedback", " "]).run(LONG);
+    assert!(empty.expect_code(2).stderr.contains("it is empty"));
+    let resume = ["resume", "--feedback", "-"];
+    let resume = scene.rlm(&resume).input("mind the docs");
+    resume.run(LONG).expect_code(0);
+    let prompts: Vec<_> = scene
+        .agent
+        .starts()
+        .into_iter()
+        .filter_map(|it| it.stdin)
+        .collect();
+    let told: Vec<bool> = prompts
+        .iter()
+        .map(|it| it.contains("mind the docs"))
+        .collect();
+    assert_eq!(told, [false, true, false], "{prompts:?}");
+    let new = scene.rlm(&["resume", "--feedback", "x"]).run(LONG);
+    new.expect_code(10);
+}

@@ -12,6 +12,8 @@ type Source = Box<dyn std::error::Error + Send + Sync>;
 
 #[derive(Debug, thiserror::Error)]
 enum Kind {
+    #[error("the feedback is not taken: {0}")]
+    Feedback(&'static str),
     #[error("{what} `{}`: {}", path.display(), bare(source))]
     Io {
         what: &'static str,
@@ -187,6 +189,10 @@ impl Error {
         Self(Box::new(Kind::Agent { message, source }))
     }
 
+    pub(crate) fn feedback(why: &'static str) -> Self {
+        Self(Box::new(Kind::Feedback(why)))
+    }
+
     pub(crate) fn no_mcp_servers(phase: &str) -> Self {
         let mend = "say them in its own arguments, or choose an agent that has a driver";
         let source = agent_duplex::Error::unsupported("command", "take MCP servers", mend);
@@ -239,6 +245,7 @@ impl Error {
             Kind::BadRunId(_)
                 | Kind::RunExists(_)
                 | Kind::Directory { .. }
+                | Kind::Feedback(_)
                 | Kind::Git { .. }
                 | Kind::Prompt { .. }
                 | Kind::Rules(_)

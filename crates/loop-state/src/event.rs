@@ -99,6 +99,8 @@ pub struct Resume {
     pub attended: bool,
     /// The agent that the run had, if it has another one from now on: the session is that one's own and is not gone on with.
     pub predecessor: Option<String>,
+    /// What the person who resumes has to say to the agent: a steer for the next prompt, or how a phase that waits for a review shall be revised.
+    pub feedback: Option<String>,
 }
 
 /// How a turn ended.

@@ -135,6 +135,7 @@ Examples:
   rlm resume               the only run that can be resumed
   rlm resume RUN -n 200    with a higher limit
   rlm resume RUN --from 3  from iteration 3 on, discarding what was recorded since
+  rlm resume RUN --feedback 'the schema is in db/schema.sql'
   rlm resume RUN --agent codex --model gpt-5   with another agent, in a session of its own
 
 A run that is paused in another terminal goes on there.")]
@@ -151,6 +152,9 @@ pub(crate) struct ResumeArgs {
     /// Go back to this iteration; what was recorded from there on is discarded
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) from: Option<u32>,
+    /// Say this to the agent with the next prompt; - is standard input
+    #[arg(long, value_name = "TEXT", help_heading = "Prompt")]
+    pub(crate) feedback: Option<String>,
     /// Allow this run inside another run's agent
     #[arg(long)]
     pub(crate) nested: bool,

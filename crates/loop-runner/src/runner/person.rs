@@ -1,7 +1,9 @@
 //! What a person asks of a run while it goes on.
 
 use agent_duplex::{Conversation, Input, SessionChoice};
-use loop_state::{Happening, SteerState, StopCause, StopRequest, TurnOutcome, When};
+use loop_state::{
+    Happening, MAX_STEER_BYTES, MAX_STEERS, SteerState, StopCause, StopRequest, TurnOutcome, When,
+};
 use tokio::time::Instant;
 
 use crate::PromptSource;
@@ -89,6 +91,28 @@ impl Runner {
                 return Ok(Ok(thawed));
             }
         })))
+    }
+
+    /// Has a run that is taken up again begin with what a person says: it is in the next prompt, and a phase that waits for a review is revised by it.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::is_usage`] for an empty text, one that is too long beside what waits already, and a run that is new: it has a prompt.
+    pub fn with_feedback(mut self, text: String) -> Result<Self, Error> {
+        let steers = &self.machine.head().steers;
+        let waiting: usize = steers.iter().map(|steer| steer.text.len()).sum();
+        let refusal = match &mut self.first {
+            _ if text.trim().is_empty() => "it is empty",
+            _ if steers.len() >= MAX_STEERS || waiting + text.len() > MAX_STEER_BYTES => {
+                "it is too much at once; put it into a file, and name that"
+            }
+            Happening::Resumed(resume) => {
+                resume.feedback = Some(text);
+                return Ok(self);
+            }
+            _ => "the run has not begun yet; put it into the prompt",
+        };
+        Err(Error::feedback(refusal))
     }
 
     /// Notes why the run is to wait. The newest reason counts, also where it waits already.

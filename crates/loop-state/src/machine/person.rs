@@ -85,20 +85,11 @@ impl Machine {
     }
 
     fn steer_added(&mut self, text: String, now: bool, step: Step, at: Timestamp) -> Effects {
-        let head = &mut self.head;
-        let waiting: usize = head.steers.iter().map(|steer| steer.text.len()).sum();
-        if head.steers.len() >= MAX_STEERS || waiting + text.len() > MAX_STEER_BYTES {
+        let Some(id) = self.record_steer(text, at) else {
             return Effects::new();
-        }
-        head.counts.steers += 1;
-        let (id, state) = (head.counts.steers, SteerState::Recorded);
-        head.steers.push(Steer {
-            id,
-            at,
-            text,
-            state,
-        });
-        let mut effects = vec![Effect::Save, Effect::Announce(Notice::Steer { id, state })];
+        };
+        let head = &self.head;
+        let mut effects = vec![Effect::Save, Effect::Announce(recorded(id))];
         match step {
             Step::Turn { .. } if !head.halting => {
                 effects.push(Effect::Deliver(id));
@@ -108,6 +99,24 @@ impl Machine {
             _ => {}
         }
         effects
+    }
+
+    /// Takes down what a person says, unless too much waits already.
+    pub(super) fn record_steer(&mut self, text: String, at: Timestamp) -> Option<u32> {
+        let head = &mut self.head;
+        let waiting: usize = head.steers.iter().map(|steer| steer.text.len()).sum();
+        if head.steers.len() >= MAX_STEERS || waiting + text.len() > MAX_STEER_BYTES {
+            return None;
+        }
+        head.counts.steers += 1;
+        let (id, state) = (head.counts.steers, SteerState::Recorded);
+        head.steers.push(Steer {
+            id,
+            at,
+            text,
+            state,
+        });
+        Some(id)
     }
 
     fn steer_moved(&mut self, id: u32, state: SteerState) -> Effects {
@@ -260,4 +269,10 @@ impl Machine {
         self.head.session = None;
         once_saved(Notice::SessionLost, self.begin_attempt(at))
     }
+}
+
+/// Says that a steer is taken down.
+pub(super) fn recorded(id: u32) -> Notice {
+    let state = SteerState::Recorded;
+    Notice::Steer { id, state }
 }

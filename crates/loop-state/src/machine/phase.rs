@@ -1,9 +1,10 @@
 //! From one phase to the next, and what a person says in between.
 
+use super::person::recorded;
 use super::{Effects, Machine, once_saved};
 use crate::{
-    Autonomy, Effect, Evidence, Finished, Happening, Notice, Occasion, Step, StopCause, StopReason,
-    Timestamp, Verdict,
+    Autonomy, Effect, Evidence, Finished, Notice, Occasion, Step, StopCause, StopReason, Timestamp,
+    Verdict,
 };
 
 impl Machine {
@@ -132,28 +133,32 @@ impl Machine {
             return Effects::new();
         }
         let news = Notice::Reviewed(verdict.clone());
-        // Only at the boundary is the phase behind it over.
-        let is_boundary = self.head.iteration == 0;
         let effects = match verdict {
             Verdict::Continue => self.proceed(at),
             Verdict::Exit => self.end(StopReason::Stopped(StopCause::Person), at),
-            Verdict::StartOver => self.phase_again(is_boundary, true, at),
+            Verdict::StartOver => self.phase_again(self.is_at_boundary(), true, at),
             Verdict::Revise(text) => {
-                let now = false;
-                let said = Happening::SteerAdded { text, now };
-                let said = self.person_or_agent(said, step.clone(), at);
-                let Some(said) = said.into_iter().nth(1) else {
+                let Some(id) = self.record_steer(text, at) else {
                     return Effects::new();
                 };
-                let mut effects = match is_boundary {
-                    true => self.phase_again(true, false, at),
-                    false => self.proceed(at),
-                };
-                effects.insert(1, said);
-                effects
+                let effects = self.revise(at);
+                once_saved(recorded(id), effects)
             }
         };
         once_saved(news, effects)
+    }
+
+    /// Goes on with what a person said to the work before their eyes: at a boundary that is the whole phase behind it.
+    pub(super) fn revise(&mut self, at: Timestamp) -> Effects {
+        match self.is_at_boundary() {
+            true => self.phase_again(true, false, at),
+            false => self.proceed(at),
+        }
+    }
+
+    /// Returns whether the present phase has not begun: only there the one behind it is over.
+    fn is_at_boundary(&self) -> bool {
+        self.head.iteration == 0
     }
 
     /// Runs a phase again from its first iteration: at a boundary the one behind it.

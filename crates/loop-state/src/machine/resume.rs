@@ -1,6 +1,7 @@
 //! Taking a saved run up again.
 
-use super::{Effects, Machine};
+use super::person::recorded;
+use super::{Effects, Machine, once_saved};
 use crate::head::MAX_NUMBER;
 use crate::{Again, CutCause, Effect, Resume, Step, StopReason, Streak, Then, Timestamp};
 
@@ -69,6 +70,17 @@ impl Machine {
         if let Some(from) = resume.from.or((again == Some(Again::Phase)).then_some(1)) {
             self.go_back_to(from);
         }
+        let said = resume.feedback;
+        let said = said.and_then(|text| self.record_steer(text, at));
+        let effects = self.taken_up(again, said.is_some(), at);
+        match said {
+            Some(id) => once_saved(recorded(id), effects),
+            None => effects,
+        }
+    }
+
+    /// Goes on where the run stands, unless a limit forbids it.
+    fn taken_up(&mut self, again: Option<Again>, is_revised: bool, at: Timestamp) -> Effects {
         let head = &self.head;
         if head.rules.max_failures > 0 && head.streaks.crashes >= head.rules.max_failures {
             let reason = StopReason::Stuck(Streak::Crashes, head.streaks.crashes);
@@ -79,6 +91,7 @@ impl Machine {
         }
         match head.step {
             Step::Sleeping { .. } | Step::Paused { .. } => self.proceed(at),
+            Step::Review { .. } if is_revised => self.revise(at),
             Step::Review { of, .. } => self.review_again(of, at),
             Step::Waiting { .. } => self.wait_on(at),
             Step::Gate { .. } | Step::Check | Step::Settling { .. } if again.is_some() => {

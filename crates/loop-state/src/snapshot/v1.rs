@@ -394,6 +394,8 @@ saved! {
         attended: bool,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         predecessor: Option<String>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        feedback: Option<String>,
     }
 
     enum Verdict {

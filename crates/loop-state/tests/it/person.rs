@@ -481,3 +481,27 @@ fn a_session_is_lost_only_if_there_was_one_to_go_on_with() {
         StopReason::Stuck(Streak::Failures, 3)
     ));
 }
+
+#[test]
+fn s13_what_is_said_with_a_resume_is_in_the_prompt_of_the_next_attempt() {
+    let said = |text: &str| {
+        Happening::Resumed(Resume {
+            feedback: Some(text.into()),
+            ..Resume::default()
+        })
+    };
+    let mut trace = Trace::new(rules(|rules| {
+        rules.phases[0].until = false;
+        rules.phases[0].limits.max_iterations = Some(3);
+    }));
+    let effects = trace.then(said("mind the docs"));
+    assert_eq!(started(&effects).steers[0].text, "mind the docs");
+    assert!(matches!(effects[0], Effect::Save), "it is on disk first");
+    // With a check it is asked first whether the cut attempt had done the work; what was said waits, whatever comes between.
+    let mut trace = Trace::new(rules(|_| {}));
+    let effects = trace.then(said("mind the docs"));
+    assert!(effects.contains(&Effect::RunCheck));
+    trace.crash_and_resume();
+    let effects = trace.then(Happening::CheckEnded(failed("red")));
+    assert_eq!(started(&effects).steers[0].text, "mind the docs");
+}

@@ -277,6 +277,20 @@ fn x120_exit_stops_and_a_resume_comes_back_to_the_question() {
 }
 
 #[test]
+fn x120_what_is_said_with_a_resume_revises_the_phase_that_is_asked_about() {
+    let mut trace = reviewed(Autonomy::Checkpoint);
+    plan(&mut trace);
+    trace.then(Happening::Reviewed(Verdict::Exit));
+    let effects = trace.then(Happening::Resumed(Resume {
+        feedback: Some("shorter".into()),
+        ..Resume::default()
+    }));
+    let brief = started(&effects);
+    assert_eq!((brief.phase, brief.iteration), (0, 1));
+    assert_eq!(brief.steers[0].text, "shorter");
+}
+
+#[test]
 fn s23_full_autonomy_never_asks() {
     let mut trace = reviewed(Autonomy::Full);
     plan(&mut trace);

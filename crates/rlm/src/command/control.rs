@@ -51,10 +51,7 @@ pub(crate) fn steer(directory: &Path, args: SteerArgs) -> Result<ExitCode, Failu
             target.run
         )));
     }
-    let text = match words {
-        [dash] if dash == "-" => read_stdin()?,
-        words => words.join(" "),
-    };
+    let text = said(words.join(" "))?;
     if text.trim().is_empty() {
         return Err(Failure::usage("there is nothing to say: the text is empty"));
     }
@@ -99,6 +96,14 @@ fn request(
             Ok(Code::Done.into())
         }
         Outcome::Gone => Err(target.gone()),
+    }
+}
+
+/// Returns what is said on the command line: itself, or what stands on standard input.
+pub(crate) fn said(text: String) -> Result<String, Failure> {
+    match text.as_str() {
+        "-" => read_stdin(),
+        _ => Ok(text),
     }
 }
 

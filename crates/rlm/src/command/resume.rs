@@ -35,6 +35,12 @@ fn waits(directory: &Path, args: &ResumeArgs) -> Result<Option<Target>, Failure>
     let Some(run) = run.filter(waits) else {
         return Ok(None);
     };
+    if args.feedback.is_some() {
+        let (id, rlm) = (&run.id, render::rlm());
+        return Err(Failure::usage(format!(
+            "run `{id}` is live: say it with {rlm} steer {id} TEXT, then {rlm} resume {id}"
+        )));
+    }
     let is_same = args.what == LoopArgs::default() && args.agent.is_none();
     if !is_same || args.from.is_some() || !args.agent_command.is_empty() {
         let (id, rlm) = (&run.id, render::rlm());
@@ -52,8 +58,9 @@ pub(crate) fn carry_on(
     args: ResumeArgs,
 ) -> Result<ExitCode, Failure> {
     let screen = Screen::new(args.show.json);
-    let (directory, from) = (directory.to_owned(), args.from);
-    let (project, run, settings, before, presses) = session.prepare(move || {
+    let (directory, from, feedback) = (directory.to_owned(), args.from, args.feedback);
+    let (project, run, settings, before, presses, feedback) = session.prepare(move || {
+        let feedback = feedback.map(control::said).transpose()?;
         let mut project = Project::find(&directory)?;
         let RunEntry { id: run, head, .. } = choose(&project, args.run.as_deref())?;
         let saved = head.map_err(|why| Failure {
@@ -84,11 +91,17 @@ pub(crate) fn carry_on(
             .then(|| was.clone())
             .filter(|_| begun);
         let presses = config.on_press;
-        Ok((project, run, settings, before, presses))
+        Ok((project, run, settings, before, presses, feedback))
     })?;
     let (runner, news) = session.block_on(async {
         let work_tree = WorkTree::take(&project, &run, &session.gate()).await?;
-        Runner::open(work_tree, settings, from, session.options()).await
+        let opened = Runner::open(work_tree, settings, from, session.options()).await;
+        let (runner, news) = opened?;
+        let runner = match feedback {
+            Some(text) => runner.with_feedback(text)?,
+            None => runner,
+        };
+        Ok::<_, loop_runner::Error>((runner, news))
     })?;
     let (at, cut) = runner.head().machine.resumes_at();
     let beginning = Beginning::Again {

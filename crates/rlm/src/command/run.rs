@@ -77,6 +77,7 @@ fn resuming(mut args: RunArgs, run: &RunId, agent: Option<AgentKind>) -> ResumeA
         args.what.agent_bin = None;
     }
     ResumeArgs {
+        feedback: None,
         run: Some(run.to_string()),
         agent: None,
         what: LoopArgs {

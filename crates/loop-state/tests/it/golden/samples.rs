@@ -274,6 +274,7 @@ pub(super) fn events() -> Vec<Event> {
             used_attempts: Some(5),
             attended: true,
             predecessor: None,
+            feedback: None,
         }),
         turn(TurnOutcome::Completed),
         turn(TurnOutcome::Claimed),
