@@ -46,6 +46,7 @@ mod room;
 mod runs;
 mod scene;
 mod sessions;
+mod sets;
 mod smoke;
 mod steering;
 mod stopping;

@@ -6,6 +6,7 @@
 //!
 //! A line has at most 1 MiB, 32 may ask at once, and a peer that is slow to ask or to read is dropped after 5 s.
 
+mod change;
 mod client;
 mod force;
 mod place;
@@ -20,9 +21,10 @@ use agent_duplex::Decision;
 use loop_state::{Again, StopRequest};
 use tokio::sync::oneshot;
 
+pub use change::Change;
 pub use client::{Answers, ask};
 pub use force::Forced;
-pub use protocol::{Answer, Ended, PauseAfter, Request, Standing, StopAfter};
+pub use protocol::{Answer, Ended, PauseAfter, Redo, Request, Standing, StopAfter};
 pub(crate) use server::Socket;
 pub(crate) use wishes::{Coming, Mark, Wish, Wishes};
 
@@ -49,9 +51,11 @@ pub enum Control {
         /// Why, for whoever finds it waiting.
         reason: Option<String>,
     },
+    /// A rule shall be another one.
+    Set(Change),
     /// A waiting run shall go on, or one that would wait shall not.
     Continue,
-    /// The next iteration shall begin now.
+    /// What is slept or waited for shall begin now.
     SkipSleep,
     /// The iteration or the phase shall be done again, in a fresh session.
     Again(Again),

@@ -1,3 +1,4 @@
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -38,7 +39,7 @@ pub enum News {
     /// The agent can't take a steer now: it gets it in a turn behind the present one if it can be talked to then, else with the next prompt.
     NextPrompt(u32),
     /// A message to the run makes no sense now; the text says why.
-    Rejected(&'static str),
+    Rejected(Cow<'static, str>),
     /// Why a person wants the run to wait; the newest reason counts.
     PauseReason(String),
     /// A gate or the check was started.
@@ -95,7 +96,7 @@ pub enum News {
     /// These processes were alive when they should not have been, and were ended.
     Ended {
         /// Why they were found.
-        why: &'static str,
+        why: Cow<'static, str>,
         /// Which.
         processes: Vec<ProcessName>,
     },

@@ -343,14 +343,15 @@ impl Runner {
             let effects = self.machine.step(event);
             let rejection = rejection.filter(|_| effects.is_empty());
             if let Some(why) = rejection {
-                self.tell(News::Rejected(why));
+                self.tell(News::Rejected(why.into()));
             }
             for effect in effects {
                 let at_once = self.perform(effect, drivers).await?;
                 happenings.extend(at_once.into_iter().map(Coming::from));
             }
             self.refresh_view();
-            reply.send(rejection.map_or(Ok(Mark::from(self.machine.head())), Err));
+            reply
+                .send(rejection.map_or(Ok(Mark::from(self.machine.head())), |why| Err(why.into())));
             if let Some(end) = &self.machine.head().end
                 && happenings.is_empty()
             {

@@ -173,6 +173,22 @@ impl Settings {
         }
     }
 
+    /// Takes the rules that a run has now, some of which were changed while it went on.
+    pub(crate) fn follow(&mut self, rules: &Rules) {
+        let before = self.rules();
+        for (phase, rules) in self.phases.iter_mut().zip(&rules.phases) {
+            phase.limits = rules.limits.clone();
+        }
+        self.max_duration = rules.max_duration;
+        self.max_failures = rules.max_failures;
+        self.sleep = rules.sleep;
+        self.max_cost_microusd = rules.max_cost_microusd;
+        self.max_tokens = rules.max_tokens;
+        if before.wait_on_limit != rules.wait_on_limit {
+            self.wait_on_limit = Some(rules.wait_on_limit);
+        }
+    }
+
     /// Returns what of these settings the machine must know.
     #[must_use]
     pub fn rules(&self) -> Rules {

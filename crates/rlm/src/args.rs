@@ -22,7 +22,9 @@ use crate::money;
 
 pub(crate) use color::{ColorArg, choose_color};
 pub(crate) use doctor::DoctorArgs;
-pub(crate) use live::{InterruptArgs, PauseArgs, PsArgs, SteerArgs, StopAfterArg, StopArgs};
+pub(crate) use live::{
+    InterruptArgs, PauseArgs, PsArgs, SetArgs, SteerArgs, StopAfterArg, StopArgs,
+};
 pub(crate) use shell::{CompletionsArgs, ManArgs, visible};
 
 /// Runs a coding agent in a loop that can be interrupted, checkpointed and resumed, and that loses nothing.
@@ -65,6 +67,8 @@ pub(crate) enum Command {
     Interrupt(InterruptArgs),
     /// Say something to the agent of a live run
     Steer(SteerArgs),
+    /// Change a limit of a live run
+    Set(SetArgs),
     /// Stop a live run, and wait until nothing of it is left
     Stop(StopArgs),
     /// List, show and verify what is saved of runs

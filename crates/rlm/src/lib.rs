@@ -50,6 +50,7 @@ pub fn main_impl() -> ExitCode {
         Command::Ps(ps) => command::ps::execute(directory, &ps),
         Command::Pause(pause) => command::control::pause(directory, pause),
         Command::Interrupt(interrupt) => command::control::interrupt(directory, &interrupt),
+        Command::Set(set) => command::set::execute(directory, &set),
         Command::Steer(steer) => command::control::steer(directory, steer),
         Command::Stop(stop) => command::stop::execute(directory, &stop),
         Command::Init => command::init::execute(directory),

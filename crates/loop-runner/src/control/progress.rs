@@ -11,7 +11,8 @@ use crate::control::wishes::Mark;
 pub(crate) enum Taken {
     Interrupt(Mark),
     Pause,
-    Continue,
+    /// All that there is to it is done when it is saved.
+    Done,
     /// The steer with this number.
     Steer(u32),
     Stop,
@@ -24,7 +25,7 @@ impl Taken {
         match self {
             // The run's end is told by who ends it.
             Self::Stop => recorded(None),
-            Self::Continue => Answer::InEffect,
+            Self::Done => Answer::InEffect,
             Self::Interrupt(mark) => interrupt(head, mark),
             Self::Pause if head.is_waiting() => Answer::InEffect,
             Self::Pause if head.pausing => recorded(None),

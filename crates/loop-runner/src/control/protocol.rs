@@ -4,6 +4,7 @@ use agent_subprocess::{ProcessId, ProcessName};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::control::Change;
 use crate::{RunId, RunState};
 
 /// The version of the protocol; it stands in each line as `v`.
@@ -13,7 +14,21 @@ pub(crate) const MAX_LINE: usize = 1 << 20;
 /// The most bytes of the reason for a pause.
 const MAX_REASON: usize = 1000;
 /// What this version of the program can be asked for.
-const KNOWN: [&str; 6] = ["status", "interrupt", "pause", "continue", "steer", "stop"];
+const KNOWN: [&str; 13] = [
+    "status",
+    "interrupt",
+    "pause",
+    "continue",
+    "steer",
+    "stop",
+    "set",
+    "skip",
+    "again",
+    "fresh",
+    "answer",
+    "prompt",
+    "abort",
+];
 
 /// What a live run is asked for: one line, one request a connection.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -49,6 +64,44 @@ pub enum Request {
         #[serde(default)]
         after: StopAfter,
     },
+    /// The run shall stop now, and what runs gets no time for it.
+    Abort,
+    /// A rule shall be another one.
+    Set(Change),
+    /// What is slept or waited for, a rate limit included, shall begin now.
+    Skip,
+    /// Something shall be done again, in a fresh session.
+    Again {
+        /// What.
+        what: Redo,
+    },
+    /// The next attempt shall get a fresh session.
+    Fresh,
+    /// The answer to a question of the agent's.
+    Answer {
+        /// The question's id.
+        ask: String,
+        /// Whether it may.
+        allow: bool,
+        /// What the agent is told that may not.
+        #[serde(default)]
+        message: String,
+    },
+    /// The new text of a prompt that comes from no file.
+    Prompt {
+        /// The text.
+        text: String,
+    },
+}
+
+/// What is done again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Redo {
+    /// The iteration.
+    Iteration,
+    /// The phase.
+    Phase,
 }
 
 /// The boundary at which a run pauses.
@@ -253,6 +306,7 @@ pub(crate) fn answer(line: &[u8]) -> Result<Answer, String> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use std::time::Duration;
 
     fn any_request() -> impl Strategy<Value = Request> {
         let stop = |iteration| Request::Stop {
@@ -263,6 +317,12 @@ mod tests {
         };
         prop_oneof![
             Just(Request::Status),
+            Just(Request::Skip),
+            Just(Request::Again { what: Redo::Phase }),
+            proptest::option::of(any::<u32>())
+                .prop_map(|time| time.map(u64::from).map(Duration::from_millis))
+                .prop_map(|time| Request::Set(Change::IdleTimeout(time))),
+            any::<u32>().prop_map(|max| Request::Set(Change::MaxFailures(max))),
             Just(Request::Interrupt),
             Just(Request::Continue),
             any::<bool>().prop_map(stop),
@@ -318,6 +378,9 @@ mod tests {
                 text(line(&Request::Stop { after: StopAfter::Iteration })),
                 text(line(&Request::Pause { reason: Some("lunch".into()), after: PauseAfter::Iteration })),
                 text(line(&steer)),
+                text(line(&Request::Set(Change::MaxIterations(None)))),
+                text(line(&Request::Set(Change::Sleep(Duration::from_secs(2))))),
+                text(line(&Request::Answer { ask: "a1".into(), allow: true, message: String::new() })),
                 text(line(&recorded(Some(3), None))),
                 text(line(&recorded(None, Some(8000)))),
                 text(line(&Answer::NextPrompt)),
@@ -329,6 +392,9 @@ mod tests {
         {"v":1,"request":"stop","after":"iteration"}
         {"v":1,"request":"pause","reason":"lunch","after":"iteration"}
         {"v":1,"request":"steer","text":"use tabs","now":true}
+        {"v":1,"request":"set","key":"max-iterations","value":null}
+        {"v":1,"request":"set","key":"sleep","value":2000}
+        {"v":1,"request":"answer","ask":"a1","allow":true,"message":""}
         {"v":1,"answer":"recorded","steer":3}
         {"v":1,"answer":"recorded","budget_ms":8000}
         {"v":1,"answer":"next_prompt"}
@@ -340,8 +406,8 @@ mod tests {
     #[test]
     fn what_is_not_built_is_said_to_be_unsupported() {
         let lines = [
-            r#"{"v":1,"request":"set","key":"max_iterations","value":5}"#,
-            r#"{"v":1,"request":"attach"}"#,
+            r#"{"v":1,"request":"set","key":"max-happiness","value":5}"#,
+            r#"{"v":1,"request":"forward"}"#,
             r#"{"v":2,"request":"status"}"#,
             r#"{"v":1,"request":"pause","after":"tool"}"#,
             r#"{"v":1,"request":"steer","text":" "}"#,

@@ -5,9 +5,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use agent_duplex::Decision;
 use agent_subprocess::ProcessId;
 use cancellable_sleep::SleepGate;
-use loop_state::{StopCause, StopRequest, When};
+use loop_state::{Again, StopCause, StopRequest, When};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
@@ -18,7 +19,7 @@ use tokio::time::timeout;
 
 use crate::control::place::{self, Identity};
 use crate::control::progress::{Taken, already};
-use crate::control::protocol::{self, Answer, Ended, MAX_LINE, Request, Standing, StopAfter};
+use crate::control::protocol::{self, Answer, Ended, MAX_LINE, Redo, Request, Standing, StopAfter};
 use crate::control::wishes::{Mark, Reply, Wish};
 use crate::{Control, RunId, RunState, View};
 
@@ -205,15 +206,18 @@ impl Desk {
         let Ok(verdict) = verdict.await else {
             return peer.tell_end(&mut over).await;
         };
+        let mark = verdict.as_ref().copied().unwrap_or_default();
         let mut told = match verdict {
             Ok(mark) => self.first_answer(&request, mark.steers),
             Err(why) => {
                 let so_already = already(&request, &view.borrow().head);
-                so_already.unwrap_or(Answer::Rejected { why: why.into() })
+                so_already.unwrap_or_else(|| Answer::Rejected {
+                    why: why.into_owned(),
+                })
             }
         };
         peer.tell(&told).await?;
-        let taken = taken(&request, verdict.unwrap_or_default());
+        let taken = taken(&request, mark);
         while !told.is_last() {
             let now = taken.progress(&view.borrow_and_update());
             if std::mem::discriminant(&now) != std::mem::discriminant(&told) {
@@ -240,7 +244,6 @@ impl Desk {
     fn first_answer(&self, request: &Request, steers: u32) -> Answer {
         let budget = self.stop_budget.as_millis();
         match request {
-            Request::Continue => Answer::InEffect,
             Request::Interrupt => Answer::Delivered,
             Request::Steer { .. } => Answer::Recorded {
                 steer: Some(steers),
@@ -248,14 +251,16 @@ impl Desk {
             },
             Request::Stop {
                 after: StopAfter::Now,
-            } => Answer::Recorded {
+            }
+            | Request::Abort => Answer::Recorded {
                 steer: None,
                 budget_ms: Some(u64::try_from(budget).unwrap_or(u64::MAX)),
             },
-            _ => Answer::Recorded {
+            Request::Stop { .. } | Request::Pause { .. } | Request::Set(_) => Answer::Recorded {
                 steer: None,
                 budget_ms: None,
             },
+            _ => Answer::InEffect,
         }
     }
 
@@ -354,6 +359,26 @@ fn control(request: &Request) -> Option<Control> {
         Request::Pause { reason, .. } => Control::Pause { reason },
         Request::Continue => Control::Continue,
         Request::Steer { text, now } => Control::Steer { text, now },
+        Request::Set(change) => Control::Set(change),
+        Request::Skip => Control::SkipSleep,
+        Request::Again { what } => Control::Again(match what {
+            Redo::Iteration => Again::Iteration,
+            Redo::Phase => Again::Phase,
+        }),
+        Request::Fresh => Control::FreshSession,
+        Request::Answer {
+            ask,
+            allow,
+            message,
+        } => Control::Answer {
+            ask,
+            decision: match allow {
+                true => Decision::Allow,
+                false => Decision::Deny { message },
+            },
+        },
+        Request::Prompt { text } => Control::Prompt(text),
+        Request::Abort => Control::Abort,
         Request::Stop { after } => Control::Stop(StopRequest {
             by: StopCause::Person,
             when: match after {
@@ -369,8 +394,8 @@ fn taken(request: &Request, mark: Mark) -> Taken {
         Request::Interrupt => Taken::Interrupt(mark),
         Request::Pause { .. } => Taken::Pause,
         Request::Steer { .. } => Taken::Steer(mark.steers),
-        Request::Stop { .. } => Taken::Stop,
-        Request::Continue | Request::Status => Taken::Continue,
+        Request::Stop { .. } | Request::Abort => Taken::Stop,
+        _ => Taken::Done,
     }
 }
 

@@ -12,7 +12,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::spawn_blocking;
 
 use super::protocol::{self, Request};
-use super::{Answer, Answers, Control, Ended, Mark, PauseAfter, Socket, StopAfter, Wish};
+use super::{Answer, Answers, Change, Control, Ended, Mark, PauseAfter, Socket, StopAfter, Wish};
 use super::{ask, place};
 use crate::{AgentView, View};
 
@@ -89,11 +89,12 @@ impl Run {
             Control::Continue => Happening::ContinueRequested,
             Control::Steer { text, now } => Happening::SteerAdded { text, now },
             Control::Stop(request) => Happening::StopRequested(request),
+            Control::Set(change) => Happening::RuleSet(change.into()),
             other => panic!("{other:?} does not come this way"),
         };
         let changed = self.happens(what);
         let mark = Mark::from(self.machine.head());
-        reply.send(changed.then_some(mark).ok_or("it is not so"));
+        reply.send(changed.then_some(mark).ok_or("it is not so".into()));
     }
 
     fn complete_iteration(&mut self) {
@@ -177,6 +178,25 @@ async fn c75_a_pause_is_followed_to_the_boundary_and_taken_back() {
     run.happens(Happening::ContinueRequested);
     let last = next(peer).await.0;
     assert!(matches!(last, Some(Answer::Rejected { why }) if why.contains("took")));
+}
+
+#[tokio::test]
+async fn a_rule_that_is_set_is_recorded_and_then_in_effect() {
+    let mut run = Run::new(false);
+    let set = |max| Request::Set(Change::MaxIterations(max));
+    let told = run.asks(set(Some(9)));
+    run.hears().await;
+    assert_eq!(
+        told.await.unwrap(),
+        [recorded(None, None), Answer::InEffect]
+    );
+    assert_eq!(
+        run.machine.head().rules.phases[0].limits.max_iterations,
+        Some(9)
+    );
+    let told = run.asks(set(Some(0)));
+    run.hears().await;
+    assert!(matches!(told.await.unwrap()[..], [Answer::Rejected { .. }]));
 }
 
 #[tokio::test]

@@ -1,5 +1,7 @@
 //! What people want of a run, from the program that carries it out and from its control socket.
 
+use std::borrow::Cow;
+
 use loop_state::{Happening, Head};
 use tokio::sync::{mpsc, oneshot};
 
@@ -23,7 +25,7 @@ pub(crate) struct Coming {
 #[derive(Debug, Default)]
 pub(crate) struct Reply(Option<oneshot::Sender<Verdict>>);
 
-pub(crate) type Verdict = Result<Mark, &'static str>;
+pub(crate) type Verdict = Result<Mark, Cow<'static, str>>;
 
 /// Where the run stood when a wish was taken: a steer that was just taken is the last one, a turn that was just told to end is that of this attempt.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -167,7 +167,7 @@ impl Runner {
         if let Some(ran) = ran {
             if !ran.leftovers.is_empty() {
                 self.tell(News::Ended {
-                    why: "left running by the commit's hooks",
+                    why: "left running by the commit's hooks".into(),
                     processes: ran.leftovers,
                 });
             }

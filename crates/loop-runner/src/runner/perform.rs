@@ -93,6 +93,8 @@ impl Runner {
     async fn refresh_saved(&mut self, sealed: bool) {
         self.saved.machine = self.machine.head().clone();
         let head = &self.saved.machine;
+        // A rule that was changed while the run went on is one that it was asked for.
+        self.saved.settings.follow(&head.rules);
         let waits = head.pausing || matches!(head.step, Step::Paused { .. });
         if !waits || head.end.is_some() {
             self.saved.pause_reason = None;
@@ -243,7 +245,7 @@ impl Runner {
         });
         if !end.leftovers.is_empty() {
             self.tell(News::Ended {
-                why: "left running by the command",
+                why: "left running by the command".into(),
                 processes: end.leftovers,
             });
         }
@@ -263,7 +265,7 @@ impl Runner {
             return;
         };
         if !processes.is_empty() {
-            let why = "kept running for later attempts";
+            let why = "kept running for later attempts".into();
             self.tell(News::Ended { why, processes });
         }
         self.ended.extend(report.ended);

@@ -1,5 +1,7 @@
 //! What a person asks of a run while it goes on.
 
+use std::borrow::Cow;
+
 use agent_duplex::{Conversation, Input, SessionChoice};
 use loop_state::{
     Happening, MAX_STEER_BYTES, MAX_STEERS, SteerState, StopCause, StopRequest, TurnOutcome, When,
@@ -14,7 +16,7 @@ use crate::prompt;
 use crate::runner::{Attempt, DriverFactory, Runner, blob_name};
 
 /// What the machine must know of a message, or why it makes no sense.
-type Heard = Result<Option<Happening>, &'static str>;
+type Heard = Result<Option<Happening>, Cow<'static, str>>;
 
 impl Runner {
     /// Takes a message and says what the machine must know of it.
@@ -27,7 +29,7 @@ impl Runner {
                 None
             }
             Err(why) => {
-                self.tell(News::Rejected(why));
+                self.tell(News::Rejected(why.clone()));
                 reply.send(Err(why));
                 None
             }
@@ -61,7 +63,8 @@ impl Runner {
             },
             Control::Interrupt if !interruptible => {
                 return Ok(Err(
-                    "this agent can't be interrupted within its turn: stop it, or restart the iteration",
+                    "this agent can't be interrupted within its turn: stop it, or restart the iteration"
+                        .into(),
                 ));
             }
             Control::Interrupt => Happening::InterruptRequested,
@@ -70,6 +73,13 @@ impl Runner {
             } => return self.pause_because(reason).await,
             Control::Pause { reason: None } => Happening::PauseRequested,
             Control::Continue => Happening::ContinueRequested,
+            Control::Set(change) => {
+                let (head, rule) = (self.machine.head(), change.into());
+                match head.rules.with(head.phase, &rule) {
+                    Ok(_) => Happening::RuleSet(rule),
+                    Err(e) => return Ok(Err(e.to_string().into())),
+                }
+            }
             Control::SkipSleep => Happening::SleepSkipped,
             Control::Again(again) => Happening::AgainRequested(again),
             Control::FreshSession => Happening::FreshRequested,
@@ -77,7 +87,7 @@ impl Runner {
                 let attempt = self.attempt.as_ref();
                 let open = attempt.and_then(|a| a.asks.iter().find(|open| open.id == ask).cloned());
                 let Some(ask) = open else {
-                    return Ok(Err("the agent does not ask that any more"));
+                    return Ok(Err("the agent does not ask that any more".into()));
                 };
                 return Ok(Ok(self.answer(&ask, decision).await));
             }
@@ -266,7 +276,9 @@ impl Runner {
     /// Replaces the text of a prompt that comes from no file.
     async fn replace_prompt(&mut self, text: String) -> Result<Heard, Error> {
         if !matches!(self.phase().prompt, PromptSource::Kept(_)) || text.trim().is_empty() {
-            return Ok(Err("the prompt comes from a file, or the new one is empty"));
+            return Ok(Err(
+                "the prompt comes from a file, or the new one is empty".into()
+            ));
         }
         let blob = blob_name();
         self.journal.put_blob(&blob, &text).await?;

@@ -178,7 +178,7 @@ impl Runner {
                 Some(report) => {
                     if !settled.leftovers.is_empty() {
                         self.tell(News::Ended {
-                            why: "left running by the agent",
+                            why: "left running by the agent".into(),
                             processes: settled.leftovers,
                         });
                     }

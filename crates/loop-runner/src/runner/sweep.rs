@@ -35,7 +35,7 @@ impl Runner {
     fn tell_swept(&mut self, why: &'static str, swept: Swept) {
         if !swept.ended.is_empty() {
             self.tell(News::Ended {
-                why,
+                why: why.into(),
                 processes: swept.ended,
             });
         }

@@ -101,6 +101,27 @@ pub(crate) struct SteerArgs {
 }
 
 #[derive(Debug, ClapArgs)]
+#[command(override_usage = "rlm set [OPTIONS] [RUN] <KEY=VALUE>...", after_help = format!("\
+What is set is on disk when it is `recorded`, and a resume has it too; what the new limit forbids ends at once. `none` takes a \
+limit away. What belongs to a phase is set for the present one.
+
+Keys: max-iterations, max-duration, iteration-timeout, idle-timeout, max-failures, sleep, max-cost, max-tokens, wait-on-limit
+
+Examples:
+  rlm set max-iterations=200           the only run that is live here
+  rlm set RUN sleep=5m max-failures=10
+  rlm set RUN max-duration=none
+
+{LIVE}"))]
+pub(crate) struct SetArgs {
+    /// What to set, and to what. A first argument without `=` is the run, which may be left out when only one is live
+    #[arg(value_name = "KEY=VALUE", required = true)]
+    pub(crate) words: Vec<String>,
+    #[command(flatten)]
+    pub(crate) how: HowArgs,
+}
+
+#[derive(Debug, ClapArgs)]
 #[command(after_help = "\
 Saves, ends what runs, and comes back when the run's process and all that it had started are gone. The run can be resumed.
 

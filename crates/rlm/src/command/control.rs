@@ -70,7 +70,7 @@ pub(crate) fn wake(target: &Target, json: bool) -> Result<ExitCode, Failure> {
 }
 
 /// Asks, and says how far it came.
-fn request(
+pub(crate) fn request(
     target: &Target,
     request: &Request,
     json: bool,

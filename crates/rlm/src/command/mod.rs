@@ -12,6 +12,7 @@ pub(crate) mod man;
 pub(crate) mod ps;
 pub(crate) mod resume;
 pub(crate) mod run;
+pub(crate) mod set;
 pub(crate) mod status;
 pub(crate) mod stop;
 

@@ -433,7 +433,7 @@ mod tests {
                 patience: Duration::from_secs(30),
             },
             News::Ended {
-                why: "left running by the agent",
+                why: "left running by the agent".into(),
                 processes: vec![process(7, "sleep"), process(8, "node")],
             },
             News::Survivors(vec![process(9, "su\x1b[31m")]),

@@ -4,6 +4,7 @@ use std::fmt;
 
 use loop_runner::control::{Answer, Request, Standing, StopAfter};
 use loop_runner::{Holder, RunEntry, RunId, RunState};
+use loop_state::RuleChange;
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, json};
 
@@ -40,6 +41,12 @@ impl fmt::Display for Told<'_> {
             ) => {
                 let budget = whole(std::time::Duration::from_millis(*budget));
                 write!(f, "{run}: recorded; what runs has {} to end", show(budget))
+            }
+            (Request::Set(change), Answer::Recorded { .. }) => {
+                write!(f, "{run}: recorded: {}", RuleChange::from(*change))
+            }
+            (Request::Set(change), Answer::InEffect) => {
+                write!(f, "{run}: in effect: {}", RuleChange::from(*change))
             }
             (
                 Request::Stop {

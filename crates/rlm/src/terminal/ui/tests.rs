@@ -57,7 +57,8 @@ impl Play {
     }
 
     fn output(&mut self, text: &str) {
-        self.ui.news(&News::Rejected("text"), Some(text.into()));
+        self.ui
+            .news(&News::Rejected("text".into()), Some(text.into()));
     }
 
     fn asks(&mut self, id: &str, summary: &str) {

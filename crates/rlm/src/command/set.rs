@@ -1,0 +1,86 @@
+//! `rlm set`
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use loop_runner::control::{Change, Request};
+
+use crate::args::SetArgs;
+use crate::command::control::request;
+use crate::command::live::Target;
+use crate::exit::{Code, Failure};
+use crate::{duration, money};
+
+/// What can be set while a run goes on.
+const KEYS: [&str; 9] = [
+    "max-iterations",
+    "max-duration",
+    "iteration-timeout",
+    "idle-timeout",
+    "max-failures",
+    "sleep",
+    "max-cost",
+    "max-tokens",
+    "wait-on-limit",
+];
+
+pub(crate) fn execute(directory: &Path, args: &SetArgs) -> Result<ExitCode, Failure> {
+    let (run, words) = match args.words.as_slice() {
+        [run, words @ ..] if !run.contains('=') => (Some(run.as_str()), words),
+        words => (None, words),
+    };
+    if words.is_empty() {
+        return Err(Failure::usage("say what to set: rlm set RUN KEY=VALUE"));
+    }
+    // All are read before the first one is sent: half of them would be a surprise.
+    let changes = words.iter().map(|word| change(word));
+    let changes = changes.collect::<Result<Vec<_>, _>>()?;
+    let target = Target::find(directory, run)?;
+    for change in changes {
+        request(&target, &Request::Set(change), args.how.json, args.how.wait)?;
+    }
+    Ok(Code::Done.into())
+}
+
+/// Reads what is to be set.
+fn change(word: &str) -> Result<Change, Failure> {
+    let Some((key, value)) = word.split_once('=') else {
+        return Err(Failure::usage(format!(
+            "`{word}` sets nothing: write KEY=VALUE"
+        )));
+    };
+    let wrong = |e: String| Failure::usage(format!("{key}: {e}"));
+    let number = |most: u64| {
+        let read = value.parse::<u64>().ok().filter(|it| *it <= most);
+        read.ok_or_else(|| wrong(format!("`{value}` is no number from 0 to {most}")))
+    };
+    let small = || number(u32::MAX.into()).map(|number| number as u32);
+    let time = || duration::parse(value).map_err(wrong);
+    let some = value != "none";
+    Ok(match key {
+        "max-iterations" => Change::MaxIterations(some.then(small).transpose()?),
+        "max-duration" => Change::MaxDuration(some.then(time).transpose()?),
+        "iteration-timeout" => Change::IterationTimeout(some.then(time).transpose()?),
+        "idle-timeout" => Change::IdleTimeout(some.then(time).transpose()?),
+        "max-failures" if some => Change::MaxFailures(small()?),
+        "max-failures" => Change::MaxFailures(0),
+        "sleep" => Change::Sleep(time()?),
+        "max-cost" => {
+            let cost = || money::parse(value).map_err(wrong);
+            Change::MaxCost(some.then(cost).transpose()?)
+        }
+        "max-tokens" => {
+            let tokens = || money::tokens(value).map_err(wrong);
+            Change::MaxTokens(some.then(tokens).transpose()?)
+        }
+        "wait-on-limit" => Change::WaitOnLimit(time()?),
+        _ => return Err(unknown(key)),
+    })
+}
+
+fn unknown(key: &str) -> Failure {
+    let keys = KEYS.join(", ");
+    Failure::usage(format!(
+        "`{key}` can't be set while a run goes on; what can is {keys}"
+    ))
+}
