@@ -99,6 +99,7 @@ fn act() -> impl Strategy<Value = Act> {
     ];
     let step = prop_oneof![
         8 => append,
+        2 => (100..600u16).prop_map(Step::Head),
         2 => (0..6u8).prop_map(Step::Undo),
         3 => Just(Step::Phase),
         2 => Just(Step::Reopen),

@@ -24,7 +24,7 @@ pub fn set(sabotage: Option<Sabotage>) {
 }
 
 /// All of them.
-pub const ALL: [Sabotage; 19] = [
+pub const ALL: [Sabotage; 20] = [
     Sabotage::DropFileSync,
     Sabotage::DropDirSync,
     Sabotage::SyncAfterRename,
@@ -43,6 +43,7 @@ pub const ALL: [Sabotage; 19] = [
     Sabotage::EpochByPresence,
     Sabotage::ScanBeforeCreate,
     Sabotage::TwoFrames,
+    Sabotage::HealFromMemory,
     Sabotage::SkipNameCheck,
 ];
 

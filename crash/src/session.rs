@@ -292,6 +292,13 @@ impl Session {
                 let seq = writer.append(&head, &added)?;
                 self.marks.push((seq, state.clone()));
             }
+            Step::Head(letters) => {
+                let head = self.next(letters.into());
+                state.head = Some(head.0);
+                self.begin(&state);
+                let seq = writer.append(&head, &[])?;
+                self.marks.push((seq, state.clone()));
+            }
             Step::Undo(back) => {
                 let index = self.marks.len().saturating_sub(1 + usize::from(back));
                 let seq = self.marks[index].0;

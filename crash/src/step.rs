@@ -13,6 +13,8 @@ pub enum Step {
         /// How long each is.
         letters: u16,
     },
+    /// `h200` saves a head of 200 letters and no events.
+    Head(u16),
     /// `u1` returns to the save before the newest.
     Undo(u8),
     /// `p` seals a phase.
@@ -47,6 +49,7 @@ impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Append { events, letters } => write!(f, "a{events}:{letters}"),
+            Self::Head(letters) => write!(f, "h{letters}"),
             Self::Undo(back) => write!(f, "u{back}"),
             Self::Phase => f.write_str("p"),
             Self::Reopen => f.write_str("r"),
@@ -80,6 +83,7 @@ impl FromStr for Step {
                     (events.parse().map_err(bad)?, letters.parse().map_err(bad)?);
                 Self::Append { events, letters }
             }
+            "h" => Self::Head(rest.parse().map_err(bad)?),
             "u" => Self::Undo(rest.parse().map_err(bad)?),
             "p" => Self::Phase,
             "r" => Self::Reopen,

@@ -3,8 +3,11 @@
 use crate::rng::Rng;
 use crate::step::{Step, Workload};
 
+/// Heads enough that the old ones are dropped where the room ahead is small.
+const COMPACTED: &str = "a1:20,h200,h200,h200,h200,h200,h200,h200,h200,h200,h200,h200,h200,h200,h200,h200,h200,h200,a1:20,u1,h20";
+
 /// Workloads whose power is cut.
-const SIM: [&str; 18] = [
+const SIM: [&str; 19] = [
     "a1:20,a1:20,a2:20",
     "a1:300,a1:700,a1:1500",
     "a1:20,p,a1:20",
@@ -24,10 +27,11 @@ const SIM: [&str; 18] = [
     "a1:20,x,a1:20,X,a1:20",
     // The blocks of the first history may turn up in the second one, frame for frame.
     "a1:20,a1:20,a1:20,X,r,a1:20,a1:20",
+    COMPACTED,
 ];
 
 /// Workloads whose calls fail.
-const FAULT: [&str; 32] = [
+const FAULT: [&str; 34] = [
     "",
     "a1:20",
     "a1:20,a1:20",
@@ -60,6 +64,8 @@ const FAULT: [&str; 32] = [
     "v20,X,v20,r,v20",
     "a1:20,p,p,k,a1:20,g,V",
     "a1:20,p,a1:20,F,r",
+    "a1:20,a1:300,u1,a1:20,x,a1:20,u3,r",
+    COMPACTED,
 ];
 
 /// What stands in a store when a second writer takes it over.

@@ -5,13 +5,15 @@
 //! saves. The numbers stay: a save without its head leaves an *events* frame, and one that
 //! was undone leaves an empty one.
 
+use std::path::Path;
+
 use crate::codec::Effort;
-use crate::frame::{DELTA, EVENTS};
+use crate::error::{Error, Result};
+use crate::frame::{DELTA, EVENTS, TRUNCATE};
 use crate::journal::Kept;
-use crate::replay::Replay;
 
 /// How many of the newest saves can still be returned to.
-const RECENT: usize = 16;
+pub(crate) const RECENT: usize = 16;
 
 /// How many stored bytes the head of a frame takes, about.
 fn head_share(kept: &Kept) -> u64 {
@@ -32,18 +34,11 @@ pub(crate) struct Weight {
 }
 
 impl Weight {
-    pub(crate) fn of(frames: &[Kept]) -> Self {
-        let mut weight = Self::default();
-        frames.iter().for_each(|kept| weight.add(kept));
-        weight
-    }
-
-    /// The weight of frames whose heads are all needed.
-    pub(crate) fn of_compacted(frames: &[Kept]) -> Self {
-        let all = Self::of(frames);
+    /// This weight when all heads are needed.
+    pub(crate) fn compacted(self) -> Self {
         Self {
             heads: 0,
-            rest: all.heads + all.rest,
+            rest: self.heads + self.rest,
         }
     }
 
@@ -60,40 +55,82 @@ impl Weight {
     }
 }
 
-/// Returns the frames of a journal without the heads before the newest saves, and the first
-/// save that still has one; none if `seqs`, the saves that can be returned to, are too few.
-pub(crate) fn compacted(frames: &[Kept], seqs: &[u64], base: u64) -> Option<(u64, Vec<Kept>)> {
-    let first = *seqs.get(seqs.len().checked_sub(RECENT)?)?;
-    let split = frames.partition_point(|kept| kept.frame.seq <= first);
-    let mut replay = Replay::new(base);
-    for kept in &frames[..split] {
-        replay.step(&kept.frame, kept.unpack().ok()?).ok()?;
-    }
-    let head = replay.head().unwrap_or_default();
-    let pack = |kept: &Kept| {
-        let seq = kept.frame.seq;
-        let events = replay.events_of(seq).unwrap_or_default();
-        match seq == first {
-            true => Kept::pack(
-                DELTA,
-                seq,
-                head.len(),
-                [head, events].concat(),
-                Effort::Save,
-            ),
-            false => Kept::pack(EVENTS, seq, 0, events.to_vec(), Effort::Save),
+/// What stays of a journal when the save `first` is to be the oldest that has its head.
+#[derive(Debug)]
+pub(crate) struct Compact {
+    first: u64,
+    /// The saves up to `first` whose events are part of its state.
+    alive: Vec<u64>,
+    /// The one of them whose head `first` has.
+    head_of: u64,
+    /// That head, once its save went by.
+    head: Vec<u8>,
+}
+
+impl Compact {
+    /// Looks at the saves of a journal, oldest first.
+    pub(crate) fn survey(
+        saves: impl Iterator<Item = Result<Kept>>,
+        first: u64,
+        path: &Path,
+    ) -> Result<Self> {
+        let (mut alive, mut heads) = (Vec::<u64>::new(), Vec::<u64>::new());
+        for kept in saves {
+            let kept = kept?;
+            let seq = kept.frame.seq;
+            match kept.frame.kind {
+                _ if seq > first => break,
+                TRUNCATE => {
+                    let to: u64 = kept.undo_to().map_err(|fault| Error::fault(path, fault))?;
+                    alive.truncate(alive.partition_point(|seq| *seq <= to));
+                    heads.truncate(heads.partition_point(|seq| *seq <= to));
+                }
+                DELTA | EVENTS => {
+                    alive.push(seq);
+                    heads.extend((kept.frame.head_len > 0).then_some(seq));
+                }
+                // A newer kind that says it may be skipped.
+                _ => {}
+            }
         }
-    };
-    let old = frames[..split].iter().map(|kept| pack(kept).ok());
-    let new = frames[split..].iter().map(|kept| Some(kept.clone()));
-    let all: Option<Vec<Kept>> = old.chain(new).collect();
-    Some((first, all?))
+        Ok(Self {
+            first,
+            head_of: heads.last().copied().unwrap_or(0),
+            head: Vec::new(),
+            alive,
+        })
+    }
+
+    /// Returns what stays of the next save.
+    pub(crate) fn next(&mut self, kept: Kept, path: &Path) -> Result<Kept> {
+        let frame = kept.frame;
+        let is_alive = self.alive.binary_search(&frame.seq).is_ok();
+        if frame.seq > self.first || (frame.kind == EVENTS && is_alive) {
+            return Ok(kept);
+        }
+        let mut events = Vec::new();
+        if is_alive {
+            let mut head = kept.unpack().map_err(|fault| Error::fault(path, fault))?;
+            events = head.split_off(frame.head_len as usize);
+            if frame.seq == self.head_of {
+                self.head = head;
+            }
+        }
+        let (kind, mut raw) = match frame.seq == self.first {
+            true => (DELTA, std::mem::take(&mut self.head)),
+            false => (EVENTS, Vec::new()),
+        };
+        let head_len = raw.len();
+        raw.append(&mut events);
+        Kept::pack(kind, frame.seq, head_len, raw, Effort::Save)
+            .map_err(|kind| Error::new(path, kind))
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::frame::TRUNCATE;
+    use crate::replay::Replay;
 
     fn save(seq: u64, events: &[u64]) -> Kept {
         let mut raw = Vec::new();
@@ -119,6 +156,16 @@ mod tests {
         replay
     }
 
+    fn compacted(frames: &[Kept], first: u64) -> Vec<Kept> {
+        let path = Path::new("journal");
+        let saves = frames.iter().cloned().map(Ok);
+        let mut compact = Compact::survey(saves, first, path).unwrap();
+        let frames = frames.iter().cloned();
+        frames
+            .map(|kept| compact.next(kept, path).unwrap())
+            .collect()
+    }
+
     proptest::proptest! {
         /// Whatever was saved and undone: the same state, and the newest saves as before.
         #[test]
@@ -135,13 +182,13 @@ mod tests {
             }
             let before = replay(&frames);
             let seqs = before.seqs();
-            match compacted(&frames, &seqs, 0) {
-                None => proptest::prop_assert!(seqs.len() < RECENT),
-                Some((first, after)) => {
+            match seqs.len().checked_sub(RECENT) {
+                None => {}
+                Some(first) => {
+                    let kept = &seqs[first..];
+                    let after = compacted(&compacted(&frames, kept[0]), kept[0]);
                     let after_replay = replay(&after);
-                    let kept = &seqs[seqs.len() - RECENT..];
                     proptest::prop_assert_eq!(after_replay.seqs(), kept);
-                    proptest::prop_assert_eq!(first, kept[0]);
                     for seq in kept {
                         let until = |frames: &[Kept]| {
                             let end = frames.partition_point(|kept| kept.frame.seq <= *seq);

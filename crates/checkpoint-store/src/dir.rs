@@ -228,14 +228,13 @@ impl Dir {
             .disk
             .open(&name, Open::MakeNew)
             .map_err(|err| Error::write(self.path.join(&name), "create", err, bytes.len()))?;
-        let temp = Temp {
+        let mut temp = Temp {
             dir: self,
             name,
-            len: bytes.len(),
+            len: 0,
             file: Some(file),
         };
-        let file = temp.file.as_deref().expect("it was just opened");
-        write_all_at(file, bytes, 0).map_err(|err| temp.error("write", err))?;
+        temp.write(bytes)?;
         Ok(temp)
     }
 
@@ -333,6 +332,14 @@ pub(crate) struct Temp<'a> {
 }
 
 impl Temp<'_> {
+    /// Writes further bytes behind those that there are.
+    pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<()> {
+        let at = self.len as u64;
+        self.len += bytes.len();
+        let file = self.file.as_deref().expect("it has no final name yet");
+        write_all_at(file, bytes, at).map_err(|err| self.error("write", err))
+    }
+
     /// Makes the file's contents durable. After a failure nobody knows what is on disk.
     pub(crate) fn sync(&self) -> Result<()> {
         if sabotage::is_on(Sabotage::DropFileSync) || sabotage::is_on(Sabotage::SyncAfterRename) {

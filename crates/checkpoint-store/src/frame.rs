@@ -72,6 +72,16 @@ pub(crate) fn damaged(offset: usize, reason: &'static str) -> Fault {
     Fault::Damaged { offset, reason }
 }
 
+impl Fault {
+    /// Returns this fault of bytes that stand `before` bytes further on in their file.
+    pub(crate) fn after(self, before: usize) -> Self {
+        match self {
+            Self::Damaged { offset, reason } => damaged(before + offset, reason),
+            newer => newer,
+        }
+    }
+}
+
 /// A frame inside a file that is in memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Frame {
@@ -161,6 +171,12 @@ pub(crate) fn decode_header(file: &[u8]) -> Result<u64, Fault> {
         return Err(Fault::NewerContainer { found: major });
     }
     Ok(u64_at(header, 16))
+}
+
+/// Returns how long the frame says to be that begins with these bytes, if they suffice.
+pub(crate) fn len(first: &[u8]) -> usize {
+    let stored = first.get(8..12).map_or(0, |stored| u32_at(stored, 0));
+    HEADER + stored.min(MAX_STORED) as usize
 }
 
 /// Returns the frame at `at`, or what is wrong there.

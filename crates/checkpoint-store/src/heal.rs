@@ -1,10 +1,10 @@
 //! How a writer goes on after a failed write or sync, or after its files were removed.
 //!
 //! What the kernel has of the failed file proves nothing: it may have dropped the bytes and
-//! call the next sync a success. What is in memory is known. So the writer takes the next
-//! epoch, in a new directory if the old one is gone, and writes all saves since the last
-//! phase to a new file there. The file of that phase is held open, so it can be written
-//! again from there even when its name is gone.
+//! call the next sync a success. What is in memory is known, and so is what was synced
+//! before. So the writer takes the next epoch, in a new directory if the old one is gone, and
+//! writes all saves since the last phase to a new file there. The file of that phase and the
+//! journal are held open, so they can be read even when their names are gone.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -73,13 +73,13 @@ fn files(dir: &Dir) -> Result<BTreeSet<String>> {
 }
 
 impl RawWriter {
-    /// Writes what is in memory to new files. After a failure the writer has no journal,
+    /// Writes all saves since the last phase to new files. After a failure the writer has no journal,
     /// and this can be tried again.
     pub(crate) fn heal(&mut self, what: &Error) -> Result<()> {
         self.journal = None;
         if sabotage::is_on(Sabotage::WatermarkAtAck) {
-            self.kept.pop();
-            self.seq = self.kept.last().map_or(0, |kept| kept.frame.seq);
+            self.saves.pop();
+            self.seq -= 1;
         }
         if self
             .epoch
@@ -99,7 +99,7 @@ impl RawWriter {
         }
         // The journal comes first: until its base is back too, a load is an error and not
         // silently the older state of the base.
-        self.journal = Some(self.start_journal()?);
+        self.start_journal()?;
         self.restore_base()?;
         self.confirm()?;
         self.drop_older_generations();

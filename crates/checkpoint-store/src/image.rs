@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 use crate::codec::{self, Effort};
 use crate::error::Kind;
 use crate::frame::{
-    DELTA, Fault, Frame, HEADER, META, SEAL, Tail, damaged, decode, decode_header, encode_header,
-    scan,
+    self, DELTA, Fault, Frame, HEADER, META, SEAL, Tail, damaged, decode, decode_header,
+    encode_header, scan,
 };
 use crate::journal::Kept;
 use crate::meta::FileMeta;
@@ -101,10 +101,7 @@ pub(crate) fn within(what: &'static str, bytes: usize, limit: usize) -> Result<(
 
 /// How many bytes of a file are needed to read its provenance, if its first bytes are good.
 pub(crate) fn meta_end(first: &[u8]) -> usize {
-    let len = first
-        .get(HEADER + 8..HEADER + 12)
-        .map_or([0; 4], |b| b.try_into().expect("4 bytes"));
-    2 * HEADER + (u32::from_le_bytes(len) as usize).min(MAX_META)
+    HEADER + frame::len(first.get(HEADER..).unwrap_or_default()).min(HEADER + MAX_META)
 }
 
 /// Reads the provenance at the start of a file.

@@ -1,12 +1,13 @@
-//! The journal that a writer appends to, and the frames that it keeps in memory beside it.
+//! The journal that a writer appends to.
 
 use std::io;
+use std::sync::Arc;
 
 use crate::codec::{self, Effort};
 use crate::dir::{Dir, MAX_FILE, write_all_at};
 use crate::disk::Handle;
 use crate::error::{Error, Kind, Result, is_full};
-use crate::frame::{Fault, Frame, MAX_RAW, MAX_STORED};
+use crate::frame::{Fault, Frame, HEADER, MAX_RAW, MAX_STORED, damaged};
 use crate::image::within;
 use crate::sabotage::{self, Sabotage};
 
@@ -18,8 +19,8 @@ const SPARE: u64 = 1 << 10;
 
 /// A frame apart from its file, compressed as it is stored.
 ///
-/// A writer keeps those since the last phase, so that it can write them to a new file when
-/// nobody knows any more what is in the old one.
+/// A writer keeps the newest ones, so that it can write them to a new file when nobody knows
+/// any more what is in the old one.
 #[derive(Debug, Clone)]
 pub(crate) struct Kept {
     pub(crate) frame: Frame,
@@ -51,16 +52,26 @@ impl Kept {
         Ok(Self { frame, stored })
     }
 
+    /// Returns how many bytes it takes in a file.
+    pub(crate) fn len(&self) -> u64 {
+        HEADER as u64 + u64::from(self.frame.stored_len)
+    }
+
     /// Returns the payload: the head, then the events.
     pub(crate) fn unpack(&self) -> std::result::Result<Vec<u8>, Fault> {
         codec::unpack(self.frame.flags, &self.stored, self.frame.raw_len, 0)
+    }
+
+    /// Returns the save that an undo went back to.
+    pub(crate) fn undo_to(&self) -> std::result::Result<u64, Fault> {
+        codec::decode(&self.unpack()?).map_err(|_| damaged(0, "the undo cannot be read"))
     }
 }
 
 /// An open journal with room for more frames.
 #[derive(Debug)]
 pub(crate) struct Journal {
-    pub(crate) file: Box<dyn Handle>,
+    pub(crate) file: Arc<dyn Handle>,
     pub(crate) name: String,
     salt: u64,
     /// Where the last frame ends.
@@ -72,7 +83,7 @@ pub(crate) struct Journal {
 }
 
 impl Journal {
-    pub(crate) fn new(file: Box<dyn Handle>, name: String, salt: u64, end: u64, dir: &Dir) -> Self {
+    pub(crate) fn new(file: Arc<dyn Handle>, name: String, salt: u64, end: u64, dir: &Dir) -> Self {
         let ahead = dir.disk().ahead();
         let room = end;
         Self {
@@ -142,7 +153,7 @@ impl Journal {
 
     /// Refuses a frame that would make the file too large.
     pub(crate) fn check_room(&self, dir: &Dir, kept: &Kept) -> Result<()> {
-        let end = self.end + kept.frame.end() as u64;
+        let end = self.end + kept.len();
         within("the journal", end as usize, (MAX_FILE - SPARE) as usize)
             .map_err(|kind| Error::new(dir.path().join(&self.name), kind))
     }

@@ -24,9 +24,10 @@
 //! whose lock was broken learns that it was taken over instead of acknowledging a save
 //! that nobody will see.
 //!
-//! What the kernel has of a file whose sync failed proves nothing. The writer therefore
-//! keeps its frames since the last phase in memory, takes the next epoch and writes them to
-//! a new file, also when the files, or the whole directory, were removed under it.
+//! What the kernel has of a file whose sync failed proves nothing, but for what an earlier
+//! sync made durable. The writer therefore keeps its newest frames in memory and the journal
+//! with all of them open, takes the next epoch and writes them to a new file, also when the
+//! files, or the whole directory, were removed under it.
 //!
 //! The seal of a phase counts the frames and bytes before it, each frame has a checksum that
 //! is seeded with the file's random salt, and their numbers follow each other. That finds
@@ -35,7 +36,8 @@
 //! # Limits
 //!
 //! A save takes at most 256 MiB (64 MiB compressed), a file 1 GiB, the events of one state
-//! 4 GiB, the nesting of a value 128 levels. A writer's memory holds what its journal holds.
+//! 4 GiB, the nesting of a value 128 levels. A writer holds some 100 KiB of its journal in
+//! memory; to open a store and to seal a phase takes memory for the whole state.
 //! Old phases are kept until someone removes them; only [`Store`] removes its own.
 //! Durability is that of `fsync` on the file system: network and memory file systems promise
 //! less. Blobs carry no checksum.
@@ -59,6 +61,7 @@ mod fork;
 mod frame;
 #[cfg(test)]
 mod full_tests;
+mod generation;
 mod heal;
 mod history;
 mod id;
@@ -83,6 +86,7 @@ mod sabotage;
 #[cfg(feature = "test-util")]
 #[doc(hidden)]
 pub mod sabotage;
+mod saves;
 mod seal;
 mod store;
 #[cfg(test)]

@@ -5,23 +5,23 @@ use std::path::Path;
 
 use crate::blob;
 use crate::codec::{self, Effort};
-use crate::compact::{Weight, compacted};
-use crate::dir::{Dir, MAX_FILE};
-use crate::disk::{AHEAD, Handle, Open};
+use crate::compact::Weight;
+use crate::dir::{Dir, MAX_FILE, Temp};
+use crate::disk::{Handle, Open};
 use crate::epoch::Epoch;
 use crate::error::{Error, Kind, Result};
 use crate::frame::{DELTA, TRUNCATE};
 use crate::heal::{Healed, Memory};
-use crate::image::{Image, within};
+use crate::image::within;
 use crate::journal::{Journal, Kept};
 use crate::load::{self, Index, Loaded, Want};
 use crate::lock::Lock;
-use crate::meta::{Base, FileMeta};
-use crate::name::FileName;
+use crate::meta::Base;
 use crate::options::Options;
 use crate::replay::MAX_STATE;
 use crate::retention::{self, Item, Policy};
 use crate::sabotage::{self, Sabotage};
+use crate::saves::Saves;
 
 /// How often a heal is tried again whose files were removed like those before.
 const REMOVALS: u32 = 64;
@@ -40,8 +40,8 @@ pub(crate) struct RawWriter {
     pub(crate) base_file: Option<Box<dyn Handle>>,
     /// The saves after the base that can be returned to.
     pub(crate) seqs: Vec<u64>,
-    /// All frames after the base, to be written again when a file fails.
-    pub(crate) kept: Vec<Kept>,
+    /// All of them, to be written again when a file fails.
+    pub(crate) saves: Saves,
     /// Made with the first save after an open or a seal, so that idle stores stay small.
     pub(crate) journal: Option<Journal>,
     /// At least the size of the events that a load would return.
@@ -95,7 +95,7 @@ impl RawWriter {
             base: loaded.base,
             base_file: None,
             seqs: loaded.seqs.clone(),
-            kept: Vec::new(),
+            saves: Saves::new(dir.disk()),
             journal: None,
             event_bytes: loaded.state.event_bytes(),
             weight: Weight::default(),
@@ -119,18 +119,16 @@ impl RawWriter {
             let kept = frames.iter().map(|&frame| {
                 let stored = frame.stored(bytes).to_vec();
                 let migrations = &writer.options.migrations;
-                migrations.save(Kept { frame, stored }, from, to)
+                let kept = migrations.save(Kept { frame, stored }, from, to);
+                kept.map_err(|kind| Error::new(writer.dir.path(), kind))
             });
-            writer.kept = kept
-                .collect::<std::result::Result<_, _>>()
-                .map_err(|kind| Error::new(writer.dir.path(), kind))?;
-            writer.weight = Weight::of(&writer.kept);
             let end = frames.last().map_or(0, |frame| frame.end());
             let torn = match sabotage::is_on(Sabotage::SkipTailCut) {
                 true => &bytes[end..],
                 false => &[],
             };
-            writer.journal = Some(writer.start_journal_with(torn)?);
+            let started = writer.start_journal_with(loaded.seq, kept, torn)?;
+            writer.weight = writer.adopt(started);
         }
         writer.tidy(&mut loaded, &entries)?;
         writer.memory = Memory::of(&writer.dir)?;
@@ -268,41 +266,6 @@ impl RawWriter {
         Ok(new)
     }
 
-    /// Replaces the journal by one without old heads, once they outweigh the rest.
-    fn compact(&mut self) -> Result<()> {
-        let least = match self.dir.disk().ahead() {
-            0 => AHEAD,
-            ahead => ahead,
-        };
-        if !self.weight.is_due(least) {
-            return Ok(());
-        }
-        let base = self.base.map_or(0, |base| base.seq);
-        if let Some((first, kept)) = compacted(&self.kept, &self.seqs, base) {
-            self.seqs.retain(|&seq| seq >= first);
-            self.kept = kept;
-            self.saving(|writer| match writer.replace_journal() {
-                // It has no name yet, and the old one still takes saves.
-                Err(err) if matches!(err.kind(), Kind::Full { .. }) => Ok(()),
-                replaced => replaced,
-            })?;
-        }
-        self.weight = Weight::of_compacted(&self.kept);
-        Ok(())
-    }
-
-    fn replace_journal(&mut self) -> Result<()> {
-        match self.epoch.succeed(&self.dir) {
-            // The journal that there is may have room.
-            Err(err) if err.is_full() => return Ok(()),
-            taken => taken?,
-        }
-        self.journal = Some(self.start_journal()?);
-        self.confirm()?;
-        self.drop_older_generations();
-        Ok(())
-    }
-
     fn write(&mut self, kind: u8, head_len: usize, raw: Vec<u8>) -> Result<u64> {
         let seq = self.next_seq()?;
         let pack = |kind, seq, head_len, raw| {
@@ -327,7 +290,10 @@ impl RawWriter {
     fn put(&mut self, frames: &[Kept]) -> Result<()> {
         let journal = match self.journal.take() {
             Some(journal) => journal,
-            None => self.start_journal()?,
+            None => {
+                self.start_journal()?;
+                return self.put(frames);
+            }
         };
         for kept in frames {
             if let Err(err) = journal.check_room(&self.dir, kept) {
@@ -344,7 +310,7 @@ impl RawWriter {
             self.seq = kept.frame.seq;
             self.seqs.push(self.seq);
             self.weight.add(&kept);
-            self.kept.push(kept);
+            self.saves.push(kept);
         }
         self.seq
     }
@@ -382,39 +348,17 @@ impl RawWriter {
         })
     }
 
-    /// Creates this epoch's journal with all frames that are kept.
-    pub(crate) fn start_journal(&self) -> Result<Journal> {
-        self.start_journal_with(&[])
-    }
-
-    fn start_journal_with(&self, torn: &[u8]) -> Result<Journal> {
-        let mut provenance = FileMeta::new(&self.options, self.epoch.number, self.dir.disk());
-        provenance.seq = self.base.map_or(0, |base| base.seq);
-        provenance.base = self.base;
-        provenance.carried = self.kept.last().map_or(0, |kept| kept.frame.seq);
-        let name = FileName::Progress {
-            epoch: self.epoch.number,
-            base: provenance.seq,
-        }
-        .to_string();
-        let mut image = Image::new(&provenance, provenance.seq, self.dir.disk().random())
-            .map_err(|kind| Error::new(self.dir.path().join(&name), kind))?;
-        self.kept.iter().for_each(|kept| image.carry(kept));
-        image.bytes.extend_from_slice(torn);
-        let file = self.commit(&name, &image.bytes)?;
-        let end = image.bytes.len() as u64;
-        Ok(Journal::new(file, name, image.salt, end, &self.dir))
-    }
-
-    /// Gives a whole file its name: temporary file, sync, rename, sync of the directory.
+    /// Makes a whole file: temporary file, sync, rename, sync of the directory.
     pub(crate) fn commit(&self, name: &str, bytes: &[u8]) -> Result<Box<dyn Handle>> {
         within("the file", bytes.len(), MAX_FILE as usize)
             .map_err(|kind| Error::new(self.dir.path().join(name), kind))?;
         let temp = self.dir.write_temp(self.epoch.number, bytes)?;
-        let is_copy = name.starts_with("progress-") && !self.kept.is_empty();
-        if !(is_copy && sabotage::is_on(Sabotage::CutWithoutSync)) {
-            temp.sync()?;
-        }
+        temp.sync()?;
+        self.give_name(temp, name)
+    }
+
+    /// Gives a durable file its name, and makes that durable.
+    pub(crate) fn give_name(&self, temp: Temp<'_>, name: &str) -> Result<Box<dyn Handle>> {
         let is_phase = name.starts_with("phase-");
         if !(is_phase && sabotage::is_on(Sabotage::RandomPhaseName)) {
             self.epoch.confirm(&self.dir)?;

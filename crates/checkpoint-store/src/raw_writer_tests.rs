@@ -1,5 +1,9 @@
 use super::*;
-use crate::meta::Meta;
+use crate::codec;
+use crate::image::Image;
+use crate::journal::Kept;
+use crate::meta::{FileMeta, Meta};
+use crate::name::FileName;
 use crate::replay::State;
 use crate::test_disk::{Call, TestDisk};
 
@@ -132,7 +136,8 @@ fn c67_temporary_files_of_older_epochs_only_are_removed() {
 fn break_journal(writer: &mut RawWriter, dir: &Path) {
     let journal = writer.journal.as_mut().unwrap();
     let dir = Dir::open(dir).unwrap();
-    journal.file = dir.open_file(&journal.name, Open::Read).unwrap().unwrap();
+    let file = dir.open_file(&journal.name, Open::Read).unwrap();
+    journal.file = file.unwrap().into();
 }
 
 #[test]
@@ -247,4 +252,80 @@ fn a_journal_ends_before_the_largest_file_does() {
     let journal = Journal::new(file, name, 0, MAX_FILE - 200, &writer.dir);
     let kept = Kept::pack(DELTA, 2, 1, head(2), Effort::Save).unwrap();
     assert!(journal.check_room(&writer.dir, &kept).is_err());
+}
+
+/// A writer on a disk that keeps 64 KiB in memory, with 3,000 saves of 200 bytes that do not
+/// compress.
+fn long_history(path: &Path) -> (RawWriter, Vec<u64>) {
+    let dir = Dir::on(TestDisk::open(path, 0, |_| Ok(())), path).unwrap();
+    let (mut writer, _) = RawWriter::open_on(dir, Options::default()).unwrap();
+    let events: Vec<u64> = (1..=75_000_u64)
+        .map(|n| n.wrapping_mul(0x9e37_79b9_7f4a_7c15))
+        .collect();
+    for (n, events) in (1..).zip(events.chunks(25)) {
+        let mut raw = head(n);
+        let head_len = raw.len();
+        codec::encode(&mut raw, events).unwrap();
+        writer.append(raw, head_len).unwrap();
+    }
+    (writer, events)
+}
+
+fn events(loaded: &Loaded) -> Vec<u64> {
+    let rows = loaded.state.events.iter();
+    rows.flat_map(|row| {
+        let mut row = row.bytes();
+        let mut events: Vec<u64> = Vec::new();
+        while !row.is_empty() {
+            events.extend(codec::decode_next::<Vec<u64>>(&mut row).unwrap());
+        }
+        events
+    })
+    .collect()
+}
+
+#[test]
+fn x116_a_writer_holds_no_more_of_a_long_history_than_of_a_short_one() {
+    let root = tempfile::tempdir().unwrap();
+    let path = root.path().join("s");
+    let (mut writer, saved) = long_history(&path);
+    assert!(writer.saves.in_memory() <= 64 << 10);
+    // What it does not hold is there when a file fails, when one is removed, and at a seal.
+    break_journal(&mut writer, &path);
+    writer.append(head(0), 1).unwrap();
+    assert_eq!(writer.healed().map(|healed| healed.epoch), Some(2));
+    let index = Index::read(&writer.dir, Want::Anything).unwrap();
+    let loaded = load::newest(&writer.dir, index).unwrap();
+    assert_eq!(events(&loaded), saved);
+    std::fs::remove_dir_all(&path).unwrap();
+    writer.append(head(0), 1).unwrap();
+    assert!(writer.saves.in_memory() <= 64 << 10);
+    drop(writer);
+    let (mut writer, loaded) = open(&path);
+    assert_eq!((loaded.seq, events(&loaded)), (3002, saved.clone()));
+    assert!(writer.saves.in_memory() <= 64 << 10);
+    writer.truncate_to(1).unwrap();
+    writer.truncate_to(3002).unwrap_err();
+    writer.save_phase("p", head(1), Meta::default()).unwrap();
+    drop(writer);
+    assert_eq!(events(&open(&path).1), saved[..25]);
+}
+
+/// Nothing puts back what somebody cut off a file that is open. It is said, and no save
+/// succeeds that could not be loaded.
+#[test]
+fn older_saves_that_are_gone_when_they_are_needed_are_an_error_and_never_left_out() {
+    let root = tempfile::tempdir().unwrap();
+    let path = root.path().join("s");
+    let (mut writer, _) = long_history(&path);
+    let name = writer.journal.as_ref().unwrap().name.clone();
+    let journal = std::fs::File::options().write(true).open(path.join(name));
+    journal.unwrap().set_len(100_000).unwrap();
+    break_journal(&mut writer, &path);
+    let err = writer.append(head(0), 1).unwrap_err();
+    assert!(
+        err.is_poisoned() && err.to_string().contains("damaged"),
+        "{err}"
+    );
+    assert!(writer.append(head(0), 1).unwrap_err().is_poisoned());
 }

@@ -150,27 +150,6 @@ impl Replay {
         heads.filter(|(_, head)| !head.is_empty())
     }
 
-    /// Returns the head reached, if there was any since the base.
-    pub(crate) fn head(&self) -> Option<&[u8]> {
-        let deltas = self
-            .marks
-            .iter()
-            .rev()
-            .filter_map(|mark| mark.delta.as_ref());
-        let mut heads = deltas.map(|(raw, head_len)| &raw[..*head_len]);
-        heads.find(|head| !head.is_empty())
-    }
-
-    /// Returns the events of a save that was not undone.
-    pub(crate) fn events_of(&self, seq: u64) -> Option<&[u8]> {
-        let at = self
-            .marks
-            .binary_search_by_key(&seq, |mark| mark.seq)
-            .ok()?;
-        let (raw, head_len) = self.marks[at].delta.as_ref()?;
-        Some(&raw[*head_len..])
-    }
-
     /// Returns the state reached, apart from what it stands on.
     pub(crate) fn state(self) -> State {
         let mut state = State::default();

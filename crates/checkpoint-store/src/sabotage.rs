@@ -47,6 +47,9 @@ pub enum Sabotage {
     ScanBeforeCreate,
     /// One save is two frames under one sync.
     TwoFrames,
+    /// What is written again is what the memory holds, without the older saves, which only the
+    /// journal has.
+    HealFromMemory,
     /// That the name of a journal, or of the phase that it stands on, leads to another file or
     /// to none any more is not noticed.
     SkipNameCheck,

@@ -11,6 +11,7 @@ use crate::name::{self, FileName};
 use crate::raw_writer::RawWriter;
 use crate::replay::{Events, Replay, State};
 use crate::sabotage::{self, Sabotage};
+use crate::saves::Saves;
 
 /// How many taken phase numbers are passed over. A fenced writer leaves at most one behind.
 const TAKEN: u64 = 64;
@@ -56,7 +57,7 @@ impl RawWriter {
         self.base = Some(base);
         self.base_file = Some(file);
         self.seqs.clear();
-        self.kept.clear();
+        self.saves = Saves::new(self.dir.disk());
         self.weight = Weight::default();
         self.journal = None;
         self.memory.files.insert(base.file_name());
@@ -104,7 +105,7 @@ impl RawWriter {
     }
 
     /// Returns the events of the current state: those of the base, read back from disk, and
-    /// those that are kept.
+    /// those of the saves since then.
     fn events(&self) -> Result<Vec<Events>> {
         if self.event_bytes == 0 {
             return Ok(Vec::new());
@@ -125,7 +126,8 @@ impl RawWriter {
             }
         };
         let mut replay = Replay::new(self.base.map_or(0, |base| base.seq));
-        for kept in &self.kept {
+        for kept in self.saves.all(&self.dir) {
+            let kept = kept?;
             let raw = kept.unpack().map_err(corrupt)?;
             replay.step(&kept.frame, raw).map_err(corrupt)?;
         }

@@ -63,10 +63,10 @@ impl<H: DeserializeOwned, E: DeserializeOwned> Loaded<H, E> {
 /// is on disk and a crash at any later moment does not lose it.
 ///
 /// When a write or a sync fails, or the files were removed, the writer takes the next epoch
-/// and writes everything since the last phase to a new file, from memory, before the call
-/// returns; [`last_heal`](Self::last_heal) tells. For that it keeps what it appended since
-/// the last phase, compressed as on disk: at most 1 GiB, the size of a journal. Only if that
-/// fails too, the call and every later one fail. On a full disk the call fails, what was
+/// and writes everything since the last phase to a new file before the call returns;
+/// [`last_heal`](Self::last_heal) tells. For that it keeps the newest saves, some 100 KiB, in
+/// memory, and reads those before from the journal that took them, which it holds open.
+/// Only if that fails too, the call and every later one fail. On a full disk the call fails, what was
 /// saved before is intact, and the same save succeeds once there is room. A writer that was
 /// taken over stays so: open the store again to go on from what is on disk.
 ///

@@ -1,0 +1,136 @@
+//! The journals of a writer, one after the other: each begins with all saves since the last
+//! phase, or with what is needed of them, and none of them is held in memory whole.
+
+use std::sync::Arc;
+
+use crate::compact::{Compact, RECENT, Weight};
+use crate::dir::{MAX_FILE, Temp};
+use crate::disk::{AHEAD, Handle};
+use crate::error::{Error, Kind, Result};
+use crate::image::{Image, within};
+use crate::journal::{Journal, Kept};
+use crate::meta::FileMeta;
+use crate::name::FileName;
+use crate::raw_writer::RawWriter;
+use crate::sabotage::{self, Sabotage};
+use crate::saves::{Place, Saves};
+
+/// So many bytes are written at once.
+const PIECE: usize = 256 << 10;
+
+impl RawWriter {
+    /// Replaces the journal by one without old heads, once they outweigh the rest.
+    pub(crate) fn compact(&mut self) -> Result<()> {
+        let least = match self.dir.disk().ahead() {
+            0 => AHEAD,
+            ahead => ahead,
+        };
+        if !self.weight.is_due(least) {
+            return Ok(());
+        }
+        let oldest = self.seqs.len().checked_sub(RECENT);
+        if let Some(first) = oldest.map(|index| self.seqs[index]) {
+            self.saving(|writer| match writer.replace_journal(first) {
+                // It has no name yet, and the old one still takes saves.
+                Err(err) if matches!(err.kind(), Kind::Full { .. }) => Ok(()),
+                replaced => replaced,
+            })?;
+        }
+        self.weight = self.weight.compacted();
+        Ok(())
+    }
+
+    /// Goes on in a journal that has no heads before the save `first`.
+    fn replace_journal(&mut self, first: u64) -> Result<()> {
+        let path = self.dir.path();
+        let mut compact = Compact::survey(self.saves.all(&self.dir), first, path)?;
+        match self.epoch.succeed(&self.dir) {
+            // The journal that there is may have room.
+            Err(err) if err.is_full() => return Ok(()),
+            taken => taken?,
+        }
+        let saves = self.saves.all(&self.dir);
+        let saves = saves.map(|kept| compact.next(kept?, self.dir.path()));
+        let started = self.start_journal_with(self.seq, saves, &[])?;
+        self.weight = self.adopt(started);
+        self.seqs.retain(|&seq| seq >= first);
+        self.confirm()?;
+        self.drop_older_generations();
+        Ok(())
+    }
+
+    /// Creates this epoch's journal with all saves since the base.
+    pub(crate) fn start_journal(&mut self) -> Result<()> {
+        let saves = self.saves.all(&self.dir);
+        let started = self.start_journal_with(self.saves.last().unwrap_or(0), saves, &[])?;
+        self.adopt(started);
+        Ok(())
+    }
+
+    /// Goes on in another journal; returns the weight of what is in it.
+    pub(crate) fn adopt(&mut self, (journal, saves, weight): (Journal, Saves, Weight)) -> Weight {
+        (self.journal, self.saves) = (Some(journal), saves);
+        weight
+    }
+
+    /// Creates this epoch's journal with saves of which the last is `carried`.
+    pub(crate) fn start_journal_with(
+        &self,
+        carried: u64,
+        all: impl Iterator<Item = Result<Kept>>,
+        torn: &[u8],
+    ) -> Result<(Journal, Saves, Weight)> {
+        let mut provenance = FileMeta::new(&self.options, self.epoch.number, self.dir.disk());
+        provenance.seq = self.base.map_or(0, |base| base.seq);
+        provenance.base = self.base;
+        provenance.carried = carried;
+        let name = FileName::Progress {
+            epoch: self.epoch.number,
+            base: provenance.seq,
+        }
+        .to_string();
+        let refused = |kind| Error::new(self.dir.path().join(&name), kind);
+        let mut image =
+            Image::new(&provenance, provenance.seq, self.dir.disk().random()).map_err(refused)?;
+        let from = image.bytes.len() as u64;
+        let (mut saves, mut weight) = (Saves::new(self.dir.disk()), Weight::default());
+        let mut temp: Option<Temp<'_>> = None;
+        let mut flush = |bytes: &[u8]| match &mut temp {
+            Some(temp) => temp.write(bytes),
+            None => {
+                temp = Some(self.dir.write_temp(self.epoch.number, bytes)?);
+                Ok(())
+            }
+        };
+        let mut end = 0;
+        for kept in all {
+            let kept = kept?;
+            image.carry(&kept);
+            weight.add(&kept);
+            saves.push(kept);
+            if image.bytes.len() > PIECE {
+                end += image.bytes.len() as u64;
+                flush(&image.bytes)?;
+                image.bytes.clear();
+            }
+        }
+        image.bytes.extend_from_slice(torn);
+        end += image.bytes.len() as u64;
+        within("the file", end as usize, MAX_FILE as usize).map_err(refused)?;
+        flush(&image.bytes)?;
+        let temp = temp.expect("something was written to it");
+        if saves.last().is_none() || !sabotage::is_on(Sabotage::CutWithoutSync) {
+            temp.sync()?;
+        }
+        let file: Arc<dyn Handle> = self.give_name(temp, &name)?.into();
+        let salt = image.salt;
+        let place = Place {
+            file: file.clone(),
+            name: name.clone(),
+            salt,
+            from,
+        };
+        let journal = Journal::new(file, name, salt, end, &self.dir);
+        Ok((journal, saves.at(place), weight))
+    }
+}

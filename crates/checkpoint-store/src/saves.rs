@@ -1,0 +1,167 @@
+//! The saves since the last phase, as a writer has them for the day that a file fails: the
+//! newest in memory, and all before them in the journal that took them.
+//!
+//! What is in that journal was acknowledged, so it is on disk whatever became of a later
+//! write, and the descriptor leads to it also when its name is gone. Only a page that the
+//! failed write touched may not be as the kernel shows it: what is there is in memory.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::Arc;
+
+use crate::dir::Dir;
+use crate::disk::{AHEAD, Directory, Handle};
+use crate::error::{Error, Result};
+use crate::frame::{self, HEADER};
+use crate::journal::Kept;
+use crate::sabotage::{self, Sabotage};
+
+/// So many bytes are read at once.
+const WINDOW: usize = 64 << 10;
+
+/// All saves since the last phase, oldest first.
+#[derive(Debug)]
+pub(crate) struct Saves {
+    place: Option<Place>,
+    /// How many bytes from the first frame of `place` on are not in memory.
+    older: u64,
+    newest: VecDeque<Kept>,
+    /// How many bytes `newest` takes in a file, and how many it may.
+    bytes: u64,
+    most: u64,
+}
+
+/// The journal that has all saves since the last phase.
+#[derive(Debug)]
+pub(crate) struct Place {
+    pub(crate) file: Arc<dyn Handle>,
+    pub(crate) name: String,
+    pub(crate) salt: u64,
+    /// Where the first save begins.
+    pub(crate) from: u64,
+}
+
+impl Saves {
+    /// None yet. How many stay in memory depends on the disk.
+    pub(crate) fn new(disk: &dyn Directory) -> Self {
+        let ahead = match disk.ahead() {
+            0 => AHEAD,
+            ahead => ahead,
+        };
+        Self {
+            place: None,
+            older: 0,
+            newest: VecDeque::new(),
+            bytes: 0,
+            most: ahead / 16,
+        }
+    }
+
+    /// Adds a save that is in the place, or will be before anyone asks for it.
+    pub(crate) fn push(&mut self, kept: Kept) {
+        self.bytes += kept.len();
+        self.newest.push_back(kept);
+        while self.bytes > self.most && self.newest.len() > 1 {
+            let len = self.newest.pop_front().map_or(0, |kept| kept.len());
+            self.bytes -= len;
+            self.older += len;
+        }
+    }
+
+    /// Says where all these saves are.
+    pub(crate) fn at(self, place: Place) -> Self {
+        let place = Some(place);
+        Self { place, ..self }
+    }
+
+    /// Forgets the newest save.
+    pub(crate) fn pop(&mut self) {
+        self.bytes -= self.newest.pop_back().map_or(0, |kept| kept.len());
+    }
+
+    /// Returns the number of the newest save.
+    pub(crate) fn last(&self) -> Option<u64> {
+        self.newest.back().map(|kept| kept.frame.seq)
+    }
+
+    /// Returns all of them, one after the other. An error ends the row.
+    pub(crate) fn all(&self, dir: &Dir) -> impl Iterator<Item = Result<Kept>> {
+        let older = match sabotage::is_on(Sabotage::HealFromMemory) {
+            true => 0,
+            false => self.older,
+        };
+        let mut reading = self.place.as_ref().map(|place| Reading {
+            place,
+            window: Vec::new(),
+            at: place.from,
+            used: 0,
+            left: older,
+        });
+        let older = std::iter::from_fn(move || {
+            let place = reading.as_mut().filter(|it| it.left > 0)?;
+            let kept = place.next(dir);
+            if kept.is_err() {
+                reading = None;
+            }
+            Some(kept)
+        });
+        older.chain(self.newest.iter().cloned().map(Ok))
+    }
+
+    #[cfg(test)]
+    pub(crate) fn in_memory(&self) -> u64 {
+        self.bytes
+    }
+}
+
+/// A pass over the frames of a file, in bounded memory.
+struct Reading<'a> {
+    place: &'a Place,
+    /// The bytes from `at` on.
+    window: Vec<u8>,
+    at: u64,
+    /// How many of them are behind, and how many bytes from there on are ahead.
+    used: usize,
+    left: u64,
+}
+
+impl Reading<'_> {
+    fn next(&mut self, dir: &Dir) -> Result<Kept> {
+        let path = dir.path().join(&self.place.name);
+        let io = |err| Error::io(&path, "read the saves before", err);
+        self.fill(HEADER).map_err(io)?;
+        self.fill(frame::len(&self.window[self.used..]))
+            .map_err(io)?;
+        let frame = frame::decode(&self.window, self.used, self.place.salt)
+            .map_err(|fault| Error::fault(&path, fault.after(self.at as usize)))?;
+        let stored = frame.stored(&self.window).to_vec();
+        self.left = self.left.saturating_sub((frame.end() - self.used) as u64);
+        self.used = frame.end();
+        Ok(Kept { frame, stored })
+    }
+
+    /// Makes the window reach `len` bytes ahead, or as far as there are any.
+    fn fill(&mut self, len: usize) -> io::Result<()> {
+        let mut have = self.window.len() - self.used;
+        let want = len.min(self.left as usize);
+        if have >= want {
+            return Ok(());
+        }
+        self.window.drain(..self.used);
+        self.at += self.used as u64;
+        self.used = 0;
+        let room = want.max(WINDOW).min(self.left as usize);
+        self.window.resize(room, 0);
+        while have < want {
+            let at = self.at + have as u64;
+            match self.place.file.read_at(&mut self.window[have..], at) {
+                Ok(0) => break,
+                Ok(read) => have += read,
+                Err(err) if err.kind() == io::ErrorKind::Interrupted => {}
+                Err(err) => return Err(err),
+            }
+        }
+        self.window.truncate(have);
+        Ok(())
+    }
+}
