@@ -11,6 +11,9 @@ use crate::scene::Scene;
 /// How many iterations unless somebody wants more, by `RLM_ITERATIONS`: ten thousand take some minutes.
 const ITERATIONS: usize = 150;
 
+/// How many KiB of memory may come and go: a save that compacts the journal, threads that come.
+const MOST_GROWN: u64 = 4096;
+
 /// What a process has at one moment.
 #[derive(Clone, Copy, Debug)]
 struct Look {
@@ -38,11 +41,9 @@ fn look(pid: i32, iteration: usize) -> Option<Look> {
     })
 }
 
-/// Memory is flat but for the history of the run, which the store keeps until its phase is over: what it grows by is bounded here, and
-/// measured by the bench b10, as is the time of an iteration.
+/// The store on disk grows by the history of the run, and nothing else grows. The time of an iteration is measured by the bench b10.
 #[test]
-fn x116_a_loop_that_goes_on_and_on_has_no_more_threads_and_descriptors_and_grows_by_its_history_only()
- {
+fn x116_a_loop_that_goes_on_and_on_has_no_more_memory_threads_and_descriptors() {
     let wanted = std::env::var("RLM_ITERATIONS").ok();
     let wanted: usize = wanted.map_or(ITERATIONS, |it| it.parse().unwrap());
     let scene = Scene::new("");
@@ -92,13 +93,9 @@ fn x116_a_loop_that_goes_on_and_on_has_no_more_threads_and_descriptors_and_grows
         "descriptors: {descriptors:?}"
     );
     let (first, last) = (early[0], late[late.len() - 1]);
-    let grown = last.resident.saturating_sub(first.resident) as usize;
-    let made = last.iteration - first.iteration;
+    let grown = last.resident.saturating_sub(first.resident);
     println!("{wanted} iterations: {first:?} to {last:?}");
-    assert!(
-        grown <= 1024 + 8 * made,
-        "it grew by {grown} KiB in {made} iterations"
-    );
+    assert!(grown <= MOST_GROWN, "it grew by {grown} KiB");
     let state = state_size(&run_dir);
     assert!(
         state <= (1 << 20) + 8192 * wanted as u64,
