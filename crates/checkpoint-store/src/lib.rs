@@ -110,6 +110,7 @@ pub use id::{PhaseId, Seq};
 pub use list::entry_on;
 pub use meta::{Meta, Parent, PhaseInfo};
 pub use migrate::Migrations;
+pub use name::reject as reject_name;
 pub use options::Options;
 pub use report::{LoadReport, Skipped};
 pub use store::Store;

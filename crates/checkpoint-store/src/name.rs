@@ -61,9 +61,17 @@ impl fmt::Display for FileName {
     }
 }
 
-/// Says why callers may not use `name` for a blob or a phase. Names are rejected,
+/// Says why `name` may not be that of a blob or of a phase; `None` if it may. Names are rejected,
 /// never escaped, so that what a person types is what is on disk.
-pub(crate) fn reject(name: &str) -> Option<&'static str> {
+///
+/// # Examples
+///
+/// ```
+/// assert_eq!(checkpoint_store::reject_name("plan"), None);
+/// assert!(checkpoint_store::reject_name("../plan").is_some());
+/// ```
+#[must_use]
+pub fn reject(name: &str) -> Option<&'static str> {
     const DEVICES: [&str; 4] = ["con", "prn", "aux", "nul"];
     let stem = name
         .split('.')

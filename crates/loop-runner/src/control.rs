@@ -18,13 +18,13 @@ mod tests;
 mod wishes;
 
 use agent_duplex::Decision;
-use loop_state::{Again, StopRequest};
+use loop_state::{Again, StopRequest, Verdict};
 use tokio::sync::oneshot;
 
 pub use change::Change;
 pub use client::{Answers, ask};
 pub use force::Forced;
-pub use protocol::{Answer, Ended, PauseAfter, Redo, Request, Standing, StopAfter};
+pub use protocol::{Answer, Ended, PauseAfter, Redo, Request, Reviewed, Standing, StopAfter};
 pub(crate) use server::Socket;
 pub(crate) use wishes::{Coming, Mark, Wish, Wishes};
 
@@ -37,7 +37,7 @@ pub enum Control {
     Stop(StopRequest),
     /// The run shall stop now, for a person who has no patience with the agent.
     Abort,
-    /// A person has something to say to the agent.
+    /// A person has something to say to the agent. Where a phase or a batch waits for their word, that is [`Verdict::Revise`].
     Steer {
         /// What.
         text: String,
@@ -55,6 +55,10 @@ pub enum Control {
     Set(Change),
     /// A waiting run shall go on, or one that would wait shall not.
     Continue,
+    /// A person has looked at a phase or a batch that waits for their word.
+    Review(Verdict),
+    /// Whether somebody is there, from now on, who can be asked what they think of a phase or a batch. When nobody is, none waits for that.
+    Attended(bool),
     /// What is slept or waited for shall begin now.
     SkipSleep,
     /// The iteration or the phase shall be done again, in a fresh session.
@@ -69,7 +73,12 @@ pub enum Control {
         decision: Decision,
     },
     /// The new text of a prompt that comes from no file.
-    Prompt(String),
+    Prompt {
+        /// The index of the phase whose prompt it is.
+        phase: u32,
+        /// The text.
+        text: String,
+    },
     /// Everything that runs shall stand still, or go on.
     Freeze {
         /// Which of the two.

@@ -59,6 +59,8 @@ enum Kind {
     Directory { path: PathBuf, source: io::Error },
     #[error("`{}`: {problem}", path.display())]
     Git { path: PathBuf, problem: String },
+    #[error("`{name}` can't be the name of a phase: {problem}")]
+    PhaseName { name: String, problem: &'static str },
     #[error("the prompt file `{}` {problem}", path.display())]
     Prompt { path: PathBuf, problem: String },
     #[error("{0}")]
@@ -105,6 +107,11 @@ impl Error {
 
     pub(crate) fn prompt_lost(run: RunId) -> Self {
         Self(Box::new(Kind::PromptLost(run)))
+    }
+
+    pub(crate) fn phase_name(name: &str, problem: &'static str) -> Self {
+        let name = name.escape_debug().take(80).collect();
+        Self(Box::new(Kind::PhaseName { name, problem }))
     }
 
     pub(crate) fn held(path: &Path, holder: Option<Holder>) -> Self {

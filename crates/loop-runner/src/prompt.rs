@@ -9,10 +9,11 @@ use crate::{Error, PhaseSettings};
 /// The largest prompt file: a model reads no more, and a mistyped path may name anything.
 const MAX_PROMPT: u64 = 4 << 20;
 
-/// Returns the whole prompt: first what is special about this attempt, then the phase's own text.
+/// Returns the whole prompt: first what is special about this attempt, then the phase's own text. `before` is the name of the phase before it.
 pub(crate) fn compose(
     brief: &Brief,
     phase: &PhaseSettings,
+    before: Option<&str>,
     text: &str,
     changed: Option<&[String]>,
 ) -> String {
@@ -62,7 +63,8 @@ pub(crate) fn compose(
     parts.extend(brief.steers.iter().map(|steer| steer_note(&steer.text)));
     if let (Some(result), false) = (&brief.result, brief.prompted) {
         parts.push(format!(
-            "Note from the loop: what the phase before this one came to:\n{}",
+            "Note from the loop: what phase `{}` came to, in the words of its agent:\n{}",
+            before.unwrap_or("before"),
             result.trim_end()
         ));
     }
@@ -171,7 +173,7 @@ mod tests {
     #[test]
     fn an_ordinary_attempt_gets_the_text_and_nothing_else() {
         assert_eq!(
-            compose(&plain(), &phase(), "Do it.\n", Some(&["M a".into()])),
+            compose(&plain(), &phase(), None, "Do it.\n", Some(&["M a".into()])),
             "Do it.\n"
         );
     }
@@ -186,13 +188,13 @@ mod tests {
             session: Some("s".into()),
             ..plain()
         };
-        let text = compose(&cut, &phase(), "Do it.", None);
+        let text = compose(&cut, &phase(), None, "Do it.", None);
         assert!(text.ends_with("Do it."), "{text}");
         let knows = Brief {
             prompted: true,
             ..cut
         };
-        let text = compose(&knows, &phase(), "Do it.", None);
+        let text = compose(&knows, &phase(), None, "Do it.", None);
         assert!(
             !text.contains("Do it.") && text.ends_with("cut off."),
             "{text}"
@@ -220,10 +222,11 @@ mod tests {
         };
         let brief = Brief {
             predecessor: Some("claude".into()),
+            result: Some("1. Rename it.\n2. Test it.\n".into()),
             ..brief
         };
         let changed = [" M src/lib.rs".to_owned(), "?? notes".to_owned()];
-        insta::assert_snapshot!(compose(&brief, &phase(), "Do it.", Some(&changed)), @r"
+        insta::assert_snapshot!(compose(&brief, &phase(), Some("plan"), "Do it.", Some(&changed)), @r"
         Note from the loop: until now another agent (claude) worked on this. You don't have its conversation: what it did is in the working tree, and perhaps in git's log; look there before you go on.
 
         Note from the loop: attempt 1 of iteration 3 was cut because the loop's process died. What it had changed is still there; look at it before you go on. Uncommitted changes now:

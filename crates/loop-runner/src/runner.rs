@@ -19,10 +19,7 @@ use crate::journal::Journal;
 use crate::kept::Kept;
 use crate::news::{self, News, NewsReceiver, NewsSender};
 use crate::view::{AgentView, View};
-use crate::{
-    Error, PhaseSettings, Project, PromptSource, RunHead, Settings, WorkTree, prompt, runs,
-    transcript,
-};
+use crate::{Error, PhaseSettings, RunHead, Settings, WorkTree, runs, transcript};
 pub(crate) use attempt::Attempt;
 
 mod ask;
@@ -33,6 +30,8 @@ mod heal;
 mod hold;
 mod perform;
 mod person;
+mod prompts;
+mod said;
 mod settle;
 mod silence;
 mod socket;
@@ -54,7 +53,8 @@ pub type DriverFactory =
 pub struct Options {
     /// The one budget of a stop, all its stages together; 8 s by default.
     pub stop_budget: Duration,
-    /// Whether a person can be asked; otherwise the agent's questions are answered with no at once. By default nobody can.
+    /// Whether a person can be asked; otherwise the agent's questions are answered with no at once, and no phase waits for a person's word. By
+    /// default nobody can.
     pub interactive: bool,
 }
 
@@ -89,8 +89,8 @@ pub struct Runner {
     /// What is saved beside the machine's head; its `machine` field is filled in at each save.
     saved: RunHead,
     journal: Journal,
-    /// The last prompt text read; the one that is kept.
-    prompt: String,
+    /// The last prompt text read of each phase; the ones that are kept.
+    prompts: Vec<String>,
     first: Happening,
     clock: Clock,
     gate: SleepGate,
@@ -123,7 +123,7 @@ enum Wakeup {
 }
 
 impl Runner {
-    /// Makes a new run. `text` is the prompt of a [`PromptSource::Kept`].
+    /// Makes a new run.
     ///
     /// # Errors
     ///
@@ -131,31 +131,27 @@ impl Runner {
     pub async fn create(
         work_tree: WorkTree,
         mut settings: Settings,
-        text: Option<String>,
         options: Options,
     ) -> Result<(Self, NewsReceiver), Error> {
         let (project, run) = (work_tree.project(), work_tree.run().clone());
         let machine = Head::new(settings.rules()).map_err(Error::rules)?;
+        settings.check_names()?;
         if runs::exists(project, &run) {
             return Err(Error::run_exists(run));
         }
         Self::refuse_unfit(project, &settings).await?;
-        let prompt = match (&settings.phases[0].prompt, text) {
-            (PromptSource::File(path), _) => prompt::read(path)?,
-            (PromptSource::Kept(_), text) => text.unwrap_or_default(),
-        };
+        let prompts = prompts::first(&run, &settings)?;
         let (mut journal, _) = Journal::open(project, &run, true)?;
-        let blob = blob_name();
-        journal.put_blob(&blob, &prompt).await?;
-        if let source @ PromptSource::Kept(_) = &mut settings.phases[0].prompt {
-            *source = PromptSource::Kept(blob.clone());
+        let mut blobs = Vec::new();
+        for (phase, text) in settings.phases.iter_mut().zip(&prompts) {
+            blobs.push(prompts::keep(&mut journal, phase, text).await?);
         }
         let saved = RunHead {
             run,
             machine,
             settings,
             scope: Uuid::new_v4().simple().to_string(),
-            prompt: Some(blob),
+            prompts: blobs,
             git_commit: None,
             git_changed: None,
             committed: None,
@@ -164,7 +160,9 @@ impl Runner {
         // Saved before anything can be asked to stop: a run that a press ends at once can be resumed.
         journal.save(&saved).await?;
         let first = Happening::Started;
-        Ok(Self::new(work_tree, options, saved, journal, prompt, first))
+        Ok(Self::new(
+            work_tree, options, saved, journal, prompts, first,
+        ))
     }
 
     /// Takes up a saved run. `settings` replace the saved ones; `from` is the iteration to go back to.
@@ -180,22 +178,29 @@ impl Runner {
     ) -> Result<(Self, NewsReceiver), Error> {
         let (project, run) = (work_tree.project(), work_tree.run().clone());
         project.run(&run)?;
-        let (journal, loaded) = Journal::open(project, &run, false)?;
+        let (mut journal, loaded) = Journal::open(project, &run, false)?;
         let Some(mut saved) = loaded.head else {
             return Err(Error::nothing_saved(run));
         };
         let unsaid = Self::refuse_unfit_again(project, &mut saved, settings.as_ref()).await?;
         let (mut rules, mut predecessor) = (None, None);
-        if let Some(settings) = settings {
+        if let Some(mut settings) = settings {
             predecessor = handed_over(&saved, &settings);
             settings.rules().validate().map_err(Error::rules)?;
-            if settings.phases[0].prompt != saved.settings.phases[0].prompt {
+            let names = |settings: &Settings| -> Vec<_> {
+                let phases = settings.phases.iter();
+                phases
+                    .map(|it| (it.name.clone(), it.prompt.clone()))
+                    .collect()
+            };
+            if names(&settings) != names(&saved.settings) {
                 settings.validate()?;
             }
+            prompts::keep_new(&mut journal, &mut settings, &mut saved.prompts).await?;
             rules = Some(settings.rules());
             saved.settings = settings;
         }
-        let prompt = kept_prompt(project, &saved)?;
+        let prompts = prompts::kept(project, &saved)?;
         let first = if saved.machine.counts.processes == 0 {
             // Its process ended before it began.
             saved.machine = Head::new(saved.settings.rules()).map_err(Error::rules)?;
@@ -208,10 +213,11 @@ impl Runner {
                 from,
                 used_attempts,
                 predecessor,
-                ..Resume::default()
+                attended: options.interactive,
+                feedback: None,
             })
         };
-        let (mut runner, receiver) = Self::new(work_tree, options, saved, journal, prompt, first);
+        let (mut runner, receiver) = Self::new(work_tree, options, saved, journal, prompts, first);
         let skipped = loaded.report.skipped.iter().map(ToString::to_string);
         for what in skipped.chain(unsaid) {
             runner.tell(News::Warning(what));
@@ -224,7 +230,7 @@ impl Runner {
         options: Options,
         saved: RunHead,
         journal: Journal,
-        prompt: String,
+        prompts: Vec<String>,
         first: Happening,
     ) -> (Self, NewsReceiver) {
         let (news, receiver) = news::channel();
@@ -239,7 +245,7 @@ impl Runner {
             machine: Machine::from(saved.machine.clone()),
             saved,
             journal,
-            prompt,
+            prompts,
             first,
             clock: Clock::default(),
             gate: SleepGate::new(),
@@ -267,10 +273,10 @@ impl Runner {
         &self.saved
     }
 
-    /// Returns the text of the prompt as it was last read.
+    /// Returns the text of each phase's prompt as it was last read.
     #[must_use]
-    pub fn prompt(&self) -> &str {
-        &self.prompt
+    pub fn prompts(&self) -> &[String] {
+        &self.prompts
     }
 
     /// Returns a look at the run that stays up to date.
@@ -326,6 +332,10 @@ impl Runner {
             return Ok(StopReason::Stopped(request.by));
         }
         happenings.push_front(Coming::from(self.first.clone()));
+        if self.first == Happening::Started {
+            let attended = Happening::Attended(self.options.interactive);
+            happenings.insert(1, attended.into());
+        }
         loop {
             let Coming { what, reply } = match happenings.pop_front() {
                 Some(coming) => coming,
@@ -455,19 +465,4 @@ fn handed_over(saved: &RunHead, settings: &Settings) -> Option<String> {
     let before = &saved.settings.phases.get(at)?.agent;
     let other = !settings.phases.get(at)?.agent.is_same(before);
     other.then(|| before.name().to_owned())
-}
-
-/// Returns the last prompt text that was read; when that is lost, what the prompt file says now.
-fn kept_prompt(project: &Project, saved: &RunHead) -> Result<String, Error> {
-    let kept = saved.prompt.as_ref();
-    let kept = kept.and_then(|name| runs::blob(project, &saved.run, name).ok());
-    match (kept, &saved.settings.phases[0].prompt) {
-        (Some(text), _) => Ok(text),
-        (None, PromptSource::File(path)) => prompt::read(path),
-        (None, _) => Err(Error::prompt_lost(saved.run.clone())),
-    }
-}
-
-fn blob_name() -> String {
-    format!("prompt-{}", Uuid::new_v4().simple())
 }

@@ -2,7 +2,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use agent_subprocess::mcp::McpServers;
-use loop_state::{Limits, PhaseRules, Rules, SessionPolicy};
+use loop_state::{Autonomy, Limits, PhaseRules, Rules, SessionPolicy};
 use serde::{Deserialize, Serialize};
 
 use crate::{AgentSettings, Error, Worktree, prompt};
@@ -30,6 +30,9 @@ pub struct Settings {
     /// How long the run may wait for rate limits, all waits in a row together; 6 h if nothing is said, 0 to end it instead.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wait_on_limit: Option<Duration>,
+    /// Where the run waits for a person's word; if nothing is said, between phases where there are several, and nowhere else.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub autonomy: Option<Autonomy>,
     /// Whether each complete iteration that changed something is committed to git.
     #[serde(default)]
     pub commit: bool,
@@ -99,7 +102,9 @@ fn background_wait() -> Duration {
 pub enum PromptSource {
     /// A file, read anew for each iteration. The last text read is kept with the run and serves when the file is gone.
     File(PathBuf),
-    /// A text, kept with the run under this name.
+    /// A text. Whoever makes or takes up a run with it keeps it, which makes it [`Kept`](Self::Kept).
+    Text(String),
+    /// A text that is kept with the run under this name.
     Kept(String),
 }
 
@@ -144,13 +149,14 @@ impl From<Permissions> for agent_duplex::Permissions {
 }
 
 impl Settings {
-    /// Checks that a run by these settings can begin: its rules have an end, and its prompt files can be read.
+    /// Checks that a run by these settings can begin: its rules have an end, its phases have names, and its prompt files can be read.
     ///
     /// # Errors
     ///
     /// [`Error::is_usage`] with the first thing that is wrong.
     pub fn validate(&self) -> Result<(), Error> {
         self.rules().validate().map_err(Error::rules)?;
+        self.check_names()?;
         let handed = { self.phases.iter() }.filter(|phase| !phase.mcp_servers.is_empty());
         if let Some(phase) = { handed }.find(|phase| !phase.agent.is_driven()) {
             return Err(Error::no_mcp_servers(&phase.name));
@@ -159,8 +165,21 @@ impl Settings {
             .iter()
             .try_for_each(|phase| match &phase.prompt {
                 PromptSource::File(path) => prompt::read(path).map(drop),
-                PromptSource::Kept(_) => Ok(()),
+                PromptSource::Text(_) | PromptSource::Kept(_) => Ok(()),
             })
+    }
+
+    /// Refuses names of phases under which they could not be sealed, or told apart.
+    pub(crate) fn check_names(&self) -> Result<(), Error> {
+        for (index, PhaseSettings { name, .. }) in self.phases.iter().enumerate() {
+            if let Some(why) = checkpoint_store::reject_name(name) {
+                return Err(Error::phase_name(name, why));
+            }
+            if self.phases[..index].iter().any(|phase| phase.name == *name) {
+                return Err(Error::phase_name(name, "another phase has it already"));
+            }
+        }
+        Ok(())
     }
 
     /// Returns these settings as they may be shown to anybody; see [`PhaseSettings::without_secrets`].
@@ -203,6 +222,8 @@ impl Settings {
             reports_tokens: phase.agent.reports().1,
         };
         let standard = Rules::default();
+        let is_pipeline = self.phases.len() > 1;
+        let autonomy = is_pipeline.then_some(Autonomy::Checkpoint);
         Rules {
             phases: self.phases.iter().map(phase).collect(),
             max_duration: self.max_duration,
@@ -211,6 +232,7 @@ impl Settings {
             max_cost_microusd: self.max_cost_microusd,
             max_tokens: self.max_tokens,
             wait_on_limit: self.wait_on_limit.unwrap_or(standard.wait_on_limit),
+            autonomy: self.autonomy.or(autonomy).unwrap_or_default(),
             ..standard
         }
     }

@@ -1,11 +1,17 @@
 //! What lies between the phases of a run: what finished ones left, and where a person is asked.
 
 use std::fmt;
+use std::str::FromStr;
 
-use crate::{Evidence, Timestamp};
+use serde::{Deserialize, Serialize};
+
+use crate::{Evidence, RulesError, Timestamp};
 
 /// Where a run waits for a person's word. Where nobody can be asked it never waits, see [`Happening::Attended`](crate::Happening::Attended).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+///
+/// As text, which is also how it is serialised, it is `checkpoint`, `batch:N` or `full`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 #[non_exhaustive]
 pub enum Autonomy {
     /// Between two phases. The end of the last phase is the end of the run, which asks nobody.
@@ -27,6 +33,37 @@ impl fmt::Display for Autonomy {
     }
 }
 
+impl FromStr for Autonomy {
+    type Err = RulesError;
+
+    fn from_str(text: &str) -> Result<Self, RulesError> {
+        let unknown = || RulesError::UnknownAutonomy(text.chars().take(40).collect());
+        match text {
+            "checkpoint" => Ok(Self::Checkpoint),
+            "full" => Ok(Self::Full),
+            _ => match text.strip_prefix("batch:").map(str::parse) {
+                Some(Ok(0)) => Err(RulesError::ZeroBatch),
+                Some(Ok(size)) => Ok(Self::Batch(size)),
+                _ => Err(unknown()),
+            },
+        }
+    }
+}
+
+impl TryFrom<String> for Autonomy {
+    type Error = RulesError;
+
+    fn try_from(text: String) -> Result<Self, RulesError> {
+        text.parse()
+    }
+}
+
+impl From<Autonomy> for String {
+    fn from(autonomy: Autonomy) -> Self {
+        autonomy.to_string()
+    }
+}
+
 /// What a run waits for a person's word at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -35,6 +72,15 @@ pub enum Occasion {
     Phase,
     /// A batch of iterations is over.
     Batch,
+}
+
+impl fmt::Display for Occasion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Phase => "phase",
+            Self::Batch => "batch",
+        })
+    }
 }
 
 /// A person's word on what was done.

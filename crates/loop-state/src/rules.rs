@@ -113,6 +113,9 @@ pub enum RulesError {
     /// A person is to be asked after each zero iterations.
     #[error("a batch of 0 iterations never begins: at least 1 is needed")]
     ZeroBatch,
+    /// Text that names no autonomy.
+    #[error("`{0}` is no autonomy: say checkpoint, batch:N or full")]
+    UnknownAutonomy(String),
     /// A budget of nothing.
     #[error("a budget of 0 allows nothing: raise it, or leave it out")]
     ZeroBudget,

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::{Args as ClapArgs, Parser, Subcommand};
 use loop_runner::{Leftovers, Permissions, RunId};
-use loop_state::SessionPolicy;
+use loop_state::{Autonomy, SessionPolicy};
 
 mod color;
 mod doctor;
@@ -376,6 +376,10 @@ pub(crate) struct LoopArgs {
         help_heading = "Agent"
     )]
     pub(crate) leftovers: Option<LeftoversArg>,
+    /// Where the run waits for your word: checkpoint = between two phases, batch:N = after each N iterations, full =
+    /// nowhere. Without a terminal it never does [default: checkpoint with several phases, else full]
+    #[arg(long, value_name = "checkpoint|batch:N|full")]
+    pub(crate) autonomy: Option<Autonomy>,
     /// Commit what each complete iteration changed, all of it that git does not ignore; your hooks run. Nothing may be
     /// uncommitted when the run begins
     #[arg(

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use agent_subprocess::mcp::{McpServers, without_value};
 use loop_runner::{AcpOptions, ClaudeOptions, CodexOptions, Hidden};
+use loop_state::Autonomy;
 use serde::de::{self, Visitor};
 use serde::{Deserialize, Deserializer};
 
@@ -56,6 +57,7 @@ pub(crate) const TEMPLATE: &str = r#"# Settings of `rlm run` in this project. Op
 # max-tokens = "2M"                # read and written; for agents that count them
 # wait-on-limit = "6h"             # for rate limits; 0 ends the run instead
 # sleep = "10s"
+# autonomy = "checkpoint"          # your word between phases; or "batch:5" (iterations), "full" (never)
 # leftovers = "end"                # or "keep": what the agent leaves running
 # commit = true                    # a commit for each iteration that changed something
 # worktree = true                  # each run in a tree and on a branch of its own
@@ -97,6 +99,7 @@ pub(crate) struct Config {
     pub(crate) max_tokens: Option<u64>,
     #[serde(default, deserialize_with = "time")]
     pub(crate) wait_on_limit: Option<Duration>,
+    pub(crate) autonomy: Option<Autonomy>,
     pub(crate) leftovers: Option<LeftoversArg>,
     pub(crate) commit: Option<bool>,
     pub(crate) worktree: Option<bool>,

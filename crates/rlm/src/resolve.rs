@@ -30,11 +30,10 @@ const DEFAULT_PROMPT: &str = "PROMPT.md";
 /// The largest prompt that is taken from standard input.
 const MAX_STDIN: u64 = 4 << 20;
 
-/// The settings of a new run, the text of a prompt that comes from no file, and what a press means.
+/// The settings of a new run, and what a press means.
 #[derive(Debug)]
 pub(crate) struct Resolved {
     pub(crate) settings: Settings,
-    pub(crate) text: Option<String>,
     pub(crate) presses: PressActions,
 }
 
@@ -97,7 +96,7 @@ pub(crate) fn new_run(
     }
     let file = what.prompt_file.map(|file| directory.join(file));
     let default = root.join(config.prompt_file.unwrap_or_else(|| DEFAULT_PROMPT.into()));
-    let (prompt, text) = prompt(what.prompt, file.unwrap_or(default))?;
+    let prompt = prompt(what.prompt, file.unwrap_or(default))?;
     let phase = PhaseSettings {
         name: "main".into(),
         prompt,
@@ -151,6 +150,7 @@ pub(crate) fn new_run(
         max_cost_microusd: what.max_cost.or(config.max_cost),
         max_tokens: what.max_tokens.or(config.max_tokens),
         wait_on_limit: what.wait_on_limit.or(config.wait_on_limit),
+        autonomy: what.autonomy.or(config.autonomy),
         leftovers: what
             .leftovers
             .or(config.leftovers)
@@ -162,7 +162,6 @@ pub(crate) fn new_run(
     money::refuse_unreported(&settings)?;
     Ok(Resolved {
         settings,
-        text,
         presses: config.on_press,
     })
 }
@@ -217,19 +216,18 @@ fn permissions_from_environment() -> Result<Option<PermissionsArg>, Failure> {
         })
 }
 
-fn prompt(text: Option<String>, file: PathBuf) -> Result<(PromptSource, Option<String>), Failure> {
+fn prompt(text: Option<String>, file: PathBuf) -> Result<PromptSource, Failure> {
     let text = match text {
         Some(text) => text,
         None if file.file_name() == Some("-".as_ref()) => read_stdin()?,
-        None => return Ok((PromptSource::File(file), None)),
+        None => return Ok(PromptSource::File(file)),
     };
     if text.trim().is_empty() {
         return Err(Failure::usage(
             "the prompt is empty; say what the agent shall do",
         ));
     }
-    // The run gives it its final name when it keeps it.
-    Ok((PromptSource::Kept(String::new()), Some(text)))
+    Ok(PromptSource::Text(text))
 }
 
 fn read_stdin() -> Result<String, Failure> {

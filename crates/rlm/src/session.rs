@@ -120,16 +120,18 @@ impl Session {
         let (control, messages) = mpsc::channel(WISHES);
         let head = runner.head();
         let (run, worktree) = (head.run.clone(), head.settings.worktree.clone());
-        let prompt = match &head.settings.phases[0].prompt {
+        let phases = head.settings.phases.iter().zip(runner.prompts());
+        let prompts = phases.map(|(phase, text)| match &phase.prompt {
             PromptSource::File(path) => Subject::File(path.clone()),
-            _ => Subject::Text(runner.prompt().to_owned()),
-        };
+            _ => Subject::Text(text.clone()),
+        });
+        let prompts = prompts.collect();
         let shown = Shown {
             run: run.to_string(),
             view: runner.watch(),
             control: control.clone(),
             interrupts: self.interrupts.deref().clone(),
-            prompt,
+            prompts,
             screen: screen.clone(),
             presses,
         };

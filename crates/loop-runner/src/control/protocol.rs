@@ -1,6 +1,7 @@
 //! What is said through a control socket, as text. Pure.
 
 use agent_subprocess::{ProcessId, ProcessName};
+use loop_state::Verdict;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -14,12 +15,13 @@ pub(crate) const MAX_LINE: usize = 1 << 20;
 /// The most bytes of the reason for a pause.
 const MAX_REASON: usize = 1000;
 /// What this version of the program can be asked for.
-const KNOWN: [&str; 13] = [
+const KNOWN: [&str; 14] = [
     "status",
     "interrupt",
     "pause",
     "continue",
     "steer",
+    "review",
     "stop",
     "set",
     "skip",
@@ -58,6 +60,14 @@ pub enum Request {
         #[serde(default)]
         now: bool,
     },
+    /// A person's word on a phase or a batch that waits for it.
+    Review {
+        /// Which.
+        verdict: Reviewed,
+        /// What is to be revised, and only then.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        text: String,
+    },
     /// The run shall stop.
     Stop {
         /// When.
@@ -89,6 +99,9 @@ pub enum Request {
     },
     /// The new text of a prompt that comes from no file.
     Prompt {
+        /// The index of the phase whose prompt it is.
+        #[serde(default)]
+        phase: u32,
         /// The text.
         text: String,
     },
@@ -112,6 +125,32 @@ pub enum PauseAfter {
     /// The iteration is complete.
     #[default]
     Iteration,
+}
+
+/// A person's word on what was done; see [`Verdict`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Reviewed {
+    /// The run goes on.
+    Continue,
+    /// It is done with what is said in mind, a phase once more.
+    Revise,
+    /// The phase is run again.
+    StartOver,
+    /// The run is stopped.
+    Exit,
+}
+
+impl Reviewed {
+    pub(crate) fn verdict(self, text: String) -> Verdict {
+        match self {
+            Self::Continue => Verdict::Continue,
+            Self::Revise => Verdict::Revise(text),
+            Self::StartOver => Verdict::StartOver,
+            Self::Exit => Verdict::Exit,
+        }
+    }
 }
 
 /// When a run stops.
@@ -183,6 +222,15 @@ pub struct Standing {
     pub process: ProcessId,
     /// The name of the present phase.
     pub phase: String,
+    /// Its number, from 1.
+    #[serde(default = "one")]
+    pub phase_number: u32,
+    /// How many phases the run has.
+    #[serde(default = "one")]
+    pub phases: u32,
+    /// What is over and waits for a person's word, if anything does: `phase` or `batch`.
+    #[serde(default)]
+    pub review: Option<String>,
     /// The number of the present iteration.
     pub iteration: u32,
     /// The number of the present attempt.
@@ -205,6 +253,11 @@ pub struct Standing {
     pub tools: Vec<String>,
     /// What it asks and nobody has answered, likewise.
     pub asks: Vec<String>,
+}
+
+/// What a program tells that knows no phases.
+fn one() -> u32 {
+    1
 }
 
 /// How a run ended for its process.
@@ -281,6 +334,13 @@ pub(crate) fn request(line: &[u8]) -> Result<Request, Answer> {
         Request::Steer { text, .. } if text.trim().is_empty() => {
             Err(malformed("a steer says something".into()))
         }
+        Request::Review { verdict, text }
+            if (*verdict == Reviewed::Revise) == text.trim().is_empty() =>
+        {
+            Err(malformed(
+                "who wants a revision says which, and who wants none says nothing".into(),
+            ))
+        }
         Request::Pause {
             reason: Some(reason),
             ..
@@ -329,6 +389,10 @@ mod tests {
             proptest::option::of("\\PC{0,40}").prop_map(|reason| Request::Pause {
                 reason,
                 after: PauseAfter::Iteration
+            }),
+            "[^\\s]\\PC{0,40}".prop_map(|text| Request::Review {
+                verdict: Reviewed::Revise,
+                text
             }),
             ("[^\\s]\\PC{0,40}", any::<bool>())
                 .prop_map(|(text, now)| Request::Steer { text, now }),
@@ -381,6 +445,7 @@ mod tests {
                 text(line(&Request::Set(Change::MaxIterations(None)))),
                 text(line(&Request::Set(Change::Sleep(Duration::from_secs(2))))),
                 text(line(&Request::Answer { ask: "a1".into(), allow: true, message: String::new() })),
+                text(line(&Request::Review { verdict: Reviewed::StartOver, text: String::new() })),
                 text(line(&recorded(Some(3), None))),
                 text(line(&recorded(None, Some(8000)))),
                 text(line(&Answer::NextPrompt)),
@@ -395,6 +460,7 @@ mod tests {
         {"v":1,"request":"set","key":"max-iterations","value":null}
         {"v":1,"request":"set","key":"sleep","value":2000}
         {"v":1,"request":"answer","ask":"a1","allow":true,"message":""}
+        {"v":1,"request":"review","verdict":"start_over"}
         {"v":1,"answer":"recorded","steer":3}
         {"v":1,"answer":"recorded","budget_ms":8000}
         {"v":1,"answer":"next_prompt"}
@@ -411,6 +477,8 @@ mod tests {
             r#"{"v":2,"request":"status"}"#,
             r#"{"v":1,"request":"pause","after":"tool"}"#,
             r#"{"v":1,"request":"steer","text":" "}"#,
+            r#"{"v":1,"request":"review","verdict":"revise"}"#,
+            r#"{"v":1,"request":"review","verdict":"exit","text":"now"}"#,
             r#"{"request":"status"}"#,
             r#"{"v":1}"#,
             "stop",

@@ -8,7 +8,7 @@ use std::time::Duration;
 use agent_duplex::Decision;
 use agent_subprocess::ProcessId;
 use cancellable_sleep::SleepGate;
-use loop_state::{Again, StopCause, StopRequest, When};
+use loop_state::{Again, Step, StopCause, StopRequest, When};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
@@ -276,6 +276,12 @@ impl Desk {
             },
             process: self.process,
             phase: short(&head.phase_rules().name),
+            phase_number: head.phase + 1,
+            phases: u32::try_from(head.rules.phases.len()).unwrap_or(u32::MAX),
+            review: match head.step {
+                Step::Review { of, .. } => Some(of.to_string()),
+                _ => None,
+            },
             iteration: head.iteration,
             attempt: head.attempt,
             iterations_complete: head.counts.iterations,
@@ -358,6 +364,7 @@ fn control(request: &Request) -> Option<Control> {
         Request::Interrupt => Control::Interrupt,
         Request::Pause { reason, .. } => Control::Pause { reason },
         Request::Continue => Control::Continue,
+        Request::Review { verdict, text } => Control::Review(verdict.verdict(text)),
         Request::Steer { text, now } => Control::Steer { text, now },
         Request::Set(change) => Control::Set(change),
         Request::Skip => Control::SkipSleep,
@@ -377,7 +384,7 @@ fn control(request: &Request) -> Option<Control> {
                 false => Decision::Deny { message },
             },
         },
-        Request::Prompt { text } => Control::Prompt(text),
+        Request::Prompt { phase, text } => Control::Prompt { phase, text },
         Request::Abort => Control::Abort,
         Request::Stop { after } => Control::Stop(StopRequest {
             by: StopCause::Person,

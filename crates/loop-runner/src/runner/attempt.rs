@@ -16,6 +16,7 @@ use uuid::Uuid;
 use crate::claim;
 use crate::news::News;
 use crate::runner::Runner;
+use crate::runner::said::Said;
 use crate::transcript::Transcript;
 use crate::view::AgentView;
 
@@ -74,6 +75,8 @@ pub(crate) struct Attempt {
     pub(super) changed: Option<Vec<String>>,
     /// The end of what the agent said last: a promise may stand there.
     last_words: String,
+    /// What the present turn came to so far.
+    pub(super) said: Said,
 }
 
 /// A turn that was told to end.
@@ -120,6 +123,7 @@ impl Attempt {
             silence_told: None,
             changed: None,
             last_words: String::new(),
+            said: Said::default(),
         }
     }
 
@@ -183,12 +187,16 @@ impl Attempt {
         if let (Some((Stream::Stdout, line)), false) = (&seen.raw, self.understands())
             && line.bytes.iter().any(|byte| !byte.is_ascii_whitespace())
         {
+            self.said.line(&line.bytes);
             let from = line.bytes.len().saturating_sub(claim::MAX_LINE);
             self.last_words = String::from_utf8_lossy(&line.bytes[from..]).into_owned();
         }
         for event in &seen.events {
             match event {
                 Event::Message { text, partial } => {
+                    if !partial {
+                        self.said.message(text);
+                    }
                     self.last_words = if *partial {
                         String::new()
                     } else {
@@ -267,6 +275,7 @@ impl Runner {
                 if !assignment.injected {
                     // A promise of an earlier turn is none of this one.
                     attempt.last_words.clear();
+                    attempt.said.clear();
                     if !assignment.inputs.is_empty() && attempt.halting.is_none() {
                         // Somebody said something: the end of this turn is that of the iteration.
                         (attempt.hold_by, attempt.outcome) = (None, None);
@@ -422,8 +431,9 @@ impl Runner {
         attempt.interrupt_by = None;
         let idled = self.did_nothing(&completion.end).await;
         let idled = idled.then_some(Happening::NothingDone);
+        let said = self.said(&completion.end);
         let over = self.turn_over(completion.end);
-        idled.into_iter().chain(over).collect()
+        idled.into_iter().chain(said).chain(over).collect()
     }
 
     /// Returns whether a completed turn left no trace. Of an agent whose tools are not reported nothing is said.

@@ -35,10 +35,10 @@ impl Runner {
         if let Err(e) = restored {
             self.tell(News::Warning(e.to_string()));
         }
-        if let Some(blob) = self.saved.prompt.clone() {
-            let is_prompt = |file: &String| file.strip_prefix("blobs/") == Some(&blob);
+        for (blob, text) in self.saved.prompts.iter().zip(&self.prompts) {
+            let is_prompt = |file: &String| file.strip_prefix("blobs/") == Some(blob);
             if healed.lost.iter().any(is_prompt) {
-                self.journal.put_blob(&blob, &self.prompt).await?;
+                self.journal.put_blob(blob, text).await?;
                 healed.lost.retain(|file| !is_prompt(file));
             }
         }

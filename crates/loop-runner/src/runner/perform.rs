@@ -7,10 +7,10 @@ use loop_state::{Brief, CheckResult, Effect, Happening, Notice, SteerState, Step
 use crate::check::{CheckEnd, RunningCheck};
 use crate::news::{Command, News};
 use crate::runner::attempt::Attempt;
-use crate::runner::{DriverFactory, Runner, blob_name};
+use crate::runner::{DriverFactory, Runner};
 use crate::survivors::{MARKER, REPORT, scope_in, scratch};
 use crate::transcript::Transcript;
-use crate::{Error, PhaseSettings, PromptSource, prompt};
+use crate::{Error, PhaseSettings, prompt};
 
 impl Runner {
     /// Does one effect and returns what happened at once because of it.
@@ -107,7 +107,7 @@ impl Runner {
     }
 
     pub(super) fn phase(&self) -> &PhaseSettings {
-        &self.saved.settings.phases[self.machine.head().phase as usize]
+        &self.saved.settings.phases[self.phase_index()]
     }
 
     /// Starts the agent on its prompt. An agent that can't be started is no error of the loop's: the machine decides.
@@ -129,7 +129,11 @@ impl Runner {
             true => self.work_tree.project().git().changed().await,
             false => None,
         };
-        let text = prompt::compose(brief, self.phase(), &self.prompt, changed.as_deref());
+        let settings = &self.saved.settings;
+        let before =
+            { self.phase_index().checked_sub(1) }.map(|it| settings.phases[it].name.as_str());
+        let own = &self.prompts[self.phase_index()];
+        let text = prompt::compose(brief, self.phase(), before, own, changed.as_deref());
         let transcript = self.begin_transcript(brief, &text);
         let session = brief.session.clone();
         let session = session.map_or(SessionChoice::Fresh, SessionChoice::Resume);
@@ -167,28 +171,6 @@ impl Runner {
             )));
         })
         .ok()
-    }
-
-    /// Reads the prompt file anew; the last text read stands in for a file that is gone.
-    async fn refresh_prompt(&mut self) -> Result<(), Error> {
-        let PromptSource::File(path) = self.phase().prompt.clone() else {
-            return Ok(());
-        };
-        match prompt::read(&path) {
-            Ok(text) if text == self.prompt => {}
-            Ok(text) => {
-                let blob = blob_name();
-                self.journal.put_blob(&blob, &text).await?;
-                self.saved.prompt = Some(blob);
-                self.prompt = text;
-                self.journal.save(&self.saved).await?;
-                self.heal().await?;
-            }
-            Err(e) => self.tell(News::Warning(format!(
-                "{e}; going on with the text that was read last"
-            ))),
-        }
-        Ok(())
     }
 
     /// What every process of the present attempt carries: its identity, its marker, and a share of the working tree's lock.

@@ -4,16 +4,16 @@ use std::borrow::Cow;
 
 use agent_duplex::{Conversation, Input, SessionChoice};
 use loop_state::{
-    Happening, MAX_STEER_BYTES, MAX_STEERS, SteerState, StopCause, StopRequest, TurnOutcome, When,
+    Happening, MAX_STEER_BYTES, MAX_STEERS, SteerState, Step, StopCause, StopRequest, TurnOutcome,
+    Verdict, When,
 };
 use tokio::time::Instant;
 
-use crate::PromptSource;
 use crate::control::{Coming, Control, Mark, Wish};
 use crate::error::Error;
 use crate::news::News;
 use crate::prompt;
-use crate::runner::{Attempt, DriverFactory, Runner, blob_name};
+use crate::runner::{Attempt, DriverFactory, Runner};
 
 /// What the machine must know of a message, or why it makes no sense.
 type Heard = Result<Option<Happening>, Cow<'static, str>>;
@@ -57,6 +57,12 @@ impl Runner {
                     when: When::Now,
                 })
             }
+            // Nobody is at work who could be told: it is what the person thinks of what was done.
+            Control::Steer { text, .. } if self.is_reviewed() => {
+                Happening::Reviewed(Verdict::Revise(text))
+            }
+            Control::Review(verdict) => Happening::Reviewed(verdict),
+            Control::Attended(attended) => Happening::Attended(attended),
             Control::Steer { text, now } => Happening::SteerAdded {
                 text,
                 now: now && interruptible,
@@ -91,8 +97,9 @@ impl Runner {
                 };
                 return Ok(Ok(self.answer(&ask, decision).await));
             }
-            Control::Prompt(text) => {
-                return self.replace_prompt(text).await;
+            Control::Prompt { phase, text } => {
+                let replaced = self.replace_prompt(phase as usize, text).await?;
+                return Ok(replaced.map(|()| None).map_err(Cow::from));
             }
             Control::Freeze { frozen, done } => {
                 let thawed = self.freeze(frozen).await;
@@ -139,6 +146,11 @@ impl Runner {
         Ok(Ok(None))
     }
 
+    fn is_reviewed(&self) -> bool {
+        let head = self.machine.head();
+        matches!(head.step, Step::Review { .. }) && head.end.is_none()
+    }
+
     fn hear_stop(&mut self, request: StopRequest) -> Happening {
         if request.when == When::Now {
             let budget = self.options.stop_budget;
@@ -160,6 +172,9 @@ impl Runner {
             Happening::PauseRequested => "it pauses or stops already",
             Happening::ContinueRequested => "it is not paused",
             Happening::SleepSkipped => "it does not sleep",
+            Happening::Reviewed(Verdict::Revise(_)) => {
+                "nothing is asked, or too much was said that the agent has not seen; this was not taken"
+            }
             Happening::Reviewed(_) => "nothing is asked",
             Happening::RuleSet(_) => "that is no rule a run can be made by",
             Happening::AgainRequested(_) => "not now: something is being ended; try again",
@@ -271,22 +286,6 @@ impl Runner {
             async move { conversation.start(session).await },
         ));
         Ok(())
-    }
-
-    /// Replaces the text of a prompt that comes from no file.
-    async fn replace_prompt(&mut self, text: String) -> Result<Heard, Error> {
-        if !matches!(self.phase().prompt, PromptSource::Kept(_)) || text.trim().is_empty() {
-            return Ok(Err(
-                "the prompt comes from a file, or the new one is empty".into()
-            ));
-        }
-        let blob = blob_name();
-        self.journal.put_blob(&blob, &text).await?;
-        self.saved.prompt = Some(blob);
-        self.prompt = text;
-        self.journal.save(&self.saved).await?;
-        self.heal().await?;
-        Ok(Ok(None))
     }
 
     /// Stops all that runs where it stands, or lets it go on; says for how long it stood.

@@ -16,7 +16,7 @@ fn settings() -> Settings {
     let time = |secs: u64| json!({"secs": secs, "nanos": 0});
     let limits = json!({"max_iterations": 5, "iteration_timeout": null, "idle_timeout": null});
     let phase = json!({
-        "name": "main", "prompt": {"Kept": ""}, "agent": {"Command": {"argv": ["never"]}}, "gates": [], "until": null,
+        "name": "main", "prompt": {"Text": "x"}, "agent": {"Command": {"argv": ["never"]}}, "gates": [], "until": null,
         "check_timeout": time(9), "limits": limits,
     });
     let settings =
@@ -50,7 +50,7 @@ async fn x110_a_stop_before_the_run_begins_is_known_by_who_said_it() {
     };
     let gate = SleepGate::new();
     let work_tree = WorkTree::take(&project, &run, &gate).await.unwrap();
-    let made = Runner::create(work_tree, settings(), Some("x".into()), Options::default());
+    let made = Runner::create(work_tree, settings(), Options::default());
     let (runner, _news) = made.await.unwrap();
     // A program that ends the run is no person.
     let outcome = carry_out(runner, vec![steer, stop(StopCause::Terminated)]).await;
@@ -77,7 +77,7 @@ async fn x127_the_end_of_a_check_is_none_of_the_agents() {
     let project = Project::find(dir.path()).unwrap();
     let gate = SleepGate::new();
     let work_tree = WorkTree::take(&project, &"r1".parse().unwrap(), &gate).await;
-    let made = Runner::create(work_tree.unwrap(), settings(), None, Options::default());
+    let made = Runner::create(work_tree.unwrap(), settings(), Options::default());
     let (runner, _news) = made.await.unwrap();
     let (agent, check) = (runner.context(""), runner.context("-check"));
     let marker = agent.marker.unwrap();

@@ -73,7 +73,7 @@ fn settings(dice: &mut Dice) -> Value {
         "idle_timeout": maybe(dice, 200, 1200, 700),
     });
     let phase = json!({
-        "name": "main", "prompt": {"Kept": ""}, "agent": {"Claude": {"program": ["night"]}},
+        "name": "main", "prompt": {"Text": "Work."}, "agent": {"Claude": {"program": ["night"]}},
         "session": dice.pick(&["fresh", "continue"]),
         "promise": dice.hits(400).then_some("DONE"),
         "check_timeout": time(900), "limits": limits,
@@ -215,8 +215,7 @@ impl Night {
             let (runner, news) = if is_there {
                 Runner::open(work_tree, None, None, options).await?
             } else {
-                let text = Some("Work.".into());
-                Runner::create(work_tree, settings, text, options).await?
+                Runner::create(work_tree, settings, options).await?
             };
             let runner = runner.with_wall_clock(move || {
                 let mut world = lock(&world);

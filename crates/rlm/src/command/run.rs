@@ -161,15 +161,11 @@ pub(crate) fn begin(
     resolved: Resolved,
     beginning: &Beginning,
 ) -> Result<ExitCode, Failure> {
-    let Resolved {
-        settings,
-        text,
-        presses,
-    } = resolved;
+    let Resolved { settings, presses } = resolved;
     let made = session.block_on(async {
         let work_tree = WorkTree::take(project, &run, &session.gate()).await?;
         let options = session.options();
-        Runner::create(work_tree, settings, text, options).await
+        Runner::create(work_tree, settings, options).await
     });
     let (runner, news) = made.map_err(|e| {
         let is_held = e.is_held();

@@ -5,7 +5,7 @@ use std::time::Duration;
 use agent_duplex::{ProcessName, Stream};
 use jiff::tz::TimeZone;
 use loop_runner::{Command, News};
-use loop_state::{Again, CheckResult, Notice, Occasion, SteerState, Timestamp, Verdict, Wait};
+use loop_state::{Again, CheckResult, Notice, SteerState, Timestamp, Verdict, Wait};
 use serde_json::{Value, json};
 
 use crate::duration::show;
@@ -156,7 +156,7 @@ fn notice_text(notice: &Notice, zone: &TimeZone) -> String {
                 _ => format!("{} again at {until}{what}", styled(MIND, "trying")),
             }
         }
-        Notice::Review(of) => styled(BOLD, format!("{} is over: your word", occasion(*of))),
+        Notice::Review(of) => styled(BOLD, format!("{of} is over: your word")),
         Notice::Reviewed(verdict) => match verdict {
             Verdict::Revise(_) => "it is to be revised".into(),
             Verdict::StartOver => "starting over".into(),
@@ -190,13 +190,6 @@ fn notice_text(notice: &Notice, zone: &TimeZone) -> String {
         Notice::StoppingLater => "will stop when the iteration is complete".into(),
         // The end has a line of its own when everything is over.
         _ => String::new(),
-    }
-}
-
-fn occasion(of: Occasion) -> &'static str {
-    match of {
-        Occasion::Batch => "batch",
-        _ => "phase",
     }
 }
 
@@ -336,7 +329,7 @@ fn notice_json(notice: &Notice) -> Option<Value> {
             "until": utc(*until),
             "what": what,
         }),
-        Notice::Review(of) => json!({"event": "review", "of": occasion(*of)}),
+        Notice::Review(of) => json!({"event": "review", "of": of.to_string()}),
         Notice::Reviewed(verdict) => json!({"event": "reviewed", "verdict": match verdict {
             Verdict::Revise(_) => "revise",
             Verdict::StartOver => "start_over",
@@ -370,7 +363,7 @@ fn notice_json(notice: &Notice) -> Option<Value> {
 mod tests {
     use super::*;
     use agent_duplex::Line;
-    use loop_state::{RuleChange, Tree};
+    use loop_state::{Occasion, RuleChange, Tree};
 
     fn samples() -> Vec<News> {
         let line = |bytes: &'static [u8]| Line {

@@ -90,6 +90,7 @@ pub(crate) fn resumed(given: Given<'_>, saved: &Settings) -> Result<Option<Setti
     settings.max_cost_microusd = args.max_cost.or(settings.max_cost_microusd);
     settings.max_tokens = args.max_tokens.or(settings.max_tokens);
     settings.wait_on_limit = args.wait_on_limit.or(settings.wait_on_limit);
+    settings.autonomy = args.autonomy.or(settings.autonomy);
     settings.commit = args.commit.unwrap_or(settings.commit);
     settings.leftovers = args.leftovers.map_or(settings.leftovers, Into::into);
     money::refuse_unreported(&settings)?;

@@ -46,7 +46,8 @@ pub(crate) struct Shown {
     pub(crate) view: watch::Receiver<Arc<View>>,
     pub(crate) control: mpsc::Sender<Control>,
     pub(crate) interrupts: Interrupts,
-    pub(crate) prompt: Subject,
+    /// The prompt of each phase.
+    pub(crate) prompts: Vec<Subject>,
     pub(crate) screen: Screen,
     pub(crate) presses: PressActions,
 }
@@ -100,7 +101,7 @@ struct Console {
     view: watch::Receiver<Arc<View>>,
     control: mpsc::Sender<Control>,
     interrupts: Interrupts,
-    prompt: Subject,
+    prompts: Vec<Subject>,
     screen: Screen,
     presses: PressActions,
     ui: Ui,
@@ -120,7 +121,8 @@ struct Console {
     notice: Option<Notice>,
     broken: Option<String>,
     editor: Option<Editor>,
-    wants_editor: bool,
+    /// The phase on whose prompt an editor is to be opened.
+    wants_editor: Option<u32>,
     kill_editor_at: Option<Instant>,
     log: Sink,
     /// Where the person is talked to when the log goes elsewhere.
@@ -153,7 +155,7 @@ impl Console {
             view,
             control,
             interrupts,
-            prompt,
+            prompts,
             screen,
             presses,
         } = shown;
@@ -173,7 +175,7 @@ impl Console {
             view,
             control,
             interrupts,
-            prompt,
+            prompts,
             ui: Ui::new(width, screen.is_json()),
             screen,
             presses,
@@ -191,7 +193,7 @@ impl Console {
             notice: None,
             broken: terminal.broken.clone(),
             editor: None,
-            wants_editor: false,
+            wants_editor: None,
             kill_editor_at: None,
             log: Sink::stdout(),
             face,
@@ -277,8 +279,8 @@ impl Console {
                 Woken::Tick => self.tick(),
             }
             self.perform();
-            if self.wants_editor {
-                self.edit().await;
+            if let Some(phase) = self.wants_editor.take() {
+                self.edit(phase).await;
             }
         }
         self.leave();
@@ -443,8 +445,10 @@ impl Console {
             Effect::Say(text) if self.face.is_some() => self.to_face.push_str(&text),
             Effect::Say(text) => self.to_log.push_str(&text),
             Effect::Send(control) => {
-                if let Control::Prompt(text) = &control {
-                    self.prompt = Subject::Text(text.clone());
+                if let Control::Prompt { phase, text } = &control
+                    && let Some(prompt) = self.prompts.get_mut(*phase as usize)
+                {
+                    *prompt = Subject::Text(text.clone());
                 }
                 if let Err(error) = self.control.try_send(control)
                     && !self.is_over
@@ -468,7 +472,7 @@ impl Console {
             Effect::Suspend => {
                 let _impossible = kill_process(getpid(), Signal::TSTP);
             }
-            Effect::Edit => self.wants_editor = true,
+            Effect::Edit(phase) => self.wants_editor = Some(phase),
         }
     }
 

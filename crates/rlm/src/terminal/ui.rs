@@ -38,8 +38,8 @@ pub(crate) enum Effect {
     /// The person pressed Ctrl-C on a terminal that makes no signal of it.
     Press,
     Suspend,
-    /// Open the editor on the prompt.
-    Edit,
+    /// Open the editor on the prompt of the phase with this index.
+    Edit(u32),
 }
 
 /// The answer to the notice of a press.
@@ -64,7 +64,8 @@ enum Prompt {
     },
     /// The first of the questions.
     Ask(Asking),
-    Editor,
+    /// On the prompt of the phase with this index.
+    Editor(u32),
 }
 
 /// What the keys are for.
@@ -135,7 +136,7 @@ impl Ui {
 
     pub(crate) fn wants(&self) -> Wants {
         match &self.prompt {
-            None | Some(Prompt::Editor) => Wants::Lines,
+            None | Some(Prompt::Editor(_)) => Wants::Lines,
             Some(Prompt::Steer { .. }) => Wants::Text,
             Some(Prompt::Menu { .. } | Prompt::Ask(_)) => Wants::Choice,
         }
@@ -146,7 +147,7 @@ impl Ui {
     }
 
     pub(crate) fn is_editing(&self) -> bool {
-        matches!(self.prompt, Some(Prompt::Editor))
+        matches!(self.prompt, Some(Prompt::Editor(_)))
     }
 
     /// A press was taken. A fixed action is for where nothing prompts: from a prompt, a press always leads to the menu and out.
@@ -169,7 +170,7 @@ impl Ui {
                 self.prompt = menu;
                 self.notice(Answer::Escalate);
             }
-            editor @ Some(Prompt::Editor) => {
+            editor @ Some(Prompt::Editor(_)) => {
                 self.prompt = editor;
                 self.say(line(
                     "a press came while the editor was open; once more stops the run",
@@ -208,7 +209,7 @@ impl Ui {
 
     fn key(&mut self, key: Key, scene: Scene<'_>, now: Timestamp, run: &str) {
         match &mut self.prompt {
-            None | Some(Prompt::Editor) => {}
+            None | Some(Prompt::Editor(_)) => {}
             Some(Prompt::Menu { hint }) => match menu::choose(&key, scene) {
                 None => {}
                 Some(Chosen::Wrong(c)) => {
@@ -271,8 +272,9 @@ impl Ui {
                 return;
             }
             Choice::EditPrompt => {
-                self.prompt = Some(Prompt::Editor);
-                self.effects.push(Effect::Edit);
+                let phase = scene.head.phase;
+                self.prompt = Some(Prompt::Editor(phase));
+                self.effects.push(Effect::Edit(phase));
                 return;
             }
             Choice::SkipSleep => self.send(Control::SkipSleep),
@@ -289,13 +291,13 @@ impl Ui {
 
     /// The editor has ended.
     pub(crate) fn edited(&mut self, result: Result<Option<String>, String>) {
-        if !self.is_editing() {
+        let Some(Prompt::Editor(phase)) = self.prompt else {
             return;
-        }
+        };
         match result {
             Ok(text) => {
                 if let Some(text) = text {
-                    self.send(Control::Prompt(text));
+                    self.send(Control::Prompt { phase, text });
                 }
                 self.close();
                 if !self.closed {
@@ -363,7 +365,7 @@ impl Ui {
         match self.prompt.take() {
             Some(Prompt::Steer { line, .. }) => self.draft = line.text().to_owned(),
             Some(Prompt::Menu { .. }) => self.notice(Answer::Handled),
-            editor @ Some(Prompt::Editor) => {
+            editor @ Some(Prompt::Editor(_)) => {
                 self.prompt = editor;
                 return;
             }
@@ -391,7 +393,7 @@ impl Ui {
                     self.size,
                 ));
             }
-            Prompt::Editor => Rows::default(),
+            Prompt::Editor(_) => Rows::default(),
             Prompt::Steer { line, now, hint } => {
                 let prompt = if *now { "now> " } else { "steer> " };
                 let mut rows = line.rows(prompt, width);

@@ -114,7 +114,10 @@ impl Person {
                 world.asked.push(StopCause::Person);
                 Control::Abort
             }
-            88..93 => Control::Prompt(format!("Do it better ({}).", self.dice.below(100))),
+            88..93 => Control::Prompt {
+                phase: 0,
+                text: format!("Do it better ({}).", self.dice.below(100)),
+            },
             _ => return None,
         })
     }

@@ -70,12 +70,14 @@ impl Console {
     }
 
     /// Opens the editor on a screen that is nobody's.
-    pub(super) async fn edit(&mut self) {
-        self.wants_editor = false;
+    pub(super) async fn edit(&mut self, phase: u32) {
         let Some(tty) = self.tty.clone() else { return };
+        let Some(prompt) = self.prompts.get(phase as usize).cloned() else {
+            return;
+        };
         self.clear().await;
         tty.reset();
-        match Editor::open(&tty, self.prompt.clone()) {
+        match Editor::open(&tty, prompt) {
             Ok(editor) => self.editor = Some(editor),
             Err(why) => self.ui.edited(Err(why)),
         }
