@@ -254,6 +254,7 @@ impl Error {
                 | Kind::Directory { .. }
                 | Kind::Feedback(_)
                 | Kind::Git { .. }
+                | Kind::PhaseName { .. }
                 | Kind::Prompt { .. }
                 | Kind::Rules(_)
                 | Kind::Unsupported { .. }

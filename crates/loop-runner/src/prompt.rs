@@ -238,6 +238,10 @@ mod tests {
 
         Note from the person who runs the loop: mind the docs
 
+        Note from the loop: what phase `plan` came to, in the words of its agent:
+        1. Rename it.
+        2. Test it.
+
         Do it.
         ");
     }

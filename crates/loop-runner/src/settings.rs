@@ -221,7 +221,6 @@ impl Settings {
             reports_cost: phase.agent.reports().0,
             reports_tokens: phase.agent.reports().1,
         };
-        let standard = Rules::default();
         let is_pipeline = self.phases.len() > 1;
         let autonomy = is_pipeline.then_some(Autonomy::Checkpoint);
         Rules {
@@ -231,9 +230,8 @@ impl Settings {
             sleep: self.sleep,
             max_cost_microusd: self.max_cost_microusd,
             max_tokens: self.max_tokens,
-            wait_on_limit: self.wait_on_limit.unwrap_or(standard.wait_on_limit),
+            wait_on_limit: self.wait_on_limit.unwrap_or(Rules::default().wait_on_limit),
             autonomy: self.autonomy.or(autonomy).unwrap_or_default(),
-            ..standard
         }
     }
 }

@@ -6,3 +6,4 @@
 )]
 
 mod night;
+mod phases;

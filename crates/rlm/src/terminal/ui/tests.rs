@@ -173,7 +173,7 @@ fn s09_each_choice_does_what_it_says() {
     k in a turn      
     r                Notice(Handled); Again(Iteration)
     o                Notice(Handled); Again(Phase)
-    e                Notice(Handled); Edit
+    e                Notice(Handled); Edit(0)
     s                Notice(Handled)
     x                Notice(Handled); Exit
     a                Notice(Handled); Abort; Exit
@@ -338,7 +338,7 @@ fn x132_a_press_while_the_editor_is_open_decides_nothing() {
     let mut play = Play::in_turn();
     play.press();
     play.keys("e");
-    assert_eq!(play.out(), "Notice(Handled)\nEdit");
+    assert_eq!(play.out(), "Notice(Handled)\nEdit(0)");
     play.press();
     play.output("meanwhile\n");
     assert_eq!(play.out(), "Notice(Drop)");
@@ -352,8 +352,8 @@ fn x132_a_press_while_the_editor_is_open_decides_nothing() {
     play.ui.edited(Ok(Some("new".into())));
     insta::assert_snapshot!(play.out(), @r#"
     Notice(Handled)
-    Edit
-    Prompt("new")
+    Edit(0)
+    Prompt { phase: 0, text: "new" }
     print "a press came while the editor was open; once more stops the run\nmeanwhile\n"
     say "the prompt was taken as it is now\n"
     "#);
