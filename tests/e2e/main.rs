@@ -45,6 +45,7 @@ mod resume;
 mod room;
 mod runs;
 mod scene;
+mod schema;
 mod sessions;
 mod sets;
 mod smoke;

@@ -29,6 +29,7 @@ mod os;
 mod pty;
 mod rlm;
 mod sandbox;
+pub mod schema;
 mod survivors;
 mod wait;
 

@@ -1,7 +1,7 @@
 //! Starts a program as a user would and sees how it ends: the exit code and the signal of death.
 
 use std::collections::BTreeSet;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::io::Write;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -15,6 +15,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::pty::Terminal;
 use crate::sandbox::Sandbox;
+use crate::schema;
 use crate::wait::poll_until;
 
 /// Children whose handle someone holds: never reaped as orphans.
@@ -119,6 +120,7 @@ impl<'a> Rlm<'a> {
     /// When it cannot be started.
     #[track_caller]
     pub fn spawn(mut self) -> Running {
+        let arguments = self.command.get_args().map(Into::into).collect();
         let number = OUTPUTS.fetch_add(1, Ordering::Relaxed);
         let base = self.sandbox.path().join(format!("output-{number}"));
         let (out, err) = (base.with_extension("stdout"), base.with_extension("stderr"));
@@ -136,6 +138,7 @@ impl<'a> Rlm<'a> {
         });
         Running {
             child: owned_spawn(&mut self.command),
+            arguments,
             out,
             err,
         }
@@ -158,6 +161,7 @@ impl<'a> Rlm<'a> {
         (
             Running {
                 child,
+                arguments: Vec::new(),
                 out: PathBuf::new(),
                 err: PathBuf::new(),
             },
@@ -181,6 +185,7 @@ impl<'a> Rlm<'a> {
 #[must_use]
 pub struct Running {
     child: Child,
+    arguments: Vec<OsString>,
     out: PathBuf,
     err: PathBuf,
 }
@@ -259,13 +264,14 @@ impl Running {
     ///
     /// # Panics
     ///
-    /// When it has not ended after `deadline`; what it printed is in the message.
+    /// When it has not ended after `deadline`; what it printed is in the message. When it printed JSON that is not as `docs/schema` says.
     #[track_caller]
     pub fn wait(mut self, deadline: Duration) -> Ended {
         let status = poll_until(deadline, || {
             self.child.try_wait().expect("a child can be asked")
         });
         let (stdout, stderr) = (self.stdout(), self.stderr());
+        schema::expect(self.arguments.iter().map(OsString::as_os_str), &stdout);
         match status {
             Some(status) => Ended {
                 status,

@@ -30,6 +30,7 @@ mod heal;
 mod hold;
 mod perform;
 mod person;
+mod preview;
 mod prompts;
 mod said;
 mod settle;

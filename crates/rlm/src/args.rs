@@ -19,6 +19,7 @@ mod tests;
 use crate::agents::AgentKind;
 use crate::duration;
 use crate::money;
+use crate::render::{Level, Screen};
 
 pub(crate) use color::{ColorArg, choose_color};
 pub(crate) use doctor::DoctorArgs;
@@ -97,8 +98,9 @@ pub(crate) enum Command {
 Examples:
   rlm run --until 'cargo test'
   rlm run --until 'cargo test' --agent claude --permissions ask --model opus
+  rlm run --until 'cargo test' --dry-run         what would be done, and the prompt
   rlm run -n 20 --completion-promise DONE --session continue
-  rlm run --until 'cargo test' --commit --worktree    leaves your files alone; a commit for each iteration
+  rlm run --until 'cargo test' --commit --worktree   leaves your files alone; a commit for each iteration
   rlm run -n 3 --sleep 0 -P notes/prompt.md --gate 'cargo fmt --check' -- my-agent"
 )]
 pub(crate) struct RunArgs {
@@ -122,6 +124,9 @@ pub(crate) struct RunArgs {
     /// Run one iteration
     #[arg(long, conflicts_with = "max_iterations", help_heading = "Ends")]
     pub(crate) once: bool,
+    /// Show the settings and the prompt that the run would have; make and start nothing
+    #[arg(long, conflicts_with_all = ["quiet", "resume_or_start"])]
+    pub(crate) dry_run: bool,
     /// Allow this run inside another run's agent
     #[arg(long)]
     pub(crate) nested: bool,
@@ -276,9 +281,26 @@ pub(crate) struct Show {
     /// Print NDJSON events instead of text
     #[arg(long)]
     pub(crate) json: bool,
+    /// Show only the iterations, what goes wrong, what waits for you, and the end
+    #[arg(short, long, conflicts_with_all = ["json", "verbose"])]
+    pub(crate) quiet: bool,
+    /// Show the results of tools and the output of gates in full
+    #[arg(short, long, conflicts_with = "json")]
+    pub(crate) verbose: bool,
     /// Never ask anything: no menu, no prompt; Ctrl-C saves and stops
     #[arg(long)]
     pub(crate) no_input: bool,
+}
+
+impl Show {
+    /// Returns the screen that is wished for.
+    pub(crate) fn screen(&self) -> Screen {
+        Screen::new(self.json).at(match (self.quiet, self.verbose) {
+            (true, _) => Level::Quiet,
+            (_, true) => Level::Verbose,
+            _ => Level::Normal,
+        })
+    }
 }
 
 /// What `run` says and `resume` may say anew. Nothing has its default here: what is not given comes from rlm.toml, or from the saved run.

@@ -43,7 +43,10 @@ pub(crate) fn execute(directory: &Path, args: &LogsArgs) -> Result<ExitCode, Fai
                 _ => continue,
             };
             let text = if args.json {
-                line
+                match serde_json::from_str::<serde::de::IgnoredAny>(&line) {
+                    Ok(_) => line,
+                    Err(_) => continue,
+                }
             } else {
                 match serde_json::from_str::<Record>(&line) {
                     Ok(record) if record.kind == "text" => {

@@ -9,7 +9,7 @@ use crate::args::{LoopArgs, ResumeArgs};
 use crate::command::control;
 use crate::command::live::{Target, is_live};
 use crate::exit::{Code, Failure};
-use crate::render::{Beginning, Screen};
+use crate::render::Beginning;
 use crate::session::{Session, refuse_nested};
 use crate::{config, render, resolve};
 
@@ -57,7 +57,7 @@ pub(crate) fn carry_on(
     directory: &Path,
     args: ResumeArgs,
 ) -> Result<ExitCode, Failure> {
-    let screen = Screen::new(args.show.json);
+    let screen = args.show.screen();
     let (directory, from, feedback) = (directory.to_owned(), args.from, args.feedback);
     let (project, run, settings, before, presses, feedback) = session.prepare(move || {
         let feedback = feedback.map(control::said).transpose()?;

@@ -8,8 +8,8 @@ use loop_runner::{Project, RunEntry, RunId, RunState, Runner, Settings, WorkTree
 use crate::agents::AgentKind;
 use crate::args::{LoopArgs, ResumeArgs, RunArgs};
 use crate::command::resume;
-use crate::exit::Failure;
-use crate::render::{Beginning, Screen};
+use crate::exit::{Code, Failure};
+use crate::render::{Beginning, DryRun, Screen, print};
 use crate::resolve::Resolved;
 use crate::session::{Session, refuse_nested};
 use crate::{config, render, resolve};
@@ -98,7 +98,10 @@ pub(crate) fn start(
     directory: &Path,
     args: RunArgs,
 ) -> Result<ExitCode, Failure> {
-    let screen = Screen::new(args.show.json);
+    if args.dry_run {
+        return dry(&session, directory, args);
+    }
+    let screen = args.show.screen();
     let directory = directory.to_owned();
     let run = args.run_id.clone().unwrap_or_else(new_id);
     let name = run.clone();
@@ -131,6 +134,24 @@ pub(crate) fn start(
         Ok((project, resolved, beginning))
     })?;
     begin(session, screen, &project, run, resolved, &beginning)
+}
+
+/// Shows what a new run would be.
+fn dry(session: &Session, directory: &Path, args: RunArgs) -> Result<ExitCode, Failure> {
+    let (json, directory) = (args.show.json, directory.to_owned());
+    let run = args.run_id.clone().unwrap_or_else(new_id);
+    let (project, resolved) = session.prepare(move || {
+        let project = Project::find(&directory)?;
+        let config = config::read(project.root())?;
+        let resolved = resolve::new_run(args, config, project.root(), project.directory())?;
+        resolved.settings.validate()?;
+        Ok((project, resolved))
+    })?;
+    let Resolved { settings, text, .. } = resolved;
+    let preview = Runner::preview(&project, run, settings, text);
+    let (head, prompts) = session.block_on(preview)?;
+    print(json, &DryRun::of(&project, &head, prompts));
+    Ok(Code::Done.into())
 }
 
 /// Gives a new run a working tree of its own; says how many files have changes that are not in it.

@@ -235,7 +235,7 @@ pub(crate) fn json(beginning: &Beginning, project: &Project, head: &RunHead) -> 
 }
 
 /// The settings with times in milliseconds, as everywhere in our JSON.
-fn settings(head: &RunHead) -> Value {
+pub(super) fn settings(head: &RunHead) -> Value {
     let all = &head.settings;
     let phase = &all.phases[0].without_secrets();
     let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);

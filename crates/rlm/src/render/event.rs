@@ -44,7 +44,7 @@ pub(crate) fn text(news: &News, zone: &TimeZone) -> String {
             command,
             result,
             took,
-        } => command_text(*command, result, *took),
+        } => command_text(*command, result, *took, TAIL_LINES),
         News::Committed {
             iteration,
             commit,
@@ -95,7 +95,13 @@ pub(crate) fn text(news: &News, zone: &TimeZone) -> String {
     }
 }
 
-fn command_text(command: Command, result: &CheckResult, took: Duration) -> String {
+/// Says how a gate or the check ended, with the last `tail` lines of its output if it did not pass.
+pub(super) fn command_text(
+    command: Command,
+    result: &CheckResult,
+    took: Duration,
+    tail: usize,
+) -> String {
     let name = name(command);
     let text = match result {
         CheckResult::Passed => {
@@ -106,7 +112,7 @@ fn command_text(command: Command, result: &CheckResult, took: Duration) -> Strin
     };
     let mut shown = format!("{name} {} ({})", styled(BAD, "did not pass"), seconds(took));
     let lines: Vec<&str> = text.trim_end().lines().collect();
-    for line in &lines[lines.len().saturating_sub(TAIL_LINES)..] {
+    for line in &lines[lines.len().saturating_sub(tail)..] {
         shown.push_str(&format!("\n{} {}", styled(DIM, "┆"), safe(line)));
     }
     shown

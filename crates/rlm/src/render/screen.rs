@@ -13,12 +13,13 @@ use serde_json::json;
 use crate::exit::Code;
 use crate::render::OwnTree;
 use crate::render::banner::{self, Beginning};
-use crate::render::{BAD, BOLD, DIM, GOOD, event, go_on, json_line, plain, rlm, styled};
+use crate::render::{BAD, BOLD, DIM, GOOD, Level, event, go_on, json_line, plain, rlm, styled};
 
 /// How a run is shown.
 #[derive(Clone, Debug)]
 pub(crate) struct Screen {
     json: bool,
+    level: Level,
     zone: TimeZone,
 }
 
@@ -26,8 +27,14 @@ impl Screen {
     pub(crate) fn new(json: bool) -> Self {
         Self {
             json,
+            level: Level::default(),
             zone: TimeZone::system(),
         }
+    }
+
+    /// Shows people less or more.
+    pub(crate) fn at(self, level: Level) -> Self {
+        Self { level, ..self }
     }
 
     /// Shows what is about to happen. A standard output that is gone is no reason not to run.
@@ -38,7 +45,9 @@ impl Screen {
         head: &RunHead,
         person: bool,
     ) {
-        let text = if self.json {
+        let text = if self.level == Level::Quiet {
+            return;
+        } else if self.json {
             let mut value = banner::json(beginning, project, head);
             value["at"] = now().into();
             json_line(&value)
@@ -65,8 +74,11 @@ impl Screen {
         );
         let text = match self.json {
             true => event::json(at, news).map_or(String::new(), |value| json_line(&value)),
-            false if flows => return None,
-            false => event::text(news, &self.zone),
+            false => match self.level.instead(news) {
+                Some(instead) => instead,
+                None if flows => return None,
+                None => event::text(news, &self.zone),
+            },
         };
         Some(ended(text))
     }

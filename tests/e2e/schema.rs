@@ -1,0 +1,167 @@
+//! The schemas in `docs/schema`: every test of this suite that makes `rlm` print JSON holds it against them; here is that they can be believed.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use rlm_tests::schema::{SCHEMAS, check, named};
+use serde_json::{Value, json};
+
+use crate::scene::{Scene, events, json as parsed, text};
+use crate::{FAKE_AGENT, LONG};
+
+fn rlm_source(path: &str) -> String {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    fs_err::read_to_string(root.join("crates/rlm/src/render").join(path)).unwrap()
+}
+
+/// The names of the events that the schema knows.
+fn known() -> BTreeSet<String> {
+    let schema = named("run");
+    let forms = schema["anyOf"].as_array().unwrap().iter();
+    forms
+        .map(|form| text(&form["properties"]["event"]["const"]))
+        .collect()
+}
+
+#[test]
+fn every_sample_of_an_event_is_as_the_schema_says() {
+    let schema = named("run");
+    let samples = rlm_source("snapshots/rlm__render__event__tests__what_programs_see.snap");
+    let lines: Vec<&str> = samples
+        .lines()
+        .filter(|line| line.starts_with('{'))
+        .collect();
+    assert!(lines.len() > 20, "{samples}");
+    for line in lines {
+        check(&schema, &parsed(line)).unwrap_or_else(|why| panic!("{why}: {line}"));
+    }
+}
+
+#[test]
+fn every_event_that_can_be_printed_has_a_schema_and_no_other() {
+    let files = [
+        "event.rs",
+        "agent.rs",
+        "git.rs",
+        "banner.rs",
+        "screen.rs",
+        "dry_run.rs",
+    ];
+    let sources: String = files.into_iter().map(rlm_source).collect();
+    let named = sources.split(r#""event": ""#).skip(1);
+    let mut printed: BTreeSet<String> = named
+        .map(|rest| rest.split('"').next().unwrap().to_owned())
+        .collect();
+    // These are named elsewhere than in an object.
+    printed.extend(["run_started", "run_resumed", "dry_run"].map(String::from));
+    assert_eq!(printed, known());
+}
+
+#[test]
+fn a_schema_refuses_what_it_does_not_know() {
+    let schema = named("run");
+    let good = || json!({"event": "sleeping", "at": "2026-01-02T03:04:05.678Z", "until": "2026-01-02T03:04:05.678Z"});
+    let with = |name: &str, value: Value| {
+        let mut event = good();
+        event[name] = value;
+        check(&schema, &event)
+    };
+    assert_eq!(check(&schema, &good()), Ok(()));
+    for (name, value, why) in [
+        ("more", json!(1), ".more is not known"),
+        ("until", json!("soon"), "no time"),
+        ("until", json!(7), "is no"),
+        ("event", json!("sleepy"), "none of"),
+        ("event", json!("paused"), ".until is not known"),
+    ] {
+        let refused = with(name, value).unwrap_err();
+        assert!(refused.contains(why), "{refused}");
+    }
+    let mut short = good();
+    short.as_object_mut().unwrap().remove("until");
+    assert_eq!(check(&schema, &short), Err(".until is missing".into()));
+    for (name, _) in SCHEMAS {
+        assert!(check(&named(name), &json!([])).is_err(), "{name}");
+    }
+}
+
+#[test]
+fn a_dry_run_shows_what_would_be_done_and_makes_nothing() {
+    let scene = Scene::new("hang");
+    fs_err::write(scene.file("PROMPT.md"), "Mend the parser.\n").unwrap();
+    let command = [
+        "run",
+        "--until",
+        "make test",
+        "--worktree",
+        "--completion-promise",
+        "DONE",
+        "--dry-run",
+    ];
+    let claude = ["--agent", "claude", "--agent-bin", FAKE_AGENT];
+    let before = scene.sandbox.git(&["status", "--porcelain", "--ignored"]);
+    let rlm = || scene.talking(&[&command[..], &claude].concat());
+    let ended = rlm().run(LONG).expect_code(0);
+    for shown in [
+        "nothing is started",
+        "Mend the parser.",
+        "<promise>DONE</promise>",
+        "`make test`",
+        "max_iterations",
+    ] {
+        assert!(ended.stdout.contains(shown), "{shown}: {ended}");
+    }
+    let line = rlm().args(["--json"]).run(LONG).expect_code(0).stdout;
+    let [event] = events(&line).try_into().unwrap();
+    assert_eq!(
+        (&event["event"], &event["prompts"][0]["phase"]),
+        (&json!("dry_run"), &json!("main"))
+    );
+    assert_eq!(event["settings"]["max_iterations"], 100);
+    assert_eq!(scene.start_count(), 0);
+    assert!(!scene.file(".rlm").exists());
+    assert_eq!(
+        scene.sandbox.git(&["status", "--porcelain", "--ignored"]),
+        before
+    );
+    // What would keep the run from beginning is said as it would be.
+    fs_err::write(scene.file("PROMPT.md"), "").unwrap();
+    let refused = rlm().run(LONG).expect_code(2).stderr;
+    assert!(refused.contains("PROMPT.md` is empty"), "{refused}");
+}
+
+#[test]
+fn a_person_sees_less_or_more_as_they_wish() {
+    let scene = Scene::new("print working");
+    let gate = "seq 1 30; test -e ok || { touch ok; exit 1; }";
+    let shown = |level: &[&str]| {
+        let _gone = fs_err::remove_file(scene.file("ok"));
+        let run = ["-n", "2", "--gate", gate, "--no-input"];
+        scene.run(&[&run, level].concat()).run(LONG).stdout
+    };
+    let (quiet, normal, verbose) = (shown(&["-q"]), shown(&[]), shown(&["-v"]));
+    assert!(
+        normal.contains("working") && normal.contains("ends ") && normal.contains("┆ 30"),
+        "{normal}"
+    );
+    assert!(!normal.contains("┆ 2\n"), "{normal}");
+    assert!(
+        verbose.contains("┆ 2\n") && verbose.contains("working"),
+        "{verbose}"
+    );
+    assert!(
+        !quiet.contains("working") && !quiet.contains("── iteration"),
+        "{quiet}"
+    );
+    for needed in [
+        "gate 1 did not pass",
+        "iteration 2 complete",
+        "nothing left running",
+    ] {
+        assert!(quiet.contains(needed), "{needed}: {quiet}");
+    }
+    scene
+        .run(&["--once", "-q", "--json"])
+        .run(LONG)
+        .expect_code(2);
+}
