@@ -33,7 +33,7 @@ enum Kind {
     NoSuchRun { run: RunId, path: PathBuf },
     #[error("run `{run}` has no {what} on record; `rlm checkpoints list {run}` shows what it has")]
     NoSuchState { run: RunId, what: String },
-    #[error("run `{0}` exists already; resume it or choose another id")]
+    #[error("run `{0}` exists already; go on with it: rlm resume {0}, or choose another name")]
     RunExists(RunId),
     #[error(
         "run `{0}` has nothing saved to continue from: it ended before its first save; start a new one"
@@ -55,7 +55,7 @@ enum Kind {
     },
     #[error("the prompt of run `{0}` is lost; give another one with --prompt-file FILE")]
     PromptLost(RunId),
-    #[error("`{}` is no directory to work in: {}", path.display(), bare(source))]
+    #[error("`{}` is no directory to work in: {}; name another one with -C", path.display(), bare(source))]
     Directory { path: PathBuf, source: io::Error },
     #[error("`{}`: {problem}", path.display())]
     Git { path: PathBuf, problem: String },

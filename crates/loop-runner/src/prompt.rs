@@ -104,22 +104,28 @@ pub(crate) fn read(path: &Path) -> Result<String, Error> {
             std::io::ErrorKind::NotFound => {
                 "is missing; write it or name another one with --prompt-file".to_owned()
             }
-            _ => format!("can't be read: {}", e.kind()),
+            kind => unreadable(kind),
         };
         Error::prompt(path, problem)
     })?;
     if !meta.is_file() {
-        return Err(Error::prompt(path, "is not a file"));
+        return Err(Error::prompt(
+            path,
+            "is not a file; name a text file with --prompt-file",
+        ));
     }
     if meta.len() > MAX_PROMPT {
         return Err(Error::prompt(
             path,
-            format!("has {} bytes; at most {MAX_PROMPT} are taken", meta.len()),
+            format!(
+                "has {} bytes; at most {MAX_PROMPT} are taken: put the rest into files that it names",
+                meta.len()
+            ),
         ));
     }
-    let bytes = fs_err::read(path)
-        .map_err(|e| Error::prompt(path, format!("can't be read: {}", e.kind())))?;
-    let text = String::from_utf8(bytes).map_err(|_| Error::prompt(path, "is not UTF-8 text"))?;
+    let bytes = fs_err::read(path).map_err(|e| Error::prompt(path, unreadable(e.kind())))?;
+    let text = String::from_utf8(bytes)
+        .map_err(|_| Error::prompt(path, "is not UTF-8 text; save it as that"))?;
     if text.trim().is_empty() {
         return Err(Error::prompt(
             path,
@@ -127,6 +133,10 @@ pub(crate) fn read(path: &Path) -> Result<String, Error> {
         ));
     }
     Ok(text)
+}
+
+fn unreadable(kind: std::io::ErrorKind) -> String {
+    format!("can't be read: {kind}; mend that or name another one with --prompt-file")
 }
 
 #[cfg(test)]

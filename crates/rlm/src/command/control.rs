@@ -53,7 +53,9 @@ pub(crate) fn steer(directory: &Path, args: SteerArgs) -> Result<ExitCode, Failu
     }
     let text = said(words.join(" "))?;
     if text.trim().is_empty() {
-        return Err(Failure::usage("there is nothing to say: the text is empty"));
+        return Err(Failure::usage(
+            "there is nothing to say: the text is empty; rlm steer RUN TEXT",
+        ));
     }
     let now = args.now;
     request(
@@ -110,6 +112,10 @@ pub(crate) fn said(text: String) -> Result<String, Failure> {
 fn read_stdin() -> Result<String, Failure> {
     let mut text = String::new();
     let read = std::io::stdin().take(MOST).read_to_string(&mut text);
-    read.map_err(|e| Failure::usage(format!("standard input can't be read as text: {e}")))?;
+    read.map_err(|e| {
+        Failure::usage(format!(
+            "standard input can't be read as text: {e}; say it as an argument"
+        ))
+    })?;
     Ok(text)
 }

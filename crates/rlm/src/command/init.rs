@@ -42,7 +42,11 @@ fn write_new(path: &Path, text: &str) -> Result<bool, Failure> {
         Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => Ok(false),
         Err(e) => Err(Failure {
             code: Code::Failed,
-            message: format!("`{}` can't be written: {}", path.display(), e.kind()),
+            message: format!(
+                "`{}` can't be written: {}; mend that, or name another place with -C",
+                path.display(),
+                e.kind()
+            ),
         }),
     }
 }

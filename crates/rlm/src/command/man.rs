@@ -45,7 +45,9 @@ fn find<'a>(root: &'a Command, words: &[String]) -> Result<&'a Command, Failure>
 fn failed(error: &io::Error) -> Failure {
     Failure {
         code: Code::Failed,
-        message: format!("the manual can't be written: {error}"),
+        message: format!(
+            "the manual can't be written: {error}; name another --dir, or leave it out"
+        ),
     }
 }
 

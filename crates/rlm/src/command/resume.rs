@@ -65,7 +65,10 @@ pub(crate) fn carry_on(
         let RunEntry { id: run, head, .. } = choose(&project, args.run.as_deref())?;
         let saved = head.map_err(|why| Failure {
             code: Code::Failed,
-            message: format!("run `{run}` can't be resumed: {why}"),
+            message: format!(
+                "run `{run}` can't be resumed: {why}; what is safe to do: {} checkpoints verify {run}",
+                render::rlm()
+            ),
         })?;
         refuse_pointless(&saved, from, args.what.max_iterations)?;
         project = match &saved.settings.worktree {
@@ -131,7 +134,7 @@ fn refuse_pointless(saved: &RunHead, from: Option<u32>, more: Option<u32>) -> Re
     let (at, _) = saved.machine.resumes_at();
     match from {
         Some(from) if from > at => Err(Failure::usage(format!(
-            "--from {from}: run `{run}` is only at iteration {at}"
+            "--from {from}: run `{run}` is only at iteration {at}; give a number up to that"
         ))),
         _ => Ok(()),
     }
@@ -182,7 +185,11 @@ fn choose(project: &Project, name: Option<&str>) -> Result<RunEntry, Failure> {
         )),
         0 => Err(Failure {
             code: Code::Failed,
-            message: format!("only damaged state here: {}", damaged.join(", ")),
+            message: format!(
+                "only damaged state here: {}; what is safe to do: {} checkpoints verify",
+                damaged.join(", "),
+                render::rlm()
+            ),
         }),
         _ => {
             let names: Vec<String> = runs.iter().map(|run| run.id.to_string()).collect();

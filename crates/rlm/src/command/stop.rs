@@ -146,7 +146,10 @@ fn tell(
     }
     Err(Failure {
         code: Code::Survivors,
-        message: format!("could not end: {}", survivors.join(", ")),
+        message: format!(
+            "could not end: {}; look at them with ps, and end them yourself",
+            survivors.join(", ")
+        ),
     })
 }
 
