@@ -3,8 +3,8 @@
 use loop_state::{Brief, Head};
 use uuid::Uuid;
 
-use super::Runner;
-use crate::{Error, Project, PromptSource, RunHead, RunId, Settings, prompt, runs};
+use super::{Runner, prompts};
+use crate::{Error, Project, RunHead, RunId, Settings, prompt, runs};
 
 impl Runner {
     /// Returns the state that a new run would begin with, and for each of its phases what its first attempt would be told.
@@ -23,21 +23,18 @@ impl Runner {
         project: &Project,
         run: RunId,
         settings: Settings,
-        text: Option<String>,
     ) -> Result<(RunHead, Vec<String>), Error> {
         let machine = Head::new(settings.rules()).map_err(Error::rules)?;
+        settings.check_names()?;
         if runs::exists(project, &run) {
             return Err(Error::run_exists(run));
         }
         Self::refuse_unfit(project, &settings).await?;
-        let mut prompts = Vec::new();
-        for (index, phase) in (0..).zip(&settings.phases) {
-            let text = match &phase.prompt {
-                PromptSource::File(path) => prompt::read(path)?,
-                PromptSource::Kept(_) => text.clone().unwrap_or_default(),
-            };
+        let texts = prompts::first(&run, &settings)?;
+        let mut told = Vec::new();
+        for (phase, text) in settings.phases.iter().zip(texts) {
             let brief = Brief {
-                phase: index,
+                phase: 0,
                 iteration: 1,
                 attempt: 1,
                 cut: None,
@@ -48,19 +45,19 @@ impl Runner {
                 session: None,
                 prompted: false,
             };
-            prompts.push(prompt::compose(&brief, phase, &text, None));
+            told.push(prompt::compose(&brief, phase, None, &text, None));
         }
         let head = RunHead {
             run,
             machine,
             settings,
             scope: Uuid::new_v4().simple().to_string(),
-            prompt: None,
+            prompts: Vec::new(),
             git_commit: None,
             git_changed: None,
             committed: None,
             pause_reason: None,
         };
-        Ok((head, prompts))
+        Ok((head, told))
     }
 }

@@ -147,8 +147,7 @@ fn dry(session: &Session, directory: &Path, args: RunArgs) -> Result<ExitCode, F
         resolved.settings.validate()?;
         Ok((project, resolved))
     })?;
-    let Resolved { settings, text, .. } = resolved;
-    let preview = Runner::preview(&project, run, settings, text);
+    let preview = Runner::preview(&project, run, resolved.settings);
     let (head, prompts) = session.block_on(preview)?;
     print(json, &DryRun::of(&project, &head, prompts));
     Ok(Code::Done.into())
