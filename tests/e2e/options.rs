@@ -226,7 +226,7 @@ fn x118_no_secret_is_in_a_list_of_processes_or_in_what_is_printed() {
 fn x117_x118_a_mistake_in_a_table_is_named_with_its_line_and_without_its_value() {
     let scene = Scene::new("say ready");
     let mistakes = [
-        ("\n[claude]\ntols = 1\n", "line 3: unknown field `tols`"),
+        ("\n[claude]\ntols = 1\n", "line 3: unknown key `tols`; did you mean `tools`?"),
         (
             "[claude]\ntools = \"s3cret\"\n",
             "line 2: invalid type: string, expected a sequence",
@@ -241,7 +241,7 @@ fn x117_x118_a_mistake_in_a_table_is_named_with_its_line_and_without_its_value()
         ),
         (
             "[mcp-servers.a]\ncommand = \"x\"\ntoken = \"s3cret\"\n",
-            "unknown field `token`",
+            "unknown key `token`",
         ),
         (
             "[mcp-servers.a]\nurl = \"s3cret\"\n",

@@ -92,11 +92,8 @@ pub(crate) fn settings(
     config: &Config,
     root: &Path,
 ) -> Result<AgentSettings, Failure> {
-    let given = bin.or_else(|| {
-        let bin = config.agent_bin.as_ref();
-        bin.filter(|_| config.speaks_of(kind))
-            .map(|bin| root.join(bin).into())
-    });
+    let of_file = config.agent_bin.clone().filter(|_| config.speaks_of(kind));
+    let given = bin.or_else(|| self::bin(of_file, root));
     let named = || vec![given.clone().unwrap_or_else(|| kind.name().into())];
     Ok(match kind {
         AgentKind::Command => AgentSettings::Command {

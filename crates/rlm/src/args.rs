@@ -9,6 +9,7 @@ use loop_runner::{Leftovers, Permissions, RunId};
 use loop_state::{Autonomy, SessionPolicy};
 
 mod color;
+mod config;
 mod doctor;
 mod help;
 mod live;
@@ -22,6 +23,7 @@ use crate::money;
 use crate::render::{Level, Screen};
 
 pub(crate) use color::{ColorArg, choose_color};
+pub(crate) use config::{ConfigArgs, ConfigCommand, ShowConfigArgs};
 pub(crate) use doctor::DoctorArgs;
 pub(crate) use live::{
     InterruptArgs, PauseArgs, PsArgs, SetArgs, SteerArgs, StopAfterArg, StopArgs,
@@ -77,6 +79,8 @@ pub(crate) enum Command {
     /// Write rlm.toml and PROMPT.md if they are absent
     #[command(after_help = help::INIT)]
     Init,
+    /// Show the settings that count and where they come from, or their schema
+    Config(ConfigArgs),
     /// See whether the agents and this machine work
     Doctor(DoctorArgs),
     /// See it work in a small repository of its own: no account, no network
@@ -108,8 +112,8 @@ pub(crate) struct RunArgs {
     pub(crate) what: LoopArgs,
     #[command(flatten)]
     pub(crate) show: Show,
-    /// The agent [default: a command behind --, else the one that is installed]
-    #[arg(long, env = "RLM_AGENT", value_enum, help_heading = "Agent")]
+    /// The agent [default: RLM_AGENT, or a command behind --, else the one that is installed]
+    #[arg(long, value_enum, help_heading = "Agent")]
     pub(crate) agent: Option<AgentKind>,
     /// Work in a tree of its own below .rlm/worktrees, on a new branch rlm/NAME from the present commit [default: NAME is
     /// the run's]
@@ -303,8 +307,10 @@ impl Show {
     }
 }
 
-/// What `run` says and `resume` may say anew. Nothing has its default here: what is not given comes from rlm.toml, or from the saved run.
-#[derive(Debug, Default, PartialEq, Eq, ClapArgs)]
+/// What `run` says and `resume` may say anew. Nothing has its default here: what is not given comes from a lower layer, or from the saved run.
+/// It is written out as the keys of `rlm.toml`.
+#[derive(Debug, Default, PartialEq, Eq, ClapArgs, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub(crate) struct LoopArgs {
     /// The prompt
     #[arg(
@@ -317,6 +323,7 @@ pub(crate) struct LoopArgs {
     pub(crate) prompt: Option<String>,
     /// The file with the prompt, read anew for each iteration; - is standard input [default: PROMPT.md]
     #[arg(short = 'P', long, value_name = "FILE", help_heading = "Prompt")]
+    #[serde(serialize_with = "as_text")]
     pub(crate) prompt_file: Option<PathBuf>,
     /// Done when the agent says so: when it ends its last message with <promise>TEXT</promise>. With --until, that is
     /// asked only then; without, the agent's word is all there is
@@ -327,25 +334,31 @@ pub(crate) struct LoopArgs {
     pub(crate) until: Option<String>,
     /// A command that must pass before an iteration counts (repeatable); its output goes into the next prompt
     #[arg(long, value_name = "CMD", help_heading = "Ends")]
+    #[serde(rename = "gates", skip_serializing_if = "Vec::is_empty")]
     pub(crate) gate: Vec<String>,
     /// The number of iterations: the plan, or with another end the limit [default: 100]
     #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), help_heading = "Limits")]
     pub(crate) max_iterations: Option<u32>,
     /// How long the run may be active, all its processes together [default: no limit]
     #[arg(long, value_name = "TIME", value_parser = duration::parse, help_heading = "Limits")]
+    #[serde(serialize_with = "duration::as_text")]
     pub(crate) max_duration: Option<Duration>,
     /// How long one turn of the agent may take [default: 1h, that is 3600 s]
     #[arg(long, value_name = "TIME", value_parser = duration::parse, help_heading = "Limits")]
+    #[serde(serialize_with = "duration::as_text")]
     pub(crate) iteration_timeout: Option<Duration>,
     /// How long the agent may be silent; a running tool is no silence [default: 15m, off for a command]
     #[arg(long, value_name = "TIME", value_parser = duration::parse, help_heading = "Limits")]
+    #[serde(serialize_with = "duration::as_text")]
     pub(crate) idle_timeout: Option<Duration>,
     /// How long a gate or the check may take [default: 15m, that is 900 s]
     #[arg(long, value_name = "TIME", value_parser = duration::parse, help_heading = "Limits")]
+    #[serde(serialize_with = "duration::as_text")]
     pub(crate) check_timeout: Option<Duration>,
     /// How long nothing may come of what the agent has in the background when its turn is over, before it is ended and
     /// judged; 0 waits for nothing [default: 30s]
     #[arg(long, value_name = "TIME", value_parser = duration::parse, help_heading = "Limits")]
+    #[serde(serialize_with = "duration::as_text")]
     pub(crate) background_wait: Option<Duration>,
     /// How many failures in a row end the run, 0 for no limit [default: 3]
     #[arg(long, value_name = "N", help_heading = "Limits")]
@@ -353,15 +366,18 @@ pub(crate) struct LoopArgs {
     /// What the run may cost by the agent's own reckoning, in US dollars; the turn that uses it up is ended
     /// [default: no limit]
     #[arg(long, value_name = "USD", value_parser = money::parse, help_heading = "Limits")]
+    #[serde(serialize_with = "money::as_text")]
     pub(crate) max_cost: Option<u64>,
     /// How many tokens the run may use, those read and those written, as 250k or 2M [default: no limit]
     #[arg(long, value_name = "N", value_parser = money::tokens, help_heading = "Limits")]
     pub(crate) max_tokens: Option<u64>,
     /// How long to wait for rate limits, all waits in a row together; 0 ends the run instead [default: 6h]
     #[arg(long, value_name = "TIME", value_parser = duration::parse, help_heading = "Limits")]
+    #[serde(serialize_with = "duration::as_text")]
     pub(crate) wait_on_limit: Option<Duration>,
     /// The pause between iterations [default: 10s]
     #[arg(long, value_name = "TIME", value_parser = duration::parse, help_heading = "Limits")]
+    #[serde(serialize_with = "duration::as_text")]
     pub(crate) sleep: Option<Duration>,
     /// What the agent may do: ask = what its own settings don't allow, you are asked; edits = it edits files, the rest
     /// is denied; all = everything; deny = nothing more than its own settings allow [default: edits, or RLM_PERMISSIONS]
@@ -387,6 +403,7 @@ pub(crate) struct LoopArgs {
     pub(crate) model: Option<String>,
     /// The agent's program [default: found on PATH]
     #[arg(long, value_name = "PATH", help_heading = "Agent")]
+    #[serde(serialize_with = "as_text")]
     pub(crate) agent_bin: Option<PathBuf>,
     /// What becomes of processes that the agent leaves running: ended before the next attempt, or kept to the end
     /// of the run, those of the last 8 attempts at most [default: end]
@@ -416,7 +433,9 @@ pub(crate) struct LoopArgs {
     pub(crate) commit: Option<bool>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, serde::Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, serde::Serialize, serde::Deserialize,
+)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum LeftoversArg {
     End,
@@ -424,7 +443,9 @@ pub(crate) enum LeftoversArg {
 }
 
 /// The values of `--permissions`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, serde::Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, serde::Serialize, serde::Deserialize,
+)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum PermissionsArg {
     Ask,
@@ -445,7 +466,9 @@ impl From<PermissionsArg> for Permissions {
 }
 
 /// The values of `--session`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, serde::Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, serde::Serialize, serde::Deserialize,
+)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum SessionArg {
     Fresh,
@@ -467,5 +490,14 @@ impl From<LeftoversArg> for Leftovers {
             LeftoversArg::End => Self::End,
             LeftoversArg::Keep => Self::Keep,
         }
+    }
+}
+
+/// A path as people see it: one that is no text is taken from the arguments themselves.
+#[expect(clippy::ref_option, reason = "serde hands it over so")]
+fn as_text<S: serde::Serializer>(path: &Option<PathBuf>, to: S) -> Result<S::Ok, S::Error> {
+    match path {
+        Some(path) => to.serialize_some(&path.to_string_lossy()),
+        None => to.serialize_none(),
     }
 }

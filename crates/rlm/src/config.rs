@@ -1,4 +1,4 @@
-//! `rlm.toml`: the project's settings, below the command line.
+//! The configuration: the project's `rlm.toml` and the user's own file, below the command line and the environment.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -7,7 +7,7 @@ use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use agent_subprocess::mcp::{McpServers, without_value};
+use agent_subprocess::mcp::McpServers;
 use loop_runner::{AcpOptions, ClaudeOptions, CodexOptions, Hidden};
 use loop_state::Autonomy;
 use serde::de::{self, Visitor};
@@ -19,6 +19,18 @@ use crate::duration;
 use crate::exit::Failure;
 use crate::money;
 use crate::presses::PressActions;
+
+mod file;
+mod keys;
+mod layers;
+mod schema;
+mod show;
+mod tree;
+
+pub(crate) use layers::{Layers, Phase, defaults};
+pub(crate) use schema::schema;
+pub(crate) use show::{Group, Row, groups};
+pub(crate) use tree::{Origin, Tree};
 
 pub(crate) const FILE_NAME: &str = "rlm.toml";
 const MAX_BYTES: u64 = 1 << 20;
@@ -65,10 +77,13 @@ pub(crate) const TEMPLATE: &str = r#"# Settings of `rlm run` in this project. Op
 #                                  # prompt (the menu), continue, steer, stop, abort; without a terminal, stop
 "#;
 
-/// The file's content; what is absent is `None`.
+/// What one layer says, or all of them together; what is absent is `None`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub(crate) struct Config {
+    /// The name of a phase.
+    pub(crate) name: Option<PhaseName>,
+    pub(crate) prompt: Option<String>,
     pub(crate) prompt_file: Option<PathBuf>,
     pub(crate) agent: Option<AgentKind>,
     pub(crate) command: Option<Vec<String>>,
@@ -127,6 +142,26 @@ impl Config {
     }
 }
 
+/// The name of a phase: short, and plain enough to be shown and to be a part of a file's name.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(try_from = "String")]
+pub(crate) struct PhaseName(pub(crate) String);
+
+impl TryFrom<String> for PhaseName {
+    type Error = &'static str;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+        let begins = text.starts_with(|c: char| c.is_ascii_alphanumeric());
+        match begins && text.len() <= 32 && text.chars().all(is_plain) {
+            true => Ok(Self(text)),
+            false => Err(
+                "a phase's name has 1 to 32 letters, digits, `.`, `_` and `-`, and begins with a letter or digit",
+            ),
+        }
+    }
+}
+
 /// An agent that is known by its program only.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
@@ -179,13 +214,9 @@ fn time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, 
     deserializer.deserialize_any(Time).map(Some)
 }
 
-/// Reads the project's file; that there is none is an empty one.
-pub(crate) fn read(root: &Path) -> Result<Config, Failure> {
-    let path = root.join(FILE_NAME);
-    let Some(text) = content(&path)? else {
-        return Ok(Config::default());
-    };
-    toml::from_str(&text).map_err(|e| Failure::usage(describe(&path, &text, &e)))
+/// Reads a variable of the environment.
+pub(crate) fn variable(name: &str) -> Option<String> {
+    std::env::var_os(name).map(|text| text.to_string_lossy().into_owned())
 }
 
 /// Reads the MCP servers of a project.
@@ -224,37 +255,28 @@ fn content(path: &Path) -> Result<Option<String>, Failure> {
     }
 }
 
-/// Says in one line where the mistake is and what it is, without the value, which may be a secret.
-fn describe(path: &Path, text: &str, error: &toml::de::Error) -> String {
-    let before = &text[..error.span().map_or(0, |span| span.start.min(text.len()))];
-    let line = before.matches('\n').count() + 1;
-    let message = without_value(&error.message().trim().replace('\n', " "));
-    format!("`{}`, line {line}: {message}", path.display())
-}
-
 #[cfg(test)]
 mod tests {
+    use super::file::{File, Whose};
     use super::*;
 
     fn error(text: &str) -> String {
-        let e = toml::from_str::<Config>(text).unwrap_err();
-        describe(Path::new("rlm.toml"), text, &e)
+        File::parse(Path::new("rlm.toml"), text, Whose::Project).unwrap_err()
+    }
+
+    /// The template with its settings on.
+    pub(super) fn template_on() -> String {
+        let on = |line: &str| {
+            let line = line.strip_prefix("# ").filter(|line| line.contains('='));
+            format!("{}\n", line.unwrap_or_default())
+        };
+        TEMPLATE.lines().map(on).collect()
     }
 
     #[test]
     fn the_template_is_valid_as_it_is_and_with_its_settings_on() {
         toml::from_str::<Config>(TEMPLATE).unwrap();
-        let on: String = TEMPLATE
-            .lines()
-            .map(|l| {
-                format!(
-                    "{}\n",
-                    l.strip_prefix("# ")
-                        .filter(|l| l.contains('='))
-                        .unwrap_or("")
-                )
-            })
-            .collect();
+        let on = template_on();
         let config: Config = toml::from_str(&on).unwrap();
         assert_eq!(config.sleep, Some(Duration::from_secs(10)));
         assert_eq!(config.gates, Some(vec!["cargo fmt --check".into()]));

@@ -67,6 +67,18 @@ pub(crate) fn show(duration: Duration) -> String {
     if text.is_empty() { "0s".into() } else { text }
 }
 
+/// Writes a duration that was given as [`show`] does.
+#[expect(clippy::ref_option, reason = "serde hands it over so")]
+pub(crate) fn as_text<S: serde::Serializer>(
+    time: &Option<Duration>,
+    to: S,
+) -> Result<S::Ok, S::Error> {
+    match time {
+        Some(time) => to.serialize_some(&show(*time)),
+        None => to.serialize_none(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

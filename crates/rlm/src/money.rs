@@ -3,8 +3,8 @@
 use std::fmt;
 
 use loop_runner::Settings;
-use serde::Deserializer;
 use serde::de::{self, Visitor};
+use serde::{Deserializer, Serializer};
 
 use crate::agents;
 use crate::exit::Failure;
@@ -57,6 +57,18 @@ pub(crate) fn cost_of_file<'de, D: Deserializer<'de>>(from: D) -> Result<Option<
         what: "an amount of US dollars such as 5 or \"4.20\"",
     })
     .map(Some)
+}
+
+/// Writes an amount of millionths that was given as [`parse`] reads it.
+#[expect(clippy::ref_option, reason = "serde hands it over so")]
+pub(crate) fn as_text<S: Serializer>(micro: &Option<u64>, to: S) -> Result<S::Ok, S::Error> {
+    match micro {
+        Some(micro) => {
+            let text = format!("{}.{:06}", micro / 1_000_000, micro % 1_000_000);
+            to.serialize_some(text.trim_end_matches('0').trim_end_matches('.'))
+        }
+        None => to.serialize_none(),
+    }
 }
 
 /// Reads tokens from the file: a whole number, or text as on the command line.

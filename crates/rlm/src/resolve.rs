@@ -1,16 +1,17 @@
 //! From arguments and configuration to the settings of a run. Pure but for reading a prompt from standard input.
 
+use std::ffi::OsString;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use agent_subprocess::mcp::McpServers;
-use loop_runner::{AgentSettings, Permissions, PhaseSettings, PromptSource, Settings};
+use loop_runner::{AgentSettings, PhaseSettings, PromptSource, Settings};
 use loop_state::Limits;
 
 use crate::agents::{self, AgentKind};
-use crate::args::{LoopArgs, PermissionsArg, RunArgs};
-use crate::config::{self, Config};
+use crate::args::{LoopArgs, RunArgs};
+use crate::config::{self, Config, Layers, Origin, Tree, defaults};
 use crate::drivers;
 use crate::exit::Failure;
 use crate::money;
@@ -26,7 +27,8 @@ pub(crate) const DEFAULT_IDLE_TIMEOUT: Duration = Duration::from_secs(900);
 pub(crate) const DEFAULT_CHECK_TIMEOUT: Duration = Duration::from_secs(900);
 pub(crate) const DEFAULT_FAILURES: u32 = 3;
 pub(crate) const DEFAULT_SLEEP: Duration = Duration::from_secs(10);
-const DEFAULT_PROMPT: &str = "PROMPT.md";
+pub(crate) const DEFAULT_WAIT: Duration = Duration::from_secs(6 * 3600);
+pub(crate) const DEFAULT_PROMPT: &str = "PROMPT.md";
 /// The largest prompt that is taken from standard input.
 const MAX_STDIN: u64 = 4 << 20;
 
@@ -37,133 +39,163 @@ pub(crate) struct Resolved {
     pub(crate) presses: PressActions,
 }
 
-/// Makes the settings of a new run that works in `directory`. What the file names counts from `root`, where it lies.
+/// Makes the settings of a new run that works in `directory`. What the project's file names counts from `root`, where it lies.
 pub(crate) fn new_run(
     args: RunArgs,
-    config: Config,
+    layers: &Layers,
     root: &Path,
     directory: &Path,
 ) -> Result<Resolved, Failure> {
-    let RunArgs {
-        what,
-        agent,
-        once,
-        agent_command,
-        ..
-    } = args;
-    let command = config.command();
-    let named = agent.or(config.agent);
-    let kind = agents::choose(named, &agent_command, command.as_deref(), directory)?;
-    let bin = agents::bin(what.agent_bin.clone(), directory);
-    let mut agent = agents::settings(kind, bin, &config, root)?;
-    if kind == AgentKind::Command {
-        refuse_driver_options(&what)?;
-    }
-    let of_file = config.model.clone().filter(|_| config.speaks_of(kind));
-    agents::tell(&mut agent, what.model.clone().or(of_file), agent_command);
-    agents::find_program(&agent, directory)?;
-    let driven = agent.is_driven();
-    let mcp_servers = mcp_servers(&config, root)?;
-    refuse_missing_variables(&mcp_servers, &agent)?;
-    let permissions = match what
-        .permissions
-        .or(permissions_from_environment()?)
-        .or(config.permissions)
-    {
-        Some(given) if driven => given.into(),
-        _ => Permissions::default(),
-    };
-    let promise = what.completion_promise.or(config.completion_promise);
-    if promise
-        .as_deref()
-        .is_some_and(|promise| promise.trim().is_empty())
-    {
+    let layers = layers.clone().with_flags(&args)?;
+    let run = layers.run().over(defaults(false)).config();
+    let phases = layers.phases();
+    let said = args.what.prompt.is_some() || args.what.prompt_file.is_some();
+    if layers.has_phases() && said {
         return Err(Failure::usage(
-            "the completion promise is empty; give the text that the agent shall say",
+            "each phase of rlm.toml has its own prompt: leave --prompt and --prompt-file out, or the phases",
         ));
     }
-    let until = what.until.or(config.until);
-    let planned = match once {
-        true => Some(1),
-        false => what
-            .max_iterations
-            .or(config.max_iterations.map(Into::into)),
+    let of = Of {
+        args: &args,
+        root,
+        directory,
     };
-    if until.is_none() && planned.is_none() && promise.is_none() {
-        return Err(Failure::usage(
-            "this run has no end: give --until CMD, --completion-promise TEXT, -n N or --once",
-        ));
-    }
-    let file = what.prompt_file.map(|file| directory.join(file));
-    let default = root.join(config.prompt_file.unwrap_or_else(|| DEFAULT_PROMPT.into()));
-    let prompt = prompt(what.prompt, file.unwrap_or(default))?;
-    let phase = PhaseSettings {
-        name: "main".into(),
-        prompt,
-        agent,
-        permissions,
-        mcp_servers,
-        session: what
-            .session
-            .or(config.session)
-            .filter(|_| driven)
-            .map(Into::into)
-            .unwrap_or_default(),
-        promise,
-        gates: if what.gate.is_empty() {
-            config.gates.unwrap_or_default()
-        } else {
-            what.gate
-        },
-        until,
-        check_timeout: what
-            .check_timeout
-            .or(config.check_timeout)
-            .unwrap_or(DEFAULT_CHECK_TIMEOUT),
-        background_wait: what
-            .background_wait
-            .or(config.background_wait)
-            .unwrap_or(PhaseSettings::BACKGROUND_WAIT),
-        limits: Limits {
-            max_iterations: Some(planned.unwrap_or(DEFAULT_ITERATIONS)),
-            iteration_timeout: Some(
-                what.iteration_timeout
-                    .or(config.iteration_timeout)
-                    .unwrap_or(DEFAULT_ITERATION_TIMEOUT),
-            ),
-            idle_timeout: what
-                .idle_timeout
-                .or(config.idle_timeout)
-                .or(driven.then_some(DEFAULT_IDLE_TIMEOUT)),
-        },
-    };
-    drivers::check_phase(&phase, &root.join(config::FILE_NAME))?;
+    let phases = phases.into_iter();
+    let phases = phases.map(|it| phase(&of, it, layers.has_phases()));
+    let phases = phases.collect::<Result<Vec<_>, Failure>>()?;
+    refuse_driver_options(&args.what, &phases)?;
     let settings = Settings {
         directory: directory.to_owned(),
-        phases: vec![phase],
-        max_duration: what.max_duration.or(config.max_duration),
-        max_failures: what
-            .max_failures
-            .or(config.max_failures)
-            .unwrap_or(DEFAULT_FAILURES),
-        sleep: what.sleep.or(config.sleep).unwrap_or(DEFAULT_SLEEP),
-        max_cost_microusd: what.max_cost.or(config.max_cost),
-        max_tokens: what.max_tokens.or(config.max_tokens),
-        wait_on_limit: what.wait_on_limit.or(config.wait_on_limit),
-        autonomy: what.autonomy.or(config.autonomy),
-        leftovers: what
-            .leftovers
-            .or(config.leftovers)
-            .map(Into::into)
-            .unwrap_or_default(),
-        commit: what.commit.or(config.commit).unwrap_or_default(),
+        phases,
+        max_duration: run.max_duration,
+        max_failures: run.max_failures.unwrap_or(DEFAULT_FAILURES),
+        sleep: run.sleep.unwrap_or(DEFAULT_SLEEP),
+        max_cost_microusd: run.max_cost,
+        max_tokens: run.max_tokens,
+        wait_on_limit: run.wait_on_limit,
+        autonomy: run.autonomy,
+        leftovers: run.leftovers.map(Into::into).unwrap_or_default(),
+        commit: run.commit.unwrap_or_default(),
         worktree: None,
     };
     money::refuse_unreported(&settings)?;
     Ok(Resolved {
         settings,
-        presses: config.on_press,
+        presses: run.on_press,
     })
+}
+
+/// Whose settings are made.
+struct Of<'a> {
+    args: &'a RunArgs,
+    root: &'a Path,
+    directory: &'a Path,
+}
+
+/// Chooses the agent of a phase, and puts the defaults that it has below what was said.
+pub(crate) fn with_defaults(
+    tree: Tree,
+    words: &[OsString],
+    directory: &Path,
+) -> Result<(AgentKind, Tree), Failure> {
+    let config = tree.config();
+    let kind = agents::choose(config.agent, words, config.command().as_deref(), directory)?;
+    Ok((kind, tree.over(defaults(kind != AgentKind::Command))))
+}
+
+/// Makes the settings of a phase.
+fn phase(
+    of: &Of<'_>,
+    said: config::Phase,
+    is_one_of_several: bool,
+) -> Result<PhaseSettings, Failure> {
+    let Of {
+        args,
+        root,
+        directory,
+    } = *of;
+    let what = &args.what;
+    let of_phase = |mut failure: Failure| {
+        if is_one_of_several {
+            failure.message = format!("phase `{}`: {}", said.name, failure.message);
+        }
+        failure
+    };
+    let (kind, tree) =
+        with_defaults(said.tree, &args.agent_command, directory).map_err(of_phase)?;
+    let config = tree.config();
+    let bin = agents::bin(what.agent_bin.clone(), directory);
+    let mut agent = agents::settings(kind, bin, &config, root).map_err(of_phase)?;
+    let model = config.model.clone().filter(|_| config.speaks_of(kind));
+    agents::tell(&mut agent, model, args.agent_command.clone());
+    agents::find_program(&agent, directory).map_err(of_phase)?;
+    let driven = agent.is_driven();
+    let mcp_servers = mcp_servers(&config, root)?;
+    refuse_missing_variables(&mcp_servers, &agent).map_err(of_phase)?;
+    let promise = config.completion_promise;
+    if promise
+        .as_deref()
+        .is_some_and(|promise| promise.trim().is_empty())
+    {
+        return Err(of_phase(Failure::usage(
+            "the completion promise is empty; give the text that the agent shall say",
+        )));
+    }
+    let is_planned = tree
+        .leaf("max-iterations")
+        .is_some_and(|leaf| is_plan(&leaf.origin, root));
+    if config.until.is_none() && promise.is_none() && !is_planned {
+        let why = match is_one_of_several {
+            true => "it has no end: give it until, completion-promise or max-iterations",
+            false => {
+                "this run has no end: give --until CMD, --completion-promise TEXT, -n N or --once"
+            }
+        };
+        return Err(of_phase(Failure::usage(why)));
+    }
+    let file = what.prompt_file.as_ref().map(|file| directory.join(file));
+    let default = root.join(config.prompt_file.unwrap_or_else(|| DEFAULT_PROMPT.into()));
+    let prompt = prompt(config.prompt, file.unwrap_or(default)).map_err(of_phase)?;
+    let phase = PhaseSettings {
+        name: said.name.clone(),
+        prompt,
+        agent,
+        permissions: config
+            .permissions
+            .filter(|_| driven)
+            .map(Into::into)
+            .unwrap_or_default(),
+        mcp_servers,
+        session: config
+            .session
+            .filter(|_| driven)
+            .map(Into::into)
+            .unwrap_or_default(),
+        promise,
+        gates: config.gates.unwrap_or_default(),
+        until: config.until,
+        check_timeout: config.check_timeout.unwrap_or(DEFAULT_CHECK_TIMEOUT),
+        background_wait: config
+            .background_wait
+            .unwrap_or(PhaseSettings::BACKGROUND_WAIT),
+        limits: Limits {
+            max_iterations: config.max_iterations.map(Into::into),
+            iteration_timeout: config.iteration_timeout,
+            idle_timeout: config.idle_timeout,
+        },
+    };
+    let project = root.join(config::FILE_NAME);
+    let file = tree.file_of(kind.name()).unwrap_or(&project);
+    drivers::check_phase(&phase, file)?;
+    Ok(phase)
+}
+
+/// A number of iterations is a plan where it was said for this run or this project; a limit that a user always has is no end.
+fn is_plan(origin: &Origin, root: &Path) -> bool {
+    match origin {
+        Origin::File { path, .. } => path.parent() == Some(root),
+        origin => *origin != Origin::Default,
+    }
 }
 
 /// Returns the MCP servers of the file, and of the one that it names.
@@ -186,8 +218,11 @@ fn refuse_missing_variables(servers: &McpServers, agent: &AgentSettings) -> Resu
         .map_err(|e| Failure::usage(e.to_string()))
 }
 
-/// Refuses what only an agent with a driver of its own can be told.
-fn refuse_driver_options(args: &LoopArgs) -> Result<(), Failure> {
+/// Refuses what only an agent with a driver of its own can be told, where there is none.
+fn refuse_driver_options(args: &LoopArgs, phases: &[PhaseSettings]) -> Result<(), Failure> {
+    if phases.iter().any(|phase| phase.agent.is_driven()) {
+        return Ok(());
+    }
     let given = [
         ("--permissions", args.permissions.is_some()),
         ("--model", args.model.is_some()),
@@ -200,20 +235,6 @@ fn refuse_driver_options(args: &LoopArgs) -> Result<(), Failure> {
             "{option} means nothing to a command: give it the agent's own flags behind --, or name a driver with --agent"
         ))),
     }
-}
-
-fn permissions_from_environment() -> Result<Option<PermissionsArg>, Failure> {
-    let Some(text) = std::env::var_os("RLM_PERMISSIONS") else {
-        return Ok(None);
-    };
-    let text = text.to_string_lossy();
-    <PermissionsArg as clap::ValueEnum>::from_str(&text, false)
-        .map(Some)
-        .map_err(|_| {
-            Failure::usage(format!(
-                "RLM_PERMISSIONS: `{text}` is none of ask, edits, all, deny"
-            ))
-        })
 }
 
 fn prompt(text: Option<String>, file: PathBuf) -> Result<PromptSource, Failure> {
@@ -251,19 +272,20 @@ mod tests {
     use super::*;
     use crate::args::{Args, Command};
     use clap::Parser;
+    use loop_runner::Permissions;
 
     /// Parses what a user would type behind `rlm run -p …`, with an agent that is there.
-    fn resolve(line: &str, config: Config) -> Result<Settings, String> {
-        resolve_line(&format!("rlm run -p text {line} -- sh"), config)
+    fn resolve(line: &str, file: &str) -> Result<Settings, String> {
+        resolve_line(&format!("rlm run -p text {line} -- sh"), file)
     }
 
-    pub(super) fn resolve_line(line: &str, config: Config) -> Result<Settings, String> {
+    pub(super) fn resolve_line(line: &str, file: &str) -> Result<Settings, String> {
         let args = Args::try_parse_from(line.split(' ').filter(|word| !word.is_empty())).unwrap();
         let Command::Run(args) = args.command else {
             unreachable!("it says run")
         };
         let directory = Path::new("/tmp");
-        let resolved = new_run(*args, config, directory, directory);
+        let resolved = new_run(*args, &Layers::of(directory, file), directory, directory);
         resolved.map(|r| r.settings).map_err(|f| f.message)
     }
 
@@ -275,7 +297,7 @@ mod tests {
             "--session continue",
             "--agent-bin sh",
         ] {
-            let error = resolve(&format!("--once {option}"), Config::default()).unwrap_err();
+            let error = resolve(&format!("--once {option}"), "").unwrap_err();
             let name = option.split(' ').next().unwrap();
             assert!(
                 error.starts_with(name) && error.contains("behind --"),
@@ -287,7 +309,7 @@ mod tests {
     #[test]
     fn x124_permissions_are_edits_unless_said() {
         let claude = "--once --agent claude --agent-bin sh";
-        let settings = resolve(claude, Config::default()).unwrap();
+        let settings = resolve(claude, "").unwrap();
         let phase = &settings.phases[0];
         assert_eq!(phase.permissions, Permissions::Edits);
         assert_eq!(phase.limits.idle_timeout, Some(DEFAULT_IDLE_TIMEOUT));
@@ -298,13 +320,10 @@ mod tests {
             (program[0].to_str(), args[0].to_str()),
             (Some("sh"), Some("sh"))
         );
-        let asked = || Config {
-            permissions: Some(PermissionsArg::Ask),
-            ..Config::default()
-        };
-        let settings = resolve(claude, asked()).unwrap();
+        let asked = "permissions = 'ask'";
+        let settings = resolve(claude, asked).unwrap();
         assert_eq!(settings.phases[0].permissions, Permissions::Ask);
-        let settings = resolve(&format!("{claude} --permissions all"), asked()).unwrap();
+        let settings = resolve(&format!("{claude} --permissions all"), asked).unwrap();
         assert_eq!(settings.phases[0].permissions, Permissions::All);
     }
 
@@ -317,8 +336,8 @@ mod tests {
             "setting-sources = ['nope']",
             "env = { 'A=B' = 'x' }",
         ] {
-            let config = toml::from_str(&format!("[claude]\n{text}\n")).unwrap();
-            let refused = resolve("--once --agent claude --agent-bin sh", config).unwrap_err();
+            let file = format!("[claude]\n{text}\n");
+            let refused = resolve("--once --agent claude --agent-bin sh", &file).unwrap_err();
             let place = "`/tmp/rlm.toml`, [claude]: `";
             assert!(
                 refused.starts_with(place) && refused.contains("` is no "),
@@ -329,7 +348,7 @@ mod tests {
 
     #[test]
     fn s18_a_run_needs_an_end() {
-        let error = resolve("", Config::default()).unwrap_err();
+        let error = resolve("", "").unwrap_err();
         assert!(error.contains("no end"), "{error}");
         for end in [
             "--until true",
@@ -337,13 +356,13 @@ mod tests {
             "--once",
             "--completion-promise DONE",
         ] {
-            resolve(end, Config::default()).unwrap();
+            resolve(end, "").unwrap();
         }
     }
 
     #[test]
     fn s04_the_limits_are_those_of_the_help() {
-        let settings = resolve("--until true", Config::default()).unwrap();
+        let settings = resolve("--until true", "").unwrap();
         let phase = &settings.phases[0];
         assert_eq!(phase.limits.max_iterations, Some(100));
         assert_eq!(
@@ -374,19 +393,19 @@ mod tests {
             } else {
                 ""
             };
-            resolve(&format!("--once {bin} {line}"), Config::default()).unwrap_err()
+            resolve(&format!("--once {bin} {line}"), "").unwrap_err()
         });
         insta::assert_snapshot!(refused.join("\n"));
-        let config = || toml::from_str("max-cost = 4.2\nmax-tokens = '2M'").unwrap();
+        let config = "max-cost = 4.2\nmax-tokens = '2M'";
         for agent in ["claude", "opencode"] {
             let line = format!("--once --agent {agent} --agent-bin sh --max-tokens 500k");
-            let settings = resolve(&line, config()).unwrap();
+            let settings = resolve(&line, config).unwrap();
             let budgets = (settings.max_cost_microusd, settings.max_tokens);
             assert_eq!(budgets, (Some(4_200_000), Some(500_000)), "{agent}");
         }
         let codex = "--once --agent codex --agent-bin sh";
         assert!(
-            resolve(codex, config())
+            resolve(codex, config)
                 .unwrap_err()
                 .starts_with("--max-cost")
         );
@@ -394,12 +413,7 @@ mod tests {
 
     #[test]
     fn options_win_over_the_file() {
-        let config = || Config {
-            until: Some("make".into()),
-            max_failures: Some(7),
-            ..Config::default()
-        };
-        let settings = resolve("--until true", config()).unwrap();
+        let settings = resolve("--until true", "until = 'make'\nmax-failures = 7").unwrap();
         assert_eq!(settings.phases[0].until.as_deref(), Some("true"));
         assert_eq!(settings.max_failures, 7);
     }

@@ -11,7 +11,7 @@ use loop_runner::{AgentSettings, Project, RunEntry};
 
 use crate::args::{Args, Command, DEMO_AGENT, DemoArgs};
 use crate::command::run;
-use crate::config::Config;
+use crate::config::Layers;
 use crate::exit::{Code, Failure};
 use crate::render::{Beginning, Screen};
 use crate::resolve::Resolved;
@@ -70,7 +70,7 @@ fn settings(directory: &Path, pace: Duration, sleep: Duration) -> Result<Resolve
     else {
         unreachable!("these are the words of a run")
     };
-    let mut resolved = resolve::new_run(*args, Config::default(), directory, directory)?;
+    let mut resolved = resolve::new_run(*args, &Layers::default(), directory, directory)?;
     if let AgentSettings::Claude { program, .. } = &mut resolved.settings.phases[0].agent {
         let pace = format!("--pace={}ms", pace.as_millis());
         program.extend([DEMO_AGENT.into(), pace.into(), "--".into()]);

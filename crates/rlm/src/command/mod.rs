@@ -2,6 +2,7 @@
 
 pub(crate) mod checkpoints;
 pub(crate) mod completions;
+pub(crate) mod config;
 pub(crate) mod control;
 pub(crate) mod demo;
 pub(crate) mod doctor;

@@ -8,10 +8,11 @@ use loop_runner::{Project, RunEntry, RunHead, RunId, RunState, Runner, Settings,
 use crate::args::{LoopArgs, ResumeArgs};
 use crate::command::control;
 use crate::command::live::{Target, is_live};
+use crate::config::{self, Layers};
 use crate::exit::{Code, Failure};
 use crate::render::Beginning;
 use crate::session::{Session, refuse_nested};
-use crate::{config, render, resolve};
+use crate::{render, resolve};
 
 pub(crate) fn execute(directory: &Path, args: ResumeArgs) -> Result<ExitCode, Failure> {
     if let Some(waits) = waits(directory, &args)? {
@@ -75,12 +76,14 @@ pub(crate) fn carry_on(
             Some(own) => project.in_worktree(own)?,
             None => project.in_root(),
         };
-        let config = config::read(project.root())?;
+        // Which agent a run has is its own.
+        let variable = |name: &str| config::variable(name).filter(|_| name != "RLM_AGENT");
+        let layers = Layers::read(project.root())?.with_environment(variable)?;
         let given = resolve::Given {
             agent: args.agent,
             what: args.what,
             agent_command: args.agent_command,
-            config: &config,
+            layers: &layers,
             root: project.root(),
             directory: project.directory(),
         };
@@ -93,7 +96,7 @@ pub(crate) fn carry_on(
             .is_some_and(changes)
             .then(|| was.clone())
             .filter(|_| begun);
-        let presses = config.on_press;
+        let presses = layers.run().config().on_press;
         Ok((project, run, settings, before, presses, feedback))
     })?;
     let (runner, news) = session.block_on(async {

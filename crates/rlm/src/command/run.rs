@@ -8,11 +8,12 @@ use loop_runner::{Project, RunEntry, RunId, RunState, Runner, Settings, WorkTree
 use crate::agents::AgentKind;
 use crate::args::{LoopArgs, ResumeArgs, RunArgs};
 use crate::command::resume;
+use crate::config::{self, Layers};
 use crate::exit::{Code, Failure};
 use crate::render::{Beginning, DryRun, Screen, print};
 use crate::resolve::Resolved;
 use crate::session::{Session, refuse_nested};
-use crate::{config, render, resolve};
+use crate::{render, resolve};
 
 pub(crate) fn execute(directory: &Path, args: RunArgs) -> Result<ExitCode, Failure> {
     let session = Session::begin(args.show.no_input)?;
@@ -107,12 +108,17 @@ pub(crate) fn start(
     let name = run.clone();
     let (project, resolved, beginning) = session.prepare(move || {
         let project = Project::find(&directory)?;
-        let config = config::read(project.root())?;
+        let layers = Layers::read(project.root())?.with_environment(config::variable)?;
         let own = match &args.worktree {
             Some(named) => Some(named.clone().unwrap_or_else(|| name.clone())),
-            None => config.worktree.unwrap_or_default().then(|| name.clone()),
+            None => layers
+                .run()
+                .config()
+                .worktree
+                .unwrap_or_default()
+                .then(|| name.clone()),
         };
-        let mut resolved = resolve::new_run(args, config, project.root(), project.directory())?;
+        let mut resolved = resolve::new_run(args, &layers, project.root(), project.directory())?;
         resolved.settings.validate()?;
         let runs = project.runs()?.into_iter();
         let others: Vec<RunId> = runs

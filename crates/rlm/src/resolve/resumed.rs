@@ -6,13 +6,10 @@ use std::path::Path;
 use loop_runner::{AgentSettings, Permissions, PhaseSettings, PromptSource, Settings, Start};
 use loop_state::SessionPolicy;
 
-use super::{
-    DEFAULT_IDLE_TIMEOUT, mcp_servers, permissions_from_environment, refuse_driver_options,
-    refuse_missing_variables,
-};
+use super::{DEFAULT_IDLE_TIMEOUT, mcp_servers, refuse_driver_options, refuse_missing_variables};
 use crate::agents::{self, AgentKind};
 use crate::args::LoopArgs;
-use crate::config::{self, Config};
+use crate::config::{self, Config, Layers};
 use crate::drivers;
 use crate::exit::Failure;
 use crate::money;
@@ -23,7 +20,7 @@ pub(crate) struct Given<'a> {
     pub(crate) agent: Option<AgentKind>,
     pub(crate) what: LoopArgs,
     pub(crate) agent_command: Vec<OsString>,
-    pub(crate) config: &'a Config,
+    pub(crate) layers: &'a Layers,
     /// Where the file of the project lies.
     pub(crate) root: &'a Path,
     pub(crate) directory: &'a Path,
@@ -32,7 +29,6 @@ pub(crate) struct Given<'a> {
 /// Puts what was given over the saved settings; `None` when that changes nothing.
 pub(crate) fn resumed(given: Given<'_>, saved: &Settings) -> Result<Option<Settings>, Failure> {
     let mut settings = saved.clone();
-    let phase = &mut settings.phases[0];
     let args = &given.what;
     if args.prompt.is_some() || args.prompt_file.as_deref() == Some(Path::new("-")) {
         return Err(Failure::usage(
@@ -40,50 +36,18 @@ pub(crate) fn resumed(given: Given<'_>, saved: &Settings) -> Result<Option<Setti
         ));
     }
     if let Some(file) = &args.prompt_file {
+        let [phase] = settings.phases.as_mut_slice() else {
+            return Err(Failure::usage(
+                "each phase of this run has its own prompt: edit their files, and leave --prompt-file out",
+            ));
+        };
         phase.prompt = PromptSource::File(given.directory.join(file));
     }
-    let other = other_agent(&given, &phase.agent)?;
-    match other.as_ref().unwrap_or(&phase.agent) {
-        AgentSettings::Command { .. } => refuse_driver_options(args)?,
-        _ => {
-            phase.permissions = args.permissions.map_or(phase.permissions, Into::into);
-            phase.session = args.session.map_or(phase.session, Into::into);
-        }
+    for phase in &mut settings.phases {
+        resumed_phase(&given, phase, &saved.directory)?;
     }
-    let changes = other.is_some();
-    if let Some(other) = other {
-        hand_over(phase, other, &given)?;
-    } else if let (Some(bin), Some(start)) = (
-        agents::bin(args.agent_bin.clone(), given.directory),
-        phase.agent.start_mut(),
-    ) {
-        *start.program = vec![bin];
-    }
-    let Given {
-        what: args,
-        agent_command,
-        root,
-        ..
-    } = given;
-    agents::tell(&mut phase.agent, args.model, agent_command);
-    if changes {
-        drivers::check_phase(phase, &root.join(config::FILE_NAME))?;
-    }
-    agents::find_program(&phase.agent, &settings.directory)?;
-    refuse_missing_variables(&phase.mcp_servers, &phase.agent)?;
-    phase.promise = args.completion_promise.or(phase.promise.take());
-    if args.until.is_some() {
-        phase.until = args.until;
-    }
-    if !args.gate.is_empty() {
-        phase.gates = args.gate;
-    }
-    let limits = &mut phase.limits;
-    limits.max_iterations = args.max_iterations.or(limits.max_iterations);
-    limits.iteration_timeout = args.iteration_timeout.or(limits.iteration_timeout);
-    limits.idle_timeout = args.idle_timeout.or(limits.idle_timeout);
-    phase.check_timeout = args.check_timeout.unwrap_or(phase.check_timeout);
-    phase.background_wait = args.background_wait.unwrap_or(phase.background_wait);
+    refuse_driver_options(args, &settings.phases)?;
+    let args = given.what;
     settings.max_duration = args.max_duration.or(settings.max_duration);
     settings.max_failures = args.max_failures.unwrap_or(settings.max_failures);
     settings.sleep = args.sleep.unwrap_or(settings.sleep);
@@ -97,8 +61,54 @@ pub(crate) fn resumed(given: Given<'_>, saved: &Settings) -> Result<Option<Setti
     Ok((settings != *saved).then_some(settings))
 }
 
+/// Puts what was given over a phase.
+fn resumed_phase(given: &Given<'_>, phase: &mut PhaseSettings, at: &Path) -> Result<(), Failure> {
+    let args = &given.what;
+    let config = given.layers.phase(&phase.name).config();
+    let other = other_agent(given, &config, &phase.agent)?;
+    if other.as_ref().unwrap_or(&phase.agent).is_driven() {
+        phase.permissions = args.permissions.map_or(phase.permissions, Into::into);
+        phase.session = args.session.map_or(phase.session, Into::into);
+    }
+    let changes = other.is_some();
+    if let Some(other) = other {
+        hand_over(phase, other, given, &config)?;
+    } else if let (Some(bin), Some(start)) = (
+        agents::bin(args.agent_bin.clone(), given.directory),
+        phase.agent.start_mut(),
+    ) {
+        *start.program = vec![bin];
+    }
+    agents::tell(
+        &mut phase.agent,
+        args.model.clone(),
+        given.agent_command.clone(),
+    );
+    if changes {
+        drivers::check_phase(phase, &given.root.join(config::FILE_NAME))?;
+    }
+    agents::find_program(&phase.agent, at)?;
+    refuse_missing_variables(&phase.mcp_servers, &phase.agent)?;
+    phase.promise = args.completion_promise.clone().or(phase.promise.take());
+    phase.until = args.until.clone().or(phase.until.take());
+    if !args.gate.is_empty() {
+        phase.gates.clone_from(&args.gate);
+    }
+    let limits = &mut phase.limits;
+    limits.max_iterations = args.max_iterations.or(limits.max_iterations);
+    limits.iteration_timeout = args.iteration_timeout.or(limits.iteration_timeout);
+    limits.idle_timeout = args.idle_timeout.or(limits.idle_timeout);
+    phase.check_timeout = args.check_timeout.unwrap_or(phase.check_timeout);
+    phase.background_wait = args.background_wait.unwrap_or(phase.background_wait);
+    Ok(())
+}
+
 /// Makes the agent that was named, if it is another one than the run has.
-fn other_agent(given: &Given<'_>, saved: &AgentSettings) -> Result<Option<AgentSettings>, Failure> {
+fn other_agent(
+    given: &Given<'_>,
+    config: &Config,
+    saved: &AgentSettings,
+) -> Result<Option<AgentSettings>, Failure> {
     let has = AgentKind::of(saved);
     let bin = agents::bin(given.what.agent_bin.clone(), given.directory);
     // An agent that is known by its program only is another one with another program.
@@ -108,16 +118,16 @@ fn other_agent(given: &Given<'_>, saved: &AgentSettings) -> Result<Option<AgentS
         None if is_renamed => has,
         _ => return Ok(None),
     };
-    let command = given.config.command();
+    let command = config.command();
     agents::choose(
         Some(kind),
         &given.agent_command,
         command.as_deref(),
         given.directory,
     )?;
-    let mut other = agents::settings(kind, bin, given.config, given.root)?;
-    if given.config.agent == Some(kind) {
-        agents::tell(&mut other, given.config.model.clone(), Vec::new());
+    let mut other = agents::settings(kind, bin, config, given.root)?;
+    if config.agent == Some(kind) {
+        agents::tell(&mut other, config.model.clone(), Vec::new());
     }
     Ok(Some(other).filter(|other| !other.is_same(saved)))
 }
@@ -127,6 +137,7 @@ fn hand_over(
     phase: &mut PhaseSettings,
     other: AgentSettings,
     given: &Given<'_>,
+    config: &Config,
 ) -> Result<(), Failure> {
     let (section, to) = (AgentKind::of(&phase.agent).name(), other.name());
     let restriction = phase.agent.restrictions().first().copied();
@@ -166,9 +177,7 @@ fn hand_over(
         }
         (false, true) => {
             // A command was told none of this.
-            let config = given.config;
-            let permissions = given.what.permissions.or(permissions_from_environment()?);
-            let permissions = permissions.or(config.permissions);
+            let permissions = given.what.permissions.or(config.permissions);
             phase.permissions = permissions.map(Into::into).unwrap_or_default();
             let session = given.what.session.or(config.session);
             phase.session = session.map(Into::into).unwrap_or_default();
@@ -190,15 +199,15 @@ mod tests {
     /// A run of Claude Code, with what its file says of it.
     fn saved(file: &str) -> Settings {
         let line = "rlm run -p text --until true --agent claude --agent-bin sh --model opus";
-        crate::resolve::tests::resolve_line(line, toml::from_str(file).unwrap()).unwrap()
+        crate::resolve::tests::resolve_line(line, file).unwrap()
     }
 
-    fn given(config: &Config, agent: Option<AgentKind>, what: LoopArgs) -> Given<'_> {
+    fn given(layers: &Layers, agent: Option<AgentKind>, what: LoopArgs) -> Given<'_> {
         Given {
             agent,
             what,
             agent_command: Vec::new(),
-            config,
+            layers,
             root: Path::new("/"),
             directory: Path::new("/"),
         }
@@ -213,7 +222,7 @@ mod tests {
 
     #[test]
     fn s15_what_is_given_to_resume_wins_and_nothing_given_changes_nothing() {
-        let (config, saved) = (Config::default(), saved(""));
+        let (config, saved) = (Layers::default(), saved(""));
         let resume = |agent, what| resumed(given(&config, agent, what), &saved).unwrap();
         assert_eq!(resume(None, LoopArgs::default()), None);
         assert_eq!(resume(Some(AgentKind::Claude), LoopArgs::default()), None);
@@ -232,7 +241,7 @@ mod tests {
     fn another_agent_gets_what_means_the_same_to_it_and_its_own_section() {
         let saved = saved("permissions = 'deny'\nsession = 'continue'\n");
         let file = "agent = 'codex'\nmodel = 'gpt'\n[codex]\neffort = 'high'\n";
-        let config = toml::from_str(file).unwrap();
+        let config = Layers::of(Path::new("/"), file);
         let changed = resumed(given(&config, Some(AgentKind::Codex), sh()), &saved);
         let phase = &changed.unwrap().unwrap().phases[0];
         assert_eq!(phase.permissions, Permissions::Deny);
@@ -243,7 +252,7 @@ mod tests {
         let told = (model.as_deref(), options.effort.as_deref());
         assert_eq!(told, (Some("gpt"), Some("high")));
         // A model of another agent's is none of its.
-        let other = toml::from_str("agent = 'claude'\nmodel = 'opus'\n").unwrap();
+        let other = Layers::of(Path::new("/"), "agent = 'claude'\nmodel = 'opus'\n");
         let changed = resumed(given(&other, Some(AgentKind::Codex), sh()), &saved);
         assert_eq!(changed.unwrap().unwrap().phases[0].agent.model(), None);
     }
@@ -251,7 +260,7 @@ mod tests {
     #[test]
     fn what_kept_the_agent_from_something_is_not_lost_silently() {
         let strict = saved("[claude]\ndisallowed-tools = ['Bash']\n");
-        let config: Config = toml::from_str("command = ['sh']").unwrap();
+        let config = Layers::of(Path::new("/"), "command = ['sh']");
         let change = |saved: &Settings, kind, what| {
             resumed(given(&config, Some(kind), what), saved).map_err(|f| f.message)
         };
@@ -262,12 +271,12 @@ mod tests {
             "{refused}"
         );
         let line = "rlm run -p text --once --agent claude --agent-bin sh -- --disallowedTools Bash";
-        let words = crate::resolve::tests::resolve_line(line, Config::default()).unwrap();
+        let words = crate::resolve::tests::resolve_line(line, "").unwrap();
         let refused = change(&words, AgentKind::Codex, sh()).unwrap_err();
         assert!(refused.starts_with("what stood behind --"), "{refused}");
         let line = "rlm run -p text --once --agent opencode --agent-bin sh";
         let file = "[opencode]\nenv = { OPENCODE_PERMISSION = '{\"bash\": \"deny\"}' }\n";
-        let asks = crate::resolve::tests::resolve_line(line, toml::from_str(file).unwrap());
+        let asks = crate::resolve::tests::resolve_line(line, file);
         let refused = change(&asks.unwrap(), AgentKind::Codex, sh()).unwrap_err();
         assert!(refused.starts_with("`env` in [opencode]"), "{refused}");
         let said = LoopArgs {
@@ -291,9 +300,9 @@ mod tests {
     fn an_agent_that_is_known_by_its_program_is_another_one_with_another_program() {
         let saved = crate::resolve::tests::resolve_line(
             "rlm run -p text --once --agent acp --agent-bin sh",
-            Config::default(),
+            "",
         );
-        let (config, saved) = (Config::default(), saved.unwrap());
+        let (config, saved) = (Layers::default(), saved.unwrap());
         let same = resumed(
             given(&config, Some(AgentKind::Acp), LoopArgs::default()),
             &saved,

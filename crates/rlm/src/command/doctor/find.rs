@@ -10,7 +10,7 @@ use super::ask::Program;
 use super::known;
 use super::machine::{self, Seen};
 use crate::agents::{self, AgentKind};
-use crate::config::{self, Config};
+use crate::config::{self, Config, Layers};
 use crate::drivers;
 use crate::exit::Failure;
 
@@ -29,9 +29,10 @@ pub(super) struct Found {
 /// Finds the agents that are named, or else all of them.
 pub(super) fn find(directory: &Path, named: &[AgentKind]) -> Result<Found, Failure> {
     let project = Project::find(directory)?;
-    let config = config::read(project.root());
-    let settings = machine::settings(project.root(), &config);
-    let mut config = config.unwrap_or_default();
+    let layers = Layers::read(project.root());
+    let settings = machine::settings(&project, &layers);
+    let layers = layers.unwrap_or_default();
+    let mut config = layers.run().config();
     if config.agent.is_none() && named.len() != 1 {
         // Nobody knows whose it is, and what one agent takes for a question another takes for a prompt.
         config.agent_bin = None;

@@ -2,7 +2,6 @@
 
 use std::fs::{File, TryLockError};
 use std::io::IsTerminal as _;
-use std::path::Path;
 use std::time::Duration;
 
 use agent_subprocess::Containment;
@@ -12,7 +11,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use super::ask::{self, Program, command};
 use super::file_system;
-use crate::config::{self, Config};
+use crate::config::{self, Layers};
 use crate::drivers;
 use crate::exit::Failure;
 use crate::render::{Health, rlm};
@@ -30,16 +29,26 @@ const ORPHAN: &str = "(sleep 600 & echo ready); exec sleep 600";
 const BLIND: &str = "what an agent did can't be told from what was there";
 const NO_GUARD: &str = "no guard, so a stop proves less";
 
-/// Tells what the project's file says, or why it can't be read.
-pub(super) fn settings(root: &Path, read: &Result<Config, Failure>) -> Seen {
+/// Tells which files of settings there are, or why one can't be read.
+pub(super) fn settings(project: &Project, read: &Result<Layers, Failure>) -> Seen {
     let file = config::FILE_NAME;
-    match read {
-        Ok(_) if root.join(file).exists() => (Health::Ok, format!("{file} can be read")),
-        Ok(_) => (
+    let layers = match read {
+        Ok(layers) => layers,
+        Err(why) => return (Health::Problem, why.to_string()),
+    };
+    let own = project.root().join(file);
+    let there = layers.files().filter(|path| path.exists());
+    let shown = there.map(|path| match path == own {
+        true => file.to_owned(),
+        false => path.display().to_string(),
+    });
+    let shown: Vec<String> = shown.collect();
+    match shown.is_empty() {
+        true => (
             Health::Ok,
             format!("no {file}; `{} init` writes one", rlm()),
         ),
-        Err(why) => (Health::Problem, why.to_string()),
+        false => (Health::Ok, format!("{} can be read", shown.join(" and "))),
     }
 }
 

@@ -1,0 +1,50 @@
+//! `rlm config`
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use loop_runner::Project;
+
+use crate::args::{ConfigCommand, ShowConfigArgs};
+use crate::config::{self, Layers};
+use crate::exit::{Code, Failure};
+use crate::render::{self, Configuration};
+
+pub(crate) fn execute(directory: &Path, what: &ConfigCommand) -> Result<ExitCode, Failure> {
+    match what {
+        ConfigCommand::Show(args) => show(directory, args),
+        ConfigCommand::Schema => {
+            print(
+                &serde_json::to_string_pretty(&config::schema()).expect("a schema is plain data"),
+            );
+            Ok(Code::Done.into())
+        }
+    }
+}
+
+fn show(directory: &Path, args: &ShowConfigArgs) -> Result<ExitCode, Failure> {
+    let project = Project::find(directory)?;
+    let layers = Layers::read(project.root())?.with_environment(config::variable)?;
+    let layers = layers.with_flags(&args.run)?;
+    let shown = Configuration {
+        groups: config::groups(&layers, &args.run.agent_command, project.directory()),
+        files: layers
+            .files()
+            .map(|path| (path.clone(), path.exists()))
+            .collect(),
+        root: project.root().to_owned(),
+        home: std::env::var_os("HOME").map(PathBuf::from),
+        explain: args.explain,
+    };
+    match args.run.show.json {
+        true => print(&render::json_line(&shown.json())),
+        false => print(shown.to_string().trim_end()),
+    }
+    Ok(Code::Done.into())
+}
+
+fn print(text: &str) {
+    use std::io::Write as _;
+    // That nobody reads is no reason to fail.
+    let _gone = writeln!(anstream::stdout().lock(), "{text}");
+}

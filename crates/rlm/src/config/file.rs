@@ -1,0 +1,220 @@
+//! A file of settings: what it says, where each thing stands in it, and what is wrong with it.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use agent_subprocess::mcp::without_value;
+use serde::Deserialize;
+use toml::Value;
+use toml::de::{DeTable, DeValue, Deserializer};
+
+use super::keys::{self, Of};
+use super::tree::{Origin, Tree};
+use super::{Config, FILE_NAME, content};
+use crate::exit::Failure;
+
+/// What a file says: of a run, and of each of its phases.
+#[derive(Clone, Debug, Default)]
+pub(super) struct File {
+    pub(super) path: PathBuf,
+    pub(super) tree: Tree,
+    pub(super) phases: Vec<(String, Tree)>,
+}
+
+/// Whose file it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Whose {
+    /// What it names by a path counts from where it lies, as its reader does it.
+    Project,
+    User,
+}
+
+impl File {
+    /// Reads a file; that there is none is an empty one.
+    pub(super) fn read(path: &Path, whose: Whose) -> Result<Self, Failure> {
+        match content(path)? {
+            None => Ok(Self {
+                path: path.into(),
+                ..Self::default()
+            }),
+            Some(text) => Self::parse(path, &text, whose).map_err(Failure::usage),
+        }
+    }
+
+    /// Reads the text of a file. What is wrong is said in one line with its place, without the value, which may be a secret.
+    pub(super) fn parse(path: &Path, text: &str, whose: Whose) -> Result<Self, String> {
+        let at = |span: Option<std::ops::Range<usize>>, what: &str| {
+            let line = line(text, span.map_or(0, |span| span.start));
+            format!("`{}`, line {line}: {what}", path.display())
+        };
+        let wrong = |e: toml::de::Error| at(e.span(), &describe(e.message()));
+        let mut root = DeTable::parse(text).map_err(wrong)?;
+        let phases = root.get_mut().remove("phase");
+        let mut this = Self {
+            path: path.into(),
+            ..Self::default()
+        };
+        let refused = |table: &DeTable<'_>, of: Of| {
+            let mut names = table.keys().map(|key| (key.get_ref(), key.span()));
+            names.find_map(|(name, span)| Some(at(Some(span), &keys::refuses(name, of, whose)?)))
+        };
+        if let Some(why) = refused(root.get_ref(), Of::Run) {
+            return Err(why);
+        }
+        Config::deserialize(Deserializer::from(root.clone())).map_err(wrong)?;
+        this.tree = this.layer(root.get_ref(), text, whose);
+        let Some(phases) = phases else {
+            return Ok(this);
+        };
+        let span = phases.span();
+        if whose == Whose::User {
+            return Err(at(Some(span), &keys::of_projects("phase")));
+        }
+        let DeValue::Array(phases) = phases.into_inner() else {
+            return Err(at(Some(span), "a phase is a table of its own: [[phase]]"));
+        };
+        for phase in phases {
+            let span = phase.span();
+            let DeValue::Table(table) = phase.get_ref() else {
+                return Err(at(Some(span), "a phase is a table of its own: [[phase]]"));
+            };
+            if let Some(why) = refused(table, Of::Phase) {
+                return Err(why);
+            }
+            let value = toml::de::ValueDeserializer::from(phase.clone());
+            let said = Config::deserialize(value).map_err(wrong)?;
+            let Some(name) = said.name else {
+                return Err(at(
+                    Some(span),
+                    "this phase has no name; add for example: name = \"plan\"",
+                ));
+            };
+            if this.phases.iter().any(|(known, _)| *known == name.0) {
+                let what = format!("two phases are named `{}`; rename one", name.0);
+                return Err(at(Some(span), &what));
+            }
+            let mut tree = this.layer(table, text, whose);
+            tree.remove(&["name"]);
+            this.phases.push((name.0, tree));
+        }
+        Ok(this)
+    }
+
+    fn layer(&self, table: &DeTable<'_>, text: &str, whose: Whose) -> Tree {
+        let mut tree = Tree::default();
+        let lines = lines(table, text);
+        let path: Arc<Path> = self.path.as_path().into();
+        let origin = |keys: &[&str]| {
+            let line = lines.iter().find(|(known, _)| known == keys);
+            Origin::File {
+                path: path.clone(),
+                line: line.map_or(1, |(_, line)| *line),
+            }
+        };
+        let mut values = toml::Table::new();
+        for (key, value) in table {
+            let value = toml::de::ValueDeserializer::from(value.clone());
+            let value = Value::deserialize(value).expect("what is a configuration is values");
+            values.insert(key.get_ref().to_string(), value);
+        }
+        if whose == Whose::User {
+            count_from(self.path.parent().unwrap_or(Path::new("/")), &mut values);
+        }
+        tree.insert_all(&[], values, &origin);
+        tree
+    }
+}
+
+/// Makes the paths of a file absolute that counts from elsewhere than the project's.
+fn count_from(place: &Path, values: &mut toml::Table) {
+    let absolute = |value: &mut Value| {
+        if let Value::String(path) = value
+            && Path::new(path).components().count() > 1
+        {
+            *path = place.join(&*path).to_string_lossy().into_owned();
+        }
+    };
+    values.get_mut("agent-bin").into_iter().for_each(absolute);
+    let mut list = |section: &str, key: &str, count: usize| {
+        let section = values.get_mut(section).and_then(Value::as_table_mut);
+        let list = section.and_then(|section| section.get_mut(key)?.as_array_mut());
+        list.into_iter().flatten().take(count).for_each(absolute);
+    };
+    list("acp", "program", 1);
+    list("claude", "add-dirs", usize::MAX);
+}
+
+/// Returns the line of each key, two levels deep and for variables three.
+fn lines<'a>(table: &'a DeTable<'_>, text: &str) -> Vec<(Vec<&'a str>, usize)> {
+    let mut lines = Vec::new();
+    for (key, value) in table {
+        lines.push((vec![&**key.get_ref()], line(text, key.span().start)));
+        if let DeValue::Table(below) = value.get_ref() {
+            lines.extend(
+                self::lines(below, text)
+                    .into_iter()
+                    .map(|(mut path, line)| {
+                        path.insert(0, &**key.get_ref());
+                        (path, line)
+                    }),
+            );
+        }
+    }
+    lines
+}
+
+fn line(text: &str, at: usize) -> usize {
+    text.as_bytes()[..at.min(text.len())]
+        .iter()
+        .filter(|byte| **byte == b'\n')
+        .count()
+        + 1
+}
+
+/// Says what is wrong, with the nearest name that would be right in place of all of them.
+fn describe(message: &str) -> String {
+    let message = without_value(&message.trim().replace('\n', " "));
+    let Some(rest) = message.strip_prefix("unknown field `") else {
+        return message;
+    };
+    let mut names = rest.split('`').step_by(2);
+    let (unknown, known) = (names.next().unwrap_or_default(), names.collect::<Vec<_>>());
+    let mut text = format!("unknown key `{unknown}`");
+    match nearest(unknown, &known) {
+        Some(near) => write!(text, "; did you mean `{near}`?"),
+        None if known.len() > 8 => write!(text, "; `rlm config schema` lists all that there are"),
+        None => write!(text, ", expected one of `{}`", known.join("`, `")),
+    }
+    .expect("a string takes what is written");
+    text
+}
+
+/// Returns the name that was probably meant.
+fn nearest<'a>(unknown: &str, known: &[&'a str]) -> Option<&'a str> {
+    let plain = unknown.replace('_', "-").to_lowercase();
+    let score = |name: &&str| strsim::jaro_winkler(&plain, name);
+    let near = known.iter().copied().map(|name| (score(&name), name));
+    let near = near.filter(|(score, _)| *score > 0.8);
+    near.max_by(|a, b| a.0.total_cmp(&b.0))
+        .map(|(_, name)| name)
+}
+
+/// Returns where the settings of a project lie.
+pub(super) fn of_project(root: &Path) -> PathBuf {
+    root.join(FILE_NAME)
+}
+
+/// Returns where the user's own settings lie; `None` where there is no such place.
+pub(super) fn of_user() -> Option<PathBuf> {
+    let named = |name: &str| std::env::var_os(name).map(PathBuf::from);
+    let places = [
+        named("XDG_CONFIG_HOME"),
+        named("HOME").map(|home| home.join(".config")),
+    ];
+    let place = places
+        .into_iter()
+        .flatten()
+        .find(|place| place.is_absolute())?;
+    Some(place.join("rlm/config.toml"))
+}

@@ -1,0 +1,190 @@
+//! What counts, for people and programs: each value, where it comes from, and what it stands in place of. No secret is in it.
+
+use std::ffi::OsString;
+use std::path::Path;
+
+use agent_subprocess::mcp::{McpServer, McpServers};
+use serde::Deserialize;
+use toml::Value;
+
+use super::keys::{KEYS, Kind, Of};
+use super::tree::{Leaf, Origin, Tree};
+use super::{Layers, defaults};
+use crate::agents::{self, AgentKind};
+
+/// A value that counts.
+#[derive(Debug)]
+pub(crate) struct Row {
+    /// Its key, with those of the tables that it stands in.
+    pub(crate) key: String,
+    pub(crate) value: Value,
+    pub(crate) origin: Origin,
+    /// The values that it stands in place of, the nearest first.
+    pub(crate) over: Vec<(Value, Origin)>,
+}
+
+/// What counts for the run, or for one of its phases.
+#[derive(Debug)]
+pub(crate) struct Group {
+    /// The name of a phase.
+    pub(crate) phase: Option<String>,
+    pub(crate) rows: Vec<Row>,
+    /// Why the agent is not known.
+    pub(crate) unknown_agent: Option<String>,
+    /// The keys of which nothing is said, and which have no default.
+    pub(crate) unset: Vec<&'static str>,
+}
+
+/// Returns what counts: in one group, or where there are phases in one for all of the run and one for each of them.
+pub(crate) fn groups(layers: &Layers, words: &[OsString], directory: &Path) -> Vec<Group> {
+    let mut groups = Vec::new();
+    if layers.has_phases() {
+        let tree = layers.run().over(defaults(false));
+        groups.push(group(None, tree, &[Of::Run], None));
+    }
+    for phase in layers.phases() {
+        let config = phase.tree.config();
+        let command = config.command();
+        let chosen = agents::choose(config.agent, words, command.as_deref(), directory);
+        let driven = !matches!(chosen, Ok(AgentKind::Command));
+        let mut tree = phase.tree.over(defaults(driven));
+        let why = match chosen {
+            Ok(kind) if config.agent.is_none() => {
+                let origin = match (words, command) {
+                    ([], None) => Origin::Found,
+                    ([], Some(_)) => tree
+                        .leaf("command")
+                        .map_or(Origin::Found, |leaf| leaf.origin.clone()),
+                    _ => Origin::Flag("--".into()),
+                };
+                tree.insert(&["agent"], kind.name().into(), origin);
+                None
+            }
+            chosen => chosen.err().map(|failure| failure.message),
+        };
+        groups.push(match layers.has_phases() {
+            true => group(Some(phase.name), tree, &[Of::Phase], why),
+            false => group(None, tree, &[Of::Run, Of::Phase], why),
+        });
+    }
+    groups
+}
+
+fn group(phase: Option<String>, tree: Tree, of: &[Of], unknown_agent: Option<String>) -> Group {
+    let leaves = tree.leaves();
+    let keys = KEYS.iter().filter(|key| of.contains(&key.of));
+    let (mut rows, mut unset) = (Vec::new(), Vec::new());
+    for key in keys {
+        let mut said = leaves
+            .iter()
+            .filter(|(path, _)| path[0] == key.name)
+            .peekable();
+        if said.peek().is_none() && !matches!(key.kind, Kind::Table(_) | Kind::Servers) {
+            unset.push(key.name);
+        }
+        rows.extend(said.map(|(path, leaf)| row(path, leaf)));
+    }
+    Group {
+        phase,
+        rows,
+        unknown_agent,
+        unset,
+    }
+}
+
+fn row(path: &[&str], leaf: &Leaf) -> Row {
+    let over = leaf.over.iter();
+    Row {
+        key: path
+            .iter()
+            .map(|key| quoted(key))
+            .collect::<Vec<_>>()
+            .join("."),
+        value: without_secrets(path, &leaf.value),
+        origin: leaf.origin.clone(),
+        over: over
+            .map(|(value, origin)| (without_secrets(path, value), origin.clone()))
+            .collect(),
+    }
+}
+
+/// Writes a key as the file has it.
+fn quoted(key: &str) -> String {
+    let is_bare = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+    match !key.is_empty() && key.chars().all(is_bare) {
+        true => key.to_owned(),
+        false => Value::from(key).to_string(),
+    }
+}
+
+/// Returns a value as it may be shown to anybody.
+fn without_secrets(path: &[&str], value: &Value) -> Value {
+    let hidden = || Value::from("…");
+    match path {
+        [_, "env", _] => hidden(),
+        ["claude", "settings"] | ["codex", "config"] => {
+            let names = value.as_table().into_iter().flat_map(toml::Table::keys);
+            Value::Table(names.map(|name| (name.clone(), hidden())).collect())
+        }
+        ["mcp-servers", name] => server(name, value.clone()).unwrap_or_else(hidden),
+        _ => value.clone(),
+    }
+}
+
+fn server(name: &str, value: Value) -> Option<Value> {
+    let mut servers = McpServers::default();
+    servers
+        .insert(name, McpServer::deserialize(value).ok()?)
+        .ok()?;
+    let servers = servers.without_values();
+    let (_, server) = servers.iter().next()?;
+    Value::try_from(server).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::tests::template_on;
+
+    /// No value of a variable, a header, an argument or the agents' own settings is shown, wherever it stands.
+    #[test]
+    fn x118_no_secret_is_shown() {
+        let secrets = "[claude]\nenv = { A = 's3cret' }\nsettings = { a = 's3cret' }\n[codex.config]\nb = 's3cret'\n\
+                       [mcp-servers.a]\ncommand = 'x'\nargs = ['s3cret']\nenv = { T = 's3cret' }\n\
+                       [mcp-servers.b]\nurl = 'https://s3cret@localhost/s3cret'\nheaders = { H = 's3cret' }\n";
+        let phases =
+            format!("{secrets}[[phase]]\nname = 'plan'\n[phase.gemini.env]\nA = 's3cret'\n");
+        for text in [secrets, &phases] {
+            let groups = groups(&Layers::of(Path::new("/"), text), &[], Path::new("/"));
+            let shown = format!("{groups:?}");
+            assert!(
+                shown.contains("mcp-servers.b") && !shown.contains("s3cret"),
+                "{shown}"
+            );
+        }
+    }
+
+    #[test]
+    fn s15_what_is_shown_is_what_a_file_could_say() {
+        let layers = Layers::of(Path::new("/"), &template_on());
+        let groups = groups(&layers, &[], Path::new("/"));
+        let lines: String = groups[0]
+            .rows
+            .iter()
+            .map(|row| format!("{} = {}\n", row.key, row.value))
+            .collect();
+        let again = Layers::of(Path::new("/"), &lines);
+        let leaves = |layers: &Layers| {
+            let tree = layers.run();
+            let leaves = tree.leaves().into_iter();
+            let mut leaves: Vec<_> = leaves.map(|(path, _)| path.join(".")).collect();
+            leaves.sort();
+            leaves
+        };
+        let (shown, said) = (leaves(&again), leaves(&layers));
+        assert!(
+            said.iter().all(|key| shown.contains(key)),
+            "{said:?} {shown:?}"
+        );
+    }
+}

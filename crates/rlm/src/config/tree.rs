@@ -1,0 +1,301 @@
+//! Values by key with the places that they come from, and how one layer lies over another.
+
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+
+use serde::Deserialize as _;
+use toml::Value;
+
+use super::Config;
+
+/// Where a value comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// An option on the command line.
+    Flag(String),
+    /// A variable of the environment.
+    Variable(&'static str),
+    /// A file.
+    File { path: Arc<Path>, line: usize },
+    /// It was looked for on this machine.
+    Found,
+    /// Nobody has said anything.
+    Default,
+}
+
+/// A value, and those of lower layers that it stands in place of, the nearest first.
+#[derive(Clone)]
+pub(crate) struct Leaf {
+    pub(crate) value: Value,
+    pub(crate) origin: Origin,
+    pub(crate) over: Vec<(Value, Origin)>,
+}
+
+#[derive(Clone)]
+enum Node {
+    Leaf(Leaf),
+    /// A table whose keys are merged one by one.
+    Section(Tree),
+}
+
+/// One layer, or several that lie over each other. Its `Debug` shows no value.
+#[derive(Clone, Default)]
+pub(crate) struct Tree(Vec<(String, Node)>);
+
+impl fmt::Debug for Tree {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set()
+            .entries(self.0.iter().map(|(k, _)| k))
+            .finish()
+    }
+}
+
+const AGENTS: [&str; 5] = ["claude", "codex", "gemini", "opencode", "acp"];
+
+/// Whether the keys of this table are merged one by one; any other value takes the place of the one below it as a whole.
+fn is_section(path: &[&str]) -> bool {
+    match path {
+        [one] => AGENTS.contains(one) || ["mcp-servers", "on-press"].contains(one),
+        [one, "env"] => AGENTS.contains(one),
+        _ => false,
+    }
+}
+
+impl Tree {
+    /// Puts a value in at a path of keys, of which the last is its own.
+    pub(crate) fn insert(&mut self, path: &[&str], value: Value, origin: Origin) {
+        let [first, rest @ ..] = path else {
+            return;
+        };
+        let at = self
+            .0
+            .iter()
+            .position(|(key, _)| key == first)
+            .unwrap_or(self.0.len());
+        if at == self.0.len() {
+            self.0
+                .push(((*first).to_owned(), Node::Section(Self::default())));
+        }
+        match &mut self.0[at].1 {
+            Node::Section(section) if !rest.is_empty() => section.insert(rest, value, origin),
+            node => {
+                *node = Node::Leaf(Leaf {
+                    value,
+                    origin,
+                    over: Vec::new(),
+                })
+            }
+        }
+    }
+
+    /// Puts in what a table says. `origin` tells where the value at a path comes from.
+    pub(crate) fn insert_all(
+        &mut self,
+        path: &[&str],
+        table: toml::Table,
+        origin: &dyn Fn(&[&str]) -> Origin,
+    ) {
+        for (key, value) in table {
+            let path = [path, &[key.as_str()]].concat();
+            match value {
+                Value::Table(table) if is_section(&path) => self.insert_all(&path, table, origin),
+                value => {
+                    let origin = origin(&path);
+                    self.insert(&path, value, origin);
+                }
+            }
+        }
+    }
+
+    fn text(&self, key: &str) -> Option<&str> {
+        self.leaf(key)?.value.as_str()
+    }
+
+    /// Returns what stands at the top under this key.
+    pub(crate) fn leaf(&self, key: &str) -> Option<&Leaf> {
+        self.0.iter().find_map(|(known, node)| match node {
+            Node::Leaf(leaf) if known == key => Some(leaf),
+            _ => None,
+        })
+    }
+
+    pub(super) fn remove(&mut self, keys: &[&str]) {
+        self.0.retain(|(key, _)| !keys.contains(&key.as_str()));
+    }
+
+    /// Puts this layer over a lower one.
+    ///
+    /// What a layer says of its agent is said of no other: where one above names another, or a command, it counts for nothing. So does a prompt
+    /// where one above has a file for it.
+    pub(crate) fn over(mut self, mut lower: Self) -> Self {
+        let is_command = self.leaf("command").is_some();
+        match (self.text("agent"), lower.text("agent")) {
+            (Some(agent), below) => {
+                if below.is_some_and(|below| below != agent) {
+                    lower.remove(&["model", "agent-bin"]);
+                }
+                if agent != "command" {
+                    lower.remove(&["command"]);
+                }
+            }
+            (None, Some(_)) if is_command => lower.remove(&["agent", "model", "agent-bin"]),
+            (None, _) => {}
+        }
+        for (one, other) in [("prompt", "prompt-file"), ("prompt-file", "prompt")] {
+            if self.leaf(one).is_some() {
+                lower.remove(&[other]);
+            }
+        }
+        self.merge(lower);
+        self
+    }
+
+    fn merge(&mut self, lower: Self) {
+        for (key, below) in lower.0 {
+            let here = self.0.iter_mut().find(|(known, _)| *known == key);
+            match (here.map(|(_, node)| node), below) {
+                (None, below) => self.0.push((key, below)),
+                (Some(Node::Leaf(leaf)), Node::Leaf(below)) => {
+                    leaf.over.push((below.value, below.origin));
+                    leaf.over.extend(below.over);
+                }
+                (Some(Node::Section(section)), Node::Section(below)) => section.merge(below),
+                // A file was read as what it must be, so that a key is the same everywhere.
+                (Some(_), _) => {}
+            }
+        }
+    }
+
+    /// Returns all values with the paths of their keys.
+    pub(crate) fn leaves(&self) -> Vec<(Vec<&str>, &Leaf)> {
+        let mut leaves = Vec::new();
+        for (key, node) in &self.0 {
+            match node {
+                Node::Leaf(leaf) => leaves.push((vec![key.as_str()], leaf)),
+                Node::Section(section) => {
+                    let below = section.leaves().into_iter();
+                    leaves.extend(below.map(|(mut path, leaf)| {
+                        path.insert(0, key);
+                        (path, leaf)
+                    }));
+                }
+            }
+        }
+        leaves
+    }
+
+    /// Returns the file that has the most to say about a section.
+    pub(crate) fn file_of(&self, section: &str) -> Option<&Path> {
+        self.leaves()
+            .into_iter()
+            .find_map(|(path, leaf)| match &leaf.origin {
+                Origin::File { path: file, .. } if path[0] == section => Some(&**file),
+                _ => None,
+            })
+    }
+
+    fn table(self) -> toml::Table {
+        let value = |node| match node {
+            Node::Leaf(leaf) => leaf.value,
+            Node::Section(section) => Value::Table(section.table()),
+        };
+        self.0
+            .into_iter()
+            .map(|(key, node)| (key, value(node)))
+            .collect()
+    }
+
+    /// Returns the values.
+    pub(crate) fn config(&self) -> Config {
+        Config::deserialize(self.clone().table()).expect("each layer was read as a configuration")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn layer(text: &str, name: &'static str) -> Tree {
+        let mut tree = Tree::default();
+        let origin = |_: &[&str]| Origin::Variable(name);
+        tree.insert_all(&[], toml::from_str(text).unwrap(), &origin);
+        tree
+    }
+
+    fn shown(tree: &Tree) -> String {
+        let line = |(path, leaf): (Vec<&str>, &Leaf)| {
+            let over: Vec<_> = leaf
+                .over
+                .iter()
+                .map(|(_, origin)| format!("{origin:?}"))
+                .collect();
+            format!(
+                "{} = {} {:?} {over:?}\n",
+                path.join("."),
+                leaf.value,
+                leaf.origin
+            )
+        };
+        tree.leaves().into_iter().map(line).collect()
+    }
+
+    #[test]
+    fn tables_are_merged_by_key_and_all_else_is_replaced() {
+        let above = "gates = ['a']\n[claude]\neffort = 'low'\nenv = { A = '1' }\n[mcp-servers.s]\ncommand = 'x'\n";
+        let below = "gates = ['b', 'c']\nsleep = 3\n[claude]\neffort = 'high'\nmax-turns = 3\nenv = { A = '2', B = '2' }\n\
+                     [mcp-servers.s]\nurl = 'http://localhost'\n";
+        let tree = layer(above, "above").over(layer(below, "below"));
+        insta::assert_snapshot!(shown(&tree), @r#"
+        gates = ["a"] Variable("above") ["Variable(\"below\")"]
+        claude.effort = "low" Variable("above") ["Variable(\"below\")"]
+        claude.env.A = "1" Variable("above") ["Variable(\"below\")"]
+        claude.env.B = "2" Variable("below") []
+        claude.max-turns = 3 Variable("below") []
+        mcp-servers.s = { command = "x" } Variable("above") ["Variable(\"below\")"]
+        sleep = 3 Variable("below") []
+        "#);
+        assert!(!format!("{tree:?}").contains("low"));
+    }
+
+    #[test]
+    fn what_is_said_of_one_agent_is_not_said_to_another() {
+        let below = "agent = 'claude'\nmodel = 'opus'\nagent-bin = '/c'\n";
+        let model = |above: &str, below: &str| {
+            let config = layer(above, "above").over(layer(below, "below")).config();
+            (config.agent.map(|kind| kind.name()), config.model)
+        };
+        let opus = || Some("opus".to_owned());
+        assert_eq!(model("agent = 'codex'", below), (Some("codex"), None));
+        assert_eq!(model("agent = 'claude'", below), (Some("claude"), opus()));
+        assert_eq!(model("sleep = 1", below), (Some("claude"), opus()));
+        assert_eq!(model("command = ['x']", below), (None, None));
+        assert_eq!(
+            model("agent = 'codex'", "model = 'opus'"),
+            (Some("codex"), opus())
+        );
+        let config = layer("prompt = 'a'", "above").over(layer("prompt-file = 'b'", "below"));
+        assert_eq!(config.leaves().len(), 1);
+    }
+
+    proptest! {
+        /// The nearest layer decides, whatever else says something, and nothing that was said is forgotten.
+        #[test]
+        fn the_uppermost_layer_that_says_something_counts(said in proptest::collection::vec(proptest::option::of(0i64..9), 1..6)) {
+            let layers = said.iter().map(|value| match value {
+                Some(value) => layer(&format!("max-failures = {value}"), "some"),
+                None => Tree::default(),
+            });
+            let tree = layers.reduce(Tree::over).unwrap();
+            let all: Vec<i64> = said.iter().flatten().copied().collect();
+            let leaf = tree.leaf("max-failures");
+            prop_assert_eq!(leaf.is_some(), !all.is_empty());
+            if let Some(leaf) = leaf {
+                prop_assert_eq!(leaf.value.as_integer(), Some(all[0]));
+                let over: Vec<i64> = leaf.over.iter().filter_map(|(value, _)| value.as_integer()).collect();
+                prop_assert_eq!(&over[..], &all[1..]);
+            }
+        }
+    }
+}

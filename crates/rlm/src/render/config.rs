@@ -1,0 +1,159 @@
+//! Settings and where they come from.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+use super::{DIM, plain, styled};
+use crate::config::{Group, Origin, Row};
+
+/// How long a value may be before what stands behind it moves to the right.
+const WIDE: usize = 40;
+
+/// What counts, as a file that says it, or with where each value comes from.
+#[derive(Debug)]
+pub(crate) struct Configuration {
+    pub(crate) groups: Vec<Group>,
+    /// The files that were looked for, and whether they are there.
+    pub(crate) files: Vec<(PathBuf, bool)>,
+    /// Where the project's file lies.
+    pub(crate) root: PathBuf,
+    pub(crate) home: Option<PathBuf>,
+    pub(crate) explain: bool,
+}
+
+impl Configuration {
+    fn place(&self, path: &Path) -> String {
+        if let Ok(own) = path.strip_prefix(&self.root) {
+            return own.display().to_string();
+        }
+        match self
+            .home
+            .as_ref()
+            .and_then(|home| path.strip_prefix(home).ok())
+        {
+            Some(own) => format!("~/{}", own.display()),
+            None => path.display().to_string(),
+        }
+    }
+
+    fn origin(&self, origin: &Origin) -> String {
+        match origin {
+            Origin::Flag(name) => name.clone(),
+            Origin::Variable(name) => (*name).to_owned(),
+            Origin::File { path, line } => format!("{}:{line}", self.place(path)),
+            Origin::Found => "found on PATH".into(),
+            Origin::Default => "default".into(),
+        }
+    }
+
+    fn explained(&self, f: &mut fmt::Formatter<'_>, group: &Group) -> fmt::Result {
+        let wide = |texts: &mut dyn Iterator<Item = usize>| texts.max().unwrap_or(0).min(WIDE);
+        let value = |row: &Row| plain(&row.value.to_string());
+        let keys = wide(&mut group.rows.iter().map(|row| row.key.chars().count()));
+        let values = wide(&mut group.rows.iter().map(|row| value(row).chars().count()));
+        for row in &group.rows {
+            let (value, origin) = (value(row), self.origin(&row.origin));
+            write!(
+                f,
+                "{:keys$}  {value:values$}  {}",
+                plain(&row.key),
+                plain(&origin)
+            )?;
+            let over = row.over.iter();
+            let over: Vec<_> = over
+                .map(|(value, origin)| format!("{value} ({})", self.origin(origin)))
+                .collect();
+            if !over.is_empty() {
+                write!(
+                    f,
+                    "  {}",
+                    styled(DIM, format!("over {}", plain(&over.join(", "))))
+                )?;
+            }
+            writeln!(f)?;
+        }
+        match group.unset.is_empty() {
+            true => Ok(()),
+            false => writeln!(
+                f,
+                "{}",
+                styled(DIM, format!("not set: {}", group.unset.join(", ")))
+            ),
+        }
+    }
+
+    /// Returns the same for programs.
+    pub(crate) fn json(&self) -> Value {
+        let origin = |origin: &Origin| match origin {
+            Origin::Flag(name) => json!({"kind": "option", "name": name}),
+            Origin::Variable(name) => json!({"kind": "environment", "name": name}),
+            Origin::File { path, line } => {
+                json!({"kind": "file", "path": path.to_string_lossy(), "line": line})
+            }
+            Origin::Found => json!({"kind": "found"}),
+            Origin::Default => json!({"kind": "default"}),
+        };
+        let value = |value: &toml::Value| {
+            serde_json::to_value(value).expect("a value of TOML is one of JSON")
+        };
+        let settings = self.groups.iter().flat_map(|group| {
+            group.rows.iter().map(move |row| {
+                let over = row.over.iter();
+                let over = over.map(|(it, from)| json!({"value": value(it), "from": origin(from)}));
+                json!({
+                    "phase": group.phase,
+                    "key": row.key,
+                    "value": value(&row.value),
+                    "from": origin(&row.origin),
+                    "over": over.collect::<Vec<_>>(),
+                })
+            })
+        });
+        let files = self
+            .files
+            .iter()
+            .map(|(path, read)| json!({"path": path.to_string_lossy(), "read": read}));
+        json!({"settings": settings.collect::<Vec<_>>(), "files": files.collect::<Vec<_>>()})
+    }
+}
+
+impl fmt::Display for Configuration {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (n, group) in self.groups.iter().enumerate() {
+            if n > 0 {
+                writeln!(f)?;
+            }
+            match (&group.phase, self.explain) {
+                (Some(phase), true) => writeln!(f, "phase {phase}")?,
+                (Some(phase), false) => writeln!(f, "[[phase]]\nname = \"{phase}\"")?,
+                (None, _) => {}
+            }
+            if let Some(why) = &group.unknown_agent {
+                writeln!(f, "# agent: {}", plain(why))?;
+            }
+            if self.explain {
+                self.explained(f, group)?;
+                continue;
+            }
+            for row in &group.rows {
+                writeln!(
+                    f,
+                    "{} = {}",
+                    row.key,
+                    super::text::safe(&row.value.to_string())
+                )?;
+            }
+        }
+        if self.explain {
+            writeln!(f)?;
+            for (path, read) in &self.files {
+                let place = plain(&self.place(path));
+                let read = if *read { "read" } else { "not there" };
+                writeln!(f, "{}", styled(DIM, format!("{place}: {read}")))?;
+            }
+        }
+        Ok(())
+    }
+}
