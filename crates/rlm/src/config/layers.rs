@@ -101,10 +101,14 @@ impl Layers {
 
     fn merged(&self, phase: Option<&Tree>) -> Tree {
         let flags = self.flags.clone().over(self.environment.clone());
+        let mut project = self.project.tree.clone();
+        let ends = ["until", "completion-promise"];
+        // The check of one phase is none of another's promise: a phase that says when it is done says all of it.
+        if phase.is_some_and(|phase| ends.iter().any(|end| phase.leaf(end).is_some())) {
+            project.remove(&ends);
+        }
         let phase = flags.over(phase.cloned().unwrap_or_default());
-        phase
-            .over(self.project.tree.clone())
-            .over(self.user.tree.clone())
+        phase.over(project).over(self.user.tree.clone())
     }
 
     /// Returns what counts for the whole run, and for a phase of which nothing is said.
