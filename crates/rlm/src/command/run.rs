@@ -148,8 +148,8 @@ fn dry(session: &Session, directory: &Path, args: RunArgs) -> Result<ExitCode, F
     let run = args.run_id.clone().unwrap_or_else(new_id);
     let (project, resolved) = session.prepare(move || {
         let project = Project::find(&directory)?;
-        let config = config::read(project.root())?;
-        let resolved = resolve::new_run(args, config, project.root(), project.directory())?;
+        let layers = Layers::read(project.root())?.with_environment(config::variable)?;
+        let resolved = resolve::new_run(args, &layers, project.root(), project.directory())?;
         resolved.settings.validate()?;
         Ok((project, resolved))
     })?;
