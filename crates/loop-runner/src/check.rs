@@ -4,7 +4,7 @@ use std::error::Error;
 use std::fmt;
 use std::time::Duration;
 
-use agent_duplex::ProcessName;
+use agent_duplex::{BoxFuture, ProcessName};
 use agent_subprocess::{Agent, AgentCommand, Containment, Context};
 use cancellable_sleep::SleepGate;
 use loop_state::CheckResult;
@@ -65,6 +65,19 @@ impl RunningCheck {
         }
     }
 
+    /// Plays a command instead of running it; see [`play`].
+    pub(crate) fn play(command: Command, played: BoxFuture<'static, CheckResult>) -> Self {
+        let (halt, halted) = oneshot::channel();
+        let (freezer, freezes) = Freezer::new();
+        Self {
+            command,
+            started: Instant::now(),
+            halt: Some(halt),
+            freezer,
+            task: tokio::spawn(play(played, halted, freezes)),
+        }
+    }
+
     pub(crate) fn halt(&mut self, budget: Duration) {
         if let Some(halt) = self.halt.take() {
             // One that has ended meanwhile needs no telling.
@@ -110,8 +123,15 @@ impl Freezer {
 
 impl CheckEnd {
     fn not_run(why: impl fmt::Display) -> Self {
+        Self::alone(CheckResult::Failed(format!(
+            "the command could not be run: {why}"
+        )))
+    }
+
+    /// The end of what left nothing behind.
+    fn alone(result: CheckResult) -> Self {
         Self {
-            result: CheckResult::Failed(format!("the command could not be run: {why}")),
+            result,
             took: Duration::ZERO,
             leftovers: Vec::new(),
             ended: Vec::new(),
@@ -119,6 +139,27 @@ impl CheckEnd {
             proven: true,
         }
     }
+}
+
+/// Waits for what a command is said to come to; like a command, it can be halted and stands still while it is frozen.
+async fn play(
+    mut played: BoxFuture<'static, CheckResult>,
+    mut halted: oneshot::Receiver<Duration>,
+    mut freezes: mpsc::Receiver<Freeze>,
+) -> CheckEnd {
+    let mut frozen = false;
+    CheckEnd::alone(loop {
+        tokio::select! {
+            biased;
+            _ = &mut halted => break CheckResult::Stopped,
+            Some((freeze, done)) = freezes.recv() => {
+                frozen = freeze;
+                // Whoever asked may have given up waiting.
+                let _gone = done.send(());
+            }
+            result = &mut played, if !frozen => break result,
+        }
+    })
 }
 
 /// Runs a command of the loop's own to its end, with all that it starts.

@@ -24,6 +24,7 @@ pub(crate) use attempt::Attempt;
 
 mod ask;
 mod attempt;
+mod commands;
 mod commit;
 mod halt;
 mod heal;
@@ -98,6 +99,7 @@ pub struct Runner {
     news: NewsSender,
     attempt: Option<Attempt>,
     check: Option<RunningCheck>,
+    commands: Option<commands::Commands>,
     settling: Option<settle::Settling>,
     kept: Kept,
     /// When the one budget of the run's stop is used up.
@@ -253,6 +255,7 @@ impl Runner {
             news,
             attempt: None,
             check: None,
+            commands: None,
             settling: None,
             kept: Kept::default(),
             stop_by: None,

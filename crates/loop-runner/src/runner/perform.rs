@@ -2,9 +2,8 @@
 
 use agent_duplex::{Capability, Conversation, Input, ProcessName, SessionChoice, StopReport};
 use agent_subprocess::{Context, Marker, StopPolicy};
-use loop_state::{Brief, CheckResult, Effect, Happening, Notice, SteerState, Step, TurnOutcome};
+use loop_state::{Brief, Effect, Happening, Notice, SteerState, Step, TurnOutcome};
 
-use crate::check::{CheckEnd, RunningCheck};
 use crate::news::{Command, News};
 use crate::runner::attempt::Attempt;
 use crate::runner::{DriverFactory, Runner};
@@ -209,36 +208,6 @@ impl Runner {
         StopPolicy {
             budget: self.options.stop_budget,
             ..StopPolicy::default()
-        }
-    }
-
-    fn run_command(&mut self, command: Command, text: String) {
-        let (context, timeout) = (self.context("-check"), self.phase().check_timeout);
-        self.check = Some(RunningCheck::start(command, text.clone(), context, timeout));
-        self.tell(News::CommandStarted { command, text });
-    }
-
-    pub(super) fn check_ended(&mut self, end: CheckEnd) -> Happening {
-        let check = self.check.take().expect("its end was awaited");
-        self.tell(News::CommandEnded {
-            command: check.command,
-            result: end.result.clone(),
-            took: end.took,
-        });
-        if !end.leftovers.is_empty() {
-            self.tell(News::Ended {
-                why: "left running by the command".into(),
-                processes: end.leftovers,
-            });
-        }
-        if end.result == CheckResult::Stopped {
-            self.ended.extend(end.ended);
-        }
-        self.proven &= end.proven;
-        self.note_survivors(end.survivors);
-        match check.command {
-            Command::Gate(_) => Happening::GateEnded(end.result),
-            Command::Check => Happening::CheckEnded(end.result),
         }
     }
 

@@ -3,6 +3,7 @@
 
 mod agent;
 mod bent;
+mod commands;
 mod dice;
 mod judge;
 mod person;
@@ -76,6 +77,8 @@ fn settings(dice: &mut Dice) -> Value {
         "name": "main", "prompt": {"Text": "Work."}, "agent": {"Claude": {"program": ["night"]}},
         "session": dice.pick(&["fresh", "continue"]),
         "promise": dice.hits(400).then_some("DONE"),
+        "gates": dice.pick(&[vec![], vec![], vec!["a"], vec!["a", "b"]]),
+        "until": dice.hits(300).then_some("c"),
         "check_timeout": time(900), "limits": limits,
     });
     json!({
@@ -104,9 +107,9 @@ impl Night {
                 .with(Capability::Steer),
         };
         let world = Arc::new(Mutex::new(World::new(seed)));
-        lock(&world).limit = settings.rules().max_cost_microusd;
+        lock(&world).commands.gates = settings.rules().phases[0].gates;
         Self {
-            judge: Judge::new(&world),
+            judge: Judge::new(&world, settings.rules()),
             project: Project::find(dir).unwrap(),
             run: "night".parse().unwrap(),
             settings,
@@ -217,6 +220,9 @@ impl Night {
             } else {
                 Runner::create(work_tree, settings, options).await?
             };
+            let played = world.clone();
+            let runner = runner
+                .with_commands(move |command, context| commands::play(&played, command, &context));
             let runner = runner.with_wall_clock(move || {
                 let mut world = lock(&world);
                 match bent {
@@ -234,8 +240,10 @@ impl Night {
         let phase = &self.settings.phases[0];
         let rules = self.settings.rules();
         format!(
-            "{:?} {:?} promise {:?}; {:?}; crashes {}; {:?}",
+            "{:?} gates {:?} until {:?} {:?} promise {:?}; {:?}; crashes {}; {:?}",
             phase.session,
+            phase.gates,
+            phase.until,
             phase.limits,
             phase.promise,
             self.capabilities,

@@ -285,6 +285,8 @@ impl Agent {
         let messages = std::mem::take(&mut self.inbox);
         let inputs = messages.iter().map(|message| message.id).collect();
         let mut world = lock(&self.driver.world);
+        let iteration = world.seats[self.seat].iteration;
+        let is_first = { world.seats.iter() }.position(|seat| seat.iteration == iteration);
         let seat = &mut world.seats[self.seat];
         seat.ending = None;
         // Who begins a turn for what it was told has taken notice of it; the first one begins for anybody.
@@ -293,6 +295,12 @@ impl Agent {
                 world.saw(&self.session, &message.text);
             }
         } else {
+            let word = world.commands.word_for(iteration).map(str::to_owned);
+            let told = |word| messages.iter().any(|it| it.text.contains(word));
+            let holds = is_first != Some(self.seat) || word.as_deref().is_none_or(told);
+            world.holds(holds, || {
+                format!("the agent of {iteration} is not told of {word:?}")
+            });
             self.unread = messages;
         }
         drop(world);
@@ -309,7 +317,7 @@ impl Act {
 }
 
 /// Takes its time: nobody shuts this gate.
-async fn rest(time: Duration) {
+pub(crate) async fn rest(time: Duration) {
     let _elapsed = SleepGate::new().sleep(time).await;
 }
 

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use loop_runner::{News, RunEntry, View};
-use loop_state::{Head, Notice, Step, StopCause, StopReason, Wait as Why};
+use loop_state::{
+    Evidence, Head, Notice, RuleChange, Rules, Step, StopCause, StopReason, Wait as Why,
+};
 
 use super::world::{Ending, PIECE, Shared, Wait, lock};
 
@@ -24,6 +26,10 @@ pub(crate) struct Judge {
     said: BTreeSet<String>,
     /// How many iterations in a row failed.
     streak: u32,
+    /// Whether the last one that is complete went wrong.
+    failed: bool,
+    /// The rules that may be in force, by all that was told.
+    rules: Vec<Rules>,
     /// Whether it was told in this process that it stops because of a person.
     person: bool,
     crashes: u32,
@@ -31,8 +37,11 @@ pub(crate) struct Judge {
 }
 
 impl Judge {
-    pub(crate) fn new(world: &Shared) -> Self {
+    pub(crate) fn new(world: &Shared, rules: Rules) -> Self {
+        lock(world).limit = rules.max_cost_microusd;
         Self {
+            rules: vec![rules],
+            failed: false,
             world: world.clone(),
             head: None,
             said: BTreeSet::new(),
@@ -65,12 +74,31 @@ impl Judge {
                     format!("iteration {iteration} ends after {told}")
                 });
                 world.told = *iteration;
-                self.streak = failure.as_ref().map_or(0, |_| self.streak + 1);
+                self.failed = failure.is_some();
+                let gate = failure.as_deref().is_some_and(is_of_gate);
+                self.streak = match failure {
+                    Some(_) if !gate => self.streak + 1,
+                    _ => 0,
+                };
+                let book = &world.commands;
+                let (through, done) = (book.let_through(*iteration), book.checked == Some(true));
+                let by_gate = book.stopped_by(*iteration);
+                let right = match failure.as_deref() {
+                    None => through,
+                    Some(what) if gate => {
+                        by_gate.is_some_and(|it| what == format!("gate {it} failed"))
+                    }
+                    Some(_) => true,
+                };
+                world.holds(right, || {
+                    format!("the gates said other things than {failure:?}")
+                });
                 let seat = { world.seats.iter() }.rfind(|seat| seat.iteration == *iteration);
                 let good = seat.is_some_and(|seat| {
                     matches!(seat.ending, Some(Ending::Completed | Ending::Claimed))
                 });
-                world.holds(good || failure.is_some(), || {
+                // A check says of a turn that was cut as well that its work is done.
+                world.holds(good || done || failure.is_some(), || {
                     format!("iteration {iteration} counts as done and was not")
                 });
             }
@@ -82,6 +110,13 @@ impl Judge {
                 });
             }
             News::Run(Notice::Again(_)) => world.waits = None,
+            News::Run(Notice::RuleSet(change)) => {
+                let sent = world.sets.iter().position(|it| it == change);
+                world.holds(sent.is_some(), || format!("nobody wanted {change}"));
+                // Those before it were refused, or say nothing.
+                world.sets.drain(..sent.map_or(0, |sent| sent + 1));
+                self.rules = changed(&self.rules, change);
+            }
             News::Run(Notice::Ended(StopReason::Stopped(by))) => {
                 self.person = *by == StopCause::Person;
             }
@@ -106,6 +141,7 @@ impl Judge {
             self.said.insert(steer.text.clone());
         }
         world.spent = head.usage.cost_microusd;
+        world.limit = head.rules.max_cost_microusd;
         let used = world.used;
         world.holds(head.usage.cost_microusd <= used, || {
             format!("{} of {used} was counted", head.usage.cost_microusd)
@@ -183,11 +219,24 @@ impl Judge {
         let allowed = u64::from(self.crashes + saved.counts.processes) * 2 * PIECE;
         world.holds(lost <= allowed, || format!("{lost} of the costs is lost"));
         if let Some(limit) = saved.rules.max_cost_microusd {
-            let most = limit + 4 * PIECE;
+            let most = limit.max(world.floor) + 4 * PIECE;
             world.holds(saved.usage.cost_microusd <= most, || {
                 "over its budget".into()
             });
         }
+        for change in std::mem::take(&mut world.sets) {
+            let more = changed(&self.rules, &change);
+            self.rules.extend(more);
+        }
+        world.holds(self.rules.contains(&saved.rules), || {
+            format!("{:?} is none of {:?}", saved.rules, self.rules)
+        });
+        let settings = entry.head.as_ref().map(|head| head.settings.rules());
+        world.holds(settings.is_ok_and(|it| it == saved.rules), || {
+            "a resume would go on by other rules".into()
+        });
+        self.rules = vec![saved.rules.clone()];
+        world.limit = saved.rules.max_cost_microusd;
         for steer in &self.said {
             let waits = saved.steers.iter().any(|it| it.text == *steer);
             let seen = world.seen.keys().any(|(it, _)| it == steer);
@@ -200,12 +249,24 @@ impl Judge {
             // What was not told any more has happened all the same.
             let last = saved.last.as_ref().map_or(0, |last| last.iteration);
             world.told = world.told.max(last);
+            self.failed = { saved.last.as_ref() }.is_some_and(|last| last.failure.is_some());
             // A failure is counted before its iteration is told.
             let in_turn = matches!(saved.step, Step::Turn { .. } | Step::Interrupted { .. });
-            let untold = saved.failure.is_some() && !in_turn;
+            let failure = saved.failure.as_deref();
+            let untold = failure.is_some_and(|it| !is_of_gate(it)) && !in_turn;
             self.streak = saved.streaks.failures - u32::from(untold);
         }
-        let streak = self.streak;
+        // A turn is counted before its gates and told after them.
+        let judged = matches!(
+            saved.step,
+            Step::Gate { .. } | Step::Check | Step::Settling { .. }
+        );
+        let turn_failed = { saved.failure.as_deref() }.is_some_and(|it| !is_of_gate(it));
+        let streak = match (judged && !crashed, turn_failed) {
+            (true, true) => self.streak + 1,
+            (true, false) => 0,
+            (false, _) => self.streak,
+        };
         world.holds(
             saved.streaks.failures == streak || saved.end.is_none() || !began,
             || format!("{} failures in a row are {streak}", saved.streaks.failures),
@@ -227,15 +288,27 @@ impl Judge {
         let mut world = lock(&self.world);
         let limits = &head.phase_rules().limits;
         let last = world.seats.last().and_then(|seat| seat.ending);
-        let planned = limits.max_iterations == Some(head.iteration);
+        let rules = head.phase_rules();
+        let planned = limits
+            .max_iterations
+            .is_some_and(|max| max <= head.iteration);
         let right = match reason {
-            StopReason::Planned => planned && self.streak == 0,
+            StopReason::Planned => planned && !self.failed,
             StopReason::LastFailed(at, _) => planned && *at == head.iteration,
-            StopReason::IterationLimit(max) => planned && *max == head.iteration,
-            StopReason::Done(_) => last == Some(Ending::Claimed),
+            StopReason::IterationLimit(max) => planned && Some(*max) == limits.max_iterations,
+            StopReason::Done(Evidence::Claim) => last == Some(Ending::Claimed) && !rules.until,
+            StopReason::Done(Evidence::Check) => {
+                let claimed = last == Some(Ending::Claimed) || !rules.promise;
+                world.commands.checked == Some(true) && claimed
+            }
             StopReason::Stuck(_, count) => {
                 let streaks = head.streaks;
-                let counted = [streaks.failures, streaks.crashes, streaks.idle];
+                let counted = [
+                    streaks.failures,
+                    streaks.gates,
+                    streaks.crashes,
+                    streaks.idle,
+                ];
                 *count >= head.rules.max_failures && counted.contains(count)
             }
             StopReason::TimeLimit(max) => Duration::from_millis(head.active_ms) >= *max,
@@ -253,4 +326,20 @@ impl Judge {
         };
         world.holds(right, || format!("it ended without a reason: {reason}"));
     }
+}
+
+/// Whether an iteration failed by a gate and not by its turn.
+fn is_of_gate(failure: &str) -> bool {
+    failure.starts_with("gate ")
+}
+
+/// The rules that there may be after a change, in whatever phase it came.
+fn changed(rules: &[Rules], change: &RuleChange) -> Vec<Rules> {
+    let phases = |rules: &Rules| 0..rules.phases.len() as u32;
+    let all = rules
+        .iter()
+        .flat_map(|rules| phases(rules).map(|phase| rules.with(phase, change)));
+    let mut all: Vec<Rules> = all.flatten().collect();
+    all.dedup();
+    all
 }

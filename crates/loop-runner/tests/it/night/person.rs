@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use loop_runner::Control;
+use loop_runner::control::Change;
 use loop_state::{Again, Head, Step, StopCause, StopRequest, When};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
@@ -102,6 +103,7 @@ impl Person {
             70..74 if matches!(head.step, Step::Turn { .. }) => {
                 let mut world = lock(&self.world);
                 (world.again, world.waits) = (true, None);
+                world.commands.forget();
                 Control::Again(Again::Iteration)
             }
             74..82 => self.freeze(true),
@@ -118,8 +120,29 @@ impl Person {
                 phase: 0,
                 text: format!("Do it better ({}).", self.dice.below(100)),
             },
+            93..98 => self.set(head),
             _ => return None,
         })
+    }
+
+    fn set(&mut self, head: &Head) -> Control {
+        let dice = &mut self.dice;
+        let time = |secs: u64| Duration::from_secs(secs);
+        let change = match dice.below(9) {
+            0 => Change::MaxIterations(Some(head.iteration.max(1) + dice.below(60) as u32)),
+            1 => Change::MaxIterations(None),
+            2 => Change::IterationTimeout(Some(time(600 + dice.below(3600)))),
+            3 => Change::IdleTimeout(dice.hits(700).then(|| time(200 + dice.below(1000)))),
+            4 => Change::MaxDuration(dice.hits(500).then(|| time(HOUR + dice.below(7 * HOUR)))),
+            5 => Change::MaxFailures(dice.pick(&[0, 3, 5])),
+            6 => Change::Sleep(time(dice.pick(&[0, 10, 120]))),
+            7 => Change::MaxCost(dice.hits(500).then(|| 500_000 + dice.below(8_000_000))),
+            _ => Change::WaitOnLimit(time(dice.pick(&[21600, 3600, 600, 0]))),
+        };
+        let mut world = lock(&self.world);
+        world.sets.push(change.into());
+        world.floor = world.floor.max(head.usage.cost_microusd);
+        Control::Set(change)
     }
 
     fn steer(&mut self) -> Control {

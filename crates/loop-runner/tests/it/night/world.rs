@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, SystemTime};
 
-use loop_state::StopCause;
+use loop_state::{RuleChange, StopCause};
 use tokio::time::Instant;
 
+use super::commands::Commands;
 use super::dice::Dice;
 
 pub(crate) const HOUR: u64 = 3600;
@@ -73,6 +74,10 @@ pub(crate) struct World {
     pub(crate) waits: Option<Wait>,
     /// What the run may cost.
     pub(crate) limit: Option<u64>,
+    pub(crate) commands: Commands,
+    /// The rules that were to be changed in this process, and what may be spent whatever they say now.
+    pub(crate) sets: Vec<RuleChange>,
+    pub(crate) floor: u64,
     /// Whether a person wanted an iteration done again.
     pub(crate) again: bool,
     /// Whether the run was told to stop at once, in this process, and whether it said that it does.
@@ -144,6 +149,9 @@ impl World {
             spent: 0,
             waits: None,
             limit: None,
+            commands: Commands::default(),
+            sets: Vec::new(),
+            floor: 0,
             again: false,
             hurried: false,
             stopping: false,
@@ -157,6 +165,7 @@ impl World {
     pub(crate) fn begin(&mut self) {
         self.life += 1;
         (self.hurried, self.stopping) = (false, false);
+        self.sets.clear();
         self.morning.1 = Some(Instant::now());
         self.latest = self.morning.0;
     }

@@ -1,0 +1,68 @@
+//! Gates and the check of the present iteration.
+
+use std::fmt;
+
+use agent_duplex::BoxFuture;
+use agent_subprocess::Context;
+use loop_state::{CheckResult, Happening};
+
+use crate::check::{CheckEnd, RunningCheck};
+use crate::news::{Command, News};
+use crate::runner::Runner;
+
+/// What plays the commands of the loop's own instead of running them.
+pub(super) struct Commands(Play);
+
+type Play = Box<dyn Fn(Command, Context) -> BoxFuture<'static, CheckResult> + Send + Sync>;
+
+impl fmt::Debug for Commands {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Commands")
+    }
+}
+
+impl Runner {
+    /// Lets `play` say what gates and the check come to instead of running them: for a test that plays a night in a second, in which no
+    /// process can take part. It gets what the command would be run with.
+    #[must_use]
+    pub fn with_commands(
+        mut self,
+        play: impl Fn(Command, Context) -> BoxFuture<'static, CheckResult> + Send + Sync + 'static,
+    ) -> Self {
+        self.commands = Some(Commands(Box::new(play)));
+        self
+    }
+
+    pub(super) fn run_command(&mut self, command: Command, text: String) {
+        let (context, timeout) = (self.context("-check"), self.phase().check_timeout);
+        self.check = Some(match &self.commands {
+            Some(Commands(play)) => RunningCheck::play(command, play(command, context)),
+            None => RunningCheck::start(command, text.clone(), context, timeout),
+        });
+        self.tell(News::CommandStarted { command, text });
+    }
+
+    pub(super) fn check_ended(&mut self, end: CheckEnd) -> Happening {
+        let check = self.check.take().expect("its end was awaited");
+        self.tell(News::CommandEnded {
+            command: check.command,
+            result: end.result.clone(),
+            took: end.took,
+        });
+        if !end.leftovers.is_empty() {
+            self.tell(News::Ended {
+                why: "left running by the command".into(),
+                processes: end.leftovers,
+            });
+        }
+        if end.result == CheckResult::Stopped {
+            self.ended.extend(end.ended);
+        }
+        self.proven &= end.proven;
+        self.note_survivors(end.survivors);
+        match check.command {
+            Command::Gate(_) => Happening::GateEnded(end.result),
+            Command::Check => Happening::CheckEnded(end.result),
+        }
+    }
+}
