@@ -109,7 +109,10 @@ impl Judge {
                     jumped: world.jumped,
                 });
             }
-            News::Run(Notice::Again(_)) => world.waits = None,
+            // Who resumes a run that does not wait any longer wants it tried at once.
+            News::Run(Notice::Again(_) | Notice::Ended(StopReason::RateLimit { .. })) => {
+                world.waits = None;
+            }
             News::Run(Notice::RuleSet(change)) => {
                 let sent = world.sets.iter().position(|it| it == change);
                 world.holds(sent.is_some(), || format!("nobody wanted {change}"));
