@@ -86,6 +86,7 @@ pub(super) fn run(argv: &[String]) -> io::Result<ExitCode> {
             model: options.model.clone(),
             partial: options.partial,
             calls: 0,
+            words: 0,
             taken: Vec::new(),
         },
         cost: session.cost(),
@@ -351,6 +352,12 @@ impl Agent {
                     "claude_code_version": "2.1.329", "capabilities": ["interrupt_receipt_v1", "interrupt_cancel_queued_v1"],
                 }),
             ),
+            "get_usage" => {
+                let session =
+                    json!({"total_cost_usd": wire::dollars(self.cost), "model_usage": self.model_usage()});
+                let answer = json!({"session": session, "rate_limits_available": false, "rate_limits": null, "behaviors": null});
+                self.wire.succeed(id, &answer);
+            }
             "interrupt" => return self.interrupt(id, request["cancel_queued"] == true),
             "end_session" => {
                 self.wire.succeed(id, &Value::Null);

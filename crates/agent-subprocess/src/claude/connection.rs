@@ -32,6 +32,8 @@ const EXIT: Duration = Duration::from_millis(500);
 pub(super) struct Setup {
     pub(super) program: String,
     pub(super) session: String,
+    /// Whether the session was there before.
+    pub(super) has_past: bool,
     pub(super) policy: StopPolicy,
     /// Whether everything may be permitted while it runs; that must be said at the start.
     pub(super) may_all: bool,
@@ -77,7 +79,7 @@ impl ClaudeConnection {
         ClaudeConnection {
             agent,
             writer: Writer::new(stdin),
-            session: Session::new(setup.session.clone(), setup.timeouts),
+            session: Session::new(setup.session.clone(), setup.has_past, setup.timeouts),
             setup,
             kept,
             frozen: false,
@@ -97,6 +99,9 @@ impl ClaudeConnection {
         if !std::mem::replace(&mut self.introduced, true) {
             let line = self.session.initialize();
             self.push(line);
+            if let Some(line) = self.session.ask_past() {
+                self.push(line);
+            }
         }
         self.pump(Instant::now() + FIRST_WORD, |connection| {
             connection.session.spoke()

@@ -90,6 +90,7 @@ impl Driver for ClaudeDriver {
             let setup = Setup {
                 program,
                 session: id,
+                has_past: !matches!(session, SessionChoice::Fresh),
                 policy: self.context.stop.clone(),
                 may_all: self.options.permissions == Permissions::All,
                 timeouts: self.options.timeouts,

@@ -59,6 +59,8 @@ enum Request {
     Mode,
     Model,
     StopTask,
+    /// For what was used so far.
+    Usage,
     End,
 }
 
@@ -111,6 +113,9 @@ pub(super) struct Session {
     /// Whether a turn ended by itself before the agent took notice of its interrupt, which may then hit the next.
     stray: bool,
     totals: Totals,
+    /// Whether the agent may be asked for them within a turn, and whether more was used since that was asked last.
+    may_ask_totals: bool,
+    used_more: bool,
     /// How many tasks there are in the background, and what was told of that.
     background: u32,
     told_background: u32,
@@ -127,8 +132,8 @@ pub(super) struct Session {
 }
 
 impl Session {
-    /// Begins with the id that the agent was told.
-    pub(super) fn new(id: String, timeouts: Timeouts) -> Self {
+    /// Begins with the id that the agent was told, in a session that has a past or has none.
+    pub(super) fn new(id: String, has_past: bool, timeouts: Timeouts) -> Self {
         Session {
             id,
             timeouts,
@@ -147,7 +152,9 @@ impl Session {
             answered: VecDeque::new(),
             interrupt: None,
             stray: false,
-            totals: Totals::default(),
+            totals: Totals::new(has_past),
+            may_ask_totals: false,
+            used_more: false,
             background: 0,
             told_background: 0,
             owes_look: false,
@@ -205,8 +212,15 @@ impl Session {
             "system" => self.system(line, heard),
             "command_lifecycle" => self.fate(line, events),
             "user" => self.user(line, events),
-            "stream_event" if !is_apart(line) => self.streamed(&line.object("event"), events),
-            "assistant" => self.assistant(line, events),
+            "stream_event" if !is_apart(line) => {
+                let event = line.object("event");
+                self.streamed(&event, events);
+                self.used_more |= event.word("type") == "message_stop";
+            }
+            "assistant" => {
+                self.assistant(line, events);
+                self.used_more |= is_apart(line);
+            }
             "result" => self.result(line, events),
             "control_request" => self.asked(line, heard),
             "control_response" => self.answered(&line.object("response"), events),
@@ -218,6 +232,9 @@ impl Session {
             "conversation_reset" => self.reset(line, events),
             "keep_alive" => heard.means_nothing = true,
             _ => {}
+        }
+        if self.used_more {
+            heard.lines.extend(self.ask_totals());
         }
     }
 
@@ -273,6 +290,8 @@ impl Session {
             }
             self.rename(id, events);
         }
+        let can = line.texts("capabilities");
+        self.may_ask_totals |= can.iter().any(|can| can == usage::MAY_BE_ASKED);
         let version = line.text("claude_code_version");
         let identity = (format!("Claude Code {version}"), line.text("model"));
         if identity != self.identity {
@@ -293,7 +312,7 @@ impl Session {
     }
 
     fn reset(&mut self, line: &Object<'_>, events: &mut Vec<Event>) {
-        self.totals = Totals::default();
+        self.totals = Totals::new(false);
         let why = line
             .string("trigger")
             .unwrap_or_else(|| "cleared".to_owned());

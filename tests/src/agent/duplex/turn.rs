@@ -10,7 +10,7 @@ use super::super::script::Action;
 use super::super::{children, perform};
 use super::session::Memory;
 use super::tools::{Question, Tool};
-use super::wire::CALL;
+use super::wire::{CALL, dollars};
 use super::{Agent, Stop};
 
 const MARKER: &str = "[Request interrupted by user]";
@@ -185,6 +185,7 @@ impl Agent {
         turn.announced = false;
         turn.calls += 1;
         turn.words += 1;
+        self.wire.words += 1;
     }
 
     fn finish_message(&mut self, text: &str, words: usize) -> io::Result<()> {
@@ -192,6 +193,7 @@ impl Agent {
             .assistant(&json!({"type": "text", "text": text}), &Value::Null);
         self.wire.end(Some("end_turn"), words);
         self.turn().words += words;
+        self.wire.words += words;
         self.turn().said = text.into();
         self.session.remember(Memory::Agent(text.into()))
     }
@@ -262,6 +264,12 @@ impl Agent {
         })
     }
 
+    /// What the process has used, with the money of the session's earlier ones.
+    pub(super) fn model_usage(&self) -> Value {
+        let (input, words) = (self.wire.calls * CALL.1, self.wire.words);
+        json!({self.wire.model.as_str(): {"inputTokens": input, "outputTokens": words, "costUSD": dollars(self.cost)}})
+    }
+
     /// Writes how the turn ended.
     fn conclude(&mut self, outcome: Result<(), Stop>) -> io::Result<()> {
         let mut reason = "completed";
@@ -297,13 +305,12 @@ impl Agent {
             self.wire.lifecycle(&self.known[*place].id, "completed");
         }
         let is_aborted = reason.starts_with("aborted");
-        let dollars = |micros: u64| Value::from(micros as f64 / 1e6);
         let mut result = json!({
             "type": "result", "subtype": if is_aborted { "error_during_execution" } else { "success" }, "is_error": self.failed,
             "duration_ms": 1, "duration_api_ms": 1, "num_turns": turn.calls, "stop_reason": stop_reason, "terminal_reason": reason,
             "api_error_status": status, "total_cost_usd": dollars(self.cost), "permission_denials": turn.denials,
             "usage": {"input_tokens": turn.calls * CALL.1, "cache_creation_input_tokens": 0, "cache_read_input_tokens": 0, "output_tokens": turn.words},
-            "modelUsage": {self.wire.model.as_str(): {"inputTokens": self.wire.calls * CALL.1, "outputTokens": turn.words, "costUSD": dollars(self.cost)}},
+            "modelUsage": self.model_usage(),
             "user_message_uuids": self.wire.taken, "queued_turn_count": self.queue.len(), "result_index": self.turns - 1,
         });
         if is_aborted {

@@ -8,6 +8,10 @@ use uuid::Uuid;
 /// What one model call costs, in millionths of a dollar, and reads, in tokens.
 pub(super) const CALL: (u64, u64) = (10_000, 100);
 
+pub(super) fn dollars(micros: u64) -> Value {
+    Value::from(micros as f64 / 1e6)
+}
+
 /// The writer, and what most lines carry.
 #[derive(Debug)]
 pub(super) struct Wire {
@@ -17,6 +21,8 @@ pub(super) struct Wire {
     pub(super) partial: bool,
     /// Model calls so far: the number of the message that is being written.
     pub(super) calls: u64,
+    /// Words of the model so far.
+    pub(super) words: usize,
     /// The messages of the turn that runs.
     pub(super) taken: Vec<String>,
 }
@@ -55,7 +61,7 @@ impl Wire {
             "type": "system", "subtype": "init", "cwd": std::env::current_dir().unwrap_or_default(), "tools": ["Bash", "Edit", "Read", "Write"],
             "mcp_servers": [], "model": self.model, "permissionMode": mode, "slash_commands": ["compact"], "apiKeySource": "ANTHROPIC_API_KEY",
             "claude_code_version": "2.1.329", "output_style": "default", "agents": [], "skills": [], "plugins": [],
-            "capabilities": ["interrupt_receipt_v1", "interrupt_cancel_queued_v1", "msg_lifecycle_v1"], "user_message_uuids": self.taken,
+            "capabilities": ["interrupt_receipt_v1", "interrupt_cancel_queued_v1", "msg_lifecycle_v1", "get_usage_detached_v1"], "user_message_uuids": self.taken,
         }));
     }
 

@@ -67,6 +67,14 @@ impl Session {
         match (request, refusal) {
             // What is over can't be stopped, and what is not taken back is answered.
             (Request::StopTask | Request::TakeBack(_), Some(_)) => {}
+            // Then the end of the turn says what it used.
+            (Request::Usage, Some(_)) => self.may_ask_totals = false,
+            (Request::Usage, None) => {
+                let used = self
+                    .totals
+                    .asked(&answer.object("session"), self.turn.is_some());
+                events.extend(used.map(Event::Used));
+            }
             (request, Some(why)) => {
                 let what = request.name();
                 let warning = format!("the agent refused the {what}: {why}");
@@ -120,7 +128,7 @@ impl Session {
         let is_late = |until: &Option<Instant>| until.is_some_and(|until| until <= now);
         let mut events = Vec::new();
         self.pending.retain(|_, (request, until)| {
-            if is_late(until) {
+            if is_late(until) && *request != Request::Usage {
                 let what = request.name();
                 let warning = format!("the agent did not answer the {what} in time");
                 events.push(Event::Warning(warning));
@@ -141,6 +149,7 @@ impl Request {
             Self::Mode => "change of permissions",
             Self::Model => "change of the model",
             Self::StopTask => "end of a task",
+            Self::Usage => "question for what was used",
             Self::End => "request to end",
         }
     }

@@ -29,6 +29,28 @@ impl Session {
         self.request(Request::Initialize, json!({"subtype": "initialize"}))
     }
 
+    /// Asks what the session has used before, if it has a past.
+    pub(in crate::claude) fn ask_past(&mut self) -> Option<Vec<u8>> {
+        (!self.totals.is_known()).then(|| self.request_totals())
+    }
+
+    /// Asks what was used by now: when a call of the model is over, once at a time, and not while the turn is being ended.
+    pub(super) fn ask_totals(&mut self) -> Option<Vec<u8>> {
+        let wanted = self.may_ask_totals && self.totals.is_known() && self.interrupt.is_none();
+        let asked = |(request, _): &(Request, _)| *request == Request::Usage;
+        if !wanted || self.turn.is_none() {
+            self.used_more = false;
+            return None;
+        }
+        (!self.pending.values().any(asked)).then(|| self.request_totals())
+    }
+
+    fn request_totals(&mut self) -> Vec<u8> {
+        self.used_more = false;
+        let request = json!({"subtype": "get_usage", "skip_behaviors": true, "detached": true});
+        self.request(Request::Usage, request)
+    }
+
     pub(in crate::claude) fn set_mode(&mut self, mode: &str) -> Vec<u8> {
         let request = json!({"subtype": "set_permission_mode", "mode": mode});
         self.request(Request::Mode, request)

@@ -1,3 +1,4 @@
+mod asked;
 mod control;
 mod fates;
 mod odd;
@@ -48,7 +49,7 @@ fn golden(name: &str) -> String {
 fn session(recording: &str) -> Session {
     let mut lines = recording.lines().filter_map(Object::parse);
     let id = lines.find_map(|line| line.string("session_id"));
-    Session::new(id.unwrap_or_default(), TIMEOUTS)
+    Session::new(id.unwrap_or_default(), true, TIMEOUTS)
 }
 
 const TIMEOUTS: Timeouts = Timeouts {
@@ -57,7 +58,7 @@ const TIMEOUTS: Timeouts = Timeouts {
 };
 
 fn fresh() -> Session {
-    Session::new(String::new(), TIMEOUTS)
+    Session::new(String::new(), true, TIMEOUTS)
 }
 
 /// Feeds a line, before which we wrote what it answers.

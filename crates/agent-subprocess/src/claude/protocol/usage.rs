@@ -1,21 +1,53 @@
-//! What a turn used, from totals that the agent adds up over its process.
+//! What was used, from totals that the agent adds up over its process: told with the end of a turn, and within it when they are asked for.
 
 use super::json::Object;
 use agent_duplex::Usage;
 
-/// The totals at the last result.
-#[derive(Debug, Default)]
+/// What an agent can do that may be asked for its totals within a turn, without holding up what is said to it behind that.
+pub(super) const MAY_BE_ASKED: &str = "get_usage_detached_v1";
+
+/// The totals that were told last.
+#[derive(Debug)]
 pub(super) struct Totals {
     last: Usage,
-    begun: bool,
+    /// Whether all before that is known, so that a difference is what was used here.
+    known: bool,
 }
 
 impl Totals {
-    /// Returns what was used since the result before.
+    /// Begins with nothing, in a session that has a past or has none.
+    pub(super) fn new(has_past: bool) -> Self {
+        let (last, known) = (Usage::default(), !has_past);
+        Self { last, known }
+    }
+
+    pub(super) fn is_known(&self) -> bool {
+        self.known
+    }
+
+    /// Takes what the agent answers when it is asked: before the first turn that is its past, within one it returns what was used since the last
+    /// time. What comes while the past is not known says nothing.
+    pub(super) fn asked(&mut self, session: &Object<'_>, in_turn: bool) -> Option<Usage> {
+        let models = session.fields("model_usage")?;
+        let cost_microusd = micro(session.get("total_cost_usd")?);
+        let now = Usage {
+            cost_microusd,
+            ..models.iter().map(of_model).fold(Usage::default(), add)
+        };
+        match (in_turn, self.known) {
+            (true, true) => Some(self.since(now)).filter(|used| *used != Usage::default()),
+            (false, false) => {
+                (self.last, self.known) = (now, true);
+                None
+            }
+            _ => None,
+        }
+    }
+
+    /// Returns what was used since the totals before.
     ///
-    /// A total that shrinks began again. The first total of a resumed session holds what earlier processes used, or not:
-    /// it is lost when they were killed. Where the agent gives the difference itself, that decides the first time, also
-    /// where it is empty because nothing was used.
+    /// The first total of a resumed session holds what earlier processes used, or not: it is lost when they were killed. Where
+    /// that is not known and the agent gives the difference itself, that decides, also where it is empty because nothing was used.
     pub(super) fn advance(&mut self, result: &Object<'_>) -> Usage {
         let models = result.fields("modelUsage").unwrap_or_default();
         let tokens = if models.is_empty() {
@@ -30,11 +62,17 @@ impl Totals {
             cost_microusd,
             ..tokens
         };
-        let last = std::mem::replace(&mut self.last, now);
         let since = result.fields("model_usage_since_last_result");
-        if let (false, Some(since)) = (std::mem::replace(&mut self.begun, true), since) {
+        if let (false, Some(since)) = (std::mem::replace(&mut self.known, true), since) {
+            self.last = now;
             return since.iter().map(of_model).fold(Usage::default(), add);
         }
+        self.since(now)
+    }
+
+    /// Returns the difference to the last totals. One that shrinks began again.
+    fn since(&mut self, now: Usage) -> Usage {
+        let last = std::mem::replace(&mut self.last, now);
         let reset = now.input_tokens < last.input_tokens
             || now.output_tokens < last.output_tokens
             || now.cost_microusd < last.cost_microusd;
