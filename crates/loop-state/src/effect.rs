@@ -1,6 +1,6 @@
 use crate::{
     Again, Cut, Feedback, Occasion, RuleChange, Steer, SteerState, StopReason, Timestamp, Tree,
-    Verdict, Wait,
+    Usage, Verdict, Wait,
 };
 
 /// Something that must be done now.
@@ -87,11 +87,15 @@ pub enum Notice {
         failure: Option<String>,
         /// What its agent had left running.
         leftovers: Tree,
+        /// What it used, all its attempts together.
+        usage: Usage,
     },
     /// A phase is done and another one begins.
     PhaseEnded {
         /// Its name.
         name: String,
+        /// What it used.
+        usage: Usage,
     },
     /// The next iteration begins later.
     Sleeping {

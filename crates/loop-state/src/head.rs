@@ -82,6 +82,8 @@ pub struct Head {
     pub counts: Counts,
     /// What the agent used in the run, by its own reckoning.
     pub usage: Usage,
+    /// What of that the present iteration used, all its attempts together.
+    pub iteration_usage: Usage,
     /// The last complete iteration.
     pub last: Option<Last>,
     /// When the run began.
@@ -140,6 +142,7 @@ impl Head {
             waits: Waits::default(),
             counts: Counts::default(),
             usage: Usage::default(),
+            iteration_usage: Usage::default(),
             last: None,
             started_at: Timestamp::default(),
             taken_at: Timestamp::default(),
@@ -170,6 +173,13 @@ impl Head {
     pub fn last_result(&self) -> Option<&str> {
         let before = (self.phase as usize).checked_sub(1)?;
         self.finished.get(before)?.result.as_deref()
+    }
+
+    /// Returns what the present phase has used: all that is not another one's.
+    #[must_use]
+    pub fn phase_usage(&self) -> Usage {
+        let finished = self.finished.iter().map(|phase| phase.usage);
+        finished.fold(self.usage, Usage::without)
     }
 
     /// Counts the time since this process took the run, or since it was last counted.
@@ -237,6 +247,8 @@ pub struct Last {
     pub at: Timestamp,
     /// What went wrong, if anything did.
     pub failure: Option<String>,
+    /// What it used, all its attempts together.
+    pub usage: Usage,
 }
 
 /// The end of a run.

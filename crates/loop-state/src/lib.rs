@@ -46,7 +46,7 @@
 //! - *Budgets* act within the turn: the [`Happening::Used`] that uses one up ends the turn, and nothing is begun while nothing is left.
 //!   [`Rules::validate`] refuses a budget that an agent does not report on.
 //! - *Rate limits* are waited for on the caller's clock, up to [`Rules::wait_on_limit`] for all waits in a row; without a time, 30 s, then twice as
-//!   long each time, up to 15 min. The iteration is refunded: its number stays, nothing counts as failed, only the attempt is another one.
+//!   long each time, up to 15 min. Each wait is up to a fifth longer than that, by chance, so that many runs do not ask at once. The iteration is refunded: its number stays, nothing counts as failed, only the attempt is another one.
 //! - *Tries.* [`TurnOutcome::Transient`] is tried again after 1, 4 and 16 s; the fourth failure of an iteration counts, as one.
 //! - *Another agent.* A resume may name the one before it ([`Resume::predecessor`]): its session is left behind, all that people said is told again,
 //!   and the briefs name it until a turn is over that had that before its eyes.

@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use crate::{
     Brief, Effect, End, Event, FeedbackSource, Happening, Head, Notice, Rules, RulesError,
-    SessionPolicy, SteerState, Step, StopReason, StopRequest, Timer, Timestamp, Wait, When,
+    SessionPolicy, SteerState, Step, StopReason, StopRequest, Timer, Timestamp, Usage, Wait, When,
 };
 
 mod iteration;
@@ -209,6 +209,7 @@ impl Machine {
         head.attempt = 0;
         head.cut = None;
         head.prompted = false;
+        head.iteration_usage = Usage::default();
         self.begin_attempt(at)
     }
 

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Evidence, RulesError, Timestamp};
+use crate::{Evidence, RulesError, Timestamp, Usage};
 
 /// Where a run waits for a person's word. Where nobody can be asked it never waits, see [`Happening::Attended`](crate::Happening::Attended).
 ///
@@ -111,6 +111,8 @@ pub struct Finished {
     pub evidence: Option<Evidence>,
     /// What its agent said last; the prompts of the next phase have it.
     pub result: Option<String>,
+    /// What it used.
+    pub usage: Usage,
     /// The last [`MAX_ERRORS`](crate::MAX_ERRORS) of its iterations that went wrong.
     pub errors: Vec<Failure>,
 }

@@ -16,6 +16,14 @@ impl Usage {
         self.input_tokens.saturating_add(self.output_tokens)
     }
 
+    pub(crate) fn without(self, other: Self) -> Self {
+        Self {
+            input_tokens: self.input_tokens.saturating_sub(other.input_tokens),
+            output_tokens: self.output_tokens.saturating_sub(other.output_tokens),
+            cost_microusd: self.cost_microusd.saturating_sub(other.cost_microusd),
+        }
+    }
+
     pub(crate) fn add(&mut self, more: Self) {
         self.input_tokens = self.input_tokens.saturating_add(more.input_tokens);
         self.output_tokens = self.output_tokens.saturating_add(more.output_tokens);

@@ -291,11 +291,13 @@ impl Machine {
             iteration: head.iteration,
             at,
             failure: failure.clone(),
+            usage: head.iteration_usage,
         });
         let news = Notice::IterationEnded {
             iteration: head.iteration,
             failure,
             leftovers,
+            usage: head.iteration_usage,
         };
         if done.is_some() || self.is_plan_made() {
             return self.phase_over(done, Some(news), at);

@@ -55,6 +55,7 @@ impl Machine {
             }
             Happening::Used(more) => {
                 self.head.usage.add(more);
+                self.head.iteration_usage.add(more);
                 let mut effects = vec![Effect::Save];
                 effects.extend(self.hold_budget(&step));
                 effects

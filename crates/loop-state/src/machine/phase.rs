@@ -41,12 +41,14 @@ impl Machine {
         let head = &mut self.head;
         let name = head.phase_rules().name.clone();
         head.finished.truncate(head.phase as usize);
+        let usage = head.phase_usage();
         head.finished.push(Finished {
             name: name.clone(),
             at,
             iterations: head.iteration,
             evidence: done,
             result: head.said.take(),
+            usage,
             errors: std::mem::take(&mut head.errors),
         });
         let mut effects = if is_last {
@@ -68,7 +70,7 @@ impl Machine {
                 None => self.hold_up(true, at).unwrap_or(vec![Effect::Save]),
             };
             let phase = name.clone();
-            once_saved(Notice::PhaseEnded { name: phase }, next)
+            once_saved(Notice::PhaseEnded { name: phase, usage }, next)
         };
         effects[0] = Effect::SealPhase { phase: name };
         match news {

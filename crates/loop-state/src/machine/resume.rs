@@ -129,6 +129,7 @@ impl Machine {
         head.claimed = false;
         head.failure = None;
         head.waits = Default::default();
+        head.iteration_usage = Default::default();
         head.said = None;
         head.errors.retain(|error| error.iteration < head.iteration);
         head.step = Step::Ready;

@@ -17,6 +17,9 @@ const FIRST_LIMIT: Duration = Duration::from_secs(30);
 /// The longest one of these.
 const LONGEST_LIMIT: Duration = Duration::from_secs(15 * 60);
 
+/// The most that is waited beyond that for no other reason than that others wait too.
+const MOST_JITTER: Duration = Duration::from_secs(60);
+
 impl Machine {
     /// The agent may not work now: its iteration is done again when it may.
     pub(super) fn rate_limited(
@@ -28,7 +31,7 @@ impl Machine {
         let nth = self.head.waits.limits;
         self.head.waits.limits = nth.saturating_add(1);
         let step = |nth: u32| (FIRST_LIMIT * 2u32.pow(nth.min(8))).min(LONGEST_LIMIT);
-        let wait = match reset.map(|reset| reset + MARGIN) {
+        let base = match reset.map(|reset| reset + MARGIN) {
             // One that names a time again and again is believed less and less.
             Some(until) if until > at => nth
                 .checked_sub(1)
@@ -36,28 +39,28 @@ impl Machine {
             // A time that is over already says nothing, and must not be a reason to ask again at once.
             _ => step(nth),
         };
-        self.wait(CutCause::RateLimit, Wait::Limit, wait, why, at)
+        self.wait(CutCause::RateLimit, Wait::Limit, base, why, at)
     }
 
     /// The agent failed in a way that may not come again.
     pub(super) fn transient(&mut self, why: String, at: Timestamp) -> Effects {
         let nth = self.head.waits.tries;
         self.head.waits.tries += 1;
-        let wait = FIRST_RETRY * 4u32.pow(nth.min(TRIES));
-        self.wait(CutCause::Transient, Wait::Retry, wait, why, at)
+        let base = FIRST_RETRY * 4u32.pow(nth.min(TRIES));
+        self.wait(CutCause::Transient, Wait::Retry, base, why, at)
     }
 
     fn wait(
         &mut self,
         cause: CutCause,
         why: Wait,
-        wait: Duration,
+        base: Duration,
         what: String,
         at: Timestamp,
     ) -> Effects {
         self.cut(cause);
         self.head.streaks.crashes = 0;
-        let until = at + wait;
+        let until = at + base + self.head.jitter(base);
         self.head.step = Step::Waiting {
             since: at,
             until,
@@ -125,6 +128,18 @@ impl Machine {
 }
 
 impl Head {
+    /// Returns what is waited beyond `base`, so that not all runs of an account ask again at the same moment: up to a fifth of it, a minute at most. It is
+    /// the same for the same state, and another one for each attempt of each run.
+    fn jitter(&self, base: Duration) -> Duration {
+        let mut z = self.started_at.0 ^ u64::from(self.counts.attempts).rotate_left(40);
+        // The finalizer of SplitMix64.
+        z = z.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        let most = (base / 5).min(MOST_JITTER).as_millis() as u64;
+        Duration::from_millis((z ^ (z >> 31)) % (most + 1))
+    }
+
     /// Returns why the present wait for a rate limit is longer than the run may wait.
     fn beyond_cap(&self) -> Option<StopReason> {
         let Step::Waiting {

@@ -10,6 +10,12 @@ fn wait_on_limit() -> Duration {
     WAIT_ON_LIMIT
 }
 
+impl Usage {
+    fn is_nothing(&self) -> bool {
+        self.input_tokens == 0 && self.output_tokens == 0 && self.cost_microusd == 0
+    }
+}
+
 saved! {
     struct Head {
         rules: Rules,
@@ -71,6 +77,8 @@ saved! {
         counts: Counts,
         #[serde(default)]
         usage: Usage,
+        #[serde(default, skip_serializing_if = "Usage::is_nothing")]
+        iteration_usage: Usage,
         #[serde(default)]
         last: Option<Last>,
         started_at: Timestamp,
@@ -249,6 +257,8 @@ saved! {
         evidence: Option<Evidence>,
         #[serde(default)]
         result: Option<String>,
+        #[serde(default, skip_serializing_if = "Usage::is_nothing")]
+        usage: Usage,
         #[serde(default)]
         errors: Vec<Failure>,
     }
@@ -294,6 +304,8 @@ saved! {
         at: Timestamp,
         #[serde(default)]
         failure: Option<String>,
+        #[serde(default, skip_serializing_if = "Usage::is_nothing")]
+        usage: Usage,
     }
 
     struct End {

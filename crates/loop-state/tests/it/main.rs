@@ -7,6 +7,7 @@ mod explore;
 mod golden;
 mod handover;
 mod limits;
+mod money;
 mod person;
 mod pipeline;
 mod promises;

@@ -160,7 +160,8 @@ fn waits_hold_the_cap(seen: &Seen<'_>) -> bool {
     let wait = until.since(since).as_millis() as u64;
     match why {
         Wait::Limit => seen.after.end.is_some() || seen.after.waits.limit_ms + wait <= cap,
-        _ => wait <= 16_000 && seen.after.waits.tries < 4,
+        // A fifth more by chance.
+        _ => wait <= 19_200 && seen.after.waits.tries < 4,
     }
 }
 

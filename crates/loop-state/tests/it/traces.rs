@@ -75,6 +75,10 @@ fn short(value: &impl std::fmt::Debug) -> String {
         .replace(", steers: []", "")
         .replace(", result: None", "")
         .replace(", predecessor: None", "")
+        .replace(
+            ", usage: Usage { input_tokens: 0, output_tokens: 0, cost_microusd: 0 }",
+            "",
+        )
         .replace("cut: None, feedback: None", "plain")
 }
 

@@ -105,6 +105,7 @@ pub(super) fn full() -> Head {
         iterations: 3,
         evidence: Some(Evidence::Claim),
         result: Some("the plan".into()),
+        usage: Usage::default(),
         errors: vec![failure],
     }];
     h.attended = true;
@@ -149,6 +150,7 @@ pub(super) fn full() -> Head {
         iteration: 6,
         at: t(400),
         failure: Some("gate 1 failed".into()),
+        usage: Usage::default(),
     });
     h.started_at = t(0);
     h.taken_at = t(300);

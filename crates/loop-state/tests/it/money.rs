@@ -1,0 +1,72 @@
+//! What is used belongs to an iteration and a phase, and waits are spread.
+
+use loop_state::{Effect, Happening, Head, Machine, Notice, Step, Tree, TurnOutcome};
+
+use crate::limits::{garbled, limited, metered, used, wait};
+use crate::traces::Trace;
+use crate::{at, rules};
+
+/// Of a thousand runs that may work again at the same moment, no tenth asks within the same tenth of the time.
+#[test]
+fn x107_runs_that_wait_for_the_same_moment_do_not_ask_at_once() {
+    let mut tenths = [0; 10];
+    for run in 0..1000u64 {
+        let mut machine = Machine::new(rules(|_| {})).unwrap();
+        machine.step(at(1_000_000 + run * 7, Happening::Started));
+        let again = machine
+            .clone()
+            .step(at(9_000_000, limited(Some(9_100_000))));
+        let effects = machine.step(at(9_000_000, limited(Some(9_100_000))));
+        assert_eq!(effects, again, "the same state waits as long");
+        let Step::Waiting { until, .. } = machine.head().step else {
+            panic!("{effects:?}")
+        };
+        let more = until.0 - 9_110_000;
+        tenths[(more / 2201) as usize] += 1;
+    }
+    assert!(
+        tenths.iter().all(|tenth| (50..200).contains(tenth)),
+        "{tenths:?}"
+    );
+}
+
+/// Whatever is used, wherever in the run, belongs to one iteration and to one phase.
+#[test]
+fn x108_what_is_used_is_told_by_iteration_and_phase() {
+    let mut trace = metered(|rules| {
+        rules.max_cost_microusd = Some(9_000_000);
+        rules.phases[0].limits.max_iterations = Some(2);
+        rules.phases[0].until = false;
+        rules.phases.push(rules.phases[0].clone());
+    });
+    let end = |trace: &mut Trace, micro: u64| {
+        trace.then(used(micro, 1));
+        trace.then(garbled());
+        wait(trace);
+        trace.then(used(micro, 1));
+        trace.then(Happening::TurnEnded(TurnOutcome::Completed));
+        let effects = trace.then(Happening::Settled(Tree::default()));
+        let told = effects.iter().find_map(|effect| match effect {
+            Effect::Announce(Notice::IterationEnded { usage, .. }) => Some(*usage),
+            _ => None,
+        });
+        assert_eq!(told.unwrap().cost_microusd, 2 * micro);
+        effects
+    };
+    end(&mut trace, 100);
+    let effects = end(&mut trace, 10);
+    let phase = effects.iter().find_map(|effect| match effect {
+        Effect::Announce(Notice::PhaseEnded { usage, .. }) => Some(*usage),
+        _ => None,
+    });
+    assert_eq!(phase.unwrap().cost_microusd, 220);
+    wait(&mut trace);
+    trace.then(used(5, 1));
+    let head = trace.machine.head();
+    assert_eq!(head.phase_usage().cost_microusd, 5);
+    assert_eq!(head.last.as_ref().unwrap().usage.cost_microusd, 20);
+    let saved = serde_json::to_string(head).unwrap();
+    let loaded: Head = serde_json::from_str(&saved).unwrap();
+    assert_eq!(&loaded, head);
+    assert_eq!(head.iteration_usage.cost_microusd, 5);
+}
