@@ -9,7 +9,7 @@ use crate::LONG;
 use crate::scene::{PROMPT, Scene, events, expect_in_order, says, stop, text};
 
 /// A failing turn each time.
-const FAILS: &str = "turn ..\nretry 500 10 1";
+const FAILS: &str = "turn ..\nretry 400 10 1";
 
 #[test]
 fn s01_an_agent_in_a_conversation_repeats_until_the_check_passes() {
@@ -131,7 +131,7 @@ fn s06_a_turn_that_fails_is_a_failure_although_its_subtype_says_success() {
         ended.stdout.contains("stuck: 2 failed turns in a row"),
         "{ended}"
     );
-    assert!(ended.stdout.contains("API Error: 500"), "{ended}");
+    assert!(ended.stdout.contains("API Error: 400"), "{ended}");
 }
 
 #[test]

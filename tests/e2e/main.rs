@@ -34,6 +34,7 @@ mod kept;
 mod kills;
 mod menu;
 mod models;
+mod money;
 mod nights;
 mod options;
 mod permissions;

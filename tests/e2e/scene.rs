@@ -106,10 +106,11 @@ impl Scene {
         )
     }
 
-    /// The kinds of the control requests that the agent got.
+    /// The kinds of the control requests that the agent got, but those that ask what it used.
     pub(crate) fn controls(&self) -> Vec<String> {
         let controls = self.agent.controls().into_iter();
-        controls.map(|control| control.subtype).collect()
+        let controls = controls.map(|control| control.subtype);
+        controls.filter(|kind| kind != "get_usage").collect()
     }
 
     /// Starts `rlm run` and waits until its agent has said `ready`.

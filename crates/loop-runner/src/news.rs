@@ -88,6 +88,13 @@ pub enum News {
         /// How long none may end and no turn begin.
         patience: Duration,
     },
+    /// The run still waits for its agent to be able to work; told each 10 min.
+    StillWaiting {
+        /// Until when.
+        until: Timestamp,
+        /// How long that is from now.
+        left: Duration,
+    },
     /// The run is being stopped, which is on disk: what runs is ended, within this time.
     Stopping {
         /// The time that is left for it.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use agent_duplex::{Driver, ProcessName};
 use agent_subprocess::Context;
 use cancellable_sleep::SleepGate;
-use loop_state::{Event, Happening, Head, Machine, Resume, StopReason, Timestamp};
+use loop_state::{Event, Happening, Head, Machine, Resume, StopReason, Timestamp, Usage};
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 use uuid::Uuid;
@@ -41,6 +41,7 @@ mod sweep;
 #[cfg(test)]
 mod tests;
 mod time;
+mod waiting;
 mod wake;
 
 /// How long everything may take to end for a person who has no patience.
@@ -80,6 +81,8 @@ pub struct Outcome {
     pub survivors: Vec<ProcessName>,
     /// Whether that nothing else is left is known, rather than nothing being found.
     pub proven: bool,
+    /// What the run used, all its processes together, by its agents' reckoning.
+    pub usage: Usage,
 }
 
 /// One run, taken by this process.
@@ -107,6 +110,8 @@ pub struct Runner {
     /// Whether what runs is ended without being asked first.
     impatient: bool,
     frozen_at: Option<Timestamp>,
+    /// When it was told last that the run waits.
+    waiting_told: Timestamp,
     /// What the last agent said it was.
     identified: Option<agent_duplex::Event>,
     view: watch::Sender<Arc<View>>,
@@ -261,6 +266,7 @@ impl Runner {
             stop_by: None,
             impatient: false,
             frozen_at: None,
+            waiting_told: Timestamp::default(),
             identified: None,
             view,
             socket: None,
@@ -315,6 +321,7 @@ impl Runner {
             ended: self.ended,
             survivors: self.survivors,
             proven: self.proven,
+            usage: self.machine.head().usage,
         })
     }
 

@@ -124,6 +124,16 @@ pub(crate) fn used(used: loop_state::Usage) -> Option<String> {
     }
 }
 
+/// The same for programs.
+pub(crate) fn json(used: loop_state::Usage) -> serde_json::Value {
+    let cost = used.cost_microusd;
+    serde_json::json!({
+        "input_tokens": used.input_tokens,
+        "output_tokens": used.output_tokens,
+        "cost_usd": (cost > 0).then_some(cost as f64 / 1e6),
+    })
+}
+
 /// What of the run's budgets is left; empty when it has none.
 pub(crate) fn left(rules: &loop_state::Rules, used: loop_state::Usage) -> Option<String> {
     let cost = rules.max_cost_microusd.map(|max| {

@@ -169,6 +169,7 @@ impl Peer {
                 Ok(())
             }
             Action::Retry { times, .. } => Err(Stop::Limited(Duration::from_secs(times.into()))),
+            Action::Event(event) => Ok(self.wire.event(&event)?),
             Action::Hang => self.wait(|_| Ok(false)),
             Action::Delay(time) => {
                 let end = Instant::now() + time;

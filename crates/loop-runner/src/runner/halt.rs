@@ -22,6 +22,7 @@ impl Runner {
     pub(super) async fn time_passed(&mut self) -> Option<Happening> {
         let now = self.clock.now();
         self.tell_silence(now);
+        self.tell_waiting(now);
         if self
             .attempt
             .as_ref()?
@@ -119,6 +120,7 @@ impl Runner {
     /// Says how a turn ended.
     pub(super) fn turn_over(&mut self, end: TurnEnd) -> Option<Happening> {
         let promise = self.phase().promise.clone();
+        let outage = self.outage(&end);
         let attempt = self.attempt.as_mut()?;
         let halted = attempt.halting.is_some();
         let claimed = attempt.has_claimed(promise.as_ref());
@@ -135,6 +137,8 @@ impl Runner {
                 reset: attempt.limited_until.and_then(timestamp),
                 why: describe(&end),
             },
+            EndReason::ServiceFailed => outage,
+            EndReason::ProtocolError => TurnOutcome::Transient(describe(&end)),
             _ => TurnOutcome::Failed(describe(&end)),
         };
         let before = attempt.outcome.take().filter(|_| attempt.hold_by.is_some());
@@ -149,7 +153,11 @@ impl Runner {
             )));
         }
         // Nothing of it shall run on while the loop waits for hours.
-        let waits = !is_own && matches!(outcome, TurnOutcome::RateLimited { .. });
+        let mends = matches!(
+            outcome,
+            TurnOutcome::RateLimited { .. } | TurnOutcome::Transient(_)
+        );
+        let waits = !is_own && mends;
         if halted || waits {
             self.begin_ending();
         } else if is_judged {
@@ -162,6 +170,17 @@ impl Runner {
         }
         self.refresh_view();
         self.turn_ended()
+    }
+
+    /// Returns what becomes of a turn whose service failed. One that has answered this run before is waited for as for the end of a limit: who sleeps
+    /// meanwhile finds the run going on, not given up. One that never did may be a mistake in the settings, of which a person wants to hear soon.
+    fn outage(&self, end: &TurnEnd) -> TurnOutcome {
+        let (head, why) = (self.machine.head(), describe(end));
+        let works = head.usage.tokens() > 0 || head.counts.iterations > head.counts.failed;
+        match works && !head.rules.wait_on_limit.is_zero() {
+            true => TurnOutcome::RateLimited { reset: None, why },
+            false => TurnOutcome::Transient(why),
+        }
     }
 
     /// Returns how the turn ended, once nothing that was to end with it is left.

@@ -196,7 +196,10 @@ fn c77_a_rate_limit_is_waited_for_until_its_reset_and_a_margin_and_is_no_failure
     let mut trace = Trace::new(rules(|rules| rules.max_failures = 1));
     trace.iteration(failed("no"));
     trace.then(limited(Some(2 * HOUR)));
-    assert_about(waits_until(&trace) - trace.now, 2 * HOUR + 10_000 - trace.now);
+    assert_about(
+        waits_until(&trace) - trace.now,
+        2 * HOUR + 10_000 - trace.now,
+    );
     let effects = wait(&mut trace);
     let brief = started(&effects);
     assert_eq!(

@@ -66,11 +66,6 @@ pub(crate) fn steer(directory: &Path, args: SteerArgs) -> Result<ExitCode, Failu
     )
 }
 
-/// Has a paused run go on.
-pub(crate) fn wake(target: &Target, json: bool) -> Result<ExitCode, Failure> {
-    request(target, &Request::Continue, json, None)
-}
-
 /// Asks, and says how far it came.
 pub(crate) fn request(
     target: &Target,

@@ -3,7 +3,10 @@
 use std::path::Path;
 use std::process::ExitCode;
 
+use loop_runner::control::Request;
 use loop_runner::{Project, RunEntry, RunHead, RunId, RunState, Runner, Settings, WorkTree};
+
+use loop_state::Step;
 
 use crate::args::{LoopArgs, ResumeArgs};
 use crate::command::control;
@@ -15,19 +18,25 @@ use crate::session::{Session, refuse_nested};
 use crate::{render, resolve};
 
 pub(crate) fn execute(directory: &Path, args: ResumeArgs) -> Result<ExitCode, Failure> {
-    if let Some(waits) = waits(directory, &args)? {
-        return control::wake(&waits, args.show.json);
+    if let Some((target, request)) = waits(directory, &args)? {
+        return control::request(&target, &request, args.show.json, None);
     }
     let session = Session::begin(args.show.no_input)?;
     refuse_nested(args.nested)?;
     carry_on(session, directory, args)
 }
 
-/// Finds the run that is meant if a process has it and waits for a person, or is about to: that one goes on as it is.
-fn waits(directory: &Path, args: &ResumeArgs) -> Result<Option<Target>, Failure> {
+/// Finds the run that is meant if a process has it and waits for a person, or is about to, or waits for the service of its agent: that one goes on as
+/// it is, and this is what it is asked for.
+fn waits(directory: &Path, args: &ResumeArgs) -> Result<Option<(Target, Request)>, Failure> {
     let project = Project::find(directory)?;
     let pauses = |run: &RunEntry| run.head.as_ref().is_ok_and(|head| head.machine.pausing);
-    let waits = |run: &RunEntry| run.state == RunState::Paused || is_live(run) && pauses(run);
+    let limited = |run: &RunEntry| {
+        let head = run.head.as_ref();
+        head.is_ok_and(|head| matches!(head.machine.step, Step::Waiting { .. }))
+    };
+    let wakes = |run: &RunEntry| run.state == RunState::Paused || pauses(run);
+    let waits = |run: &RunEntry| is_live(run) && (wakes(run) || limited(run));
     let run = match &args.run {
         // That it does not exist is found out, and said, where it is resumed.
         Some(name) => name.parse().ok().and_then(|id| project.run(&id).ok()),
@@ -49,7 +58,11 @@ fn waits(directory: &Path, args: &ResumeArgs) -> Result<Option<Target>, Failure>
             "run `{id}` is live and goes on as it is; options are for one that is stopped: {rlm} stop {id}"
         )));
     }
-    Target::find(directory, Some(run.id.as_str())).map(Some)
+    let request = match wakes(&run) {
+        true => Request::Continue,
+        false => Request::Skip,
+    };
+    Target::find(directory, Some(run.id.as_str())).map(|target| Some((target, request)))
 }
 
 /// Continues the run that is meant.

@@ -116,6 +116,7 @@ fn tell(
         return Err(unstopped(target));
     }
     let reason = run.head.as_ref().ok();
+    let usage = reason.map_or_else(Default::default, |head| head.machine.usage);
     let reason = reason.and_then(|head| head.machine.end.as_ref());
     let reason = reason.map(|end| &end.reason);
     let words = EndWords {
@@ -124,6 +125,7 @@ fn tell(
         ended,
         left: survivors.len(),
         proven,
+        usage,
     };
     let text = match json {
         true => json!({

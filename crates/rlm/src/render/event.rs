@@ -5,10 +5,11 @@ use std::time::Duration;
 use agent_duplex::{ProcessName, Stream};
 use jiff::tz::TimeZone;
 use loop_runner::{Command, News};
-use loop_state::{Again, CheckResult, Notice, SteerState, Timestamp, Verdict, Wait};
+use loop_state::{Again, CheckResult, Notice, SteerState, Timestamp, Usage, Verdict, Wait};
 use serde_json::{Value, json};
 
 use crate::duration::show;
+use crate::money;
 use crate::render::text::{line, plain, safe};
 use crate::render::{BAD, BOLD, DIM, GOOD, MIND, styled};
 use crate::render::{agent, git};
@@ -69,6 +70,14 @@ pub(crate) fn text(news: &News, zone: &TimeZone) -> String {
             "the turn is over; waiting for {}, as long as something comes of it within {}",
             agent::background(*tasks),
             show(*patience)
+        ),
+        News::StillWaiting { until, left } => styled(
+            DIM,
+            format!(
+                "still waiting: {} left, until {}",
+                show(whole(*left)),
+                clock(*until, zone)
+            ),
         ),
         News::Stopping { budget } => {
             format!(
@@ -134,20 +143,25 @@ fn notice_text(notice: &Notice, zone: &TimeZone) -> String {
         Notice::IterationEnded {
             iteration,
             failure: None,
+            usage,
             ..
-        } => format!("iteration {iteration} complete"),
+        } => format!("iteration {iteration} complete{}", spent(*usage)),
         Notice::IterationEnded {
             iteration,
             failure: Some(why),
+            usage,
             ..
         } => {
             format!(
-                "iteration {iteration} {}: {}",
+                "iteration {iteration} {}{}: {}",
                 styled(BAD, "failed"),
+                spent(*usage),
                 plain(why)
             )
         }
-        Notice::PhaseEnded { name } => format!("phase {} done", plain(name)),
+        Notice::PhaseEnded { name, usage } => {
+            format!("phase {} done{}", plain(name), spent(*usage))
+        }
         Notice::Sleeping { until } => {
             styled(DIM, format!("next iteration at {}", clock(*until, zone)))
         }
@@ -156,8 +170,8 @@ fn notice_text(notice: &Notice, zone: &TimeZone) -> String {
             let (what, until) = (what.unwrap_or_default(), clock(*until, zone));
             match why {
                 Wait::Limit => format!(
-                    "{} until {until}, which is no failure{what}",
-                    styled(MIND, "rate limit:")
+                    "{} until {until}, which is no failure{what}; /skip tries now (elsewhere: rlm resume)",
+                    styled(MIND, "waiting")
                 ),
                 _ => format!("{} again at {until}{what}", styled(MIND, "trying")),
             }
@@ -197,6 +211,11 @@ fn notice_text(notice: &Notice, zone: &TimeZone) -> String {
         // The end has a line of its own when everything is over.
         _ => String::new(),
     }
+}
+
+/// What was used, behind what it was used for.
+fn spent(usage: Usage) -> String {
+    money::used(usage).map_or_else(String::new, |used| format!(" ({used})"))
 }
 
 fn name(command: Command) -> String {
@@ -286,6 +305,11 @@ pub(crate) fn json(at: Timestamp, news: &News) -> Option<Value> {
             "tasks": tasks,
             "patience_ms": patience.as_millis() as u64,
         }),
+        News::StillWaiting { until, left } => json!({
+            "event": "still_waiting",
+            "until": utc(*until),
+            "left_ms": left.as_millis() as u64,
+        }),
         News::Stopping { budget } => {
             json!({"event": "stopping", "budget_ms": budget.as_millis() as u64})
         }
@@ -321,13 +345,17 @@ fn notice_json(notice: &Notice) -> Option<Value> {
             iteration,
             failure,
             leftovers,
+            usage,
         } => json!({
             "event": "iteration_ended",
             "iteration": iteration,
             "failure": failure,
             "leftovers_ended": leftovers.ended,
+            "usage": money::json(*usage),
         }),
-        Notice::PhaseEnded { name } => json!({"event": "phase_ended", "phase": name}),
+        Notice::PhaseEnded { name, usage } => {
+            json!({"event": "phase_ended", "phase": name, "usage": money::json(*usage)})
+        }
         Notice::Sleeping { until } => json!({"event": "sleeping", "until": utc(*until)}),
         Notice::Waiting { why, until, what } => json!({
             "event": "waiting",
@@ -443,11 +471,17 @@ mod tests {
                     ended: 2,
                     survivors: 0,
                 },
+                usage: Usage {
+                    input_tokens: 1200,
+                    output_tokens: 34,
+                    cost_microusd: 123_456,
+                },
             }),
             News::Run(Notice::IterationEnded {
                 iteration: 2,
                 failure: Some("exit status 1".into()),
                 leftovers: Tree::default(),
+                usage: Usage::default(),
             }),
             News::Run(Notice::Sleeping {
                 until: Timestamp(1_000_000_010_000),
@@ -462,6 +496,10 @@ mod tests {
                 until: Timestamp(1_000_000_010_000),
                 what: None,
             }),
+            News::StillWaiting {
+                until: Timestamp(1_000_000_010_000),
+                left: Duration::from_millis(12_000_400),
+            },
             News::Run(Notice::Review(Occasion::Phase)),
             News::Run(Notice::Review(Occasion::Batch)),
             News::Run(Notice::Reviewed(Verdict::StartOver)),

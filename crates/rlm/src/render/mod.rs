@@ -20,7 +20,7 @@ use std::sync::OnceLock;
 
 use anstyle::{AnsiColor, Style};
 use loop_runner::{Record, RunId};
-use loop_state::StopReason;
+use loop_state::{Budget, StopReason};
 
 use crate::exit::Failure;
 
@@ -71,7 +71,11 @@ pub(crate) fn quoted(path: &str) -> String {
 /// Says how a run that ended for `reason` can be taken up again; `None` when it is over for good, or no option raises its limit.
 pub(crate) fn go_on(run: &RunId, reason: &StopReason) -> Option<String> {
     match reason {
-        StopReason::Done(_) | StopReason::Planned | StopReason::Budget(_) => None,
+        StopReason::Done(_) | StopReason::Planned => None,
+        StopReason::Budget(Budget::Tokens { .. }) => {
+            Some(format!("{} resume {run} --max-tokens MORE", rlm()))
+        }
+        StopReason::Budget(_) => Some(format!("{} resume {run} --max-cost MORE", rlm())),
         StopReason::IterationLimit(_) | StopReason::LastFailed(..) => {
             Some(format!("{} resume {run} -n MORE", rlm()))
         }
@@ -133,7 +137,7 @@ mod tests {
     use std::time::Duration;
 
     use clap::Parser as _;
-    use loop_state::{Budget, Evidence, StopCause};
+    use loop_state::{Evidence, StopCause};
 
     use super::*;
     use crate::args::Args;
@@ -155,7 +159,7 @@ mod tests {
         .iter()
         .filter_map(|reason| go_on(&run, reason))
         .collect();
-        assert_eq!(told.len(), 5, "{told:?}");
+        assert_eq!(told.len(), 7, "{told:?}");
         for told in told {
             let more = if told.contains("duration") { "2h" } else { "4" };
             let words = told.replace("MORE", more);

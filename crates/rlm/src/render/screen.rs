@@ -7,10 +7,11 @@ use std::time::SystemTime;
 use agent_duplex::Event;
 use jiff::tz::TimeZone;
 use loop_runner::{News, Outcome, Project, RunHead, RunId};
-use loop_state::{Evidence, Notice, StopReason, Timestamp};
+use loop_state::{Evidence, Notice, StopReason, Timestamp, Usage};
 use serde_json::json;
 
 use crate::exit::Code;
+use crate::money;
 use crate::render::OwnTree;
 use crate::render::banner::{self, Beginning};
 use crate::render::{BAD, BOLD, DIM, GOOD, Level, event, go_on, json_line, plain, rlm, styled};
@@ -129,6 +130,7 @@ impl Screen {
             "reason": outcome.reason.to_string(),
             "evidence": evidence(&outcome.reason),
             "exit_code": exit_code,
+            "usage": money::json(outcome.usage),
             "left": left,
             "of": left + outcome.ended.len(),
             "proven": outcome.proven,
@@ -148,6 +150,7 @@ impl Screen {
             ended: outcome.ended.len(),
             left: outcome.survivors.len(),
             proven: outcome.proven,
+            usage: outcome.usage,
         };
         words.to_string()
     }
@@ -173,6 +176,8 @@ pub(crate) struct EndWords<'a> {
     pub(crate) left: usize,
     /// Whether that is known, rather than nothing being found.
     pub(crate) proven: bool,
+    /// What the run used, as far as that is known.
+    pub(crate) usage: Usage,
 }
 
 impl fmt::Display for EndWords<'_> {
@@ -191,6 +196,9 @@ impl fmt::Display for EndWords<'_> {
         }
         if !self.proven {
             f.write_str(", as far as could be seen")?;
+        }
+        if let Some(used) = money::used(self.usage) {
+            write!(f, "; {used}")?;
         }
         let again = match self.reason {
             Some(reason) => go_on(self.run, reason),
@@ -243,6 +251,7 @@ mod tests {
                 ended: Vec::new(),
                 survivors: Vec::new(),
                 proven: true,
+                usage: Usage::default(),
             };
             let words = Screen::new(false).end_words(&run, &outcome);
             let ours = anstream::adapter::strip_str(&words).to_string();

@@ -10,13 +10,14 @@ pub(crate) enum Command {
     /// Something to say to the agent; the second is whether its turn is interrupted for it. Nothing said opens `steer>`.
     Steer(String, bool),
     New,
+    Skip,
     StopLater,
     Exit,
     Help,
 }
 
 /// The commands with what they do, in the order of the help.
-const COMMANDS: [(&str, &str); 10] = [
+const COMMANDS: [(&str, &str); 11] = [
     ("pause", "wait when this iteration is complete"),
     ("continue", "go on, or take a pause back"),
     ("status", "say where the run stands"),
@@ -29,6 +30,7 @@ const COMMANDS: [(&str, &str); 10] = [
         "tell the agent something; Enter alone opens steer>",
     ),
     ("now TEXT", "interrupt the turn, and go on with this"),
+    ("skip", "go on now instead of sleeping or waiting"),
     ("new", "give the next attempt a fresh session"),
     ("stop", "stop when this iteration is complete"),
     ("exit", "save and stop now"),
@@ -55,6 +57,7 @@ pub(crate) fn parse(line: &str) -> Option<Result<Command, String>> {
         "steer" => return Some(Ok(Command::Steer(rest.into(), false))),
         "now" => return Some(Ok(Command::Steer(rest.into(), true))),
         "new" => Command::New,
+        "skip" => Command::Skip,
         "stop" => Command::StopLater,
         "exit" | "quit" => Command::Exit,
         "help" | "?" | "" => Command::Help,
@@ -156,6 +159,7 @@ mod tests {
           /interrupt   end the turn and keep its session; then /continue, or steer
           /steer TEXT  tell the agent something; Enter alone opens steer>
           /now TEXT    interrupt the turn, and go on with this
+          /skip        go on now instead of sleeping or waiting
           /new         give the next attempt a fresh session
           /stop        stop when this iteration is complete
           /exit        save and stop now

@@ -384,6 +384,11 @@ impl Console {
     }
 
     fn news(&mut self, at: Timestamp, news: &News) {
+        // Who looks at the status line sees the time pass.
+        let counts_down = self.face.is_some() && self.place == LogPlace::Here;
+        if counts_down && matches!(news, News::StillWaiting { .. }) {
+            return;
+        }
         let text = self.screen.news(at, news);
         self.ui.news(news, text);
         if self.face.is_some()

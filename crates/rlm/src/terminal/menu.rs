@@ -87,6 +87,10 @@ pub(crate) fn rows(
             Choice::Steer if !scene.hears() => " (with the next prompt)",
             _ => "",
         };
+        let label = match choice {
+            Choice::SkipSleep if scene.is_limited() => "skip the wait: try now",
+            _ => label,
+        };
         format!("  {key}  {label}{more}")
     };
     let end = hint.unwrap_or("Ctrl-C again saves and stops");

@@ -38,6 +38,11 @@ impl Scene<'_> {
         matches!(self.head.step, Step::Sleeping { .. } | Step::Waiting { .. })
     }
 
+    /// Whether it waits for the service of its agent.
+    pub(crate) fn is_limited(&self) -> bool {
+        matches!(self.head.step, Step::Waiting { .. })
+    }
+
     /// Whether an agent is there that takes a word now.
     pub(crate) fn hears(&self) -> bool {
         self.agent.steerable

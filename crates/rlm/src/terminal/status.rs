@@ -131,7 +131,7 @@ fn stands(scene: Scene<'_>, now: Timestamp) -> String {
         Step::Review { since: at, .. } => format!("waits for your word {}", since(*at)),
         Step::Sleeping { until } => format!("next in {}", left(*until)),
         Step::Waiting { until, why, .. } => match why {
-            Wait::Limit => format!("rate limit, goes on in {}", left(*until)),
+            Wait::Limit => format!("waits for the service, goes on in {}", left(*until)),
             _ => format!("tries again in {}", left(*until)),
         },
         Step::Gate { index } => format!("gate {} runs", index + 1),

@@ -238,6 +238,7 @@ impl Agent {
 
     fn retry(&mut self, status: u16, times: u32, pause: Option<Duration>) -> Result<(), Stop> {
         let error = match status {
+            400 => "invalid_request",
             401 | 403 => "authentication_failed",
             429 => "rate_limit",
             529 => "overloaded",

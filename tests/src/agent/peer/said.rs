@@ -61,6 +61,15 @@ impl Wire {
         self.line(json!({"method": method, "params": params}))
     }
 
+    /// What a script wants to be told: a notification with its `method` and `params`, or an update.
+    pub(super) fn event(&self, event: &Value) -> io::Result<()> {
+        let name = |key: &str| event[key].as_str().unwrap_or_default();
+        match self.speaks {
+            Speaks::Codex => self.tell(name("method"), event["params"].clone()),
+            Speaks::Acp => self.update(name("sessionUpdate"), event.clone()),
+        }
+    }
+
     /// One of the other protocol's.
     fn update(&self, what: &str, mut update: Value) -> io::Result<()> {
         update["sessionUpdate"] = what.into();

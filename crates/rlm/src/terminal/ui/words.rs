@@ -77,6 +77,7 @@ impl Ui {
             Command::Pause => self.send(Control::Pause { reason: None }),
             Command::Continue => self.send(Control::Continue),
             Command::Interrupt => self.send(Control::Interrupt),
+            Command::Skip => self.send(Control::SkipSleep),
             Command::New => self.send(Control::FreshSession),
             Command::StopLater => self.send(Control::Stop(StopRequest {
                 by: StopCause::Person,

@@ -1,0 +1,267 @@
+//! What a run spends, and what it waits for.
+
+use rlm_tests::wait_for;
+use rustix::process::Signal;
+use serde_json::Value;
+
+use crate::control::quick;
+use crate::menu::open;
+use crate::scene::{PROMPT, Scene, crash, events, expect_in_order, says, stop, text};
+use crate::{FAKE_AGENT, LONG};
+
+/// A call of the fake agent's model costs a cent and reads 100 tokens.
+const CALLS: &str = "turn ..\nsay one\nsay two\nawait go\nsay three";
+
+/// Where the wait of the only run ends, once it waits.
+fn waits_until(scene: &Scene) -> String {
+    wait_for("a wait", LONG, || {
+        let statuses = scene.statuses();
+        let next = statuses.first()?["next"].as_str()?;
+        next.contains("again at").then(|| next.to_owned())
+    })
+}
+
+#[test]
+fn x108_a_turn_that_passes_max_cost_is_interrupted_and_not_awaited() {
+    let scene = Scene::new(CALLS);
+    let run = scene.claude(&["--once", "--max-cost", "0.02"]);
+    let ended = run.run(LONG).expect_code(4);
+    let words = [
+        "0.02 USD as the agent reckons it",
+        "two",
+        "ending the turn: 0.02 of 0.02 USD used",
+        "budget: 0.02 of 0.02 USD used; ",
+        "--max-cost MORE",
+    ];
+    expect_in_order(&ended.stdout, &words);
+    assert!(scene.controls().contains(&"interrupt".into()));
+    let status = scene.status();
+    assert_eq!(
+        (&status["cost_usd"], &status["cuts"]),
+        (&0.02.into(), &1.into())
+    );
+    scene.expect_nothing_alive();
+    // With more to spend it goes on where it was.
+    fs_err::write(scene.file("go"), "").unwrap();
+    let run = scene.run_id();
+    let more = ["resume", &run, "--max-cost", "1", "--json"];
+    let more = scene.talking(&more).run(LONG);
+    let events = events(&more.expect_code(0).stdout);
+    let told = |name: &str| events.iter().find(|event| event["event"] == name).unwrap();
+    assert_eq!(told("iteration_ended")["usage"]["cost_usd"], 0.05);
+    assert_eq!(told("run_ended")["usage"]["cost_usd"], 0.05);
+    assert_eq!(scene.status()["max_cost_usd"], 1.0);
+}
+
+#[test]
+fn x108_what_a_killed_turn_had_told_is_kept() {
+    let scene = Scene::new(CALLS);
+    let running = scene.claude(&["-n", "2", "--max-tokens", "1M"]).spawn();
+    wait_for("two calls", LONG, || {
+        (scene.statuses().first()?["cost_usd"] == 0.02).then_some(())
+    });
+    crash(running);
+    scene.wait_until_nothing_is_alive();
+    assert_eq!(scene.status()["cost_usd"], 0.02);
+    fs_err::write(scene.file("go"), "").unwrap();
+    let ended = scene.talking(&["resume"]).run(LONG).expect_code(0);
+    let words = [
+        "tokens left",
+        "iteration 1 complete (0.05 USD, ",
+        "iteration 2 complete (0.03 USD, ",
+        "planned: ",
+        "; 0.08 USD, ",
+    ];
+    expect_in_order(&ended.stdout, &words);
+    assert_eq!(scene.status()["cost_usd"], 0.08);
+}
+
+#[test]
+fn x108_every_agent_is_held_to_its_budget_within_its_turn() {
+    let tokens = r#"event {"method": "thread/tokenUsage/updated", "params": {"tokenUsage": {"total": {"inputTokens": 900, "outputTokens": 100}, "last": {"inputTokens": 900, "outputTokens": 100}}}}"#;
+    let cost = r#"event {"sessionUpdate": "usage_update", "used": 1, "size": 9, "cost": {"amount": 0.5, "currency": "USD"}}"#;
+    for (agent, told, option, limit, says) in [
+        (
+            "claude",
+            "say one",
+            "--max-tokens",
+            "100",
+            " of 100 tokens used",
+        ),
+        (
+            "codex",
+            tokens,
+            "--max-tokens",
+            "1k",
+            "1000 of 1000 tokens used",
+        ),
+        (
+            "opencode",
+            cost,
+            "--max-cost",
+            "0.4",
+            "0.50 of 0.40 USD used",
+        ),
+    ] {
+        let scene = Scene::new(&format!("say ready\n{told}\nawait go\nsay never"));
+        let ended = scene
+            .driven(agent, &["--once", option, limit])
+            .run(LONG)
+            .expect_code(4);
+        let more = format!("{option} MORE");
+        expect_in_order(
+            &ended.stdout,
+            &["ready", "ending the turn: ", says, "budget: ", &more],
+        );
+        assert!(!ended.stdout.contains("never"), "{agent}: {ended}");
+        scene.expect_nothing_alive();
+    }
+}
+
+#[test]
+fn x129_a_budget_that_an_agent_does_not_report_on_is_a_usage_error() {
+    let cost: &[&str] = &["--max-cost", "1"];
+    let tokens: &[&str] = &["--max-tokens", "1k"];
+    for (agent, budget, mend) in [
+        ("codex", cost, "--max-tokens"),
+        ("gemini", cost, "--max-tokens"),
+        ("acp", cost, "--max-duration"),
+        ("acp", tokens, "--max-duration"),
+    ] {
+        let scene = Scene::new("say never");
+        let refused = scene.driven(agent, &[&["--once"], budget].concat());
+        let refused = refused.run(LONG).expect_code(2);
+        assert!(
+            refused.stderr.contains(budget[0]) && refused.stderr.contains(mend),
+            "{refused}"
+        );
+        assert_eq!((scene.start_count(), scene.statuses().len()), (0, 0));
+    }
+    let scene = Scene::new("print never");
+    for budget in [cost, tokens] {
+        let refused = scene.run(&[&["--once"], budget].concat()).run(LONG);
+        assert!(refused.expect_code(2).stderr.contains(budget[0]));
+    }
+    // Nor can a run be given such a budget, or such an agent, when it goes on.
+    let scene = Scene::new("say one\nsay two");
+    scene
+        .claude(&["-n", "1", "--max-cost", "1"])
+        .run(LONG)
+        .expect_code(0);
+    let run = scene.run_id();
+    let other = [
+        "resume",
+        &run,
+        "-n",
+        "2",
+        "--agent",
+        "codex",
+        "--agent-bin",
+        FAKE_AGENT,
+    ];
+    let refused = scene.talking(&other).run(LONG).expect_code(2);
+    assert!(refused.stderr.contains("--max-cost"), "{refused}");
+}
+
+#[test]
+fn x107_a_wait_is_cut_short_from_another_terminal() {
+    let scene = Scene::new("@1 retry 429 3600\n@2 say well");
+    let mut running = scene.driven("codex", &["--once"]).spawn();
+    says(&mut running, "waiting until");
+    waits_until(&scene);
+    let told = quick(scene.rlm(&["resume", &scene.run_id()])).expect_code(0);
+    assert!(told.stdout.contains("goes on"), "{told}");
+    let ended = running.wait(LONG).expect_code(0);
+    expect_in_order(
+        &ended.stdout,
+        &["attempt 2", "well", "iteration 1 complete"],
+    );
+    let status = scene.status();
+    assert_eq!(
+        (&status["cuts"], &status["iterations_complete"]),
+        (&1.into(), &1.into())
+    );
+}
+
+#[test]
+fn x107_a_wait_counts_down_on_the_terminal_and_is_cut_short_by_a_key_or_a_word() {
+    let scene = Scene::new("@1 retry 429 3600\n@2 retry 429 3600\n@3 say well");
+    let [record, script] = scene.agent.variables();
+    let run = scene.driven("codex", &["--once"]);
+    let (running, terminal) = run
+        .env(record.0, record.1)
+        .env(script.0, script.1)
+        .spawn_on_terminal();
+    let left = || {
+        let screen = terminal.screen();
+        let (_, left) = screen.split_once("waits for the service, goes on in ")?;
+        Some(left.split(' ').next()?.to_owned())
+    };
+    let first = wait_for("a wait", LONG, left);
+    wait_for("less to wait", LONG, || left().filter(|now| *now != first));
+    open(&terminal);
+    terminal.sees("skip the wait: try now", LONG);
+    terminal.send("k");
+    scene.wait_until_started(2);
+    terminal.sees("waits for the service", LONG);
+    terminal.send("\r");
+    terminal.sees("steer>", LONG);
+    terminal.send("/skip\r");
+    running.wait(LONG).expect_code(0);
+    assert_eq!(scene.start_count(), 3);
+}
+
+#[test]
+fn x107_a_wait_survives_a_crash_and_goes_on_to_the_same_moment() {
+    let scene = Scene::new("@1 retry 429 3600\n@2 say never");
+    let running = scene.driven("codex", &["--once"]).spawn();
+    let until = waits_until(&scene);
+    crash(running);
+    scene.wait_until_nothing_is_alive();
+    let mut again = scene.talking(&["resume"]).spawn();
+    says(&mut again, "waiting until");
+    assert_eq!(waits_until(&scene), until);
+    stop(again, Signal::TERM);
+    assert_eq!(scene.start_count(), 1);
+}
+
+#[test]
+fn x107_words_about_limits_are_no_limit() {
+    let words = "API Error: 429 rate limit: 5-hour limit reached, usage limit, too many requests";
+    let script = format!("run echo {words}\nsay {words}\nturn");
+    for agent in ["claude", "codex", "gemini", "opencode", "acp"] {
+        let scene = Scene::new(&script.replace(": ", " "));
+        let run = ["run", "--sleep", "0", "--prompt", words, "--once"];
+        let ended = scene.as_agent(agent, &run).run(LONG).expect_code(0);
+        assert!(
+            ended.stdout.contains("iteration 1 complete"),
+            "{agent}: {ended}"
+        );
+        assert_eq!(scene.status()["cuts"], 0, "{agent}");
+    }
+}
+
+#[test]
+fn x107_an_outage_of_a_service_that_has_answered_is_waited_for() {
+    let scene = Scene::new("@1 say hello\n@1 retry 529 10 1\n@2 say well");
+    let mut running = scene
+        .claude(&["--once", "--json", "--max-failures", "1"])
+        .spawn();
+    says(&mut running, "\"waiting\"");
+    waits_until(&scene);
+    quick(scene.rlm(&["resume", &scene.run_id()])).expect_code(0);
+    let ended = running.wait(LONG).expect_code(0);
+    let events = events(&ended.stdout);
+    let wait: &Value = { events.iter() }
+        .find(|event| event["event"] == "waiting")
+        .unwrap();
+    assert!(text(&wait["what"]).contains("529"), "{wait}");
+    assert_eq!(scene.status()["iterations_complete"], 1);
+    // One that goes away without a word is tried again soon.
+    let scene = Scene::new("@1 retry 529 10 1\n@2 say well");
+    let ended = scene.claude(&["--once", "--max-failures", "1"]).run(LONG);
+    expect_in_order(
+        &ended.expect_code(0).stdout,
+        &["trying again at", "attempt 2", "well"],
+    );
+}
