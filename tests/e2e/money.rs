@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::control::quick;
 use crate::menu::open;
-use crate::scene::{PROMPT, Scene, crash, events, expect_in_order, says, stop, text};
+use crate::scene::{Scene, crash, events, expect_in_order, says, stop, text};
 use crate::{FAKE_AGENT, LONG};
 
 /// A call of the fake agent's model costs a cent and reads 100 tokens.

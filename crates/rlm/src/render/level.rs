@@ -119,6 +119,7 @@ mod tests {
                 iteration: 1,
                 failure: failure.map(Into::into),
                 leftovers: Default::default(),
+                usage: Default::default(),
             })
         };
         let said = News::Agent(Event::Message {
