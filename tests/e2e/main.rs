@@ -53,6 +53,7 @@ mod smoke;
 mod steering;
 mod stopping;
 mod stops;
+mod story;
 mod talk;
 mod talks;
 mod vanished;

@@ -30,6 +30,7 @@ mod pty;
 mod rlm;
 mod sandbox;
 pub mod schema;
+pub mod story;
 mod survivors;
 mod wait;
 

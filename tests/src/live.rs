@@ -24,6 +24,7 @@ mod scene;
 mod services;
 mod sessions;
 mod stops;
+mod story;
 mod work;
 
 use std::collections::BTreeMap;
@@ -150,6 +151,7 @@ fn all() -> Vec<(&'static str, &'static str, Check)> {
         &options::CHECKS,
         &services::CHECKS,
         &sessions::CHECKS,
+        &story::CHECKS,
     ];
     let claude = claude.concat().into_iter();
     { contract::CHECKS.into_iter() }

@@ -1,0 +1,115 @@
+//! The whole of it as one person lives it in an evening: what the screens showed is kept as a snapshot, times and names replaced.
+//!
+//! The live checks play the same with a real agent.
+
+use rlm_tests::story::Story;
+use rlm_tests::{Running, Terminal, wait_for};
+use rustix::process::Signal;
+
+use crate::scene::{Scene, stop};
+use crate::{FAKE_AGENT, LONG};
+
+/// Each start waits where the story needs it to: for a word, and for a file that the story writes.
+const AGENT: &str = "\
+@1 say I look at the parser first.\n@1 tool Bash cargo test\n@1 expect-steer\n@1 tool-end 1 failed\n\
+@1 say Tabs it is.\n@1 await ../indented\n@1 turn\n\
+@2 say Now the names.\n@2 child plain\n@2 child setsid\n@2 child daemon\n@2 touch ../named\n@2 hang\n\
+@3 say I was cut; the names are half done.\n@3 touch ../again\n@3 hang";
+
+/// A person with two terminals.
+struct Evening {
+    scene: Scene,
+    story: Story,
+}
+
+impl Evening {
+    /// Types a command where nothing is asked, and keeps what it prints.
+    #[track_caller]
+    fn types(&mut self, command: &[&str], code: i32) -> String {
+        let ended = self.scene.talking(command).run(LONG).expect_code(code);
+        let shown = ended.stdout.clone() + &ended.stderr;
+        self.story.tells(command, &shown);
+        ended.stdout
+    }
+
+    fn watches(&self, command: &[&str]) -> (Running, Terminal) {
+        self.scene.talking(command).spawn_on_terminal()
+    }
+}
+
+#[test]
+fn an_evening_with_a_loop() {
+    let mut evening = Evening {
+        scene: Scene::new(AGENT),
+        story: Story::default(),
+    };
+    evening.types(&["init"], 0);
+    fs_err::write(evening.scene.file("PROMPT.md"), "Mend the parser.\n").unwrap();
+    let run = [
+        "run",
+        "--until",
+        "test -e done",
+        "--sleep",
+        "0",
+        "--agent",
+        "claude",
+        "--agent-bin",
+        FAKE_AGENT,
+    ];
+    let (running, terminal) = evening.watches(&run);
+    terminal.sees("I look at the parser first.", LONG);
+    // A word during the turn.
+    terminal.send("\r");
+    terminal.sees("steer>", LONG);
+    terminal.send("use tabs\r");
+    terminal.sees("seen by the agent", LONG);
+    terminal.sees("Tabs it is.", LONG);
+    // A pause, asked for elsewhere, comes when the iteration is complete.
+    evening.types(&["pause", "--reason", "a look first", "--wait", "0"], 0);
+    terminal.sees("will pause", LONG);
+    fs_err::write(evening.scene.file("../indented"), "").unwrap();
+    terminal.sees("paused", LONG);
+    wait_for("the pause", LONG, || {
+        (evening.scene.status()["state"] == "paused").then_some(())
+    });
+    evening.types(&["ps"], 0);
+    evening.types(&["resume"], 0);
+    // A crash in the middle of the next iteration takes all along that ran.
+    terminal.sees("Now the names.", LONG);
+    evening.scene.wait_for_file("../named");
+    assert_eq!(evening.scene.tree_alive(), 4);
+    stop(running, Signal::KILL);
+    evening.scene.wait_until_nothing_is_alive();
+    evening.story.tells(
+        &["run", "--until", "test -e done", "…"],
+        &terminal.scrolled(),
+    );
+    drop(terminal);
+    evening.types(&["status"], 0);
+    // It goes on where it was.
+    let (running, terminal) = evening.watches(&["resume"]);
+    terminal.sees("I was cut", LONG);
+    evening.scene.wait_for_file("../again");
+    let stopped = evening.types(&["stop"], 0);
+    assert!(stopped.contains("0 of"), "{stopped}");
+    running.wait(LONG).expect_code(7);
+    evening.story.tells(&["resume"], &terminal.scrolled());
+    evening.scene.expect_nothing_alive();
+    evening.types(&["status"], 0);
+    assert_eq!(evening.scene.start_count(), 3);
+    let told = evening.scene.told();
+    assert_eq!(
+        told.iter().filter(|text| text.contains("use tabs")).count(),
+        1,
+        "{told:?}"
+    );
+    assert!(
+        told.last()
+            .unwrap()
+            .contains("attempt 1 of iteration 2 was cut"),
+        "{told:?}"
+    );
+    let home = evening.scene.sandbox.path().to_string_lossy();
+    let names = [(&*home, "/HOME"), (FAKE_AGENT, "AGENT")];
+    insta::assert_snapshot!(evening.story.stable(&names));
+}

@@ -1,0 +1,81 @@
+//! A story of commands and screens as text that can be kept: times, ids and numbers of processes replaced.
+
+use std::fmt::Write as _;
+
+/// What was typed and what was shown, in order.
+#[derive(Debug, Default)]
+#[must_use]
+pub struct Story {
+    told: String,
+}
+
+impl Story {
+    /// Adds a command and what it showed.
+    pub fn tells(&mut self, command: &[&str], shown: &str) {
+        let quoted = command.iter().map(|word| match word.contains(' ') {
+            true => format!("'{word}'"),
+            false => (*word).to_owned(),
+        });
+        let quoted: Vec<String> = quoted.collect();
+        let shown = shown.trim_end();
+        writeln!(self.told, "$ rlm {}\n{shown}\n", quoted.join(" ")).expect("a string takes all");
+    }
+
+    /// Returns all of it without what differs from one evening to the next; `names` are texts and what stands for them.
+    #[must_use]
+    pub fn stable(&self, names: &[(&str, &str)]) -> String {
+        let named = |text: String, (name, stands): &(&str, &str)| text.replace(name, stands);
+        let told = names.iter().fold(self.told.clone(), named);
+        told.lines().map(|line| stable(line) + "\n").collect()
+    }
+}
+
+/// Replaces times, spans, ids and the numbers of processes.
+fn stable(line: &str) -> String {
+    let is_part = |c: char| c.is_alphanumeric() || ".:-".contains(c);
+    let (mut out, mut rest) = (String::new(), line);
+    while let Some(first) = rest.chars().next() {
+        let end = rest.find(|c| is_part(c) != is_part(first));
+        let (piece, behind) = rest.split_at(end.unwrap_or(rest.len()));
+        let bare = piece.trim_end_matches(|c: char| !c.is_alphanumeric());
+        let is_name = behind.starts_with(" (") && bare.bytes().all(|c| c.is_ascii_digit());
+        out.push_str(match stands_for(bare) {
+            _ if is_name || out.ends_with("pid ") => "PID",
+            Some(stands) => stands,
+            None => bare,
+        });
+        out.push_str(&piece[bare.len()..]);
+        rest = behind;
+    }
+    out.trim_end().to_owned()
+}
+
+fn stands_for(word: &str) -> Option<&'static str> {
+    let digits = word.chars().filter(char::is_ascii_digit).count();
+    let is_span = digits > 0 && digits + 1 == word.len() && word.ends_with('s');
+    match (word.len(), word.matches('-').count()) {
+        (20, 2) if digits > 12 => Some("RUN"),
+        (36, 4) => Some("SESSION"),
+        (40, 0) if digits > 5 => Some("COMMIT"),
+        _ if word.contains(':') && digits >= 5 => Some("TIME"),
+        _ => is_span.then_some("0s"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_differs_from_time_to_time_is_replaced_and_nothing_else() {
+        let mut story = Story::default();
+        story.tells(
+            &["run", "-p", "a b"],
+            "runs/20261121-094512-7f3a/t (pid 4711), 12s, saved 2026-11-21T09:45:12.000Z: 12 (sh)\niteration 3",
+        );
+        assert_eq!(
+            story.stable(&[]),
+            "$ rlm run -p 'a b'\nruns/RUN/t (pid PID), 0s, saved TIME: PID (sh)\niteration 3\n\n"
+        );
+    }
+}
