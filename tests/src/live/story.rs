@@ -8,7 +8,7 @@ use rustix::process::Signal;
 use super::Check;
 use super::checks::RUN;
 use super::scene::{Scene, expect, say};
-use crate::story::Story;
+use crate::story::{Story, fits};
 use crate::wait_for;
 
 /// By name.
@@ -18,22 +18,15 @@ pub(super) const CHECKS: [(&str, Check); 1] = [(
 )];
 
 const KEPT: &str = include_str!("story.txt");
-/// The first attempt waits for the person, the others for ever.
+/// The first iteration waits for the person, the next one for ever.
 const TOOL: &str =
-    "touch begun$RLM_ATTEMPT; while ! test -e go$RLM_ATTEMPT; do sleep 0.05; done; echo it is tabs";
+    "at=$RLM_ITERATION-$RLM_ATTEMPT; mkfifo ../go-$at; touch ../begun-$at; cat ../go-$at";
 
 fn evening(rlm: &Path, agent: &Path) -> String {
     let (scene, mut story) = (Scene::new(rlm, agent), Story::default());
-    let mut types = |command: &[&str]| {
-        let ended = scene.rlm(command).run(RUN).expect_code(0);
-        story.tells(command, &(ended.stdout + &ended.stderr));
-    };
-    types(&["init"]);
-    fs::write(
-        scene.file("PROMPT.md"),
-        format!("Mend the parser. [[sh {TOOL}]] [[text It is done.]]\n"),
-    )
-    .unwrap();
+    types(&scene, &mut story, &["init"]);
+    let prompt = format!("Mend the parser. [[sh {TOOL}]] [[text It is done.]]\n");
+    fs::write(scene.file("PROMPT.md"), prompt).unwrap();
     let run = [
         "run",
         "--until",
@@ -46,47 +39,49 @@ fn evening(rlm: &Path, agent: &Path) -> String {
         "all",
     ];
     let (running, terminal) = scene.rlm(&run).spawn_on_terminal();
-    scene.wait_for_file("begun1");
+    scene.wait_for_file("../begun-1-1");
     say(&terminal, "use tabs");
     terminal.sees("delivered", RUN);
-    types(&["pause", "--reason", "a look first", "--wait", "0"]);
+    let pause = ["pause", "--reason", "a look first", "--wait", "0"];
+    types(&scene, &mut story, &pause);
     terminal.sees("will pause", RUN);
-    fs::write(scene.file("go1"), "").unwrap();
+    fs::write(scene.file("../go-1-1"), "it is tabs\n").unwrap();
     terminal.sees("paused", RUN);
     let paused = || {
         let status = scene.rlm(&["ps"]).run(RUN).stdout;
         status.contains("paused").then_some(())
     };
     wait_for("the pause", RUN, paused);
-    types(&["ps"]);
-    types(&["resume"]);
-    scene.wait_for_file("begun2");
+    types(&scene, &mut story, &["ps"]);
+    types(&scene, &mut story, &["resume"]);
+    scene.wait_for_file("../begun-2-1");
     running.signal(Signal::KILL);
     running.wait(RUN).expect_signal(Signal::KILL);
     let gone = || scene.alive().is_empty().then_some(());
     wait_for("the end of all that ran", RUN, gone);
-    let first = terminal.scrolled();
+    story.tells(&run, &terminal.scrolled());
     drop(terminal);
-    types(&["status"]);
+    types(&scene, &mut story, &["status"]);
     let (running, terminal) = scene.rlm(&["resume"]).spawn_on_terminal();
-    scene.wait_for_file("begun3");
-    types(&["stop"]);
+    scene.wait_for_file("../begun-2-2");
+    types(&scene, &mut story, &["stop"]);
     running.wait(RUN).expect_code(7);
-    let second = terminal.scrolled();
-    types(&["status"]);
-    story.tells(&run, &first);
-    story.tells(&["resume"], &second);
+    story.tells(&["resume"], &terminal.scrolled());
     scene.expect_nothing_alive();
+    types(&scene, &mut story, &["status"]);
     let requests = scene.requests();
-    let told = { requests.iter() }.filter(|request| request.last_user.contains("use tabs"));
-    assert!(told.count() >= 1, "{requests:#?}");
+    expect(&requests[1], &["it is tabs", "use tabs"]);
     expect(&requests[requests.len() - 1], &["was cut because"]);
     let home = scene.sandbox.path().to_string_lossy();
-    let url = scene.model.url();
-    let told = story.stable(&[(&*home, "/HOME"), (&url, "MODEL")]);
-    if let Some(place) = std::env::var_os("RLM_TEST_KEEP_STORY") {
-        fs::write(Path::new(&place), &told).unwrap();
+    let told = story.stable(&[(&*home, "/HOME")]);
+    if let Err(why) = fits(KEPT, &told) {
+        panic!("not as kept in story.txt: {why}\n{told}");
     }
-    assert_eq!(told, KEPT, "the story is another one than in story.txt");
     format!("{} lines as they were kept", told.lines().count())
+}
+
+#[track_caller]
+fn types(scene: &Scene<'_>, story: &mut Story, command: &[&str]) {
+    let ended = scene.rlm(command).run(RUN).expect_code(0);
+    story.tells(command, &(ended.stdout + &ended.stderr));
 }
