@@ -391,10 +391,10 @@ fn what_strangers_send_is_answered_and_harms_nothing() {
     let running = scene.ready(&["--once"]);
     let path = socket(&scene);
     let answer = |line: &str| ask(&path, line)[0]["answer"].clone();
-    assert_eq!(answer("{\"v\":1,\"request\":\"attach\"}\n"), "unsupported");
+    assert_eq!(answer("{\"v\":1,\"request\":\"forward\"}\n"), "unsupported");
     assert_eq!(
         answer("{\"v\":1,\"request\":\"set\",\"key\":\"n\"}\n"),
-        "unsupported"
+        "malformed"
     );
     assert_eq!(answer("GET / HTTP/1.1\n"), "malformed");
     assert_eq!(answer(&"[".repeat(3 << 20)), "malformed");

@@ -203,7 +203,10 @@ fn x117_a_mistake_in_the_settings_is_named_with_its_file_and_its_line() {
     let scene = Scene::new("print never");
     let cases: [(&[u8], &str); 11] = [
         (b"\nuntil = \n", "line 2"),
-        (b"\n\nsleeep = 3\n", "line 3: unknown key `sleeep`; did you mean `sleep`?"),
+        (
+            b"\n\nsleeep = 3\n",
+            "line 3: unknown key `sleeep`; did you mean `sleep`?",
+        ),
         (b"sleep = \"soon\"\n", "line 1: `soon` is not a duration"),
         (b"sleep = -1\n", "line 1"),
         (b"max-iterations = -1\n", "line 1"),

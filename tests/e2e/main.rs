@@ -15,6 +15,7 @@ mod control;
 mod crashes;
 mod damage;
 mod demo;
+mod detached;
 mod doctor;
 mod duplex;
 mod editor;

@@ -226,7 +226,10 @@ fn x118_no_secret_is_in_a_list_of_processes_or_in_what_is_printed() {
 fn x117_x118_a_mistake_in_a_table_is_named_with_its_line_and_without_its_value() {
     let scene = Scene::new("say ready");
     let mistakes = [
-        ("\n[claude]\ntols = 1\n", "line 3: unknown key `tols`; did you mean `tools`?"),
+        (
+            "\n[claude]\ntols = 1\n",
+            "line 3: unknown key `tols`; did you mean `tools`?",
+        ),
         (
             "[claude]\ntools = \"s3cret\"\n",
             "line 2: invalid type: string, expected a sequence",

@@ -76,12 +76,12 @@ fn of_command<'a>(arguments: impl Iterator<Item = &'a OsStr>) -> Option<&'static
     };
     Some(match words {
         ["run", ..] => &["run"],
-        ["resume", ..] => &["run", "control"],
+        ["resume" | "attach", ..] => &["run", "control"],
         ["status", ..] => &["status"],
         ["ps", ..] => &["ps"],
         ["logs", ..] => &["logs"],
         ["doctor", ..] => &["doctor"],
-        ["pause" | "interrupt" | "steer" | "stop", ..] => &["control"],
+        ["pause" | "interrupt" | "steer" | "set" | "stop", ..] => &["control"],
         ["checkpoints", "list", ..] => &["checkpoints-list"],
         ["checkpoints", "show", ..] => &["checkpoints-show"],
         ["checkpoints", "verify", ..] => &["checkpoints-verify"],

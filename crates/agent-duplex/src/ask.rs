@@ -1,5 +1,6 @@
 /// A question of the agent's: may it use this tool?
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Ask {
     /// The question's id.
     pub id: String,

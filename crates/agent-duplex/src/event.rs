@@ -7,6 +7,7 @@ use crate::{Ask, ExitStatus, TurnEnd, Usage};
 
 /// Where a line came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Stream {
     /// The agent's standard output.
     Stdout,
@@ -16,8 +17,10 @@ pub enum Stream {
 
 /// One line of an agent's output, without its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Line {
     /// The bytes as they came; not necessarily UTF-8. Clones share them.
+    #[cfg_attr(feature = "serde", serde(with = "crate::as_text::bytes"))]
     pub bytes: Bytes,
     /// How many bytes were left out of the middle because the line was over its limit.
     pub omitted: u64,
@@ -57,6 +60,7 @@ impl From<Event> for Observation {
 
 /// What an agent did, in words that are the same for every agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub enum Event {
     /// The agent's process runs.
@@ -81,6 +85,7 @@ pub enum Event {
     /// What became of a message that was sent.
     Input {
         /// The message's id.
+        #[cfg_attr(feature = "serde", serde(with = "crate::as_text::id"))]
         id: Uuid,
         /// Where it stands now.
         state: InputState,
@@ -88,6 +93,7 @@ pub enum Event {
     /// A turn begins. Who reports this for one turn does it for all that are finished.
     TurnStarted {
         /// The messages that it answers; none when the agent begins by itself or does not know.
+        #[cfg_attr(feature = "serde", serde(with = "crate::as_text::ids"))]
         inputs: Vec<Uuid>,
     },
     /// A piece of the answer as it is written. The pieces add up to the [`Event::Message`] that follows, which may be missing when the turn is cut off.
@@ -176,6 +182,7 @@ pub enum Event {
     /// The agent took notice of an interrupt.
     InterruptTaken {
         /// The messages that are queued and will be answered next.
+        #[cfg_attr(feature = "serde", serde(with = "crate::as_text::ids"))]
         queued: Vec<Uuid>,
     },
     /// Something is not as it should be, and what the driver did about it.
@@ -209,6 +216,7 @@ impl Event {
 
 /// Where a message stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub enum InputState {
     /// The agent has it and will look at it when it can.
@@ -221,6 +229,7 @@ pub enum InputState {
 
 /// How a tool ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub enum ToolOutcome {
     /// It did what it was called for.

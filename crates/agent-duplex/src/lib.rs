@@ -75,6 +75,8 @@
 //! Repeated inputs are known by the last 10,000 ids; a replay holds 10,000 things or 8 MiB. The enums are `#[non_exhaustive]`.
 
 mod actor;
+#[cfg(feature = "serde")]
+mod as_text;
 mod ask;
 mod capability;
 #[cfg(feature = "test-util")]

@@ -2,6 +2,7 @@ use std::fmt;
 
 /// A process as people know it: by number and command name, never by command line, which may hold secrets.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct ProcessName {
     /// The process id.
     pub pid: u32,

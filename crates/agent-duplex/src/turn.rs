@@ -2,6 +2,7 @@ use std::fmt;
 
 /// How a process ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum ExitStatus {
     /// It exited with this code.
     Code(i32),
@@ -20,6 +21,7 @@ impl fmt::Display for ExitStatus {
 
 /// Why a turn ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub enum EndReason {
     /// The agent finished it.
@@ -75,6 +77,7 @@ impl fmt::Display for EndReason {
 
 /// The end of a turn. Its text is the reason, the detail and the exit, as far as there are any.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct TurnEnd {
     /// Why it ended.
     pub reason: EndReason,

@@ -2,6 +2,7 @@ use std::ops::AddAssign;
 
 /// What an agent used. Amounts add up; a reader that missed none has the totals.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Usage {
     /// Tokens that the model read, those from a cache included.
     pub input_tokens: u64,

@@ -6,25 +6,31 @@
 //!
 //! A line has at most 1 MiB, 32 may ask at once, and a peer that is slow to ask or to read is dropped after 5 s.
 
+mod attached;
 mod change;
 mod client;
 mod force;
 mod place;
 mod progress;
 mod protocol;
+mod recent;
 mod server;
+mod show;
 #[cfg(test)]
 mod tests;
+mod ways;
 mod wishes;
 
 use agent_duplex::Decision;
 use loop_state::{Again, StopRequest, Verdict};
 use tokio::sync::oneshot;
 
+pub use attached::{Attached, attach};
 pub use change::Change;
 pub use client::{Answers, ask};
 pub use force::Forced;
 pub use protocol::{Answer, Ended, PauseAfter, Redo, Request, Reviewed, Standing, StopAfter};
+pub(crate) use recent::Recent;
 pub(crate) use server::Socket;
 pub(crate) use wishes::{Coming, Mark, Wish, Wishes};
 
@@ -46,10 +52,12 @@ pub enum Control {
     },
     /// The turn shall end and its session wait; the run goes on with [`Continue`](Self::Continue) or a steer.
     Interrupt,
-    /// The run shall wait when the iteration is complete.
+    /// The run shall wait.
     Pause {
         /// Why, for whoever finds it waiting.
         reason: Option<String>,
+        /// At which boundary.
+        after: PauseAfter,
     },
     /// A rule shall be another one.
     Set(Change),

@@ -5,7 +5,10 @@ use std::time::Duration;
 
 use agent_duplex::{Event, Line, ProcessName, Stream};
 use loop_state::{CheckResult, Notice, Timestamp};
+use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
+
+use crate::control::Recent;
 
 /// How many news wait for a slow watcher.
 const CAPACITY: usize = 4096;
@@ -15,7 +18,8 @@ const RESERVED: usize = 512;
 const MAX_BYTES: usize = 4 << 20;
 
 /// Something that a watcher of the run may want to show.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum News {
     /// The run went on; what this says is on disk.
@@ -116,7 +120,7 @@ pub enum News {
 }
 
 /// A command of the loop's own.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Command {
     /// The gate with this index.
     Gate(u32),
@@ -183,7 +187,7 @@ fn is_output(news: &News) -> bool {
 }
 
 /// How much memory it takes, beside its place.
-fn size(news: &News) -> usize {
+pub(crate) fn size(news: &News) -> usize {
     match news {
         News::Output { line, .. } => line.bytes.len(),
         News::Agent(
@@ -210,6 +214,8 @@ struct Shared {
 pub(crate) struct NewsSender {
     to: mpsc::Sender<(Timestamp, News)>,
     shared: Arc<Shared>,
+    /// For those who look on from elsewhere.
+    recent: Option<Arc<Recent>>,
 }
 
 pub(crate) fn channel() -> (NewsSender, NewsReceiver) {
@@ -218,13 +224,22 @@ pub(crate) fn channel() -> (NewsSender, NewsReceiver) {
     let sender = NewsSender {
         to,
         shared: Arc::clone(&shared),
+        recent: None,
     };
     let last = Timestamp::default();
     (sender, NewsReceiver { from, shared, last })
 }
 
 impl NewsSender {
+    /// Keeps the last news for those who look on from elsewhere.
+    pub(crate) fn keep(&mut self) -> Arc<Recent> {
+        Arc::clone(self.recent.get_or_insert_default())
+    }
+
     pub(crate) fn send(&mut self, at: Timestamp, news: News) {
+        if let Some(recent) = &self.recent {
+            recent.push(at, &news);
+        }
         let Shared { waiting, missed } = &*self.shared;
         let is_output = is_output(&news);
         let too_many = self.to.capacity() <= if is_output { RESERVED } else { 0 };

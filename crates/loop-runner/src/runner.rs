@@ -32,7 +32,7 @@ mod hold;
 mod perform;
 mod person;
 mod preview;
-mod prompts;
+pub(crate) mod prompts;
 mod said;
 mod settle;
 mod silence;

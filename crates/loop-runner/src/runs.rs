@@ -5,7 +5,7 @@ use loop_state::{Event, Head, StopCause, StopReason};
 use serde::{Deserialize, Serialize};
 
 use crate::journal::options;
-use crate::{Error, Project, RunId, Settings};
+use crate::{Error, Project, RunId, Settings, runner};
 
 /// What is saved of a run: the machine's head and what the runner must know to go on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -168,6 +168,15 @@ impl Project {
     pub fn run(&self, id: &RunId) -> Result<RunEntry, Error> {
         self.existing(id)?;
         Ok(self.entry(id.clone()))
+    }
+
+    /// Returns the text of each phase's prompt as it was last read.
+    ///
+    /// # Errors
+    ///
+    /// When one that stands in no file is lost.
+    pub fn prompts(&self, head: &RunHead) -> Result<Vec<String>, Error> {
+        runner::prompts::kept(self, head)
     }
 
     /// Returns the directory of a run that there is.

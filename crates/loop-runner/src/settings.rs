@@ -203,6 +203,9 @@ impl Settings {
         self.sleep = rules.sleep;
         self.max_cost_microusd = rules.max_cost_microusd;
         self.max_tokens = rules.max_tokens;
+        if before.autonomy != rules.autonomy {
+            self.autonomy = Some(rules.autonomy);
+        }
         if before.wait_on_limit != rules.wait_on_limit {
             self.wait_on_limit = Some(rules.wait_on_limit);
         }

@@ -1,8 +1,9 @@
 use agent_duplex::Ask;
 use loop_state::Head;
+use serde::{Deserialize, Serialize};
 
 /// What a run looks like now: what is saved of it, and what is true of its live agent.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct View {
     /// The state of the run.
@@ -12,7 +13,7 @@ pub struct View {
 }
 
 /// The agent of the present attempt.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct AgentView {
     /// Whether it runs.

@@ -1,3 +1,6 @@
+use serde::{Deserialize, Serialize};
+
+use crate::snapshot::v1;
 use crate::{
     Again, Cut, Feedback, Occasion, RuleChange, Steer, SteerState, StopReason, Timestamp, Tree,
     Usage, Verdict, Wait,
@@ -66,8 +69,9 @@ pub struct Brief {
     pub prompted: bool,
 }
 
-/// News of the run.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// News of the run. It is serialised for those who look at a run from another process.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(into = "v1::Notice", from = "v1::Notice")]
 #[non_exhaustive]
 pub enum Notice {
     /// An attempt begins; nothing was started yet.

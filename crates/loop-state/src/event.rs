@@ -139,7 +139,8 @@ pub enum TurnOutcome {
 }
 
 /// How a gate or the check ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(into = "v1::CheckResult", from = "v1::CheckResult")]
 #[non_exhaustive]
 pub enum CheckResult {
     /// It exited with 0.

@@ -26,7 +26,8 @@ pub(crate) use color::{ColorArg, choose_color};
 pub(crate) use config::{ConfigArgs, ConfigCommand, ShowConfigArgs};
 pub(crate) use doctor::DoctorArgs;
 pub(crate) use live::{
-    InterruptArgs, PauseArgs, PsArgs, SetArgs, SteerArgs, StopAfterArg, StopArgs,
+    AttachArgs, InterruptArgs, PauseAfterArg, PauseArgs, PsArgs, SetArgs, SteerArgs, StopAfterArg,
+    StopArgs,
 };
 pub(crate) use shell::{CompletionsArgs, ManArgs, visible};
 
@@ -56,6 +57,8 @@ pub(crate) enum Command {
     Run(Box<RunArgs>),
     /// Continue a stopped or crashed run where it was, or wake a paused one
     Resume(Box<ResumeArgs>),
+    /// Look at a live run as if it were in this terminal
+    Attach(AttachArgs),
     /// List the runs that are live
     Ps(PsArgs),
     /// Show where runs stand
@@ -294,6 +297,12 @@ pub(crate) struct Show {
     /// Never ask anything: no menu, no prompt; Ctrl-C saves and stops
     #[arg(long)]
     pub(crate) no_input: bool,
+    /// Go on in the background: come back when the run is at work, and leave it to `rlm attach`, `logs -f` and `stop`
+    #[arg(long)]
+    pub(crate) detach: bool,
+    /// Be the process in the background
+    #[arg(long, hide = true)]
+    pub(crate) detached: bool,
 }
 
 impl Show {

@@ -16,6 +16,7 @@ mod demo;
 mod drivers;
 mod duration;
 mod exit;
+mod index;
 mod money;
 mod presses;
 mod render;
@@ -47,6 +48,7 @@ pub fn main_impl() -> ExitCode {
         Command::Status(status) => command::status::execute(directory, &status),
         Command::Checkpoints(args) => command::checkpoints::execute(directory, &args.what),
         Command::Logs(logs) => command::logs::execute(directory, &logs),
+        Command::Attach(attach) => command::attach::execute(directory, &attach),
         Command::Ps(ps) => command::ps::execute(directory, &ps),
         Command::Pause(pause) => command::control::pause(directory, pause),
         Command::Interrupt(interrupt) => command::control::interrupt(directory, &interrupt),

@@ -11,8 +11,10 @@ use loop_runner::{Control, NewsReceiver, Options, Outcome, Project, PromptSource
 use loop_state::{StopCause, StopRequest, When};
 use tokio::sync::mpsc;
 
+use crate::command::detach;
 use crate::drivers;
 use crate::exit::{Code, Failure};
+use crate::index::{self, Place};
 use crate::presses::PressActions;
 use crate::render::{OwnTree, Screen};
 use crate::terminal::{self, Shown, Subject, Terminal};
@@ -31,13 +33,17 @@ pub(crate) struct Session {
     interrupts: Installed,
     runtime: tokio::runtime::Runtime,
     shutdown_budget: Duration,
+    detached: bool,
     terminal: Terminal,
 }
 
 impl Session {
     /// Takes the signals and makes a runtime, before anything slow or anything that can fail for the user's reasons. With `no_input` nobody is asked
-    /// anything, as where there is no terminal.
-    pub(crate) fn begin(no_input: bool) -> Result<Self, Failure> {
+    /// anything, as where there is no terminal. A `detached` one leaves the terminal first.
+    pub(crate) fn begin(no_input: bool, detached: bool) -> Result<Self, Failure> {
+        if detached {
+            detach::leave_session()?;
+        }
         let shutdown_budget = match std::env::var("RLM_SHUTDOWN_TIMEOUT") {
             Ok(text) => duration::parse(&text)
                 .map_err(|e| Failure::usage(format!("RLM_SHUTDOWN_TIMEOUT: {e}")))?,
@@ -65,7 +71,8 @@ impl Session {
             interrupts,
             runtime,
             shutdown_budget,
-            terminal: Terminal::find(no_input),
+            detached,
+            terminal: Terminal::find(no_input || detached),
         })
     }
 
@@ -110,7 +117,7 @@ impl Session {
 
     /// Carries a run out and ends as the contract of the command line says: the caller has nothing left to do.
     pub(crate) fn carry_out(
-        self,
+        mut self,
         project: &Project,
         runner: Runner,
         news: NewsReceiver,
@@ -126,6 +133,9 @@ impl Session {
             _ => Subject::Text(text.clone()),
         });
         let prompts = prompts.collect();
+        if self.detached {
+            self.terminal.output = Some(detach::settle(project, &run, screen.is_json())?);
+        }
         let shown = Shown {
             run: run.to_string(),
             view: runner.watch(),
@@ -134,11 +144,14 @@ impl Session {
             prompts,
             screen: screen.clone(),
             presses,
+            attached: false,
         };
         let console = self.terminal.show(shown, news);
-        let outcome = self
-            .runtime
-            .block_on(self.supervise(runner, &control, messages));
+        let place = Place::of(project, &run);
+        let outcome =
+            self.runtime
+                .block_on(self.supervise(runner, &control, messages, place.as_ref()));
+        drop(place);
         let is_stopped = |it: &Outcome| it.reason.is_stopped();
         let has_printed = self.wait_for(&console, outcome.as_ref().is_ok_and(is_stopped));
         // The console has done it, unless it hangs.
@@ -176,6 +189,7 @@ impl Session {
         runner: Runner,
         control: &mpsc::Sender<Control>,
         messages: mpsc::Receiver<Control>,
+        place: Option<&Place>,
     ) -> Result<Outcome, loop_runner::Error> {
         let stop = async {
             let by = match self.interrupts.cancelled().await {
@@ -195,6 +209,43 @@ impl Session {
         tokio::select! {
             outcome = runner.run(drivers::factory(), messages) => outcome,
             () = stop => unreachable!("it waits for ever once it has spoken"),
+            () = stay(place) => unreachable!("it looks for ever"),
+        }
+    }
+
+    /// Returns the way to this process's presses.
+    pub(crate) fn interrupts(&self) -> Interrupts {
+        self.interrupts.deref().clone()
+    }
+
+    /// Shows a run that another process has until it is over, or until the person leaves, which `leave` brings about. Returns why they left.
+    pub(crate) fn look_on(
+        &self,
+        shown: Shown,
+        news: NewsReceiver,
+        leave: impl FnOnce(),
+    ) -> Option<Cause> {
+        let console = self.terminal.show(shown, news);
+        let mut cause = None;
+        while !console.is_finished() && cause.is_none() {
+            // The console's thread wakes this one when it ends.
+            std::thread::park_timeout(LOOK_AGAIN);
+            cause = self.interrupts.cause();
+        }
+        if cause.is_some() {
+            leave();
+        }
+        self.wait_for(&console, false);
+        terminal::restore();
+        cause
+    }
+
+    /// Ends as a program that merely looked on.
+    pub(crate) fn leave(self, cause: Cause) -> Result<ExitCode, Failure> {
+        self.runtime.shutdown_background();
+        match cause {
+            Cause::Requested(code) => Ok(ExitCode::from(code)),
+            cause => die_by(cause),
         }
     }
 
@@ -225,6 +276,18 @@ impl Session {
             None if !outcome.survivors.is_empty() => Code::Survivors as i32,
             None => Code::of(&outcome.reason) as i32,
         }
+    }
+}
+
+/// Sees that the run can be found from elsewhere.
+async fn stay(place: Option<&Place>) {
+    let Some(place) = place else {
+        return std::future::pending().await;
+    };
+    let mut look = tokio::time::interval(index::LOOK);
+    loop {
+        look.tick().await;
+        place.ensure();
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use loop_state::RuleChange;
+use loop_state::{Autonomy, RuleChange};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// A rule of a live run, changed: it is on disk when it is in effect, a resume has it too, and what is used up by it ends what uses it.
@@ -24,6 +24,8 @@ pub enum Change {
     MaxFailures(u32),
     /// The pause between two iterations, from the next one on.
     Sleep(#[serde(with = "time")] Duration),
+    /// Where the run waits for a person's word, from the next such place on.
+    Autonomy(Autonomy),
     /// What the run may cost, in millionths of a US dollar.
     MaxCost(Option<u64>),
     /// How many tokens the run may use.
@@ -41,6 +43,7 @@ impl From<Change> for RuleChange {
             Change::MaxDuration(max) => Self::MaxDuration(max),
             Change::MaxFailures(max) => Self::MaxFailures(max),
             Change::Sleep(time) => Self::Sleep(time),
+            Change::Autonomy(autonomy) => Self::Autonomy(autonomy),
             Change::MaxCost(max) => Self::MaxCost(max),
             Change::MaxTokens(max) => Self::MaxTokens(max),
             Change::WaitOnLimit(time) => Self::WaitOnLimit(time),

@@ -70,6 +70,11 @@ pub struct Answers {
 }
 
 impl Answers {
+    /// Returns where the socket lies, and the connection, of which nothing was read yet.
+    pub(super) fn into_parts(self) -> (PathBuf, BufReader<UnixStream>) {
+        (self.path, self.from)
+    }
+
     /// Waits for the next answer; `None` when the other side has hung up.
     ///
     /// # Errors

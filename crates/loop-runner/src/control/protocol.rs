@@ -15,8 +15,9 @@ pub(crate) const MAX_LINE: usize = 1 << 20;
 /// The most bytes of the reason for a pause.
 const MAX_REASON: usize = 1000;
 /// What this version of the program can be asked for.
-const KNOWN: [&str; 14] = [
+const KNOWN: [&str; 15] = [
     "status",
+    "attach",
     "interrupt",
     "pause",
     "continue",
@@ -39,9 +40,11 @@ const KNOWN: [&str; 14] = [
 pub enum Request {
     /// How it stands. Answered by [`Answer::Status`].
     Status,
+    /// What it tells and how it stands, until it is over; see [`attach`](super::attach).
+    Attach,
     /// The turn shall end and its session wait.
     Interrupt,
-    /// The run shall wait when the iteration is complete.
+    /// The run shall wait.
     Pause {
         /// Why, for whoever finds it waiting; at most 1000 bytes.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -125,6 +128,8 @@ pub enum PauseAfter {
     /// The iteration is complete.
     #[default]
     Iteration,
+    /// None of the agent's tools runs any more, or the iteration is complete: whatever comes first. The session waits then, as after an interrupt.
+    Tool,
 }
 
 /// A person's word on what was done; see [`Verdict`].
@@ -384,6 +389,14 @@ mod tests {
                 .prop_map(|time| Request::Set(Change::IdleTimeout(time))),
             any::<u32>().prop_map(|max| Request::Set(Change::MaxFailures(max))),
             Just(Request::Interrupt),
+            Just(Request::Fresh),
+            Just(Request::Abort),
+            "\\PC{1,40}".prop_map(|text| Request::Prompt { phase: 0, text }),
+            ("\\PC{0,20}", any::<bool>()).prop_map(|(ask, allow)| Request::Answer {
+                ask,
+                allow,
+                message: String::new()
+            }),
             Just(Request::Continue),
             any::<bool>().prop_map(stop),
             proptest::option::of("\\PC{0,40}").prop_map(|reason| Request::Pause {
@@ -404,7 +417,10 @@ mod tests {
         fn a_request_is_one_line_and_is_read_again(asked in any_request()) {
             let text = line(&asked);
             prop_assert_eq!(text.iter().filter(|byte| **byte == b'\n').count(), 1);
-            prop_assert_eq!(request(&text), Ok(asked));
+            prop_assert_eq!(request(&text), Ok(asked.clone()));
+            let meant = crate::control::ways::control(&asked);
+            let again = meant.as_ref().and_then(Request::of);
+            prop_assert_eq!(again, Some(asked).filter(|asked| *asked != Request::Status));
         }
 
         /// Whatever comes is a request or is answered by a short line that says what is wrong.
@@ -475,7 +491,7 @@ mod tests {
             r#"{"v":1,"request":"set","key":"max-happiness","value":5}"#,
             r#"{"v":1,"request":"forward"}"#,
             r#"{"v":2,"request":"status"}"#,
-            r#"{"v":1,"request":"pause","after":"tool"}"#,
+            r#"{"v":1,"request":"pause","after":"lunch"}"#,
             r#"{"v":1,"request":"steer","text":" "}"#,
             r#"{"v":1,"request":"review","verdict":"revise"}"#,
             r#"{"v":1,"request":"review","verdict":"exit","text":"now"}"#,

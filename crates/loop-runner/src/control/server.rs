@@ -5,10 +5,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use agent_duplex::Decision;
 use agent_subprocess::ProcessId;
 use cancellable_sleep::SleepGate;
-use loop_state::{Again, Step, StopCause, StopRequest, When};
+use loop_state::Step;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
@@ -19,12 +18,17 @@ use tokio::time::timeout;
 
 use crate::control::place::{self, Identity};
 use crate::control::progress::{Taken, already};
-use crate::control::protocol::{self, Answer, Ended, MAX_LINE, Redo, Request, Standing, StopAfter};
+use crate::control::protocol::{self, Answer, Ended, MAX_LINE, Request, Standing, StopAfter};
+use crate::control::recent::Recent;
+use crate::control::show::show;
+use crate::control::ways::control;
 use crate::control::wishes::{Mark, Reply, Wish};
 use crate::{Control, RunId, RunState, View};
 
 /// How many may ask at once.
 const MOST: u32 = 32;
+/// How many may look on at once.
+const WATCHERS: usize = 8;
 /// How many wishes wait for a run that is busy saving.
 pub(crate) const WAITING: usize = 16;
 /// How long a peer may take for its request, and to read an answer.
@@ -60,9 +64,14 @@ struct Desk {
     stop_budget: Duration,
     to_run: mpsc::Sender<Wish>,
     view: watch::Receiver<Arc<View>>,
-    over: watch::Receiver<Option<Ended>>,
+    recent: Arc<Recent>,
+    over: Over,
     slots: Arc<Semaphore>,
+    watchers: Semaphore,
 }
+
+/// How the run ended, when it has.
+pub(super) type Over = watch::Receiver<Option<Ended>>;
 
 impl Socket {
     /// Prepares a socket; [`ensure`](Self::ensure) makes it.
@@ -71,6 +80,7 @@ impl Socket {
         run_dir: PathBuf,
         stop_budget: Duration,
         view: watch::Receiver<Arc<View>>,
+        recent: Arc<Recent>,
     ) -> (Self, mpsc::Receiver<Wish>) {
         let (to_run, wishes) = mpsc::channel(WAITING);
         let (over, is_over) = watch::channel(None);
@@ -80,8 +90,10 @@ impl Socket {
             stop_budget,
             to_run,
             view,
+            recent,
             over: is_over,
             slots: Arc::new(Semaphore::new(MOST as usize)),
+            watchers: Semaphore::new(WATCHERS),
         });
         let socket = Self {
             run_dir,
@@ -185,6 +197,15 @@ impl Desk {
             Ok(request) => request,
             Err(refusal) => return peer.tell(&refusal).await,
         };
+        if request == Request::Attach {
+            let Ok(_place) = self.watchers.try_acquire() else {
+                return peer.tell(&Answer::Busy).await;
+            };
+            return tokio::select! {
+                shown = show(self.view.clone(), over, &self.recent, &mut peer) => shown,
+                () = left(&mut from) => Ok(()),
+            };
+        }
         let Some(what) = control(&request) else {
             return peer.tell(&self.standing()).await;
         };
@@ -303,15 +324,19 @@ impl Desk {
 }
 
 /// Who asks.
-struct Peer<'a>(&'a mut OwnedWriteHalf);
+pub(super) struct Peer<'a>(&'a mut OwnedWriteHalf);
 
 impl Peer<'_> {
-    async fn tell(&mut self, answer: &Answer) -> io::Result<()> {
-        timeout(PATIENCE, self.0.write_all(&protocol::line(answer))).await?
+    pub(super) async fn tell(&mut self, answer: &Answer) -> io::Result<()> {
+        self.say(&protocol::line(answer)).await
+    }
+
+    pub(super) async fn say(&mut self, line: &[u8]) -> io::Result<()> {
+        timeout(PATIENCE, self.0.write_all(line)).await?
     }
 
     /// Waits for the end of the run, which has come already but may not be told yet.
-    async fn tell_end(&mut self, over: &mut watch::Receiver<Option<Ended>>) -> io::Result<()> {
+    async fn tell_end(&mut self, over: &mut Over) -> io::Result<()> {
         let ended = over.wait_for(Option::is_some).await;
         let ended = ended.ok().and_then(|ended| ended.clone());
         match ended {
@@ -355,45 +380,6 @@ fn may_ask(peer: u32, own: u32) -> bool {
 
 fn own_uid() -> u32 {
     rustix::process::geteuid().as_raw()
-}
-
-/// Returns what the run is told; `None` for what only looks at it.
-fn control(request: &Request) -> Option<Control> {
-    Some(match request.clone() {
-        Request::Status => return None,
-        Request::Interrupt => Control::Interrupt,
-        Request::Pause { reason, .. } => Control::Pause { reason },
-        Request::Continue => Control::Continue,
-        Request::Review { verdict, text } => Control::Review(verdict.verdict(text)),
-        Request::Steer { text, now } => Control::Steer { text, now },
-        Request::Set(change) => Control::Set(change),
-        Request::Skip => Control::SkipSleep,
-        Request::Again { what } => Control::Again(match what {
-            Redo::Iteration => Again::Iteration,
-            Redo::Phase => Again::Phase,
-        }),
-        Request::Fresh => Control::FreshSession,
-        Request::Answer {
-            ask,
-            allow,
-            message,
-        } => Control::Answer {
-            ask,
-            decision: match allow {
-                true => Decision::Allow,
-                false => Decision::Deny { message },
-            },
-        },
-        Request::Prompt { phase, text } => Control::Prompt { phase, text },
-        Request::Abort => Control::Abort,
-        Request::Stop { after } => Control::Stop(StopRequest {
-            by: StopCause::Person,
-            when: match after {
-                StopAfter::Now => When::Now,
-                StopAfter::Iteration => When::AfterIteration,
-            },
-        }),
-    })
 }
 
 fn taken(request: &Request, mark: Mark) -> Taken {

@@ -4,7 +4,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use loop_state::{Event, Happening, Head, Machine, PhaseRules, Rules, SteerState, Timestamp};
+use loop_state::{
+    Event, Happening, Head, Machine, Notice, PhaseRules, Rules, SteerState, Timestamp,
+};
 use loop_state::{Tree, TurnOutcome};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
@@ -12,9 +14,11 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::spawn_blocking;
 
 use super::protocol::{self, Request};
-use super::{Answer, Answers, Change, Control, Ended, Mark, PauseAfter, Socket, StopAfter, Wish};
+use super::{
+    Answer, Answers, Change, Control, Ended, Mark, PauseAfter, Recent, Socket, StopAfter, Wish,
+};
 use super::{ask, place};
-use crate::{AgentView, View};
+use crate::{AgentView, News, View};
 
 const LONG: Duration = Duration::from_secs(20);
 
@@ -25,6 +29,7 @@ struct Run {
     view: watch::Sender<Arc<View>>,
     wishes: mpsc::Receiver<Wish>,
     socket: Socket,
+    recent: Arc<Recent>,
     steerable: bool,
 }
 
@@ -51,7 +56,9 @@ impl Run {
         let (view, watched) = watch::channel(look(machine.head()));
         let run = "r1".parse().unwrap();
         let budget = Duration::from_secs(8);
-        let (mut socket, wishes) = Socket::new(run, dir.path().into(), budget, watched);
+        let recent = Arc::new(Recent::default());
+        let (mut socket, wishes) =
+            Socket::new(run, dir.path().into(), budget, watched, Arc::clone(&recent));
         socket.ensure().unwrap();
         let mut run = Self {
             dir,
@@ -59,6 +66,7 @@ impl Run {
             view,
             wishes,
             socket,
+            recent,
             steerable,
         };
         run.happens(Happening::Started);
@@ -178,6 +186,97 @@ async fn c75_a_pause_is_followed_to_the_boundary_and_taken_back() {
     run.happens(Happening::ContinueRequested);
     let last = next(peer).await.0;
     assert!(matches!(last, Some(Answer::Rejected { why }) if why.contains("took")));
+}
+
+/// Waits for something that another thread brings about.
+async fn until(is_so: impl Fn() -> bool) {
+    tokio::time::timeout(LONG, async {
+        while !is_so() {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await
+    .expect("it comes about");
+}
+
+#[tokio::test]
+async fn who_looks_on_sees_the_last_news_how_it_stands_and_the_end() {
+    let mut run = Run::new(true);
+    let tell = |text: &str| run.recent.push(Timestamp(5), &News::Warning(text.into()));
+    tell("before");
+    let dir = run.dir.path().to_owned();
+    let looked = spawn_blocking(move || super::attach(&dir).unwrap());
+    let mut attached = looked.await.unwrap();
+    let mut news = attached.news().unwrap();
+    assert!(attached.news().is_none(), "there is one reader");
+    tell("after");
+    run.happens(Happening::PauseRequested);
+    let view = attached.view();
+    until(|| view.borrow().head.pausing).await;
+    assert!(view.borrow().agent.steerable);
+    run.recent.push(Timestamp(6), &News::Run(Notice::Pausing));
+    drop(run.wishes);
+    run.socket.close(over()).await;
+    let mut told = Vec::new();
+    while let Some((at, news)) = news.recv().await {
+        told.push(format!("{} {news:?}", at.0));
+    }
+    assert_eq!(
+        told,
+        [
+            "5 Warning(\"before\")",
+            "5 Warning(\"after\")",
+            "6 Run(Pausing)"
+        ]
+    );
+    let ended = spawn_blocking(move || attached.ended()).await.unwrap();
+    assert_eq!(ended, Some(over()));
+}
+
+#[tokio::test]
+async fn who_does_not_read_holds_nobody_up_and_is_told_what_is_missing() {
+    let run = Run::new(false);
+    let mut silent = UnixStream::connect(place::socket(run.dir.path()))
+        .await
+        .unwrap();
+    let asked = protocol::line(&Request::Attach);
+    silent.write_all(&asked).await.unwrap();
+    let line = "x".repeat(10_000);
+    for _ in 0..20_000 {
+        // Far more than sockets and rings hold, and nobody waits.
+        run.recent.push(Timestamp(5), &News::Warning(line.clone()));
+        tokio::task::yield_now().await;
+    }
+    let mut first = run.connects(Request::Status).await;
+    let told = spawn_blocking(move || first.next(LONG).unwrap());
+    assert!(matches!(told.await.unwrap(), Some(Answer::Status(_))));
+    run.socket.close(over()).await;
+    let mut text = String::new();
+    // It was given up, or had more to read than it wanted.
+    let _cut = silent.read_to_string(&mut text).await;
+    assert!(text.contains("missed"), "{} bytes", text.len());
+}
+
+#[tokio::test]
+async fn only_so_many_look_on_and_who_leaves_makes_room() {
+    let run = Run::new(false);
+    let path = run.dir.path().to_owned();
+    let look = || {
+        let dir = path.clone();
+        spawn_blocking(move || super::attach(&dir))
+    };
+    let mut watchers = Vec::new();
+    for _ in 0..8 {
+        watchers.push(look().await.unwrap().unwrap());
+    }
+    let refused = look().await.unwrap().unwrap_err().to_string();
+    assert!(refused.contains("too many"), "{refused}");
+    drop(watchers);
+    let mut room = look().await.unwrap();
+    while room.is_err() {
+        tokio::task::yield_now().await;
+        room = look().await.unwrap();
+    }
 }
 
 #[tokio::test]

@@ -51,6 +51,8 @@ pub(crate) struct Attempt {
     pub(super) told: bool,
     /// Whether a person wanted a turn of this attempt to be interrupted.
     pub(super) interrupted: bool,
+    /// Whether its turn is to be interrupted as soon as no tool of its runs any more, as long as the run is to pause.
+    pub(super) pause_at_tool: bool,
     /// Whether the agent has said something.
     answered: bool,
     /// The first thing that it said, told once it is saved that it answers.
@@ -110,6 +112,7 @@ impl Attempt {
             outcome: None,
             told: false,
             interrupted: false,
+            pause_at_tool: false,
             answered: false,
             first_words: None,
             limited_until: None,
@@ -378,7 +381,15 @@ impl Runner {
                 let says = format!("{name}: {summary}");
                 attempt.tools.insert(id.clone(), says);
             }
-            Event::ToolFinished { id, .. } => drop(attempt.tools.remove(id)),
+            Event::ToolFinished { id, .. } => {
+                attempt.tools.remove(id);
+                if attempt.tools.is_empty() && std::mem::take(&mut attempt.pause_at_tool) {
+                    self.tell(News::Agent(event));
+                    let head = self.machine.head();
+                    let pausing = head.pausing && !head.halting;
+                    return pausing.then(|| self.interrupt_turn()).flatten();
+                }
+            }
             Event::RateLimited {
                 rejected: true,
                 resets_at,

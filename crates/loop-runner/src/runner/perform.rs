@@ -94,7 +94,8 @@ impl Runner {
         let head = &self.saved.machine;
         // A rule that was changed while the run went on is one that it was asked for.
         self.saved.settings.follow(&head.rules);
-        let waits = head.pausing || matches!(head.step, Step::Paused { .. });
+        let waits =
+            head.pausing || matches!(head.step, Step::Paused { .. } | Step::Interrupted { .. });
         if !waits || head.end.is_some() {
             self.saved.pause_reason = None;
         }

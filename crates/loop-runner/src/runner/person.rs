@@ -9,7 +9,7 @@ use loop_state::{
 };
 use tokio::time::Instant;
 
-use crate::control::{Coming, Control, Mark, Wish};
+use crate::control::{Coming, Control, Mark, PauseAfter, Wish};
 use crate::error::Error;
 use crate::news::News;
 use crate::prompt;
@@ -75,9 +75,14 @@ impl Runner {
             }
             Control::Interrupt => Happening::InterruptRequested,
             Control::Pause {
-                reason: Some(reason),
-            } => return self.pause_because(reason).await,
-            Control::Pause { reason: None } => Happening::PauseRequested,
+                after: PauseAfter::Tool,
+                ..
+            } if !interruptible => {
+                return Ok(Err(
+                    "this agent can't be interrupted within its turn: pause it when the iteration is complete".into(),
+                ));
+            }
+            Control::Pause { reason, after } => return self.pause(reason, after).await,
             Control::Continue => Happening::ContinueRequested,
             Control::Set(change) => {
                 let (head, rule) = (self.machine.head(), change.into());
@@ -132,8 +137,14 @@ impl Runner {
         Err(Error::feedback(refusal))
     }
 
-    /// Notes why the run is to wait. The newest reason counts, also where it waits already.
-    async fn pause_because(&mut self, reason: String) -> Result<Heard, Error> {
+    /// Has the run wait. The newest reason counts, and the newest boundary, also where it waits already.
+    async fn pause(&mut self, reason: Option<String>, after: PauseAfter) -> Result<Heard, Error> {
+        if let Some(attempt) = &mut self.attempt {
+            attempt.pause_at_tool = after == PauseAfter::Tool;
+        }
+        let Some(reason) = reason else {
+            return Ok(Ok(Some(Happening::PauseRequested)));
+        };
         self.tell(News::PauseReason(reason.clone()));
         self.saved.pause_reason = Some(reason);
         let head = self.machine.head();

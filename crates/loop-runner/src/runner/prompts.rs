@@ -48,7 +48,7 @@ pub(super) async fn keep_new(
 }
 
 /// Returns the last text that was read of each phase's prompt; when that is lost, what its file says now.
-pub(super) fn kept(project: &Project, saved: &RunHead) -> Result<Vec<String>, Error> {
+pub(crate) fn kept(project: &Project, saved: &RunHead) -> Result<Vec<String>, Error> {
     let phases = saved.settings.phases.iter().enumerate();
     let text = |(index, phase): (usize, &PhaseSettings)| {
         let kept = saved.prompts.get(index);

@@ -14,7 +14,13 @@ impl Runner {
         let run = self.saved.run.clone();
         let run_dir = self.work_tree.project().run_dir(&run);
         let budget = self.options.stop_budget;
-        let (socket, wishes) = Socket::new(run, run_dir, budget, self.view.subscribe());
+        let (socket, wishes) = Socket::new(
+            run,
+            run_dir,
+            budget,
+            self.view.subscribe(),
+            self.news.keep(),
+        );
         self.socket = Some(socket);
         self.ensure_socket();
         wishes

@@ -141,6 +141,8 @@ impl Machine {
     /// A person's interrupt ended the turn.
     pub(super) fn turn_interrupted(&mut self, at: Timestamp) -> Effects {
         self.head.step = Step::Interrupted { since: at };
+        // Who wanted it to wait has what they wanted.
+        self.head.pausing = false;
         vec![Effect::Save, Effect::Announce(Notice::Interrupted)]
     }
 

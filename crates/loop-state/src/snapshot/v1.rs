@@ -450,6 +450,29 @@ saved! {
         Stopped,
     }
 
+    enum Notice {
+        AttemptStarted { iteration: u32, attempt: u32, again: bool },
+        IterationEnded { iteration: u32, failure: Option<String>, leftovers: Tree, usage: Usage },
+        PhaseEnded { name: String, usage: Usage },
+        Sleeping { until: Timestamp },
+        Waiting { why: Wait, until: Timestamp, what: Option<String> },
+        Review(of: Occasion),
+        Reviewed(verdict: Verdict),
+        RuleSet(change: RuleChange),
+        Steer { id: u32, state: SteerState },
+        NothingDone { in_a_row: u32 },
+        SessionLost,
+        Interrupted,
+        Pausing,
+        Paused,
+        Continued,
+        Again(again: Again),
+        Fresh,
+        StoppingLater,
+        Stopping,
+        Ended(reason: StopReason),
+    }
+
     struct Tree {
         ended: u32,
         survivors: u32,

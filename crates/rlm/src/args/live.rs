@@ -51,6 +51,7 @@ at once.
 
 Examples:
   rlm pause --reason 'look at the migration first'
+  rlm pause --after tool               don't wait for the whole turn; its session waits too
   rlm pause RUN --wait 2h              come back when it is so
   rlm resume RUN                       go on
 
@@ -61,12 +62,12 @@ pub(crate) struct PauseArgs {
     /// Why, for whoever finds it waiting
     #[arg(long, value_name = "TEXT")]
     pub(crate) reason: Option<String>,
-    /// At which boundary [default: iteration]
+    /// At which boundary: no tool of the agent's runs any more, or the iteration is complete [default: iteration]
     #[arg(
         long,
         value_enum,
         hide_possible_values = true,
-        value_name = "iteration"
+        value_name = "tool|iteration"
     )]
     pub(crate) after: Option<PauseAfterArg>,
 }
@@ -74,6 +75,7 @@ pub(crate) struct PauseArgs {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum PauseAfterArg {
     Iteration,
+    Tool,
 }
 
 #[derive(Debug, ClapArgs)]
@@ -105,7 +107,7 @@ pub(crate) struct SteerArgs {
 What is set is on disk when it is `recorded`, and a resume has it too; what the new limit forbids ends at once. `none` takes a \
 limit away. What belongs to a phase is set for the present one.
 
-Keys: max-iterations, max-duration, iteration-timeout, idle-timeout, max-failures, sleep, max-cost, max-tokens, wait-on-limit
+Keys: max-iterations, max-duration, iteration-timeout, idle-timeout, max-failures, sleep, autonomy, max-cost, max-tokens, wait-on-limit
 
 Examples:
   rlm set max-iterations=200           the only run that is live here
@@ -166,14 +168,41 @@ pub(crate) enum StopAfterArg {
 
 #[derive(Debug, ClapArgs)]
 #[command(after_help = "\
-Shows the runs of this project (-C names another one) that a process has: at work, or waiting for a person. `rlm status` \
-shows all runs.
+Shows the runs of this project (-C names another one) that a process has: at work, or waiting for a person; with --all \
+those of all your projects, which a RUN's name reaches from anywhere. `rlm status` shows all runs of a project.
 
 Examples:
   rlm ps
+  rlm ps --all
   rlm ps --json | jq -r .run")]
 pub(crate) struct PsArgs {
+    /// Show those of all your projects
+    #[arg(long)]
+    pub(crate) all: bool,
     /// Print one JSON object a run
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[derive(Debug, ClapArgs)]
+#[command(after_help = "\
+Shows what the run tells, the last of it again, with the keys and the menu that its own terminal has; Ctrl-C opens the \
+menu, in which `d` detaches. Leaving, also by closing the terminal, leaves the run alone. Who is too slow misses output, \
+which the transcripts have.
+
+Examples:
+  rlm attach                           the only run that is live here
+  rlm attach RUN                       from any directory
+  rlm attach RUN --json | jq -r .event
+
+Exit codes: 0 detached, that of the run when it ended, 10 nothing reached.")]
+pub(crate) struct AttachArgs {
+    /// The run; may be left out when only one is live
+    pub(crate) run: Option<String>,
+    /// Print NDJSON events instead of text
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Never ask anything: no menu, no prompt; Ctrl-C detaches
+    #[arg(long)]
+    pub(crate) no_input: bool,
 }

@@ -14,17 +14,17 @@ use crate::render::{List, Shown, Verified, print};
 pub(crate) fn execute(directory: &Path, what: &CheckpointsCommand) -> Result<ExitCode, Failure> {
     let project = Project::find(directory)?;
     match what {
-        CheckpointsCommand::List(args) => list(&project, args),
+        CheckpointsCommand::List(args) => list(project, args),
         CheckpointsCommand::Show(args) => show(&project, args),
-        CheckpointsCommand::Verify(args) => verify(&project, args),
+        CheckpointsCommand::Verify(args) => verify(project, args),
     }
 }
 
-fn list(project: &Project, args: &ManyArgs) -> Result<ExitCode, Failure> {
+fn list(here: Project, args: &ManyArgs) -> Result<ExitCode, Failure> {
+    let (project, runs) = chosen(here, args)?;
     let (mut damaged, commit) = (false, project.head_commit());
-    let runs = chosen(project, args)?;
     for run in &runs {
-        let list = List::of(project, run, commit.as_deref(), jiff::Timestamp::now());
+        let list = List::of(&project, run, commit.as_deref(), jiff::Timestamp::now());
         damaged |= list.is_damaged();
         if !print(args.json, &list) {
             break;
@@ -45,10 +45,11 @@ fn show(project: &Project, args: &ShowArgs) -> Result<ExitCode, Failure> {
     Ok(Code::Done.into())
 }
 
-fn verify(project: &Project, args: &ManyArgs) -> Result<ExitCode, Failure> {
+fn verify(here: Project, args: &ManyArgs) -> Result<ExitCode, Failure> {
     let mut damaged = false;
-    for run in &chosen(project, args)? {
-        let verified = Verified::of(project, run);
+    let (project, runs) = chosen(here, args)?;
+    for run in &runs {
+        let verified = Verified::of(&project, run);
         damaged |= !verified.is_sound();
         if !print(args.json, &verified) {
             break;

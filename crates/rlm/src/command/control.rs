@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use loop_runner::control::{Answer, PauseAfter, Request};
 
-use crate::args::{InterruptArgs, PauseArgs, SteerArgs};
+use crate::args::{InterruptArgs, PauseAfterArg, PauseArgs, SteerArgs};
 use crate::command::live::{DEFAULT_WAIT, Outcome, Target};
 use crate::exit::{Code, Failure};
 use crate::{duration, render};
@@ -24,7 +24,10 @@ pub(crate) fn interrupt(directory: &Path, args: &InterruptArgs) -> Result<ExitCo
 pub(crate) fn pause(directory: &Path, args: PauseArgs) -> Result<ExitCode, Failure> {
     let target = Target::find(directory, args.live.run.as_deref())?;
     let (how, reason) = (&args.live.how, args.reason);
-    let after = PauseAfter::Iteration;
+    let after = match args.after {
+        Some(PauseAfterArg::Tool) => PauseAfter::Tool,
+        _ => PauseAfter::Iteration,
+    };
     request(
         &target,
         &Request::Pause { reason, after },

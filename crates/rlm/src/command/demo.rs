@@ -26,7 +26,7 @@ const CHECK: &str = "sh check.sh";
 const WATCHED: (Duration, Duration) = (Duration::from_millis(40), Duration::from_millis(500));
 
 pub(crate) fn execute(directory: &Path, args: DemoArgs) -> Result<ExitCode, Failure> {
-    let session = Session::begin(false)?;
+    let session = Session::begin(false, false)?;
     let watched = std::io::stdout().is_terminal();
     let chosen = args.dir.map(|dir| directory.join(dir));
     let (project, resolved) = session.prepare(move || {

@@ -7,6 +7,7 @@ use loop_runner::control::{Answer, Answers, Request, Standing, ask};
 use loop_runner::{Holder, Project, RunEntry, RunId, RunState};
 
 use crate::exit::{Code, Failure};
+use crate::index;
 use crate::render::{self, Told, print};
 
 pub(crate) const DEFAULT_WAIT: Duration = Duration::from_secs(10);
@@ -38,10 +39,13 @@ pub(crate) enum Outcome {
 impl Target {
     /// Finds the run that is meant: the named one, or the only one that is live.
     pub(crate) fn find(directory: &Path, name: Option<&str>) -> Result<Self, Failure> {
-        let project = Project::find(directory)?;
-        let entry = match name {
-            Some(name) => named(&project, name)?,
-            None => only(&project)?,
+        let here = Project::find(directory)?;
+        let (project, entry) = match name {
+            Some(name) => named(here, name)?,
+            None => {
+                let entry = only(&here)?;
+                (here, entry)
+            }
         };
         let run = entry.id;
         let holder = project.holder(&run);
@@ -85,6 +89,22 @@ impl Target {
                 Ok(None) => return Ok(Outcome::Gone),
                 Err(e) if e.is_silent() => return Ok(Outcome::SoFar(last)),
                 Err(e) => return Err(e.into()),
+            }
+        }
+    }
+
+    /// Reaches a run that may have just begun, or whose socket was removed and is made again within seconds.
+    pub(crate) fn try_for<T>(
+        &self,
+        mut reach: impl FnMut() -> Result<Option<T>, Failure>,
+    ) -> Result<T, Failure> {
+        let by = Instant::now() + FIRST;
+        loop {
+            match reach()? {
+                Some(reached) => return Ok(reached),
+                None if !self.is_live() => return Err(not_live(&self.project.run(&self.run)?)),
+                None if Instant::now() < by => std::thread::park_timeout(POLL),
+                None => return Err(self.silent(FIRST)),
             }
         }
     }
@@ -191,18 +211,41 @@ pub(crate) fn is_live(run: &RunEntry) -> bool {
     matches!(run.state, RunState::Running | RunState::Paused)
 }
 
-fn named(project: &Project, name: &str) -> Result<RunEntry, Failure> {
-    let nothing = |e: loop_runner::Error| {
-        let Failure { code, message } = e.into();
-        Failure {
-            code,
-            message: format!("nothing reached: {message}"),
-        }
+/// Finds a run of this project, or else a live one of another.
+pub(crate) fn of_any_project(here: Project, name: &str) -> Result<(Project, RunEntry), Failure> {
+    let run = name.parse()?;
+    let missing = match here.run(&run) {
+        Ok(entry) => return Ok((here, entry)),
+        Err(e) if !e.is_not_found() => return Err(e.into()),
+        Err(e) => e,
     };
-    let run = name.parse().and_then(|id| project.run(&id));
-    let run = run.map_err(nothing)?;
+    let mut found = index::find(&run);
+    match (found.pop(), found.is_empty()) {
+        (Some((project, entry)), true) => {
+            render::called_in(project.root());
+            Ok((project, entry))
+        }
+        (None, _) => Err(missing.into()),
+        (Some((last, _)), false) => {
+            let places = found.iter().map(|(project, _)| project).chain([&last]);
+            let places = places.map(|project| render::quoted(&project.root().to_string_lossy()));
+            let places: Vec<String> = places.map(|place| format!("-C {place}")).collect();
+            Err(Failure::usage(format!(
+                "runs of several projects are named `{run}`, say which is meant: {}",
+                places.join(", or ")
+            )))
+        }
+    }
+}
+
+fn named(here: Project, name: &str) -> Result<(Project, RunEntry), Failure> {
+    let nothing = |Failure { code, message }| Failure {
+        code,
+        message: format!("nothing reached: {message}"),
+    };
+    let (project, run) = of_any_project(here, name).map_err(nothing)?;
     match is_live(&run) {
-        true => Ok(run),
+        true => Ok((project, run)),
         false => Err(not_live(&run)),
     }
 }

@@ -1,13 +1,15 @@
 //! One file a command.
 
+pub(crate) mod attach;
 pub(crate) mod checkpoints;
 pub(crate) mod completions;
 pub(crate) mod config;
 pub(crate) mod control;
 pub(crate) mod demo;
+pub(crate) mod detach;
 pub(crate) mod doctor;
 pub(crate) mod init;
-mod live;
+pub(crate) mod live;
 pub(crate) mod logs;
 pub(crate) mod man;
 pub(crate) mod ps;
@@ -25,16 +27,17 @@ use loop_runner::{Project, RunEntry};
 use crate::args::ManyArgs;
 use crate::exit::{Code, Failure};
 
-/// Finds the runs that are meant: the named one, or all of the project, of which there must be one.
-fn chosen(project: &Project, args: &ManyArgs) -> Result<Vec<RunEntry>, Failure> {
-    let runs = match &args.run {
-        Some(name) => vec![project.run(&name.parse()?)?],
-        None => project.runs()?,
+/// Finds the runs that are meant: the named one, which may be a live one of another project, or all of this one, of which there must be one.
+fn chosen(here: Project, args: &ManyArgs) -> Result<(Project, Vec<RunEntry>), Failure> {
+    let Some(name) = &args.run else {
+        let runs = here.runs()?;
+        return match runs.is_empty() {
+            true => Err(no_run_yet()),
+            false => Ok((here, runs)),
+        };
     };
-    match runs.is_empty() {
-        true => Err(no_run_yet()),
-        false => Ok(runs),
-    }
+    let (project, run) = live::of_any_project(here, name)?;
+    Ok((project, vec![run]))
 }
 
 fn no_run_yet() -> Failure {

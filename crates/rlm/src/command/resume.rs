@@ -9,8 +9,8 @@ use loop_runner::{Project, RunEntry, RunHead, RunId, RunState, Runner, Settings,
 use loop_state::Step;
 
 use crate::args::{LoopArgs, ResumeArgs};
-use crate::command::control;
 use crate::command::live::{Target, is_live};
+use crate::command::{control, detach};
 use crate::config::{self, Layers};
 use crate::exit::{Code, Failure};
 use crate::render::Beginning;
@@ -21,7 +21,10 @@ pub(crate) fn execute(directory: &Path, args: ResumeArgs) -> Result<ExitCode, Fa
     if let Some((target, request)) = waits(directory, &args)? {
         return control::request(&target, &request, args.show.json, None);
     }
-    let session = Session::begin(args.show.no_input)?;
+    if args.show.detach {
+        return detach::start();
+    }
+    let session = Session::begin(args.show.no_input, args.show.detached)?;
     refuse_nested(args.nested)?;
     carry_on(session, directory, args)
 }

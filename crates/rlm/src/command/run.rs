@@ -7,7 +7,7 @@ use loop_runner::{Project, RunEntry, RunId, RunState, Runner, Settings, WorkTree
 
 use crate::agents::AgentKind;
 use crate::args::{LoopArgs, ResumeArgs, RunArgs};
-use crate::command::resume;
+use crate::command::{detach, resume};
 use crate::config::{self, Layers};
 use crate::exit::{Code, Failure};
 use crate::render::{Beginning, DryRun, Screen, print};
@@ -16,7 +16,10 @@ use crate::session::{Session, refuse_nested};
 use crate::{render, resolve};
 
 pub(crate) fn execute(directory: &Path, args: RunArgs) -> Result<ExitCode, Failure> {
-    let session = Session::begin(args.show.no_input)?;
+    if args.show.detach {
+        return detach::start();
+    }
+    let session = Session::begin(args.show.no_input, args.show.detached)?;
     refuse_nested(args.nested)?;
     if args.resume_or_start
         && let Some((run, agent)) = session.prepare(candidate(directory, args.run_id.clone()))?

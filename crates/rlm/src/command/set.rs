@@ -4,6 +4,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use loop_runner::control::{Change, Request};
+use loop_state::RulesError;
 
 use crate::args::SetArgs;
 use crate::command::control::request;
@@ -12,13 +13,14 @@ use crate::exit::{Code, Failure};
 use crate::{duration, money};
 
 /// What can be set while a run goes on.
-const KEYS: [&str; 9] = [
+const KEYS: [&str; 10] = [
     "max-iterations",
     "max-duration",
     "iteration-timeout",
     "idle-timeout",
     "max-failures",
     "sleep",
+    "autonomy",
     "max-cost",
     "max-tokens",
     "wait-on-limit",
@@ -65,6 +67,11 @@ fn change(word: &str) -> Result<Change, Failure> {
         "max-failures" if some => Change::MaxFailures(small()?),
         "max-failures" => Change::MaxFailures(0),
         "sleep" => Change::Sleep(time()?),
+        "autonomy" => Change::Autonomy(
+            value
+                .parse()
+                .map_err(|e: RulesError| wrong(e.to_string()))?,
+        ),
         "max-cost" => {
             let cost = || money::parse(value).map_err(wrong);
             Change::MaxCost(some.then(cost).transpose()?)

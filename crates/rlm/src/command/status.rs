@@ -12,9 +12,9 @@ use crate::exit::{Code, Failure};
 use crate::render::{Status, print};
 
 pub(crate) fn execute(directory: &Path, args: &ManyArgs) -> Result<ExitCode, Failure> {
-    let project = Project::find(directory)?;
     let mut damaged = false;
-    for run in &chosen(&project, args)? {
+    let (project, runs) = chosen(Project::find(directory)?, args)?;
+    for run in &runs {
         damaged |= run.head.is_err();
         let works = run.state == RunState::Running;
         let standing = works.then(|| standing(&project, &run.id)).flatten();

@@ -48,7 +48,11 @@ pub(crate) fn execute(directory: &Path, args: &StopArgs) -> Result<ExitCode, Fai
 }
 
 /// Waits until nothing is left of a run whose process ends, and says how it ended.
-fn gone(target: &Target, ended: Option<&Ended>, json: bool) -> Result<ExitCode, Failure> {
+pub(crate) fn gone(
+    target: &Target,
+    ended: Option<&Ended>,
+    json: bool,
+) -> Result<ExitCode, Failure> {
     let by = Instant::now() + GOING;
     let alive = || {
         let process = target.holder.as_ref().map(|holder| holder.process);

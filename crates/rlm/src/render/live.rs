@@ -1,8 +1,9 @@
 //! What becomes of a request to a live run, and which runs are live.
 
 use std::fmt;
+use std::path::Path;
 
-use loop_runner::control::{Answer, Request, Standing, StopAfter};
+use loop_runner::control::{Answer, PauseAfter, Request, Standing, StopAfter};
 use loop_runner::{Holder, RunEntry, RunId, RunState};
 use loop_state::RuleChange;
 use serde::{Serialize, Serializer};
@@ -59,6 +60,16 @@ impl fmt::Display for Told<'_> {
                     "{run}: recorded; it will stop when the iteration is complete"
                 )
             }
+            (
+                Request::Pause {
+                    after: PauseAfter::Tool,
+                    ..
+                },
+                Answer::Recorded { .. },
+            ) => write!(
+                f,
+                "{run}: recorded; it will pause when no tool runs any more, at the latest when the iteration is complete"
+            ),
             (_, Answer::Recorded { .. }) => {
                 write!(
                     f,
@@ -92,6 +103,10 @@ impl fmt::Display for Told<'_> {
 #[derive(Debug, Serialize)]
 pub(crate) struct Live {
     run: RunId,
+    project: String,
+    /// Whether it is said of which project it is.
+    #[serde(skip)]
+    names_project: bool,
     state: RunState,
     iteration: Option<u32>,
     pid: Option<u32>,
@@ -119,6 +134,7 @@ fn more<S: Serializer>(standing: &Option<Standing>, serializer: S) -> Result<S::
 
 impl Live {
     pub(crate) fn of(
+        project: &Path,
         entry: &RunEntry,
         holder: Option<&Holder>,
         standing: Option<Standing>,
@@ -131,6 +147,8 @@ impl Live {
         let iteration = said.map(|said| said.iteration);
         Self {
             run: entry.id.clone(),
+            project: project.display().to_string(),
+            names_project: false,
             state: said.map_or(entry.state, |said| said.state),
             iteration: iteration.or_else(|| head.map(|head| head.machine.iteration)),
             pid: holder.map(|holder| holder.process.pid),
@@ -139,6 +157,17 @@ impl Live {
             pause_reason: head.and_then(|head| head.pause_reason.clone()),
             answers: standing.is_some(),
             standing,
+        }
+    }
+}
+
+impl Live {
+    /// Says of which project it is.
+    pub(crate) fn with_project(self) -> Self {
+        let names_project = true;
+        Self {
+            names_project,
+            ..self
         }
     }
 }
@@ -176,9 +205,12 @@ impl fmt::Display for Live {
                 }
             }
         }
-        match &self.pause_reason {
-            Some(reason) => write!(f, "  because: {}", plain(reason)),
-            None => Ok(()),
+        if let Some(reason) = &self.pause_reason {
+            write!(f, "  because: {}", plain(reason))?;
+        }
+        match self.names_project {
+            true => write!(f, "  in {}", plain(&self.project)),
+            false => Ok(()),
         }
     }
 }
@@ -205,7 +237,7 @@ mod tests {
         let now = jiff::Timestamp::UNIX_EPOCH;
         for said in [Some(serde_json::from_value(standing).unwrap()), None] {
             let is_said = said.is_some();
-            let live = Live::of(&entry, None, said, now);
+            let live = Live::of(Path::new("/srv/app"), &entry, None, said, now);
             let text = serde_json::to_string(&live).unwrap();
             let fields: Map<String, Value> = serde_json::from_str(&text).unwrap();
             for name in fields.keys() {

@@ -16,7 +16,7 @@ mod text;
 
 use std::io::Write as _;
 use std::path::Path;
-use std::sync::OnceLock;
+use std::sync::{PoisonError, RwLock};
 
 use anstyle::{AnsiColor, Style};
 use loop_runner::{Record, RunId};
@@ -33,7 +33,7 @@ pub(crate) use dry_run::DryRun;
 pub(crate) use git::OwnTree;
 pub(crate) use level::Level;
 pub(crate) use live::{Live, Told};
-pub(crate) use screen::{EndWords, Screen};
+pub(crate) use screen::{EndWords, Screen, now};
 pub(crate) use status::Status;
 pub(crate) use text::plain;
 
@@ -43,20 +43,23 @@ const GOOD: Style = AnsiColor::Green.on_default();
 const BAD: Style = AnsiColor::Red.on_default().bold();
 pub(crate) const MIND: Style = AnsiColor::Yellow.on_default();
 
-static CALLED: OnceLock<String> = OnceLock::new();
+/// The newest one counts: a run that was found elsewhere is called there.
+static CALLED: RwLock<Option<&'static str>> = RwLock::new(None);
 
 /// Remembers where the commands work that people are told to type.
 pub(crate) fn called_in(directory: &Path) {
     if directory != Path::new(".") {
         let place = quoted(&directory.to_string_lossy());
-        // Said once, at the top of the program.
-        let _before = CALLED.set(format!("rlm -C {place}"));
+        // Once or twice in a process.
+        let called: &str = format!("rlm -C {place}").leak();
+        *CALLED.write().unwrap_or_else(PoisonError::into_inner) = Some(called);
     }
 }
 
 /// Returns how this program is called for the same project from the same shell.
 pub(crate) fn rlm() -> &'static str {
-    CALLED.get().map_or("rlm", String::as_str)
+    let called = CALLED.read().unwrap_or_else(PoisonError::into_inner);
+    called.unwrap_or("rlm")
 }
 
 /// Quotes a word for a shell, where it needs that.

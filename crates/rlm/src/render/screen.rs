@@ -6,7 +6,7 @@ use std::time::SystemTime;
 
 use agent_duplex::Event;
 use jiff::tz::TimeZone;
-use loop_runner::{News, Outcome, Project, RunHead, RunId};
+use loop_runner::{Holder, News, Outcome, Project, RunHead, RunId};
 use loop_state::{Evidence, Notice, StopReason, Timestamp, Usage};
 use serde_json::json;
 
@@ -59,6 +59,22 @@ impl Screen {
                 .map(|line| styled(DIM, line))
                 .collect::<Vec<_>>()
                 .join("\n")
+        };
+        let _gone = self.print(&text);
+    }
+
+    /// Says that a run is looked at which another process has.
+    pub(crate) fn attached(&self, run: &RunId, holder: Option<&Holder>) {
+        let pid = holder.map(|holder| holder.process.pid);
+        let text = match self.json {
+            true => json_line(&json!({"at": now(), "event": "attached", "run": run, "pid": pid})),
+            false => {
+                let pid = pid.map_or_else(String::new, |pid| format!(" (pid {pid})"));
+                styled(
+                    DIM,
+                    format!("attached to run {run}{pid}; Ctrl-C: menu, d in it detaches"),
+                )
+            }
         };
         let _gone = self.print(&text);
     }
@@ -218,7 +234,7 @@ fn ended(mut text: String) -> String {
     text
 }
 
-fn now() -> String {
+pub(crate) fn now() -> String {
     let since = SystemTime::now()
         .duration_since(SystemTime::UNIX_EPOCH)
         .unwrap_or_default();

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use interrupt_stack::{Cause, Handler, Interrupts, Notice, PressSource};
 use loop_runner::{Control, News, NewsReceiver, View};
-use loop_state::Timestamp;
+use loop_state::{StopCause, StopRequest, Timestamp, When};
 use rustix::process::{Signal, getpid, kill_process};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, watch};
@@ -50,6 +50,8 @@ pub(crate) struct Shown {
     pub(crate) prompts: Vec<Subject>,
     pub(crate) screen: Screen,
     pub(crate) presses: PressActions,
+    /// Whether another process has the run.
+    pub(crate) attached: bool,
 }
 
 /// Shows the run until it is over and all is printed.
@@ -104,6 +106,7 @@ struct Console {
     prompts: Vec<Subject>,
     screen: Screen,
     presses: PressActions,
+    attached: bool,
     ui: Ui,
     painter: Painter,
     place: LogPlace,
@@ -158,6 +161,7 @@ impl Console {
             prompts,
             screen,
             presses,
+            attached,
         } = shown;
         let tty = terminal.tty.clone();
         let log_here = tty.is_some() && terminal.log == LogPlace::Here;
@@ -179,6 +183,7 @@ impl Console {
             ui: Ui::new(width, screen.is_json()),
             screen,
             presses,
+            attached,
             place: terminal.log,
             told_gone: false,
             painter: Painter::new(dumb),
@@ -195,7 +200,7 @@ impl Console {
             editor: None,
             wants_editor: None,
             kill_editor_at: None,
-            log: Sink::stdout(),
+            log: Sink::stdout(terminal.output.clone()),
             face,
             to_log: String::new(),
             to_face: String::new(),
@@ -293,7 +298,7 @@ impl Console {
 
     fn noticed(&mut self, notice: Notice) {
         let view = self.view.borrow().clone();
-        let scene = Scene::from(&*view);
+        let scene = Scene::of(&view, self.attached);
         let action = self.presses.of(scene);
         let asks = matches!(action, PressAction::Prompt | PressAction::Steer);
         // In the background nothing prompts; the press means what it means without a terminal.
@@ -330,7 +335,8 @@ impl Console {
                     self.painter.typed(&text, tty.size().0);
                 }
                 let view = self.view.borrow().clone();
-                self.ui.lines(&text, Scene::from(&*view), now(), &self.run);
+                self.ui
+                    .lines(&text, Scene::of(&view, self.attached), now(), &self.run);
             }
             Some(Typed::Keys(bytes, generation)) if generation == self.generation => {
                 let keys = self.decoder.feed(&bytes);
@@ -347,7 +353,8 @@ impl Console {
     fn keys(&mut self, keys: Vec<super::keys::Key>) {
         self.decode_by = self.decoder.patience().map(|wait| Instant::now() + wait);
         let view = self.view.borrow().clone();
-        self.ui.keys(keys, Scene::from(&*view), now(), &self.run);
+        self.ui
+            .keys(keys, Scene::of(&view, self.attached), now(), &self.run);
     }
 
     /// Takes what is there at once, so that a flood is drawn in few frames.
@@ -401,12 +408,12 @@ impl Console {
 
     fn look(&mut self) {
         let view = self.view.borrow_and_update().clone();
-        self.ui.viewed(Scene::from(&*view));
+        self.ui.viewed(Scene::of(&view, self.attached));
     }
 
     fn tick(&mut self) {
         let view = self.view.borrow().clone();
-        self.ui.ticked(Scene::from(&*view));
+        self.ui.ticked(Scene::of(&view, self.attached));
         if let Some(editor) = &self.editor
             && self.kill_editor_at.is_some_and(|at| at <= Instant::now())
         {
@@ -469,6 +476,17 @@ impl Console {
                 (Some(notice), Answer::Escalate) => notice.escalate(),
                 (notice, _) => drop(notice),
             },
+            Effect::Exit if self.attached => {
+                let request = StopRequest {
+                    by: StopCause::Person,
+                    when: When::Now,
+                };
+                self.one(Effect::Send(Control::Stop(request)));
+            }
+            Effect::Detach => self
+                .interrupts
+                .injector()
+                .terminate(Cause::Requested(Code::Done as u8)),
             Effect::Exit => self
                 .interrupts
                 .injector()

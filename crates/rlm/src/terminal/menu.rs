@@ -13,11 +13,12 @@ pub(crate) enum Choice {
     SkipSleep,
     Restart,
     StartOver,
+    Detach,
     Exit,
     Abort,
 }
 
-const CHOICES: [(Choice, char, &str); 8] = [
+const CHOICES: [(Choice, char, &str); 9] = [
     (Choice::Continue, 'c', "continue"),
     (Choice::Steer, 's', "steer"),
     (Choice::EditPrompt, 'e', "edit prompt"),
@@ -28,6 +29,7 @@ const CHOICES: [(Choice, char, &str); 8] = [
         'o',
         "start over at iteration 1 (files stay)",
     ),
+    (Choice::Detach, 'd', "detach: leave the run to itself"),
     (Choice::Exit, 'x', "save and exit"),
     (Choice::Abort, 'a', "abort: end at once (saved too)"),
 ];
@@ -46,6 +48,7 @@ pub(crate) enum Chosen {
 fn is_active(choice: Choice, scene: Scene<'_>) -> bool {
     match choice {
         Choice::Continue => true,
+        Choice::Detach => scene.attached,
         _ if scene.is_ending() => false,
         Choice::SkipSleep => scene.sleeps(),
         Choice::Restart => scene.head.iteration > 0,
@@ -93,7 +96,10 @@ pub(crate) fn rows(
         };
         format!("  {key}  {label}{more}")
     };
-    let end = hint.unwrap_or("Ctrl-C again saves and stops");
+    let end = hint.unwrap_or(match scene.attached {
+        true => "Ctrl-C again detaches",
+        false => "Ctrl-C again saves and stops",
+    });
     let active = || {
         CHOICES
             .iter()

@@ -28,6 +28,7 @@ mod ui;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
+use crate::command::detach::Output;
 use loop_runner::NewsReceiver;
 use rustix::fs::FileType;
 use tty::Tty;
@@ -44,6 +45,8 @@ pub(crate) struct Terminal {
     /// Why the terminal that there is can't be used.
     broken: Option<String>,
     log: LogPlace,
+    /// The file of a detached run.
+    pub(crate) output: Option<Output>,
 }
 
 /// Where the log goes.
@@ -69,6 +72,7 @@ impl Terminal {
             tty,
             broken,
             log: LogPlace::of_stdout(),
+            output: None,
         }
     }
 

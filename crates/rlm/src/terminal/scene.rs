@@ -8,18 +8,19 @@ use loop_state::{Head, Step};
 pub(crate) struct Scene<'a> {
     pub(crate) head: &'a Head,
     pub(crate) agent: &'a AgentView,
+    /// Whether another process has the run, and this one merely looks at it.
+    pub(crate) attached: bool,
 }
 
-impl<'a> From<&'a View> for Scene<'a> {
-    fn from(view: &'a View) -> Self {
+impl<'a> Scene<'a> {
+    pub(crate) fn of(view: &'a View, attached: bool) -> Self {
         Self {
             head: &view.head,
             agent: &view.agent,
+            attached,
         }
     }
-}
 
-impl Scene<'_> {
     /// Whether it is over, or about to be.
     pub(crate) fn is_ending(&self) -> bool {
         self.head.end.is_some()

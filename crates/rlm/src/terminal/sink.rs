@@ -9,6 +9,7 @@ use anstream::{AutoStream, ColorChoice};
 use tokio::sync::{Semaphore, mpsc, oneshot};
 
 use super::tty::Tty;
+use crate::command::detach::Output;
 
 #[derive(Debug)]
 enum Order {
@@ -31,9 +32,13 @@ pub(crate) struct Sink {
 }
 
 impl Sink {
-    pub(crate) fn stdout() -> Self {
+    /// The standard output; that of a detached run has a bounded file.
+    pub(crate) fn stdout(file: Option<Output>) -> Self {
         let colour = AutoStream::choice(&io::stdout()) != ColorChoice::Never;
-        Self::start(io::stdout(), colour)
+        match file {
+            Some(file) => Self::start(file, false),
+            None => Self::start(io::stdout(), colour),
+        }
     }
 
     pub(crate) fn terminal() -> io::Result<Self> {

@@ -17,6 +17,7 @@ impl Stand {
         Scene {
             head: &self.head,
             agent: &self.agent,
+            attached: false,
         }
     }
 }

@@ -35,6 +35,8 @@ pub(crate) enum Effect {
     Notice(Answer),
     /// Begin the shutdown: what the person wants saved is saved.
     Exit,
+    /// Look at the run no longer.
+    Detach,
     /// The person pressed Ctrl-C on a terminal that makes no signal of it.
     Press,
     Suspend,
@@ -280,6 +282,7 @@ impl Ui {
             Choice::SkipSleep => self.send(Control::SkipSleep),
             Choice::Restart => self.send(Control::Again(Again::Iteration)),
             Choice::StartOver => self.send(Control::Again(Again::Phase)),
+            Choice::Detach => self.effects.push(Effect::Detach),
             Choice::Exit => self.effects.push(Effect::Exit),
             Choice::Abort => {
                 self.send(Control::Abort);

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use loop_runner::Control;
-use loop_runner::control::Change;
+use loop_runner::control::{Change, PauseAfter};
 use loop_state::{Again, Head, Step, StopCause, StopRequest, When};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
@@ -94,6 +94,7 @@ impl Person {
             30..42 => Control::Interrupt,
             42..54 => Control::Pause {
                 reason: self.dice.hits(500).then(|| "breakfast".into()),
+                after: PauseAfter::Iteration,
             },
             54..64 => {
                 lock(&self.world).waits = None;

@@ -25,7 +25,7 @@ impl Console {
         let (width, height) = (columns.saturating_sub(1), rows.saturating_sub(1));
         self.ui.resized(width, height);
         let view = self.view.borrow().clone();
-        let scene = Scene::from(&*view);
+        let scene = Scene::of(&view, self.attached);
         if let Some(rows) = self.ui.rows(scene) {
             return rows;
         }

@@ -50,11 +50,17 @@ impl Console {
         if let Some(tty) = &self.tty {
             tty.restore();
         }
-        self.freeze(true).await;
+        // What another process has goes on.
+        let has_it = !self.attached;
+        if has_it {
+            self.freeze(true).await;
+        }
         let _impossible = kill_process(getpid(), Signal::STOP);
         // Stopping takes effect at a moment of its own: only the signal to go on says that it is over.
         let _at_once = timeout(FREEZE_WAIT, next_signal(continued)).await;
-        self.freeze(false).await;
+        if has_it {
+            self.freeze(false).await;
+        }
         self.returned();
     }
 

@@ -301,7 +301,7 @@ fn x121_commands_are_carried_out() {
     ];
     let lines = lines.map(|line| format!("{line:15} {}", said(line)));
     insta::assert_snapshot!(lines.join("\n"), @r#"
-    /pause          Pause { reason: None }
+    /pause          Pause { reason: None, after: Iteration }
     /continue       Continue
     /interrupt      Interrupt
     /now stop that  say "you: stop that\n"; Steer { text: "stop that", now: true }
@@ -320,9 +320,12 @@ fn x121_commands_are_carried_out() {
 fn x121_commands_that_come_together_are_carried_out_one_by_one() {
     let mut play = Play::in_turn();
     play.line("/pause\n/new\n");
-    assert_eq!(play.out(), "Pause { reason: None }\nFreshSession");
+    assert_eq!(
+        play.out(),
+        "Pause { reason: None, after: Iteration }\nFreshSession"
+    );
     play.line("/pause\none\n/exit\n");
-    assert_eq!(play.out(), "Pause { reason: None }");
+    assert_eq!(play.out(), "Pause { reason: None, after: Iteration }");
     play.keys("\r");
     assert!(
         play.out()

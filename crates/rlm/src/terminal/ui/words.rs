@@ -1,6 +1,7 @@
 //! What a person types to be said or done.
 
 use loop_runner::Control;
+use loop_runner::control::PauseAfter;
 use loop_state::{StopCause, StopRequest, Timestamp, When};
 
 use super::{Effect, Prompt, Ui, line, lines};
@@ -74,7 +75,10 @@ impl Ui {
         run: &str,
     ) {
         match command {
-            Command::Pause => self.send(Control::Pause { reason: None }),
+            Command::Pause => self.send(Control::Pause {
+                reason: None,
+                after: PauseAfter::Iteration,
+            }),
             Command::Continue => self.send(Control::Continue),
             Command::Interrupt => self.send(Control::Interrupt),
             Command::Skip => self.send(Control::SkipSleep),

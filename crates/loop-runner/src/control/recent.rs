@@ -1,0 +1,202 @@
+//! The last news of a run, for those who watch it from elsewhere: some come late, some are slow.
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use agent_duplex::{Event, Line};
+use bytes::Bytes;
+use loop_state::Timestamp;
+use tokio::sync::watch;
+
+use crate::news::{News, size};
+
+/// How many pieces of news are kept, and how many bytes of them.
+const MOST: usize = 512;
+const MAX_BYTES: usize = 512 << 10;
+/// How many are taken at once.
+const BATCH: usize = 64;
+
+/// The last news. However many watch and however slow they are, it takes no more room than that, and nobody is waited for.
+#[derive(Debug)]
+pub(crate) struct Recent {
+    ring: Mutex<Ring>,
+    /// The number of the next piece.
+    next: watch::Sender<u64>,
+}
+
+#[derive(Debug, Default)]
+struct Ring {
+    /// The number of the first piece that is kept.
+    first: u64,
+    bytes: usize,
+    kept: VecDeque<(Timestamp, News)>,
+}
+
+impl Default for Recent {
+    fn default() -> Self {
+        Self {
+            ring: Mutex::default(),
+            next: watch::channel(0).0,
+        }
+    }
+}
+
+impl Recent {
+    pub(crate) fn push(&self, at: Timestamp, news: &News) {
+        let news = own(news);
+        let mut ring = self.lock();
+        ring.bytes += size(&news);
+        ring.kept.push_back((at, news));
+        while ring.kept.len() > MOST || (ring.bytes > MAX_BYTES && ring.kept.len() > 1) {
+            if let Some((_, oldest)) = ring.kept.pop_front() {
+                ring.bytes -= size(&oldest);
+                ring.first += 1;
+            }
+        }
+        let next = ring.first + ring.kept.len() as u64;
+        drop(ring);
+        self.next.send_replace(next);
+    }
+
+    /// Returns what somebody is shown who comes now, and where the news after that begin.
+    pub(crate) fn replay(&self) -> (Vec<(Timestamp, News)>, u64) {
+        let ring = self.lock();
+        let mut shown = Vec::new();
+        // A message says again what was streamed of it.
+        let mut is_said = false;
+        for (at, news) in ring.kept.iter().rev() {
+            match news {
+                News::Agent(Event::TextDelta(_)) if is_said => continue,
+                News::Agent(Event::TextDelta(_) | Event::ThinkingDelta(_)) => {}
+                News::Agent(event) => is_said = matches!(event, Event::Message { .. }),
+                _ => {}
+            }
+            shown.push((*at, news.clone()));
+        }
+        shown.reverse();
+        (shown, ring.first + ring.kept.len() as u64)
+    }
+
+    /// Takes what came since; what is not there any more is counted.
+    pub(crate) fn since(&self, next: &mut u64) -> Vec<(Timestamp, News)> {
+        let ring = self.lock();
+        let mut taken = Vec::new();
+        if *next < ring.first
+            && let Some((at, _)) = ring.kept.front()
+        {
+            taken.push((*at, News::Missed(ring.first - *next)));
+            *next = ring.first;
+        }
+        let from = usize::try_from(*next - ring.first).unwrap_or(usize::MAX);
+        let more = ring.kept.iter().skip(from).take(BATCH).cloned();
+        let before = taken.len();
+        taken.extend(more);
+        *next += (taken.len() - before) as u64;
+        taken
+    }
+
+    /// Tells when there is more.
+    pub(crate) fn subscribe(&self) -> watch::Receiver<u64> {
+        self.next.subscribe()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Ring> {
+        self.ring.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A line shares its bytes with all that was read with it: what is kept for long has its own.
+fn own(news: &News) -> News {
+    match news {
+        News::Output { stream, line } => News::Output {
+            stream: *stream,
+            line: Line {
+                bytes: Bytes::copy_from_slice(&line.bytes),
+                omitted: line.omitted,
+            },
+        },
+        other => other.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn warning(n: u64) -> News {
+        News::Warning(n.to_string())
+    }
+
+    fn text(all: Vec<(Timestamp, News)>) -> Vec<String> {
+        let text = |(_, news)| match news {
+            News::Warning(text) => text,
+            News::Missed(count) => format!("missed {count}"),
+            News::Agent(Event::TextDelta(text) | Event::Message { text, .. }) => text,
+            other => format!("{other:?}"),
+        };
+        all.into_iter().map(text).collect()
+    }
+
+    #[test]
+    fn who_comes_late_is_told_a_message_once() {
+        let recent = Recent::default();
+        let agent = |event| recent.push(Timestamp(1), &News::Agent(event));
+        let message = |text: &str| Event::Message {
+            text: text.into(),
+            partial: false,
+        };
+        for piece in ["one ", "two"] {
+            agent(Event::TextDelta(piece.into()));
+        }
+        agent(message("one two"));
+        recent.push(Timestamp(1), &warning(1));
+        agent(Event::TextDelta("three".into()));
+        let (shown, mut next) = recent.replay();
+        assert_eq!(text(shown), ["one two", "1", "three"]);
+        agent(message("three"));
+        assert_eq!(text(recent.since(&mut next)), ["three"]);
+        assert!(recent.since(&mut next).is_empty());
+    }
+
+    proptest! {
+        /// Whoever watches gets all of it in order, or is told how much is missing.
+        #[test]
+        fn nothing_is_lost_unsaid(steps in proptest::collection::vec((0u64..400, 0usize..3), 1..20)) {
+            let recent = Recent::default();
+            let (mut told, mut seen, mut next) = (0, 0, 0);
+            for (news, looks) in steps {
+                for _ in 0..news {
+                    told += 1;
+                    recent.push(Timestamp(1), &warning(told));
+                }
+                for _ in 0..looks {
+                    for line in text(recent.since(&mut next)) {
+                        seen = match line.strip_prefix("missed ") {
+                            Some(count) => seen + count.parse::<u64>().unwrap(),
+                            None => seen + 1,
+                        };
+                        if !line.starts_with("missed ") {
+                            prop_assert_eq!(line, seen.to_string());
+                        }
+                    }
+                }
+            }
+            while !recent.since(&mut next).is_empty() {}
+            prop_assert_eq!(next, told);
+        }
+    }
+
+    #[test]
+    fn what_is_kept_is_bounded() {
+        let recent = Recent::default();
+        for _ in 0..2000 {
+            recent.push(
+                Timestamp(1),
+                &News::Agent(Event::TextDelta("x".repeat(3000))),
+            );
+        }
+        let ring = recent.lock();
+        assert!(ring.kept.len() <= MOST && ring.bytes <= MAX_BYTES);
+    }
+}

@@ -1,0 +1,163 @@
+//! Which runs of this user are live, whatever their project: a small file for each in `$XDG_STATE_HOME/rlm/runs`.
+//!
+//! A file is a hint and decides nothing: whether a run is live says the lock in its own directory. So one too many, of a process that was killed, is
+//! removed by whoever reads it, and one too few is written again by the run within a minute and by whoever lists its project. Where nothing can be
+//! written, a run is found from its project only.
+
+use std::fs::DirBuilder;
+use std::io::Write as _;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use fs_err::os::unix::fs::OpenOptionsExt as _;
+use loop_runner::{Holder, Project, RunEntry, RunId};
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use crate::command::live::is_live;
+
+/// How often a run looks whether its file is there.
+pub(crate) const LOOK: Duration = Duration::from_secs(30);
+/// A file of more bytes is none of ours.
+const MOST: u64 = 64 << 10;
+const VERSION: u32 = 1;
+
+/// What a file says.
+#[derive(Debug, Serialize, Deserialize)]
+struct Entry {
+    v: u32,
+    /// The top of the project, where its state lies.
+    project: PathBuf,
+    run: RunId,
+    /// Who has the run, as far as that is known here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    holder: Option<Holder>,
+}
+
+/// A live run's place in the index. Dropping it removes the file.
+#[derive(Debug)]
+pub(crate) struct Place {
+    file: PathBuf,
+    text: Vec<u8>,
+}
+
+impl Place {
+    /// Enters a run that this process has, or another live one that is missing.
+    pub(crate) fn of(project: &Project, run: &RunId) -> Option<Self> {
+        let entry = Entry {
+            v: VERSION,
+            project: project.root().to_owned(),
+            run: run.clone(),
+            holder: project.holder(run),
+        };
+        let place = Self {
+            file: directory()?.join(name(project.root(), run)),
+            text: serde_json::to_vec(&entry).ok()?,
+        };
+        place.ensure();
+        Some(place)
+    }
+
+    /// Writes the file again, if somebody removed it.
+    pub(crate) fn ensure(&self) {
+        if !self.file.exists() {
+            // Without it the run is found from its project, and it is tried again.
+            let _unwritten = write(&self.file, &self.text);
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _gone = fs_err::remove_file(&self.file);
+    }
+}
+
+/// Writes the whole file or none, for its user alone.
+fn write(file: &Path, text: &[u8]) -> std::io::Result<()> {
+    let directory = file.parent().unwrap_or(file);
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(directory)?;
+    let new = directory.join(format!(".{}.new", Uuid::new_v4().simple()));
+    let mut options = fs_err::OpenOptions::new();
+    let options = options.write(true).create_new(true).mode(0o600);
+    let written = options
+        .open(&new)
+        .and_then(|mut file| file.write_all(text))
+        .and_then(|()| fs_err::rename(&new, file));
+    if written.is_err() {
+        let _gone = fs_err::remove_file(&new);
+    }
+    written
+}
+
+/// Enters the live runs of a project that are missing, as after somebody emptied the index.
+pub(crate) fn heal(project: &Project, live: &[RunEntry]) {
+    for run in live {
+        // It is the run's own to remove.
+        std::mem::forget(Place::of(project, &run.id));
+    }
+}
+
+/// Returns the live runs of all projects, by project and name. Files of runs that are not live are removed.
+pub(crate) fn live() -> Vec<(Project, RunEntry)> {
+    let Some(directory) = directory() else {
+        return Vec::new();
+    };
+    let files = fs_err::read_dir(directory).into_iter().flatten().flatten();
+    let files = files.map(|file| file.path());
+    let files = files.filter(|file| file.extension().is_some_and(|it| it == "json"));
+    let mut live: Vec<_> = files.filter_map(|file| read(&file)).collect();
+    live.sort_by(|a, b| (a.0.root(), &a.1.id).cmp(&(b.0.root(), &b.1.id)));
+    live
+}
+
+/// Returns the live runs of this name in other projects.
+pub(crate) fn find(run: &RunId) -> Vec<(Project, RunEntry)> {
+    let mut live = live();
+    live.retain(|(_, entry)| entry.id == *run);
+    live
+}
+
+/// Returns the live run of a file; one that has none is removed.
+fn read(file: &Path) -> Option<(Project, RunEntry)> {
+    let meta = fs_err::metadata(file).ok()?;
+    let text = (meta.is_file() && meta.len() <= MOST).then(|| fs_err::read(file));
+    let entry: Option<Entry> = text?
+        .ok()
+        .and_then(|text| serde_json::from_slice(&text).ok());
+    // What a newer program has written is its own to remove.
+    let entry = entry.filter(|entry| entry.v == VERSION)?;
+    let found = Project::find(&entry.project).ok().map(Project::in_root);
+    let found = found.and_then(|project| Some((project.run(&entry.run).ok()?, project)));
+    match found.filter(|(run, _)| is_live(run)) {
+        Some((run, project)) => Some((project, run)),
+        None => {
+            let _gone = fs_err::remove_file(file);
+            None
+        }
+    }
+}
+
+/// Returns where the index lies; `None` for a user without a home.
+fn directory() -> Option<PathBuf> {
+    let absolute = |name| {
+        let path = std::env::var_os(name).map(PathBuf::from);
+        path.filter(|path| path.is_absolute())
+    };
+    let state = absolute("XDG_STATE_HOME");
+    let state = state.or_else(|| Some(absolute("HOME")?.join(".local/state")))?;
+    Some(state.join("rlm/runs"))
+}
+
+/// Names the file: two projects may have runs of one name.
+fn name(project: &Path, run: &RunId) -> String {
+    // FNV-1a: any number will do that is the same in every version of this program.
+    let hash = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+    let bytes = project.as_os_str().as_encoded_bytes().iter();
+    let place = bytes.fold(0xcbf2_9ce4_8422_2325, hash);
+    format!("{run}-{place:016x}.json")
+}

@@ -1,0 +1,252 @@
+//! Runs in the background: started, found from anywhere, looked at, and left.
+
+use std::path::PathBuf;
+
+use rlm_tests::{Ended, Rlm, wait_for};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+use crate::LONG;
+use crate::control::quick;
+use crate::scene::{Scene, events, expect_in_order, json};
+
+/// Starts a run in the background and gives its name.
+fn detach(scene: &Scene, arguments: &[&str]) -> String {
+    let arguments: Vec<&str> = [&["--detach"], arguments].concat();
+    let told = quick(scene.run(&arguments)).expect_code(0).stdout;
+    expect_in_order(
+        &told,
+        &[
+            "ends    ",
+            "is at work in the background",
+            "logs -f",
+            "attach",
+            "stop",
+        ],
+    );
+    scene.run_id()
+}
+
+fn output(scene: &Scene) -> PathBuf {
+    scene
+        .file(".rlm/runs")
+        .join(scene.run_id())
+        .join("output.log")
+}
+
+fn wait_for_output(scene: &Scene, words: &str) -> String {
+    wait_for(format_args!("{words} in the output"), LONG, || {
+        let text = fs_err::read_to_string(output(scene)).unwrap_or_default();
+        text.contains(words).then_some(text)
+    })
+}
+
+fn wait_until_it_is(scene: &Scene, state: &str) -> Value {
+    wait_for(format_args!("the run to be {state}"), LONG, || {
+        Some(scene.status()).filter(|status| status["state"] == state)
+    })
+}
+
+fn elsewhere<'a>(scene: &'a Scene, arguments: &[&str]) -> Rlm<'a> {
+    scene.rlm(arguments).dir(scene.sandbox.path().join("tmp"))
+}
+
+fn found(ended: Ended) -> Vec<Value> {
+    events(&ended.expect_code(0).stdout)
+}
+
+#[test]
+fn a_detached_run_is_at_work_when_its_parent_is_gone_and_outlives_the_terminal() {
+    let scene = Scene::new("print turn {start}\nawait go");
+    let (mut shell, terminal) = scene.sandbox.shell().spawn_on_terminal();
+    drop(detach(&scene, &["-n", "2"]));
+    wait_for_output(&scene, "turn 1");
+    terminal.send("exit\r");
+    drop(terminal);
+    wait_for("the shell to end", LONG, || shell.has_ended().then_some(()));
+    assert_eq!(scene.status()["state"], "running");
+    // It has no terminal whose signals it would get, and a session of its own.
+    let listed = found(quick(scene.rlm(&["ps", "--json"])));
+    let pid = Pid::from_raw(listed[0]["pid"].as_i64().unwrap() as i32).unwrap();
+    assert_eq!(rustix::process::getsid(Some(pid)).unwrap(), pid);
+    fs_err::write(scene.file("go"), "").unwrap();
+    let text = wait_for_output(&scene, "planned");
+    expect_in_order(
+        &text,
+        &["turn 1", "turn 2", "planned: all iterations were made"],
+    );
+    assert_eq!(wait_until_it_is(&scene, "ended")["iterations_complete"], 2);
+}
+
+#[test]
+fn a_run_that_can_not_begin_says_so_before_its_parent_ends() {
+    let scene = Scene::new("print never");
+    for (arguments, code, why) in [
+        (
+            &["--detach", "--once", "-P", "missing.md"][..],
+            2,
+            "missing.md",
+        ),
+        (&["--detach", "-p", "x"], 2, "no end"),
+    ] {
+        let refused = quick(scene.run_bare(arguments)).expect_code(code);
+        assert!(refused.stderr.contains(why), "{refused}");
+        assert!(!refused.stdout.contains("background"), "{refused}");
+    }
+    let scene = Scene::new("await go");
+    drop(detach(&scene, &["--once"]));
+    let held = quick(scene.run(&["--detach", "--once"])).expect_code(9);
+    assert!(held.stderr.contains("pid"), "{held}");
+    quick(scene.rlm(&["stop"])).expect_code(0);
+    quick(scene.rlm(&["resume", "--detach"])).expect_code(0);
+    wait_until_it_is(&scene, "running");
+    fs_err::write(scene.file("go"), "").unwrap();
+    wait_until_it_is(&scene, "ended");
+}
+
+#[test]
+fn x134_a_live_run_is_found_from_any_directory_and_the_index_heals() {
+    let (one, other) = (Scene::new("await go"), Scene::new("await go"));
+    let (first, second) = (detach(&one, &["--once"]), detach(&other, &["--once"]));
+    let index = one.sandbox.home().join(".local/state/rlm/runs");
+    let files = || fs_err::read_dir(&index).map_or(0, |it| it.count());
+    assert_eq!(files(), 1);
+    // Without a name, this project is meant.
+    let nothing = quick(elsewhere(&one, &["stop"])).expect_code(10);
+    assert!(nothing.stderr.contains("nothing reached"), "{nothing}");
+    assert!(found(quick(elsewhere(&one, &["ps", "--json"]))).is_empty());
+    let all = found(quick(elsewhere(&one, &["ps", "--all", "--json"])));
+    assert_eq!(all.len(), 1);
+    assert_eq!(all[0]["run"], *first);
+    assert_eq!(all[0]["project"], *one.sandbox.repo().to_str().unwrap());
+    // Each user has an index; the other run is another one's.
+    let missing = quick(elsewhere(&one, &["status", &second])).expect_code(10);
+    assert!(missing.stderr.contains(&second), "{missing}");
+    let status = found(quick(elsewhere(&one, &["status", &first, "--json"])));
+    assert_eq!(status[0]["state"], "running");
+    // Emptied, it is filled again by who lists the project.
+    fs_err::remove_dir_all(&index).unwrap();
+    quick(elsewhere(&one, &["status", &first])).expect_code(10);
+    quick(one.rlm(&["ps"])).expect_code(0);
+    assert_eq!(files(), 1);
+    let told = quick(elsewhere(&one, &["pause", &first, "--wait", "0"])).expect_code(0);
+    assert!(told.stdout.contains("recorded"), "{told}");
+    // What a dead process left is removed by who reads it.
+    let pid = all[0]["pid"].as_i64().unwrap() as i32;
+    kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL).unwrap();
+    wait_until_it_is(&one, "crashed");
+    assert!(found(quick(elsewhere(&one, &["ps", "--all", "--json"]))).is_empty());
+    assert_eq!(files(), 0);
+    let stopped = quick(elsewhere(&other, &["stop", &second])).expect_code(0);
+    expect_in_order(&stopped.stdout, &[&second, "stopped", "rlm -C"]);
+    other.expect_nothing_alive();
+    one.wait_until_nothing_is_alive();
+}
+
+#[test]
+fn two_runs_of_one_user_do_not_meet() {
+    let scene = Scene::new("await go");
+    let place = scene.sandbox.path().join("second");
+    fs_err::create_dir(&place).unwrap();
+    let first = detach(&scene, &["--once", "--run-id", "night"]);
+    // The same name in another project.
+    let second = scene.run(&["--detach", "--once", "--run-id", "night"]);
+    quick(second.dir(&place)).expect_code(0);
+    let all = found(quick(elsewhere(&scene, &["ps", "--all", "--json"])));
+    assert_eq!(all.len(), 2, "{all:?}");
+    let unclear = quick(elsewhere(&scene, &["stop", &first])).expect_code(2);
+    assert!(unclear.stderr.contains("-C"), "{unclear}");
+    quick(scene.rlm(&["stop", "night"]).dir(&place)).expect_code(0);
+    assert_eq!(scene.status()["state"], "running");
+    quick(elsewhere(&scene, &["stop", "night"])).expect_code(0);
+}
+
+#[test]
+fn who_attaches_sees_what_the_terminal_of_the_run_would_and_who_leaves_changes_nothing() {
+    let scene = Scene::new("print turn {start}\n@1 await go");
+    drop(detach(&scene, &["-n", "2"]));
+    wait_for_output(&scene, "turn 1");
+    let watching = scene.rlm(&["attach", "--json"]).spawn();
+    wait_for("the last news", LONG, || {
+        watching.stdout().contains("turn 1").then_some(())
+    });
+    watching.signal(Signal::INT);
+    let left = watching.wait(LONG).expect_signal(Signal::INT);
+    assert!(left.stderr.contains("detached; run"), "{left}");
+    assert_eq!(scene.status()["state"], "running");
+    let watching = scene.rlm(&["attach"]).spawn();
+    wait_for("the last news", LONG, || {
+        watching.stdout().contains("turn 1").then_some(())
+    });
+    fs_err::write(scene.file("go"), "").unwrap();
+    let ended = watching.wait(LONG).expect_code(0);
+    expect_in_order(
+        &ended.stdout,
+        &[
+            "attached to run",
+            "turn 1",
+            "iteration 2",
+            "turn 2",
+            "planned: all iterations",
+        ],
+    );
+    let nobody = quick(scene.rlm(&["attach"])).expect_code(10);
+    assert!(nobody.stderr.contains("nothing reached"), "{nobody}");
+}
+
+#[test]
+fn the_menu_of_who_attached_stops_the_run_or_leaves_it() {
+    let scene = Scene::new("print turn {start}\nhang");
+    let run = detach(&scene, &["--once"]);
+    wait_for_output(&scene, "turn 1");
+    let (watching, terminal) = scene.rlm(&["attach"]).spawn_on_terminal();
+    terminal.sees("turn 1", LONG);
+    terminal.send("\u{3}");
+    terminal.sees("d  detach", LONG);
+    terminal.send("d");
+    watching.wait(LONG).expect_code(0);
+    assert_eq!(scene.status()["state"], "running");
+    let (watching, terminal) = scene.rlm(&["attach", &run]).spawn_on_terminal();
+    terminal.sees("turn 1", LONG);
+    terminal.send("\u{3}");
+    terminal.sees("x  save and exit", LONG);
+    terminal.send("x");
+    watching.wait(LONG).expect_code(7);
+    terminal.sees("stopped by a person", LONG);
+    scene.expect_nothing_alive();
+}
+
+#[test]
+fn what_is_said_where_one_attached_reaches_the_agent() {
+    let scene = Scene::new("say ready\nhang\nturn\nsay on\nturn");
+    let told = scene.claude(&["--once", "--detach"]).run(LONG);
+    told.expect_code(0);
+    scene.wait_until_recorded("ready");
+    let (watching, terminal) = scene.rlm(&["attach"]).spawn_on_terminal();
+    terminal.sees("ready", LONG);
+    terminal.send("/now use tabs\r");
+    terminal.sees("you: use tabs", LONG);
+    let message = scene.wait_until_told("use tabs");
+    assert!(message.text.contains("use tabs"));
+    watching.wait(LONG).expect_code(0);
+    drop(terminal);
+    assert_eq!(scene.status()["iterations_complete"], 1);
+}
+
+#[test]
+fn closing_the_terminal_of_who_attached_leaves_the_run_alone() {
+    let scene = Scene::new("print turn {start}\nawait go");
+    drop(detach(&scene, &["--once"]));
+    wait_for_output(&scene, "turn 1");
+    let (mut watching, terminal) = scene.rlm(&["attach"]).spawn_on_terminal();
+    terminal.sees("turn 1", LONG);
+    drop(terminal);
+    wait_for("the view to end", LONG, || {
+        watching.has_ended().then_some(())
+    });
+    assert_eq!(scene.status()["state"], "running");
+    fs_err::write(scene.file("go"), "").unwrap();
+    wait_until_it_is(&scene, "ended");
+    let last = json(quick(scene.rlm(&["status", "--json"])).stdout.trim());
+    assert_eq!(last["iterations_complete"], 1);
+}
