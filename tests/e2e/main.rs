@@ -33,6 +33,7 @@ mod input;
 mod jobs;
 mod kept;
 mod kills;
+mod layers;
 mod menu;
 mod models;
 mod money;

@@ -16,10 +16,11 @@ macro_rules! schemas {
 }
 
 /// Every schema, by the name of its file.
-pub const SCHEMAS: [(&str, &str); 9] = schemas![
+pub const SCHEMAS: [(&str, &str); 10] = schemas![
     "checkpoints-list",
     "checkpoints-show",
     "checkpoints-verify",
+    "config",
     "control",
     "doctor",
     "logs",
@@ -80,6 +81,7 @@ fn of_command<'a>(arguments: impl Iterator<Item = &'a OsStr>) -> Option<&'static
         ["status", ..] => &["status"],
         ["ps", ..] => &["ps"],
         ["logs", ..] => &["logs"],
+        ["config", "show", ..] => &["config"],
         ["doctor", ..] => &["doctor"],
         ["pause" | "interrupt" | "steer" | "set" | "stop", ..] => &["control"],
         ["checkpoints", "list", ..] => &["checkpoints-list"],

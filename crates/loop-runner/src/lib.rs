@@ -55,7 +55,7 @@ pub use git::tree::{Worktree, WorktreeState};
 pub use news::{Command, News, NewsReceiver};
 pub use project::Project;
 pub use run_id::RunId;
-pub use runner::{DriverFactory, Options, Outcome, Runner};
+pub use runner::{DriverFactory, Options, Outcome, Reloaded, Runner};
 pub use runs::{Committed, RunEntry, RunHead, RunState};
 pub use settings::{Leftovers, Permissions, PhaseSettings, PromptSource, Settings};
 pub use transcript::{Record, transcripts};

@@ -21,6 +21,7 @@ use crate::news::{self, News, NewsReceiver, NewsSender};
 use crate::view::{AgentView, View};
 use crate::{Error, PhaseSettings, RunHead, Settings, WorkTree, runs, transcript};
 pub(crate) use attempt::Attempt;
+pub use reload::Reloaded;
 
 mod ask;
 mod attempt;
@@ -33,6 +34,7 @@ mod perform;
 mod person;
 mod preview;
 pub(crate) mod prompts;
+mod reload;
 mod said;
 mod settle;
 mod silence;
@@ -116,6 +118,7 @@ pub struct Runner {
     identified: Option<agent_duplex::Event>,
     view: watch::Sender<Arc<View>>,
     socket: Option<Socket>,
+    reload: reload::Reload,
     ended: Vec<ProcessName>,
     survivors: Vec<ProcessName>,
     proven: bool,
@@ -270,6 +273,7 @@ impl Runner {
             identified: None,
             view,
             socket: None,
+            reload: reload::Reload::default(),
             ended: Vec::new(),
             survivors: Vec::new(),
             proven: true,
@@ -427,9 +431,16 @@ impl Runner {
         let now = self.clock.now();
         // What stands still is not late; the thaw says for how long it stood.
         if let (Some(due), None) = (self.machine.due(now), self.frozen_at) {
-            return Ok(vec![due.into()]);
+            let changed = self.reloaded();
+            // By another rule it may not be due yet.
+            let happened = if changed.is_empty() {
+                vec![due]
+            } else {
+                changed
+            };
+            return Ok(happened.into_iter().map(Coming::from).collect());
         }
-        let happened: Vec<Happening> = match self.wakeup(now, wishes).await {
+        let mut happened: Vec<Happening> = match self.wakeup(now, wishes).await {
             Wakeup::Wish(wish) => return Ok(self.hear(wish).await?.into_iter().collect()),
             Wakeup::Agent(wake::Woken::Started(started)) => {
                 self.agent_started(started).into_iter().collect()
@@ -446,6 +457,10 @@ impl Runner {
                 self.time_passed().await.into_iter().collect()
             }
         };
+        let is_over = |it: &Happening| matches!(it, Happening::TurnEnded(_));
+        if happened.iter().any(is_over) {
+            happened.splice(..0, self.reloaded());
+        }
         Ok(happened.into_iter().map(Coming::from).collect())
     }
 

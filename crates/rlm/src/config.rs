@@ -26,11 +26,13 @@ mod layers;
 mod schema;
 mod show;
 mod tree;
+mod watch;
 
 pub(crate) use layers::{Layers, Phase, defaults};
 pub(crate) use schema::schema;
 pub(crate) use show::{Group, Row, groups};
 pub(crate) use tree::{Origin, Tree};
+pub(crate) use watch::Watched;
 
 pub(crate) const FILE_NAME: &str = "rlm.toml";
 const MAX_BYTES: u64 = 1 << 20;

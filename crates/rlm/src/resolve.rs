@@ -32,10 +32,11 @@ pub(crate) const DEFAULT_PROMPT: &str = "PROMPT.md";
 /// The largest prompt that is taken from standard input.
 const MAX_STDIN: u64 = 4 << 20;
 
-/// The settings of a new run, and what a press means.
+/// The settings of a new run, what they come from, and what a press means.
 #[derive(Debug)]
 pub(crate) struct Resolved {
     pub(crate) settings: Settings,
+    pub(crate) layers: Layers,
     pub(crate) presses: PressActions,
 }
 
@@ -81,6 +82,7 @@ pub(crate) fn new_run(
     money::refuse_unreported(&settings)?;
     Ok(Resolved {
         settings,
+        layers,
         presses: run.on_press,
     })
 }
@@ -268,7 +270,7 @@ fn read_stdin() -> Result<String, Failure> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::args::{Args, Command};
     use clap::Parser;
@@ -279,7 +281,7 @@ mod tests {
         resolve_line(&format!("rlm run -p text {line} -- sh"), file)
     }
 
-    pub(super) fn resolve_line(line: &str, file: &str) -> Result<Settings, String> {
+    pub(crate) fn resolve_line(line: &str, file: &str) -> Result<Settings, String> {
         let args = Args::try_parse_from(line.split(' ').filter(|word| !word.is_empty())).unwrap();
         let Command::Run(args) = args.command else {
             unreachable!("it says run")

@@ -11,7 +11,7 @@ use loop_state::Step;
 use crate::args::{LoopArgs, ResumeArgs};
 use crate::command::live::{Target, is_live};
 use crate::command::{control, detach};
-use crate::config::{self, Layers};
+use crate::config::{self, Layers, Watched};
 use crate::exit::{Code, Failure};
 use crate::render::Beginning;
 use crate::session::{Session, refuse_nested};
@@ -76,7 +76,7 @@ pub(crate) fn carry_on(
 ) -> Result<ExitCode, Failure> {
     let screen = args.show.screen();
     let (directory, from, feedback) = (directory.to_owned(), args.from, args.feedback);
-    let (project, run, settings, before, presses, feedback) = session.prepare(move || {
+    let (project, run, settings, before, layers, feedback) = session.prepare(move || {
         let feedback = feedback.map(control::said).transpose()?;
         let mut project = Project::find(&directory)?;
         let RunEntry { id: run, head, .. } = choose(&project, args.run.as_deref())?;
@@ -95,6 +95,7 @@ pub(crate) fn carry_on(
         // Which agent a run has is its own.
         let variable = |name: &str| config::variable(name).filter(|_| name != "RLM_AGENT");
         let layers = Layers::read(project.root())?.with_environment(variable)?;
+        let nearest = layers.clone().with_options(&args.what)?;
         let given = resolve::Given {
             agent: args.agent,
             what: args.what,
@@ -104,17 +105,18 @@ pub(crate) fn carry_on(
             directory: project.directory(),
         };
         let settings = resolve::resumed(given, &saved.settings)?;
-        let was = &saved.settings.phases[0].agent;
-        let changes = |settings: &Settings| !settings.phases[0].agent.is_same(was);
+        let at = saved.machine.phase as usize;
+        let was = &saved.settings.phases[at].agent;
+        let changes = |settings: &Settings| !settings.phases[at].agent.is_same(was);
         let begun = saved.machine.counts.attempts > 0;
         let before = settings
             .as_ref()
             .is_some_and(changes)
             .then(|| was.clone())
             .filter(|_| begun);
-        let presses = layers.run().config().on_press;
-        Ok((project, run, settings, before, presses, feedback))
+        Ok((project, run, settings, before, nearest, feedback))
     })?;
+    let presses = layers.run().config().on_press;
     let (runner, news) = session.block_on(async {
         let work_tree = WorkTree::take(&project, &run, &session.gate()).await?;
         let opened = Runner::open(work_tree, settings, from, session.options()).await;
@@ -123,6 +125,8 @@ pub(crate) fn carry_on(
             Some(text) => runner.with_feedback(text)?,
             None => runner,
         };
+        let mut watched = Watched::new(layers, &runner.head().settings);
+        let runner = runner.with_reload(move |phase| watched.look(phase));
         Ok::<_, loop_runner::Error>((runner, news))
     })?;
     let (at, cut) = runner.head().machine.resumes_at();

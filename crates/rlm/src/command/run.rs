@@ -8,7 +8,7 @@ use loop_runner::{Project, RunEntry, RunId, RunState, Runner, Settings, WorkTree
 use crate::agents::AgentKind;
 use crate::args::{LoopArgs, ResumeArgs, RunArgs};
 use crate::command::{detach, resume};
-use crate::config::{self, Layers};
+use crate::config::{self, Layers, Watched};
 use crate::exit::{Code, Failure};
 use crate::render::{Beginning, DryRun, Screen, print};
 use crate::resolve::Resolved;
@@ -58,9 +58,10 @@ fn candidate(
         };
         match runs.len() {
             0 | 1 => Ok(runs.pop().map(|run| {
-                let agent = run
-                    .head
-                    .map(|head| AgentKind::of(&head.settings.phases[0].agent));
+                let agent = run.head.map(|head| {
+                    let at = head.machine.phase as usize;
+                    AgentKind::of(&head.settings.phases[at].agent)
+                });
                 (run.id, agent.ok())
             })),
             _ => {
@@ -190,11 +191,17 @@ pub(crate) fn begin(
     resolved: Resolved,
     beginning: &Beginning,
 ) -> Result<ExitCode, Failure> {
-    let Resolved { settings, presses } = resolved;
+    let Resolved {
+        settings,
+        layers,
+        presses,
+    } = resolved;
+    let mut watched = Watched::new(layers, &settings);
     let made = session.block_on(async {
         let work_tree = WorkTree::take(project, &run, &session.gate()).await?;
         let options = session.options();
-        Runner::create(work_tree, settings, options).await
+        let (runner, news) = Runner::create(work_tree, settings, options).await?;
+        Ok::<_, loop_runner::Error>((runner.with_reload(move |phase| watched.look(phase)), news))
     });
     let (runner, news) = made.map_err(|e| {
         let is_held = e.is_held();

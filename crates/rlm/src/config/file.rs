@@ -18,6 +18,8 @@ use crate::exit::Failure;
 #[derive(Clone, Debug, Default)]
 pub(super) struct File {
     pub(super) path: PathBuf,
+    /// Its text as it was read.
+    pub(super) text: String,
     pub(super) tree: Tree,
     pub(super) phases: Vec<(String, Tree)>,
 }
@@ -53,6 +55,7 @@ impl File {
         let phases = root.get_mut().remove("phase");
         let mut this = Self {
             path: path.into(),
+            text: text.into(),
             ..Self::default()
         };
         let refused = |table: &DeTable<'_>, of: Of| {

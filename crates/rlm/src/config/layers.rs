@@ -7,7 +7,7 @@ use toml::Value;
 use super::file::{self, File, Whose};
 use super::tree::{Origin, Tree};
 use crate::agents::AgentKind;
-use crate::args::{PermissionsArg, RunArgs};
+use crate::args::{LoopArgs, PermissionsArg, RunArgs};
 use crate::duration;
 use crate::exit::Failure;
 use crate::resolve;
@@ -42,6 +42,22 @@ impl Layers {
         })
     }
 
+    /// Reads the files again; `None` when they say what they said.
+    pub(super) fn read_again(&self) -> Result<Option<Self>, Failure> {
+        let read = |file: &File, whose| match file.path.as_os_str().is_empty() {
+            true => Ok(File::default()),
+            false => File::read(&file.path, whose),
+        };
+        let project = read(&self.project, Whose::Project)?;
+        let user = read(&self.user, Whose::User)?;
+        let is_same = project.text == self.project.text && user.text == self.user.text;
+        Ok((!is_same).then(|| Self {
+            project,
+            user,
+            ..self.clone()
+        }))
+    }
+
     /// Returns the files that are looked at, whether they are there or not.
     pub(crate) fn files(&self) -> impl Iterator<Item = PathBuf> {
         let paths = [self.project.path.clone(), self.user.path.clone()];
@@ -74,13 +90,11 @@ impl Layers {
     }
 
     /// Puts the options of a new run over all else.
-    pub(crate) fn with_flags(mut self, args: &RunArgs) -> Result<Self, Failure> {
-        let said = toml::Table::try_from(&args.what);
-        let said = said.map_err(|e| Failure::usage(format!("an option can't be taken: {e}")))?;
-        let origin = |path: &[&str]| Origin::Flag(flag(path[0]));
-        self.flags.insert_all(&[], said, &origin);
+    pub(crate) fn with_flags(self, args: &RunArgs) -> Result<Self, Failure> {
+        let mut this = self.with_options(&args.what)?;
         let mut insert = |key: &str, name: &str, value: Value| {
-            self.flags.insert(&[key], value, Origin::Flag(name.into()));
+            let origin = Origin::Flag(name.into());
+            this.flags.insert(&[key], value, origin);
         };
         if let Some(kind) = args.agent {
             insert("agent", "--agent", kind.name().into());
@@ -91,6 +105,15 @@ impl Layers {
         if args.worktree.is_some() {
             insert("worktree", "--worktree", true.into());
         }
+        Ok(this)
+    }
+
+    /// Puts the options that a run and a resume have over all else.
+    pub(crate) fn with_options(mut self, args: &LoopArgs) -> Result<Self, Failure> {
+        let said = toml::Table::try_from(args);
+        let said = said.map_err(|e| Failure::usage(format!("an option can't be taken: {e}")))?;
+        let origin = |path: &[&str]| Origin::Flag(flag(path[0]));
+        self.flags.insert_all(&[], said, &origin);
         Ok(self)
     }
 

@@ -1,0 +1,288 @@
+//! Settings that change while a run goes on: its limits follow them, all else is for the next run.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use loop_runner::control::Change;
+use loop_runner::{Reloaded, Settings};
+
+use super::layers::{Layers, defaults};
+use super::tree::Tree;
+
+/// The keys that can change while a run goes on.
+const LIVE: [&str; 9] = [
+    "max-iterations",
+    "iteration-timeout",
+    "idle-timeout",
+    "max-duration",
+    "max-failures",
+    "sleep",
+    "max-cost",
+    "max-tokens",
+    "wait-on-limit",
+];
+
+/// The settings of a run that goes on, as they were said last.
+#[derive(Debug)]
+pub(crate) struct Watched {
+    layers: Layers,
+    phases: Vec<Phase>,
+    /// Why the files can't be read, so that it is told once.
+    wrong: Option<String>,
+}
+
+#[derive(Debug)]
+struct Phase {
+    name: String,
+    driven: bool,
+    /// What was said of it when it was last looked at.
+    limits: Limits,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Limits {
+    max_iterations: Option<u32>,
+    iteration_timeout: Option<Duration>,
+    idle_timeout: Option<Duration>,
+    max_duration: Option<Duration>,
+    max_failures: Option<u32>,
+    sleep: Option<Duration>,
+    max_cost: Option<u64>,
+    max_tokens: Option<u64>,
+    wait_on_limit: Option<Duration>,
+}
+
+impl Watched {
+    /// Takes what a run was made of. It can have been given more than that before it was resumed, so only what changes from now on counts.
+    pub(crate) fn new(layers: Layers, settings: &Settings) -> Self {
+        let phase = |phase: &loop_runner::PhaseSettings| {
+            let (name, driven) = (phase.name.clone(), phase.agent.is_driven());
+            let limits = Limits::of(&layers, &name, driven);
+            Phase {
+                name,
+                driven,
+                limits,
+            }
+        };
+        let phases = settings.phases.iter().map(phase).collect();
+        Self {
+            layers,
+            phases,
+            wrong: None,
+        }
+    }
+
+    /// Looks at the files, for a run that is in this phase.
+    pub(crate) fn look(&mut self, phase: &str) -> Reloaded {
+        let mut reloaded = Reloaded::default();
+        match self.layers.read_again() {
+            Ok(None) => self.wrong = None,
+            Ok(Some(new)) => {
+                let others = others(&self.layers, &new);
+                if !others.is_empty() {
+                    reloaded.warnings.push(format!(
+                        "the settings have changed: {} {} for the next run, not for this one",
+                        others
+                            .iter()
+                            .map(|key| format!("`{key}`"))
+                            .collect::<Vec<_>>()
+                            .join(", "),
+                        if others.len() == 1 { "counts" } else { "count" },
+                    ));
+                }
+                (self.layers, self.wrong) = (new, None);
+            }
+            Err(why) if self.wrong.as_ref() == Some(&why.message) => {}
+            Err(why) => {
+                let message = &why.message;
+                reloaded.warnings.push(format!(
+                    "{message}; until that is mended, what was said before counts"
+                ));
+                self.wrong = Some(why.message);
+            }
+        }
+        let Some(at) = self.phases.iter().position(|known| known.name == phase) else {
+            return reloaded;
+        };
+        let driven = self.phases[at].driven;
+        let limits = Limits::of(&self.layers, phase, driven);
+        reloaded.changes = self.phases[at].limits.changes_to(limits);
+        for other in &mut self.phases {
+            // What is of the whole run is said once.
+            other.limits = Limits {
+                max_iterations: other.limits.max_iterations,
+                iteration_timeout: other.limits.iteration_timeout,
+                idle_timeout: other.limits.idle_timeout,
+                ..limits
+            };
+        }
+        self.phases[at].limits = limits;
+        reloaded
+    }
+}
+
+impl Limits {
+    fn of(layers: &Layers, phase: &str, driven: bool) -> Self {
+        let config = layers.phase(phase).over(defaults(driven)).config();
+        Self {
+            max_iterations: config.max_iterations.map(Into::into),
+            iteration_timeout: config.iteration_timeout,
+            idle_timeout: config.idle_timeout,
+            max_duration: config.max_duration,
+            max_failures: config.max_failures,
+            sleep: config.sleep,
+            max_cost: config.max_cost,
+            max_tokens: config.max_tokens,
+            wait_on_limit: config.wait_on_limit,
+        }
+    }
+
+    fn changes_to(self, new: Self) -> Vec<Change> {
+        let changes = [
+            (self.max_iterations != new.max_iterations)
+                .then_some(Change::MaxIterations(new.max_iterations)),
+            (self.iteration_timeout != new.iteration_timeout)
+                .then_some(Change::IterationTimeout(new.iteration_timeout)),
+            (self.idle_timeout != new.idle_timeout)
+                .then_some(Change::IdleTimeout(new.idle_timeout)),
+            (self.max_duration != new.max_duration)
+                .then_some(Change::MaxDuration(new.max_duration)),
+            (self.max_cost != new.max_cost).then_some(Change::MaxCost(new.max_cost)),
+            (self.max_tokens != new.max_tokens).then_some(Change::MaxTokens(new.max_tokens)),
+            // These always have a default.
+            new.max_failures
+                .filter(|_| self.max_failures != new.max_failures)
+                .map(Change::MaxFailures),
+            new.sleep
+                .filter(|_| self.sleep != new.sleep)
+                .map(Change::Sleep),
+            new.wait_on_limit
+                .filter(|_| self.wait_on_limit != new.wait_on_limit)
+                .map(Change::WaitOnLimit),
+        ];
+        changes.into_iter().flatten().collect()
+    }
+}
+
+/// Returns the keys of which something else is said, and which can't change while a run goes on.
+fn others(old: &Layers, new: &Layers) -> BTreeSet<String> {
+    let trees = |layers: &Layers| {
+        let phases = layers
+            .phases()
+            .into_iter()
+            .map(|phase| (phase.name, phase.tree));
+        phases
+            .chain([(String::new(), layers.run())])
+            .collect::<Vec<_>>()
+    };
+    let (old, new) = (trees(old), trees(new));
+    let names = |trees: &[(String, Tree)]| {
+        trees
+            .iter()
+            .map(|(name, _)| name.clone())
+            .collect::<Vec<_>>()
+    };
+    if names(&old) != names(&new) {
+        return ["phase".to_owned()].into();
+    }
+    let mut others = BTreeSet::new();
+    for ((_, old), (_, new)) in old.iter().zip(&new) {
+        let said = |tree: &Tree| {
+            let leaves = tree.leaves().into_iter();
+            leaves
+                .map(|(path, leaf)| (path.join("."), leaf.value.to_string()))
+                .collect::<BTreeSet<_>>()
+        };
+        let (old, new) = (said(old), said(new));
+        let changed = old.symmetric_difference(&new);
+        let top = changed.map(|(key, _)| key.split('.').next().unwrap_or_default());
+        others.extend(top.filter(|key| !LIVE.contains(key)).map(str::to_owned));
+    }
+    others
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    fn write(root: &Path, text: &str) {
+        fs_err::write(root.join("rlm.toml"), text).unwrap();
+    }
+
+    fn watched(root: &Path, text: &str, line: &str) -> Watched {
+        write(root, text);
+        let settings = crate::resolve::tests::resolve_line(line, text).unwrap();
+        Watched::new(Layers::of(root, text), &settings)
+    }
+
+    #[test]
+    fn limits_follow_their_file_each_change_once() {
+        let root = tempfile::tempdir().unwrap();
+        let root = root.path();
+        let mut watched = watched(root, "sleep = 1\nuntil = 'x'\n", "rlm run -p text -- sh");
+        assert_eq!(watched.look("main"), Reloaded::default());
+        write(
+            root,
+            "until = 'x'\nmax-duration = '1h'\nmax-iterations = 7\n",
+        );
+        let changes = watched.look("main").changes;
+        let hour = Change::MaxDuration(Some(Duration::from_secs(3600)));
+        let sleep = Change::Sleep(Duration::from_secs(10));
+        assert_eq!(changes, [Change::MaxIterations(Some(7)), hour, sleep]);
+        assert_eq!(watched.look("main"), Reloaded::default());
+        write(root, "until = 'x'\nmax-iterations = 7\n");
+        assert_eq!(watched.look("main").changes, [Change::MaxDuration(None)]);
+    }
+
+    #[test]
+    fn what_can_not_change_is_named_and_a_broken_file_changes_nothing() {
+        let root = tempfile::tempdir().unwrap();
+        let root = root.path();
+        let mut watched = watched(root, "sleep = 1\nuntil = 'x'\n", "rlm run -p text -- sh");
+        write(
+            root,
+            "sleep = 1\nuntil = 'y'\ngates = ['x']\n[claude.env]\nA = 's3cret'\n",
+        );
+        let told = watched.look("main");
+        assert_eq!(told.changes, []);
+        insta::assert_snapshot!(told.warnings.join("\n"), @"the settings have changed: `claude`, `gates`, `until` count for the next run, not for this one");
+        assert_eq!(watched.look("main"), Reloaded::default());
+        write(root, "sleeep = 1\n");
+        let told = watched.look("main");
+        let warning = told.warnings.join("\n");
+        assert!(
+            warning.contains("line 1: unknown key `sleeep`; did you mean `sleep`?; until that"),
+            "{warning}"
+        );
+        assert_eq!(
+            (told.changes, watched.look("main")),
+            (Vec::new(), Reloaded::default())
+        );
+        write(
+            root,
+            "sleep = 2\nuntil = 'y'\ngates = ['x']\n[claude.env]\nA = 's3cret'\n",
+        );
+        let told = watched.look("main");
+        assert_eq!((told.changes.len(), told.warnings), (1, Vec::new()));
+    }
+
+    #[test]
+    fn a_limit_of_a_later_phase_changes_when_the_run_is_there_and_an_option_stays() {
+        let root = tempfile::tempdir().unwrap();
+        let root = root.path();
+        let phases = |n: u32| {
+            format!(
+                "max-failures = {n}\ncommand = ['sh']\nprompt = 'x'\n[[phase]]\nname = 'plan'\nmax-iterations = 1\n[[phase]]\nname = 'build'\nmax-iterations = {n}\n"
+            )
+        };
+        let mut watched = watched(root, &phases(3), "rlm run");
+        write(root, &phases(4));
+        assert_eq!(watched.look("plan").changes, [Change::MaxFailures(4)]);
+        let later = watched.look("build").changes;
+        assert_eq!(later, [Change::MaxIterations(Some(4))]);
+        assert_eq!(watched.look("build"), Reloaded::default());
+        write(root, "command = ['sh']\nprompt = 'x'\n");
+        assert_eq!(watched.look("build").warnings.len(), 1);
+    }
+}

@@ -1,0 +1,293 @@
+//! Where settings come from: options, the environment, `rlm.toml`, the user's own file; and what becomes of a change.
+
+use std::path::PathBuf;
+
+use rlm_tests::{Ended, Rlm};
+use serde_json::{Value, json};
+
+use crate::LONG;
+use crate::scene::{PROMPT, Scene, says};
+
+fn users(scene: &Scene) -> PathBuf {
+    scene.sandbox.home().join(".config/rlm/config.toml")
+}
+
+fn write_users(scene: &Scene, text: &str) {
+    fs_err::create_dir_all(users(scene).parent().unwrap()).unwrap();
+    fs_err::write(users(scene), text).unwrap();
+}
+
+/// What `rlm config show --json` says of a key: its value, and from where.
+#[track_caller]
+fn shown(rlm: Rlm<'_>, key: &str) -> (Value, Value) {
+    let ended = rlm.run(LONG).expect_code(0);
+    let all: Value = serde_json::from_str(&ended.stdout).unwrap();
+    let rows = all["settings"].as_array().unwrap();
+    let row = rows.iter().find(|row| row["key"] == key);
+    let row = row.unwrap_or_else(|| panic!("{key} in {all:#}"));
+    (row["value"].clone(), row["from"].clone())
+}
+
+#[track_caller]
+fn refused(scene: &Scene, rlm: Rlm<'_>, says: &str) -> Ended {
+    let ended = rlm.run(LONG).expect_code(2);
+    assert!(ended.stderr.contains(says), "{says}: {ended}");
+    assert_eq!(ended.stderr.lines().count(), 1, "{ended}");
+    assert!(!scene.file(".rlm").exists() && scene.start_count() == 0);
+    ended
+}
+
+/// Each layer says something else; without the uppermost one the next counts.
+#[test]
+fn s24_the_nearest_layer_counts() {
+    let scene = Scene::new("print never");
+    let show = |arguments: &[&str], variable: &str| {
+        let all = [&["config", "show", "--json"], arguments].concat();
+        let rlm = scene.rlm(&all).env("RLM_PERMISSIONS", variable);
+        shown(rlm.env("RLM_AGENT", "claude"), "permissions")
+    };
+    fs_err::write(scene.file("rlm.toml"), "sleep = 1\npermissions = 'deny'\n").unwrap();
+    write_users(&scene, "permissions = 'edits'\n");
+    let option = json!({"kind": "option", "name": "--permissions"});
+    assert_eq!(
+        show(&["--permissions", "all"], "ask"),
+        (json!("all"), option)
+    );
+    let variable = json!({"kind": "environment", "name": "RLM_PERMISSIONS"});
+    assert_eq!(show(&[], "ask"), (json!("ask"), variable));
+    let (value, from) = show(&[], "");
+    assert_eq!(
+        (value, &from["kind"], &from["line"]),
+        (json!("deny"), &json!("file"), &json!(2))
+    );
+    fs_err::remove_file(scene.file("rlm.toml")).unwrap();
+    let (value, from) = show(&[], "");
+    assert_eq!(value, "edits");
+    assert!(
+        from["path"].as_str().unwrap().ends_with("rlm/config.toml"),
+        "{from}"
+    );
+    fs_err::remove_file(users(&scene)).unwrap();
+    assert_eq!(show(&[], ""), (json!("edits"), json!({"kind": "default"})));
+    let unknown = scene.run(&["--once"]).env("RLM_PERMISSIONS", "some");
+    refused(
+        &scene,
+        unknown,
+        "RLM_PERMISSIONS: `some` is none of ask, edits, all, deny",
+    );
+}
+
+#[test]
+fn s15_what_is_shown_is_what_the_run_has() {
+    let scene = Scene::new("print fine");
+    let file = "max-failures = 7\niteration-timeout = '20m'\ngates = ['true']\n[claude]\nenv = { A = 's3cret' }\n";
+    fs_err::write(scene.file("rlm.toml"), file).unwrap();
+    write_users(
+        &scene,
+        "sleep = '1ms'\nmax-failures = 9\nleftovers = 'keep'\n",
+    );
+    let options = ["-n", "2", "-p", PROMPT];
+    let show = |key: &str| {
+        let show = [&["config", "show", "--json"], &options[..]].concat();
+        shown(scene.rlm(&show), key).0
+    };
+    let values = [
+        "max-failures",
+        "sleep",
+        "leftovers",
+        "max-iterations",
+        "gates",
+    ]
+    .map(show);
+    scene.run_bare(&options).run(LONG).expect_code(0);
+    let head = scene.rlm(&["checkpoints", "show", &scene.run_id(), "--json"]);
+    let head: Value = serde_json::from_str(&head.run(LONG).expect_code(0).stdout).unwrap();
+    let settings = &head["head"]["settings"];
+    let phase = &settings["phases"][0];
+    let used = [
+        &settings["max_failures"],
+        &json!("1ms"),
+        &settings["leftovers"],
+        &phase["limits"]["max_iterations"],
+        &phase["gates"],
+    ];
+    assert_eq!(values.each_ref(), used);
+    assert_eq!(settings["sleep"]["nanos"], 1_000_000, "{settings}");
+    assert_eq!(scene.start_count(), 2);
+    let told = scene
+        .rlm(&["config", "show", "--explain"])
+        .run(LONG)
+        .expect_code(0);
+    assert!(
+        told.stdout
+            .contains("over 9 (~/.config/rlm/config.toml:2), 3 (default)"),
+        "{told}"
+    );
+    assert!(
+        told.stdout.contains("claude.env.A") && !told.stdout.contains("s3cret"),
+        "{told}"
+    );
+}
+
+/// What is printed can be taken as a file: it says the same again.
+#[test]
+fn s15_what_is_shown_is_a_file_that_says_the_same() {
+    let scene = Scene::new("print never");
+    let file = "until = 'test \"x\" = x'\n[on-press]\nsleep = 'stop'\n[mcp-servers.a]\nurl = 'http://localhost:1'\n";
+    fs_err::write(scene.file("rlm.toml"), file).unwrap();
+    let show = || {
+        scene
+            .rlm(&["config", "show", "--agent", "claude"])
+            .run(LONG)
+            .expect_code(0)
+            .stdout
+    };
+    let before = show();
+    fs_err::write(scene.file("rlm.toml"), &before).unwrap();
+    assert_eq!(show(), before);
+}
+
+#[test]
+fn x117_a_mistake_in_the_users_file_or_in_a_phase_is_named_with_its_place() {
+    let scene = Scene::new("print never");
+    let run = || scene.run(&["--once"]);
+    for (text, says) in [
+        (
+            "\nslep = 1\n",
+            "config.toml`, line 2: unknown key `slep`; did you mean `sleep`?",
+        ),
+        (
+            "until = 'true'\n",
+            "config.toml`, line 1: `until` says what is to be done in one project",
+        ),
+        (
+            "[[phase]]\nname = 'x'\n",
+            "config.toml`, line 1: `phase` says what",
+        ),
+    ] {
+        write_users(&scene, text);
+        refused(&scene, run(), says);
+    }
+    fs_err::remove_file(users(&scene)).unwrap();
+    for (text, says) in [
+        (
+            "[[phase]]\nmax-iterations = 1\n",
+            "line 1: this phase has no name",
+        ),
+        ("[[phase]]\nname = 'a b'\n", "line 2: a phase's name has"),
+        (
+            "[[phase]]\nname = 'a'\n[[phase]]\nname = 'a'\n",
+            "line 3: two phases are named `a`",
+        ),
+        (
+            "[[phase]]\nname = 'a'\n\nsleep = 1\n",
+            "line 4: `sleep` is of the whole run",
+        ),
+        (
+            "[[phase]]\nname = 'a'\nmodl = 'x'\n",
+            "line 3: unknown key `modl`; did you mean `model`?",
+        ),
+        (
+            "[phase]\nname = 'a'\n",
+            "line 1: a phase is a table of its own: [[phase]]",
+        ),
+        ("\nname = 'a'\n", "line 2: `name` is of a phase"),
+        (
+            "[[phase]]\nname = 'a'\n",
+            "each phase of rlm.toml has its own prompt",
+        ),
+    ] {
+        fs_err::write(scene.file("rlm.toml"), text).unwrap();
+        refused(&scene, run(), says);
+    }
+    fs_err::write(
+        scene.file("rlm.toml"),
+        "[[phase]]\nname = 'a'\nprompt = 'x'\n",
+    )
+    .unwrap();
+    refused(&scene, scene.run_bare(&[]), "phase `a`: it has no end");
+    fs_err::write(scene.file("rlm.toml"), "").unwrap();
+    write_users(&scene, "max-iterations = 3\n");
+    refused(&scene, scene.run(&[]), "this run has no end");
+}
+
+#[test]
+fn x130_only_the_documented_variables_are_configuration() {
+    let scene = Scene::new("print fine");
+    let show = || scene.rlm(&["config", "show", "--agent", "claude"]);
+    let plain = show().run(LONG).expect_code(0).stdout;
+    let mut odd = show();
+    for name in [
+        "RUN_ID",
+        "PHASE",
+        "ITERATION",
+        "ATTEMPT",
+        "EPOCH",
+        "MARKER",
+        "MODEL",
+        "SLEEP",
+        "UNTIL",
+    ] {
+        odd = odd.env(format!("RLM_{name}"), "7");
+    }
+    assert_eq!(odd.run(LONG).expect_code(0).stdout, plain);
+}
+
+#[test]
+fn limits_follow_the_file_between_iterations() {
+    let scene = Scene::new("print turn {start}\n@1 await go1\n@2 await go2\n@3 await go3");
+    let say = |text: &str| fs_err::write(scene.file("rlm.toml"), text).unwrap();
+    let go = |turn: u32| fs_err::write(scene.file(&format!("go{turn}")), "").unwrap();
+    say("max-iterations = 2\nsleep = 0\nmax-failures = 5\n");
+    let mut running = scene
+        .run_bare(&["-p", PROMPT, "--max-failures", "4"])
+        .spawn();
+    says(&mut running, "turn 1");
+    // The option stays above the file.
+    say("max-iterations = 4\nsleep = 0\nmax-failures = 6\n");
+    go(1);
+    says(&mut running, "from now on iterations: 4");
+    says(&mut running, "turn 2");
+    say("max-iterations = 4\nsleeep = 0\n");
+    go(2);
+    says(
+        &mut running,
+        "unknown key `sleeep`; did you mean `sleep`?; until that is mended",
+    );
+    says(&mut running, "turn 3");
+    // In the last turn, too.
+    say("max-iterations = 3\nsleep = 0\nuntil = 'true'\n");
+    go(3);
+    says(&mut running, "`until` counts for the next run");
+    let ended = running.wait(LONG).expect_code(0);
+    assert_eq!(scene.start_count(), 3, "{ended}");
+    assert!(!ended.stdout.contains("failures in a row: 6"), "{ended}");
+    let head = scene.rlm(&["checkpoints", "show", &scene.run_id(), "--json"]);
+    let head: Value = serde_json::from_str(&head.run(LONG).expect_code(0).stdout).unwrap();
+    let settings = &head["head"]["settings"];
+    assert_eq!(settings["phases"][0]["limits"]["max_iterations"], 3);
+    assert_eq!(settings["max_failures"], 4);
+}
+
+/// What was edited while the run was stopped is no change of it, and what is edited then is one.
+#[test]
+fn limits_follow_the_file_after_a_resume_too() {
+    let scene = Scene::new("print turn {start}\n@2 await go2\n@3 await go3\n@4 await go4");
+    let say = |text: &str| fs_err::write(scene.file("rlm.toml"), text).unwrap();
+    say("sleep = 0\n");
+    scene
+        .run_bare(&["-p", PROMPT, "-n", "1"])
+        .run(LONG)
+        .expect_code(0);
+    say("sleep = '1h'\n");
+    let mut running = scene.rlm(&["resume", &scene.run_id(), "-n", "4"]).spawn();
+    says(&mut running, "turn 2");
+    say("sleep = '1h'\nmax-duration = '2h'\n");
+    fs_err::write(scene.file("go2"), "").unwrap();
+    says(&mut running, "from now on time of the run");
+    says(&mut running, "turn 3");
+    for turn in [3, 4] {
+        fs_err::write(scene.file(&format!("go{turn}")), "").unwrap();
+    }
+    running.wait(LONG).expect_code(0);
+}
