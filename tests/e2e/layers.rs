@@ -235,37 +235,35 @@ fn x130_only_the_documented_variables_are_configuration() {
 
 #[test]
 fn limits_follow_the_file_between_iterations() {
-    let scene = Scene::new("print turn {start}\n@1 await go1\n@2 await go2\n@3 await go3");
+    let scene = Scene::new("print turn {start}\n@2 await go2\n@3 await go3\n@4 await go4");
     let say = |text: &str| fs_err::write(scene.file("rlm.toml"), text).unwrap();
     let go = |turn: u32| fs_err::write(scene.file(&format!("go{turn}")), "").unwrap();
     say("max-iterations = 2\nsleep = 0\nmax-failures = 5\n");
-    let mut running = scene
-        .run_bare(&["-p", PROMPT, "--max-failures", "4"])
-        .spawn();
-    says(&mut running, "turn 1");
-    // The option stays above the file.
-    say("max-iterations = 4\nsleep = 0\nmax-failures = 6\n");
-    go(1);
-    says(&mut running, "from now on iterations: 4");
+    let options = ["-p", PROMPT, "--max-failures", "4"];
+    let mut running = scene.run_bare(&options).spawn();
+    // In the last turn, before it is judged. The option stays above the file.
     says(&mut running, "turn 2");
-    say("max-iterations = 4\nsleeep = 0\n");
+    say("max-iterations = 9\nsleep = 0\nmax-failures = 6\n");
     go(2);
+    says(&mut running, "from now on iterations: 9");
+    says(&mut running, "turn 3");
+    say("max-iterations = 9\nsleeep = 0\n");
+    go(3);
     says(
         &mut running,
         "unknown key `sleeep`; did you mean `sleep`?; until that is mended",
     );
-    says(&mut running, "turn 3");
-    // In the last turn, too.
-    say("max-iterations = 3\nsleep = 0\nuntil = 'true'\n");
-    go(3);
+    says(&mut running, "turn 4");
+    say("max-iterations = 4\nsleep = 0\nuntil = 'true'\n");
+    go(4);
     says(&mut running, "`until` counts for the next run");
     let ended = running.wait(LONG).expect_code(0);
-    assert_eq!(scene.start_count(), 3, "{ended}");
-    assert!(!ended.stdout.contains("failures in a row: 6"), "{ended}");
+    assert_eq!(scene.start_count(), 4, "{ended}");
+    assert!(!ended.stdout.contains("failures in a row"), "{ended}");
     let head = scene.rlm(&["checkpoints", "show", &scene.run_id(), "--json"]);
     let head: Value = serde_json::from_str(&head.run(LONG).expect_code(0).stdout).unwrap();
     let settings = &head["head"]["settings"];
-    assert_eq!(settings["phases"][0]["limits"]["max_iterations"], 3);
+    assert_eq!(settings["phases"][0]["limits"]["max_iterations"], 4);
     assert_eq!(settings["max_failures"], 4);
 }
 
