@@ -33,6 +33,7 @@ mod error;
 mod git;
 mod journal;
 mod kept;
+mod limit;
 mod news;
 mod project;
 mod prompt;

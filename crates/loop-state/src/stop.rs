@@ -73,7 +73,7 @@ impl fmt::Display for StopReason {
             Self::RateLimit { cap, .. } => {
                 write!(
                     f,
-                    "rate limit: it would last longer than the {cap:?} that the run may wait"
+                    "rate limit or outage: longer than the {cap:?} that the run may wait"
                 )
             }
             Self::Held(what) => write!(f, "held: {what}"),

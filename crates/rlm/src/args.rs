@@ -380,7 +380,7 @@ pub(crate) struct LoopArgs {
     /// How many tokens the run may use, those read and those written, as 250k or 2M [default: no limit]
     #[arg(long, value_name = "N", value_parser = money::tokens, help_heading = "Limits")]
     pub(crate) max_tokens: Option<u64>,
-    /// How long to wait for rate limits, all waits in a row together; 0 ends the run instead [default: 6h]
+    /// How long to wait for rate limits and outages, all waits in a row together; 0 ends the run instead [default: 6h]
     #[arg(long, value_name = "TIME", value_parser = duration::parse, help_heading = "Limits")]
     #[serde(serialize_with = "duration::as_text")]
     pub(crate) wait_on_limit: Option<Duration>,

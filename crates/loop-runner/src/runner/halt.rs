@@ -6,6 +6,7 @@ use agent_duplex::{EndReason, Queued, StopReport, TurnEnd};
 use loop_state::{Happening, Timestamp, TurnOutcome};
 use tokio::time::Instant;
 
+use crate::limit;
 use crate::news::News;
 use crate::runner::Runner;
 use crate::runner::attempt::Halting;
@@ -121,6 +122,7 @@ impl Runner {
     pub(super) fn turn_over(&mut self, end: TurnEnd) -> Option<Happening> {
         let promise = self.phase().promise.clone();
         let outage = self.outage(&end);
+        let now = self.clock.now();
         let attempt = self.attempt.as_mut()?;
         let halted = attempt.halting.is_some();
         let claimed = attempt.has_claimed(promise.as_ref());
@@ -134,7 +136,8 @@ impl Runner {
                 TurnOutcome::Interrupted
             }
             EndReason::RateLimited => TurnOutcome::RateLimited {
-                reset: attempt.limited_until.and_then(timestamp),
+                reset: { attempt.limited_until.and_then(timestamp) }
+                    .or_else(|| limit::named(&end.detail).map(|time| now + time)),
                 why: describe(&end),
             },
             EndReason::ServiceFailed => outage,

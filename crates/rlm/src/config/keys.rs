@@ -172,7 +172,7 @@ pub(crate) const KEYS: &[Key] = &[
     run(
         "wait-on-limit",
         Time,
-        "How long to wait for rate limits, all waits in a row together; 0 ends the run instead.",
+        "How long to wait for rate limits and outages, all waits in a row together; 0 ends the run instead.",
     ),
     run(
         "autonomy",

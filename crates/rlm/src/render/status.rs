@@ -56,6 +56,8 @@ struct Detail {
     output_tokens: u64,
     cost_usd: Option<f64>,
     max_cost_usd: Option<f64>,
+    /// When a rate limit is over, or what failed is tried again.
+    waits_until: Option<String>,
     max_tokens: Option<u64>,
     #[serde(skip)]
     cost: Option<String>,
@@ -106,6 +108,10 @@ impl Status {
                         .then(|| m.usage.cost_microusd as f64 / 1e6),
                     max_cost_usd: m.rules.max_cost_microusd.map(|micro| micro as f64 / 1e6),
                     max_tokens: m.rules.max_tokens,
+                    waits_until: match (&m.step, &m.end) {
+                        (Step::Waiting { until, .. }, None) => Some(utc(*until)),
+                        _ => None,
+                    },
                     cost: cost(m),
                     steers_waiting: m.unseen_steers().count(),
                 })
