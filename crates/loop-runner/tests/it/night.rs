@@ -7,6 +7,8 @@ mod commands;
 mod dice;
 mod judge;
 mod person;
+mod phases;
+mod plan;
 mod watch;
 mod world;
 
@@ -23,15 +25,16 @@ use loop_runner::{
     WorkTree, transcripts,
 };
 use loop_state::StopReason;
-use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
 use agent::NightDriver;
 use bent::{Bent, Copy};
+use commands::Commands;
 use dice::Dice;
 use judge::{Judge, Seen};
 use person::Person;
+use phases::Place;
 use watch::{Crash, Watching, look};
 use world::{Shared, World, lock};
 
@@ -62,39 +65,10 @@ struct Night {
     bent: Bent,
 }
 
-fn settings(dice: &mut Dice) -> Value {
-    let time = |secs: u64| json!({"secs": secs, "nanos": 0});
-    let maybe = |dice: &mut Dice, from: u64, to: u64, often: u64| {
-        let it = from + dice.below(to - from);
-        dice.hits(often).then(|| json!({"secs": it, "nanos": 0}))
-    };
-    let limits = json!({
-        "max_iterations": 3 + dice.below(120),
-        "iteration_timeout": time(600 + dice.below(3600)),
-        "idle_timeout": maybe(dice, 200, 1200, 700),
-    });
-    let phase = json!({
-        "name": "main", "prompt": {"Text": "Work."}, "agent": {"Claude": {"program": ["night"]}},
-        "session": dice.pick(&["fresh", "continue"]),
-        "promise": dice.hits(400).then_some("DONE"),
-        "gates": dice.pick(&[vec![], vec![], vec!["a"], vec!["a", "b"]]),
-        "until": dice.hits(300).then_some("c"),
-        "check_timeout": time(900), "limits": limits,
-    });
-    json!({
-        "directory": "/", "phases": [phase],
-        "max_failures": dice.pick(&[0, 0, 3, 5]),
-        "sleep": time(dice.pick(&[0, 0, 10, 120])),
-        "wait_on_limit": time(dice.pick(&[21600, 21600, 21600, 21600, 3600, 600, 0])),
-        "max_duration": maybe(dice, 3600, 8 * 3600, 200),
-        "max_cost_microusd": dice.hits(300).then(|| 500_000 + dice.below(8_000_000)),
-    })
-}
-
 impl Night {
     fn new(seed: u64, dir: &Path, bent: Bent) -> Self {
         let mut dice = Dice::new(seed, 0);
-        let settings: Settings = serde_json::from_value(settings(&mut dice)).unwrap();
+        let settings = plan::settings(&mut dice);
         let capabilities = Capabilities::none()
             .with(Capability::Resume)
             .with(Capability::Tools)
@@ -107,7 +81,7 @@ impl Night {
                 .with(Capability::Steer),
         };
         let world = Arc::new(Mutex::new(World::new(seed)));
-        lock(&world).commands.gates = settings.rules().phases[0].gates;
+        lock(&world).commands = Commands::of(&settings.rules());
         Self {
             judge: Judge::new(&world, settings.rules()),
             project: Project::find(dir).unwrap(),
@@ -124,15 +98,10 @@ impl Night {
     fn drivers(&self) -> DriverFactory {
         let (world, capabilities) = (self.world.clone(), self.capabilities);
         Box::new(move |phase, context| {
-            let number = |name: &str| {
-                let value = context.env.iter().find(|(it, _)| it == name);
-                value.and_then(|(_, it)| it.to_str()?.parse().ok()).unwrap()
-            };
             Ok(Box::new(NightDriver {
                 world: world.clone(),
                 capabilities,
-                iteration: number("RLM_ITERATION"),
-                attempt: number("RLM_ATTEMPT"),
+                place: Place::of(&context),
                 promises: phase.promise.is_some(),
             }))
         })
@@ -140,7 +109,8 @@ impl Night {
 
     /// Plays one process of the loop, to its end or to a crash somewhere on the way.
     async fn live(&mut self, person: &mut Option<Person>) -> End {
-        lock(&self.world).begin();
+        let attended = self.dice.hits(600);
+        lock(&self.world).begin(attended);
         let person = person.get_or_insert_with(|| Person::new(&self.world));
         person.begin();
         let crashes = self.dice.hits(self.crashes);
@@ -203,6 +173,7 @@ impl Night {
             self.settings.clone(),
         );
         let (drivers, world, bent) = (self.drivers(), self.world.clone(), self.bent);
+        let interactive = lock(&world).review.attended;
         async move {
             let mut tries = 0;
             let work_tree = loop {
@@ -214,9 +185,13 @@ impl Night {
                 std::thread::park_timeout(Duration::from_millis(1));
             };
             let is_there = { project.run(&run) }.is_ok_and(|it| it.state != RunState::Empty);
-            let options = Options::default();
+            let options = Options {
+                interactive,
+                ..Options::default()
+            };
             let (runner, news) = if is_there {
-                Runner::open(work_tree, None, None, options).await?
+                let forgotten = (bent == Bent::Rules).then_some(settings);
+                Runner::open(work_tree, forgotten, None, options).await?
             } else {
                 Runner::create(work_tree, settings, options).await?
             };
@@ -234,28 +209,6 @@ impl Night {
             let _crashed = show.send((news, runner.watch()));
             runner.run(drivers, controls).await
         }
-    }
-
-    fn settings_line(&self) -> String {
-        let phase = &self.settings.phases[0];
-        let rules = self.settings.rules();
-        format!(
-            "{:?} gates {:?} until {:?} {:?} promise {:?}; {:?}; crashes {}; {:?}",
-            phase.session,
-            phase.gates,
-            phase.until,
-            phase.limits,
-            phase.promise,
-            self.capabilities,
-            self.crashes,
-            (
-                rules.max_failures,
-                rules.sleep,
-                rules.wait_on_limit,
-                rules.max_duration,
-                rules.max_cost_microusd
-            ),
-        )
     }
 
     /// Decides whether the run is taken up once more, as a scheduler or its person would; it is told after how long.
@@ -347,14 +300,14 @@ fn play(seed: u64, bent: Bent) -> Result<Summary, String> {
             return Ok(Summary {
                 lives: world.life,
                 agents: world.seats.len(),
-                iterations: world.told,
+                iterations: world.complete,
                 end: end.clone(),
             });
         }
     };
     Err(format!(
         "{broken}\n{}\n{}",
-        night.settings_line(),
+        plan::line(&night.settings, night.capabilities, night.crashes),
         world.tail(number("RLM_NIGHT_SEED").is_some())
     ))
 }
@@ -447,15 +400,24 @@ fn found_out(bent: Bent, words: &[&str]) -> usize {
 
 #[test]
 fn c73_control_a_store_that_forgets_is_found_out() {
-    let found = found_out(
-        Bent::Store,
-        &["not saved", "nothing was saved", "is told and"],
-    );
+    let found = found_out(Bent::Store, &["not saved", "nothing was saved", "told and"]);
     assert!(found >= 5, "{found} of {SEEDS}");
 }
 
 #[test]
 fn x107_control_a_clock_that_stands_still_over_a_suspend_is_found_out() {
     let found = found_out(Bent::Clock, &["too late"]);
+    assert!(found >= 1, "{found} of {SEEDS}");
+}
+
+#[test]
+fn x108_control_a_gate_that_is_not_heeded_is_found_out() {
+    let found = found_out(Bent::Gates, &["the gates said other things"]);
+    assert!(found >= 5, "{found} of {SEEDS}");
+}
+
+#[test]
+fn x108_control_a_rule_that_a_resume_forgets_is_found_out() {
+    let found = found_out(Bent::Rules, &["is none of"]);
     assert!(found >= 1, "{found} of {SEEDS}");
 }

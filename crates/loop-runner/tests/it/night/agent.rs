@@ -13,14 +13,14 @@ use cancellable_sleep::SleepGate;
 use tokio::time::Instant;
 
 use super::dice::Dice;
+use super::phases::Place;
 use super::world::{EVENING, Ending, Outage, PIECE, Seat, Shared, lock};
 
 #[derive(Clone, Debug)]
 pub(crate) struct NightDriver {
     pub(crate) world: Shared,
     pub(crate) capabilities: Capabilities,
-    pub(crate) iteration: u32,
-    pub(crate) attempt: u32,
+    pub(crate) place: Place,
     pub(crate) promises: bool,
 }
 
@@ -37,17 +37,18 @@ impl Driver for NightDriver {
         Box::pin(async move {
             let (seat, mut dice) = {
                 let mut world = lock(&self.world);
-                let (iteration, attempt) = (self.iteration, self.attempt);
-                world.note(format!("agent {iteration}.{attempt} starts: {session:?}"));
-                world.attempt_begins(iteration, attempt);
+                let place = self.place;
+                world.note(format!("an agent starts, {place:?}: {session:?}"));
+                world.attempt_begins(place);
                 let life = world.life;
                 world.seats.push(Seat {
                     life,
-                    iteration,
-                    attempt,
+                    place,
                     ending: None,
                     began: false,
                     halted: false,
+                    judged: false,
+                    resumes: matches!(session, SessionChoice::Resume(_)),
                 });
                 let seat = world.seats.len() - 1;
                 (seat, Dice::new(world.seed, 1000 + seat as u64))
@@ -70,6 +71,7 @@ impl Driver for NightDriver {
                 seat,
                 session,
                 named: false,
+                said: None,
                 dice,
                 plan: VecDeque::new(),
                 inbox: Vec::new(),
@@ -108,6 +110,8 @@ struct Agent {
     plan: VecDeque<(Instant, Act)>,
     /// What it was handed and has not looked at.
     inbox: Vec<Message>,
+    /// The last thing that it said in its turn.
+    said: Option<String>,
     /// What is in its turn, and it has not said a word yet.
     unread: Vec<Message>,
     tool: Option<u64>,
@@ -206,10 +210,12 @@ impl Agent {
             _ => world.note(format!("the agent: {act:?}")),
         }
         match act {
-            Act::Say => vec![Event::Message {
-                text,
-                partial: false,
-            }],
+            Act::Say => {
+                self.said = Some(format!("RESULT{}x{}", self.seat, self.dice.below(1000)));
+                let text = format!("{text} {}", self.said.as_deref().unwrap_or_default());
+                let partial = false;
+                vec![Event::Message { text, partial }]
+            }
             Act::Delta => vec![Event::TextDelta(text)],
             Act::Tool(true) => {
                 let id = self.dice.roll();
@@ -248,13 +254,18 @@ impl Agent {
             Act::Tell(event) => vec![*event],
             Act::Vanish => {
                 self.over = true;
-                world.seats[self.seat].ending = Some(Ending::Died);
+                let seat = &mut world.seats[self.seat];
+                (seat.ending, seat.judged) = (Some(Ending::Died), true);
                 Vec::new()
             }
             Act::End(ending) => {
                 self.in_turn = false;
                 self.tool = None;
-                world.seats[self.seat].ending = Some(ending);
+                let seat = &mut world.seats[self.seat];
+                seat.ending = Some(ending);
+                seat.judged |= ending != Ending::Limited;
+                let result = self.said.take().filter(|_| ending == Ending::Completed);
+                world.results.insert(self.driver.place.phase, result);
                 let said = Event::Message {
                     text: "<promise>DONE</promise>".into(),
                     partial: false,
@@ -285,26 +296,39 @@ impl Agent {
         let messages = std::mem::take(&mut self.inbox);
         let inputs = messages.iter().map(|message| message.id).collect();
         let mut world = lock(&self.driver.world);
-        let iteration = world.seats[self.seat].iteration;
-        let is_first = { world.seats.iter() }.position(|seat| seat.iteration == iteration);
+        let turn = world.seats[self.seat].place.turn();
+        let is_first = { world.seats.iter() }.position(|seat| seat.place.turn() == turn);
         let seat = &mut world.seats[self.seat];
-        seat.ending = None;
+        // Such a turn may be ended before anyone knows that it took notice of anything.
+        let in_vain = matches!(seat.ending.take(), Some(it) if !it.is_good());
         // Who begins a turn for what it was told has taken notice of it; the first one begins for anybody.
         if std::mem::replace(&mut seat.began, true) {
+            world.in_vain += u32::from(in_vain);
             for message in &messages {
                 world.saw(&self.session, &message.text);
             }
         } else {
-            let word = world.commands.word_for(iteration).map(str::to_owned);
-            let told = |word| messages.iter().any(|it| it.text.contains(word));
-            let holds = is_first != Some(self.seat) || word.as_deref().is_none_or(told);
-            world.holds(holds, || {
-                format!("the agent of {iteration} is not told of {word:?}")
-            });
+            let told = |word: &String| messages.iter().any(|it| it.text.contains(word));
+            let failed = world.commands.word_for(turn).map(str::to_owned);
+            let failed = failed.filter(|_| is_first == Some(self.seat));
+            let knows = world.seats[self.seat].resumes;
+            let result = world.result_for(turn.0).filter(|_| turn.1 == 1 && !knows);
+            for word in [failed, result].into_iter().flatten() {
+                world.holds(told(&word), || {
+                    format!("the agent of {turn:?} is not told of {word}")
+                });
+            }
+            let prompt = format!("Work for p{}.", turn.0);
+            let is_continued = world.seats[self.seat].resumes;
+            world.holds(
+                is_continued || messages.iter().any(|it| it.text.contains(&prompt)),
+                || format!("the agent of {turn:?} has the prompt of another phase"),
+            );
             self.unread = messages;
         }
         drop(world);
         self.in_turn = true;
+        self.said = None;
         self.make_plan();
         vec![Event::TurnStarted { inputs }]
     }

@@ -11,6 +11,10 @@ pub(crate) enum Bent {
     Store,
     /// The run's clock stands still while the machine is suspended.
     Clock,
+    /// The run hears of every gate that it passed.
+    Gates,
+    /// A resume goes on by the rules that the run began with.
+    Rules,
 }
 
 /// The files of a store as they were once.

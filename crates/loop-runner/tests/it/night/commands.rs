@@ -3,42 +3,58 @@
 use agent_duplex::BoxFuture;
 use agent_subprocess::Context;
 use loop_runner::Command;
-use loop_state::CheckResult;
+use loop_state::{CheckResult, Rules};
 
 use super::agent::rest;
+use super::bent::Bent;
 use super::dice::Dice;
+use super::phases::Place;
 use super::world::{Shared, World, lock};
 
 /// What the commands of the loop's own came to.
 #[derive(Debug, Default)]
 pub(crate) struct Commands {
-    /// How many gates each iteration has.
-    pub(crate) gates: u32,
+    /// How many gates each phase has.
+    gates: Vec<u32>,
     /// How many were begun in the night.
     begun: u64,
     /// The attempt that was last judged, how many of its gates passed, and what the check said.
-    at: (u32, u32),
+    at: Option<Place>,
     passed: u32,
     pub(crate) checked: Option<bool>,
     /// What the next agent has to be told: what failed, with a word that comes nowhere else, and in which iteration.
-    failed: Option<(Command, String, u32)>,
+    failed: Option<(Command, String, (u32, u32))>,
 }
 
 impl Commands {
+    pub(crate) fn of(rules: &Rules) -> Self {
+        let gates = rules.phases.iter().map(|phase| phase.gates).collect();
+        Self {
+            gates,
+            ..Self::default()
+        }
+    }
+
+    fn is_at(&self, turn: (u32, u32)) -> bool {
+        self.at.is_some_and(|at| at.turn() == turn)
+    }
+
     /// Whether all gates passed that an iteration has.
-    pub(crate) fn let_through(&self, iteration: u32) -> bool {
-        self.gates == 0 || (self.passed == self.gates && self.at.0 == iteration)
+    pub(crate) fn let_through(&self, turn: (u32, u32)) -> bool {
+        let gates = self.gates[turn.0 as usize];
+        gates == 0 || (self.passed == gates && self.is_at(turn))
     }
 
     /// Which gate stopped an iteration, from 1 on.
-    pub(crate) fn stopped_by(&self, iteration: u32) -> Option<u32> {
-        (self.at.0 == iteration && self.passed < self.gates).then_some(self.passed + 1)
+    pub(crate) fn stopped_by(&self, turn: (u32, u32)) -> Option<u32> {
+        let stopped = self.is_at(turn) && self.passed < self.gates[turn.0 as usize];
+        stopped.then_some(self.passed + 1)
     }
 
     /// What the first agent of an iteration has to be told.
-    pub(crate) fn word_for(&self, iteration: u32) -> Option<&str> {
+    pub(crate) fn word_for(&self, (phase, iteration): (u32, u32)) -> Option<&str> {
         let (_, word, of) = self.failed.as_ref()?;
-        (of + 1 == iteration).then_some(word)
+        ((of.0, of.1 + 1) == (phase, iteration)).then_some(word)
     }
 
     /// The work is done again from an earlier point: what failed there is of no interest any more.
@@ -52,12 +68,9 @@ pub(crate) fn play(
     world: &Shared,
     command: Command,
     context: &Context,
+    bent: Bent,
 ) -> BoxFuture<'static, CheckResult> {
-    let number = |name: &str| {
-        let value = context.env.iter().find(|(it, _)| it == name);
-        value.and_then(|(_, it)| it.to_str()?.parse().ok()).unwrap()
-    };
-    let at = (number("RLM_ITERATION"), number("RLM_ATTEMPT"));
+    let at = Place::of(context);
     let mut dice = lock(world).command_begins(command, at);
     let world = world.clone();
     Box::pin(async move {
@@ -67,32 +80,36 @@ pub(crate) fn play(
             Command::Gate(_) => dice.hits(850),
             Command::Check => dice.hits(40),
         };
-        lock(&world).command_ends(command, at, passes)
+        let result = lock(&world).command_ends(command, at, passes);
+        match (bent, command) {
+            (Bent::Gates, Command::Gate(_)) => CheckResult::Passed,
+            _ => result,
+        }
     })
 }
 
 impl World {
-    fn command_begins(&mut self, command: Command, at: (u32, u32)) -> Dice {
+    fn command_begins(&mut self, command: Command, at: Place) -> Dice {
         self.note(format!("{command:?} of {at:?}"));
-        let (stopping, gates) = (self.stopping, self.commands.gates);
+        let (stopping, gates) = (self.stopping, self.commands.gates[at.phase as usize]);
         self.holds(!stopping, || "a command is started after a stop".into());
         let book = &mut self.commands;
         book.begun += 1;
         if command == Command::Gate(0) || gates == 0 {
-            (book.at, book.passed, book.checked) = (at, 0, None);
+            (book.at, book.passed, book.checked) = (Some(at), 0, None);
         }
         let due = match command {
             Command::Gate(index) => index,
             Command::Check => gates,
         };
-        let (begun, ready) = (book.begun, (book.at, book.passed) == (at, due));
+        let (begun, ready) = (book.begun, (book.at, book.passed) == (Some(at), due));
         self.holds(ready, || {
             format!("{command:?} of {at:?} is run before what stands before it passed")
         });
         Dice::new(self.seed, 2_000_000 + begun)
     }
 
-    fn command_ends(&mut self, command: Command, at: (u32, u32), passes: bool) -> CheckResult {
+    fn command_ends(&mut self, command: Command, at: Place, passes: bool) -> CheckResult {
         let book = &mut self.commands;
         match command {
             Command::Gate(index) => book.passed = index + u32::from(passes),
@@ -103,7 +120,7 @@ impl World {
             return CheckResult::Passed;
         }
         let word = format!("FAILED{}x", book.begun);
-        book.failed = Some((command, word.clone(), at.0));
+        book.failed = Some((command, word.clone(), at.turn()));
         CheckResult::Failed(word)
     }
 }

@@ -6,7 +6,8 @@ use std::time::{Duration, SystemTime};
 
 use loop_runner::{News, RunEntry, View};
 use loop_state::{
-    Evidence, Head, Notice, RuleChange, Rules, Step, StopCause, StopReason, Wait as Why,
+    Autonomy, Evidence, Head, Notice, RuleChange, Rules, Step, StopCause, StopReason, Verdict,
+    Wait as Why,
 };
 
 use super::world::{Ending, PIECE, Shared, Wait, lock};
@@ -26,6 +27,9 @@ pub(crate) struct Judge {
     said: BTreeSet<String>,
     /// How many iterations in a row failed.
     streak: u32,
+    /// In which phase the run stands, by what it tells, and whether that has not begun.
+    phase: u32,
+    at_boundary: bool,
     /// Whether the last one that is complete went wrong.
     failed: bool,
     /// The rules that may be in force, by all that was told.
@@ -42,6 +46,8 @@ impl Judge {
         Self {
             rules: vec![rules],
             failed: false,
+            phase: 0,
+            at_boundary: false,
             world: world.clone(),
             head: None,
             said: BTreeSet::new(),
@@ -68,21 +74,26 @@ impl Judge {
             News::Run(Notice::IterationEnded {
                 iteration, failure, ..
             }) => {
-                let told = world.told;
-                let follows = *iteration > told || (world.again && *iteration == told);
-                world.holds(follows, || {
-                    format!("iteration {iteration} ends after {told}")
+                let (told, again) = (world.told, world.again);
+                let turn = (self.phase, *iteration);
+                world.holds(turn > told || again, || {
+                    format!("{turn:?} ends after {told:?}")
                 });
-                world.told = *iteration;
+                world.told = turn;
+                world.complete += 1;
                 self.failed = failure.is_some();
+                let seat = { world.seats.iter() }.rfind(|seat| seat.place.turn() == turn);
+                let good = seat.is_some_and(|seat| seat.ending.is_some_and(Ending::is_good));
                 let gate = failure.as_deref().is_some_and(is_of_gate);
                 self.streak = match failure {
                     Some(_) if !gate => self.streak + 1,
+                    // A check says of a turn that was cut as well that its work is done.
+                    None if !good => self.streak,
                     _ => 0,
                 };
                 let book = &world.commands;
-                let (through, done) = (book.let_through(*iteration), book.checked == Some(true));
-                let by_gate = book.stopped_by(*iteration);
+                let (through, done) = (book.let_through(turn), book.checked == Some(true));
+                let by_gate = book.stopped_by(turn);
                 let right = match failure.as_deref() {
                     None => through,
                     Some(what) if gate => {
@@ -93,14 +104,32 @@ impl Judge {
                 world.holds(right, || {
                     format!("the gates said other things than {failure:?}")
                 });
-                let seat = { world.seats.iter() }.rfind(|seat| seat.iteration == *iteration);
-                let good = seat.is_some_and(|seat| {
-                    matches!(seat.ending, Some(Ending::Completed | Ending::Claimed))
-                });
-                // A check says of a turn that was cut as well that its work is done.
                 world.holds(good || done || failure.is_some(), || {
-                    format!("iteration {iteration} counts as done and was not")
+                    format!("{turn:?} counts as done and was not")
                 });
+            }
+            News::Run(Notice::PhaseEnded { name }) => {
+                let phase = self.phase;
+                (self.phase, self.at_boundary) = (phase + 1, true);
+                world.holds(*name == format!("p{phase}"), || {
+                    format!("{name} is over and not p{phase}")
+                });
+                (world.told, self.streak) = ((phase + 1, 0), 0);
+                let asks = self.rules[0].autonomy == Autonomy::Checkpoint;
+                world.review.due = asks && world.review.attended;
+            }
+            News::Run(Notice::AttemptStarted { .. }) => self.at_boundary = false,
+            News::Run(Notice::Review(_)) => {
+                let attended = world.review.attended;
+                world.holds(attended, || "nobody is there who could be asked".into());
+                (world.review.open, world.review.due) = (attended, false);
+            }
+            News::Run(Notice::Reviewed(verdict)) => {
+                world.review.open = false;
+                if matches!(verdict, Verdict::StartOver | Verdict::Revise(_)) {
+                    world.goes_back();
+                    self.phase -= u32::from(self.at_boundary);
+                }
             }
             News::Run(Notice::Waiting { until, .. }) => {
                 world.waits = Some(Wait {
@@ -168,11 +197,19 @@ impl Judge {
                 && before.usage.cost_microusd <= head.usage.cost_microusd;
             world.holds(grows, || format!("counts went back: {old:?}, {new:?}"));
         }
-        let complete = head.counts.iterations;
-        let right = complete == head.iteration || complete + 1 == head.iteration;
-        let right = right || world.again || head.iteration == 0;
-        world.holds(right, || {
-            format!("{complete} complete at iteration {}", head.iteration)
+        let finished: u32 = head.finished.iter().map(|it| it.iterations).sum();
+        let (complete, begun) = (head.counts.iterations, finished + head.iteration);
+        let is_over = head.finished.len() == head.rules.phases.len();
+        let right = is_over || complete == begun || complete + 1 == begun;
+        let right = right || world.again;
+        world.holds(right, || format!("{complete} complete and {begun} begun"));
+        let names = head.finished.iter().map(|it| it.name.as_str());
+        let in_order = names.eq({ head.rules.phases.iter() }
+            .take(head.finished.len())
+            .map(|it| it.name.as_str()));
+        let behind = head.finished.len() - usize::from(is_over) == head.phase as usize;
+        world.holds(in_order && behind, || {
+            format!("phase {} behind {:?}", head.phase, head.finished)
         });
         self.head = Some(head.clone());
     }
@@ -208,9 +245,10 @@ impl Judge {
         world.holds(!told || person || own_end, || {
             "a person's stop is forgotten".into()
         });
-        let (told, again, complete) = (world.told, world.again, saved.counts.iterations);
-        world.holds(complete >= told || again, || {
-            format!("{told} is told and {complete} saved")
+        let (told, again, stands) = (world.told, world.again, (saved.phase, saved.iteration));
+        let (complete, counted) = (world.complete, saved.counts.iterations);
+        world.holds(counted >= complete && (stands >= told || again), || {
+            format!("{complete} to {told:?} are told and {counted} to {stands:?} saved")
         });
         if let Some(shown) = &self.head {
             let kept = shown.usage.cost_microusd <= saved.usage.cost_microusd
@@ -239,6 +277,7 @@ impl Judge {
             "a resume would go on by other rules".into()
         });
         self.rules = vec![saved.rules.clone()];
+        (self.phase, self.at_boundary) = (saved.phase, saved.iteration == 0 && saved.phase > 0);
         world.limit = saved.rules.max_cost_microusd;
         for steer in &self.said {
             let waits = saved.steers.iter().any(|it| it.text == *steer);
@@ -246,12 +285,12 @@ impl Judge {
             world.holds(waits || seen, || format!("nobody ever sees {steer}"));
         }
         let most = world.seen.values().max().copied().unwrap_or_default();
-        let repeated = most > 1 + self.crashes && !world.again;
+        let repeated = most > 1 + self.crashes + world.in_vain && !world.again;
         world.holds(!repeated, || "an agent is told the same twice".into());
         if crashed {
             // What was not told any more has happened all the same.
-            let last = saved.last.as_ref().map_or(0, |last| last.iteration);
-            world.told = world.told.max(last);
+            world.told = world.told.max(last_turn(&saved));
+            world.complete = world.complete.max(counted);
             self.failed = { saved.last.as_ref() }.is_some_and(|last| last.failure.is_some());
             // A failure is counted before its iteration is told.
             let in_turn = matches!(saved.step, Step::Turn { .. } | Step::Interrupted { .. });
@@ -295,7 +334,9 @@ impl Judge {
         let planned = limits
             .max_iterations
             .is_some_and(|max| max <= head.iteration);
+        let is_over = head.finished.len() == head.rules.phases.len();
         let right = match reason {
+            StopReason::Planned | StopReason::Done(_) if !is_over => false,
             StopReason::Planned => planned && !self.failed,
             StopReason::LastFailed(at, _) => planned && *at == head.iteration,
             StopReason::IterationLimit(max) => planned && Some(*max) == limits.max_iterations,
@@ -328,6 +369,19 @@ impl Judge {
             _ => false,
         };
         world.holds(right, || format!("it ended without a reason: {reason}"));
+    }
+}
+
+/// The last iteration that is complete, with its phase.
+fn last_turn(head: &Head) -> (u32, u32) {
+    let Some(last) = &head.last else {
+        return (head.phase, 0);
+    };
+    let is_over = head.finished.len() == head.rules.phases.len();
+    let is_of_another = { head.finished.last() }.is_some_and(|over| over.at == last.at);
+    match is_of_another && !is_over || last.iteration > head.iteration {
+        true => (head.phase, 0),
+        false => (head.phase, last.iteration),
     }
 }
 

@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use loop_runner::Control;
 use loop_runner::control::{Change, PauseAfter};
-use loop_state::{Again, Head, Step, StopCause, StopRequest, When};
+use loop_state::{Again, Head, Step, StopCause, StopRequest, Verdict, When};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::dice::Dice;
+use super::phases::Review;
 use super::world::{HOUR, NIGHT, Shared, lock};
 
 #[derive(Debug)]
@@ -80,6 +81,9 @@ impl Person {
         if self.dice.hits(15) {
             return Some(self.stop(StopCause::Terminated, When::Now));
         }
+        if matches!(head.step, Step::Review { .. }) {
+            return Some(self.review());
+        }
         if head.is_waiting() {
             return Some(match self.dice.hits(700) {
                 true => Control::Continue,
@@ -102,10 +106,8 @@ impl Person {
             }
             64..70 => Control::FreshSession,
             70..74 if matches!(head.step, Step::Turn { .. }) => {
-                let mut world = lock(&self.world);
-                (world.again, world.waits) = (true, None);
-                world.commands.forget();
-                Control::Again(Again::Iteration)
+                lock(&self.world).goes_back();
+                Control::Again(self.dice.pick(&[Again::Iteration, Again::Phase]))
             }
             74..82 => self.freeze(true),
             82..84 => self.stop(StopCause::Person, When::AfterIteration),
@@ -118,12 +120,53 @@ impl Person {
                 Control::Abort
             }
             88..93 => Control::Prompt {
-                phase: 0,
-                text: format!("Do it better ({}).", self.dice.below(100)),
+                phase: head.phase,
+                text: format!(
+                    "Work for p{}. Do it better ({}).",
+                    head.phase,
+                    self.dice.below(100)
+                ),
             },
-            93..98 => self.set(head),
+            93..97 => self.set(head),
+            97..98 => self.attend(),
             _ => return None,
         })
+    }
+
+    /// Answers what is asked between phases, or goes away.
+    fn review(&mut self) -> Control {
+        // What the run does about it comes before anyone hears of it.
+        lock(&self.world).review.open = false;
+        let verdict = match self.dice.below(100) {
+            0..60 => Verdict::Continue,
+            60..65 => return Control::Continue,
+            65..75 => Verdict::StartOver,
+            75..80 => {
+                lock(&self.world).goes_back();
+                return self.steer();
+            }
+            80..85 => Verdict::Revise(self.words()),
+            85..90 => {
+                lock(&self.world).asked.push(StopCause::Person);
+                Verdict::Exit
+            }
+            _ => return self.attend(),
+        };
+        if matches!(verdict, Verdict::StartOver | Verdict::Revise(_)) {
+            lock(&self.world).goes_back();
+        }
+        Control::Review(verdict)
+    }
+
+    /// Somebody comes, or goes.
+    fn attend(&mut self) -> Control {
+        let mut world = lock(&self.world);
+        let attended = !world.review.attended;
+        world.review = Review {
+            attended,
+            ..Review::default()
+        };
+        Control::Attended(attended)
     }
 
     fn set(&mut self, head: &Head) -> Control {
@@ -146,9 +189,13 @@ impl Person {
         Control::Set(change)
     }
 
-    fn steer(&mut self) -> Control {
+    fn words(&mut self) -> String {
         self.said += 1;
-        let text = format!("STEER{}x{}", self.said, self.dice.below(1000));
+        format!("STEER{}x{}", self.said, self.dice.below(1000))
+    }
+
+    fn steer(&mut self) -> Control {
+        let text = self.words();
         let now = self.dice.hits(300);
         Control::Steer { text, now }
     }

@@ -9,6 +9,7 @@ use tokio::time::Instant;
 
 use super::commands::Commands;
 use super::dice::Dice;
+use super::phases::{Place, Results, Review};
 
 pub(crate) const HOUR: u64 = 3600;
 /// How long a night is.
@@ -35,18 +36,27 @@ pub(crate) enum Ending {
     NotStarted,
 }
 
+impl Ending {
+    pub(crate) fn is_good(self) -> bool {
+        matches!(self, Self::Completed | Self::Claimed)
+    }
+}
+
 /// One agent: what it was started for and what became of it.
 #[derive(Clone, Debug)]
 pub(crate) struct Seat {
     pub(crate) life: u32,
-    pub(crate) iteration: u32,
-    pub(crate) attempt: u32,
+    pub(crate) place: Place,
+    /// Whether it goes on with a session, which may know its prompt.
+    pub(crate) resumes: bool,
     /// Whether it has begun a turn.
     pub(crate) began: bool,
     /// `None` while a turn runs, and for good when it was ended from outside.
     pub(crate) ending: Option<Ending>,
     /// Whether the run ended it, or asked it to end its turn.
     pub(crate) halted: bool,
+    /// Whether a turn of it ended, other than by a limit.
+    pub(crate) judged: bool,
 }
 
 #[derive(Debug)]
@@ -65,16 +75,21 @@ pub(crate) struct World {
     pub(crate) used: u64,
     /// The steers that an agent took notice of: how often in which session.
     pub(crate) seen: BTreeMap<(String, String), u32>,
+    /// How many turns were begun behind one that went wrong.
+    pub(crate) in_vain: u32,
     /// How far the wall clock jumped so far.
     pub(crate) jumped: Duration,
     pub(crate) set_back: bool,
-    /// What the run has told: the last iteration that is complete, what was spent, until when it waits.
-    pub(crate) told: u32,
+    /// What the run has told: the last iteration that is complete, with its phase, and how many are; what was spent, until when it waits.
+    pub(crate) told: (u32, u32),
+    pub(crate) complete: u32,
     pub(crate) spent: u64,
     pub(crate) waits: Option<Wait>,
     /// What the run may cost.
     pub(crate) limit: Option<u64>,
     pub(crate) commands: Commands,
+    pub(crate) results: Results,
+    pub(crate) review: Review,
     /// The rules that were to be changed in this process, and what may be spent whatever they say now.
     pub(crate) sets: Vec<RuleChange>,
     pub(crate) floor: u64,
@@ -143,13 +158,17 @@ impl World {
             outages,
             used: 0,
             seen: BTreeMap::new(),
+            in_vain: 0,
             jumped: Duration::ZERO,
             set_back: false,
-            told: 0,
+            told: (0, 0),
+            complete: 0,
             spent: 0,
             waits: None,
             limit: None,
             commands: Commands::default(),
+            results: Results::default(),
+            review: Review::default(),
             sets: Vec::new(),
             floor: 0,
             again: false,
@@ -162,10 +181,14 @@ impl World {
     }
 
     /// A process of the loop begins.
-    pub(crate) fn begin(&mut self) {
+    pub(crate) fn begin(&mut self, attended: bool) {
         self.life += 1;
         (self.hurried, self.stopping) = (false, false);
         self.sets.clear();
+        self.review = Review {
+            attended,
+            ..Review::default()
+        };
         self.morning.1 = Some(Instant::now());
         self.latest = self.morning.0;
     }
@@ -227,13 +250,16 @@ impl World {
     }
 
     /// An agent is started for this; whether that may be.
-    pub(crate) fn attempt_begins(&mut self, iteration: u32, attempt: u32) {
-        let (told, stopping) = (self.told, self.stopping);
+    pub(crate) fn attempt_begins(&mut self, place: Place) {
+        let (told, turn, stopping) = (self.told, place.turn(), self.stopping);
         self.holds(!stopping, || "an agent is started after a stop".into());
-        self.holds(
-            iteration > told || (self.again && iteration == told),
-            || format!("iteration {iteration} is begun again though {told} is complete"),
-        );
+        let waits = self.review.open;
+        self.holds(!waits, || {
+            "an agent is started while a person is asked".into()
+        });
+        self.holds(turn > told || self.again, || {
+            format!("{turn:?} is begun again though {told:?} is complete")
+        });
         if let Some(limit) = self.limit {
             let spent = self.spent;
             self.holds(spent < limit, || {
@@ -251,23 +277,41 @@ impl World {
         let Some(last) = self.seats.last().cloned() else {
             return;
         };
-        let same = |seat: &Seat| (seat.iteration, seat.attempt) == (iteration, attempt);
+        let same = |seat: &Seat| seat.place == place;
         if same(&last) {
             // Only what a person interrupted is gone on with under the same number.
             let goes_on = last.halted && last.life == self.life;
-            return self.holds(goes_on, || format!("{iteration}.{attempt} is begun twice"));
+            return self.holds(goes_on, || format!("{place:?} is begun twice"));
         }
         self.holds(!self.seats.iter().any(same), || {
-            format!("{iteration}.{attempt} is begun twice")
+            format!("{place:?} is begun twice")
         });
-        let next = iteration == last.iteration + 1;
-        self.holds(next || iteration == last.iteration, || {
-            format!("iteration {iteration} follows {}", last.iteration)
+        let enters = place.enters_behind(last.place);
+        let next = enters || turn == (last.place.phase, last.place.iteration + 1);
+        self.holds(next || turn == last.place.turn() || self.again, || {
+            format!("{turn:?} follows {:?}", last.place)
         });
-        let is_judged = last.halted || last.ending.is_some_and(|it| it != Ending::Limited);
+        let is_judged = self.commands.checked == Some(true)
+            || last.halted
+            || last.judged
+            || last.ending.is_some_and(|it| it != Ending::Limited);
         self.holds(!next || is_judged, || {
-            format!("iteration {} was given up: {last:?}", last.iteration)
+            format!("{:?} was given up: {last:?}", last.place)
         });
+        let due = enters && std::mem::take(&mut self.review.due);
+        self.holds(!due, || "nobody was asked about a phase".into());
+    }
+
+    /// What the agents of a phase have to be told of the one before it.
+    pub(crate) fn result_for(&self, phase: u32) -> Option<String> {
+        self.results.get(&phase.checked_sub(1)?)?.clone()
+    }
+
+    /// The run goes back to work that was done, because a person wants that.
+    pub(crate) fn goes_back(&mut self) {
+        (self.again, self.waits) = (true, None);
+        self.commands.forget();
+        self.results.clear();
     }
 
     /// A promise is broken; the first one counts.
