@@ -34,7 +34,7 @@ use commands::Commands;
 use dice::Dice;
 use judge::{Judge, Seen};
 use person::Person;
-use phases::Place;
+use phases::{Place, Tally};
 use watch::{Crash, Watching, look};
 use world::{Shared, World, lock};
 
@@ -196,8 +196,9 @@ impl Night {
                 Runner::create(work_tree, settings, options).await?
             };
             let played = world.clone();
-            let runner = runner
-                .with_commands(move |command, context| commands::play(&played, command, &context));
+            let runner = runner.with_commands(move |command, context| {
+                commands::play(&played, command, &context, bent)
+            });
             let runner = runner.with_wall_clock(move || {
                 let mut world = lock(&world);
                 match bent {
@@ -248,6 +249,8 @@ struct Summary {
     lives: u32,
     agents: usize,
     iterations: u32,
+    /// What happened how often.
+    tally: Tally,
     end: String,
 }
 
@@ -301,6 +304,7 @@ fn play(seed: u64, bent: Bent) -> Result<Summary, String> {
                 lives: world.life,
                 agents: world.seats.len(),
                 iterations: world.complete,
+                tally: world.tally.clone(),
                 end: end.clone(),
             });
         }
@@ -356,7 +360,7 @@ fn x108_a_night_keeps_every_promise() {
     };
     let results = play_all(first, count, Bent::Nothing);
     let mut ends = std::collections::BTreeMap::<&str, u32>::new();
-    let (mut lives, mut agents, mut iterations) = (0, 0, 0);
+    let (mut lives, mut agents, mut iterations, mut tally) = (0, 0, 0, Tally::new());
     let mut broken = Vec::new();
     for (seed, result) in &results {
         match result {
@@ -364,6 +368,9 @@ fn x108_a_night_keeps_every_promise() {
                 lives += summary.lives;
                 agents += summary.agents;
                 iterations += summary.iterations;
+                for (what, often) in &summary.tally {
+                    *tally.entry(what).or_default() += often;
+                }
                 let end = summary.end.split("reason: ").nth(1).unwrap_or(&summary.end);
                 *ends
                     .entry(end.split(['(', '{', ',']).next().unwrap_or(end))
@@ -373,7 +380,7 @@ fn x108_a_night_keeps_every_promise() {
         }
     }
     println!(
-        "{count} nights: {lives} processes, {agents} agents, {iterations} iterations; {ends:?}"
+        "{count} nights: {lives} processes, {agents} agents, {iterations} iterations; {tally:?}; {ends:?}"
     );
     for (seed, why) in &broken {
         println!("seed {seed}: {}", why.lines().next().unwrap_or_default());
@@ -384,6 +391,16 @@ fn x108_a_night_keeps_every_promise() {
             broken.len()
         );
     }
+    // A night in which nothing happens proves nothing.
+    let all = [
+        "waits",
+        "phases",
+        "questions",
+        "verdicts",
+        "rules",
+        "commands",
+    ];
+    assert!(count < SEEDS || all.iter().all(|what| tally.contains_key(what)));
 }
 
 /// How many of these nights are found to have broken a promise with these words.

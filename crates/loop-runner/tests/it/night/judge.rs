@@ -70,6 +70,9 @@ impl Judge {
         if !matches!(news, News::Agent(_)) {
             world.note(format!("the run: {news:?}"));
         }
+        if let Some(what) = counted(news) {
+            *world.tally.entry(what).or_default() += 1;
+        }
         match news {
             News::Run(Notice::IterationEnded {
                 iteration, failure, ..
@@ -108,7 +111,7 @@ impl Judge {
                     format!("{turn:?} counts as done and was not")
                 });
             }
-            News::Run(Notice::PhaseEnded { name }) => {
+            News::Run(Notice::PhaseEnded { name, .. }) => {
                 let phase = self.phase;
                 (self.phase, self.at_boundary) = (phase + 1, true);
                 world.holds(*name == format!("p{phase}"), || {
@@ -370,6 +373,19 @@ impl Judge {
         };
         world.holds(right, || format!("it ended without a reason: {reason}"));
     }
+}
+
+/// What is counted.
+fn counted(news: &News) -> Option<&'static str> {
+    Some(match news {
+        News::Run(Notice::Waiting { .. }) => "waits",
+        News::Run(Notice::PhaseEnded { .. }) => "phases",
+        News::Run(Notice::Review(_)) => "questions",
+        News::Run(Notice::Reviewed(_)) => "verdicts",
+        News::Run(Notice::RuleSet(_)) => "rules",
+        News::CommandEnded { .. } => "commands",
+        _ => return None,
+    })
 }
 
 /// The last iteration that is complete, with its phase.

@@ -98,7 +98,7 @@ impl Person {
             30..42 => Control::Interrupt,
             42..54 => Control::Pause {
                 reason: self.dice.hits(500).then(|| "breakfast".into()),
-                after: PauseAfter::Iteration,
+                after: self.dice.pick(&[PauseAfter::Iteration, PauseAfter::Tool]),
             },
             54..64 => {
                 lock(&self.world).waits = None;

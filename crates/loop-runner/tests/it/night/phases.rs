@@ -51,3 +51,6 @@ pub(crate) struct Review {
 
 /// What the agents said last in the phases that they completed, by phase: words that come nowhere else.
 pub(crate) type Results = BTreeMap<u32, Option<String>>;
+
+/// What happened how often.
+pub(crate) type Tally = BTreeMap<&'static str, u32>;

@@ -47,9 +47,9 @@ fn phase(dice: &mut Dice, index: u64, count: u64) -> Value {
         "prompt": {"Text": format!("Work for p{index}.")},
         "agent": {"Claude": {"program": ["night"]}},
         "session": dice.pick(&["fresh", "continue"]),
-        "promise": dice.hits(400).then_some("DONE"),
+        "promise": dice.hits(if count == 1 { 400 } else { 100 }).then_some("DONE"),
         "gates": dice.pick(&[vec![], vec![], vec!["a"], vec!["a", "b"]]),
-        "until": dice.hits(300).then_some("c"),
+        "until": dice.hits(if count == 1 { 300 } else { 150 }).then_some("c"),
         "check_timeout": time(900), "limits": limits,
     })
 }

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::commands::Commands;
 use super::dice::Dice;
-use super::phases::{Place, Results, Review};
+use super::phases::{Place, Results, Review, Tally};
 
 pub(crate) const HOUR: u64 = 3600;
 /// How long a night is.
@@ -100,6 +100,7 @@ pub(crate) struct World {
     pub(crate) stopping: bool,
     /// Who asked for a stop in this process, in order.
     pub(crate) asked: Vec<StopCause>,
+    pub(crate) tally: Tally,
     log: Vec<String>,
     /// The first promise that was broken.
     pub(crate) broken: Option<String>,
@@ -175,6 +176,7 @@ impl World {
             hurried: false,
             stopping: false,
             asked: Vec::new(),
+            tally: Tally::new(),
             log: Vec::new(),
             broken: None,
         }
