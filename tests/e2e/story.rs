@@ -57,7 +57,7 @@ fn an_evening_with_a_loop() {
         FAKE_AGENT,
     ];
     let (running, terminal) = evening.watches(&run);
-    terminal.sees("I look at the parser first.", LONG);
+    terminal.sees("Bash: cargo test", LONG);
     // A word during the turn.
     terminal.send("\r");
     terminal.sees("steer>", LONG);
