@@ -4,9 +4,10 @@
 
 use rlm_tests::story::Story;
 use rlm_tests::{Running, Terminal, wait_for};
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, kill_process};
 
-use crate::scene::{Scene, stop};
+use crate::menu::open;
+use crate::scene::{Scene, json};
 use crate::{FAKE_AGENT, LONG};
 
 /// Each start waits where the story needs it to: for a word, and for a file that the story writes.
@@ -47,6 +48,7 @@ fn an_evening_with_a_loop() {
     fs_err::write(evening.scene.file("PROMPT.md"), "Mend the parser.\n").unwrap();
     let run = [
         "run",
+        "--detach",
         "--until",
         "test -e done",
         "--sleep",
@@ -56,9 +58,11 @@ fn an_evening_with_a_loop() {
         "--agent-bin",
         FAKE_AGENT,
     ];
-    let (running, terminal) = evening.watches(&run);
-    terminal.sees("Bash: cargo test", LONG);
+    evening.types(&run, 0);
+    evening.scene.wait_until_recorded("cargo test");
     // A word during the turn.
+    let (watching, terminal) = evening.watches(&["attach"]);
+    terminal.sees("Bash: cargo test", LONG);
     terminal.send("\r");
     terminal.sees("steer>", LONG);
     terminal.send("use tabs\r");
@@ -72,18 +76,26 @@ fn an_evening_with_a_loop() {
     wait_for("the pause", LONG, || {
         (evening.scene.status()["state"] == "paused").then_some(())
     });
+    // The person leaves; the run does not mind, and is found again.
+    open(&terminal);
+    terminal.send("d");
+    watching.wait(LONG).expect_code(0);
+    evening.story.tells(&["attach"], &terminal.scrolled());
+    drop(terminal);
     evening.types(&["ps"], 0);
     evening.types(&["resume"], 0);
-    // A crash in the middle of the next iteration takes all along that ran.
-    terminal.sees("Now the names.", LONG);
     evening.scene.wait_for_file("../named");
+    let (watching, terminal) = evening.watches(&["attach"]);
+    terminal.sees("Now the names.", LONG);
+    // A crash in the middle of the next iteration takes all along that ran.
     assert_eq!(evening.scene.tree_alive(), 4);
-    stop(running, Signal::KILL);
+    let listed = evening.scene.rlm(&["ps", "--json"]).run(LONG).stdout;
+    let pid = json(&listed)["pid"].as_i64().unwrap() as i32;
+    kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL).unwrap();
+    let left = watching.wait(LONG);
+    assert!(left.code() != Some(0), "{left}");
     evening.scene.wait_until_nothing_is_alive();
-    evening.story.tells(
-        &["run", "--until", "test -e done", "…"],
-        &terminal.scrolled(),
-    );
+    evening.story.tells(&["attach"], &terminal.scrolled());
     drop(terminal);
     evening.types(&["status"], 0);
     // It goes on where it was.

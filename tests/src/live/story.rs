@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use fs_err as fs;
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
 
 use super::Check;
 use super::checks::RUN;
@@ -13,7 +14,7 @@ use crate::wait_for;
 
 /// By name.
 pub(super) const CHECKS: [(&str, Check); 1] = [(
-    "an evening: run, steer, pause, kill -9, resume, stop, status",
+    "an evening: run, attach, steer, pause, detach, kill -9, resume, stop, status",
     evening,
 )];
 
@@ -29,6 +30,7 @@ fn evening(rlm: &Path, agent: &Path) -> String {
     fs::write(scene.file("PROMPT.md"), prompt).unwrap();
     let run = [
         "run",
+        "--detach",
         "--until",
         "test -e done",
         "--sleep",
@@ -38,8 +40,10 @@ fn evening(rlm: &Path, agent: &Path) -> String {
         "--permissions",
         "all",
     ];
-    let (running, terminal) = scene.rlm(&run).spawn_on_terminal();
+    types(&scene, &mut story, &run);
     scene.wait_for_file("../begun-1-1");
+    let (watching, terminal) = scene.rlm(&["attach"]).spawn_on_terminal();
+    terminal.sees("Bash: at=", RUN);
     say(&terminal, "use tabs");
     terminal.sees("delivered", RUN);
     let pause = ["pause", "--reason", "a look first", "--wait", "0"];
@@ -47,19 +51,29 @@ fn evening(rlm: &Path, agent: &Path) -> String {
     terminal.sees("will pause", RUN);
     fs::write(scene.file("../go-1-1"), "it is tabs\n").unwrap();
     terminal.sees("paused", RUN);
-    let paused = || {
-        let status = scene.rlm(&["ps"]).run(RUN).stdout;
-        status.contains("paused").then_some(())
-    };
+    let live = || scene.rlm(&["ps", "--json"]).run(RUN).stdout;
+    let paused = || live().contains("\"paused\"").then_some(());
     wait_for("the pause", RUN, paused);
+    terminal.send(b"\x03");
+    terminal.sees("detach: leave", RUN);
+    terminal.send("d");
+    watching.wait(RUN).expect_code(0);
+    story.tells(&["attach"], &terminal.scrolled());
+    drop(terminal);
     types(&scene, &mut story, &["ps"]);
     types(&scene, &mut story, &["resume"]);
     scene.wait_for_file("../begun-2-1");
-    running.signal(Signal::KILL);
-    running.wait(RUN).expect_signal(Signal::KILL);
+    let (watching, terminal) = scene.rlm(&["attach"]).spawn_on_terminal();
+    terminal.sees("── iteration 2 ──", RUN);
+    let of = |line: String| serde_json::from_str::<Value>(&line).ok()?["pid"].as_i64();
+    let pid = of(live()).expect("a live run has a number");
+    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
+    kill_process(pid.expect("it is one"), Signal::KILL).unwrap();
+    let left = watching.wait(RUN);
+    assert!(left.code() != Some(0), "{left}");
     let gone = || scene.alive().is_empty().then_some(());
     wait_for("the end of all that ran", RUN, gone);
-    story.tells(&run, &terminal.scrolled());
+    story.tells(&["attach"], &terminal.scrolled());
     drop(terminal);
     types(&scene, &mut story, &["status"]);
     let (running, terminal) = scene.rlm(&["resume"]).spawn_on_terminal();
