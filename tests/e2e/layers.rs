@@ -284,8 +284,11 @@ fn limits_follow_the_file_after_a_resume_too() {
     fs_err::write(scene.file("go2"), "").unwrap();
     says(&mut running, "from now on time of the run");
     says(&mut running, "turn 3");
+    // An agent could write that as well.
+    say("sleep = '1h'\nmax-duration = '3h'\n");
     for turn in [3, 4] {
         fs_err::write(scene.file(&format!("go{turn}")), "").unwrap();
     }
+    says(&mut running, "but not `time of the run");
     running.wait(LONG).expect_code(0);
 }

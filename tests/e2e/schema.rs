@@ -112,7 +112,7 @@ fn a_dry_run_shows_what_would_be_done_and_makes_nothing() {
         "Mend the parser.",
         "<promise>DONE</promise>",
         "`make test`",
-        "max_iterations",
+        "max-iterations",
     ] {
         assert!(ended.stdout.contains(shown), "{shown}: {ended}");
     }

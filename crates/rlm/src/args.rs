@@ -102,6 +102,10 @@ pub(crate) enum Command {
 #[command(
     after_help = "A run needs an end: --until, --completion-promise, an explicit -n, or --once.
 
+What is not said here comes from the environment (RLM_AGENT, RLM_PERMISSIONS; RLM_SHUTDOWN_TIMEOUT is how long a stop may
+take, 8s), then from rlm.toml, then from ~/.config/rlm/config.toml: rlm config show --explain. No other variable is a setting.
+While the run goes on, its limits follow those files between iterations; what may be used up is only lowered by them.
+
 Examples:
   rlm run --until 'cargo test'
   rlm run --until 'cargo test' --agent claude --permissions ask --model opus

@@ -38,7 +38,8 @@ pub(crate) const FILE_NAME: &str = "rlm.toml";
 const MAX_BYTES: u64 = 1 << 20;
 
 /// What `rlm init` writes.
-pub(crate) const TEMPLATE: &str = r#"# Settings of `rlm run` in this project. Options on the command line win.
+pub(crate) const TEMPLATE: &str = r#"# Settings of `rlm run` in this project. Options on the command line win; `rlm config show --explain` says what counts.
+# While a run goes on, its limits follow this file between iterations.
 
 # prompt-file = "PROMPT.md"        # read anew for each iteration
 # agent = "claude"                 # the agent that rlm drives

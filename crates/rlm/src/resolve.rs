@@ -413,6 +413,65 @@ pub(crate) mod tests {
         );
     }
 
+    const PHASES: &str = "agent = 'claude'\nagent-bin = '/bin/sh'\nmodel = 'opus'\nuntil = 'make'\nmax-iterations = 9\nsleep = 1\n\
+        [[phase]]\nname = 'plan'\nprompt = 'Plan.'\nagent = 'codex'\nagent-bin = 'sh'\npermissions = 'deny'\ncompletion-promise = 'PLANNED'\nmax-iterations = 2\n\
+        [[phase]]\nname = 'build'\nprompt-file = 'build.md'\niteration-timeout = '3h'\n[phase.claude]\neffort = 'high'\n";
+
+    #[test]
+    fn x119_each_phase_has_its_own_prompt_agent_limits_and_end() {
+        let settings = resolve_line("rlm run", PHASES).unwrap();
+        let [plan, build] = settings.phases.as_slice() else {
+            panic!("{:?}", settings.phases)
+        };
+        assert_eq!((plan.name.as_str(), build.name.as_str()), ("plan", "build"));
+        assert_eq!(plan.prompt, PromptSource::Text("Plan.".into()));
+        assert_eq!(build.prompt, PromptSource::File("/tmp/build.md".into()));
+        let agents = [plan, build].map(|phase| (phase.agent.name(), phase.agent.model()));
+        assert_eq!(agents, [("codex", None), ("claude", Some("opus"))]);
+        // The end of one phase is none of the other's.
+        assert_eq!(
+            (plan.promise.as_deref(), &plan.until),
+            (Some("PLANNED"), &None)
+        );
+        assert_eq!(
+            (&build.promise, build.until.as_deref()),
+            (&None, Some("make"))
+        );
+        let limits = [plan, build].map(|phase| phase.limits.max_iterations);
+        assert_eq!(limits, [Some(2), Some(9)]);
+        let hours = |hours: u64| Some(Duration::from_secs(hours * 3600));
+        let times = [plan, build].map(|phase| phase.limits.iteration_timeout);
+        assert_eq!(times, [hours(1), hours(3)]);
+        assert_eq!(
+            [plan, build].map(|phase| phase.permissions),
+            [Permissions::Deny, Permissions::Edits]
+        );
+        let AgentSettings::Claude { options, .. } = &build.agent else {
+            panic!("{:?}", build.agent)
+        };
+        assert_eq!(options.effort.as_deref(), Some("high"));
+        assert_eq!(settings.sleep, Duration::from_secs(1));
+    }
+
+    #[test]
+    fn x119_an_option_goes_over_every_phase() {
+        let settings = resolve_line(
+            "rlm run -n 5 --permissions all --agent opencode --agent-bin sh",
+            PHASES,
+        )
+        .unwrap();
+        for phase in &settings.phases {
+            assert_eq!(phase.limits.max_iterations, Some(5), "{}", phase.name);
+            assert_eq!(phase.permissions, Permissions::All, "{}", phase.name);
+            assert_eq!(
+                (phase.agent.name(), phase.agent.model()),
+                ("opencode", None)
+            );
+        }
+        let refused = resolve_line("rlm run -P x", PHASES).unwrap_err();
+        assert!(refused.contains("has its own prompt"), "{refused}");
+    }
+
     #[test]
     fn options_win_over_the_file() {
         let settings = resolve("--until true", "until = 'make'\nmax-failures = 7").unwrap();

@@ -1,6 +1,6 @@
 //! `rlm config`
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 
 use loop_runner::Project;
@@ -26,16 +26,8 @@ fn show(directory: &Path, args: &ShowConfigArgs) -> Result<ExitCode, Failure> {
     let project = Project::find(directory)?;
     let layers = Layers::read(project.root())?.with_environment(config::variable)?;
     let layers = layers.with_flags(&args.run)?;
-    let shown = Configuration {
-        groups: config::groups(&layers, &args.run.agent_command, project.directory()),
-        files: layers
-            .files()
-            .map(|path| (path.clone(), path.exists()))
-            .collect(),
-        root: project.root().to_owned(),
-        home: std::env::var_os("HOME").map(PathBuf::from),
-        explain: args.explain,
-    };
+    let words = &args.run.agent_command;
+    let shown = Configuration::of(&layers, words, &project, args.explain);
     match args.run.show.json {
         true => print(&render::json_line(&shown.json())),
         false => print(shown.to_string().trim_end()),

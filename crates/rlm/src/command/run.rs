@@ -10,7 +10,7 @@ use crate::args::{LoopArgs, ResumeArgs, RunArgs};
 use crate::command::{detach, resume};
 use crate::config::{self, Layers, Watched};
 use crate::exit::{Code, Failure};
-use crate::render::{Beginning, DryRun, Screen, print};
+use crate::render::{Beginning, Configuration, DryRun, Screen, print};
 use crate::resolve::Resolved;
 use crate::session::{Session, refuse_nested};
 use crate::{render, resolve};
@@ -150,16 +150,18 @@ pub(crate) fn start(
 fn dry(session: &Session, directory: &Path, args: RunArgs) -> Result<ExitCode, Failure> {
     let (json, directory) = (args.show.json, directory.to_owned());
     let run = args.run_id.clone().unwrap_or_else(new_id);
-    let (project, resolved) = session.prepare(move || {
+    let (project, resolved, said) = session.prepare(move || {
         let project = Project::find(&directory)?;
         let layers = Layers::read(project.root())?.with_environment(config::variable)?;
+        let words = args.agent_command.clone();
         let resolved = resolve::new_run(args, &layers, project.root(), project.directory())?;
         resolved.settings.validate()?;
-        Ok((project, resolved))
+        let said = Configuration::of(&resolved.layers, &words, &project, false);
+        Ok((project, resolved, said))
     })?;
     let preview = Runner::preview(&project, run, resolved.settings);
     let (head, prompts) = session.block_on(preview)?;
-    print(json, &DryRun::of(&project, &head, prompts));
+    print(json, &DryRun::of(&project, &head, said, prompts));
     Ok(Code::Done.into())
 }
 

@@ -1,12 +1,15 @@
 //! Settings and where they come from.
 
+use std::ffi::OsString;
 use std::fmt;
 use std::path::{Path, PathBuf};
+
+use loop_runner::Project;
 
 use serde_json::{Value, json};
 
 use super::{DIM, plain, styled};
-use crate::config::{Group, Origin, Row};
+use crate::config::{self, Group, Layers, Origin, Row};
 
 /// How long a value may be before what stands behind it moves to the right.
 const WIDE: usize = 40;
@@ -14,16 +17,33 @@ const WIDE: usize = 40;
 /// What counts, as a file that says it, or with where each value comes from.
 #[derive(Debug)]
 pub(crate) struct Configuration {
-    pub(crate) groups: Vec<Group>,
+    groups: Vec<Group>,
     /// The files that were looked for, and whether they are there.
-    pub(crate) files: Vec<(PathBuf, bool)>,
+    files: Vec<(PathBuf, bool)>,
     /// Where the project's file lies.
-    pub(crate) root: PathBuf,
-    pub(crate) home: Option<PathBuf>,
-    pub(crate) explain: bool,
+    root: PathBuf,
+    home: Option<PathBuf>,
+    explain: bool,
 }
 
 impl Configuration {
+    /// Shows what counts by these layers, with `words` as those behind `--`.
+    pub(crate) fn of(
+        layers: &Layers,
+        words: &[OsString],
+        project: &Project,
+        explain: bool,
+    ) -> Self {
+        let files = layers.files();
+        Self {
+            groups: config::groups(layers, words, project.directory()),
+            files: files.map(|path| (path.clone(), path.exists())).collect(),
+            root: project.root().to_owned(),
+            home: std::env::var_os("HOME").map(PathBuf::from),
+            explain,
+        }
+    }
+
     fn place(&self, path: &Path) -> String {
         if let Ok(own) = path.strip_prefix(&self.root) {
             return own.display().to_string();

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::render::banner::{self, Beginning};
 use crate::render::text::{plain, safe};
-use crate::render::{BOLD, DIM, styled};
+use crate::render::{BOLD, Configuration, DIM, styled};
 
 /// A run that does not begin.
 #[derive(Debug, Serialize)]
@@ -19,6 +19,9 @@ pub(crate) struct DryRun {
     #[serde(skip)]
     banner: Vec<String>,
     settings: Value,
+    /// The same, as `rlm config show` has it.
+    #[serde(skip)]
+    said: Configuration,
     prompts: Vec<Prompt>,
 }
 
@@ -29,7 +32,12 @@ struct Prompt {
 }
 
 impl DryRun {
-    pub(crate) fn of(project: &Project, head: &RunHead, prompts: Vec<String>) -> Self {
+    pub(crate) fn of(
+        project: &Project,
+        head: &RunHead,
+        said: Configuration,
+        prompts: Vec<String>,
+    ) -> Self {
         let phases = head.settings.phases.iter();
         let prompts = phases.zip(prompts).map(|(phase, text)| Prompt {
             phase: phase.name.clone(),
@@ -41,6 +49,7 @@ impl DryRun {
             directory: head.settings.directory.display().to_string(),
             banner: banner::lines(&Beginning::new(Vec::new()), project, head, false),
             settings: banner::settings(head),
+            said,
             prompts: prompts.collect(),
         }
     }
@@ -54,14 +63,7 @@ impl fmt::Display for DryRun {
             writeln!(f, "{}", styled(DIM, line))?;
         }
         writeln!(f, "\n{}", styled(BOLD, "settings"))?;
-        for (name, value) in self.settings.as_object().into_iter().flatten() {
-            let value = match value {
-                Value::Null => "-".to_owned(),
-                Value::String(text) => plain(text),
-                other => plain(&other.to_string()),
-            };
-            writeln!(f, "  {name:<20} {value}")?;
-        }
+        write!(f, "{}", self.said)?;
         for prompt in &self.prompts {
             let title = format!("prompt of phase {}, iteration 1", plain(&prompt.phase));
             write!(

@@ -297,6 +297,42 @@ mod tests {
     }
 
     #[test]
+    fn s15_what_is_given_to_resume_goes_over_every_phase() {
+        let file = "prompt = 'x'\nagent = 'claude'\nagent-bin = '/bin/sh'\n[[phase]]\nname = 'a'\nmax-iterations = 1\n\
+            [[phase]]\nname = 'b'\nmax-iterations = 2\nagent = 'command'\ncommand = ['sh']\n";
+        let layers = Layers::of(Path::new("/"), file);
+        let saved = crate::resolve::tests::resolve_line("rlm run", file).unwrap();
+        let more = |what| resumed(given(&layers, None, what), &saved).map_err(|f| f.message);
+        let changed = more(LoopArgs {
+            max_iterations: Some(7),
+            model: Some("opus".into()),
+            ..LoopArgs::default()
+        });
+        let changed = changed.unwrap().unwrap();
+        let limits: Vec<_> = { changed.phases.iter() }
+            .map(|phase| phase.limits.max_iterations)
+            .collect();
+        assert_eq!(limits, [Some(7), Some(7)]);
+        let models: Vec<_> = { changed.phases.iter() }
+            .map(|phase| phase.agent.model())
+            .collect();
+        assert_eq!(models, [Some("opus"), None]);
+        let refused = more(LoopArgs {
+            prompt_file: Some("x".into()),
+            ..LoopArgs::default()
+        });
+        assert!(refused.unwrap_err().contains("each phase"));
+        let others = resumed(given(&layers, Some(AgentKind::Codex), sh()), &saved);
+        let others = others.unwrap().unwrap();
+        assert!(
+            others
+                .phases
+                .iter()
+                .all(|phase| phase.agent.name() == "codex")
+        );
+    }
+
+    #[test]
     fn an_agent_that_is_known_by_its_program_is_another_one_with_another_program() {
         let saved = crate::resolve::tests::resolve_line(
             "rlm run -p text --once --agent acp --agent-bin sh",
