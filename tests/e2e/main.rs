@@ -40,6 +40,7 @@ mod money;
 mod nights;
 mod options;
 mod permissions;
+mod phases;
 mod presses;
 mod project;
 mod promises;

@@ -24,6 +24,15 @@ const MAX_BYTES: usize = 4 << 20;
 pub enum News {
     /// The run went on; what this says is on disk.
     Run(Notice),
+    /// What follows belongs to this phase; told of a run that has several.
+    Phase {
+        /// Its name.
+        name: String,
+        /// Its number, from 1.
+        number: u32,
+        /// How many phases there are.
+        of: u32,
+    },
     /// The agent's process runs.
     AgentStarted {
         /// Its process id.

@@ -114,6 +114,8 @@ pub struct Runner {
     frozen_at: Option<Timestamp>,
     /// When it was told last that the run waits.
     waiting_told: Timestamp,
+    /// The index of the phase that was told last.
+    told_phase: Option<u32>,
     /// What the last agent said it was.
     identified: Option<agent_duplex::Event>,
     view: watch::Sender<Arc<View>>,
@@ -270,6 +272,7 @@ impl Runner {
             impatient: false,
             frozen_at: None,
             waiting_told: Timestamp::default(),
+            told_phase: None,
             identified: None,
             view,
             socket: None,

@@ -75,6 +75,9 @@ impl Runner {
                     } => Some(id),
                     _ => None,
                 };
+                if let Notice::AttemptStarted { .. } = notice {
+                    self.tell_phase();
+                }
                 self.tell(News::Run(notice));
                 let head = self.machine.head();
                 let heard = matches!(head.step, Step::Turn { .. } | Step::Interrupted { .. });
@@ -103,6 +106,17 @@ impl Runner {
             let patient = sealed || self.saved.machine.end.is_some();
             let seen = self.work_tree.project().git().glance(patient).await;
             (self.saved.git_commit, self.saved.git_changed) = (seen.commit, seen.changed);
+        }
+    }
+
+    /// Says which phase begins or goes on, where there are several.
+    fn tell_phase(&mut self) {
+        let head = self.machine.head();
+        let (at, of) = (head.phase, head.rules.phases.len());
+        if of > 1 && self.told_phase.replace(at) != Some(at) {
+            let name = head.phase_rules().name.clone();
+            let (number, of) = (at + 1, u32::try_from(of).unwrap_or(u32::MAX));
+            self.tell(News::Phase { name, number, of });
         }
     }
 

@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use loop_runner::{AgentSettings, Permissions, PhaseSettings, Project, RunHead, RunId};
-use loop_state::SessionPolicy;
+use loop_state::{Autonomy, SessionPolicy};
 use serde_json::{Value, json};
 
 use crate::agents;
 use crate::duration::show;
 use crate::render::event::count;
-use crate::render::rlm;
 use crate::render::text::plain;
+use crate::render::{Phases, rlm};
 
 /// How a run begins for this process.
 #[derive(Debug)]
@@ -84,12 +84,13 @@ pub(crate) fn lines(
                 }
             };
             let session = head.machine.session.as_ref();
-            let goes_on = head.settings.phases[0].session == SessionPolicy::Continue;
+            let goes_on = present(head).session == SessionPolicy::Continue;
             let session = session.filter(|_| goes_on && before.is_none());
             let session = session.map_or_else(String::new, |id| format!(", in its session {id}"));
             lines.push(format!(
-                "resuming run {} at iteration {at}, {why}{session}",
-                head.run
+                "resuming run {}{} at iteration {at}, {why}{session}",
+                head.run,
+                Phases::from(&head.machine).present()
             ));
             lines.extend(before.as_ref().map(|before| handover(before, head)));
         }
@@ -109,31 +110,20 @@ pub(crate) fn lines(
             own.branch
         ));
     }
-    let phase = &head.settings.phases[0];
-    let limits = &phase.limits;
-    let count = limits.max_iterations.map(|n| match n {
-        1 => "1 iteration".to_owned(),
-        n => format!("{n} iterations"),
-    });
-    let count = count.unwrap_or_else(|| "any number of iterations".to_owned());
-    let ends = match (&phase.until, &phase.promise) {
-        (Some(until), None) => format!("when `{until}` passes; at the latest after {count}"),
-        (Some(until), Some(promise)) => format!(
-            "when the agent says {promise} and `{until}` passes; at the latest after {count}"
-        ),
-        (None, Some(promise)) => format!(
-            "when the agent says {promise}, which nothing checks; at the latest after {count}"
-        ),
-        (None, None) => format!("after {count}"),
-    };
-    let turn = limits.iteration_timeout.map_or("any time".into(), show);
+    let all = &head.settings.phases;
+    let phase = present(head);
+    let turns = all.iter().map(|phase| phase.limits.iteration_timeout);
+    let turn = turns
+        .collect::<Option<Vec<_>>>()
+        .and_then(|it| it.into_iter().max());
+    let turn = turn.map_or("any time".into(), show);
     let total = head
         .settings
         .max_duration
         .map_or(String::new(), |d| format!(", {} in all", show(d)));
     let run = &head.run;
+    lines.extend(ends(head, person));
     lines.extend([
-        format!("ends    {ends}"),
         format!("spends  up to {turn} a turn{total}; {}", money(head)),
         format!(
             "agent   {}: {}, in {}",
@@ -154,6 +144,67 @@ pub(crate) fn lines(
         ),
     ]);
     lines.iter().map(|line| plain(line)).collect()
+}
+
+/// Returns the settings of the phase at which the run stands.
+fn present(head: &RunHead) -> &PhaseSettings {
+    &head.settings.phases[head.machine.phase as usize]
+}
+
+/// Says what ends the run, and before that each of several phases.
+fn ends(head: &RunHead, person: bool) -> Vec<String> {
+    let phases = &head.settings.phases;
+    if let [only] = phases.as_slice() {
+        return vec![format!("ends    {}{}", end(only), asks(head, person))];
+    }
+    let each = phases.iter().enumerate().map(|(index, phase)| {
+        let name = if index == 0 { "phases" } else { "" };
+        let here = if index == head.machine.phase as usize && index > 0 {
+            "  <- here"
+        } else {
+            ""
+        };
+        let agent = agents::name(&phase.agent);
+        format!(
+            "{name:<7} {} {}, {agent}: {}{here}",
+            index + 1,
+            phase.name,
+            end(phase)
+        )
+    });
+    let last = format!("ends    with phase {}{}", phases.len(), asks(head, person));
+    each.chain([last]).collect()
+}
+
+/// Says where a person is asked.
+fn asks(head: &RunHead, person: bool) -> String {
+    match head.settings.rules().autonomy {
+        _ if !person => String::new(),
+        Autonomy::Checkpoint if head.settings.phases.len() > 1 => {
+            "; your word is asked between two phases".into()
+        }
+        Autonomy::Batch(size) => format!("; your word is asked after each {size} iterations"),
+        _ => String::new(),
+    }
+}
+
+/// Says what ends a phase.
+fn end(phase: &PhaseSettings) -> String {
+    let count = phase.limits.max_iterations.map(|n| match n {
+        1 => "1 iteration".to_owned(),
+        n => format!("{n} iterations"),
+    });
+    let count = count.unwrap_or_else(|| "any number of iterations".to_owned());
+    match (&phase.until, &phase.promise) {
+        (Some(until), None) => format!("when `{until}` passes; at the latest after {count}"),
+        (Some(until), Some(promise)) => format!(
+            "when the agent says {promise} and `{until}` passes; at the latest after {count}"
+        ),
+        (None, Some(promise)) => format!(
+            "when the agent says {promise}, which nothing checks; at the latest after {count}"
+        ),
+        (None, None) => format!("after {count}"),
+    }
 }
 
 /// Says what the run may spend.
@@ -183,7 +234,7 @@ fn handover(before: &AgentSettings, head: &RunHead) -> String {
     let session = session.map_or_else(String::new, |id| format!(" (session {id})"));
     format!(
         "{} goes on for {}, whose conversation{session} it does not get: it has the prompt, the files, and all that you said and is not done",
-        agents::name(&head.settings.phases[0].agent),
+        agents::name(&present(head).agent),
         agents::name(before),
     )
 }
@@ -237,9 +288,30 @@ pub(crate) fn json(beginning: &Beginning, project: &Project, head: &RunHead) -> 
 /// The settings with times in milliseconds, as everywhere in our JSON.
 pub(super) fn settings(head: &RunHead) -> Value {
     let all = &head.settings;
-    let phase = &all.phases[0].without_secrets();
-    let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+    let mut value = of_phase(present(head));
+    let more = json!({
+        "max_duration_ms": all.max_duration.map(millis),
+        "max_failures": all.max_failures,
+        "sleep_ms": millis(all.sleep),
+        "max_cost_usd": all.max_cost_microusd.map(|micro| micro as f64 / 1e6),
+        "max_tokens": all.max_tokens,
+        "wait_on_limit_ms": millis(all.rules().wait_on_limit),
+        "autonomy": all.rules().autonomy,
+        "leftovers": all.leftovers,
+        "commit": all.commit,
+        "phases": all.phases.iter().map(of_phase).collect::<Vec<_>>(),
+    });
+    if let (Some(value), Value::Object(more)) = (value.as_object_mut(), more) {
+        value.extend(more);
+    }
+    value
+}
+
+/// The settings of one phase.
+fn of_phase(phase: &PhaseSettings) -> Value {
+    let phase = &phase.without_secrets();
     json!({
+        "name": phase.name,
         "agent": phase.agent,
         "permissions": phase.permissions,
         "mcp_servers": phase.mcp_servers,
@@ -253,13 +325,9 @@ pub(super) fn settings(head: &RunHead) -> Value {
         "idle_timeout_ms": phase.limits.idle_timeout.map(millis),
         "check_timeout_ms": millis(phase.check_timeout),
         "background_wait_ms": millis(phase.background_wait),
-        "max_duration_ms": all.max_duration.map(millis),
-        "max_failures": all.max_failures,
-        "sleep_ms": millis(all.sleep),
-        "max_cost_usd": all.max_cost_microusd.map(|micro| micro as f64 / 1e6),
-        "max_tokens": all.max_tokens,
-        "wait_on_limit_ms": millis(all.rules().wait_on_limit),
-        "leftovers": all.leftovers,
-        "commit": all.commit,
     })
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }

@@ -21,6 +21,10 @@ const TAIL_LINES: usize = 8;
 pub(crate) fn text(news: &News, zone: &TimeZone) -> String {
     match news {
         News::Run(notice) => notice_text(notice, zone),
+        News::Phase { name, number, of } => styled(
+            BOLD,
+            format!("── phase {} ({number} of {of}) ──", plain(name)),
+        ),
         News::AgentStarted { pid } => styled(DIM, format!("agent runs (pid {pid})")),
         News::Output {
             stream: Stream::Stdout,
@@ -176,7 +180,12 @@ fn notice_text(notice: &Notice, zone: &TimeZone) -> String {
                 _ => format!("{} again at {until}{what}", styled(MIND, "trying")),
             }
         }
-        Notice::Review(of) => styled(BOLD, format!("{of} is over: your word")),
+        Notice::Review(of) => styled(
+            BOLD,
+            format!(
+                "the {of} is over and waits for your word: Ctrl-C opens the menu (elsewhere: rlm resume, or rlm steer TEXT to have it revised)"
+            ),
+        ),
         Notice::Reviewed(verdict) => match verdict {
             Verdict::Revise(_) => "it is to be revised".into(),
             Verdict::StartOver => "starting over".into(),
@@ -261,6 +270,9 @@ pub(crate) fn utc(at: Timestamp) -> String {
 pub(crate) fn json(at: Timestamp, news: &News) -> Option<Value> {
     let mut value = match news {
         News::Run(notice) => notice_json(notice)?,
+        News::Phase { name, number, of } => {
+            json!({"event": "phase_started", "phase": name, "number": number, "of": of})
+        }
         News::AgentStarted { pid } => json!({"event": "agent_started", "pid": pid}),
         News::Output { stream, line } => json!({
             "event": "output",
@@ -419,6 +431,11 @@ mod tests {
                 attempt: 3,
                 again: true,
             }),
+            News::Phase {
+                name: "build".into(),
+                number: 2,
+                of: 3,
+            },
             News::AgentStarted { pid: 42 },
             News::Output {
                 stream: Stream::Stdout,

@@ -176,6 +176,15 @@ impl fmt::Display for Live {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let state = format!("{:?}", self.state).to_lowercase();
         write!(f, "{}  {state}", plain(self.run.as_str()))?;
+        let said = self.standing.as_ref().filter(|said| said.phases > 1);
+        if let Some(said) = said {
+            let phase = plain(&said.phase);
+            write!(
+                f,
+                ", phase {phase} ({} of {})",
+                said.phase_number, said.phases
+            )?;
+        }
         if let Some(iteration) = self.iteration {
             write!(f, ", iteration {iteration}")?;
         }
@@ -193,6 +202,9 @@ impl fmt::Display for Live {
                 }
                 if let Some(tasks) = standing.held_for {
                     write!(f, "  waits for {}", background(tasks))?;
+                }
+                if let Some(of) = &standing.review {
+                    write!(f, "  the {} is over: it waits for your word", plain(of))?;
                 }
                 if standing.stopping {
                     f.write_str("  (stopping)")?;

@@ -11,7 +11,8 @@ use crate::duration::show;
 use crate::money;
 use crate::render::banner::may;
 use crate::render::event::{count, utc};
-use crate::render::{background, go_on, plain, rlm};
+use crate::render::{Phases, background, go_on, plain, rlm};
+use crate::terminal::Review;
 
 /// One run; the text and the JSON say the same.
 #[derive(Debug, Serialize)]
@@ -26,7 +27,8 @@ pub(crate) struct Status {
 
 #[derive(Debug, Serialize)]
 struct Detail {
-    phase: String,
+    #[serde(flatten)]
+    phases: Phases,
     iteration: u32,
     attempt: u32,
     iterations_complete: u32,
@@ -74,7 +76,7 @@ impl Status {
                 let phase = &head.settings.phases[m.phase as usize];
                 let now = Timestamp(u64::try_from(now.as_millisecond()).unwrap_or(0));
                 Some(Detail {
-                    phase: m.phase_rules().name.clone(),
+                    phases: Phases::from(m),
                     iteration: m.iteration,
                     attempt: m.attempt,
                     iterations_complete: m.counts.iterations,
@@ -157,7 +159,9 @@ fn next(run: &RunEntry, m: &loop_state::Head, held_for: Option<u32>) -> String {
             "the agent was interrupted and waits for a word".into()
         }
         (RunState::Paused, Step::Review { .. }) => {
-            "it waits for a person's word on what was done".into()
+            let asks = Review::of(m).map(Review::asks).unwrap_or_default();
+            let (id, rlm) = (&run.id, rlm());
+            format!("{asks}: {rlm} resume {id}, or {rlm} steer {id} TEXT to have it revised")
         }
         (RunState::Paused, _) => "it waits until a person lets it go on".into(),
         (RunState::Running, Step::Turn { .. }) => match held_for {
@@ -176,6 +180,10 @@ fn next(run: &RunEntry, m: &loop_state::Head, held_for: Option<u32>) -> String {
             .as_ref()
             .and_then(|end| go_on(&run.id, &end.reason))
             .unwrap_or_else(|| "nothing: it is over".into()),
+        (_, Step::Review { .. }) => {
+            let asks = Review::of(m).map(Review::asks).unwrap_or_default();
+            format!("{} resume {}: {asks}", rlm(), run.id)
+        }
         _ if cut => format!(
             "{} resume {}: iteration {at} again, it was cut",
             rlm(),
@@ -202,7 +210,8 @@ impl fmt::Display for Status {
             let age = show(std::time::Duration::from_secs(d.age_s));
             write!(
                 f,
-                ", iteration {}, attempt {}, {} complete",
+                "{}, iteration {}, attempt {}, {} complete",
+                d.phases.present(),
                 d.iteration,
                 d.attempt,
                 count(d.iterations_complete as usize, "iteration", "iterations")
@@ -240,6 +249,10 @@ impl fmt::Display for Status {
                     write!(f, "\n  {name:<7} {}", plain(&value))?;
                 }
             }
+        }
+        let over = self.detail.iter().flat_map(|d| d.phases.over());
+        for line in over {
+            write!(f, "\n  done    {line}")?;
         }
         for note in &self.notes {
             write!(f, "\n  note    {}", plain(note))?;

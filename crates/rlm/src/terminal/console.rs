@@ -346,6 +346,10 @@ impl Console {
             Some(Typed::Gone) | None => {
                 self.ui.shut();
                 self.tty = None;
+                if !self.attached {
+                    // A run that is over takes no orders, and needs none.
+                    let _over = self.control.try_send(Control::Attended(false));
+                }
             }
         }
     }
@@ -431,6 +435,7 @@ impl Console {
         if self.editor.is_none() && in_front != self.in_front {
             self.returned();
         }
+        self.attend(Scene::of(&view, self.attached));
     }
 
     fn perform(&mut self) {

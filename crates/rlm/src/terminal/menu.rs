@@ -9,6 +9,7 @@ use super::scene::Scene;
 pub(crate) enum Choice {
     Continue,
     Steer,
+    Revise,
     EditPrompt,
     SkipSleep,
     Restart,
@@ -34,6 +35,20 @@ const CHOICES: [(Choice, char, &str); 9] = [
     (Choice::Abort, 'a', "abort: end at once (saved too)"),
 ];
 
+/// The same where a phase or a batch waits for a person's word.
+const VERDICTS: [(Choice, char, &str); 6] = [
+    (Choice::Continue, 'c', "continue"),
+    (Choice::Revise, 'r', "revise"),
+    (Choice::EditPrompt, 'e', "edit prompt"),
+    (Choice::StartOver, 'o', "start over"),
+    (Choice::Detach, 'd', "detach: leave the question to others"),
+    (
+        Choice::Exit,
+        'x',
+        "save and exit: the question comes back with a resume",
+    ),
+];
+
 /// What a key means in the menu.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Chosen {
@@ -42,6 +57,21 @@ pub(crate) enum Chosen {
     Nothing,
     /// There is no such choice, or not now.
     Wrong(char),
+}
+
+/// Returns what can be chosen now, with its key and what it does.
+fn choices(scene: Scene<'_>) -> Vec<(Choice, char, String)> {
+    if let Some(review) = scene.review() {
+        let say =
+            |(choice, key, label): (Choice, char, &str)| (choice, key, review.says(choice, label));
+        let is_active =
+            |(choice, ..): &(Choice, char, &str)| *choice != Choice::Detach || scene.attached;
+        return VERDICTS.into_iter().filter(is_active).map(say).collect();
+    }
+    let active = CHOICES.into_iter().filter(|it| is_active(it.0, scene));
+    active
+        .map(|(choice, key, label)| (choice, key, label.to_owned()))
+        .collect()
 }
 
 /// Returns whether a choice makes sense now.
@@ -63,9 +93,8 @@ pub(crate) fn choose(key: &Key, scene: Scene<'_>) -> Option<Chosen> {
         Key::Esc => Some(Chosen::Nothing),
         Key::Char(c) => {
             let letter = c.to_lowercase().next().unwrap_or(*c);
-            let found = CHOICES.iter().find(|(_, key, _)| *key == letter);
-            let active = found.filter(|(choice, ..)| is_active(*choice, scene));
-            Some(active.map_or(Chosen::Wrong(*c), |(choice, ..)| Chosen::It(*choice)))
+            let found = { choices(scene).into_iter() }.find(|(_, key, _)| *key == letter);
+            Some(found.map_or(Chosen::Wrong(*c), |(choice, ..)| Chosen::It(choice)))
         }
         _ => None,
     }
@@ -84,8 +113,10 @@ pub(crate) fn rows(
         (.., true) => "the run waits",
         _ => "the run goes on meanwhile",
     };
-    let line = |(choice, key, label): &(Choice, char, &str)| {
+    let (active, review) = (choices(scene), scene.review());
+    let line = |(choice, key, label): &(Choice, char, String)| {
         let more = match choice {
+            Choice::Continue if review.is_some() => " (Enter)",
             Choice::Continue => " (Enter, Esc)",
             Choice::Steer if !scene.hears() => " (with the next prompt)",
             _ => "",
@@ -100,15 +131,10 @@ pub(crate) fn rows(
         true => "Ctrl-C again detaches",
         false => "Ctrl-C again saves and stops",
     });
-    let active = || {
-        CHOICES
-            .iter()
-            .filter(|(choice, ..)| is_active(*choice, scene))
-    };
-    let mut lines = vec![format!("menu: {goes_on}")];
-    lines.extend(active().map(line));
+    let mut lines = vec![review.map_or_else(|| format!("menu: {goes_on}"), |it| it.asks())];
+    lines.extend(active.iter().map(line));
     if lines.len() >= height {
-        let words = active().map(|(_, key, label)| {
+        let words = active.iter().map(|(_, key, label)| {
             let label = label.split([':', '(']).next().unwrap_or_default();
             format!("{key} {}", label.trim_end())
         });
@@ -118,7 +144,7 @@ pub(crate) fn rows(
         lines.push(words);
     }
     if lines.len() >= height {
-        let keys = active().flat_map(|(_, key, _)| [' ', *key]);
+        let keys = active.iter().flat_map(|(_, key, _)| [' ', *key]);
         let mut keys: String = "menu".chars().chain(keys).collect();
         lines = super::rows::take_rows(&mut keys, width);
         lines.push(keys);
@@ -134,18 +160,14 @@ pub(crate) fn rows(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::terminal::stage::at;
-    use loop_state::{Step, Timestamp};
+    use crate::terminal::stage::{Stand, at, pipeline};
+    use loop_state::{Occasion, Step, Timestamp};
     use proptest::prelude::*;
 
     fn letters(step: Step) -> String {
         let stand = at(step);
-        let active = |(choice, ..): &&(Choice, char, &str)| is_active(*choice, stand.scene());
-        CHOICES
-            .iter()
-            .filter(active)
-            .map(|(_, key, _)| *key)
-            .collect()
+        let active = choices(stand.scene()).into_iter();
+        active.map(|(_, key, _)| key).collect()
     }
 
     #[test]
@@ -172,6 +194,45 @@ mod tests {
         assert_eq!(
             choose(&Key::Char('r'), ready.scene()),
             Some(Chosen::Wrong('r'))
+        );
+    }
+
+    #[test]
+    fn x120_what_waits_for_a_word_is_named_and_so_is_what_each_does() {
+        let of = |step: fn(Timestamp) -> Step| pipeline(step(Timestamp(7)));
+        let phase = of(|since| Step::Review {
+            since,
+            of: Occasion::Phase,
+        });
+        let mut batch = of(|since| Step::Review {
+            since,
+            of: Occasion::Batch,
+        });
+        batch.head.iteration = 4;
+        let drawn = |stand: &Stand| {
+            let rows = rows(stand.scene(), false, None, (90, 20)).rows;
+            rows.join("\n")
+        };
+        insta::assert_snapshot!(format!("{}\n\n{}", drawn(&phase), drawn(&batch)), @"
+        phase `plan` (1 of 3) is over: your word
+          c  continue with phase `build` (Enter)
+          r  revise: phase `plan` is run again, with what you say in its prompt
+          e  edit prompt of phase `build`
+          o  start over: phase `plan` from iteration 1 (files stay)
+          x  save and exit: the question comes back with a resume
+        Ctrl-C again saves and stops
+
+        iteration 4 of phase `build` (2 of 3) ends a batch: your word
+          c  continue (Enter)
+          r  revise: the next prompt has what you say
+          e  edit prompt of phase `build`
+          o  start over: phase `build` from iteration 1 (files stay)
+          x  save and exit: the question comes back with a resume
+        Ctrl-C again saves and stops
+        ");
+        assert_eq!(
+            choose(&Key::Char('a'), phase.scene()),
+            Some(Chosen::Wrong('a'))
         );
     }
 

@@ -15,6 +15,7 @@ mod keys;
 mod line;
 mod menu;
 mod paint;
+mod review;
 mod rows;
 mod scene;
 mod sink;
@@ -35,6 +36,7 @@ use tty::Tty;
 
 pub(crate) use console::Shown;
 pub(crate) use editor::Subject;
+pub(crate) use review::Review;
 pub(crate) use scene::Scene;
 pub(crate) use tty::{block_terminal_signals, restore, restore_on_panic};
 

@@ -22,6 +22,21 @@ impl Stand {
     }
 }
 
+/// A run of three phases, behind the first of them.
+pub(crate) fn pipeline(step: Step) -> Stand {
+    let mut stand = at(step);
+    let phase = stand.head.rules.phases.remove(0);
+    stand.head.rules.phases = ["plan", "build", "check"]
+        .map(|name| PhaseRules {
+            name: name.into(),
+            ..phase.clone()
+        })
+        .into();
+    stand.head.phase = 1;
+    stand.head.iteration = 0;
+    stand
+}
+
 /// A run in its third iteration.
 pub(crate) fn at(step: Step) -> Stand {
     let phase = PhaseRules {

@@ -17,11 +17,9 @@ const MAX_TOOL: usize = 48;
 /// Says on one line of at most `columns` columns where the run stands and what comes next.
 pub(crate) fn line(run: &str, scene: Scene<'_>, now: Timestamp, columns: usize) -> String {
     let head = scene.head;
-    let of = head
-        .rules
-        .phases
-        .get(head.phase as usize)
-        .and_then(|phase| phase.limits.max_iterations);
+    let phase = head.rules.phases.get(head.phase as usize);
+    let of = phase.and_then(|phase| phase.limits.max_iterations);
+    let phase = phase.map_or("", |phase| &phase.name);
     let of = of.map(|of| format!("/{of}")).unwrap_or_default();
     let attempt = head.attempt > head.first_attempt;
     let (keys, press) = match (scene.is_ending(), scene.waits()) {
@@ -31,7 +29,17 @@ pub(crate) fn line(run: &str, scene: Scene<'_>, now: Timestamp, columns: usize) 
     };
     // What is said, and how early it is left out where there is little room.
     let mut parts = vec![
-        (7, format!("iteration {}{of}", head.iteration)),
+        (
+            6,
+            of_phases(head).map_or_else(String::new, |of| format!("{} {of}", plain(phase))),
+        ),
+        (
+            7,
+            match head.iteration {
+                0 => String::new(),
+                n => format!("iteration {n}{of}"),
+            },
+        ),
         (
             4,
             if attempt {
@@ -71,6 +79,12 @@ pub(crate) fn report(run: &str, scene: Scene<'_>, now: Timestamp) -> Vec<String>
         head.counts.iterations,
         total(head, now)
     )];
+    if let Some(of) = of_phases(head) {
+        lines.push(format!(
+            "  phase    {} {of}",
+            plain(&head.phase_rules().name)
+        ));
+    }
     let wishes = match wishes(scene) {
         "" => String::new(),
         wish => format!(", {wish}"),
@@ -105,6 +119,12 @@ pub(crate) fn report(run: &str, scene: Scene<'_>, now: Timestamp) -> Vec<String>
         ));
     }
     lines
+}
+
+/// Which of its phases a run is in, if it has several.
+fn of_phases(head: &Head) -> Option<String> {
+    let all = head.rules.phases.len();
+    (all > 1).then(|| format!("{}/{all}", head.phase + 1))
 }
 
 /// What happens now.
@@ -173,7 +193,8 @@ fn seconds(time: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::terminal::stage::at;
+    use crate::terminal::stage::{at, pipeline};
+    use loop_state::Occasion;
     use proptest::prelude::*;
 
     const RUN: &str = "20260101-120000-ab12";
@@ -198,6 +219,17 @@ mod tests {
         iteration 3/100 · Bash: cargo test 1m5s
         Bash: cargo test 1m…
         Bash: …
+        ");
+    }
+
+    #[test]
+    fn x119_it_says_in_which_phase() {
+        let (since, of) = (Timestamp(60_000), Occasion::Phase);
+        let stand = pipeline(Step::Review { since, of });
+        let line = |columns| line(RUN, stand.scene(), Timestamp(61_000), columns);
+        insta::assert_snapshot!([120, 60].map(line).join("\n"), @"
+        build 2/3 · waits for your word 1s · 1m in all · 20260101-120000-ab12 · /continue: go on · Ctrl-C: menu
+        build 2/3 · waits for your word 1s · /continue: go on
         ");
     }
 

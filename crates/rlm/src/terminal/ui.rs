@@ -1,23 +1,26 @@
 //! The terminal as a machine: keys, lines, news and presses go in, effects come out. No terminal, no thread and no clock is in here.
 
 mod ask;
+mod choice;
+mod review;
 mod words;
 
 use agent_duplex::Event;
 use loop_runner::{Control, News};
-use loop_state::{Again, Timestamp};
+use loop_state::{Notice, Timestamp};
 
 use super::command;
 use super::hold::Hold;
 use super::keys::Key;
 use super::line::{History, Line, Typed};
-use super::menu::{self, Choice, Chosen};
+use super::menu::{self, Choice};
 use super::rows::Rows;
 use super::scene::Scene;
 use super::talk::Talk;
 use crate::presses::PressAction;
-use crate::render::plain;
 use ask::{Answered, Asking, Question};
+use choice::Menu;
+use review::Question as Review;
 
 const HELP: &str = "Enter sends, Alt-Enter breaks the line, Esc cancels";
 const HELP_SEVERAL: &str = "an empty line sends, Esc cancels";
@@ -56,9 +59,7 @@ pub(crate) enum Answer {
 /// What waits for the person.
 #[derive(Debug)]
 enum Prompt {
-    Menu {
-        hint: Option<String>,
-    },
+    Menu(Menu),
     Steer {
         line: Line,
         now: bool,
@@ -90,6 +91,8 @@ pub(crate) struct Ui {
     answered: Vec<Answered>,
     /// Questions that only the view knows, by the last look: their news may still come.
     unannounced: Vec<String>,
+    /// The question whether a phase or a batch is good, while it is open.
+    review: Option<Review>,
     hold: Hold,
     talk: Talk,
     history: History,
@@ -140,7 +143,7 @@ impl Ui {
         match &self.prompt {
             None | Some(Prompt::Editor(_)) => Wants::Lines,
             Some(Prompt::Steer { .. }) => Wants::Text,
-            Some(Prompt::Menu { .. } | Prompt::Ask(_)) => Wants::Choice,
+            Some(Prompt::Menu(_) | Prompt::Ask(_)) => Wants::Choice,
         }
     }
 
@@ -168,8 +171,8 @@ impl Ui {
 
     fn pressed_for_the_menu(&mut self) {
         match self.prompt.take() {
-            menu @ Some(Prompt::Menu { .. }) => {
-                self.prompt = menu;
+            Some(Prompt::Menu(menu)) if !menu.is_question() => {
+                self.prompt = Some(Prompt::Menu(menu));
                 self.notice(Answer::Escalate);
             }
             editor @ Some(Prompt::Editor(_)) => {
@@ -183,7 +186,7 @@ impl Ui {
                 if let Some(Prompt::Steer { line, .. }) = other {
                     self.draft = line.text().to_owned();
                 }
-                self.open(Prompt::Menu { hint: None });
+                self.open(Prompt::Menu(Menu::default()));
             }
         }
     }
@@ -192,6 +195,9 @@ impl Ui {
     pub(crate) fn cannot_prompt(&mut self) {
         self.notice(Answer::Drop);
         self.refuse_questions();
+        if self.review.take().is_some() {
+            self.send(Control::Attended(false));
+        }
         self.close();
     }
 
@@ -212,18 +218,7 @@ impl Ui {
     fn key(&mut self, key: Key, scene: Scene<'_>, now: Timestamp, run: &str) {
         match &mut self.prompt {
             None | Some(Prompt::Editor(_)) => {}
-            Some(Prompt::Menu { hint }) => match menu::choose(&key, scene) {
-                None => {}
-                Some(Chosen::Wrong(c)) => {
-                    let c = plain(&c.to_string());
-                    *hint = Some(format!("`{c}` is no choice now; Esc goes on"));
-                }
-                Some(Chosen::Nothing) => {
-                    self.notice(Answer::Handled);
-                    self.close();
-                }
-                Some(Chosen::It(choice)) => self.choose(choice, scene),
-            },
+            Some(Prompt::Menu(_)) => self.menu_key(&key, scene, now),
             Some(Prompt::Ask(_)) => self.question_key(&key, now),
             Some(Prompt::Steer {
                 line,
@@ -240,6 +235,7 @@ impl Ui {
                         if !text.is_empty() {
                             self.history.add(&text);
                         }
+                        self.ask_again();
                         self.close();
                     }
                     Typed::Said(text) => {
@@ -257,57 +253,6 @@ impl Ui {
                     }
                 }
             }
-        }
-    }
-
-    fn choose(&mut self, choice: Choice, scene: Scene<'_>) {
-        self.notice(Answer::Handled);
-        match choice {
-            Choice::Continue => {
-                if scene.waits() {
-                    self.send(Control::Continue);
-                }
-            }
-            Choice::Steer => {
-                let draft = std::mem::take(&mut self.draft);
-                self.open_steer(draft, false);
-                return;
-            }
-            Choice::EditPrompt => {
-                let phase = scene.head.phase;
-                self.prompt = Some(Prompt::Editor(phase));
-                self.effects.push(Effect::Edit(phase));
-                return;
-            }
-            Choice::SkipSleep => self.send(Control::SkipSleep),
-            Choice::Restart => self.send(Control::Again(Again::Iteration)),
-            Choice::StartOver => self.send(Control::Again(Again::Phase)),
-            Choice::Detach => self.effects.push(Effect::Detach),
-            Choice::Exit => self.effects.push(Effect::Exit),
-            Choice::Abort => {
-                self.send(Control::Abort);
-                self.effects.push(Effect::Exit);
-            }
-        }
-        self.close();
-    }
-
-    /// The editor has ended.
-    pub(crate) fn edited(&mut self, result: Result<Option<String>, String>) {
-        let Some(Prompt::Editor(phase)) = self.prompt else {
-            return;
-        };
-        match result {
-            Ok(text) => {
-                if let Some(text) = text {
-                    self.send(Control::Prompt { phase, text });
-                }
-                self.close();
-                if !self.closed {
-                    self.say(line("the prompt was taken as it is now"));
-                }
-            }
-            Err(why) => self.open(Prompt::Menu { hint: Some(why) }),
         }
     }
 
@@ -332,6 +277,7 @@ impl Ui {
         match news {
             News::Agent(Event::PermissionAsked(ask)) => self.asked(ask.clone()),
             News::Agent(Event::PermissionWithdrawn { id }) => self.withdrawn(|q| q.ask.id == *id),
+            News::Run(Notice::Review(_)) => self.review_asked(),
             _ => {}
         }
     }
@@ -367,7 +313,10 @@ impl Ui {
     pub(crate) fn step_back(&mut self) {
         match self.prompt.take() {
             Some(Prompt::Steer { line, .. }) => self.draft = line.text().to_owned(),
-            Some(Prompt::Menu { .. }) => self.notice(Answer::Handled),
+            Some(Prompt::Menu(_)) => {
+                self.notice(Answer::Handled);
+                self.ask_again();
+            }
             editor @ Some(Prompt::Editor(_)) => {
                 self.prompt = editor;
                 return;
@@ -379,8 +328,8 @@ impl Ui {
 
     /// The terminal is ours again.
     pub(crate) fn step_forward(&mut self) {
-        if self.prompt.is_none() && !self.questions.is_empty() && !self.closed {
-            self.open_question();
+        if self.prompt.is_none() && self.is_asked() && !self.closed {
+            self.close();
         }
     }
 
@@ -388,17 +337,17 @@ impl Ui {
     pub(crate) fn rows(&self, scene: Scene<'_>) -> Option<Rows> {
         let (width, height) = self.size;
         let rows = match self.prompt.as_ref()? {
-            Prompt::Menu { hint } => {
-                return Some(menu::rows(
-                    scene,
-                    self.waits_for_answer(),
-                    hint.as_deref(),
-                    self.size,
-                ));
+            Prompt::Menu(menu) => {
+                let asks = self.waits_for_answer();
+                return Some(menu::rows(scene, asks, menu.hint(scene), self.size));
             }
             Prompt::Editor(_) => Rows::default(),
             Prompt::Steer { line, now, hint } => {
-                let prompt = if *now { "now> " } else { "steer> " };
+                let prompt = match (now, scene.review()) {
+                    (true, _) => "now> ",
+                    (_, Some(_)) => "revise> ",
+                    _ => "steer> ",
+                };
                 let mut rows = line.rows(prompt, width);
                 let several = line.text().contains('\n');
                 let help = if several { HELP_SEVERAL } else { HELP };
@@ -421,7 +370,7 @@ impl Ui {
         if self.closed {
             return self.close();
         }
-        if matches!(prompt, Prompt::Menu { .. } | Prompt::Ask(_)) {
+        if matches!(prompt, Prompt::Menu(_) | Prompt::Ask(_)) {
             self.generation += 1;
         }
         self.prompt = Some(prompt);
@@ -436,10 +385,12 @@ impl Ui {
     /// Closes what prompts; the next question is asked, or what was held is shown.
     fn close(&mut self) {
         self.prompt = None;
-        if self.closed || self.questions.is_empty() {
+        if self.closed || !self.is_asked() {
             self.release();
-        } else {
+        } else if self.waits_for_answer() {
             self.open_question();
+        } else {
+            self.open_review();
         }
     }
 

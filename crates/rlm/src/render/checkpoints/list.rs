@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::{age, ago, size, stamp};
 use crate::render::event::{count, utc};
-use crate::render::plain;
+use crate::render::{Phases, plain};
 
 /// How many digits of a commit's name are shown.
 const SHORT: usize = 12;
@@ -23,6 +23,8 @@ pub(crate) struct List {
     resumable: bool,
     finished: bool,
     bytes: u64,
+    /// Where it stands among its phases; nothing where that can't be read.
+    stands: Option<Phases>,
     phases: Vec<Phase>,
     progress: Vec<Row>,
     /// What is damaged and what stands in for it.
@@ -137,6 +139,7 @@ impl List {
             resumable: run.is_resumable(),
             finished: end.is_some_and(|end| end.reason.is_final()),
             bytes: project.bytes(&run.id),
+            stands: run.head.as_ref().ok().map(|it| Phases::from(&it.machine)),
             phases,
             progress,
             notes,
@@ -279,6 +282,9 @@ impl fmt::Display for List {
         if state != health {
             write!(f, ", {health}")?;
         }
+        if let Some(stands) = &self.stands {
+            f.write_str(&stands.present())?;
+        }
         write!(f, ", {}", size(self.bytes))?;
         if self.resumable {
             f.write_str(", can be resumed")?;
@@ -291,6 +297,9 @@ impl fmt::Display for List {
         lines.sort_by_key(|(save, ..)| *save);
         for (save, at, age, what) in lines {
             write!(f, "\n  save {save:>4}  {at}  {:<14}  {what}", ago(age))?;
+        }
+        for line in self.stands.iter().flat_map(Phases::over) {
+            write!(f, "\n  done       {line}")?;
         }
         for note in &self.notes {
             write!(f, "\n  note       {}", plain(note))?;
@@ -339,6 +348,7 @@ mod tests {
             resumable: true,
             finished: false,
             bytes: 4097,
+            stands: None,
             phases: vec![phase],
             progress: vec![
                 row(1, 3, "complete", None),

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::{age, ago};
 use crate::render::event::{count, utc};
-use crate::render::plain;
+use crate::render::{Phases, plain};
 
 /// How many of the last events are shown.
 const EVENTS: usize = 20;
@@ -77,9 +77,13 @@ impl fmt::Display for Shown<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let from = &self.from;
         write!(f, "{}  save {}", plain(self.run), self.save)?;
+        let head = &self.head.machine;
+        let phase = Phases::from(head).present();
+        let phase = phase.trim_start_matches(", ");
         let stands_on = from.phase.zip(from.phase_save);
         let rows = [
             ("saved", Some(format!("{}, {}", self.at, ago(self.age_s)))),
+            ("in", (!phase.is_empty()).then(|| phase.to_owned())),
             ("file", from.file.map(str::to_owned)),
             ("id", from.id.clone()),
             (

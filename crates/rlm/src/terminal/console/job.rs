@@ -13,6 +13,7 @@ use super::{Console, complain};
 use crate::terminal::editor::Editor;
 use crate::terminal::keys::Decoder;
 use crate::terminal::rows::Rows;
+use crate::terminal::scene::Scene;
 use crate::terminal::ui::Wants;
 
 /// How long the way down to a stop by ^Z may wait for each of those who must know.
@@ -36,6 +37,17 @@ impl Console {
             self.ui.step_forward();
         } else {
             self.ui.step_back();
+        }
+    }
+
+    /// Lets the run know whether somebody is there to be asked. A question that was asked stays.
+    pub(super) fn attend(&self, scene: Scene<'_>) {
+        let is_there = self.in_front || self.editor.is_some();
+        let is_known = is_there == scene.head.attended || scene.review().is_some();
+        // Who merely looks at a run is not the one it asks.
+        if !is_known && !self.is_over && !self.attached {
+            // Said again with the next tick, as long as it is not known.
+            let _busy = self.control.try_send(Control::Attended(is_there));
         }
     }
 

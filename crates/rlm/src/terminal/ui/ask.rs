@@ -19,7 +19,7 @@ const MAX_TEXT: usize = 64 << 10;
 /// How much of it is repeated with the answer.
 const MAX_SUMMARY: usize = 200;
 /// How long a question must have stood on the screen, and no key been pressed, before a key answers it.
-const READING: Duration = Duration::from_millis(500);
+pub(super) const READING: Duration = Duration::from_millis(500);
 const DENIED: &str = "the person denied this";
 const SKIPPED: &str = "the person skipped this question";
 const KEYS: &str = "y allow once, n or Esc deny ";
@@ -66,8 +66,10 @@ impl Ui {
     /// What prompts stands on the screen now. Says whether it is a question that was not to be seen before.
     pub(crate) fn drawn(&mut self, now: Timestamp) -> bool {
         let (all, room) = (self.question_text().len(), self.question_room());
-        let Some(Prompt::Ask(asking)) = &mut self.prompt else {
-            return false;
+        let asking = match &mut self.prompt {
+            Some(Prompt::Ask(asking)) => asking,
+            Some(Prompt::Menu(menu)) => return menu.drawn(now),
+            _ => return false,
         };
         let is_new = asking.open_at.is_none();
         let shows_end = asking.top + room >= all;
@@ -179,6 +181,7 @@ impl Ui {
         }
         self.answered.retain(|a| !a.seen || shown(&a.id));
         self.withdrawn(|question| question.seen && !shown(&question.ask.id));
+        self.review_viewed(scene);
     }
 
     /// A moment passed: questions whose news were lost are asked all the same.

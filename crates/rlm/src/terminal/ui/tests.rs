@@ -2,6 +2,7 @@
 
 mod any_order;
 mod asks;
+mod reviews;
 
 use super::*;
 use crate::terminal::keys::{Decoder, Key};

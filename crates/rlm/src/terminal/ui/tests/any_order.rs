@@ -1,6 +1,8 @@
 //! Whatever happens in whatever order.
 
 use super::*;
+use crate::terminal::stage::pipeline;
+use loop_state::Occasion;
 use proptest::prelude::*;
 
 #[derive(Clone, Debug)]
@@ -10,6 +12,8 @@ enum Move {
     Press,
     Output,
     Ask(u8),
+    Review,
+    Judged,
     Withdraw(u8),
     Edited(bool),
     Back,
@@ -27,6 +31,8 @@ fn moves() -> impl Strategy<Value = Vec<Move>> {
         2 => (0u8..4).prop_map(Move::Ask),
         1 => (0u8..4).prop_map(Move::Withdraw),
         1 => any::<bool>().prop_map(Move::Edited),
+        1 => Just(Move::Review),
+        1 => Just(Move::Judged),
         1 => Just(Move::Back),
         1 => Just(Move::Forward),
         1 => Just(Move::Tick),
@@ -63,6 +69,16 @@ proptest! {
                 }
                 Move::Withdraw(id) => {
                     play.ui.news(&News::Agent(Event::PermissionWithdrawn { id: id.to_string() }), Some(String::new()));
+                }
+                Move::Review => {
+                    let (since, of) = (NOW, Occasion::Phase);
+                    play.ui.news(&News::Run(Notice::Review(of)), None);
+                    play.stand = pipeline(Step::Review { since, of });
+                    play.ui.viewed(play.stand.scene());
+                }
+                Move::Judged => {
+                    play.stand = at(Step::Turn { since: NOW });
+                    play.ui.viewed(play.stand.scene());
                 }
                 Move::Edited(well) => play.ui.edited(if well { Ok(None) } else { Err("no".into()) }),
                 Move::Back => play.ui.step_back(),

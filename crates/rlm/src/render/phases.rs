@@ -1,0 +1,192 @@
+//! The phases of a run: which one it is in, and what became of those that are over.
+
+use std::fmt;
+
+use loop_state::{Evidence, Finished, Head, Step};
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::money;
+use crate::render::event::{count, utc};
+use crate::render::plain;
+
+/// Where a run stands among its phases.
+#[derive(Debug, Serialize)]
+pub(crate) struct Phases {
+    phase: String,
+    /// Its number, from 1.
+    phase_number: u32,
+    /// How many there are.
+    phases: u32,
+    autonomy: String,
+    /// What is over and waits for a person's word: a phase, or a batch.
+    review: Option<String>,
+    finished: Vec<Done>,
+}
+
+/// A phase that is over.
+#[derive(Debug, Serialize)]
+struct Done {
+    phase: String,
+    at: String,
+    iterations: u32,
+    evidence: Option<&'static str>,
+    usage: Value,
+    /// The same for people.
+    #[serde(skip)]
+    used: Option<String>,
+    errors: Vec<Wrong>,
+}
+
+/// An iteration that went wrong.
+#[derive(Debug, Serialize)]
+struct Wrong {
+    iteration: u32,
+    at: String,
+    what: String,
+}
+
+impl From<&Head> for Phases {
+    fn from(head: &Head) -> Self {
+        Self {
+            phase: head.phase_rules().name.clone(),
+            phase_number: head.phase + 1,
+            phases: u32::try_from(head.rules.phases.len()).unwrap_or(u32::MAX),
+            autonomy: head.rules.autonomy.to_string(),
+            review: match head.step {
+                Step::Review { of, .. } => Some(of.to_string()),
+                _ => None,
+            },
+            finished: head.finished.iter().map(Done::from).collect(),
+        }
+    }
+}
+
+impl From<&Finished> for Done {
+    fn from(phase: &Finished) -> Self {
+        let wrong = phase.errors.iter().map(|error| Wrong {
+            iteration: error.iteration,
+            at: utc(error.at),
+            what: error.what.clone(),
+        });
+        Self {
+            phase: phase.name.clone(),
+            at: utc(phase.at),
+            iterations: phase.iterations,
+            evidence: match phase.evidence {
+                Some(Evidence::Check) => Some("check"),
+                Some(_) => Some("claim"),
+                None => None,
+            },
+            usage: money::json(phase.usage),
+            used: money::used(phase.usage),
+            errors: wrong.collect(),
+        }
+    }
+}
+
+impl Phases {
+    fn are_several(&self) -> bool {
+        self.phases > 1
+    }
+
+    /// Names the present one, of several.
+    pub(crate) fn present(&self) -> String {
+        match self.are_several() {
+            true => format!(
+                ", phase {} ({} of {})",
+                plain(&self.phase),
+                self.phase_number,
+                self.phases
+            ),
+            false => String::new(),
+        }
+    }
+
+    /// Returns a line for each that is over, and for each of its errors.
+    pub(crate) fn over(&self) -> Vec<String> {
+        let over = self.finished.iter().filter(|_| self.are_several());
+        let lines = over.flat_map(|done| {
+            let errors = done.errors.iter();
+            let errors =
+                errors.map(|it| format!("  error, iteration {}: {}", it.iteration, it.what));
+            std::iter::once(done.to_string()).chain(errors)
+        });
+        lines.map(|line| plain(&line)).collect()
+    }
+}
+
+impl fmt::Display for Done {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let how = match self.evidence {
+            Some("check") => "its check passed",
+            Some(_) => "done as the agent says",
+            None => "all its iterations were made",
+        };
+        let iterations = count(self.iterations as usize, "iteration", "iterations");
+        write!(f, "phase {}: {how}, {iterations}", self.phase)?;
+        self.used.iter().try_for_each(|used| write!(f, ", {used}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use loop_state::{Failure, PhaseRules, Rules, Timestamp, Usage};
+
+    #[test]
+    fn x119_what_is_over_is_named_with_its_evidence_and_its_errors() {
+        let phase = |name: &str| PhaseRules {
+            name: name.into(),
+            until: true,
+            ..PhaseRules::default()
+        };
+        let rules = Rules {
+            phases: ["plan", "build", "check"].map(phase).into(),
+            ..Rules::default()
+        };
+        let mut head = Head::new(rules).unwrap();
+        head.phase = 2;
+        let at = Timestamp(1000);
+        let failure = Failure {
+            iteration: 1,
+            at,
+            what: "it\u{1b}[2J broke".into(),
+        };
+        let done = |name: &str, evidence, errors| Finished {
+            name: name.into(),
+            at,
+            iterations: 2,
+            evidence,
+            result: Some("much".into()),
+            usage: Usage {
+                input_tokens: 1200,
+                output_tokens: 34,
+                cost_microusd: 50_000,
+            },
+            errors,
+        };
+        head.finished = vec![
+            done("plan", Some(Evidence::Claim), vec![]),
+            done("build", Some(Evidence::Check), vec![failure]),
+        ];
+        let phases = Phases::from(&head);
+        let text = format!("r{}\n{}", phases.present(), phases.over().join("\n"));
+        insta::assert_snapshot!(text, @r"
+        r, phase check (3 of 3)
+        phase plan: done as the agent says, 2 iterations, 0.05 USD, 1234 tokens
+        phase build: its check passed, 2 iterations, 0.05 USD, 1234 tokens
+          error, iteration 1: it\u{1b}[2J broke
+        ");
+        let told = serde_json::to_value(&phases).unwrap();
+        let build = &told["finished"][1];
+        assert_eq!(
+            (&build["evidence"], &build["usage"]["cost_usd"]),
+            (&"check".into(), &0.05.into())
+        );
+        assert_eq!(
+            (&build["errors"][0]["iteration"], &told["autonomy"]),
+            (&1.into(), &"full".into())
+        );
+    }
+}

@@ -1,0 +1,308 @@
+//! Several phases, each with an agent of its own, and a person's word between them.
+
+use rlm_tests::agent::FakeAgent;
+use rlm_tests::{Rlm, Terminal, poll_until, wait_for};
+use std::time::Duration;
+
+use crate::menu::{MENU, PRESS};
+use crate::presses::pause;
+use crate::scene::{Scene, crash, events, expect_in_order, says, text};
+use crate::{FAKE_AGENT, LONG};
+
+/// A question that no choice of the menu is without.
+const ASKS: &str = "is over: your word";
+
+/// A project whose `rlm.toml` has three phases: a command, then Claude Code, then Codex.
+struct Pipeline {
+    scene: Scene,
+    plan: FakeAgent,
+    build: FakeAgent,
+    check: FakeAgent,
+}
+
+impl Pipeline {
+    /// `more` stands above the phases.
+    fn new(more: &str, plan: &str, build: &str) -> Self {
+        let scene = Scene::new("");
+        let agent = |name: &str, script: &str| {
+            FakeAgent::new(FAKE_AGENT, scene.sandbox.path().join(name), script)
+        };
+        let plan = agent("plan", plan);
+        let build = agent("build", build);
+        let check = agent("check", "say all is well");
+        let env = |agent: &FakeAgent| {
+            let [record, script] = agent.variables();
+            format!(
+                "{{ {} = {:?}, {} = {:?} }}",
+                record.0, record.1, script.0, script.1
+            )
+        };
+        let phase = |name: &str, rest: String| {
+            format!("[[phase]]\nname = '{name}'\nprompt = 'Do the {name}.'\n{rest}\n")
+        };
+        let plan_phase = format!("command = {:?}\nmax-iterations = 1", plan.argv());
+        let driven = |agent: &str, env: String, limit: u32| {
+            format!(
+                "agent = '{agent}'\nagent-bin = {FAKE_AGENT:?}\nmax-iterations = {limit}\n{agent} = {{ env = {env} }}"
+            )
+        };
+        let phases = [
+            phase("plan", plan_phase),
+            phase("build", driven("claude", env(&build), 2)),
+            phase("check", driven("codex", env(&check), 1)),
+        ];
+        let file = format!("sleep = 0\n{more}\n{}", phases.concat());
+        fs_err::write(scene.file("rlm.toml"), file).unwrap();
+        Self {
+            scene,
+            plan,
+            build,
+            check,
+        }
+    }
+
+    fn plain() -> Self {
+        Self::new("", "print the plan is 42", "run true\nsay built {start}")
+    }
+
+    fn run(&self, arguments: &[&str]) -> Rlm<'_> {
+        self.scene.rlm(&["run"]).args(arguments)
+    }
+
+    /// The prompts of the plan, of the build and of the check.
+    fn told(&self) -> [Vec<String>; 3] {
+        let starts = self.plan.starts().into_iter();
+        let told = |agent: &FakeAgent| -> Vec<String> {
+            let messages = agent.messages().into_iter();
+            messages.map(|message| message.text).collect()
+        };
+        [
+            starts
+                .map(|start| start.stdin.unwrap_or_default())
+                .collect(),
+            told(&self.build),
+            told(&self.check),
+        ]
+    }
+
+    fn counts(&self) -> [usize; 3] {
+        self.told().map(|told| told.len())
+    }
+
+    /// Waits until the agents were started this often.
+    fn wait_for(&self, counts: [usize; 3]) {
+        wait_for(
+            format_args!("{counts:?}, it is {:?}", self.counts()),
+            LONG,
+            || (self.counts() == counts).then_some(()),
+        );
+    }
+}
+
+/// Presses a key once the question has stood there for long enough to be read.
+fn answer(terminal: &Terminal, key: &str) {
+    terminal.sees(ASKS, LONG);
+    assert!(poll_until(Duration::from_millis(700), || None::<()>).is_none());
+    terminal.send(key);
+    terminal.sees_no(ASKS, LONG);
+}
+
+#[test]
+fn x119_each_phase_has_its_agent_its_prompt_and_what_the_one_before_came_to() {
+    let pipeline = Pipeline::plain();
+    let ended = pipeline.run(&["--json"]).run(LONG).expect_code(0);
+    let [plan, build, check] = pipeline.told();
+    assert_eq!(plan, ["Do the plan."]);
+    assert_eq!(build.len(), 2);
+    for told in &build {
+        let before = "what phase `plan` came to, in the words of its agent:\nthe plan is 42";
+        assert!(
+            told.contains(before) && told.ends_with("Do the build."),
+            "{told}"
+        );
+    }
+    assert!(check[0].contains("what phase `build` came to") && check[0].contains("built 2"));
+    assert!(!check[0].contains("the plan is 42"), "{}", check[0]);
+    let of = |name: &str| {
+        let phases = events(&ended.stdout).into_iter();
+        let phases = phases.filter(|event| event["event"] == name);
+        phases
+            .map(|event| text(&event["phase"]))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(of("phase_started"), ["plan", "build", "check"]);
+    assert_eq!(of("phase_ended"), ["plan", "build"]);
+    assert_eq!(pipeline.plan.starts()[0].env["RLM_PHASE"], "plan");
+    let status = pipeline.scene.status();
+    assert_eq!(
+        (&status["phase"], &status["phase_number"]),
+        (&"check".into(), &3.into())
+    );
+    let done = status["finished"].as_array().unwrap();
+    assert_eq!(done.len(), 3, "{status}");
+}
+
+#[test]
+fn x119_a_resume_after_a_crash_lands_in_the_second_phase() {
+    let build = "@1 say ready\n@1 hang\n@2.. run true\n@2.. say built {start}";
+    let pipeline = Pipeline::new("", "print the plan is 42", build);
+    let mut running = pipeline.run(&[]).spawn();
+    says(&mut running, "ready");
+    crash(running);
+    let scene = &pipeline.scene;
+    scene.wait_until_nothing_is_alive();
+    let ps = scene.rlm(&["checkpoints", "list"]).run(LONG).expect_code(0);
+    expect_in_order(
+        &ps.stdout,
+        &["phase build (2 of 3)", "phase plan sealed", "done"],
+    );
+    let resumed = scene.rlm(&["resume"]).run(LONG).expect_code(0);
+    let shown = [
+        "phase build (2 of 3) at iteration 1",
+        "phase build (2 of 3)",
+    ];
+    expect_in_order(&resumed.stdout, &shown);
+    let [plan, build, check] = pipeline.told();
+    assert_eq!((plan.len(), build.len(), check.len()), (1, 3, 1));
+    let words = ["the loop's process died", "the plan is 42", "Do the build."];
+    expect_in_order(&build[1], &words);
+}
+
+#[test]
+fn x119_what_went_wrong_in_a_phase_survives_it_and_a_plan_that_failed_hands_nothing_over() {
+    let wrong = "@1 exit 3\nprint the plan is 42";
+    let pipeline = Pipeline::new("", wrong, "run true\nsay built {start}");
+    pipeline.run(&["-n", "2"]).run(LONG).expect_code(0);
+    let status = pipeline.scene.status();
+    let errors = &status["finished"][0]["errors"];
+    assert_eq!(errors[0]["iteration"], 1, "{status}");
+    let shown = pipeline.scene.rlm(&["status"]).run(LONG).stdout;
+    expect_in_order(
+        &shown,
+        &[
+            "phase plan: all its iterations were made",
+            "error, iteration 1",
+        ],
+    );
+
+    let pipeline = Pipeline::new("", "exit 3", "say built");
+    pipeline.run(&[]).run(LONG).expect_code(1);
+    assert_eq!(pipeline.counts(), [1, 0, 0]);
+}
+
+#[test]
+fn x120_each_choice_of_the_phase_menu_does_what_it_says() {
+    let pipeline = Pipeline::plain();
+    let (running, terminal) = pipeline.run(&[]).spawn_on_terminal();
+    terminal.sees("phase `plan` (1 of 3) is over: your word", LONG);
+    let shown = terminal.scrolled();
+    expect_in_order(
+        &shown,
+        &[
+            "the plan is 42",
+            "iteration 1 complete",
+            "is over: your word",
+        ],
+    );
+    assert_eq!(pipeline.counts(), [1, 0, 0]);
+    answer(&terminal, "r");
+    terminal.send("shorter, please\r");
+    pipeline.wait_for([2, 0, 0]);
+    answer(&terminal, "o");
+    pipeline.wait_for([3, 0, 0]);
+    answer(&terminal, "c");
+    terminal.sees("phase `build` (2 of 3) is over", LONG);
+    answer(&terminal, "x");
+    running.wait(LONG).expect_code(7);
+    let [plan, build, check] = pipeline.told();
+    assert!(plan[1].contains("the person who runs the loop: shorter, please"));
+    assert_eq!(plan[2], "Do the plan.", "it starts over");
+    assert_eq!((build.len(), check.len()), (2, 0));
+    // The question comes back, and nobody is there to answer it a second time.
+    let status = pipeline.scene.rlm(&["status"]).run(LONG).stdout;
+    expect_in_order(
+        &status,
+        &["stopped", "resume", "phase `build` (2 of 3) is over"],
+    );
+    let (resumed, terminal) = pipeline.scene.rlm(&["resume"]).spawn_on_terminal();
+    answer(&terminal, "\r");
+    resumed.wait(LONG).expect_code(0);
+    assert_eq!(pipeline.counts(), [3, 2, 1]);
+}
+
+#[test]
+fn x120_a_person_can_close_the_menu_and_answer_from_another_terminal() {
+    let pipeline = Pipeline::plain();
+    let (running, terminal) = pipeline.run(&[]).spawn_on_terminal();
+    answer(&terminal, "\x1b");
+    terminal.sees("waits for your word", LONG);
+    let scene = &pipeline.scene;
+    assert_eq!(
+        (&scene.status()["state"], &scene.status()["review"]),
+        (&"paused".into(), &"phase".into())
+    );
+    let ps = scene.rlm(&["ps"]).run(LONG).expect_code(0);
+    expect_in_order(
+        &ps.stdout,
+        &["phase build (2 of 3)", "it waits for your word"],
+    );
+    scene.rlm(&["steer", "with tabs"]).run(LONG).expect_code(0);
+    pipeline.wait_for([2, 0, 0]);
+    wait_for("the words", LONG, || {
+        pipeline.told()[0][1].contains("with tabs").then_some(())
+    });
+    // The menu opens again, and goes when somebody else has chosen.
+    terminal.sees(ASKS, LONG);
+    scene.rlm(&["resume"]).run(LONG).expect_code(0);
+    terminal.sees("phase `build` (2 of 3) is over", LONG);
+    pipeline.wait_for([2, 2, 0]);
+    // A press leads to the menu as ever, and another one out.
+    terminal.send(PRESS);
+    pause();
+    terminal.sees(MENU, LONG);
+    terminal.send(PRESS);
+    running
+        .wait(LONG)
+        .expect_signal(rustix::process::Signal::INT);
+}
+
+#[test]
+fn s23_a_batch_asks_after_so_many_iterations_and_full_never() {
+    let pipeline = Pipeline::new("autonomy = 'batch:2'", "print 42", "run true\nsay built");
+    let (running, terminal) = pipeline.run(&[]).spawn_on_terminal();
+    terminal.sees("iteration 1 of phase `build` (2 of 3) ends a batch", LONG);
+    assert_eq!(pipeline.counts(), [1, 1, 0]);
+    assert!(poll_until(Duration::from_millis(700), || None::<()>).is_none());
+    terminal.send("c");
+    running.wait(LONG).expect_code(0);
+    assert_eq!(pipeline.counts(), [1, 2, 1]);
+    assert_eq!(terminal.scrolled().matches("the batch is over").count(), 1);
+
+    let pipeline = Pipeline::plain();
+    let full = pipeline.run(&["--autonomy", "full"]);
+    let (running, terminal) = full.spawn_on_terminal();
+    running.wait(LONG).expect_code(0);
+    assert!(!terminal.scrolled().contains("your word"));
+}
+
+#[test]
+fn s23_without_a_terminal_nothing_waits_for_an_answer() {
+    for autonomy in ["checkpoint", "batch:1"] {
+        let pipeline = Pipeline::plain();
+        let ended = pipeline
+            .run(&["--autonomy", autonomy])
+            .run(LONG)
+            .expect_code(0);
+        assert!(!ended.stdout.contains("your word"), "{}", ended.stdout);
+        assert_eq!(pipeline.counts(), [1, 2, 1]);
+    }
+    let pipeline = Pipeline::plain();
+    let (running, terminal) = pipeline.run(&["--no-input"]).spawn_on_terminal();
+    running.wait(LONG).expect_code(0);
+    assert!(!terminal.scrolled().contains("waits for your word"));
+    let refused = pipeline
+        .run(&["--autonomy", "batch:0"])
+        .run(LONG)
+        .expect_code(2);
+    assert!(refused.stderr.contains("at least 1"), "{}", refused.stderr);
+}
