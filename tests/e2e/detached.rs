@@ -250,3 +250,42 @@ fn closing_the_terminal_of_who_attached_leaves_the_run_alone() {
     let last = json(quick(scene.rlm(&["status", "--json"])).stdout.trim());
     assert_eq!(last["iterations_complete"], 1);
 }
+
+#[test]
+fn logs_that_are_followed_go_on_to_the_end_of_the_run() {
+    let scene = Scene::new("print turn {start}\n@1 await go1\n@2 await go2");
+    drop(detach(&scene, &["-n", "2"]));
+    let follows = scene.rlm(&["logs", "-f"]).spawn();
+    let programs = scene
+        .rlm(&["logs", "--follow", "--json", "--since", "1h"])
+        .spawn();
+    wait_for("the first turn", LONG, || {
+        follows.stdout().contains("turn 1").then_some(())
+    });
+    fs_err::write(scene.file("go1"), "").unwrap();
+    wait_for("the second turn", LONG, || {
+        follows.stdout().contains("turn 2").then_some(())
+    });
+    assert!(!follows.stdout().contains("cut off"));
+    fs_err::write(scene.file("go2"), "").unwrap();
+    let told = follows.wait(LONG).expect_code(0).stdout;
+    expect_in_order(
+        &told,
+        &[
+            "iteration 1, attempt 1",
+            "turn 1",
+            "iteration 2, attempt 1",
+            "turn 2",
+        ],
+    );
+    let lines = events(&programs.wait(LONG).expect_code(0).stdout);
+    assert_eq!(
+        lines.iter().filter(|line| line["kind"] == "stdout").count(),
+        2
+    );
+    // Nothing is that young, and a point in time is one too.
+    let none = quick(scene.rlm(&["logs", "--since", "2999-01-31T09:30:00Z"])).expect_code(0);
+    assert_eq!(none.stdout, "");
+    let wrong = quick(scene.rlm(&["logs", "--since", "yesterday"])).expect_code(2);
+    assert!(wrong.stderr.contains("is no time"), "{wrong}");
+}

@@ -11,6 +11,7 @@ mod agents;
 mod background;
 mod checkpoints;
 mod claims;
+mod cleaning;
 mod control;
 mod crashes;
 mod damage;

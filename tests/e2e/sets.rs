@@ -1,10 +1,11 @@
 //! Limits of a live run are changed from another terminal.
 
+use rlm_tests::wait_for;
 use rustix::process::Signal;
 
 use crate::LONG;
 use crate::control::quick;
-use crate::scene::{Scene, says, stop};
+use crate::scene::{Scene, expect_in_order, says, stop};
 
 #[test]
 fn a_limit_that_is_set_is_in_effect_and_a_resume_has_it() {
@@ -31,7 +32,7 @@ fn x117_what_can_not_be_set_is_said_and_changes_nothing() {
     let mut running = scene.run(&["-n", "2"]).spawn();
     says(&mut running, "turn 1");
     for (words, code, why) in [
-        (&["sleeep=3"][..], 2, "`sleeep` can't be set"),
+        (&["sleeep=3"][..], 2, "did you mean `sleep`?"),
         (
             &["max-iterations=5", "sleep=soon"],
             2,
@@ -54,4 +55,55 @@ fn x117_what_can_not_be_set_is_said_and_changes_nothing() {
     fs_err::write(scene.file("go"), "").unwrap();
     running.wait(LONG).expect_code(0);
     assert_eq!(scene.status()["iterations_complete"], 2);
+}
+
+#[test]
+fn c75_a_pause_may_come_when_a_tool_has_ended_and_the_session_waits() {
+    let scene =
+        Scene::new("say ready\ntool Bash make\nawait go\ntool-end\nhang\nturn\nsay on\nturn");
+    let running = scene.claude(&["--once", "--no-input"]).spawn();
+    scene.wait_until_recorded("make");
+    let pause = [
+        "pause", "--after", "tool", "--reason", "look", "--wait", "0",
+    ];
+    let told = quick(scene.rlm(&pause)).expect_code(0).stdout;
+    assert!(told.contains("when no tool runs any more"), "{told}");
+    assert_eq!(scene.controls(), ["initialize"], "the tool goes on");
+    let again = scene.rlm(&["pause", "--after", "tool"]).spawn();
+    wait_for("the second wish to be told", LONG, || {
+        again.stdout().contains("recorded").then_some(())
+    });
+    fs_err::write(scene.file("go"), "").unwrap();
+    let told = again.wait(LONG).expect_code(0).stdout;
+    expect_in_order(&told, &["recorded", "paused; go on with: rlm resume"]);
+    assert_eq!(scene.controls(), ["initialize", "interrupt"]);
+    let status = scene.status();
+    assert_eq!(
+        (&status["state"], &status["pause_reason"]),
+        (&"paused".into(), &"look".into())
+    );
+    // It has paused: going on, it does not pause once more.
+    quick(scene.rlm(&["resume"])).expect_code(0);
+    running.wait(LONG).expect_code(0);
+    assert_eq!(scene.status()["iterations_complete"], 1);
+    assert_eq!(scene.start_count(), 1);
+}
+
+#[test]
+fn c75_a_turn_that_ends_without_a_tool_pauses_at_its_end_and_a_command_has_none() {
+    let scene = Scene::new("say ready\nawait go\nturn");
+    let running = scene.claude(&["-n", "2", "--no-input"]).spawn();
+    scene.wait_until_recorded("ready");
+    quick(scene.rlm(&["pause", "--after", "tool", "--wait", "0"])).expect_code(0);
+    fs_err::write(scene.file("go"), "").unwrap();
+    wait_for("the run to be paused", LONG, || {
+        (scene.status()["state"] == "paused").then_some(())
+    });
+    assert_eq!(scene.status()["iterations_complete"], 1);
+    stop(running, Signal::INT);
+    let plain = Scene::new("print ready\nhang");
+    let running = plain.ready(&["--once"]);
+    let refused = quick(plain.rlm(&["pause", "--after", "tool"])).expect_code(1);
+    assert!(refused.stderr.contains("can't be interrupted"), "{refused}");
+    drop(running);
 }

@@ -16,10 +16,11 @@ macro_rules! schemas {
 }
 
 /// Every schema, by the name of its file.
-pub const SCHEMAS: [(&str, &str); 10] = schemas![
+pub const SCHEMAS: [(&str, &str); 11] = schemas![
     "checkpoints-list",
     "checkpoints-show",
     "checkpoints-verify",
+    "clean",
     "config",
     "control",
     "doctor",
@@ -83,6 +84,7 @@ fn of_command<'a>(arguments: impl Iterator<Item = &'a OsStr>) -> Option<&'static
         ["logs", ..] => &["logs"],
         ["config", "show", ..] => &["config"],
         ["doctor", ..] => &["doctor"],
+        ["clean", ..] => &["clean"],
         ["pause" | "interrupt" | "steer" | "set" | "stop", ..] => &["control"],
         ["checkpoints", "list", ..] => &["checkpoints-list"],
         ["checkpoints", "show", ..] => &["checkpoints-show"],

@@ -37,6 +37,7 @@ mod limit;
 mod news;
 mod project;
 mod prompt;
+mod removal;
 mod run_id;
 mod runner;
 mod runs;

@@ -8,6 +8,7 @@ use clap::{Args as ClapArgs, Parser, Subcommand};
 use loop_runner::{Leftovers, Permissions, RunId};
 use loop_state::{Autonomy, SessionPolicy};
 
+mod clean;
 mod color;
 mod config;
 mod doctor;
@@ -18,10 +19,12 @@ mod shell;
 mod tests;
 
 use crate::agents::AgentKind;
+use crate::command::logs::Since;
 use crate::duration;
 use crate::money;
 use crate::render::{Level, Screen};
 
+pub(crate) use clean::CleanArgs;
 pub(crate) use color::{ColorArg, choose_color};
 pub(crate) use config::{ConfigArgs, ConfigCommand, ShowConfigArgs};
 pub(crate) use doctor::DoctorArgs;
@@ -79,6 +82,8 @@ pub(crate) enum Command {
     Stop(StopArgs),
     /// List, show and verify what is saved of runs
     Checkpoints(CheckpointsArgs),
+    /// Remove old runs
+    Clean(CleanArgs),
     /// Write rlm.toml and PROMPT.md if they are absent
     #[command(after_help = help::INIT)]
     Init,
@@ -187,6 +192,12 @@ pub(crate) struct ResumeArgs {
 pub(crate) struct LogsArgs {
     /// The run; the newest of the project when left out
     pub(crate) run: Option<String>,
+    /// Go on with what comes, until no process has the run any more
+    #[arg(short, long)]
+    pub(crate) follow: bool,
+    /// Only what came since: 10m ago, or since 2026-01-31T09:30:00Z
+    #[arg(long, value_name = "TIME")]
+    pub(crate) since: Option<Since>,
     /// Only this iteration
     #[arg(long, value_name = "N")]
     pub(crate) iteration: Option<u32>,

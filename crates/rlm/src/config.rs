@@ -28,6 +28,7 @@ mod show;
 mod tree;
 mod watch;
 
+pub(crate) use file::nearest;
 pub(crate) use layers::{Layers, Phase, defaults};
 pub(crate) use schema::schema;
 pub(crate) use show::{Group, Row, groups};

@@ -47,6 +47,7 @@ pub fn main_impl() -> ExitCode {
         Command::Resume(resume) => command::resume::execute(directory, *resume),
         Command::Status(status) => command::status::execute(directory, &status),
         Command::Checkpoints(args) => command::checkpoints::execute(directory, &args.what),
+        Command::Clean(clean) => command::clean::execute(directory, &clean),
         Command::Logs(logs) => command::logs::execute(directory, &logs),
         Command::Attach(attach) => command::attach::execute(directory, &attach),
         Command::Ps(ps) => command::ps::execute(directory, &ps),

@@ -28,6 +28,7 @@ Examples:
 pub(super) const LOGS: &str = "\
 Examples:
   rlm logs                     all of the newest run
+  rlm logs -f --since 10m      the last minutes, and what comes
   rlm logs RUN --iteration 3
   rlm logs --json | jq -r 'select(.kind == \"prompt\") | .text'";
 

@@ -2,6 +2,7 @@
 
 pub(crate) mod attach;
 pub(crate) mod checkpoints;
+pub(crate) mod clean;
 pub(crate) mod completions;
 pub(crate) mod config;
 pub(crate) mod control;

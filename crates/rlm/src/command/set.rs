@@ -9,6 +9,7 @@ use loop_state::RulesError;
 use crate::args::SetArgs;
 use crate::command::control::request;
 use crate::command::live::Target;
+use crate::config::nearest;
 use crate::exit::{Code, Failure};
 use crate::{duration, money};
 
@@ -86,8 +87,9 @@ fn change(word: &str) -> Result<Change, Failure> {
 }
 
 fn unknown(key: &str) -> Failure {
-    let keys = KEYS.join(", ");
-    Failure::usage(format!(
-        "`{key}` can't be set while a run goes on; what can is {keys}"
-    ))
+    let what = match nearest(key, &KEYS) {
+        Some(near) => format!("did you mean `{near}`?"),
+        None => format!("what can is {}", KEYS.join(", ")),
+    };
+    Failure::usage(format!("`{key}` can't be set while a run goes on; {what}"))
 }

@@ -194,7 +194,7 @@ fn describe(message: &str) -> String {
 }
 
 /// Returns the name that was probably meant.
-fn nearest<'a>(unknown: &str, known: &[&'a str]) -> Option<&'a str> {
+pub(crate) fn nearest<'a>(unknown: &str, known: &[&'a str]) -> Option<&'a str> {
     let plain = unknown.replace('_', "-").to_lowercase();
     let score = |name: &&str| strsim::jaro_winkler(&plain, name);
     let near = known.iter().copied().map(|name| (score(&name), name));

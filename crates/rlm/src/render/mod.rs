@@ -3,6 +3,7 @@
 mod agent;
 mod banner;
 mod checkpoints;
+mod clean;
 mod config;
 mod doctor;
 mod dry_run;
@@ -28,6 +29,7 @@ use crate::exit::Failure;
 pub(crate) use agent::background;
 pub(crate) use banner::Beginning;
 pub(crate) use checkpoints::{List, Shown, Verified};
+pub(crate) use clean::{Cleaning, Fate, cleaned};
 pub(crate) use config::Configuration;
 pub(crate) use doctor::{AgentHealth, Check, Findings, Health, LoggedIn};
 pub(crate) use dry_run::DryRun;

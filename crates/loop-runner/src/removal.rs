@@ -1,0 +1,126 @@
+//! Removing what is saved of a run.
+
+use std::fs::DirEntry;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use checkpoint_store::reader;
+use uuid::Uuid;
+
+use crate::{Error, Project, RunId};
+
+/// What the name of a directory begins with that is being removed.
+const ASIDE: &str = "removed-";
+
+impl Project {
+    /// Removes a run for good: its state, its transcripts, all that lies in its directory. A working tree of its own and its branch stay.
+    ///
+    /// It is first moved aside, so that nobody finds half a run. What an earlier removal left that was cut is removed too.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::is_held`] when a process has it, [`Error::is_not_found`] when there is none.
+    pub fn remove(&self, run: &RunId) -> Result<(), Error> {
+        let dir = self.existing(run)?;
+        let name = format!("{ASIDE}{}", Uuid::new_v4().simple());
+        let aside = self.state_dir().join(name);
+        let fail = |e| Error::io("can't remove", &dir, e);
+        fs_err::rename(&dir, &aside).map_err(fail)?;
+        // Who has it has the lock wherever it lies, and who comes now does not find it.
+        if reader::is_locked(&aside).unwrap_or(false) {
+            fs_err::rename(&aside, &dir).map_err(fail)?;
+            return Err(Error::held(&dir, self.holder(run)));
+        }
+        self.remove_asides().map_err(fail)
+    }
+
+    fn remove_asides(&self) -> io::Result<()> {
+        for entry in std::fs::read_dir(self.state_dir())? {
+            let entry = entry?;
+            let is_aside = |name: &str| name.starts_with(ASIDE);
+            if entry.file_name().to_str().is_some_and(is_aside) {
+                remove_all(&entry)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns how many bytes of disk a run takes, as far as its files can be looked at.
+    #[must_use]
+    pub fn size(&self, run: &RunId) -> u64 {
+        let mut bytes = 0;
+        let mut left: Vec<PathBuf> = vec![self.run_dir(run)];
+        while let Some(path) = left.pop() {
+            let Ok(meta) = std::fs::symlink_metadata(&path) else {
+                continue;
+            };
+            bytes += meta.blocks() * 512;
+            if meta.is_dir() {
+                left.extend(children(&path));
+            }
+        }
+        bytes
+    }
+}
+
+fn remove_all(entry: &DirEntry) -> io::Result<()> {
+    match entry.file_type()?.is_dir() {
+        true => fs_err::remove_dir_all(entry.path()),
+        false => fs_err::remove_file(entry.path()),
+    }
+}
+
+fn children(path: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
+    entries.map(|entry| entry.path()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::journal::Journal;
+
+    #[test]
+    fn s20_what_a_process_has_is_not_removed_and_else_nothing_is_left() {
+        let dir = tempfile::tempdir().unwrap();
+        let project = Project::find(dir.path()).unwrap();
+        let run: RunId = "r1".parse().unwrap();
+        let (journal, _) = Journal::open(&project, &run, true).unwrap();
+        fs_err::create_dir(project.run_dir(&run).join("transcripts")).unwrap();
+        fs_err::write(project.run_dir(&run).join("transcripts/1-1.ndjson"), "x").unwrap();
+        assert!(project.size(&run) >= 512);
+        assert!(project.remove(&run).unwrap_err().is_held());
+        assert!(
+            project
+                .run_dir(&run)
+                .join("transcripts/1-1.ndjson")
+                .exists()
+        );
+        drop(journal);
+        // One that was cut.
+        let cut = dir.path().join(".rlm").join(format!("{ASIDE}x"));
+        fs_err::create_dir(&cut).unwrap();
+        project.remove(&run).unwrap();
+        assert!(!project.run_dir(&run).exists() && !cut.exists());
+        assert!(project.remove(&run).unwrap_err().is_not_found());
+        assert_eq!(project.runs().unwrap().len(), 0);
+    }
+
+    #[test]
+    fn s20_what_is_no_run_is_removed_and_a_link_is_not_followed() {
+        let dir = tempfile::tempdir().unwrap();
+        let project = Project::find(dir.path()).unwrap();
+        fs_err::create_dir_all(project.runs_dir()).unwrap();
+        let other = dir.path().join("other");
+        fs_err::create_dir(&other).unwrap();
+        fs_err::write(other.join("precious"), "x").unwrap();
+        let [file, link]: [RunId; 2] = ["file", "link"].map(|name| name.parse().unwrap());
+        fs_err::write(project.run_dir(&file), "no run").unwrap();
+        std::os::unix::fs::symlink(&other, project.run_dir(&link)).unwrap();
+        project.remove(&file).unwrap();
+        project.remove(&link).unwrap();
+        assert!(other.join("precious").exists());
+        assert_eq!(project.runs().unwrap().len(), 0);
+    }
+}

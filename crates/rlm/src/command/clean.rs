@@ -1,0 +1,146 @@
+//! `rlm clean`
+
+use std::io::{IsTerminal as _, Write as _};
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::{Duration, SystemTime};
+
+use loop_runner::{Project, RunEntry, RunState};
+
+use crate::args::CleanArgs;
+use crate::command::live::is_live;
+use crate::exit::{Code, Failure};
+use crate::render::{self, Cleaning, Fate};
+
+const DEFAULT_DAYS: u64 = 7;
+const DAY: Duration = Duration::from_secs(86_400);
+
+pub(crate) fn execute(directory: &Path, args: &CleanArgs) -> Result<ExitCode, Failure> {
+    let project = Project::find(directory)?.in_root();
+    let runs = match args.runs.is_empty() {
+        true => project.runs()?,
+        false => named(&project, &args.runs)?,
+    };
+    let now = SystemTime::now();
+    let mut plan: Vec<Cleaning> = runs
+        .iter()
+        .map(|run| look(&project, run, args, now))
+        .collect();
+    keep_newest(&mut plan, args.keep.unwrap_or(0));
+    let doomed = plan.iter().filter(|it| it.fate == Fate::Removed).count();
+    if args.dry_run || (doomed > 0 && !args.yes) {
+        for it in &mut plan {
+            it.is_planned = true;
+        }
+        show(&plan, args.json);
+    }
+    if args.dry_run {
+        return Ok(Code::Done.into());
+    }
+    if doomed > 0 && !args.yes && !is_meant(doomed)? {
+        anstream::eprintln!("nothing was removed");
+        return Ok(Code::Done.into());
+    }
+    let mut failed = false;
+    for it in &mut plan {
+        it.is_planned = false;
+        if it.fate == Fate::Removed
+            && let Err(e) = project.remove(&it.run)
+        {
+            it.fate = Fate::Failed(e.to_string());
+            failed = true;
+        }
+    }
+    show(&plan, args.json);
+    Ok(Code::of_state(failed).into())
+}
+
+fn named(project: &Project, names: &[String]) -> Result<Vec<RunEntry>, Failure> {
+    let run = |name: &String| Ok(project.run(&name.parse()?)?);
+    names.iter().map(run).collect()
+}
+
+/// Decides what becomes of a run.
+fn look(project: &Project, run: &RunEntry, args: &CleanArgs, now: SystemTime) -> Cleaning {
+    let head = run.head.as_ref().ok();
+    let last =
+        head.map(|head| SystemTime::UNIX_EPOCH + Duration::from_millis(head.machine.last_at.0));
+    let changed = || {
+        fs_err::symlink_metadata(project.run_dir(&run.id))
+            .ok()?
+            .modified()
+            .ok()
+    };
+    // A clock that was set back makes nothing old.
+    let age = last
+        .or_else(changed)
+        .and_then(|at| now.duration_since(at).ok());
+    let age = age.unwrap_or_default();
+    let end = head.and_then(|head| head.machine.end.as_ref());
+    let days = match (args.days, args.runs.is_empty()) {
+        (Some(days), _) => days,
+        (None, true) => DEFAULT_DAYS,
+        (None, false) => 0,
+    };
+    let fate = match run.state {
+        _ if is_live(run) => Fate::Live,
+        _ if age < DAY.saturating_mul(u32::try_from(days).unwrap_or(u32::MAX)) => Fate::Young,
+        _ if args.all => Fate::Removed,
+        RunState::Damaged if !args.runs.is_empty() => Fate::Removed,
+        RunState::Damaged => Fate::Damaged,
+        RunState::Ended if end.is_some_and(|end| end.reason.is_final()) => Fate::Removed,
+        RunState::Empty => Fate::Removed,
+        _ => Fate::Resumable,
+    };
+    let tree = head.and_then(|head| head.settings.worktree.clone());
+    Cleaning {
+        run: run.id.clone(),
+        state: run.state,
+        why: match &run.head {
+            Ok(_) => end.map(|end| end.reason.to_string()),
+            Err(why) => Some(why.clone()),
+        },
+        age,
+        bytes: project.size(&run.id),
+        tree: tree.filter(|tree| tree.path.exists()),
+        fate,
+        is_planned: false,
+    }
+}
+
+/// Keeps the newest ones of those that would go.
+fn keep_newest(plan: &mut [Cleaning], keep: usize) {
+    let mut doomed: Vec<_> = plan
+        .iter_mut()
+        .filter(|it| it.fate == Fate::Removed)
+        .collect();
+    doomed.sort_by_key(|it| it.age);
+    for it in doomed.into_iter().take(keep) {
+        it.fate = Fate::Newest;
+    }
+}
+
+fn show(plan: &[Cleaning], json: bool) {
+    let mut lines = vec![render::cleaned(plan)];
+    if json {
+        lines = plan.iter().map(render::json_line).collect();
+    }
+    // That nobody reads is no reason to stop halfway.
+    let _unheard = lines
+        .iter()
+        .try_for_each(|line| writeln!(anstream::stdout(), "{line}"));
+}
+
+/// Asks the person; without one that is what `--yes` is for.
+fn is_meant(doomed: usize) -> Result<bool, Failure> {
+    let stdin = std::io::stdin();
+    if !stdin.is_terminal() {
+        return Err(Failure::usage(format!(
+            "nobody is there to be asked whether {doomed} are to be removed: say --yes, or look with --dry-run"
+        )));
+    }
+    anstream::eprint!("remove them for good? [y/N] ");
+    let mut answer = String::new();
+    let read = stdin.read_line(&mut answer);
+    Ok(read.is_ok() && ["y", "yes"].contains(&answer.trim().to_lowercase().as_str()))
+}

@@ -1,0 +1,167 @@
+//! What `rlm clean` removes and keeps.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use loop_runner::{RunId, RunState, Worktree};
+use serde::{Serialize, Serializer};
+use serde_json::{Value, json};
+
+use crate::duration::show;
+use crate::render::event::count;
+use crate::render::{BAD, MIND, plain, quoted, styled};
+
+/// A run, and what becomes of it.
+#[derive(Debug)]
+pub(crate) struct Cleaning {
+    pub(crate) run: RunId,
+    pub(crate) state: RunState,
+    /// How it ended, or why it can't be read.
+    pub(crate) why: Option<String>,
+    /// How long nothing has happened to it.
+    pub(crate) age: Duration,
+    pub(crate) bytes: u64,
+    /// Its own working tree, if that is still there.
+    pub(crate) tree: Option<Worktree>,
+    pub(crate) fate: Fate,
+    /// Whether that is what would become of it.
+    pub(crate) is_planned: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    Removed,
+    Failed(String),
+    /// A process has it.
+    Live,
+    /// It can be resumed.
+    Resumable,
+    Damaged,
+    Young,
+    /// It is one of the newest, which were to be kept.
+    Newest,
+}
+
+impl Serialize for Cleaning {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let (action, why): (_, Value) = match &self.fate {
+            Fate::Removed if self.is_planned => ("would_remove", Value::Null),
+            Fate::Removed => ("removed", Value::Null),
+            Fate::Failed(why) => ("failed", json!(why)),
+            Fate::Live => ("kept", "live".into()),
+            Fate::Resumable => ("kept", "resumable".into()),
+            Fate::Damaged => ("kept", "damaged".into()),
+            Fate::Young => ("kept", "young".into()),
+            Fate::Newest => ("kept", "newest".into()),
+        };
+        let tree = self.tree.as_ref();
+        let tree = tree.map(|tree| json!({"path": tree.path, "branch": tree.branch}));
+        json!({
+            "run": self.run,
+            "state": self.state,
+            "action": action,
+            "why": why,
+            "age_s": self.age.as_secs(),
+            "bytes": self.bytes,
+            "worktree": tree,
+        })
+        .serialize(to)
+    }
+}
+
+/// Says what was removed, or would be, and what stays.
+pub(crate) fn cleaned(plan: &[Cleaning]) -> String {
+    let mut text = String::new();
+    let is_planned = plan.iter().any(|it| it.is_planned);
+    let gone = |it: &&Cleaning| it.fate == Fate::Removed;
+    let (runs, bytes) = plan
+        .iter()
+        .filter(gone)
+        .fold((0, 0), |(runs, bytes), it| (runs + 1, bytes + it.bytes));
+    for it in plan.iter().filter(gone).filter(|_| is_planned) {
+        text += &format!("  {}\n", line(it));
+    }
+    for it in plan {
+        match &it.fate {
+            Fate::Failed(why) => {
+                text += &format!(
+                    "{} {}: {}\n",
+                    styled(BAD, "not removed:"),
+                    it.run,
+                    plain(why)
+                );
+            }
+            Fate::Damaged => {
+                let why = it.why.as_deref().unwrap_or("it can't be read");
+                text += &format!(
+                    "{} {}, {}: {}; to remove it: rlm clean {}\n",
+                    styled(MIND, "damaged:"),
+                    it.run,
+                    size(it.bytes),
+                    plain(why),
+                    it.run
+                );
+            }
+            _ => {}
+        }
+    }
+    for it in plan.iter().filter(gone) {
+        if let Some(tree) = &it.tree {
+            let path = plain(&quoted(&tree.path.to_string_lossy()));
+            let branch = plain(&quoted(&tree.branch));
+            text += &format!(
+                "{} of {}: git worktree remove {path} && git branch -D {branch}\n",
+                styled(MIND, "the tree and the branch stay"),
+                it.run
+            );
+        }
+    }
+    let verb = if is_planned {
+        "would remove"
+    } else {
+        "removed"
+    };
+    let runs = count(runs, "run", "runs");
+    write!(text, "{verb} {runs}, {}", size(bytes)).expect("a string takes what is written");
+    let kept = |fate: &Fate| plan.iter().filter(|it| it.fate == *fate).count();
+    let kept = [
+        (kept(&Fate::Live), "live"),
+        (
+            kept(&Fate::Resumable),
+            "that can be resumed (--all removes those too)",
+        ),
+        (kept(&Fate::Damaged), "damaged"),
+        (kept(&Fate::Young), "too young"),
+        (kept(&Fate::Newest), "of the newest"),
+    ];
+    let kept = kept.iter().filter(|(runs, _)| *runs > 0);
+    let kept: Vec<String> = kept.map(|(runs, what)| format!("{runs} {what}")).collect();
+    if !kept.is_empty() {
+        text += &format!("; kept {}", kept.join(", "));
+    }
+    text
+}
+
+fn line(it: &Cleaning) -> String {
+    let state = format!("{:?}", it.state).to_lowercase();
+    let why = it
+        .why
+        .as_deref()
+        .map_or_else(String::new, |why| format!(": {}", plain(why)));
+    let age = Duration::from_secs(it.age.as_secs());
+    // Minutes say nothing about days.
+    let age = match age.as_secs() / 86_400 {
+        0 => show(age),
+        days => format!("{days}d"),
+    };
+    format!("{}  {}, {age} old, {state}{why}", it.run, size(it.bytes))
+}
+
+/// A number of bytes as people write it.
+fn size(bytes: u64) -> String {
+    match bytes {
+        0..1_000_000 => format!("{} kB", bytes.div_ceil(1000)),
+        1_000_000..1_000_000_000 => format!("{:.1} MB", bytes as f64 / 1e6),
+        _ => format!("{:.1} GB", bytes as f64 / 1e9),
+    }
+}

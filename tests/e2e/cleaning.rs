@@ -1,0 +1,135 @@
+//! `rlm clean`
+
+use rustix::process::Signal;
+use serde_json::Value;
+
+use crate::LONG;
+use crate::control::quick;
+use crate::scene::{Scene, events, expect_in_order, stop, until_ready};
+
+/// A project with a run that is done, one that was stopped, one that is damaged, and one that is live.
+fn project() -> (Scene, rlm_tests::Running) {
+    let scene = Scene::new("@1 print done\n@2.. print ready\n@2.. hang");
+    let named = |name| scene.run(&["--once", "--run-id", name]);
+    quick(named("done")).expect_code(0);
+    stop(until_ready(named("stopped")), Signal::INT);
+    let damaged = scene.file(".rlm/runs/damaged");
+    fs_err::create_dir_all(damaged.join("transcripts")).unwrap();
+    let live = until_ready(named("live"));
+    (scene, live)
+}
+
+fn left(scene: &Scene) -> Vec<String> {
+    let entries = fs_err::read_dir(scene.file(".rlm/runs")).unwrap();
+    let mut names: Vec<String> = entries
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    names
+}
+
+fn clean(scene: &Scene, arguments: &[&str]) -> Vec<Value> {
+    let arguments = [&["clean", "--json"], arguments].concat();
+    events(&quick(scene.rlm(&arguments)).expect_code(0).stdout)
+}
+
+fn action<'a>(lines: &'a [Value], run: &str) -> (&'a str, Option<&'a str>) {
+    let line = lines.iter().find(|line| line["run"] == run).unwrap();
+    (line["action"].as_str().unwrap(), line["why"].as_str())
+}
+
+#[test]
+fn s20_only_what_has_come_to_its_end_is_removed_unless_all_is_wanted() {
+    let (scene, live) = project();
+    let all = ["damaged", "done", "live", "stopped"];
+    let told = quick(scene.rlm(&["clean", "--yes"])).expect_code(0).stdout;
+    assert!(told.contains("removed 0 runs, 0 kB; kept"), "{told}");
+    let planned = clean(&scene, &["--days", "0", "--dry-run"]);
+    assert_eq!(action(&planned, "done"), ("would_remove", None));
+    assert_eq!(action(&planned, "stopped"), ("kept", Some("resumable")));
+    assert_eq!(action(&planned, "damaged"), ("kept", Some("damaged")));
+    assert_eq!(action(&planned, "live"), ("kept", Some("live")));
+    // Nobody is there to be asked.
+    let refused = quick(scene.rlm(&["clean", "--days", "0"])).expect_code(2);
+    assert!(refused.stderr.contains("--yes"), "{refused}");
+    assert_eq!(left(&scene), all);
+    let told = quick(scene.rlm(&["clean", "--days", "0", "--yes"])).expect_code(0);
+    expect_in_order(
+        &told.stdout,
+        &[
+            "damaged: damaged",
+            "rlm clean damaged",
+            "removed 1 run, ",
+            "1 live, 1 that can be resumed",
+        ],
+    );
+    assert_eq!(left(&scene), ["damaged", "live", "stopped"]);
+    let lines = clean(&scene, &["damaged", "--yes"]);
+    assert_eq!(action(&lines, "damaged"), ("removed", None));
+    let lines = clean(&scene, &["--all", "--days", "0", "--yes"]);
+    assert_eq!(action(&lines, "stopped"), ("removed", None));
+    assert_eq!(action(&lines, "live"), ("kept", Some("live")));
+    assert_eq!(left(&scene), ["live"]);
+    quick(scene.rlm(&["clean", "no-such-run", "--yes"])).expect_code(10);
+    assert_eq!(scene.status()["state"], "running");
+    stop(live, Signal::INT);
+}
+
+#[test]
+fn s20_the_newest_are_kept_and_a_person_is_asked() {
+    let scene = Scene::new("print done");
+    for name in ["a", "b", "c"] {
+        quick(scene.run(&["--once", "--run-id", name])).expect_code(0);
+    }
+    let (running, terminal) = scene
+        .rlm(&["clean", "--days", "0", "--keep", "1"])
+        .spawn_on_terminal();
+    terminal.sees("remove them for good? [y/N]", LONG);
+    terminal.sees("would remove 2 runs", LONG);
+    terminal.send("\n");
+    running.wait(LONG).expect_code(0);
+    assert_eq!(left(&scene), ["a", "b", "c"]);
+    let (running, terminal) = scene
+        .rlm(&["clean", "--days", "0", "--keep", "1"])
+        .spawn_on_terminal();
+    terminal.sees("[y/N]", LONG);
+    terminal.send("y\n");
+    running.wait(LONG).expect_code(0);
+    terminal.sees("removed 2 runs", LONG);
+    assert_eq!(left(&scene), ["c"]);
+    quick(scene.rlm(&["clean", "c", "--yes"])).expect_code(0);
+    assert_eq!(left(&scene), Vec::<String>::new());
+}
+
+/// Whatever the clock of the place says, what just ended is young.
+#[test]
+fn s21_age_does_not_depend_on_the_time_zone() {
+    let scene = Scene::new("print done");
+    quick(scene.run(&["--once", "--run-id", "a"]).env("TZ", "UTC-14")).expect_code(0);
+    for zone in ["UTC+12", "UTC", "UTC-14"] {
+        let clean = scene.rlm(&["clean", "--json", "--days", "1", "--dry-run"]);
+        let lines = events(&quick(clean.env("TZ", zone)).expect_code(0).stdout);
+        assert_eq!(action(&lines, "a"), ("kept", Some("young")));
+        assert!(lines[0]["age_s"].as_u64().unwrap() < 3600);
+    }
+}
+
+#[test]
+fn s20_a_tree_of_its_own_stays_and_is_named() {
+    let scene = Scene::new("print done");
+    quick(scene.run(&["--once", "--worktree", "--run-id", "w"])).expect_code(0);
+    let told = quick(scene.rlm(&["clean", "w", "--yes"]))
+        .expect_code(0)
+        .stdout;
+    expect_in_order(
+        &told,
+        &[
+            "the tree and the branch stay of w",
+            "git worktree remove",
+            ".rlm/worktrees/w",
+            "git branch -D rlm/w",
+        ],
+    );
+    assert!(scene.file(".rlm/worktrees/w").is_dir());
+    assert_eq!(left(&scene), Vec::<String>::new());
+}
