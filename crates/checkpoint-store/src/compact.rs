@@ -11,9 +11,10 @@ use crate::codec::Effort;
 use crate::error::{Error, Result};
 use crate::frame::{DELTA, EVENTS, TRUNCATE};
 use crate::journal::Kept;
+use crate::seqs::Seqs;
 
 /// How many of the newest saves can still be returned to.
-pub(crate) const RECENT: usize = 16;
+pub(crate) const RECENT: u64 = 16;
 
 /// How many stored bytes the head of a frame takes, about.
 fn head_share(kept: &Kept) -> u64 {
@@ -60,7 +61,7 @@ impl Weight {
 pub(crate) struct Compact {
     first: u64,
     /// The saves up to `first` whose events are part of its state.
-    alive: Vec<u64>,
+    alive: Seqs,
     /// The one of them whose head `first` has.
     head_of: u64,
     /// That head, once its save went by.
@@ -74,7 +75,7 @@ impl Compact {
         first: u64,
         path: &Path,
     ) -> Result<Self> {
-        let (mut alive, mut heads) = (Vec::<u64>::new(), Vec::<u64>::new());
+        let (mut alive, mut heads) = (Seqs::default(), Seqs::default());
         for kept in saves {
             let kept = kept?;
             let seq = kept.frame.seq;
@@ -82,12 +83,14 @@ impl Compact {
                 _ if seq > first => break,
                 TRUNCATE => {
                     let to: u64 = kept.undo_to().map_err(|fault| Error::fault(path, fault))?;
-                    alive.truncate(alive.partition_point(|seq| *seq <= to));
-                    heads.truncate(heads.partition_point(|seq| *seq <= to));
+                    alive.keep_to(to);
+                    heads.keep_to(to);
                 }
                 DELTA | EVENTS => {
                     alive.push(seq);
-                    heads.extend((kept.frame.head_len > 0).then_some(seq));
+                    if kept.frame.head_len > 0 {
+                        heads.push(seq);
+                    }
                 }
                 // A newer kind that says it may be skipped.
                 _ => {}
@@ -95,7 +98,7 @@ impl Compact {
         }
         Ok(Self {
             first,
-            head_of: heads.last().copied().unwrap_or(0),
+            head_of: heads.last().unwrap_or(0),
             head: Vec::new(),
             alive,
         })
@@ -104,7 +107,7 @@ impl Compact {
     /// Returns what stays of the next save.
     pub(crate) fn next(&mut self, kept: Kept, path: &Path) -> Result<Kept> {
         let frame = kept.frame;
-        let is_alive = self.alive.binary_search(&frame.seq).is_ok();
+        let is_alive = self.alive.contains(frame.seq);
         if frame.seq > self.first || (frame.kind == EVENTS && is_alive) {
             return Ok(kept);
         }
@@ -182,7 +185,7 @@ mod tests {
             }
             let before = replay(&frames);
             let seqs = before.seqs();
-            match seqs.len().checked_sub(RECENT) {
+            match seqs.len().checked_sub(RECENT as usize) {
                 None => {}
                 Some(first) => {
                     let kept = &seqs[first..];

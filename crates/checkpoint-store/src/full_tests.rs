@@ -171,7 +171,7 @@ fn a_full_disk_that_takes_no_new_file_does_not_stop_a_save_that_would_compact() 
             raw
         };
         let mut n = 0;
-        while !writer.weight.is_due(1 << 12) || writer.seqs.len() < 20 {
+        while !writer.weight.is_due(1 << 12) || writer.seqs.before_last(19).is_none() {
             n += 1;
             let raw = large(n);
             let head_len = raw.len();

@@ -16,7 +16,7 @@ use crate::sabotage::{self, Sabotage};
 use crate::saves::{Place, Saves};
 
 /// So many bytes are written at once.
-const PIECE: usize = 256 << 10;
+const PIECE: usize = 64 << 10;
 
 impl RawWriter {
     /// Replaces the journal by one without old heads, once they outweigh the rest.
@@ -28,8 +28,7 @@ impl RawWriter {
         if !self.weight.is_due(least) {
             return Ok(());
         }
-        let oldest = self.seqs.len().checked_sub(RECENT);
-        if let Some(first) = oldest.map(|index| self.seqs[index]) {
+        if let Some(first) = self.seqs.before_last(RECENT - 1) {
             self.saving(|writer| match writer.replace_journal(first) {
                 // It has no name yet, and the old one still takes saves.
                 Err(err) if matches!(err.kind(), Kind::Full { .. }) => Ok(()),
@@ -53,7 +52,7 @@ impl RawWriter {
         let saves = saves.map(|kept| compact.next(kept?, self.dir.path()));
         let started = self.start_journal_with(self.seq, saves, &[])?;
         self.weight = self.adopt(started);
-        self.seqs.retain(|&seq| seq >= first);
+        self.seqs.keep_from(first);
         self.confirm()?;
         self.drop_older_generations();
         Ok(())

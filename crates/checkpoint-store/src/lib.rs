@@ -88,6 +88,7 @@ mod sabotage;
 pub mod sabotage;
 mod saves;
 mod seal;
+mod seqs;
 mod store;
 #[cfg(test)]
 mod test_disk;

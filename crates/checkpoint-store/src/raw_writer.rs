@@ -22,6 +22,7 @@ use crate::replay::MAX_STATE;
 use crate::retention::{self, Item, Policy};
 use crate::sabotage::{self, Sabotage};
 use crate::saves::Saves;
+use crate::seqs::Seqs;
 
 /// How often a heal is tried again whose files were removed like those before.
 const REMOVALS: u32 = 64;
@@ -39,7 +40,7 @@ pub(crate) struct RawWriter {
     /// The base's file; it can be read even after its name was removed.
     pub(crate) base_file: Option<Box<dyn Handle>>,
     /// The saves after the base that can be returned to.
-    pub(crate) seqs: Vec<u64>,
+    pub(crate) seqs: Seqs,
     /// All of them, to be written again when a file fails.
     pub(crate) saves: Saves,
     /// Made with the first save after an open or a seal, so that idle stores stay small.
@@ -94,7 +95,7 @@ impl RawWriter {
             seq: loaded.seq,
             base: loaded.base,
             base_file: None,
-            seqs: loaded.seqs.clone(),
+            seqs: loaded.seqs.iter().copied().collect(),
             saves: Saves::new(dir.disk()),
             journal: None,
             event_bytes: loaded.state.event_bytes(),
@@ -255,14 +256,15 @@ impl RawWriter {
     /// Returns to the state of an earlier save, by a frame that says so.
     pub(crate) fn truncate_to(&mut self, seq: u64) -> Result<u64> {
         let base = self.base.map_or(0, |base| base.seq);
-        if seq != base && self.seqs.binary_search(&seq).is_err() {
+        if seq != base && !self.seqs.contains(seq) {
             return Err(Error::new(self.dir.path(), Kind::UnknownSeq { asked: seq }));
         }
         let mut raw = Vec::new();
         codec::encode(&mut raw, &seq)
             .map_err(|err| Error::new(self.dir.path(), Kind::Encode(err)))?;
         let new = self.write(TRUNCATE, 0, raw)?;
-        self.seqs.retain(|&kept| kept <= seq || kept == new);
+        self.seqs.keep_to(seq);
+        self.seqs.push(new);
         Ok(new)
     }
 

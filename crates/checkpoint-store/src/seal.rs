@@ -12,6 +12,7 @@ use crate::raw_writer::RawWriter;
 use crate::replay::{Events, Replay, State};
 use crate::sabotage::{self, Sabotage};
 use crate::saves::Saves;
+use crate::seqs::Seqs;
 
 /// How many taken phase numbers are passed over. A fenced writer leaves at most one behind.
 const TAKEN: u64 = 64;
@@ -56,7 +57,7 @@ impl RawWriter {
         self.seq = base.seq;
         self.base = Some(base);
         self.base_file = Some(file);
-        self.seqs.clear();
+        self.seqs = Seqs::default();
         self.saves = Saves::new(self.dir.disk());
         self.weight = Weight::default();
         self.journal = None;
