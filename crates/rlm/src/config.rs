@@ -298,6 +298,10 @@ mod tests {
             error("\nmax-iterations = -1\n"),
             error("until = \n"),
             error("agent = \"gpt\"\n"),
+            error("agent = \"cluade\"\n"),
+            error("[claude]\nmax_turns = 3\n"),
+            error("[on-press]\nturns = \"stop\"\n"),
+            error("weather = \"fine\"\n"),
         ];
         insta::assert_snapshot!(errors.join("\n"));
     }

@@ -4,14 +4,14 @@ use super::RunArgs;
 
 #[derive(Debug, ClapArgs)]
 #[command(after_help = "\
-What is said nearer counts: options, then RLM_AGENT and RLM_PERMISSIONS, then rlm.toml, then the user's own
-$XDG_CONFIG_HOME/rlm/config.toml (~/.config/rlm/config.toml), then defaults. The user's file has the keys of rlm.toml but for
-those that say what is to be done in one project and when that is done: prompt, prompt-file, until, gates,
+What is said nearer counts: options, then RLM_AGENT and RLM_PERMISSIONS, then rlm.toml, then the user's own \
+$XDG_CONFIG_HOME/rlm/config.toml (~/.config/rlm/config.toml), then defaults. The user's file has the keys of rlm.toml but for \
+those that say what is to be done in one project and when that is done: prompt, prompt-file, until, gates, \
 completion-promise, mcp-config and phases.
 
 Examples:
   rlm config show --explain            what counts here, and where it comes from
-  rlm config schema > rlm.schema.json  for editors: the first line of rlm.toml is then  #:schema ./rlm.schema.json")]
+  rlm config schema > rlm.schema.json  for editors, with `#:schema ./rlm.schema.json` atop of rlm.toml")]
 pub(crate) struct ConfigArgs {
     #[command(subcommand)]
     pub(crate) what: ConfigCommand,

@@ -1,6 +1,5 @@
 //! A file of settings: what it says, where each thing stands in it, and what is wrong with it.
 
-use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -177,20 +176,30 @@ fn line(text: &str, at: usize) -> usize {
 
 /// Says what is wrong, with the nearest name that would be right in place of all of them.
 fn describe(message: &str) -> String {
-    let message = without_value(&message.trim().replace('\n', " "));
-    let Some(rest) = message.strip_prefix("unknown field `") else {
-        return message;
+    let message = without_value(&message.trim().replace('\n', " "))
+        .replace(
+            "expected a nonzero u32",
+            "expected a whole number from 1 on",
+        )
+        .replace("expected u32", "expected a whole number");
+    let (what, rest) = match message.split_once(" `") {
+        Some(("unknown field", rest)) => ("unknown key", rest),
+        Some(("unknown variant", rest)) => ("unknown variant", rest),
+        _ => return message,
     };
     let mut names = rest.split('`').step_by(2);
-    let (unknown, known) = (names.next().unwrap_or_default(), names.collect::<Vec<_>>());
-    let mut text = format!("unknown key `{unknown}`");
+    let unknown = names.next().unwrap_or_default();
+    let known: Vec<&str> = names.collect();
     match nearest(unknown, &known) {
-        Some(near) => write!(text, "; did you mean `{near}`?"),
-        None if known.len() > 8 => write!(text, "; `rlm config schema` lists all that there are"),
-        None => write!(text, ", expected one of `{}`", known.join("`, `")),
+        Some(near) => format!("{what} `{unknown}`; did you mean `{near}`?"),
+        None if known.len() > 8 => {
+            format!("{what} `{unknown}`; `rlm config schema` lists all that there are")
+        }
+        None => format!(
+            "{what} `{unknown}`, expected one of `{}`",
+            known.join("`, `")
+        ),
     }
-    .expect("a string takes what is written");
-    text
 }
 
 /// Returns the name that was probably meant.

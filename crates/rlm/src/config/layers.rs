@@ -19,6 +19,8 @@ const VARIABLES: [(&str, &str); 2] = [("RLM_AGENT", "agent"), ("RLM_PERMISSIONS"
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Layers {
     flags: Tree,
+    /// Whether a command was given behind `--`.
+    command: bool,
     environment: Tree,
     project: File,
     user: File,
@@ -92,6 +94,7 @@ impl Layers {
     /// Puts the options of a new run over all else.
     pub(crate) fn with_flags(self, args: &RunArgs) -> Result<Self, Failure> {
         let mut this = self.with_options(&args.what)?;
+        this.command = !args.agent_command.is_empty();
         let mut insert = |key: &str, name: &str, value: Value| {
             let origin = Origin::Flag(name.into());
             this.flags.insert(&[key], value, origin);
@@ -131,7 +134,12 @@ impl Layers {
             project.remove(&ends);
         }
         let phase = flags.over(phase.cloned().unwrap_or_default());
-        phase.over(project).over(self.user.tree.clone())
+        let (nearer, mut user) = (phase.over(project), self.user.tree.clone());
+        // The agent that somebody always has is not what is told the words of a command.
+        if self.command && nearer.leaf("agent").is_none() {
+            user.remove(&["agent", "model", "agent-bin", "command"]);
+        }
+        nearer.over(user)
     }
 
     /// Returns what counts for the whole run, and for a phase of which nothing is said.
@@ -220,5 +228,79 @@ impl Layers {
             project,
             ..Self::default()
         }
+    }
+
+    /// Puts the user's file below.
+    pub(crate) fn with_user(mut self, text: &str) -> Self {
+        let path = Path::new("/home/somebody/.config/rlm/config.toml");
+        self.user = File::parse(path, text, Whose::User).unwrap();
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::{Args, Command};
+    use clap::Parser;
+
+    fn run(line: &str, project: &str, user: &str) -> crate::config::Config {
+        let Ok(Args {
+            command: Command::Run(args),
+            ..
+        }) = Args::try_parse_from(line.split(' '))
+        else {
+            unreachable!("it says run")
+        };
+        let layers = Layers::of(Path::new("/"), project).with_user(user);
+        layers.with_flags(&args).unwrap().run().config()
+    }
+
+    #[test]
+    fn a_command_behind_the_options_is_not_told_to_the_agent_that_the_user_always_has() {
+        let user = "agent = 'claude'\nmodel = 'opus'\nsleep = 3\n";
+        let config = run("rlm run -- my-agent", "", user);
+        assert_eq!((config.agent, config.model), (None, None));
+        assert!(config.sleep.is_some());
+        let named = |config: crate::config::Config| config.agent.map(AgentKind::name);
+        assert_eq!(named(run("rlm run", "", user)), Some("claude"));
+        let project = run("rlm run -- --verbose", "agent = 'claude'", user);
+        assert_eq!((named(project)), Some("claude"));
+        let said = run("rlm run --agent claude -- --verbose", "", user);
+        assert_eq!(said.model.as_deref(), Some("opus"));
+    }
+
+    #[test]
+    fn a_path_counts_from_the_file_that_names_it() {
+        let user = "agent-bin = 'bin/agent'\n[claude]\nadd-dirs = ['a/b', '/c']\n[acp]\nprogram = ['./adapter', 'x/y']\n";
+        let config = run("rlm run", "", user);
+        let home = Path::new("/home/somebody/.config/rlm");
+        assert_eq!(config.agent_bin, Some(home.join("bin/agent")));
+        assert_eq!(config.claude.unwrap().add_dirs[0], home.join("a/b"));
+        let program = config.acp.unwrap().program(Path::new("/elsewhere"));
+        assert_eq!(
+            program,
+            [home.join("./adapter").as_os_str(), "x/y".as_ref()]
+        );
+        let bare = run("rlm run", "", "agent-bin = 'agent'").agent_bin;
+        assert_eq!(bare, Some("agent".into()));
+    }
+
+    #[test]
+    fn every_option_is_a_key() {
+        let line = "rlm run -p x --completion-promise x --until x --gate x -n 1 --max-duration 1 --iteration-timeout 1 --idle-timeout 1 \
+            --check-timeout 1 --background-wait 1 --max-failures 1 --max-cost 0.000001 --max-tokens 2M --wait-on-limit 0 --sleep 1ms \
+            --permissions ask --session continue --model x --agent-bin a/b --leftovers keep --autonomy batch:2 --commit --worktree --agent acp";
+        let config = run(
+            &line.split_whitespace().collect::<Vec<_>>().join(" "),
+            "",
+            "",
+        );
+        assert_eq!(
+            (config.max_cost, config.max_tokens),
+            (Some(1), Some(2_000_000))
+        );
+        assert_eq!(config.sleep, Some(std::time::Duration::from_millis(1)));
+        assert_eq!((config.commit, config.worktree), (Some(true), Some(true)));
     }
 }
