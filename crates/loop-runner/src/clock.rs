@@ -3,13 +3,16 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use loop_state::Timestamp;
+use tokio::time::Instant;
 
-/// Wall-clock time that never goes backwards within one process.
+/// Wall-clock time that never goes backwards or stands still within one process.
 ///
-/// Deadlines of a run outlive processes and suspends, so they are on the wall clock; a clock set back must not make them wait again.
+/// Deadlines of a run outlive processes and suspends, so they are on the wall clock; one that is set back must not make them wait again, and passes
+/// on as if it had not been.
 #[derive(Default)]
 pub(crate) struct Clock {
-    latest: Timestamp,
+    /// The newest time that was read from the wall clock, and when.
+    read: Option<(Timestamp, Instant)>,
     /// Where the time of day comes from, if not from the system.
     given: Option<Arc<dyn Fn() -> SystemTime + Send + Sync>>,
 }
@@ -17,24 +20,27 @@ pub(crate) struct Clock {
 impl Clock {
     pub(crate) fn given(now: impl Fn() -> SystemTime + Send + Sync + 'static) -> Self {
         Self {
-            latest: Timestamp::default(),
+            read: None,
             given: Some(Arc::new(now)),
         }
     }
 
     pub(crate) fn now(&mut self) -> Timestamp {
-        let now = self
-            .given
-            .as_ref()
-            .map_or_else(SystemTime::now, |now| now());
-        self.latest = self.latest.max(timestamp(now));
-        self.latest
+        let now = { self.given.as_ref() }.map_or_else(SystemTime::now, |now| now());
+        let now = timestamp(now);
+        match self.read.map(|(read, at)| read + at.elapsed()) {
+            Some(passed) if passed > now => passed,
+            _ => {
+                self.read = Some((now, Instant::now()));
+                now
+            }
+        }
     }
 }
 
 impl fmt::Debug for Clock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Clock").field(&self.latest).finish()
+        f.debug_tuple("Clock").field(&self.read).finish()
     }
 }
 
@@ -43,4 +49,25 @@ pub(crate) fn timestamp(time: SystemTime) -> Timestamp {
         .duration_since(SystemTime::UNIX_EPOCH)
         .unwrap_or_default();
     Timestamp(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Mutex;
+    use std::time::Duration;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_wall_clock_that_is_set_back_neither_goes_back_nor_stands_still() {
+        let at = |seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
+        let wall = Arc::new(Mutex::new(at(1_000)));
+        let shown = Arc::clone(&wall);
+        let mut clock = Clock::given(move || *shown.lock().unwrap());
+        assert_eq!(clock.now(), timestamp(at(1_000)));
+        *wall.lock().unwrap() = at(400);
+        tokio::time::advance(Duration::from_secs(30)).await;
+        assert_eq!(clock.now(), timestamp(at(1_030)));
+        *wall.lock().unwrap() = at(9_000);
+        assert_eq!(clock.now(), timestamp(at(9_000)));
+    }
 }

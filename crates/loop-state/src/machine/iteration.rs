@@ -267,7 +267,15 @@ impl Machine {
     pub(super) fn settled(&mut self, then: Then, leftovers: Tree, at: Timestamp) -> Effects {
         let done = match then {
             Then::End(reason) => return self.end(reason, at),
-            Then::Again(again) => return self.begin_again(again, at),
+            Then::Again(again) => {
+                return match self.head.stopping {
+                    // The wish stays where it is; a resume finds it there.
+                    Some(request) if self.must_stop_now() => {
+                        self.end(StopReason::Stopped(request.by), at)
+                    }
+                    _ => self.begin_again(again, at),
+                };
+            }
             Then::Done(evidence) => Some(evidence),
             Then::Next => None,
         };

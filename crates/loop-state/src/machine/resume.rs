@@ -25,7 +25,8 @@ impl Machine {
         }
         head.count_active(head.last_at);
         head.taken_at = at;
-        head.last_at = head.last_at.max(at);
+        // A clock that was ahead, and is right again, has nothing more to say.
+        head.last_at = at;
         head.counts.processes += 1;
         head.taken_attempts = head.counts.attempts;
         head.attended = resume.attended;
@@ -125,6 +126,9 @@ impl Machine {
         head.first_attempt = head.highest_attempt + 1;
         head.attempt = 0;
         head.cut = None;
+        // What it remembers, it was told in iterations that are discarded.
+        head.session = None;
+        head.prompted = false;
         head.feedback = None;
         head.claimed = false;
         head.failure = None;

@@ -444,3 +444,18 @@ fn a_wait_says_what_for() {
     assert_about(until.0 - trace.now, 1000);
     assert_eq!(what.as_deref(), Some("line 3 is no JSON"));
 }
+
+#[test]
+fn s18_a_clock_that_was_ahead_for_a_while_is_not_paid_for_again_with_each_resume() {
+    let mut trace = Trace::new(rules(|rules| {
+        rules.max_duration = Some(Duration::from_secs(200 * 3600))
+    }));
+    trace.now += 24 * HOUR;
+    trace.then(Happening::Denied);
+    trace.now -= 24 * HOUR;
+    for _ in 0..9 {
+        trace.crash_and_resume();
+    }
+    let active = Duration::from_millis(trace.machine.head().active_ms);
+    assert!(active < Duration::from_secs(25 * 3600), "{active:?}");
+}

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use insta::assert_snapshot;
 use loop_state::{
-    Again, Brief, CutCause, Effect, Evidence, Happening, MAX_STEER_BYTES, MAX_STEERS, Notice,
-    Resume, SessionPolicy, SteerState, StopCause, StopReason, Streak, Tree, TurnOutcome, When,
+    Again, Brief, CheckResult, CutCause, Effect, Evidence, Happening, MAX_STEER_BYTES, MAX_STEERS,
+    Notice, Resume, SessionPolicy, SteerState, StopCause, StopReason, Streak, Tree, TurnOutcome,
+    When,
 };
 
 use crate::rules;
@@ -305,7 +306,7 @@ fn x105_a_promise_starts_the_check_and_is_not_done_without_it() {
         "1 test failed"
     );
     trace.then(Happening::TurnEnded(TurnOutcome::Claimed));
-    trace.then(Happening::CheckEnded(loop_state::CheckResult::Passed));
+    trace.then(Happening::CheckEnded(CheckResult::Passed));
     trace.then(Happening::Settled(Tree::default()));
     assert_eq!(trace.reason(), StopReason::Done(Evidence::Check));
     assert_snapshot!(trace.text);
@@ -323,7 +324,7 @@ fn x105_a_promise_without_a_check_is_done_on_the_agents_word_and_says_so() {
     trace.then(Happening::Settled(Tree::default()));
     assert_eq!(trace.machine.head().iteration, 2, "a gate outweighs a word");
     trace.then(Happening::TurnEnded(TurnOutcome::Claimed));
-    trace.then(Happening::GateEnded(loop_state::CheckResult::Passed));
+    trace.then(Happening::GateEnded(CheckResult::Passed));
     trace.then(Happening::Settled(Tree::default()));
     assert_eq!(trace.reason(), StopReason::Done(Evidence::Claim));
 }
@@ -504,4 +505,39 @@ fn s13_what_is_said_with_a_resume_is_in_the_prompt_of_the_next_attempt() {
     trace.crash_and_resume();
     let effects = trace.then(Happening::CheckEnded(failed("red")));
     assert_eq!(started(&effects).steers[0].text, "mind the docs");
+}
+
+#[test]
+fn s25_a_stop_while_a_restart_waits_for_its_tree_ends_the_run_and_a_resume_restarts() {
+    let mut trace = Trace::new(rules(|rules| rules.phases[0].gates = 1));
+    trace.then(Happening::TurnEnded(TurnOutcome::Completed));
+    trace.then(Happening::AgainRequested(Again::Iteration));
+    trace.then(Happening::GateEnded(CheckResult::Stopped));
+    trace.then(stop(When::Now));
+    let effects = trace.then(Happening::Settled(Tree::default()));
+    let begun = effects
+        .iter()
+        .any(|it| matches!(it, Effect::StartAttempt(_)));
+    assert!(!begun, "{effects:?}");
+    assert_eq!(trace.reason(), StopReason::Stopped(StopCause::Person));
+    let brief = started(&trace.then(Happening::Resumed(Resume::default()))).clone();
+    assert_eq!((brief.iteration, brief.attempt), (1, 2));
+}
+
+#[test]
+fn s13_what_is_gone_back_to_begins_with_its_prompt() {
+    let mut trace = Trace::new(rules(|rules| {
+        rules.phases[0].session = SessionPolicy::Continue;
+    }));
+    trace.then(Happening::SessionKnown("s1".into()));
+    trace.then(Happening::Prompted);
+    trace.then(stop(When::Now));
+    trace.then(Happening::TurnEnded(TurnOutcome::Stopped));
+    trace.then(Happening::Settled(Tree::default()));
+    let effects = trace.then(Happening::Resumed(Resume {
+        from: Some(1),
+        ..Resume::default()
+    }));
+    let brief = started(&effects);
+    assert_eq!((brief.session.as_deref(), brief.prompted), (None, false));
 }

@@ -1,6 +1,6 @@
 //! What holds after each step of any machine, whatever came. Each promise is a function of its own, so that a test can say which one is broken.
 
-use loop_state::{Autonomy, Effect, Event, Happening, Head, Notice, Step, TurnOutcome, Wait};
+use loop_state::{Autonomy, Effect, Event, Happening, Head, Notice, Step, TurnOutcome, Wait, When};
 
 /// One step of a machine.
 pub(crate) struct Seen<'a> {
@@ -13,7 +13,7 @@ pub(crate) struct Seen<'a> {
 pub(crate) type Promise = fn(&Seen<'_>) -> bool;
 
 /// The promises by name.
-pub(crate) const PROMISES: [(&str, Promise); 15] = [
+pub(crate) const PROMISES: [(&str, Promise); 16] = [
     ("totals only grow", totals_only_grow),
     ("attempts are never reused", attempts_are_never_reused),
     ("a run that is over does nothing", over_is_over),
@@ -23,6 +23,10 @@ pub(crate) const PROMISES: [(&str, Promise); 15] = [
         finish_is_the_end,
     ),
     ("an agent is set to work in a turn", work_is_a_turn),
+    (
+        "nobody is set to work when the run is to stop now",
+        stopping_begins_nothing,
+    ),
     (
         "nothing is begun when nothing is left to spend",
         spent_begins_nothing,
@@ -58,6 +62,11 @@ fn starts(seen: &Seen<'_>) -> Option<(u32, u32, u32)> {
         Effect::StartAttempt(brief) => Some((brief.phase, brief.iteration, brief.attempt)),
         _ => None,
     })
+}
+
+fn stopping_begins_nothing(seen: &Seen<'_>) -> bool {
+    let stops = { seen.before.stopping }.is_some_and(|request| request.when == When::Now);
+    !stops || is_resumed(seen) || starts(seen).is_none()
 }
 
 fn totals_only_grow(seen: &Seen<'_>) -> bool {

@@ -64,8 +64,8 @@ pub(crate) struct World {
     pub(crate) seed: u64,
     /// The wall clock when the present process began, and when that was.
     morning: (SystemTime, Option<Instant>),
-    /// The latest time that anybody saw in the present process.
-    latest: SystemTime,
+    /// The latest time of the wall clock that anybody saw in the present process, and when that was.
+    latest: (SystemTime, Option<Instant>),
     /// The processes of the loop so far.
     pub(crate) life: u32,
     pub(crate) seats: Vec<Seat>,
@@ -153,7 +153,7 @@ impl World {
         Self {
             seed,
             morning: (SystemTime::UNIX_EPOCH + EVENING, None),
-            latest: SystemTime::UNIX_EPOCH + EVENING,
+            latest: (SystemTime::UNIX_EPOCH + EVENING, None),
             life: 0,
             seats: Vec::new(),
             outages,
@@ -192,7 +192,7 @@ impl World {
             ..Review::default()
         };
         self.morning.1 = Some(Instant::now());
-        self.latest = self.morning.0;
+        self.latest = (self.morning.0, None);
     }
 
     /// It is over, and nothing happens for a while.
@@ -205,14 +205,20 @@ impl World {
     pub(crate) fn now(&mut self) -> SystemTime {
         let (at, since) = self.morning;
         let now = at + since.map(|since| since.elapsed()).unwrap_or_default();
-        self.latest = self.latest.max(now);
+        if now >= self.passed() {
+            self.latest = (now, since.map(|_| Instant::now()));
+        }
         now
     }
 
-    /// The wall clock as a process sees it that never goes back.
+    /// The wall clock as a process sees it that lets it neither go back nor stand still.
     pub(crate) fn latest(&mut self) -> SystemTime {
-        self.now();
-        self.latest
+        self.now().max(self.passed())
+    }
+
+    fn passed(&self) -> SystemTime {
+        let (at, since) = self.latest;
+        at + since.map(|since| since.elapsed()).unwrap_or_default()
     }
 
     /// How long the night has lasted.
