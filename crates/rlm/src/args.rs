@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args as ClapArgs, Parser, Subcommand};
-use loop_runner::{Leftovers, Permissions, RunId};
-use loop_state::{Autonomy, SessionPolicy};
+use loop_runner::RunId;
+use loop_state::Autonomy;
 
 mod checkpoints;
 mod clean;
@@ -18,6 +18,7 @@ mod live;
 mod shell;
 #[cfg(test)]
 mod tests;
+mod values;
 
 use crate::agents::AgentKind;
 use crate::command::logs::Since;
@@ -35,6 +36,7 @@ pub(crate) use live::{
     StopArgs,
 };
 pub(crate) use shell::{CompletionsArgs, ManArgs, visible};
+pub(crate) use values::{LeftoversArg, PermissionsArg, SessionArg};
 
 /// Runs a coding agent in a loop that can be interrupted, checkpointed and resumed, and that loses nothing.
 #[derive(Debug, Parser)]
@@ -118,7 +120,7 @@ Examples:
   rlm run --until 'cargo test' --agent claude --permissions ask --model opus
   rlm run --until 'cargo test' --dry-run         what would be done, and the prompt
   rlm run -n 20 --completion-promise DONE --session continue
-  rlm run --until 'cargo test' --commit --worktree   leaves your files alone; a commit for each iteration
+  rlm run --until 'cargo test' --commit --worktree   commits, in a tree of its own
   rlm run -n 3 --sleep 0 -P notes/prompt.md --gate 'cargo fmt --check' -- my-agent"
 )]
 pub(crate) struct RunArgs {
@@ -127,26 +129,26 @@ pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(crate) show: Show,
     /// The agent [default: RLM_AGENT, or a command behind --, else the one that is installed]
-    #[arg(long, value_enum, help_heading = "Agent")]
+    #[arg(long, value_enum, display_order = 0, help_heading = "Agent")]
     pub(crate) agent: Option<AgentKind>,
     /// Work in a tree of its own below .rlm/worktrees, on a new branch rlm/NAME from the present commit [default: NAME is
     /// the run's]
     #[arg(long, value_name = "NAME", num_args = 0..=1, help_heading = "Git")]
     pub(crate) worktree: Option<Option<RunId>>,
     /// The name of the run, for those who come back to it [default: made from the time]
-    #[arg(long, value_name = "ID")]
+    #[arg(long, value_name = "ID", help_heading = "Run")]
     pub(crate) run_id: Option<RunId>,
     /// Continue the run that can be continued, if no person stopped it; else start a new one
-    #[arg(long)]
+    #[arg(long, help_heading = "Run")]
     pub(crate) resume_or_start: bool,
     /// Run one iteration
     #[arg(long, conflicts_with = "max_iterations", help_heading = "Ends")]
     pub(crate) once: bool,
     /// Show the settings and the prompt that the run would have; make and start nothing
-    #[arg(long, conflicts_with_all = ["quiet", "resume_or_start"])]
+    #[arg(long, conflicts_with_all = ["quiet", "resume_or_start"], help_heading = "Run")]
     pub(crate) dry_run: bool,
     /// Allow this run inside another run's agent
-    #[arg(long)]
+    #[arg(long, help_heading = "Run")]
     pub(crate) nested: bool,
     /// Without --agent the agent itself: a program and its arguments. It gets the prompt on standard input, or where
     /// its arguments say {prompt_file} (a private file) or {prompt} (visible to other users in the process list).
@@ -174,7 +176,7 @@ pub(crate) struct ResumeArgs {
     #[command(flatten)]
     pub(crate) show: Show,
     /// Go on with another agent: the files and what is said in the prompt are all that it knows of the work so far
-    #[arg(long, value_enum, help_heading = "Agent")]
+    #[arg(long, value_enum, display_order = 0, help_heading = "Agent")]
     pub(crate) agent: Option<AgentKind>,
     /// Go back to this iteration; what was recorded from there on is discarded
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
@@ -183,7 +185,7 @@ pub(crate) struct ResumeArgs {
     #[arg(long, value_name = "TEXT", help_heading = "Prompt")]
     pub(crate) feedback: Option<String>,
     /// Allow this run inside another run's agent
-    #[arg(long)]
+    #[arg(long, help_heading = "Run")]
     pub(crate) nested: bool,
     /// Another agent command than the saved one, or other arguments for the agent
     #[arg(last = true, value_name = "COMMAND")]
@@ -242,19 +244,19 @@ pub(crate) struct DemoAgentArgs {
 #[derive(Debug, ClapArgs)]
 pub(crate) struct Show {
     /// Print NDJSON events instead of text
-    #[arg(long)]
+    #[arg(long, help_heading = "Output")]
     pub(crate) json: bool,
     /// Show only the iterations, what goes wrong, what waits for you, and the end
-    #[arg(short, long, conflicts_with_all = ["json", "verbose"])]
+    #[arg(short, long, conflicts_with_all = ["json", "verbose"], help_heading = "Output")]
     pub(crate) quiet: bool,
     /// Show the results of tools and the output of gates in full
-    #[arg(short, long, conflicts_with = "json")]
+    #[arg(short, long, conflicts_with = "json", help_heading = "Output")]
     pub(crate) verbose: bool,
     /// Never ask anything: no menu, no prompt; Ctrl-C saves and stops
-    #[arg(long)]
+    #[arg(long, help_heading = "Output")]
     pub(crate) no_input: bool,
     /// Go on in the background: come back when the run is at work, and leave it to `rlm attach`, `logs -f` and `stop`
-    #[arg(long)]
+    #[arg(long, help_heading = "Run")]
     pub(crate) detach: bool,
     /// Be the process in the background
     #[arg(long, hide = true)]
@@ -290,6 +292,9 @@ pub(crate) struct LoopArgs {
     #[arg(short = 'P', long, value_name = "FILE", help_heading = "Prompt")]
     #[serde(serialize_with = "as_text")]
     pub(crate) prompt_file: Option<PathBuf>,
+    /// The model, by the agent's own names for it [default: the agent's choice]
+    #[arg(long, value_name = "NAME", help_heading = "Agent")]
+    pub(crate) model: Option<String>,
     /// Done when the agent says so: when it ends its last message with <promise>TEXT</promise>. With --until, that is
     /// asked only then; without, the agent's word is all there is
     #[arg(long, value_name = "TEXT", help_heading = "Ends")]
@@ -363,9 +368,6 @@ pub(crate) struct LoopArgs {
         help_heading = "Agent"
     )]
     pub(crate) session: Option<SessionArg>,
-    /// The model, by the agent's own names for it [default: the agent's choice]
-    #[arg(long, value_name = "NAME", help_heading = "Agent")]
-    pub(crate) model: Option<String>,
     /// The agent's program [default: found on PATH]
     #[arg(long, value_name = "PATH", help_heading = "Agent")]
     #[serde(serialize_with = "as_text")]
@@ -382,7 +384,7 @@ pub(crate) struct LoopArgs {
     pub(crate) leftovers: Option<LeftoversArg>,
     /// Where the run waits for your word: checkpoint = between two phases, batch:N = after each N iterations, full =
     /// nowhere. Without a terminal it never does [default: checkpoint with several phases, else full]
-    #[arg(long, value_name = "checkpoint|batch:N|full")]
+    #[arg(long, value_name = "checkpoint|batch:N|full", help_heading = "Run")]
     pub(crate) autonomy: Option<Autonomy>,
     /// Commit what each complete iteration changed, all of it that git does not ignore; your hooks run. Nothing may be
     /// uncommitted when the run begins
@@ -396,66 +398,6 @@ pub(crate) struct LoopArgs {
         help_heading = "Git"
     )]
     pub(crate) commit: Option<bool>,
-}
-
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, serde::Serialize, serde::Deserialize,
-)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum LeftoversArg {
-    End,
-    Keep,
-}
-
-/// The values of `--permissions`.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, serde::Serialize, serde::Deserialize,
-)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum PermissionsArg {
-    Ask,
-    Edits,
-    All,
-    Deny,
-}
-
-impl From<PermissionsArg> for Permissions {
-    fn from(arg: PermissionsArg) -> Self {
-        match arg {
-            PermissionsArg::Ask => Self::Ask,
-            PermissionsArg::Edits => Self::Edits,
-            PermissionsArg::All => Self::All,
-            PermissionsArg::Deny => Self::Deny,
-        }
-    }
-}
-
-/// The values of `--session`.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, serde::Serialize, serde::Deserialize,
-)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum SessionArg {
-    Fresh,
-    Continue,
-}
-
-impl From<SessionArg> for SessionPolicy {
-    fn from(arg: SessionArg) -> Self {
-        match arg {
-            SessionArg::Fresh => Self::Fresh,
-            SessionArg::Continue => Self::Continue,
-        }
-    }
-}
-
-impl From<LeftoversArg> for Leftovers {
-    fn from(arg: LeftoversArg) -> Self {
-        match arg {
-            LeftoversArg::End => Self::End,
-            LeftoversArg::Keep => Self::Keep,
-        }
-    }
 }
 
 /// A path as people see it: one that is no text is taken from the arguments themselves.

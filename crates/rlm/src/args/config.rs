@@ -11,7 +11,7 @@ completion-promise, mcp-config and phases.
 
 Examples:
   rlm config show --explain            what counts here, and where it comes from
-  rlm config schema > rlm.schema.json  for editors, with `#:schema ./rlm.schema.json` atop of rlm.toml")]
+  rlm config schema > rlm.schema.json  for editors; rlm.toml begins: #:schema ./rlm.schema.json")]
 pub(crate) struct ConfigArgs {
     #[command(subcommand)]
     pub(crate) what: ConfigCommand,

@@ -4,16 +4,17 @@ use crate::exit::Code;
 
 const EXAMPLES: &str = "\
 Examples:
-  rlm demo                                     see it work: no account, no network
-  rlm doctor                                   which agents are here, logged in, and what they can do
-  rlm init                                     write rlm.toml and PROMPT.md
-  rlm run --until 'cargo test'                 the agent that is installed, until the tests pass
-  rlm run --until 'cargo test' --agent claude --permissions all
-  rlm run -n 5 -p 'Improve the docs' -- codex exec -    any command: the prompt comes on its stdin
-  rlm status                                   where it stands
-  rlm checkpoints list                         what is saved, and whether it is sound
-  rlm resume                                   go on after Ctrl-C, a crash, a reboot or a pause
-  rlm steer 'use tabs'                         say something to it; also: rlm pause, interrupt, stop
+  rlm demo                      see it work: no account, no network
+  rlm doctor                    which agents are here, logged in, and what they can do
+  rlm init                      write rlm.toml and PROMPT.md
+  rlm run --until 'cargo test'  the agent that is installed, until the tests pass
+  rlm run --until 'cargo test' --agent claude --permissions all --max-cost 20
+  rlm run --until 'cargo test' --detach      in the background; then: rlm attach, logs -f
+  rlm run -n 5 -p 'Improve the docs' -- codex exec -    any command, the prompt on its stdin
+  rlm status                    where it stands
+  rlm checkpoints list          what is saved, and whether it is sound
+  rlm resume                    go on after Ctrl-C, a crash, a reboot or a pause
+  rlm steer 'use tabs'          say something to it; also: rlm pause, interrupt, set, stop
 
 While it runs: Ctrl-C opens a menu, Enter lets you say something to the agent, /help lists the rest.";
 
@@ -44,11 +45,20 @@ Examples:
   rlm demo                press Ctrl-C in it, or Enter and say something
   rlm demo --dir /tmp/roman";
 
-/// Returns the examples and the exit codes.
+const ENVIRONMENT: &str = "\
+Environment, below options and above rlm.toml:
+  RLM_AGENT, RLM_PERMISSIONS  as --agent and --permissions
+  RLM_SHUTDOWN_TIMEOUT        how long a stop may take [default: 8s]
+  XDG_CONFIG_HOME             where rlm/config.toml lies, your own settings [default: ~/.config]
+  XDG_STATE_HOME              where the index of live runs lies [default: ~/.local/state]
+  VISUAL, EDITOR              what edits the prompt from the menu
+  NO_COLOR, CLICOLOR_FORCE    no colours; colours also where there is no terminal";
+
+/// Returns the examples, the variables and the exit codes.
 pub(super) fn after() -> String {
     let code = |(code, meaning): (Code, &str)| format!("\n  {:2}  {meaning}", code as u8);
     let codes: String = Code::ALL.into_iter().map(code).collect();
     format!(
-        "{EXAMPLES}\n\nExit codes:{codes}\nA run that a signal stopped dies by that signal (130, 143, 129)."
+        "{EXAMPLES}\n\n{ENVIRONMENT}\n\nExit codes:{codes}\nA run that a signal stopped dies by that signal (130, 143, 129)."
     )
 }

@@ -4,6 +4,9 @@ use clap::{Command as Clap, CommandFactory, Parser};
 
 use super::{Args, visible};
 
+/// The columns that a help has at most.
+const WIDTH: usize = 100;
+
 /// Splits a line as a shell does, as far as our examples go.
 fn words(line: &str) -> Vec<String> {
     let (mut words, mut word, mut quoted) = (Vec::new(), None::<String>, false);
@@ -70,7 +73,15 @@ fn every_command_has_examples_and_each_can_be_typed() {
         let after = { command.get_after_help() }.map_or(String::new(), ToString::to_string);
         let examples = after.split_once("Examples:\n").map_or("", |(_, rest)| rest);
         let lines = examples.lines().take_while(|line| line.starts_with("  "));
-        let calls: usize = lines.map(|line| expect_calls(name, line)).sum();
+        let calls: usize = lines
+            .map(|line| {
+                assert!(
+                    line.len() <= WIDTH,
+                    "{name}: a longer line is broken: {line}"
+                );
+                expect_calls(name, line)
+            })
+            .sum();
         assert!(calls > 0, "`{name}` has no examples");
     }
 }
@@ -79,7 +90,17 @@ fn every_command_has_examples_and_each_can_be_typed() {
 fn what_the_documents_show_can_be_typed() {
     let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
     let mut calls = 0;
-    for name in ["README.md", "crates/rlm/README.md", "docs/README.md"] {
+    for name in [
+        "README.md",
+        "crates/rlm/README.md",
+        "docs/README.md",
+        "docs/agents/acp.md",
+        "docs/agents/claude.md",
+        "docs/agents/codex.md",
+        "docs/agents/command.md",
+        "docs/agents/gemini.md",
+        "docs/agents/opencode.md",
+    ] {
         let text = fs_err::read_to_string(format!("{root}/{name}")).unwrap();
         let mut is_code = false;
         for line in text.lines() {

@@ -10,6 +10,9 @@ use crate::args::{ManArgs, visible};
 use crate::command::written;
 use crate::exit::{Code, Failure};
 
+/// What begins a section of its own below the options.
+const HEADINGS: [&str; 3] = ["Examples", "Environment", "Exit codes"];
+
 pub(crate) fn execute(args: &ManArgs) -> Result<ExitCode, Failure> {
     let mut root = visible();
     root.build();
@@ -70,9 +73,9 @@ fn page(command: &Command) -> io::Result<Vec<u8>> {
     let mut is_set = true;
     writeln!(page, ".SH NOTES")?;
     for line in after.unwrap_or_default().lines() {
-        let heading = line
-            .strip_suffix(':')
-            .filter(|it| !it.contains(' ') || *it == "Exit codes");
+        let heading = HEADINGS
+            .into_iter()
+            .find(|it| line.starts_with(it) && line.ends_with(':'));
         if let Some(heading) = heading {
             writeln!(page, ".fi\n.SH {}\n.nf", heading.to_uppercase())?;
             is_set = false;
