@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use crate::LONG;
 use crate::control::quick;
+use crate::permissions::answer;
 use crate::scene::{Scene, events, expect_in_order, json};
 
 /// Starts a run in the background and gives its name.
@@ -67,8 +68,14 @@ fn a_detached_run_is_at_work_when_its_parent_is_gone_and_outlives_the_terminal()
     assert_eq!(scene.status()["state"], "running");
     // It has no terminal whose signals it would get, and a session of its own.
     let listed = found(quick(scene.rlm(&["ps", "--json"])));
-    let pid = Pid::from_raw(listed[0]["pid"].as_i64().unwrap() as i32).unwrap();
-    assert_eq!(rustix::process::getsid(Some(pid)).unwrap(), pid);
+    let stat = fs_err::read_to_string(format!("/proc/{}/stat", listed[0]["pid"])).unwrap();
+    let fields: Vec<&str> = stat
+        .rsplit_once(')')
+        .unwrap()
+        .1
+        .split_whitespace()
+        .collect();
+    assert_eq!(fields[3], listed[0]["pid"].to_string(), "its session");
     fs_err::write(scene.file("go"), "").unwrap();
     let text = wait_for_output(&scene, "planned");
     expect_in_order(
@@ -288,4 +295,30 @@ fn logs_that_are_followed_go_on_to_the_end_of_the_run() {
     assert_eq!(none.stdout, "");
     let wrong = quick(scene.rlm(&["logs", "--since", "yesterday"])).expect_code(2);
     assert!(wrong.stderr.contains("is no time"), "{wrong}");
+}
+
+#[test]
+fn who_attached_is_asked_and_who_left_is_not() {
+    let script =
+        "say ready\nawait go\nask Bash true\nsay asked\nawait on\nask Bash false\nsay over\nturn";
+    let scene = Scene::new(script);
+    let ask = ["--once", "--detach", "--permissions", "ask"];
+    scene.claude(&ask).run(LONG).expect_code(0);
+    scene.wait_until_recorded("ready");
+    let (watching, terminal) = scene.rlm(&["attach"]).spawn_on_terminal();
+    terminal.sees("attached to run", LONG);
+    // That somebody is there it heard before it showed itself.
+    fs_err::write(scene.file("go"), "").unwrap();
+    answer(&terminal, "Bash: true", "y");
+    terminal.sees("asked", LONG);
+    terminal.send("\u{3}");
+    terminal.sees("d  detach", LONG);
+    terminal.send("d");
+    watching.wait(LONG).expect_code(0);
+    fs_err::write(scene.file("on"), "").unwrap();
+    wait_until_it_is(&scene, "ended");
+    let answers = scene.agent.answers().into_iter();
+    let answers: Vec<String> = answers.map(|it| format!("{it:?}")).collect();
+    assert_eq!(answers.len(), 2, "{answers:?}");
+    assert!(answers[1].contains("nobody is there"), "{answers:?}");
 }

@@ -142,7 +142,7 @@ fn x124_the_environment_may_say_it_and_the_flag_wins() {
 }
 
 /// Waits until the agent's question is shown, and answers when a person could have read it: a key that comes at once decides nothing.
-fn answer(terminal: &Terminal, question: &str, key: &str) {
+pub(crate) fn answer(terminal: &Terminal, question: &str, key: &str) {
     terminal.sees(&format!("may it? {question}"), LONG);
     wait(1500);
     terminal.send(key);

@@ -266,11 +266,14 @@ pub(crate) struct Show {
 impl Show {
     /// Returns the screen that is wished for.
     pub(crate) fn screen(&self) -> Screen {
-        Screen::new(self.json).at(match (self.quiet, self.verbose) {
+        let level = match (self.quiet, self.verbose) {
             (true, _) => Level::Quiet,
             (_, true) => Level::Verbose,
             _ => Level::Normal,
-        })
+        };
+        Screen::new(self.json)
+            .at(level)
+            .in_background(self.detached)
     }
 }
 

@@ -30,13 +30,15 @@ pub struct Attached {
 
 /// Shows the run in this directory, which is absolute. The last news are told again, as far as the run keeps them.
 ///
+/// Where it is `attended` by a person, the run asks them as if this were its own terminal, until the last such one has left.
+///
 /// Blocks until the run has said how it stands.
 ///
 /// # Errors
 ///
 /// [`Error::is_nobody`] when no process has it, [`Error::is_silent`] when it does not answer.
-pub fn attach(run_dir: &Path) -> Result<Attached, Error> {
-    let answers = client::ask(run_dir, &Request::Attach)?;
+pub fn attach(run_dir: &Path, attended: bool) -> Result<Attached, Error> {
+    let answers = client::ask(run_dir, &Request::Attach { attended })?;
     let (path, mut from) = answers.into_parts();
     let failed = |e| Error::io("can't talk to", &path, e);
     from.get_ref()

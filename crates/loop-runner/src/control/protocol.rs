@@ -41,7 +41,11 @@ pub enum Request {
     /// How it stands. Answered by [`Answer::Status`].
     Status,
     /// What it tells and how it stands, until it is over; see [`attach`](super::attach).
-    Attach,
+    Attach {
+        /// Whether a person is there who can be asked, also by a run that has nobody else to ask.
+        #[serde(default)]
+        attended: bool,
+    },
     /// The turn shall end and its session wait.
     Interrupt,
     /// The run shall wait.

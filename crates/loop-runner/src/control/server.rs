@@ -3,6 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use agent_subprocess::ProcessId;
@@ -23,7 +24,7 @@ use crate::control::recent::Recent;
 use crate::control::show::show;
 use crate::control::ways::control;
 use crate::control::wishes::{Mark, Reply, Wish};
-use crate::{Control, RunId, RunState, View};
+use crate::{Control, Options, RunId, RunState, View};
 
 /// How many may ask at once.
 const MOST: u32 = 32;
@@ -68,6 +69,10 @@ struct Desk {
     over: Over,
     slots: Arc<Semaphore>,
     watchers: Semaphore,
+    /// Whether the run's own process can ask a person.
+    interactive: bool,
+    /// How many look on who can be asked.
+    persons: AtomicUsize,
 }
 
 /// How the run ended, when it has.
@@ -78,7 +83,7 @@ impl Socket {
     pub(crate) fn new(
         run: RunId,
         run_dir: PathBuf,
-        stop_budget: Duration,
+        options: &Options,
         view: watch::Receiver<Arc<View>>,
         recent: Arc<Recent>,
     ) -> (Self, mpsc::Receiver<Wish>) {
@@ -87,13 +92,15 @@ impl Socket {
         let desk = Arc::new(Desk {
             run,
             process: ProcessId::current(),
-            stop_budget,
+            stop_budget: options.stop_budget,
             to_run,
             view,
             recent,
             over: is_over,
             slots: Arc::new(Semaphore::new(MOST as usize)),
             watchers: Semaphore::new(WATCHERS),
+            interactive: options.interactive,
+            persons: AtomicUsize::new(0),
         });
         let socket = Self {
             run_dir,
@@ -197,14 +204,22 @@ impl Desk {
             Ok(request) => request,
             Err(refusal) => return peer.tell(&refusal).await,
         };
-        if request == Request::Attach {
+        if let Request::Attach { attended } = request {
             let Ok(_place) = self.watchers.try_acquire() else {
                 return peer.tell(&Answer::Busy).await;
             };
-            return tokio::select! {
+            let asked = attended && !self.interactive;
+            if asked && self.persons.fetch_add(1, Ordering::SeqCst) == 0 {
+                self.attended(true).await;
+            }
+            let shown = tokio::select! {
                 shown = show(self.view.clone(), over, &self.recent, &mut peer) => shown,
                 () = left(&mut from) => Ok(()),
             };
+            if asked && self.persons.fetch_sub(1, Ordering::SeqCst) == 1 {
+                self.attended(false).await;
+            }
+            return shown;
         }
         let Some(what) = control(&request) else {
             return peer.tell(&self.standing()).await;
@@ -215,6 +230,12 @@ impl Desk {
             told = timeout(LONGEST, self.follow(request, what, &mut peer)) => told?,
             () = left(&mut from) => Ok(()),
         }
+    }
+
+    /// Tells the run whether somebody is there who can be asked; one that is over asks nobody.
+    async fn attended(&self, attended: bool) {
+        let wish = Wish::from(Control::Attended(attended));
+        let _over = self.to_run.send(wish).await;
     }
 
     /// Has the run do it, and tells how far it has come until nothing more comes.

@@ -18,7 +18,7 @@ use super::{
     Answer, Answers, Change, Control, Ended, Mark, PauseAfter, Recent, Socket, StopAfter, Wish,
 };
 use super::{ask, place};
-use crate::{AgentView, News, View};
+use crate::{AgentView, News, Options, View};
 
 const LONG: Duration = Duration::from_secs(20);
 
@@ -55,10 +55,15 @@ impl Run {
         };
         let (view, watched) = watch::channel(look(machine.head()));
         let run = "r1".parse().unwrap();
-        let budget = Duration::from_secs(8);
+        let options = Options::default();
         let recent = Arc::new(Recent::default());
-        let (mut socket, wishes) =
-            Socket::new(run, dir.path().into(), budget, watched, Arc::clone(&recent));
+        let (mut socket, wishes) = Socket::new(
+            run,
+            dir.path().into(),
+            &options,
+            watched,
+            Arc::clone(&recent),
+        );
         socket.ensure().unwrap();
         let mut run = Self {
             dir,
@@ -188,6 +193,31 @@ async fn c75_a_pause_is_followed_to_the_boundary_and_taken_back() {
     assert!(matches!(last, Some(Answer::Rejected { why }) if why.contains("took")));
 }
 
+#[tokio::test]
+async fn the_run_is_attended_while_a_person_looks_on() {
+    let mut run = Run::new(false);
+    let dir = run.dir.path().to_owned();
+    let attended = |wish: Option<Wish>| match wish {
+        Some(Wish {
+            what: Control::Attended(attended),
+            ..
+        }) => attended,
+        other => panic!("{other:?}"),
+    };
+    let look = |attended| {
+        let dir = dir.clone();
+        spawn_blocking(move || super::attach(&dir, attended).unwrap())
+    };
+    let nobody = look(false).await.unwrap();
+    let first = look(true).await.unwrap();
+    let second = look(true).await.unwrap();
+    assert!(attended(run.wishes.recv().await));
+    drop((nobody, first));
+    drop(second);
+    assert!(!attended(run.wishes.recv().await));
+    assert!(run.wishes.is_empty());
+}
+
 /// Waits for something that another thread brings about.
 async fn until(is_so: impl Fn() -> bool) {
     tokio::time::timeout(LONG, async {
@@ -205,7 +235,7 @@ async fn who_looks_on_sees_the_last_news_how_it_stands_and_the_end() {
     let tell = |text: &str| run.recent.push(Timestamp(5), &News::Warning(text.into()));
     tell("before");
     let dir = run.dir.path().to_owned();
-    let looked = spawn_blocking(move || super::attach(&dir).unwrap());
+    let looked = spawn_blocking(move || super::attach(&dir, false).unwrap());
     let mut attached = looked.await.unwrap();
     let mut news = attached.news().unwrap();
     assert!(attached.news().is_none(), "there is one reader");
@@ -239,7 +269,7 @@ async fn who_does_not_read_holds_nobody_up_and_is_told_what_is_missing() {
     let mut silent = UnixStream::connect(place::socket(run.dir.path()))
         .await
         .unwrap();
-    let asked = protocol::line(&Request::Attach);
+    let asked = protocol::line(&Request::Attach { attended: false });
     silent.write_all(&asked).await.unwrap();
     let line = "x".repeat(10_000);
     for _ in 0..20_000 {
@@ -263,7 +293,7 @@ async fn only_so_many_look_on_and_who_leaves_makes_room() {
     let path = run.dir.path().to_owned();
     let look = || {
         let dir = path.clone();
-        spawn_blocking(move || super::attach(&dir))
+        spawn_blocking(move || super::attach(&dir, false))
     };
     let mut watchers = Vec::new();
     for _ in 0..8 {

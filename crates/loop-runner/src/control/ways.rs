@@ -9,7 +9,7 @@ use crate::control::protocol::{Redo, Request, Reviewed, StopAfter};
 /// Returns what the run is told; `None` for what only looks at it.
 pub(crate) fn control(request: &Request) -> Option<Control> {
     Some(match request.clone() {
-        Request::Status | Request::Attach => return None,
+        Request::Status | Request::Attach { .. } => return None,
         Request::Interrupt => Control::Interrupt,
         Request::Pause { reason, after } => Control::Pause { reason, after },
         Request::Continue => Control::Continue,

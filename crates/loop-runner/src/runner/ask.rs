@@ -11,7 +11,7 @@ impl Runner {
     /// Puts a question to the person, or answers it for them.
     pub(super) async fn asked(&mut self, ask: Ask) -> Option<Happening> {
         let permissions = self.phase().permissions;
-        let interactive = self.options.interactive;
+        let interactive = self.options.interactive || self.machine.head().attended;
         let attempt = self.attempt.as_mut()?;
         let decision = match permissions {
             Permissions::Ask if interactive => {
@@ -26,6 +26,20 @@ impl Runner {
             Permissions::Deny => deny("this loop allows nothing that has to be asked for"),
         };
         self.answer(&ask, decision).await
+    }
+
+    /// Takes notice that somebody is there who can be asked, or nobody any more: what is open is answered with no then.
+    pub(super) async fn attended(&mut self, attended: bool) -> Happening {
+        let open = self.attempt.iter().flat_map(|attempt| attempt.asks.clone());
+        // Who has the run's own terminal comes back to it.
+        let has_nobody = !attended && !self.options.interactive;
+        let open: Vec<Ask> = open.filter(|_| has_nobody).collect();
+        for ask in &open {
+            // The denial is told; that it is not counted harms nobody.
+            self.answer(ask, deny("nobody is there to be asked any more"))
+                .await;
+        }
+        Happening::Attended(attended)
     }
 
     /// Answers a question; a denial is counted.

@@ -62,7 +62,7 @@ impl Runner {
                 Happening::Reviewed(Verdict::Revise(text))
             }
             Control::Review(verdict) => Happening::Reviewed(verdict),
-            Control::Attended(attended) => Happening::Attended(attended),
+            Control::Attended(attended) => self.attended(attended).await,
             Control::Steer { text, now } => Happening::SteerAdded {
                 text,
                 now: now && interruptible,

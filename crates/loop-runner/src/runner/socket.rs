@@ -13,11 +13,10 @@ impl Runner {
     pub(super) fn open_socket(&mut self) -> mpsc::Receiver<Wish> {
         let run = self.saved.run.clone();
         let run_dir = self.work_tree.project().run_dir(&run);
-        let budget = self.options.stop_budget;
         let (socket, wishes) = Socket::new(
             run,
             run_dir,
-            budget,
+            &self.options,
             self.view.subscribe(),
             self.news.keep(),
         );

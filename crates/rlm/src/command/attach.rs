@@ -26,7 +26,7 @@ const WISHES: usize = 64;
 pub(crate) fn execute(directory: &Path, args: &AttachArgs) -> Result<ExitCode, Failure> {
     let session = Session::begin(args.no_input, false)?;
     let target = Target::find(directory, args.run.as_deref())?;
-    let mut attached = open(&target)?;
+    let mut attached = open(&target, session.options().interactive)?;
     let news = attached.news().expect("nobody has taken them yet");
     let (control, wanted) = mpsc::channel(WISHES);
     let screen = Screen::new(args.json);
@@ -55,9 +55,9 @@ pub(crate) fn execute(directory: &Path, args: &AttachArgs) -> Result<ExitCode, F
 }
 
 /// Connects, also to a run that has just begun.
-fn open(target: &Target) -> Result<Attached, Failure> {
+fn open(target: &Target, attended: bool) -> Result<Attached, Failure> {
     let run_dir = target.project.run_dir(&target.run);
-    target.try_for(|| match attach(&run_dir) {
+    target.try_for(|| match attach(&run_dir, attended) {
         Ok(attached) => Ok(Some(attached)),
         Err(e) if e.is_nobody() => Ok(None),
         Err(e) if e.is_silent() => Err(target.silent(PATIENCE)),

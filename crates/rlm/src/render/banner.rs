@@ -48,12 +48,13 @@ impl Beginning {
 
 /// The lines before the first iteration, the banner's five last.
 ///
-/// With a `person` who can press keys they say which.
+/// With a `person` who can press keys they say which, and for a run `in_background` how it is reached.
 pub(crate) fn lines(
     beginning: &Beginning,
     project: &Project,
     head: &RunHead,
     person: bool,
+    in_background: bool,
 ) -> Vec<String> {
     let mut lines = Vec::new();
     match beginning {
@@ -134,6 +135,10 @@ pub(crate) fn lines(
         match person {
             true => format!(
                 "keys    Ctrl-C: menu, Enter: say something, /help; closing the terminal saves and stops: {} resume",
+                rlm()
+            ),
+            false if in_background => format!(
+                "stop    {0} stop {run}, or SIGTERM, saves and stops; then: {0} resume {run}",
                 rlm()
             ),
             false => format!("stop    Ctrl-C or SIGTERM saves and stops; then: {} resume {run}", rlm()),

@@ -47,7 +47,7 @@ impl DryRun {
             event: "dry_run",
             run: head.run.to_string(),
             directory: head.settings.directory.display().to_string(),
-            banner: banner::lines(&Beginning::new(Vec::new()), project, head, false),
+            banner: banner::lines(&Beginning::new(Vec::new()), project, head, false, false),
             settings: banner::settings(head),
             said,
             prompts: prompts.collect(),

@@ -20,6 +20,7 @@ use crate::render::{BAD, BOLD, DIM, GOOD, Level, event, go_on, json_line, plain,
 #[derive(Clone, Debug)]
 pub(crate) struct Screen {
     json: bool,
+    in_background: bool,
     level: Level,
     zone: TimeZone,
 }
@@ -28,8 +29,17 @@ impl Screen {
     pub(crate) fn new(json: bool) -> Self {
         Self {
             json,
+            in_background: false,
             level: Level::default(),
             zone: TimeZone::system(),
+        }
+    }
+
+    /// Shows a run that no terminal has.
+    pub(crate) fn in_background(self, in_background: bool) -> Self {
+        Self {
+            in_background,
+            ..self
         }
     }
 
@@ -53,7 +63,7 @@ impl Screen {
             value["at"] = now().into();
             json_line(&value)
         } else {
-            let lines = banner::lines(beginning, project, head, person);
+            let lines = banner::lines(beginning, project, head, person, self.in_background);
             lines
                 .iter()
                 .map(|line| styled(DIM, line))

@@ -1,6 +1,7 @@
 //! The thread that has the screen: everything that concerns the person comes to it, one thing at a time.
 
 mod draw;
+mod effects;
 mod job;
 mod wait;
 
@@ -10,10 +11,10 @@ use std::task::Poll;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 
-use interrupt_stack::{Cause, Handler, Interrupts, Notice, PressSource};
+use interrupt_stack::{Handler, Interrupts, Notice};
 use loop_runner::{Control, News, NewsReceiver, View};
-use loop_state::{StopCause, StopRequest, Timestamp, When};
-use rustix::process::{Signal, getpid, kill_process};
+use loop_state::Timestamp;
+use rustix::process::Signal;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{MissedTickBehavior, interval};
@@ -26,9 +27,8 @@ use super::paint::Painter;
 use super::scene::Scene;
 use super::sink::Sink;
 use super::tty::{Tty, Typed};
-use super::ui::{Answer, Effect, Ui};
+use super::ui::Ui;
 use super::{LogPlace, Terminal};
-use crate::exit::Code;
 use crate::presses::{PressAction, PressActions};
 use crate::render::Screen;
 
@@ -180,7 +180,7 @@ impl Console {
             control,
             interrupts,
             prompts,
-            ui: Ui::new(width, screen.is_json()),
+            ui: Ui::new(width, screen.is_json()).attached(attached),
             screen,
             presses,
             attached,
@@ -449,59 +449,6 @@ impl Console {
             }
         }
         self.settle_mode();
-    }
-
-    fn one(&mut self, effect: Effect) {
-        match effect {
-            Effect::Missed(lines) => {
-                let text = self.screen.news(now(), &News::Missed(lines));
-                self.to_log.push_str(&text.unwrap_or_default());
-            }
-            Effect::Print(text) if self.to_log.is_empty() => self.to_log = text,
-            Effect::Print(text) => self.to_log.push_str(&text),
-            Effect::Say(text) if self.face.is_some() => self.to_face.push_str(&text),
-            Effect::Say(text) => self.to_log.push_str(&text),
-            Effect::Send(control) => {
-                if let Control::Prompt { phase, text } = &control
-                    && let Some(prompt) = self.prompts.get_mut(*phase as usize)
-                {
-                    *prompt = Subject::Text(text.clone());
-                }
-                if let Err(error) = self.control.try_send(control)
-                    && !self.is_over
-                {
-                    self.ui.say("the run takes no orders now\n".into());
-                    if let Control::Answer { ask, .. } = error.into_inner() {
-                        self.ui.unanswered(&ask);
-                    }
-                }
-            }
-            Effect::Notice(answer) => match (self.notice.take(), answer) {
-                (Some(notice), Answer::Handled) => notice.handled(),
-                (Some(notice), Answer::Escalate) => notice.escalate(),
-                (notice, _) => drop(notice),
-            },
-            Effect::Exit if self.attached => {
-                let request = StopRequest {
-                    by: StopCause::Person,
-                    when: When::Now,
-                };
-                self.one(Effect::Send(Control::Stop(request)));
-            }
-            Effect::Detach => self
-                .interrupts
-                .injector()
-                .terminate(Cause::Requested(Code::Done as u8)),
-            Effect::Exit => self
-                .interrupts
-                .injector()
-                .terminate(Cause::Requested(Code::Stopped as u8)),
-            Effect::Press => self.interrupts.injector().press(PressSource::RawByte),
-            Effect::Suspend => {
-                let _impossible = kill_process(getpid(), Signal::TSTP);
-            }
-            Effect::Edit(phase) => self.wants_editor = Some(phase),
-        }
     }
 
     /// The run is over: the terminal is left as it was found.

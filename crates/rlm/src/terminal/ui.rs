@@ -107,6 +107,8 @@ pub(crate) struct Ui {
     log_width: Option<usize>,
     /// Whether the log is for programs: then nothing is left out of it, and nothing put in, for a person's sake.
     is_json: bool,
+    /// Whether another process has the run.
+    attached: bool,
     size: (usize, usize),
     /// Grows whenever keys that were typed before must decide nothing.
     generation: u64,
@@ -120,6 +122,11 @@ impl Ui {
             is_json,
             ..Self::default()
         }
+    }
+
+    /// Is for a run that another process has, or not.
+    pub(crate) fn attached(self, attached: bool) -> Self {
+        Self { attached, ..self }
     }
 
     /// Takes what there is to do.

@@ -152,6 +152,9 @@ impl Ui {
             return;
         }
         self.unanswered(&ask.id);
+        if self.closed && self.attached {
+            return;
+        }
         if self.closed {
             return self.decide(ask, deny("nobody is there to answer"));
         }
@@ -197,7 +200,11 @@ impl Ui {
     }
 
     pub(super) fn refuse_questions(&mut self) {
+        // Where another process has the run, others may be asked.
         for question in std::mem::take(&mut self.questions) {
+            if self.attached {
+                continue;
+            }
             self.decide(question.ask, deny("nobody is there to answer"));
         }
     }
