@@ -4,6 +4,9 @@
 //! object with its version (`{"v":1,"request":"interrupt"}`); the answers are such lines too, and each says more of what became of it: *recorded*
 //! (on disk), *delivered* (the agent was given it), *in effect*. [`ask`] does that; where nobody listens it says so at once.
 //!
+//! [`attach`] looks at a run: one request, upon which come its last news, what it tells from then on, how it stands, and its end. Who lags misses some and is told
+//! how many; nobody is waited for.
+//!
 //! A line has at most 1 MiB, 32 may ask at once, and a peer that is slow to ask or to read is dropped after 5 s.
 
 mod attached;

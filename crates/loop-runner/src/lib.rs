@@ -15,12 +15,12 @@
 //! is told is on disk.
 //!
 //! A run is a directory: the store with its head and events, blobs (the prompt), and a transcript of every attempt that is never overwritten. While
-//! a process has the run there is a socket in it too, through which any program of the same user can interrupt, pause, steer and stop it: see
+//! a process has the run there is a socket in it too, through which any program of the same user can look at it, interrupt, pause, steer and stop it, and change its limits: see
 //! [`control`].
 //!
 //! # Limits
 //!
-//! One run a process and one at a time in a working tree. Budgets are not built yet. Transcripts stop growing at 64 MiB each and say
+//! One run a process and one at a time in a working tree. Transcripts stop growing at 64 MiB each and say
 //! so.
 
 mod agents;
