@@ -36,7 +36,7 @@ pub(crate) use tree::{Origin, Tree};
 pub(crate) use watch::Watched;
 
 pub(crate) const FILE_NAME: &str = "rlm.toml";
-const MAX_BYTES: u64 = 1 << 20;
+const MAX_MCP_BYTES: u64 = 1 << 20;
 
 /// What `rlm init` writes.
 pub(crate) const TEMPLATE: &str = r#"# Settings of `rlm run` in this project. Options on the command line win; `rlm config show --explain` says what counts.
@@ -226,7 +226,7 @@ pub(crate) fn variable(name: &str) -> Option<String> {
 /// Reads the MCP servers of a project.
 pub(crate) fn read_mcp(path: &Path) -> Result<McpServers, Failure> {
     let shown = path.display();
-    let Some(text) = content(path)? else {
+    let Some(text) = content(path, MAX_MCP_BYTES)? else {
         let what =
             format!("`{shown}` is not there; write it, or take mcp-config out of {FILE_NAME}");
         return Err(Failure::usage(what));
@@ -235,17 +235,14 @@ pub(crate) fn read_mcp(path: &Path) -> Result<McpServers, Failure> {
 }
 
 /// Reads a whole file; `None` if there is none.
-fn content(path: &Path) -> Result<Option<String>, Failure> {
+fn content(path: &Path, most: u64) -> Result<Option<String>, Failure> {
     let refuse = |why: String| Err(Failure::usage(format!("`{}` {why}", path.display())));
     // Looked at before it is opened: opening a FIFO would wait for somebody to write.
     let text = match fs_err::metadata(path) {
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         Ok(meta) if !meta.is_file() => return refuse("is not a file; move it away".into()),
-        Ok(meta) if meta.len() > MAX_BYTES => {
-            return refuse(format!(
-                "has {} bytes; at most {MAX_BYTES} are read",
-                meta.len()
-            ));
+        Ok(meta) if meta.len() > most => {
+            return refuse(format!("has {} bytes; at most {most} are read", meta.len()));
         }
         Ok(_) => fs_err::read_to_string(path),
         Err(e) => Err(e),

@@ -1,9 +1,11 @@
 //! A file of settings: what it says, where each thing stands in it, and what is wrong with it.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use agent_subprocess::mcp::without_value;
+use loop_state::MAX_PHASES;
 use serde::Deserialize;
 use toml::Value;
 use toml::de::{DeTable, DeValue, Deserializer};
@@ -12,6 +14,9 @@ use super::keys::{self, Of};
 use super::tree::{Origin, Tree};
 use super::{Config, FILE_NAME, content};
 use crate::exit::Failure;
+
+/// Far more than a person writes.
+const MAX_BYTES: u64 = 256 << 10;
 
 /// What a file says: of a run, and of each of its phases.
 #[derive(Clone, Debug, Default)]
@@ -34,7 +39,7 @@ pub(super) enum Whose {
 impl File {
     /// Reads a file; that there is none is an empty one.
     pub(super) fn read(path: &Path, whose: Whose) -> Result<Self, Failure> {
-        match content(path)? {
+        match content(path, MAX_BYTES)? {
             None => Ok(Self {
                 path: path.into(),
                 ..Self::default()
@@ -46,7 +51,7 @@ impl File {
     /// Reads the text of a file. What is wrong is said in one line with its place, without the value, which may be a secret.
     pub(super) fn parse(path: &Path, text: &str, whose: Whose) -> Result<Self, String> {
         let at = |span: Option<std::ops::Range<usize>>, what: &str| {
-            let line = line(text, span.map_or(0, |span| span.start));
+            let line = Lines::of(text).at(span.map_or(0, |span| span.start));
             format!("`{}`, line {line}: {what}", path.display())
         };
         let wrong = |e: toml::de::Error| at(e.span(), &describe(e.message()));
@@ -78,6 +83,12 @@ impl File {
         };
         for phase in phases {
             let span = phase.span();
+            if this.phases.len() == MAX_PHASES {
+                return Err(at(
+                    Some(span),
+                    &format!("at most {MAX_PHASES} phases are possible"),
+                ));
+            }
             let DeValue::Table(table) = phase.get_ref() else {
                 return Err(at(Some(span), "a phase is a table of its own: [[phase]]"));
             };
@@ -104,14 +115,15 @@ impl File {
     }
 
     fn layer(&self, table: &DeTable<'_>, text: &str, whose: Whose) -> Tree {
-        let mut tree = Tree::default();
-        let lines = lines(table, text);
+        let lines = Lines::of(text);
+        let mut offsets = BTreeMap::new();
+        offsets_of(&mut Vec::new(), table, &mut offsets);
         let path: Arc<Path> = self.path.as_path().into();
         let origin = |keys: &[&str]| {
-            let line = lines.iter().find(|(known, _)| known == keys);
+            let offset = offsets.get(keys).copied().unwrap_or_default();
             Origin::File {
                 path: path.clone(),
-                line: line.map_or(1, |(_, line)| *line),
+                line: lines.at(offset),
             }
         };
         let mut values = toml::Table::new();
@@ -123,8 +135,7 @@ impl File {
         if whose == Whose::User {
             count_from(self.path.parent().unwrap_or(Path::new("/")), &mut values);
         }
-        tree.insert_all(&[], values, &origin);
-        tree
+        Tree::of(values, &origin)
     }
 }
 
@@ -147,31 +158,35 @@ fn count_from(place: &Path, values: &mut toml::Table) {
     list("claude", "add-dirs", usize::MAX);
 }
 
-/// Returns the line of each key, two levels deep and for variables three.
-fn lines<'a>(table: &'a DeTable<'_>, text: &str) -> Vec<(Vec<&'a str>, usize)> {
-    let mut lines = Vec::new();
+/// Finds where each key stands in the text.
+fn offsets_of<'a>(
+    path: &mut Vec<&'a str>,
+    table: &'a DeTable<'_>,
+    found: &mut BTreeMap<Vec<&'a str>, usize>,
+) {
     for (key, value) in table {
-        lines.push((vec![&**key.get_ref()], line(text, key.span().start)));
+        path.push(key.get_ref());
+        found.insert(path.clone(), key.span().start);
         if let DeValue::Table(below) = value.get_ref() {
-            lines.extend(
-                self::lines(below, text)
-                    .into_iter()
-                    .map(|(mut path, line)| {
-                        path.insert(0, &**key.get_ref());
-                        (path, line)
-                    }),
-            );
+            offsets_of(path, below, found);
         }
+        path.pop();
     }
-    lines
 }
 
-fn line(text: &str, at: usize) -> usize {
-    text.as_bytes()[..at.min(text.len())]
-        .iter()
-        .filter(|byte| **byte == b'\n')
-        .count()
-        + 1
+/// Where the lines of a text begin.
+struct Lines(Vec<usize>);
+
+impl Lines {
+    fn of(text: &str) -> Self {
+        let ends = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n');
+        Self(ends.map(|(at, _)| at + 1).collect())
+    }
+
+    /// Returns the number of the line of an offset.
+    fn at(&self, offset: usize) -> usize {
+        self.0.partition_point(|begin| *begin <= offset) + 1
+    }
 }
 
 /// Says what is wrong, with the nearest name that would be right in place of all of them.

@@ -86,7 +86,7 @@ impl Layers {
                 return Err(Failure::usage(what));
             }
             self.environment
-                .insert(&[key], text.into(), Origin::Variable(name));
+                .insert(key, text.into(), Origin::Variable(name));
         }
         Ok(self)
     }
@@ -97,7 +97,7 @@ impl Layers {
         this.command = !args.agent_command.is_empty();
         let mut insert = |key: &str, name: &str, value: Value| {
             let origin = Origin::Flag(name.into());
-            this.flags.insert(&[key], value, origin);
+            this.flags.insert(key, value, origin);
         };
         if let Some(kind) = args.agent {
             insert("agent", "--agent", kind.name().into());
@@ -116,7 +116,7 @@ impl Layers {
         let said = toml::Table::try_from(args);
         let said = said.map_err(|e| Failure::usage(format!("an option can't be taken: {e}")))?;
         let origin = |path: &[&str]| Origin::Flag(flag(path[0]));
-        self.flags.insert_all(&[], said, &origin);
+        self.flags = Tree::of(said, &origin);
         Ok(self)
     }
 
@@ -213,7 +213,7 @@ pub(crate) fn defaults(driven: bool) -> Tree {
     let mut tree = Tree::default();
     let of_driven = of_driven.into_iter().filter(|_| driven);
     for (key, value) in all.into_iter().chain(of_driven) {
-        tree.insert(&[key], value, Origin::Default);
+        tree.insert(key, value, Origin::Default);
     }
     tree
 }

@@ -57,7 +57,7 @@ pub(crate) fn groups(layers: &Layers, words: &[OsString], directory: &Path) -> V
                         .map_or(Origin::Found, |leaf| leaf.origin.clone()),
                     _ => Origin::Flag("--".into()),
                 };
-                tree.insert(&["agent"], kind.name().into(), origin);
+                tree.insert("agent", kind.name().into(), origin);
                 None
             }
             chosen => chosen.err().map(|failure| failure.message),

@@ -1,5 +1,6 @@
 //! Values by key with the places that they come from, and how one layer lies over another.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
@@ -63,49 +64,39 @@ fn is_section(path: &[&str]) -> bool {
 }
 
 impl Tree {
-    /// Puts a value in at a path of keys, of which the last is its own.
-    pub(crate) fn insert(&mut self, path: &[&str], value: Value, origin: Origin) {
-        let [first, rest @ ..] = path else {
-            return;
+    /// Puts a value in under a key at the top.
+    pub(crate) fn insert(&mut self, key: &str, value: Value, origin: Origin) {
+        self.remove(&[key]);
+        let over = Vec::new();
+        let leaf = Leaf {
+            value,
+            origin,
+            over,
         };
-        let at = self
-            .0
-            .iter()
-            .position(|(key, _)| key == first)
-            .unwrap_or(self.0.len());
-        if at == self.0.len() {
-            self.0
-                .push(((*first).to_owned(), Node::Section(Self::default())));
-        }
-        match &mut self.0[at].1 {
-            Node::Section(section) if !rest.is_empty() => section.insert(rest, value, origin),
-            node => {
-                *node = Node::Leaf(Leaf {
-                    value,
-                    origin,
-                    over: Vec::new(),
-                })
-            }
-        }
+        self.0.push((key.to_owned(), Node::Leaf(leaf)));
     }
 
-    /// Puts in what a table says. `origin` tells where the value at a path comes from.
-    pub(crate) fn insert_all(
-        &mut self,
-        path: &[&str],
-        table: toml::Table,
-        origin: &dyn Fn(&[&str]) -> Origin,
-    ) {
-        for (key, value) in table {
+    /// Makes a layer of what a table says. `origin` tells where the value at a path comes from.
+    pub(crate) fn of(table: toml::Table, origin: &dyn Fn(&[&str]) -> Origin) -> Self {
+        Self::below(&[], table, origin)
+    }
+
+    fn below(path: &[&str], table: toml::Table, origin: &dyn Fn(&[&str]) -> Origin) -> Self {
+        let node = |(key, value): (String, Value)| {
             let path = [path, &[key.as_str()]].concat();
-            match value {
-                Value::Table(table) if is_section(&path) => self.insert_all(&path, table, origin),
-                value => {
-                    let origin = origin(&path);
-                    self.insert(&path, value, origin);
+            let node = match value {
+                Value::Table(table) if is_section(&path) => {
+                    Node::Section(Self::below(&path, table, origin))
                 }
-            }
-        }
+                value => Node::Leaf(Leaf {
+                    value,
+                    origin: origin(&path),
+                    over: Vec::new(),
+                }),
+            };
+            (key, node)
+        };
+        Self(table.into_iter().map(node).collect())
     }
 
     fn text(&self, key: &str) -> Option<&str> {
@@ -152,9 +143,12 @@ impl Tree {
     }
 
     fn merge(&mut self, lower: Self) {
+        // A file can have thousands of variables.
+        let keys = self.0.iter().enumerate();
+        let keys: HashMap<String, usize> = keys.map(|(at, (key, _))| (key.clone(), at)).collect();
         for (key, below) in lower.0 {
-            let here = self.0.iter_mut().find(|(known, _)| *known == key);
-            match (here.map(|(_, node)| node), below) {
+            let here = keys.get(&key).map(|at| &mut self.0[*at].1);
+            match (here, below) {
                 (None, below) => self.0.push((key, below)),
                 (Some(Node::Leaf(leaf)), Node::Leaf(below)) => {
                     leaf.over.push((below.value, below.origin));
@@ -218,10 +212,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn layer(text: &str, name: &'static str) -> Tree {
-        let mut tree = Tree::default();
-        let origin = |_: &[&str]| Origin::Variable(name);
-        tree.insert_all(&[], toml::from_str(text).unwrap(), &origin);
-        tree
+        Tree::of(toml::from_str(text).unwrap(), &|_| Origin::Variable(name))
     }
 
     fn shown(tree: &Tree) -> String {
