@@ -36,7 +36,10 @@ impl Code {
         (Self::Usage, "usage or configuration"),
         (Self::Limit, "the limit of iterations or of time"),
         (Self::Budget, "the budget"),
-        (Self::RateLimit, "a rate limit beyond --wait-on-limit"),
+        (
+            Self::RateLimit,
+            "a rate limit or an outage beyond --wait-on-limit",
+        ),
         (Self::Stuck, "stuck: too many failures in a row"),
         (Self::Stopped, "stopped by a person; the state is saved"),
         (

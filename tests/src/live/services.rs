@@ -10,13 +10,15 @@ use super::checks::RUN;
 use super::scene::{Scene, Took, expect};
 
 /// By name.
-pub(super) const CHECKS: [(&str, Check); 7] = [
+pub(super) const CHECKS: [(&str, Check); 9] = [
     ("a stream that falls silent", silent),
     ("401: nobody is logged in", not_logged_in),
     ("a limit that holds for long", limit),
     ("a stream that breaks off, and a 500", retried),
     ("a service that cannot be reached", unreachable),
     ("more requests than a turn may make", limited),
+    ("what is spent, within its turn", spent),
+    ("what is spent, in a session with a past", spent_again),
     ("an input that ends in the middle of a turn", closed),
 ];
 
@@ -120,6 +122,51 @@ fn limited(rlm: &Path, agent: &Path) -> String {
     assert_eq!(scene.requests().len(), 2, "{ended}");
     let failed = ended.stdout.lines().find(|line| line.contains("failed:"));
     format!("{:?}", failed.unwrap_or_else(|| panic!("{ended}")))
+}
+
+fn spent(rlm: &Path, agent: &Path) -> String {
+    let scene = Scene::new(rlm, agent);
+    let limits = ["--once", "--permissions", "all", "--max-cost", "0.000001"];
+    let prompt = "Work. [[sh touch made; sleep 600]] [[text never]]";
+    let begun = Instant::now();
+    let ended = scene.run(prompt, &limits).run(RUN).expect_code(4);
+    let took = Took::since(begun);
+    let ending = ended.stdout.lines().find(|line| line.contains("USD used;"));
+    let ending = ending.unwrap_or_else(|| panic!("{ended}"));
+    let count = scene.requests().len();
+    assert_eq!(count, 1, "{ended}");
+    scene.expect_nothing_alive();
+    format!("{took} and {count} request: {ending:?}")
+}
+
+/// What an earlier process of the session has used is not counted again, by whatever it is known.
+fn spent_again(rlm: &Path, agent: &Path) -> String {
+    let used = |scene: &Scene<'_>| {
+        let status = scene.rlm(&["status", "--json"]).run(RUN).expect_code(0);
+        let status: Value = serde_json::from_str(status.stdout.trim()).unwrap();
+        let number = |name: &str| status[name].as_f64().unwrap();
+        (number("cost_usd"), number("input_tokens"))
+    };
+    let answers = "[[sh true]] [[text Done.]]";
+    let run = |plan: &[&str]| {
+        let scene = Scene::answering(rlm, agent, answers);
+        let more = [plan, &["--permissions", "all", "--max-cost", "9"]].concat();
+        scene.run("Work.", &more).run(RUN).expect_code(0);
+        (used(&scene), scene.requests().len())
+    };
+    let (once, first) = run(&["-n", "1"]);
+    let (twice, both) = run(&["-n", "2", "--session", "continue"]);
+    assert_eq!((first, both), (2, 4));
+    // The second two read a little more than the first two, and not them as well.
+    let share = (twice.0 / once.0, twice.1 / once.1);
+    assert!(
+        share.0 > 1.9 && share.0 < 2.4 && share.1 > 1.9 && share.1 < 2.4,
+        "{share:?}"
+    );
+    format!(
+        "{} and {} tokens once, {} and {} twice",
+        once.0, once.1, twice.0, twice.1
+    )
 }
 
 fn closed(rlm: &Path, agent: &Path) -> String {

@@ -113,9 +113,10 @@ pub(super) struct Session {
     /// Whether a turn ended by itself before the agent took notice of its interrupt, which may then hit the next.
     stray: bool,
     totals: Totals,
-    /// Whether the agent may be asked for them within a turn, and whether more was used since that was asked last.
+    /// Whether the agent may be asked for them within a turn, after how many calls of the model, and how many have ended since that was asked last.
     may_ask_totals: bool,
-    used_more: bool,
+    ask_each: u32,
+    unasked: u32,
     /// How many tasks there are in the background, and what was told of that.
     background: u32,
     told_background: u32,
@@ -154,7 +155,8 @@ impl Session {
             stray: false,
             totals: Totals::new(has_past),
             may_ask_totals: false,
-            used_more: false,
+            ask_each: 1,
+            unasked: 0,
             background: 0,
             told_background: 0,
             owes_look: false,
@@ -215,11 +217,11 @@ impl Session {
             "stream_event" if !is_apart(line) => {
                 let event = line.object("event");
                 self.streamed(&event, events);
-                self.used_more |= event.word("type") == "message_stop";
+                self.unasked += u32::from(event.word("type") == "message_stop");
             }
             "assistant" => {
                 self.assistant(line, events);
-                self.used_more |= is_apart(line);
+                self.unasked += u32::from(is_apart(line));
             }
             "result" => self.result(line, events),
             "control_request" => self.asked(line, heard),
@@ -233,7 +235,7 @@ impl Session {
             "keep_alive" => heard.means_nothing = true,
             _ => {}
         }
-        if self.used_more {
+        if self.unasked >= self.ask_each {
             heard.lines.extend(self.ask_totals());
         }
     }

@@ -2,7 +2,7 @@
 
 use super::json::Object;
 use super::summary::summary;
-use super::{ANSWERED, ASKED, ASKS, Asked, Heard, Request, Session, encode};
+use super::{ANSWERED, ASKED, ASKS, Asked, Heard, Request, Session, encode, usage};
 use crate::duplex::one_line;
 use agent_duplex::{Ask, Event};
 use tokio::time::Instant;
@@ -70,6 +70,7 @@ impl Session {
             // Then the end of the turn says what it used.
             (Request::Usage, Some(_)) => self.may_ask_totals = false,
             (Request::Usage, None) => {
+                self.ask_each = usage::each(answer.flag("rate_limits_available"));
                 let used = self
                     .totals
                     .asked(&answer.object("session"), self.turn.is_some());

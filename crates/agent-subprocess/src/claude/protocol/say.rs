@@ -39,14 +39,14 @@ impl Session {
         let wanted = self.may_ask_totals && self.totals.is_known() && self.interrupt.is_none();
         let asked = |(request, _): &(Request, _)| *request == Request::Usage;
         if !wanted || self.turn.is_none() {
-            self.used_more = false;
+            self.unasked = 0;
             return None;
         }
         (!self.pending.values().any(asked)).then(|| self.request_totals())
     }
 
     fn request_totals(&mut self) -> Vec<u8> {
-        self.used_more = false;
+        self.unasked = 0;
         let request = json!({"subtype": "get_usage", "skip_behaviors": true, "detached": true});
         self.request(Request::Usage, request)
     }

@@ -6,6 +6,14 @@ use agent_duplex::Usage;
 /// What an agent can do that may be asked for its totals within a turn, without holding up what is said to it behind that.
 pub(super) const MAY_BE_ASKED: &str = "get_usage_detached_v1";
 
+/// Returns after how many calls of the model the agent is asked again. One that has a subscription looks up its limits over the network each time.
+pub(super) const fn each(has_subscription: bool) -> u32 {
+    match has_subscription {
+        true => 8,
+        false => 1,
+    }
+}
+
 /// The totals that were told last.
 #[derive(Debug)]
 pub(super) struct Totals {

@@ -110,6 +110,25 @@ fn x108_a_session_with_a_past_is_asked_for_it_first() {
 }
 
 #[test]
+fn x108_an_agent_that_looks_up_its_subscription_is_asked_less_often() {
+    let mut session = Session::new("s".into(), false, TIMEOUTS);
+    begin(&mut session, &json!([ABLE]));
+    let first = call(&mut session);
+    let totals = json!({"total_cost_usd": 0.1, "model_usage": {}});
+    let body = json!({"session": totals, "rate_limits_available": true});
+    let response = json!({"subtype": "success", "request_id": first[0], "response": body});
+    let line = json!({"type": "control_response", "response": response});
+    session.hear(line.to_string().as_bytes());
+    let asked: Vec<usize> = (0..16).map(|_| call(&mut session).len()).collect();
+    assert_eq!(
+        asked.iter().sum::<usize>(),
+        1,
+        "{asked:?}: the second waits for the first"
+    );
+    assert_eq!(asked[7], 1);
+}
+
+#[test]
 fn x108_an_agent_that_can_not_be_asked_is_not() {
     let mut session = Session::new("s".into(), false, TIMEOUTS);
     begin(&mut session, &json!(["interrupt_receipt_v1"]));
