@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 /// What stands before a time after which it is worth trying again.
-const MARKS: [&str; 6] = [
+const MARKS: [&str; 7] = [
     "retry in ",
     "try again in ",
     "retry after ",
+    "retry-after: ",
     "try again after ",
     "resets in ",
     "reset in ",
@@ -46,8 +47,8 @@ fn time(text: &str) -> Option<Duration> {
             "m" | "min" | "mins" | "minute" | "minutes" => 60.0,
             "h" | "hr" | "hrs" | "hour" | "hours" => 3600.0,
             "d" | "day" | "days" => 86_400.0,
-            // A bare number is seconds, as in the header of that name.
-            _ if all.is_none() => 1.0,
+            // A bare number is seconds, as in the header of that name, unless it is the beginning of a date or a time of day.
+            "" if all.is_none() && !behind.starts_with(|c| "-/:".contains(c)) => 1.0,
             _ => return all,
         };
         let more = Duration::try_from_secs_f64(number * seconds).ok()?;
@@ -81,6 +82,9 @@ mod tests {
             ("resets in 5 minutes and 3 seconds", Some(303.0)),
             ("try again in a while", None),
             ("try again in 9999999 days", None),
+            ("Retry-After: 120", Some(120.0)),
+            ("retry after 2026-11-22T03:00:00Z", None),
+            ("resets in 5:30", None),
             ("too many requests", None),
             ("retry in ", None),
         ] {

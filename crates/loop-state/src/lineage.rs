@@ -27,6 +27,10 @@ impl Head {
             ..Counts::default()
         };
         self.usage = Usage::default();
+        self.iteration_usage = Usage::default();
+        for phase in &mut self.finished {
+            phase.usage = Usage::default();
+        }
         self.streaks = Streaks::default();
         self.waits = Waits::default();
         self.active_ms = 0;

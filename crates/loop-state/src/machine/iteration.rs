@@ -134,9 +134,17 @@ impl Machine {
         if let Some(again) = self.again() {
             return self.turn_again(again, at);
         }
-        let (cause, reason) = self.why_halted();
-        self.cut(cause);
-        self.end(reason, at)
+        match self.why_halted(at) {
+            Some((cause, reason)) => {
+                self.cut(cause);
+                self.end(reason, at)
+            }
+            None => {
+                // What it was ended for was raised meanwhile.
+                self.cut(CutCause::Budget);
+                self.begin_attempt(at)
+            }
+        }
     }
 
     /// Returns what is to be done again, unless the run has to stop first.
@@ -144,20 +152,19 @@ impl Machine {
         self.head.again.filter(|_| !self.must_stop_now())
     }
 
-    pub(super) fn why_halted(&self) -> (CutCause, StopReason) {
-        match self.head.stopping {
-            Some(StopRequest {
-                by,
-                when: When::Now,
-            }) => (CutCause::Stop, StopReason::Stopped(by)),
-            _ => match self.head.spent() {
-                Some(budget) => (CutCause::Budget, StopReason::Budget(budget)),
-                None => (
-                    CutCause::TimeLimit,
-                    StopReason::TimeLimit(self.head.rules.max_duration.unwrap_or_default()),
-                ),
-            },
+    /// Returns why the run has to end; `None` when the limit that was reached is another one now.
+    fn why_halted(&self, at: Timestamp) -> Option<(CutCause, StopReason)> {
+        if let Some(StopRequest {
+            by,
+            when: When::Now,
+        }) = self.head.stopping
+        {
+            return Some((CutCause::Stop, StopReason::Stopped(by)));
         }
+        let spent = self.head.spent().map(StopReason::Budget);
+        let spent = spent.map(|reason| (CutCause::Budget, reason));
+        let time = || Some((CutCause::TimeLimit, self.time_limit(at)?));
+        spent.or_else(time)
     }
 
     pub(super) fn cut(&mut self, cause: CutCause) {
@@ -183,8 +190,12 @@ impl Machine {
 
     /// Puts a finished turn before its gates and its check.
     pub(super) fn judge(&mut self) -> Effects {
-        if self.must_stop_now() {
-            return self.settle(Then::End(self.why_halted().1));
+        if let Some(StopRequest {
+            by,
+            when: When::Now,
+        }) = self.head.stopping
+        {
+            return self.settle(Then::End(StopReason::Stopped(by)));
         }
         if self.head.phase_rules().gates > 0 {
             self.head.step = Step::Gate { index: 0 };
@@ -217,7 +228,12 @@ impl Machine {
             if let Some(again) = self.again() {
                 return self.command_again(again);
             }
-            let reason = self.why_halted().1;
+            let Some((_, reason)) = self.why_halted(at) else {
+                return match recheck {
+                    true => self.recheck_from(0),
+                    false => self.judge(),
+                };
+            };
             if recheck {
                 self.head.step = Step::Ready;
                 return self.end(reason, at);

@@ -60,7 +60,14 @@ impl Machine {
     ) -> Effects {
         self.cut(cause);
         self.head.streaks.crashes = 0;
-        let until = at + base + self.head.jitter(base);
+        // Chance alone must not make a wait too long to be waited for.
+        let waited = Duration::from_millis(self.head.waits.limit_ms);
+        let left = { self.head.rules.wait_on_limit.saturating_sub(waited) }.saturating_sub(base);
+        let jitter = match why {
+            Wait::Limit => self.head.jitter(base).min(left),
+            Wait::Retry => self.head.jitter(base),
+        };
+        let until = at + base + jitter;
         self.head.step = Step::Waiting {
             since: at,
             until,

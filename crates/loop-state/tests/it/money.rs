@@ -1,8 +1,14 @@
 //! What is used belongs to an iteration and a phase, and waits are spread.
 
-use loop_state::{Effect, Happening, Head, Machine, Notice, Step, Tree, TurnOutcome};
+use std::time::Duration;
+
+use loop_state::{
+    CheckResult, CutCause, Effect, Happening, Head, Machine, Notice, RuleChange, Step, Tree,
+    TurnOutcome,
+};
 
 use crate::limits::{garbled, limited, metered, used, wait};
+use crate::person::started;
 use crate::traces::Trace;
 use crate::{at, rules};
 
@@ -69,4 +75,42 @@ fn x108_what_is_used_is_told_by_iteration_and_phase() {
     let loaded: Head = serde_json::from_str(&saved).unwrap();
     assert_eq!(&loaded, head);
     assert_eq!(head.iteration_usage.cost_microusd, 5);
+}
+
+#[test]
+fn x107_chance_alone_makes_no_wait_too_long() {
+    for run in 0..50 {
+        let mut machine = Machine::new(rules(|rules| {
+            rules.wait_on_limit = Duration::from_secs(31);
+        }))
+        .unwrap();
+        machine.step(at(1_000_000 + run, Happening::Started));
+        machine.step(at(2_000_000, limited(None)));
+        let Step::Waiting { since, until, .. } = machine.head().step else {
+            panic!("{:?}", machine.head().end)
+        };
+        assert!((30_000..=31_000).contains(&(until.0 - since.0)));
+    }
+}
+
+/// Who raises a budget while the turn that used it up is being ended wants the run to go on.
+#[test]
+fn x108_a_limit_that_is_raised_while_it_ends_something_ends_nothing() {
+    let mut trace = metered(|rules| rules.max_cost_microusd = Some(100));
+    trace.then(used(100, 1));
+    assert!(trace.machine.head().halting);
+    trace.then(Happening::RuleSet(RuleChange::MaxCost(Some(900))));
+    let effects = trace.then(Happening::TurnEnded(TurnOutcome::Stopped));
+    let again = started(&effects);
+    assert_eq!((again.iteration, again.attempt), (1, 2));
+    assert_eq!(again.cut.unwrap().cause, CutCause::Budget);
+
+    let mut trace = metered(|rules| rules.max_duration = Some(Duration::from_millis(500)));
+    trace.then(Happening::TurnEnded(TurnOutcome::Completed));
+    trace.now = 1000;
+    let effects = trace.then(Happening::TimeUp(loop_state::Timer::Run));
+    assert_eq!(effects, [Effect::StopCheck]);
+    trace.then(Happening::RuleSet(RuleChange::MaxDuration(None)));
+    let effects = trace.then(Happening::CheckEnded(CheckResult::Stopped));
+    assert_eq!(effects, [Effect::RunCheck], "{}", trace.text);
 }

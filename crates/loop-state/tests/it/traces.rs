@@ -379,6 +379,7 @@ fn time_used_by_earlier_processes_counts() {
     assert_eq!(trace.machine.next_deadline(), Some(Timestamp(10_100 + 300)));
     let what = trace.machine.due(Timestamp(10_400)).unwrap();
     assert_eq!(what, Happening::TimeUp(Timer::Run));
+    trace.now = 10_300;
     trace.then(what);
     trace.then(Happening::CheckEnded(CheckResult::Stopped));
     assert_eq!(trace.reason(), StopReason::TimeLimit(limit));
