@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::codec::{self, Effort};
 use crate::dir::{Dir, MAX_FILE, write_all_at};
-use crate::disk::Handle;
+use crate::disk::{AHEAD, Handle};
 use crate::error::{Error, Kind, Result, is_full};
 use crate::frame::{Fault, Frame, HEADER, MAX_RAW, MAX_STORED, damaged};
 use crate::image::within;
@@ -13,6 +13,8 @@ use crate::sabotage::{self, Sabotage};
 
 /// Room is reserved up to a multiple of this.
 const BLOCK: u64 = 512;
+/// Never touched and so no memory, where a buffer would stay with each thread that needed one.
+static ZEROS: [u8; (AHEAD + BLOCK) as usize] = [0; (AHEAD + BLOCK) as usize];
 /// So much stays free of the largest file: the next journal has the same saves behind a
 /// provenance of its own, whose numbers are longer.
 const SPARE: u64 = 1 << 10;
@@ -119,26 +121,24 @@ impl Journal {
         Ok(self)
     }
 
-    /// Writes a frame that ends at `end`, with zeros after it if it does not fit into the room.
+    /// Writes a frame that ends at `end`, and zeros after it if it does not fit into the room.
     fn write(&mut self, frame: &[u8], end: u64) -> io::Result<u64> {
-        let ahead = self.ahead;
-        if end > self.room && ahead > 0 {
-            // As much again as there is, within bounds, so that a short history stays small.
-            let more = end.clamp(ahead / 8, ahead);
-            let room = (end + more).next_multiple_of(BLOCK).min(MAX_FILE.max(end));
-            let mut bytes = frame.to_vec();
-            bytes.resize((room - self.end) as usize, 0);
-            match write_all_at(&*self.file, &bytes, self.end) {
-                Err(err) if is_full(&err) => {
-                    self.ahead = 0;
-                    // Others may need what little was left. No save is behind this place.
-                    self.file.set_len(self.end).ok();
-                }
-                written => return written.map(|()| room),
-            }
-        }
         write_all_at(&*self.file, frame, self.end)?;
-        Ok(self.room.max(end))
+        if end <= self.room || self.ahead == 0 {
+            return Ok(self.room.max(end));
+        }
+        // As much again as there is, within bounds, so that a short history stays small.
+        let more = end.clamp(self.ahead / 8, self.ahead);
+        let room = (end + more).next_multiple_of(BLOCK).min(MAX_FILE.max(end));
+        match write_all_at(&*self.file, &ZEROS[..(room - end) as usize], end) {
+            Err(err) if is_full(&err) => {
+                self.ahead = 0;
+                // Others may need what little was left. No save is behind this place.
+                self.file.set_len(end).ok();
+                Ok(end)
+            }
+            written => written.map(|()| room),
+        }
     }
 
     fn sync(&self) -> io::Result<()> {

@@ -53,8 +53,8 @@ fn a_failed_write_or_sync_costs_no_save_and_no_file_is_synced_again() {
     if !crate::order::can_trace() {
         return;
     }
-    // The lock's text and the journal's beginning are writes before the first save's.
-    for fault in ["fdatasync:error=EIO:when=3", "pwrite64:error=EIO:when=5"] {
+    // The lock's text and the journal's beginning are writes before the first save's, and the room behind that is one after it.
+    for fault in ["fdatasync:error=EIO:when=3", "pwrite64:error=EIO:when=6"] {
         let dir = Dir::new();
         let told = injected(fault, "fault::appender", &dir);
         let expected = ["1 ok", "2 ok", "3 ok", "4 ok", "5 ok", "phase ok"];
@@ -70,7 +70,7 @@ fn a_disk_that_stays_broken_ends_the_writer() {
     if !crate::order::can_trace() {
         return;
     }
-    for fault in ["fdatasync:error=EIO:when=3+", "pwrite64:error=EIO:when=5+"] {
+    for fault in ["fdatasync:error=EIO:when=3+", "pwrite64:error=EIO:when=6+"] {
         let dir = Dir::new();
         let told = injected(fault, "fault::appender", &dir);
         let ended = "poisoned";

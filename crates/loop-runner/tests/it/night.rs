@@ -24,7 +24,7 @@ use loop_runner::{
     Control, DriverFactory, Error, Options, Outcome, Project, RunId, RunState, Runner, Settings,
     WorkTree, transcripts,
 };
-use loop_state::StopReason;
+use loop_state::{Step, StopReason};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
@@ -62,6 +62,8 @@ struct Night {
     judge: Judge,
     dice: Dice,
     crashes: u64,
+    /// What a person says with the resume.
+    feedback: Option<String>,
     bent: Bent,
 }
 
@@ -91,6 +93,7 @@ impl Night {
             crashes: dice.pick(&[0, 300, 900, 970]),
             dice,
             world,
+            feedback: None,
             bent,
         }
     }
@@ -174,6 +177,7 @@ impl Night {
         );
         let (drivers, world, bent) = (self.drivers(), self.world.clone(), self.bent);
         let interactive = lock(&world).review.attended;
+        let feedback = self.feedback.clone();
         async move {
             let mut tries = 0;
             let work_tree = loop {
@@ -194,6 +198,10 @@ impl Night {
                 Runner::open(work_tree, forgotten, None, options).await?
             } else {
                 Runner::create(work_tree, settings, options).await?
+            };
+            let runner = match feedback.filter(|_| is_there) {
+                Some(text) => runner.with_feedback(text)?,
+                None => runner,
             };
             let played = world.clone();
             let runner = runner.with_commands(move |command, context| {
@@ -239,6 +247,17 @@ impl Night {
                 _ => None,
             },
         };
+        let head = entry.head.as_ref().map(|head| &head.machine);
+        let fits = head.is_ok_and(|it| it.counts.processes > 0 && it.steers.len() < 4);
+        let said = format!(
+            "STEER{}x{}",
+            100 + lock(&self.world).life,
+            self.dice.below(1000)
+        );
+        self.feedback = (fits && self.dice.hits(150)).then_some(said);
+        if self.feedback.is_some() && head.is_ok_and(|it| matches!(it.step, Step::Review { .. })) {
+            lock(&self.world).goes_back();
+        }
         resumed.filter(|_| !is_over)
     }
 }
@@ -403,38 +422,37 @@ fn x108_a_night_keeps_every_promise() {
     assert!(count < SEEDS || all.iter().all(|what| tally.contains_key(what)));
 }
 
-/// How many of these nights are found to have broken a promise with these words.
-fn found_out(bent: Bent, words: &[&str]) -> usize {
-    let results = play_all(0, SEEDS, bent);
-    let broken = results
-        .iter()
-        .filter_map(|(_, result)| result.as_ref().err());
-    let first = broken.map(|why| why.lines().next().unwrap_or_default());
-    first
-        .filter(|why| words.iter().any(|words| why.contains(words)))
-        .count()
+/// Plays nights until so many are found to have broken a promise with one of these words, or many more were played in vain.
+fn found_out(bent: Bent, wanted: usize, words: &[&str]) -> bool {
+    let is_meant = |(_, result): &(u64, Result<Summary, String>)| {
+        let why = result.as_ref().err().and_then(|why| why.lines().next());
+        why.is_some_and(|why| words.iter().any(|words| why.contains(words)))
+    };
+    let mut found = 0;
+    (0..6).any(|batch| {
+        let results = play_all(batch * SEEDS, SEEDS, bent);
+        found += results.iter().filter(|it| is_meant(it)).count();
+        found >= wanted
+    })
 }
 
 #[test]
 fn c73_control_a_store_that_forgets_is_found_out() {
-    let found = found_out(Bent::Store, &["not saved", "nothing was saved", "told and"]);
-    assert!(found >= 5, "{found} of {SEEDS}");
+    let words = ["not saved", "nothing was saved", "told and"];
+    assert!(found_out(Bent::Store, 5, &words));
 }
 
 #[test]
 fn x107_control_a_clock_that_stands_still_over_a_suspend_is_found_out() {
-    let found = found_out(Bent::Clock, &["too late"]);
-    assert!(found >= 1, "{found} of {SEEDS}");
+    assert!(found_out(Bent::Clock, 1, &["too late"]));
 }
 
 #[test]
 fn x108_control_a_gate_that_is_not_heeded_is_found_out() {
-    let found = found_out(Bent::Gates, &["the gates said other things"]);
-    assert!(found >= 5, "{found} of {SEEDS}");
+    assert!(found_out(Bent::Gates, 5, &["the gates said other things"]));
 }
 
 #[test]
 fn x108_control_a_rule_that_a_resume_forgets_is_found_out() {
-    let found = found_out(Bent::Rules, &["is none of"]);
-    assert!(found >= 1, "{found} of {SEEDS}");
+    assert!(found_out(Bent::Rules, 1, &["is none of"]));
 }

@@ -42,7 +42,7 @@ pub(crate) struct Judge {
 
 impl Judge {
     pub(crate) fn new(world: &Shared, rules: Rules) -> Self {
-        lock(world).limit = rules.max_cost_microusd;
+        lock(world).budgets = (rules.max_cost_microusd, rules.max_tokens);
         Self {
             rules: vec![rules],
             failed: false,
@@ -155,6 +155,13 @@ impl Judge {
             News::Run(Notice::Ended(StopReason::Stopped(by))) => {
                 self.person = *by == StopCause::Person;
             }
+            // Who is ended while it starts sees nothing of that.
+            News::EndingTurn { .. } => {
+                if let Some(seat) = world.seats.last_mut() {
+                    seat.halted = true;
+                }
+            }
+            News::Phase { number, .. } => self.phase = number - 1,
             News::Stopping { .. } if !world.stopping => {
                 world.stopping = true;
                 let asked = &world.asked;
@@ -175,8 +182,8 @@ impl Judge {
         for steer in &head.steers {
             self.said.insert(steer.text.clone());
         }
-        world.spent = head.usage.cost_microusd;
-        world.limit = head.rules.max_cost_microusd;
+        world.spent = head.usage;
+        world.budgets = (head.rules.max_cost_microusd, head.rules.max_tokens);
         let used = world.used;
         world.holds(head.usage.cost_microusd <= used, || {
             format!("{} of {used} was counted", head.usage.cost_microusd)
@@ -262,12 +269,18 @@ impl Judge {
         let lost = world.used - saved.usage.cost_microusd;
         let allowed = u64::from(self.crashes + saved.counts.processes) * 2 * PIECE;
         world.holds(lost <= allowed, || format!("{lost} of the costs is lost"));
-        if let Some(limit) = saved.rules.max_cost_microusd {
-            let most = limit.max(world.floor) + 4 * PIECE;
-            world.holds(saved.usage.cost_microusd <= most, || {
-                "over its budget".into()
-            });
-        }
+        let (usage, floor, rules) = (saved.usage, world.floor, &saved.rules);
+        let within = |used, limit: Option<u64>, floor: u64, piece| {
+            limit.is_none_or(|limit| used <= limit.max(floor) + 4 * piece)
+        };
+        let cost = within(
+            usage.cost_microusd,
+            rules.max_cost_microusd,
+            floor.cost_microusd,
+            PIECE,
+        );
+        let tokens = within(usage.tokens(), rules.max_tokens, floor.tokens(), PIECE / 10);
+        world.holds(cost && tokens, || "over its budget".into());
         for change in std::mem::take(&mut world.sets) {
             let more = changed(&self.rules, &change);
             self.rules.extend(more);
@@ -281,7 +294,7 @@ impl Judge {
         });
         self.rules = vec![saved.rules.clone()];
         (self.phase, self.at_boundary) = (saved.phase, saved.iteration == 0 && saved.phase > 0);
-        world.limit = saved.rules.max_cost_microusd;
+        world.budgets = (saved.rules.max_cost_microusd, saved.rules.max_tokens);
         for steer in &self.said {
             let waits = saved.steers.iter().any(|it| it.text == *steer);
             let seen = world.seen.keys().any(|(it, _)| it == steer);
@@ -364,9 +377,7 @@ impl Judge {
                 let left = head.end.as_ref().map(|end| until.since(end.at));
                 waited + left.unwrap_or_default() > *cap
             }
-            StopReason::Budget(_) => {
-                { head.rules.max_cost_microusd }.is_some_and(|max| world.spent >= max)
-            }
+            StopReason::Budget(_) => world.is_spent(),
             StopReason::Stopped(by) => asked.contains(by),
             StopReason::Failed(_) => matches!(last, Some(Ending::Login | Ending::NotStarted)),
             _ => false,

@@ -119,7 +119,7 @@ impl Person {
                 world.asked.push(StopCause::Person);
                 Control::Abort
             }
-            88..93 => Control::Prompt {
+            88..90 => Control::Prompt {
                 phase: head.phase,
                 text: format!(
                     "Work for p{}. Do it better ({}).",
@@ -127,7 +127,7 @@ impl Person {
                     self.dice.below(100)
                 ),
             },
-            93..97 => self.set(head),
+            90..97 => self.set(head),
             97..98 => self.attend(),
             _ => return None,
         })
@@ -172,7 +172,7 @@ impl Person {
     fn set(&mut self, head: &Head) -> Control {
         let dice = &mut self.dice;
         let time = |secs: u64| Duration::from_secs(secs);
-        let change = match dice.below(9) {
+        let change = match dice.below(10) {
             0 => Change::MaxIterations(Some(head.iteration.max(1) + dice.below(60) as u32)),
             1 => Change::MaxIterations(None),
             2 => Change::IterationTimeout(Some(time(600 + dice.below(3600)))),
@@ -180,12 +180,13 @@ impl Person {
             4 => Change::MaxDuration(dice.hits(500).then(|| time(HOUR + dice.below(7 * HOUR)))),
             5 => Change::MaxFailures(dice.pick(&[0, 3, 5])),
             6 => Change::Sleep(time(dice.pick(&[0, 10, 120]))),
+            8 => Change::MaxTokens(dice.hits(500).then(|| 50_000 + dice.below(800_000))),
             7 => Change::MaxCost(dice.hits(500).then(|| 500_000 + dice.below(8_000_000))),
             _ => Change::WaitOnLimit(time(dice.pick(&[21600, 3600, 600, 0]))),
         };
         let mut world = lock(&self.world);
         world.sets.push(change.into());
-        world.floor = world.floor.max(head.usage.cost_microusd);
+        world.floor = head.usage;
         Control::Set(change)
     }
 

@@ -28,6 +28,7 @@ pub(crate) fn settings(dice: &mut Dice) -> Settings {
         "wait_on_limit": time(dice.pick(&[21600, 21600, 21600, 21600, 3600, 600, 0])),
         "max_duration": maybe(dice, 3600, 8 * 3600, 200),
         "max_cost_microusd": dice.hits(300).then(|| 500_000 + dice.below(8_000_000)),
+        "max_tokens": dice.hits(150).then(|| 50_000 + dice.below(800_000)),
         "autonomy": dice.pick(&[None, None, Some("checkpoint"), Some("batch:2"), Some("batch:5"), Some("full")]),
     });
     serde_json::from_value(settings).unwrap()
@@ -67,10 +68,11 @@ pub(crate) fn line(settings: &Settings, capabilities: Capabilities, crashes: u64
     let times: (Duration, Duration, Option<Duration>) =
         (rules.sleep, rules.wait_on_limit, rules.max_duration);
     format!(
-        "{}\n{capabilities:?}; crashes {crashes}; failures {}; sleep, limits, all {times:?}; cost {:?}; {:?}",
+        "{}\n{capabilities:?}; crashes {crashes}; failures {}; sleep, limits, all {times:?}; cost {:?}; tokens {:?}; {:?}",
         phases.join("\n"),
         rules.max_failures,
         rules.max_cost_microusd,
+        rules.max_tokens,
         rules.autonomy,
     )
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, SystemTime};
 
-use loop_state::{RuleChange, StopCause};
+use loop_state::{RuleChange, StopCause, Usage};
 use tokio::time::Instant;
 
 use super::commands::Commands;
@@ -83,16 +83,16 @@ pub(crate) struct World {
     /// What the run has told: the last iteration that is complete, with its phase, and how many are; what was spent, until when it waits.
     pub(crate) told: (u32, u32),
     pub(crate) complete: u32,
-    pub(crate) spent: u64,
+    pub(crate) spent: Usage,
     pub(crate) waits: Option<Wait>,
-    /// What the run may cost.
-    pub(crate) limit: Option<u64>,
+    /// What the run may cost, and how many tokens it may use.
+    pub(crate) budgets: (Option<u64>, Option<u64>),
     pub(crate) commands: Commands,
     pub(crate) results: Results,
     pub(crate) review: Review,
     /// The rules that were to be changed in this process, and what may be spent whatever they say now.
     pub(crate) sets: Vec<RuleChange>,
-    pub(crate) floor: u64,
+    pub(crate) floor: Usage,
     /// Whether a person wanted an iteration done again.
     pub(crate) again: bool,
     /// Whether the run was told to stop at once, in this process, and whether it said that it does.
@@ -164,14 +164,14 @@ impl World {
             set_back: false,
             told: (0, 0),
             complete: 0,
-            spent: 0,
+            spent: Usage::default(),
             waits: None,
-            limit: None,
+            budgets: (None, None),
             commands: Commands::default(),
             results: Results::default(),
             review: Review::default(),
             sets: Vec::new(),
-            floor: 0,
+            floor: Usage::default(),
             again: false,
             hurried: false,
             stopping: false,
@@ -268,12 +268,10 @@ impl World {
         self.holds(turn > told || self.again, || {
             format!("{turn:?} is begun again though {told:?} is complete")
         });
-        if let Some(limit) = self.limit {
-            let spent = self.spent;
-            self.holds(spent < limit, || {
-                format!("an agent is started with {spent} of {limit} used")
-            });
-        }
+        let (spent, of) = (self.spent, self.budgets);
+        self.holds(!self.is_spent(), || {
+            format!("an agent is started with {spent:?} of {of:?} used")
+        });
         if let Some(wait) = self.waits.take() {
             let latest = self.latest();
             self.holds(latest >= wait.until, || "a wait was cut short".into());
@@ -308,6 +306,13 @@ impl World {
         });
         let due = enters && std::mem::take(&mut self.review.due);
         self.holds(!due, || "nobody was asked about a phase".into());
+    }
+
+    /// Whether a budget is used up, as far as the run has told.
+    pub(crate) fn is_spent(&self) -> bool {
+        let (cost, tokens) = self.budgets;
+        cost.is_some_and(|max| self.spent.cost_microusd >= max)
+            || tokens.is_some_and(|max| self.spent.tokens() >= max)
     }
 
     /// What the agents of a phase have to be told of the one before it.
