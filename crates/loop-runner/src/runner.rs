@@ -355,6 +355,9 @@ impl Runner {
             happenings.insert(1, attended.into());
         }
         loop {
+            if let Some(thawed) = self.jumped() {
+                happenings.push_front(thawed.into());
+            }
             let Coming { what, reply } = match happenings.pop_front() {
                 Some(coming) => coming,
                 None => {

@@ -110,6 +110,9 @@ pub enum RulesError {
     /// A limit of zero iterations.
     #[error("phase `{0}` may run 0 iterations: at least 1 is needed")]
     ZeroIterations(String),
+    /// A limit of no time at all.
+    #[error("a {0} of 0 leaves no time for anything: raise it, or leave it out")]
+    ZeroTime(&'static str),
     /// A person is to be asked after each zero iterations.
     #[error("a batch of 0 iterations never begins: at least 1 is needed")]
     ZeroBatch,
@@ -150,8 +153,18 @@ impl Rules {
         if self.max_cost_microusd == Some(0) || self.max_tokens == Some(0) {
             return Err(RulesError::ZeroBudget);
         }
+        let nothing = |time: Option<Duration>| time.is_some_and(|time| time.is_zero());
+        if nothing(self.max_duration) {
+            return Err(RulesError::ZeroTime("max-duration"));
+        }
         for phase in &self.phases {
             let name = || phase.name.clone();
+            if nothing(phase.limits.iteration_timeout) {
+                return Err(RulesError::ZeroTime("iteration-timeout"));
+            }
+            if nothing(phase.limits.idle_timeout) {
+                return Err(RulesError::ZeroTime("idle-timeout"));
+            }
             match phase.limits.max_iterations {
                 None if !phase.until && !phase.promise => return Err(RulesError::Endless(name())),
                 Some(0) => return Err(RulesError::ZeroIterations(name())),

@@ -317,6 +317,7 @@ impl Runner {
             return None;
         }
         let frozen = now.since(self.frozen_at.take()?);
+        let _is_in_it = self.clock.take_jump();
         if let Some(attempt) = &mut self.attempt {
             attempt.be_patient(frozen);
         }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use loop_state::Timestamp;
+use loop_state::{Happening, Timestamp};
 use tokio::time::Instant;
 
 use crate::clock::Clock;
@@ -20,6 +20,15 @@ impl Runner {
     pub fn with_wall_clock(mut self, now: impl Fn() -> SystemTime + Send + Sync + 'static) -> Self {
         self.clock = Clock::given(now);
         self
+    }
+
+    /// Says for how long time went on, since this was last asked, while nothing could be done.
+    pub(super) fn jumped(&mut self) -> Option<Happening> {
+        self.clock.now();
+        let jumped = self.clock.take_jump();
+        // A thaw says it for all that stands still.
+        let told = !jumped.is_zero() && self.frozen_at.is_none();
+        told.then_some(Happening::Thawed(jumped))
     }
 
     /// Returns how long nothing has to be done, if nothing comes from outside.

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use insta::assert_snapshot;
 use loop_state::{
-    Again, Autonomy, Budget, CutCause, Effect, Happening, Notice, PhaseRules, Resume, Rules,
-    RulesError, Step, StopCause, StopReason, Streak, Timer, Timestamp, Tree, TurnOutcome, Usage,
-    Wait, Waits, When,
+    Again, Autonomy, Budget, CheckResult, CutCause, Effect, Happening, Notice, PhaseRules, Resume,
+    Rules, RulesError, Step, StopCause, StopReason, Streak, Timer, Timestamp, Tree, TurnOutcome,
+    Usage, Wait, Waits, When,
 };
 
 use crate::person::started;
@@ -458,4 +458,33 @@ fn s18_a_clock_that_was_ahead_for_a_while_is_not_paid_for_again_with_each_resume
     }
     let active = Duration::from_millis(trace.machine.head().active_ms);
     assert!(active < Duration::from_secs(25 * 3600), "{active:?}");
+}
+
+#[test]
+fn x126_time_that_everything_stood_still_is_no_time_of_the_run() {
+    let hours = |hours: u64| Duration::from_secs(hours * 3600);
+    let mut trace = Trace::new(rules(|rules| {
+        rules.max_duration = Some(hours(2));
+        rules.phases[0].limits.iteration_timeout = Some(hours(1));
+    }));
+    trace.now += 8 * HOUR;
+    trace.then(Happening::Thawed(hours(8)));
+    let now = Timestamp(trace.now);
+    assert!(trace.machine.due(now).is_none());
+    trace.iteration(CheckResult::Failed("red".into()));
+    assert!(trace.machine.head().end.is_none(), "{}", trace.text);
+}
+
+#[test]
+fn a_time_of_zero_is_refused() {
+    let refused = |change: fn(&mut Rules)| rules(change).validate().unwrap_err().to_string();
+    let all = [
+        refused(|rules| rules.max_duration = Some(Duration::ZERO)),
+        refused(|rules| rules.phases[0].limits.iteration_timeout = Some(Duration::ZERO)),
+        refused(|rules| rules.phases[0].limits.idle_timeout = Some(Duration::ZERO)),
+    ];
+    assert!(
+        all.iter().all(|it| it.contains("of 0 leaves no time")),
+        "{all:?}"
+    );
 }
