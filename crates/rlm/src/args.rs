@@ -21,6 +21,7 @@ mod tests;
 mod values;
 
 use crate::agents::AgentKind;
+use crate::command::init::Preset;
 use crate::command::logs::Since;
 use crate::duration;
 use crate::money;
@@ -90,7 +91,7 @@ pub(crate) enum Command {
     Clean(CleanArgs),
     /// Write rlm.toml and PROMPT.md if they are absent
     #[command(after_help = help::INIT)]
-    Init,
+    Init(InitArgs),
     /// Show the settings that count and where they come from, or their schema
     Config(ConfigArgs),
     /// See whether the agents and this machine work
@@ -208,6 +209,13 @@ pub(crate) struct LogsArgs {
     /// Print the records as they are stored, one JSON object a line
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct InitArgs {
+    /// Begin with a pipeline: phases with prompts of their own, and your word between them
+    #[arg(long, value_name = "NAME", value_enum)]
+    pub(crate) preset: Option<Preset>,
 }
 
 #[derive(Debug, ClapArgs)]

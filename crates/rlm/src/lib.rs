@@ -56,7 +56,7 @@ pub fn main_impl() -> ExitCode {
         Command::Set(set) => command::set::execute(directory, &set),
         Command::Steer(steer) => command::control::steer(directory, steer),
         Command::Stop(stop) => command::stop::execute(directory, &stop),
-        Command::Init => command::init::execute(directory),
+        Command::Init(args) => command::init::execute(directory, &args),
         Command::Config(config) => command::config::execute(directory, &config.what),
         Command::Doctor(doctor) => command::doctor::execute(directory, &doctor),
         Command::Demo(demo) => command::demo::execute(directory, demo),

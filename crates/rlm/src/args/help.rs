@@ -6,7 +6,7 @@ const EXAMPLES: &str = "\
 Examples:
   rlm demo                      see it work: no account, no network
   rlm doctor                    which agents are here, logged in, and what they can do
-  rlm init                      write rlm.toml and PROMPT.md
+  rlm init                      write rlm.toml and PROMPT.md; --preset makes a pipeline
   rlm run --until 'cargo test'  the agent that is installed, until the tests pass
   rlm run --until 'cargo test' --agent claude --permissions all --max-cost 20
   rlm run --until 'cargo test' --detach      in the background; then: rlm attach, logs -f
@@ -38,6 +38,7 @@ A file that is there is kept as it is.
 
 Examples:
   rlm init
+  rlm init --preset plan-then-build       a plan, your word on it, then the work until its check passes
   rlm -C ../other init";
 
 pub(super) const DEMO: &str = "\

@@ -1,0 +1,116 @@
+//! `rlm init`
+
+use std::io::Write;
+use std::path::Path;
+use std::process::ExitCode;
+
+use loop_runner::Project;
+
+use crate::args::InitArgs;
+use crate::config;
+use crate::exit::{Code, Failure};
+
+mod preset;
+
+pub(crate) use preset::Preset;
+
+const PROMPT: &str = "\
+Work on this repository until the check passes.
+
+- Read what earlier iterations left in the working tree and in git's log before you begin.
+- Do the one most useful next step, and leave the tree better than you found it.
+- Write down what the next iteration must know.
+";
+
+pub(crate) fn execute(directory: &Path, args: &InitArgs) -> Result<ExitCode, Failure> {
+    let project = Project::find(directory)?;
+    let root = project.root();
+    let (settings, prompts, next) = match args.preset {
+        None => (
+            config::TEMPLATE.to_owned(),
+            vec![("PROMPT.md".to_owned(), PROMPT)],
+            "edit PROMPT.md, then: rlm run --until 'YOUR CHECK' (with the agent that is installed, or -- YOUR-AGENT)",
+        ),
+        Some(preset) => (
+            preset.settings(),
+            preset.prompts(),
+            "write the task into PROMPT.md and your check into rlm.toml (until = …), then: rlm run",
+        ),
+    };
+    let mut out = anstream::stdout();
+    let mut say = |made: bool, name: &str| {
+        let _gone = writeln!(out, "{} {name}", if made { "wrote" } else { "kept " });
+    };
+    let made = write_new(&root.join(config::FILE_NAME), &settings)?;
+    if !made && args.preset.is_some() {
+        return Err(Failure::usage(format!(
+            "`{}` is there and is kept, so that the phases of the preset can't stand in it; move it away, or make them in another directory and copy them",
+            root.join(config::FILE_NAME).display()
+        )));
+    }
+    say(made, config::FILE_NAME);
+    for (name, text) in prompts {
+        let path = root.join(&name);
+        if let Some(parent) = path.parent() {
+            fs_err::create_dir_all(parent).map_err(|e| Failure {
+                code: Code::Failed,
+                message: e.to_string(),
+            })?;
+        }
+        say(write_new(&path, text)?, &name);
+    }
+    let _gone = writeln!(anstream::stdout(), "next: {next}");
+    Ok(Code::Done.into())
+}
+
+/// Writes a file that is not there yet; says whether it did.
+fn write_new(path: &Path, text: &str) -> Result<bool, Failure> {
+    let file = fs_err::OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .open(path);
+    match file.and_then(|mut file| file.write_all(text.as_bytes())) {
+        Ok(()) => Ok(true),
+        Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => Ok(false),
+        Err(e) => Err(Failure {
+            code: Code::Failed,
+            message: format!(
+                "`{}` can't be written: {}; mend that, or name another place with -C",
+                path.display(),
+                e.kind()
+            ),
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::ValueEnum as _;
+    use loop_runner::PromptSource;
+
+    use super::*;
+
+    #[test]
+    fn x119_a_preset_is_a_pipeline_that_can_be_run_as_it_is() {
+        for preset in Preset::value_variants() {
+            let run = "rlm run --agent claude --agent-bin sh";
+            let settings = crate::resolve::tests::resolve_line(run, &preset.settings()).unwrap();
+            settings.rules().validate().unwrap();
+            let written: Vec<_> = preset.prompts().into_iter().map(|(name, _)| name).collect();
+            let read = settings.phases.iter().map(|phase| match &phase.prompt {
+                PromptSource::File(path) => path.strip_prefix("/tmp").unwrap(),
+                other => panic!("{other:?}"),
+            });
+            assert!(read.eq(written[1..].iter().map(Path::new)), "{written:?}");
+            let dir = tempfile::tempdir().unwrap();
+            let args = InitArgs {
+                preset: Some(*preset),
+            };
+            execute(dir.path(), &args).unwrap();
+            assert!(written.iter().all(|name| dir.path().join(name).is_file()));
+            let again = execute(dir.path(), &args).unwrap_err();
+            assert!(again.message.contains("is kept"), "{}", again.message);
+        }
+        insta::assert_snapshot!(Preset::PlanThenBuild.settings());
+    }
+}
