@@ -224,6 +224,9 @@ fn x120_each_choice_of_the_phase_menu_does_what_it_says() {
         &status,
         &["stopped", "resume", "phase `build` (2 of 3) is over"],
     );
+    let back = pipeline.scene.rlm(&["resume", "--from", "1"]);
+    let refused = back.run(LONG).expect_code(2).stderr;
+    expect_in_order(&refused, &["stands between two phases", "start that over"]);
     let (resumed, terminal) = pipeline.scene.rlm(&["resume"]).spawn_on_terminal();
     answer(&terminal, "\r");
     resumed.wait(LONG).expect_code(0);

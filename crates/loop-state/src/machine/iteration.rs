@@ -326,14 +326,11 @@ impl Machine {
         if done.is_some() || self.is_plan_made() {
             return self.phase_over(done, Some(news), at);
         }
-        let reason = match self.head.stopping {
-            Some(request) => Some(StopReason::Stopped(request.by)),
-            None => self
-                .stuck()
-                .or_else(|| self.limit(at))
-                .or_else(|| self.stuck_idle()),
-        };
-        if let Some(reason) = reason {
+        if let Some(request) = self.head.stopping {
+            return once_saved(news, self.stop_here(request, false, at));
+        }
+        let reason = { self.stuck() }.or_else(|| self.limit(at));
+        if let Some(reason) = reason.or_else(|| self.stuck_idle()) {
             return once_saved(news, self.end(reason, at));
         }
         if let Some(effects) = self.hold_up(false, at) {

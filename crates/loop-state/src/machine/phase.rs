@@ -3,8 +3,8 @@
 use super::person::recorded;
 use super::{Effects, Machine, once_saved};
 use crate::{
-    Autonomy, Effect, Evidence, Finished, Notice, Occasion, Step, StopCause, StopReason, Timestamp,
-    Verdict,
+    Autonomy, Effect, Evidence, Finished, Notice, Occasion, Step, StopCause, StopReason,
+    StopRequest, Timestamp, Verdict,
 };
 
 impl Machine {
@@ -65,7 +65,7 @@ impl Machine {
             head.waits = Default::default();
             head.step = Step::Sleeping { until: at };
             let next = match head.stopping {
-                Some(request) => self.end(StopReason::Stopped(request.by), at),
+                Some(request) => self.stop_here(request, true, at),
                 // The next phase begins with its timer, so that what is sealed is the boundary itself.
                 None => self.hold_up(true, at).unwrap_or(vec![Effect::Save]),
             };
@@ -100,6 +100,17 @@ impl Machine {
         }
     }
 
+    /// Stops where an iteration is complete. A question that is due there is for whoever takes the run up.
+    pub(super) fn stop_here(
+        &mut self,
+        request: StopRequest,
+        phase_over: bool,
+        at: Timestamp,
+    ) -> Effects {
+        let _asked_later = self.hold_up(phase_over, at);
+        self.end(StopReason::Stopped(request.by), at)
+    }
+
     /// Begins what comes after a complete iteration or phase, unless a limit forbids it.
     pub(super) fn proceed(&mut self, at: Timestamp) -> Effects {
         if self.is_plan_made() && !self.is_last_phase() {
@@ -117,6 +128,8 @@ impl Machine {
             return self.proceed(at);
         }
         match self.limit(at) {
+            // Fewer iterations are planned than when it was asked.
+            Some(_) if self.is_plan_made() && !self.is_last_phase() => self.proceed(at),
             Some(reason) => self.end(reason, at),
             None => vec![Effect::Save, Effect::Announce(Notice::Review(of))],
         }

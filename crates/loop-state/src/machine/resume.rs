@@ -68,7 +68,10 @@ impl Machine {
             self.head.highest_attempt = self.head.highest_attempt.max(used);
             self.head.first_attempt = self.head.highest_attempt + 1;
         }
-        if let Some(from) = resume.from.or((again == Some(Again::Phase)).then_some(1)) {
+        // Behind a phase there is nothing yet of the next one that could be discarded.
+        let is_boundary = self.head.iteration == 0 && self.head.step.is_rest();
+        let from = resume.from.filter(|_| !is_boundary);
+        if let Some(from) = from.or((again == Some(Again::Phase)).then_some(1)) {
             self.go_back_to(from);
         }
         let said = resume.feedback;

@@ -276,6 +276,52 @@ fn x120_exit_stops_and_a_resume_comes_back_to_the_question() {
     assert!(trace.then(Happening::Reviewed(Verdict::Exit)).is_empty());
 }
 
+/// Takes the run up again, as a person who is there.
+fn resumed(trace: &mut Trace, from: Option<u32>) -> Vec<Effect> {
+    trace.then(Happening::Resumed(Resume {
+        from,
+        attended: true,
+        ..Resume::default()
+    }))
+}
+
+#[test]
+fn x120_a_stop_behind_the_last_iteration_takes_no_question_away() {
+    let mut trace = reviewed(Autonomy::Checkpoint);
+    plain(&mut trace, TurnOutcome::Completed);
+    trace.then(stop(When::AfterIteration));
+    let effects = plain(&mut trace, TurnOutcome::Completed);
+    assert_eq!(effects.last(), Some(&Effect::Finish));
+    let asked = |of| Effect::Announce(Notice::Review(of));
+    assert!(!effects.contains(&asked(Occasion::Phase)), "{effects:?}");
+    // What was not done yet of the next phase can't be discarded, and the question stays.
+    for from in [None, Some(1)] {
+        let effects = resumed(&mut trace, from);
+        assert_eq!(effects, [Effect::Save, asked(Occasion::Phase)], "{from:?}");
+    }
+
+    let mut trace = reviewed(Autonomy::Batch(1));
+    trace.then(stop(When::AfterIteration));
+    plain(&mut trace, TurnOutcome::Completed);
+    assert_eq!(resumed(&mut trace, None)[1], asked(Occasion::Batch));
+}
+
+#[test]
+fn x120_a_shorter_plan_at_a_question_ends_the_phase_and_not_the_run() {
+    let mut trace = reviewed(Autonomy::Batch(1));
+    plain(&mut trace, TurnOutcome::Completed);
+    let mut rules = trace.machine.head().rules.clone();
+    rules.phases[0].limits.max_iterations = Some(1);
+    trace.then(Happening::Resumed(Resume {
+        rules: Some(rules),
+        attended: true,
+        ..Resume::default()
+    }));
+    let head = trace.machine.head();
+    assert_eq!((head.phase, &head.end), (1, &None));
+    assert_eq!(head.finished[0].name, "plan");
+}
+
 #[test]
 fn x120_what_is_said_with_a_resume_revises_the_phase_that_is_asked_about() {
     let mut trace = reviewed(Autonomy::Checkpoint);

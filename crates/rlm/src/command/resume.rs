@@ -155,7 +155,12 @@ fn refuse_pointless(saved: &RunHead, from: Option<u32>, more: Option<u32>) -> Re
         )));
     }
     let (at, _) = saved.machine.resumes_at();
+    let is_between = saved.machine.phase > 0 && saved.machine.iteration == 0;
     match from {
+        Some(from) if is_between => Err(Failure::usage(format!(
+            "--from {from}: run `{run}` stands between two phases, of which `{}` has not begun; without --from you are asked about the one before it, and can start that over",
+            saved.machine.phase_rules().name
+        ))),
         Some(from) if from > at => Err(Failure::usage(format!(
             "--from {from}: run `{run}` is only at iteration {at}; give a number up to that"
         ))),
