@@ -38,7 +38,7 @@ fn known() -> BTreeSet<String> {
 #[test]
 fn every_sample_of_an_event_is_as_the_schema_says() {
     let schema = named("run");
-    let samples = rlm_source("snapshots/rlm__render__event__tests__what_programs_see.snap");
+    let samples = rlm_source("event/snapshots/rlm__render__event__tests__what_programs_see.snap");
     let lines: Vec<&str> = samples
         .lines()
         .filter(|line| line.starts_with('{'))
