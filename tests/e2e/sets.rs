@@ -59,9 +59,10 @@ fn x117_what_can_not_be_set_is_said_and_changes_nothing() {
 
 #[test]
 fn c75_a_pause_may_come_when_a_tool_has_ended_and_the_session_waits() {
-    let scene =
-        Scene::new("say ready\ntool Bash make\nawait go\ntool-end\nhang\nturn\nsay on\nturn");
-    let running = scene.claude(&["--once", "--no-input"]).spawn();
+    let scene = Scene::new(
+        "@1 say ready\n@1 tool Bash make\n@1 await go\n@1 tool-end\n@1 hang\nturn\nsay on\nturn",
+    );
+    let running = scene.claude(&["-n", "2", "--no-input"]).spawn();
     scene.wait_until_recorded("make");
     let pause = [
         "pause", "--after", "tool", "--reason", "look", "--wait", "0",
@@ -85,8 +86,8 @@ fn c75_a_pause_may_come_when_a_tool_has_ended_and_the_session_waits() {
     // It has paused: going on, it does not pause once more.
     quick(scene.rlm(&["resume"])).expect_code(0);
     running.wait(LONG).expect_code(0);
-    assert_eq!(scene.status()["iterations_complete"], 1);
-    assert_eq!(scene.start_count(), 1);
+    assert_eq!(scene.status()["iterations_complete"], 2);
+    assert_eq!(scene.start_count(), 2);
 }
 
 #[test]

@@ -55,7 +55,10 @@ impl Recent {
         }
         let next = ring.first + ring.kept.len() as u64;
         drop(ring);
-        self.next.send_replace(next);
+        // Who comes later finds it in the ring.
+        if self.next.receiver_count() > 0 {
+            self.next.send_replace(next);
+        }
     }
 
     /// Returns what somebody is shown who comes now, and where the news after that begin.
