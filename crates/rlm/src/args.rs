@@ -119,10 +119,10 @@ While the run goes on, its limits follow those files between iterations; what ma
 Examples:
   rlm run --until 'cargo test'
   rlm run --until 'cargo test' --agent claude --permissions ask --model opus
-  rlm run --until 'cargo test' --dry-run         what would be done, and the prompt
+  rlm run --until 'cargo test' --dry-run      what would be done, and the prompt
   rlm run -n 20 --completion-promise DONE --session continue
-  rlm run --until 'cargo test' --commit --worktree   commits, in a tree of its own
-  rlm run -n 3 --sleep 0 -P notes/prompt.md --gate 'cargo fmt --check' -- my-agent"
+  rlm run --until 'cargo test' --commit --worktree   in a tree of its own
+  rlm run -n 3 --sleep 0 -P prompt.md --gate 'cargo fmt --check' -- my-agent"
 )]
 pub(crate) struct RunArgs {
     #[command(flatten)]
@@ -164,9 +164,9 @@ pub(crate) struct RunArgs {
 Examples:
   rlm resume               the only run that can be resumed
   rlm resume RUN -n 200    with a higher limit
-  rlm resume RUN --from 3  from iteration 3 on, discarding what was recorded since
+  rlm resume RUN --from 3  from iteration 3 on; what came since is discarded
   rlm resume RUN --feedback 'the schema is in db/schema.sql'
-  rlm resume RUN --agent codex --model gpt-5   with another agent, in a session of its own
+  rlm resume RUN --agent codex --model gpt-5   with another agent
 
 A run that is paused in another terminal goes on there.")]
 pub(crate) struct ResumeArgs {

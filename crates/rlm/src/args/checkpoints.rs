@@ -13,7 +13,7 @@ const CHECKPOINT_EXAMPLES: &str = "\
 Nothing here changes a file, and all of it works while a run is at work.
 
 Examples:
-  rlm checkpoints list                 what is saved of every run of this project
+  rlm checkpoints list                 what is saved of all runs of this project
   rlm checkpoints verify && tar czf state.tgz .rlm
   rlm checkpoints show RUN --at 3      as it was when iteration 3 was over
   rlm resume RUN --from 3              go back to where iteration 3 began";
@@ -27,14 +27,14 @@ listed as damaged; exit code 1 says so when one RUN was asked for. Times are UTC
 
 Examples:
   rlm checkpoints list
-  rlm checkpoints list RUN --json | jq '.progress[] | select(.outcome != \"complete\")'"
+  rlm checkpoints list RUN --json | jq -r '.progress[].outcome'"
     )]
     List(ManyArgs),
     /// Show one saved state in full, the last events that led to it, and which file it comes from
     #[command(after_help = "Examples:
   rlm checkpoints show RUN             the newest state
   rlm checkpoints show RUN --at 3      as it was when iteration 3 was over
-  rlm checkpoints show RUN --save 17   the state of save 17, as `list` numbers them
+  rlm checkpoints show RUN --save 17   that of save 17, as `list` numbers them
   rlm checkpoints show RUN --json | jq .head.machine.step")]
     Show(ShowArgs),
     /// Read every byte that is saved, and say what is safe to do next

@@ -11,7 +11,7 @@ completion-promise, mcp-config and phases.
 
 Examples:
   rlm config show --explain            what counts here, and where it comes from
-  rlm config schema > rlm.schema.json  for editors; rlm.toml begins: #:schema ./rlm.schema.json")]
+  rlm config schema > rlm.schema.json  for editors: #:schema ./rlm.schema.json")]
 pub(crate) struct ConfigArgs {
     #[command(subcommand)]
     pub(crate) what: ConfigCommand,
@@ -35,7 +35,7 @@ Options of `rlm run` can be given, to see what they would change. Values of vari
 Examples:
   rlm config show > settings.toml
   rlm config show --explain
-  rlm config show --explain -n 5 --agent codex    what a run with these options would have
+  rlm config show --explain -n 5 --agent codex  what this would have
   rlm config show --json | jq '.settings[] | select(.key == \"agent\")'")]
 pub(crate) struct ShowConfigArgs {
     /// Say of each value where it comes from, and what it stands in place of

@@ -13,7 +13,7 @@ not logged in can't be used; one whose login can't be known can.
 Exit codes: 0 what is named, or else is chosen by rlm.toml or RLM_AGENT, can be used; 1 it can't, or nothing can here.
 
 Examples:
-  rlm doctor                           every agent that is known, and this machine
+  rlm doctor                           all agents that are known; this machine
   rlm doctor codex && rlm run --agent codex --until 'cargo test'
   rlm doctor --json | jq -r '.agents[] | select(.health != \"absent\") | .agent'")]
 pub(crate) struct DoctorArgs {

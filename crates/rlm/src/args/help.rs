@@ -5,16 +5,16 @@ use crate::exit::Code;
 const EXAMPLES: &str = "\
 Examples:
   rlm demo                      see it work: no account, no network
-  rlm doctor                    which agents are here, logged in, and what they can do
-  rlm init                      write rlm.toml and PROMPT.md; --preset makes a pipeline
-  rlm run --until 'cargo test'  the agent that is installed, until the tests pass
+  rlm doctor                    the agents that are here, and what they can
+  rlm init                      write rlm.toml, PROMPT.md; --preset: a pipeline
+  rlm run --until 'cargo test'  the installed agent, until the tests pass
   rlm run --until 'cargo test' --agent claude --permissions all --max-cost 20
-  rlm run --until 'cargo test' --detach      in the background; then: rlm attach, logs -f
-  rlm run -n 5 -p 'Improve the docs' -- codex exec -    any command, the prompt on its stdin
+  rlm run --until 'cargo test' --detach    in the background; then: rlm attach
+  rlm run -n 5 -p 'Improve the docs' -- codex exec -    any command
   rlm status                    where it stands
   rlm checkpoints list          what is saved, and whether it is sound
   rlm resume                    go on after Ctrl-C, a crash, a reboot or a pause
-  rlm steer 'use tabs'          say something to it; also: rlm pause, interrupt, set, stop
+  rlm steer 'use tabs'          say something to it; also: pause, set, stop
 
 While it runs: Ctrl-C opens a menu, Enter lets you say something to the agent, /help lists the rest.";
 
@@ -38,7 +38,7 @@ A file that is there is kept as it is.
 
 Examples:
   rlm init
-  rlm init --preset plan-then-build       a plan, your word on it, then the work until its check passes
+  rlm init --preset plan-then-build       a plan, your word, then the work
   rlm -C ../other init";
 
 pub(super) const DEMO: &str = "\

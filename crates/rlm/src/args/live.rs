@@ -35,7 +35,7 @@ resume` just goes on. An agent that is a plain command can't be interrupted with
 
 Examples:
   rlm interrupt                        the only run that is live here
-  rlm -C ../other interrupt RUN        a run of another project; no other run notices
+  rlm -C ../other interrupt RUN        of another project; no other run notices
 
 {LIVE}"))]
 pub(crate) struct InterruptArgs {
@@ -51,7 +51,7 @@ at once.
 
 Examples:
   rlm pause --reason 'look at the migration first'
-  rlm pause --after tool               don't wait for the whole turn; its session waits too
+  rlm pause --after tool               don't wait for the whole turn
   rlm pause RUN --wait 2h              come back when it is so
   rlm resume RUN                       go on
 
@@ -84,7 +84,7 @@ What is said is on disk when it is `recorded`, and survives a crash. An agent th
 one that can be talked to again right after it, any other in its next prompt. An agent that was interrupted goes on with it.
 
 Examples:
-  rlm steer 'use tabs, not spaces'     one argument: the only run that is live here
+  rlm steer 'use tabs, not spaces'     one argument: the only live run here
   rlm steer RUN use tabs, not spaces   more: the first one is the run
   rlm steer RUN --now 'stop that, and write the test first'
   git diff | rlm steer RUN -           what stands on standard input

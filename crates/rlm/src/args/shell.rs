@@ -11,7 +11,7 @@ use super::Args;
 #[command(after_help = "\
 Examples:
   rlm completions bash > ~/.local/share/bash-completion/completions/rlm
-  rlm completions zsh > ~/.zfunc/_rlm     with `fpath+=~/.zfunc` in front of `compinit` in .zshrc
+  rlm completions zsh > ~/.zfunc/_rlm  with ~/.zfunc in fpath, before compinit
   rlm completions fish > ~/.config/fish/completions/rlm.fish")]
 pub(crate) struct CompletionsArgs {
     /// The shell

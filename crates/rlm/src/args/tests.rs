@@ -4,8 +4,8 @@ use clap::{Command as Clap, CommandFactory, Parser};
 
 use super::{Args, visible};
 
-/// The columns that a help has at most.
-const WIDTH: usize = 100;
+/// The columns of an ordinary terminal.
+const WIDTH: usize = 80;
 
 /// Splits a line as a shell does, as far as our examples go.
 fn words(line: &str) -> Vec<String> {
