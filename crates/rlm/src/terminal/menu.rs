@@ -41,7 +41,7 @@ const VERDICTS: [(Choice, char, &str); 6] = [
     (Choice::Revise, 'r', "revise"),
     (Choice::EditPrompt, 'e', "edit prompt"),
     (Choice::StartOver, 'o', "start over"),
-    (Choice::Detach, 'd', "detach: leave the question to others"),
+    (Choice::Detach, 'd', "detach: leave the run to itself"),
     (
         Choice::Exit,
         'x',
