@@ -2,14 +2,22 @@
 
 use std::ffi::OsStr;
 use std::io::Read;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
+use rustix::io::retry_on_intr;
+use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
+
+use crate::survivors::MARKER;
+use looks::{Looks, Told};
+
 pub(crate) mod commit;
 mod glance;
+pub(crate) mod looks;
 pub(crate) mod tree;
 
 /// The most changed paths that are named in a prompt.
@@ -37,19 +45,29 @@ pub(crate) struct Git {
     /// Set when git did not answer in time: it is not waited for again.
     silent: Arc<AtomicBool>,
     glances: glance::Glances,
+    /// Where what it runs is known; nowhere in a command that only reads, where git is in the command's own process group.
+    looks: Option<Looks>,
 }
 
 impl Git {
     /// Looks for the repository that holds `directory`.
     pub(crate) fn find(directory: &Path) -> Self {
         let silent = Arc::new(AtomicBool::new(false));
-        let top = ask(directory, &["rev-parse", "--show-toplevel"], &silent);
+        let looks = Looks::watched();
+        let top = &["rev-parse", "--show-toplevel"];
+        let top = ask(directory, top, &silent, looks.as_ref());
         let top = top.map(PathBuf::from).filter(|top| top.is_absolute());
         Self {
             top,
             silent,
             glances: glance::Glances::default(),
+            looks,
         }
+    }
+
+    /// Lets what it runs from now on be known there.
+    pub(crate) fn known_to(&mut self, looks: Looks) {
+        self.looks = Some(looks);
     }
 
     /// Returns the top of the working tree.
@@ -86,7 +104,7 @@ impl Git {
 
     /// Asks on this thread, with little patience.
     fn ask(&self, arguments: &[&str]) -> Option<String> {
-        ask(self.top()?, arguments, &self.silent)
+        ask(self.top()?, arguments, &self.silent, self.looks.as_ref())
     }
 
     /// Counts the files that differ from the last commit, on this thread.
@@ -98,12 +116,14 @@ impl Git {
     /// Asks on this thread, with patience.
     fn answer(&self, arguments: &[&str]) -> Result<String, Refusal> {
         let top = self.top().ok_or_else(Refusal::no_tree)?;
-        run(top, arguments, LIMIT)
+        run(top, arguments, LIMIT, self.looks.as_ref())
     }
 
     async fn on_thread(&self, arguments: &'static [&'static str]) -> Option<String> {
         let (top, silent) = (self.top.clone()?, Arc::clone(&self.silent));
-        let answer = tokio::task::spawn_blocking(move || ask(&top, arguments, &silent));
+        let looks = self.looks.clone();
+        let answer =
+            tokio::task::spawn_blocking(move || ask(&top, arguments, &silent, looks.as_ref()));
         answer.await.ok()?
     }
 }
@@ -111,11 +131,16 @@ impl Git {
 /// Asks git, quietly: no answer, no git and no repository are all the same here.
 ///
 /// A large repository can take its time, and a network file system for ever: what takes too long is killed, and the loop goes on without it.
-fn ask(directory: &Path, arguments: &[&str], silent: &AtomicBool) -> Option<String> {
+fn ask(
+    directory: &Path,
+    arguments: &[&str],
+    silent: &AtomicBool,
+    looks: Option<&Looks>,
+) -> Option<String> {
     if silent.load(Ordering::Relaxed) {
         return None;
     }
-    match run(directory, arguments, PATIENCE) {
+    match run(directory, arguments, PATIENCE, looks) {
         Ok(text) => Some(text),
         Err(Refusal::Silent(_)) => {
             silent.store(true, Ordering::Relaxed);
@@ -132,6 +157,8 @@ pub(crate) enum Refusal {
     Silent(Duration),
     #[error("git can't be run: {0}")]
     NotRun(std::io::Error),
+    #[error("the run was stopped")]
+    Stopped,
     /// Its last complaint.
     #[error("{0}")]
     Said(String),
@@ -143,16 +170,26 @@ impl Refusal {
     }
 }
 
-/// Runs git to its end on this thread: what it printed, or why not. It asks nothing, and what takes longer than `patience` is killed.
+/// Runs git to its end on this thread: what it printed, or why not. It asks nothing, and what takes longer than `patience` is ended, with
+/// its process group where it has one.
 fn run<S: AsRef<OsStr>>(
     directory: &Path,
     arguments: &[S],
     patience: Duration,
+    looks: Option<&Looks>,
 ) -> Result<String, Refusal> {
+    let (tell, told) = mpsc::channel();
+    let look = looks.map(|looks| looks.begin(tell.clone())).transpose()?;
     let mut git = Command::new("git");
     POINTERS.iter().for_each(|name| {
         git.env_remove(name);
     });
+    if let Some(looks) = looks {
+        git.process_group(0);
+        looks.marker.iter().for_each(|marker| {
+            git.env(MARKER, marker);
+        });
+    }
     let mut git = git
         // A monitor or a collection that git starts in passing would outlive it.
         .args(["-c", "core.fsmonitor=false", "-c", "gc.auto=0"])
@@ -167,14 +204,36 @@ fn run<S: AsRef<OsStr>>(
         .stderr(Stdio::piped())
         .spawn()
         .map_err(Refusal::NotRun)?;
-    let said = git.stdout.take().map(reading);
+    if let Some(look) = &look {
+        look.started(&git);
+    }
+    let pid = Pid::from_raw(git.id().cast_signed());
+    let stdout = git.stdout.take().expect("it was piped");
+    std::thread::spawn(move || {
+        let said = read(stdout);
+        // It stays a zombie until it is waited for, so that its group's number stays its own.
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+        let _gone = pid.map(|pid| retry_on_intr(|| waitid(WaitId::Pid(pid), options)));
+        // Nobody waits any longer for an answer that comes too late.
+        let _late = tell.send(Told::Over(said));
+    });
     let complained = git.stderr.take().map(reading);
-    let said = said.and_then(|said| said.recv_timeout(patience).ok());
-    if said.is_none() {
-        let _gone_already = git.kill();
+    let (said, grace) = match told.recv_timeout(patience) {
+        Ok(Told::Over(said)) => (Ok(said), None),
+        Ok(Told::End(grace)) => (Err(Refusal::Stopped), Some(grace)),
+        Err(_) => (Err(Refusal::Silent(patience)), Some(looks::GRACE)),
+    };
+    match (&look, grace) {
+        (Some(look), Some(grace)) => look.cut(&git, grace, &told),
+        (Some(look), None) => look.clear(&git),
+        (None, Some(_)) => {
+            let _gone_already = git.kill();
+        }
+        (None, None) => {}
     }
     let status = git.wait().map_err(Refusal::NotRun)?;
-    let said = said.ok_or(Refusal::Silent(patience))?;
+    drop(look);
+    let said = said?;
     let text = || String::from_utf8_lossy(&said);
     if said.len() as u64 >= MAX_ANSWER {
         return Err(Refusal::Said(
@@ -196,12 +255,16 @@ fn run<S: AsRef<OsStr>>(
 fn reading(from: impl Read + Send + 'static) -> mpsc::Receiver<Vec<u8>> {
     let (answered, answer) = mpsc::channel();
     std::thread::spawn(move || {
-        let mut text = Vec::new();
-        let read = from.take(MAX_ANSWER).read_to_end(&mut text);
         // Nobody waits any longer for an answer that comes too late.
-        let _late = answered.send(read.map_or(Vec::new(), |_| text));
+        let _late = answered.send(read(from));
     });
     answer
+}
+
+fn read(from: impl Read) -> Vec<u8> {
+    let mut text = Vec::new();
+    let read = from.take(MAX_ANSWER).read_to_end(&mut text);
+    read.map_or(Vec::new(), |_| text)
 }
 
 /// Returns what git complained about, or the last line that a hook printed.

@@ -53,6 +53,7 @@ pub use agents::{
 pub use checkpoints::{Checkpoints, Fate, Place, Progress, SavedState};
 pub use control::Control;
 pub use error::Error;
+pub use git::looks::{end_git, watch_git};
 pub use git::tree::{Worktree, WorktreeState};
 pub use news::{Command, News, NewsReceiver};
 pub use project::Project;

@@ -60,6 +60,10 @@ impl Project {
         &self.tree
     }
 
+    pub(crate) fn git_mut(&mut self) -> &mut Git {
+        &mut self.git
+    }
+
     pub(crate) fn git(&self) -> &Git {
         &self.git
     }

@@ -107,6 +107,7 @@ pub struct Runner {
     commands: Option<commands::Commands>,
     settling: Option<settle::Settling>,
     kept: Kept,
+    looks: crate::git::looks::OwnLooks,
     /// When the one budget of the run's stop is used up.
     stop_by: Option<Instant>,
     /// Whether what runs is ended without being asked first.
@@ -239,7 +240,7 @@ impl Runner {
     }
 
     fn new(
-        work_tree: WorkTree,
+        mut work_tree: WorkTree,
         options: Options,
         saved: RunHead,
         journal: Journal,
@@ -247,6 +248,7 @@ impl Runner {
         first: Happening,
     ) -> (Self, NewsReceiver) {
         let (news, receiver) = news::channel();
+        let looks = Self::own_looks(&mut work_tree, &saved.scope);
         let view = View {
             head: saved.machine.clone(),
             agent: AgentView::default(),
@@ -268,6 +270,7 @@ impl Runner {
             commands: None,
             settling: None,
             kept: Kept::default(),
+            looks,
             stop_by: None,
             impatient: false,
             frozen_at: None,

@@ -158,6 +158,10 @@ impl WorkTree {
         fs_err::write(&path, text).map_err(|e| Error::io("can't write", path, e))
     }
 
+    pub(crate) fn project_mut(&mut self) -> &mut Project {
+        &mut self.project
+    }
+
     /// Returns the project whose working tree this is.
     #[must_use]
     pub fn project(&self) -> &Project {

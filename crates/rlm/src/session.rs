@@ -56,11 +56,15 @@ impl Session {
         // First, so that every thread has it.
         terminal::block_terminal_signals();
         terminal::restore_on_panic();
+        loop_runner::watch_git();
         // From a thread: rows that were drawn and an editor have to go before the process does. Should that hang, the next press needs no thread.
         let interrupts = Interrupts::builder()
             .shutdown_deadline(Some(shutdown_budget))
             .hard_exit(HardExit::Thread)
-            .before_exit(|_| terminal::restore())
+            .before_exit(|_| {
+                terminal::restore();
+                loop_runner::end_git();
+            })
             .install()
             .map_err(|e| failed("signals can't be taken", &e))?;
         let runtime = tokio::runtime::Builder::new_current_thread()
@@ -98,7 +102,7 @@ impl Session {
             .expect("what comes before a run does not panic")
     }
 
-    /// Waits for something that comes before a run. A press ends the process at once: nothing runs that had to be stopped.
+    /// Waits for something that comes before a run. A press ends the process at once, and git if that runs.
     pub(crate) fn block_on<F: Future>(&self, future: F) -> F::Output {
         let mut start = self.interrupts.push("start");
         self.runtime.block_on(async {
@@ -108,8 +112,8 @@ impl Session {
             };
             tokio::select! {
                 biased;
-                cause = self.interrupts.cancelled() => die_by(cause),
-                cause = press => die_by(cause),
+                cause = self.interrupts.cancelled() => die(cause),
+                cause = press => die(cause),
                 output = future => output,
             }
         })
@@ -277,6 +281,12 @@ impl Session {
             None => Code::of(&outcome.reason) as i32,
         }
     }
+}
+
+/// Ends a process in which nothing runs but perhaps git.
+fn die(cause: Cause) -> ! {
+    loop_runner::end_git();
+    die_by(cause)
 }
 
 /// Sees that the run can be found from elsewhere.

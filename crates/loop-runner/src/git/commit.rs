@@ -159,7 +159,7 @@ impl Git {
             "--untracked-files=all",
             "--ignore-submodules=dirty",
         ];
-        let text = run(top, &status, super::LIMIT)?;
+        let text = run(top, &status, super::LIMIT, self.looks.as_ref())?;
         let records = text.split('\0').filter_map(|record| {
             let (kind, path) = record.split_at_checked(3)?;
             Some(Change {

@@ -52,17 +52,18 @@ impl Git {
         let mut newest = glances.newest.subscribe();
         if !glances.looking.swap(true, Ordering::AcqRel) {
             let (glances, silent) = (glances.clone(), Arc::clone(&self.silent));
+            let looks = self.looks.clone();
             drop(tokio::task::spawn_blocking(move || {
                 let mut glance = None;
                 if !glances.slow.load(Ordering::Relaxed) {
-                    match run(&top, STATUS, LONG) {
+                    match run(&top, STATUS, LONG, looks.as_ref()) {
                         Ok(text) => glance = Some(Glance::read(&text)),
                         Err(Refusal::Silent(_)) => glances.slow.store(true, Ordering::Relaxed),
                         Err(_) => {}
                     }
                 }
                 let glance = glance.unwrap_or_else(|| Glance {
-                    commit: ask(&top, HEAD_COMMIT, &silent),
+                    commit: ask(&top, HEAD_COMMIT, &silent, looks.as_ref()),
                     changed: None,
                 });
                 glances.looking.store(false, Ordering::Release);

@@ -112,7 +112,7 @@ impl Project {
             path.as_os_str(),
             base.as_ref(),
         ];
-        if let Err(e) = super::run(self.root(), &arguments, CHECKOUT) {
+        if let Err(e) = super::run(self.root(), &arguments, CHECKOUT, self.git().looks.as_ref()) {
             self.remove_worktree(&path, &branch);
             return Err(refuse(format!("no working tree could be made: {e}")));
         }
@@ -128,8 +128,10 @@ impl Project {
             path.as_os_str(),
         ];
         // Either may never have been made.
-        let _never_made = super::run(self.root(), &remove, LIMIT);
-        let _never_made = super::run(self.root(), &["branch", "--quiet", "-D", branch], LIMIT);
+        let looks = self.git().looks.as_ref();
+        let _never_made = super::run(self.root(), &remove, LIMIT, looks);
+        let remove = ["branch", "--quiet", "-D", branch];
+        let _never_made = super::run(self.root(), &remove, LIMIT, looks);
     }
 
     /// Returns the project as a run sees it that has this working tree. Blocks.

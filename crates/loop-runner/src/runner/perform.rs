@@ -261,5 +261,6 @@ impl Runner {
         while let Some(end) = self.kept.end_oldest(budget).await {
             self.tell_kept_ended(Some(end));
         }
+        self.end_looks(budget).await;
     }
 }

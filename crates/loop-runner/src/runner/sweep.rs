@@ -1,7 +1,11 @@
 //! What is found alive of earlier processes, and what could not be ended.
 
+use std::time::Duration;
+
 use agent_duplex::ProcessName;
 
+use crate::WorkTree;
+use crate::git::looks::{Looks, OwnLooks};
 use crate::news::News;
 use crate::runner::Runner;
 use crate::runs::RunHead;
@@ -32,6 +36,29 @@ impl Runner {
         }
     }
 
+    /// Lets what git does for the run be known, and carry the run's marker.
+    pub(super) fn own_looks(work_tree: &mut WorkTree, scope: &str) -> OwnLooks {
+        let looks = Looks::of_run(marker(work_tree, scope));
+        work_tree.project_mut().git_mut().known_to(looks.clone());
+        OwnLooks(looks)
+    }
+
+    /// Ends what git still does for the run, and what it has left running if it had to be ended.
+    pub(super) async fn end_looks(&mut self, budget: Duration) {
+        let looks = self.looks.0.clone();
+        let end = tokio::task::spawn_blocking(move || looks.end(budget)).await;
+        let end = end.expect("an end does not panic");
+        self.ended.extend(end.ended);
+        if end.cut {
+            // By a group and a marker nothing is proven.
+            self.proven = false;
+            let swept = survivors::sweep(marker(&self.work_tree, &self.saved.scope)).await;
+            self.ended.extend(swept.ended);
+            self.note_survivors(swept.survivors);
+        }
+        self.note_survivors(end.survivors);
+    }
+
     fn tell_swept(&mut self, why: &'static str, swept: Swept) {
         if !swept.ended.is_empty() {
             self.tell(News::Ended {
@@ -52,4 +79,10 @@ impl Runner {
             self.tell(News::Survivors(new));
         }
     }
+}
+
+/// Returns the marker of what git does for the run.
+fn marker(work_tree: &WorkTree, scope: &str) -> String {
+    let scope = survivors::scope_in(work_tree.project().tree(), scope);
+    format!("{scope}.git")
 }

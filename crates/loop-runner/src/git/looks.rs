@@ -1,0 +1,226 @@
+//! The git commands that run, and their end: none of them outlives those who asked.
+//!
+//! Each has a process group of its own, and is ended with all of it by the thread that waits for it: that thread alone knows that the group's number is
+//! still git's. What left the group is found by the run's marker; before there is a run, it is not.
+
+use std::collections::BTreeMap;
+use std::process::Child;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, mpsc};
+use std::time::Duration;
+
+use agent_duplex::ProcessName;
+use rustix::process::{Pid, Signal, kill_process_group};
+
+use super::Refusal;
+
+/// How long git may take for its end: it removes its locks then, and what it has half made.
+pub(super) const GRACE: Duration = Duration::from_millis(500);
+/// How long a look may go on by itself when its run is over: most take less.
+const LAST_LOOK: Duration = Duration::from_millis(500);
+/// How long is waited for what was killed.
+const LAST_WAIT: Duration = Duration::from_secs(1);
+
+/// Those of this process, once it is known that somebody ends them.
+static WATCHED: OnceLock<Arc<Running>> = OnceLock::new();
+
+/// Sees to it that [`end_git`] ends every git that this process runs from now on: each gets a process group of its own, so that a terminal's Ctrl-C does not
+/// reach it any more.
+pub fn watch_git() {
+    WATCHED.get_or_init(Arc::default);
+}
+
+/// Ends every git that this process runs, within two seconds, and lets it run no other. Blocks.
+///
+/// It is for those who end the process while something may run; a run ends its own.
+pub fn end_git() {
+    if let Some(running) = WATCHED.get() {
+        running.lock().closed = true;
+        running.end(GRACE);
+    }
+}
+
+/// Where the git commands of a run, or of what comes before one, are known.
+#[derive(Clone, Debug)]
+pub(crate) struct Looks {
+    running: Arc<Running>,
+    /// Set when the run is over.
+    over: Arc<AtomicBool>,
+    /// The value of the run's marker that they carry.
+    pub(super) marker: Option<String>,
+}
+
+/// What came of the end.
+#[derive(Debug)]
+pub(crate) struct LooksEnd {
+    pub(crate) ended: Vec<ProcessName>,
+    pub(crate) survivors: Vec<ProcessName>,
+    /// Whether any had to be ended, now or before, so that something may be left that had left its group.
+    pub(crate) cut: bool,
+}
+
+impl Looks {
+    /// Returns those of this process, if it is known that somebody ends them.
+    pub(super) fn watched() -> Option<Self> {
+        let running = Arc::clone(WATCHED.get()?);
+        Some(Self::new(running, None))
+    }
+
+    /// Returns those of a run.
+    pub(crate) fn of_run(marker: String) -> Self {
+        Self::new(WATCHED.get().cloned().unwrap_or_default(), Some(marker))
+    }
+
+    fn new(running: Arc<Running>, marker: Option<String>) -> Self {
+        Self {
+            running,
+            over: Arc::default(),
+            marker,
+        }
+    }
+
+    /// Ends them all within `budget` and about a second; from then on there are no others. Blocks.
+    pub(crate) fn end(&self, budget: Duration) -> LooksEnd {
+        self.over.store(true, Ordering::Release);
+        self.running.wait(LAST_LOOK.min(budget));
+        let due = self.running.names();
+        self.running.end(GRACE.min(budget));
+        let survivors = self.running.names();
+        LooksEnd {
+            ended: { due.into_iter() }
+                .filter(|it| !survivors.contains(it))
+                .collect(),
+            survivors,
+            cut: self.running.lock().cut,
+        }
+    }
+
+    /// Begins one. What `tell` gets is to be obeyed.
+    pub(super) fn begin(&self, tell: mpsc::Sender<Told>) -> Result<Look, Refusal> {
+        let mut state = self.running.lock();
+        if state.closed || self.over.load(Ordering::Acquire) {
+            return Err(Refusal::Stopped);
+        }
+        state.last += 1;
+        let number = state.last;
+        state.all.insert(number, (None, tell));
+        drop(state);
+        Ok(Look {
+            running: Arc::clone(&self.running),
+            number,
+        })
+    }
+}
+
+/// The looks of a run; its drop ends them without waiting.
+#[derive(Debug)]
+pub(crate) struct OwnLooks(pub(crate) Looks);
+
+impl Drop for OwnLooks {
+    fn drop(&mut self) {
+        self.0.over.store(true, Ordering::Release);
+        self.0.running.tell_all(GRACE);
+    }
+}
+
+/// What the thread that waits for a git is told.
+#[derive(Debug)]
+pub(super) enum Told {
+    /// It is over, and printed this.
+    Over(Vec<u8>),
+    /// It is to end, within this time.
+    End(Duration),
+}
+
+/// A git that runs, or is about to. Its drop says that it is gone.
+#[derive(Debug)]
+#[must_use]
+pub(super) struct Look {
+    running: Arc<Running>,
+    number: u64,
+}
+
+impl Look {
+    pub(super) fn started(&self, git: &Child) {
+        if let Some((pid, _)) = self.running.lock().all.get_mut(&self.number) {
+            *pid = Some(git.id());
+        }
+    }
+
+    /// Ends git with its group, which it has not been waited for yet: first so that it can clear up. What it tells when it is gone is taken from `told`.
+    pub(super) fn cut(&self, git: &Child, grace: Duration, told: &mpsc::Receiver<Told>) {
+        self.running.lock().cut = true;
+        if !grace.is_zero() {
+            signal(git, Signal::TERM);
+            let _gone_or_late = told.recv_timeout(grace);
+        }
+        signal(git, Signal::KILL);
+    }
+
+    /// Ends what a git has left in its group that is over, but not waited for yet.
+    pub(super) fn clear(&self, git: &Child) {
+        signal(git, Signal::KILL);
+    }
+}
+
+impl Drop for Look {
+    fn drop(&mut self) {
+        self.running.lock().all.remove(&self.number);
+        self.running.fewer.notify_all();
+    }
+}
+
+fn signal(git: &Child, signal: Signal) {
+    if let Some(group) = Pid::from_raw(git.id().cast_signed()) {
+        // Nobody is in it any more, which is as good.
+        let _gone = kill_process_group(group, signal);
+    }
+}
+
+#[derive(Debug, Default)]
+struct Running {
+    state: Mutex<State>,
+    fewer: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    last: u64,
+    closed: bool,
+    cut: bool,
+    /// Those that run, by number, with the pid of each that was started.
+    all: BTreeMap<u64, (Option<u32>, mpsc::Sender<Told>)>,
+}
+
+impl Running {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn tell_all(&self, grace: Duration) {
+        for (_, tell) in self.lock().all.values() {
+            // One that is just over needs no telling.
+            let _over = tell.send(Told::End(grace));
+        }
+    }
+
+    fn end(&self, grace: Duration) {
+        self.tell_all(grace);
+        self.wait(grace + LAST_WAIT);
+    }
+
+    fn wait(&self, patience: Duration) {
+        let some = |state: &mut State| !state.all.is_empty();
+        drop(self.fewer.wait_timeout_while(self.lock(), patience, some));
+    }
+
+    fn names(&self) -> Vec<ProcessName> {
+        let state = self.lock();
+        let pids = state.all.values().filter_map(|(pid, _)| *pid);
+        let name = |pid| ProcessName {
+            pid,
+            name: "git".into(),
+        };
+        pids.map(name).collect()
+    }
+}

@@ -1,0 +1,125 @@
+//! Git that hangs is ended with the run that has asked it something, and with all that it has started.
+
+use std::os::unix::fs::PermissionsExt;
+
+use rlm_tests::{Rlm, Running, wait_for};
+use rustix::process::Signal;
+
+use crate::LONG;
+use crate::control::quick;
+use crate::scene::{Scene, crash, stop};
+
+/// Git that hangs in one command once a file is there, and goes by no SIGTERM; so do its child and one in a session of its own.
+const GIT: &str = r#"#!/bin/sh
+PATH=$REAL_PATH
+export PATH
+case "$*" in
+*"$HANG_AT"*)
+    if [ -e "$HANG" ]; then
+        trap '' TERM
+        sleep 777 &
+        setsid sleep 777 &
+        sleep 777
+        exit
+    fi
+    ;;
+esac
+exec git "$@"
+"#;
+const LOOK: &str = "status --porcelain=v2 --branch";
+const PLAN: &str = "--untracked-files=all";
+
+/// `rlm` with such a git, which hangs when asked for `at`.
+fn hanging<'a>(scene: &'a Scene, rlm: Rlm<'a>, at: &str) -> Rlm<'a> {
+    // Outside of the repository, where it would be a change.
+    let bin = scene.agent.folder().join("bin");
+    fs_err::create_dir(&bin).unwrap();
+    let git = bin.join("git");
+    fs_err::write(&git, GIT).unwrap();
+    fs_err::set_permissions(&git, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let real = std::env::var("PATH").unwrap();
+    rlm.env("PATH", format!("{}:{real}", bin.display()))
+        .env("REAL_PATH", real)
+        .env("HANG_AT", at)
+        .env("HANG", scene.file("hang"))
+}
+
+fn sleeps(scene: &Scene) -> usize {
+    let alive = scene.alive().into_iter();
+    alive.filter(|process| process.name == "sleep").count()
+}
+
+fn until_git_hangs(scene: &Scene) {
+    wait_for("git to hang", LONG, || (sleeps(scene) == 3).then_some(()));
+}
+
+/// A run whose git hangs in the look after the first turn, while the second one works.
+fn in_a_look(scene: &Scene) -> Running {
+    let run = scene.run(&["-n", "3"]);
+    let running = hanging(scene, run, LOOK).spawn();
+    scene.wait_until_started(2);
+    until_git_hangs(scene);
+    running
+}
+
+const TOUCHES: &str = "@1 touch hang\n@2 hang\nprint turn {start}";
+
+#[test]
+fn x101_sigterm_leaves_nothing_of_a_git_that_hangs() {
+    let scene = Scene::new(TOUCHES);
+    let ended = stop(in_a_look(&scene), Signal::TERM);
+    scene.expect_nothing_alive();
+    // The agent, git and what it had in a session of its own.
+    let end = ended.stdout.lines().last().unwrap();
+    assert!(
+        end.contains("; 0 of 3 left, as far as could be seen; "),
+        "{ended}"
+    );
+}
+
+#[test]
+fn x101_rlm_stop_leaves_nothing_of_a_git_that_hangs_in_a_commit() {
+    let scene = Scene::new(TOUCHES);
+    scene.sandbox.git(&["config", "user.name", "A. Tester"]);
+    scene
+        .sandbox
+        .git(&["config", "user.email", "tester@invalid"]);
+    let run = scene.run(&["-n", "3", "--commit"]);
+    let running = hanging(&scene, run, PLAN).spawn();
+    until_git_hangs(&scene);
+    let stopped = quick(scene.rlm(&["stop"])).expect_code(0);
+    assert_eq!(sleeps(&scene), 0);
+    assert!(!stopped.stdout.contains("nothing left"), "{stopped}");
+    let left = "0 of 2 left, as far as could be seen";
+    assert!(stopped.stdout.contains(left), "{stopped}");
+    running.wait(LONG).expect_code(7);
+    scene.expect_nothing_alive();
+}
+
+#[test]
+fn x101_a_git_that_hangs_before_there_is_a_run_is_ended_with_its_group() {
+    let scene = Scene::new("print turn");
+    fs_err::write(scene.file("hang"), "").unwrap();
+    let run = scene.run(&["--once", "--worktree"]);
+    let running = hanging(&scene, run, "worktree add").spawn();
+    until_git_hangs(&scene);
+    let strays = || {
+        let mut alive = scene.alive();
+        alive.retain(|it| it.name == "sleep" && it.pid != it.sid);
+        alive.len()
+    };
+    assert_eq!(strays(), 2);
+    stop(running, Signal::TERM);
+    assert_eq!(strays(), 0);
+}
+
+#[test]
+fn x101_a_git_that_hung_when_the_process_was_killed_is_ended_by_the_next_one() {
+    let scene = Scene::new(TOUCHES);
+    crash(in_a_look(&scene));
+    assert_eq!(sleeps(&scene), 3);
+    let resumed = scene.rlm(&["resume"]).run(LONG).expect_code(0);
+    scene.wait_until_nothing_is_alive();
+    let told = resumed.stdout.contains("left alive by an earlier process");
+    assert!(told, "{resumed}");
+}
