@@ -367,3 +367,28 @@ fn s13_feedback_is_in_the_prompt_that_comes_next() {
     let new = scene.rlm(&["resume", "--feedback", "x"]).run(LONG);
     new.expect_code(10);
 }
+
+#[test]
+fn s14_a_stop_behind_the_turn_is_no_cut_and_nothing_says_so() {
+    let scene = Scene::new("print worked");
+    let gate = "test -e go || { touch began; sleep 600; }";
+    let running = scene.run(&["--once", "--gate", gate]).spawn();
+    scene.wait_for_file("began");
+    stop(running, Signal::TERM);
+    let list = scene.rlm(&["checkpoints", "list"]).run(LONG).expect_code(0);
+    assert!(list.stdout.contains("its turn is over"), "{list}");
+    let status = scene.rlm(&["status"]).run(LONG).expect_code(0);
+    assert!(
+        status.stdout.contains("iteration 1, whose turn is over"),
+        "{status}"
+    );
+    fs_err::write(scene.file("go"), "").unwrap();
+    let ended = scene.rlm(&["resume"]).run(LONG).expect_code(0);
+    expect_in_order(
+        &ended.stdout,
+        &["at iteration 1, whose turn is over", "iteration 1 complete"],
+    );
+    assert_eq!(scene.start_count(), 1);
+    let list = scene.rlm(&["checkpoints", "list"]).run(LONG).expect_code(0);
+    assert!(list.stdout.contains("attempt 1: complete"), "{list}");
+}

@@ -47,6 +47,8 @@ pub struct Progress {
 pub enum Fate {
     /// Nothing yet: it is at work, or its process died.
     Open,
+    /// Its turn is over; its gates and the check say next whether the iteration is complete.
+    Judging,
     /// The iteration is complete.
     Complete,
     /// The iteration is complete, and went wrong.
@@ -181,7 +183,7 @@ fn record(rows: &mut Vec<Progress>, save: Seq, head: &Head) {
     };
     if let Some(row) = rows.last_mut() {
         let (present, fate) = (is_present(row), fate(row, is_present(row), head));
-        if row.fate != fate || (present && fate == Fate::Open) {
+        if row.fate != fate || (present && matches!(fate, Fate::Open | Fate::Judging)) {
             row.last = save;
             row.at = head.last_at;
             row.fate = fate;
@@ -247,9 +249,10 @@ fn fate(row: &Progress, is_present: bool, head: &Head) -> Fate {
     let cut = head.cut.filter(|cut| cut.attempt == row.attempt);
     match (cut, is_present) {
         (Some(cut), _) => Fate::Cut(Some(cut.cause)),
+        (None, true) if head.is_judging() => Fate::Judging,
         (None, true) => Fate::Open,
         (None, false) => match row.fate {
-            Fate::Open => Fate::Cut(None),
+            Fate::Open | Fate::Judging => Fate::Cut(None),
             _ => row.fate.clone(),
         },
     }
@@ -373,7 +376,7 @@ mod tests {
             for pair in rows.windows(2) {
                 prop_assert!(pair[0].first < pair[1].first && pair[0].last <= pair[1].last, "{pair:?}");
                 prop_assert!(pair[0].first <= pair[0].last && pair[0].last <= pair[1].first, "{pair:?}");
-                prop_assert_ne!(&pair[0].fate, &Fate::Open);
+                prop_assert!(!matches!(pair[0].fate, Fate::Open | Fate::Judging), "{pair:?}");
             }
             let mut keys: Vec<_> = rows.iter().map(|row| (row.iteration, row.attempt)).collect();
             keys.sort_unstable();

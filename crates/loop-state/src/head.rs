@@ -3,7 +3,7 @@ use serde::{Deserialize, Serialize};
 use crate::snapshot::Snapshot;
 use crate::{
     Again, Counts, Cut, Failure, Finished, Handover, Lineage, PhaseRules, Rules, RulesError, Steer,
-    SteerState, Step, StopReason, StopRequest, Streaks, Timestamp, Usage, Waits,
+    SteerState, Step, StopReason, StopRequest, Streaks, Then, Timestamp, Usage, Waits,
 };
 
 /// No number of iterations, attempts or failures grows beyond this in any life; what is larger comes from outside.
@@ -201,6 +201,16 @@ impl Head {
         let mine = |steer: &&mut Steer| briefed.contains(&steer.id);
         for steer in self.steers.iter_mut().filter(mine) {
             steer.state = SteerState::Recorded;
+        }
+    }
+
+    /// Returns whether the turn of the present attempt is over and what it did is being judged: by its gates and the check, once its tree is gone.
+    #[must_use]
+    pub fn is_judging(&self) -> bool {
+        match &self.step {
+            Step::Gate { .. } | Step::Check => true,
+            Step::Settling { then } => !matches!(then, Then::Again(_)),
+            _ => false,
         }
     }
 

@@ -79,6 +79,9 @@ pub(crate) fn lines(
             let why = match (discarded, cut) {
                 (true, _) => "discarding what was recorded from there on".to_owned(),
                 (_, true) => format!("which was cut in attempt {}", head.machine.attempt),
+                _ if head.machine.is_judging() => {
+                    "whose turn is over: its gates and the check are next".to_owned()
+                }
                 _ => {
                     let complete = head.machine.counts.iterations as usize;
                     format!("{} complete", count(complete, "iteration", "iterations"))

@@ -189,6 +189,11 @@ fn next(run: &RunEntry, m: &loop_state::Head, held_for: Option<u32>) -> String {
             rlm(),
             run.id
         ),
+        _ if m.is_judging() => format!(
+            "{} resume {}: the gates and the check of iteration {at}, whose turn is over",
+            rlm(),
+            run.id
+        ),
         _ => format!("{} resume {}: iteration {at}", rlm(), run.id),
     }
 }

@@ -187,7 +187,8 @@ impl Phase {
 impl Row {
     fn of(row: &Progress, live: bool, now: jiff::Timestamp) -> Self {
         let (outcome, why) = match &row.fate {
-            Fate::Open if live => ("open", None),
+            Fate::Open | Fate::Judging if live => ("open", None),
+            Fate::Judging => ("judging", None),
             Fate::Open => ("cut", Some(cut(CutCause::Crash).to_owned())),
             Fate::Complete => ("complete", None),
             Fate::Failed(why) => ("failed", Some(why.clone())),
@@ -261,6 +262,9 @@ impl fmt::Display for Row {
         write!(f, "{phase}: iteration {iteration}, attempt {attempt}: ")?;
         match &self.why {
             _ if self.outcome == "open" => f.write_str("at work"),
+            _ if self.outcome == "judging" => {
+                f.write_str("its turn is over; its gates and the check are next")
+            }
             None => f.write_str(self.outcome),
             Some(why) => write!(f, "{}: {}", self.outcome, plain(why)),
         }?;
