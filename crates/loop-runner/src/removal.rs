@@ -1,9 +1,9 @@
 //! Removing what is saved of a run.
 
-use std::fs::DirEntry;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, UNIX_EPOCH};
 
 use checkpoint_store::reader;
 use uuid::Uuid;
@@ -12,6 +12,8 @@ use crate::{Error, Project, RunId};
 
 /// What the name of a directory begins with that is being removed.
 const ASIDE: &str = "removed-";
+/// From when on one is nobody's any more.
+const OLD: Duration = Duration::from_secs(60);
 
 impl Project {
     /// Removes a run for good: its state, its transcripts, all that lies in its directory. A working tree of its own and its branch stay.
@@ -23,27 +25,44 @@ impl Project {
     /// [`Error::is_held`] when a process has it, [`Error::is_not_found`] when there is none.
     pub fn remove(&self, run: &RunId) -> Result<(), Error> {
         let dir = self.existing(run)?;
+        let is_held = |dir: &Path| reader::is_locked(dir).unwrap_or(false);
+        if is_held(&dir) {
+            return Err(Error::held(&dir, self.holder(run)));
+        }
         let name = format!("{ASIDE}{}", Uuid::new_v4().simple());
         let aside = self.state_dir().join(name);
         let fail = |e| Error::io("can't remove", &dir, e);
         fs_err::rename(&dir, &aside).map_err(fail)?;
-        // Who has it has the lock wherever it lies, and who comes now does not find it.
-        if reader::is_locked(&aside).unwrap_or(false) {
+        // Who took it just then has the lock wherever it lies, and who comes now does not find it.
+        if is_held(&aside) {
             fs_err::rename(&aside, &dir).map_err(fail)?;
             return Err(Error::held(&dir, self.holder(run)));
         }
-        self.remove_asides().map_err(fail)
+        remove_all(&aside).map_err(fail)?;
+        self.remove_old_asides();
+        Ok(())
     }
 
-    fn remove_asides(&self) -> io::Result<()> {
-        for entry in std::fs::read_dir(self.state_dir())? {
-            let entry = entry?;
+    /// Removes what a removal left that was cut; another one may be under way.
+    fn remove_old_asides(&self) {
+        for entry in std::fs::read_dir(self.state_dir())
+            .into_iter()
+            .flatten()
+            .flatten()
+        {
             let is_aside = |name: &str| name.starts_with(ASIDE);
-            if entry.file_name().to_str().is_some_and(is_aside) {
-                remove_all(&entry)?;
+            let is_aside = entry.file_name().to_str().is_some_and(is_aside);
+            // The time at which it was moved.
+            let moved = std::fs::symlink_metadata(entry.path()).map(|meta| {
+                let secs = u64::try_from(meta.ctime()).unwrap_or_default();
+                UNIX_EPOCH + Duration::from_secs(secs)
+            });
+            let age = moved.ok().and_then(|at| at.elapsed().ok());
+            if is_aside && age.is_some_and(|age| age > OLD) {
+                // The next removal tries again.
+                let _stays = remove_all(&entry.path());
             }
         }
-        Ok(())
     }
 
     /// Returns how many bytes of disk a run takes, as far as its files can be looked at.
@@ -64,10 +83,10 @@ impl Project {
     }
 }
 
-fn remove_all(entry: &DirEntry) -> io::Result<()> {
-    match entry.file_type()?.is_dir() {
-        true => fs_err::remove_dir_all(entry.path()),
-        false => fs_err::remove_file(entry.path()),
+fn remove_all(path: &Path) -> io::Result<()> {
+    match fs_err::symlink_metadata(path)?.is_dir() {
+        true => fs_err::remove_dir_all(path),
+        false => fs_err::remove_file(path),
     }
 }
 
@@ -98,11 +117,11 @@ mod tests {
                 .exists()
         );
         drop(journal);
-        // One that was cut.
-        let cut = dir.path().join(".rlm").join(format!("{ASIDE}x"));
-        fs_err::create_dir(&cut).unwrap();
+        // Another removal, which may be under way.
+        let other = dir.path().join(".rlm").join(format!("{ASIDE}x"));
+        fs_err::create_dir(&other).unwrap();
         project.remove(&run).unwrap();
-        assert!(!project.run_dir(&run).exists() && !cut.exists());
+        assert!(!project.run_dir(&run).exists() && other.exists());
         assert!(project.remove(&run).unwrap_err().is_not_found());
         assert_eq!(project.runs().unwrap().len(), 0);
     }

@@ -9,7 +9,7 @@ use loop_runner::{Project, RunEntry, RunHead, RunId, RunState, Runner, Settings,
 use loop_state::Step;
 
 use crate::args::{LoopArgs, ResumeArgs};
-use crate::command::live::{Target, is_live};
+use crate::command::live::{Target, is_live, of_any_project};
 use crate::command::{control, detach};
 use crate::config::{self, Layers, Watched};
 use crate::exit::{Code, Failure};
@@ -42,7 +42,7 @@ fn waits(directory: &Path, args: &ResumeArgs) -> Result<Option<(Target, Request)
     let waits = |run: &RunEntry| is_live(run) && (wakes(run) || limited(run));
     let run = match &args.run {
         // That it does not exist is found out, and said, where it is resumed.
-        Some(name) => name.parse().ok().and_then(|id| project.run(&id).ok()),
+        Some(name) => of_any_project(project, name).ok().map(|(_, run)| run),
         None => project.runs()?.into_iter().find(waits),
     };
     let Some(run) = run.filter(waits) else {
