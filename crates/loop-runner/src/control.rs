@@ -17,6 +17,7 @@ mod place;
 mod progress;
 mod protocol;
 mod recent;
+mod reviewed;
 mod server;
 mod show;
 #[cfg(test)]
@@ -32,8 +33,9 @@ pub use attached::{Attached, attach};
 pub use change::Change;
 pub use client::{Answers, ask};
 pub use force::Forced;
-pub use protocol::{Answer, Ended, PauseAfter, Redo, Request, Reviewed, Standing, StopAfter};
+pub use protocol::{Answer, Ended, PauseAfter, Redo, Request, Standing, StopAfter};
 pub(crate) use recent::Recent;
+pub use reviewed::Reviewed;
 pub(crate) use server::Socket;
 pub(crate) use wishes::{Coming, Mark, Wish, Wishes};
 

@@ -1,11 +1,10 @@
 //! What is said through a control socket, as text. Pure.
 
 use agent_subprocess::{ProcessId, ProcessName};
-use loop_state::Verdict;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::control::Change;
+use crate::control::{Change, Reviewed};
 use crate::{RunId, RunState};
 
 /// The version of the protocol; it stands in each line as `v`.
@@ -134,32 +133,6 @@ pub enum PauseAfter {
     Iteration,
     /// None of the agent's tools runs any more, or the iteration is complete: whatever comes first. The session waits then, as after an interrupt.
     Tool,
-}
-
-/// A person's word on what was done; see [`Verdict`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum Reviewed {
-    /// The run goes on.
-    Continue,
-    /// It is done with what is said in mind, a phase once more.
-    Revise,
-    /// The phase is run again.
-    StartOver,
-    /// The run is stopped.
-    Exit,
-}
-
-impl Reviewed {
-    pub(crate) fn verdict(self, text: String) -> Verdict {
-        match self {
-            Self::Continue => Verdict::Continue,
-            Self::Revise => Verdict::Revise(text),
-            Self::StartOver => Verdict::StartOver,
-            Self::Exit => Verdict::Exit,
-        }
-    }
 }
 
 /// When a run stops.

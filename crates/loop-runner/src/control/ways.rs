@@ -4,7 +4,8 @@ use agent_duplex::Decision;
 use loop_state::{Again, StopCause, StopRequest, Verdict, When};
 
 use crate::Control;
-use crate::control::protocol::{Redo, Request, Reviewed, StopAfter};
+use crate::control::Reviewed;
+use crate::control::protocol::{Redo, Request, StopAfter};
 
 /// Returns what the run is told; `None` for what only looks at it.
 pub(crate) fn control(request: &Request) -> Option<Control> {
