@@ -12,6 +12,7 @@ mod person;
 mod pipeline;
 mod promises;
 mod properties;
+mod resumes;
 mod silence;
 mod told;
 mod traces;

@@ -1,0 +1,154 @@
+//! The loop around the machine: what wakes the run, what the machine makes of it, and what is done then.
+
+use std::collections::VecDeque;
+
+use loop_state::{Event, Happening, StopReason, Timestamp};
+
+use crate::Error;
+use crate::check::CheckEnd;
+use crate::control::{Coming, Mark, Wish, Wishes};
+use crate::news::News;
+use crate::runner::{Attempt, DriverFactory, Runner, settle, wake};
+
+/// What woke the run.
+enum Wakeup {
+    Wish(Wish),
+    Agent(wake::Woken),
+    Check(CheckEnd),
+    Settled(Option<Box<settle::Settled>>),
+    Time,
+}
+
+impl Runner {
+    pub(super) async fn pump(
+        &mut self,
+        drivers: &DriverFactory,
+        wishes: &mut Wishes,
+    ) -> Result<StopReason, Error> {
+        let mut happenings = VecDeque::new();
+        self.hear_all(wishes, &mut happenings).await?;
+        let stop = happenings.iter().find_map(|it| match it.what {
+            Happening::StopRequested(request) => Some(request),
+            _ => None,
+        });
+        if let Some(request) = stop {
+            self.machine.stopped_early(request);
+            self.saved.machine = self.machine.head().clone();
+            self.journal.save(&self.saved).await?;
+            return Ok(StopReason::Stopped(request.by));
+        }
+        happenings.push_front(Coming::from(self.first.clone()));
+        if self.first == Happening::Started {
+            let attended = Happening::Attended(self.options.interactive);
+            happenings.insert(1, attended.into());
+        }
+        loop {
+            if let Some(thawed) = self.jumped() {
+                happenings.push_front(thawed.into());
+            }
+            let Coming { what, reply } = match happenings.pop_front() {
+                Some(coming) => coming,
+                None => {
+                    happenings.extend(self.next(wishes).await?);
+                    continue;
+                }
+            };
+            let rejection = Self::why_rejected(&what);
+            let event = Event {
+                at: self.clock.now(),
+                what,
+            };
+            self.journal.note(event.clone());
+            let effects = self.machine.step(event);
+            let rejection = rejection.filter(|_| effects.is_empty());
+            if let Some(why) = rejection {
+                self.tell(News::Rejected(why.into()));
+            }
+            for effect in effects {
+                let at_once = self.perform(effect, drivers).await?;
+                happenings.extend(at_once.into_iter().map(Coming::from));
+            }
+            self.refresh_view();
+            reply
+                .send(rejection.map_or(Ok(Mark::from(self.machine.head())), |why| Err(why.into())));
+            if let Some(end) = &self.machine.head().end
+                && happenings.is_empty()
+            {
+                let reason = end.reason.clone();
+                self.tell_unsaid();
+                return Ok(reason);
+            }
+            // What people want goes before what follows from earlier effects: a stop must not start anything.
+            self.hear_all(wishes, &mut happenings).await?;
+        }
+    }
+
+    async fn hear_all(
+        &mut self,
+        wishes: &mut Wishes,
+        happenings: &mut VecDeque<Coming>,
+    ) -> Result<(), Error> {
+        let mut heard = 0;
+        while let Some(wish) = wishes.try_next() {
+            if let Some(coming) = self.hear(wish).await? {
+                happenings.insert(heard, coming);
+                heard += 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits for what concerns the machine; empty when something else happened.
+    async fn next(&mut self, wishes: &mut Wishes) -> Result<Vec<Coming>, Error> {
+        let now = self.clock.now();
+        // What stands still is not late; the thaw says for how long it stood.
+        if let (Some(due), None) = (self.machine.due(now), self.frozen_at) {
+            let changed = self.reloaded();
+            // By another rule it may not be due yet.
+            let happened = if changed.is_empty() {
+                vec![due]
+            } else {
+                changed
+            };
+            return Ok(happened.into_iter().map(Coming::from).collect());
+        }
+        let mut happened: Vec<Happening> = match self.wakeup(now, wishes).await {
+            Wakeup::Wish(wish) => return Ok(self.hear(wish).await?.into_iter().collect()),
+            Wakeup::Agent(wake::Woken::Started(started)) => {
+                self.agent_started(started).into_iter().collect()
+            }
+            Wakeup::Agent(wake::Woken::Closed) => self.turn_ended().into_iter().collect(),
+            Wakeup::Agent(wake::Woken::Ended(report)) => {
+                self.tree_ended(report).into_iter().collect()
+            }
+            Wakeup::Agent(wake::Woken::Published(published)) => self.agent_did(published).await,
+            Wakeup::Check(end) => vec![self.check_ended(end)],
+            Wakeup::Settled(end) => vec![self.settled(end).await],
+            Wakeup::Time => {
+                self.notice_removal().await?;
+                self.time_passed().await.into_iter().collect()
+            }
+        };
+        let is_over = |it: &Happening| matches!(it, Happening::TurnEnded(_));
+        if happened.iter().any(is_over) {
+            happened.splice(..0, self.reloaded());
+        }
+        Ok(happened.into_iter().map(Coming::from).collect())
+    }
+
+    /// Time goes before the agent, so that a flood of output can't hold a deadline up.
+    async fn wakeup(&mut self, now: Timestamp, wishes: &mut Wishes) -> Wakeup {
+        let wait = self.wait_from(now);
+        let (gate, attempt, check) = (&self.gate, &mut self.attempt, &mut self.check);
+        let settling = &mut self.settling;
+        tokio::select! {
+            biased;
+            wish = wishes.next() => Wakeup::Wish(wish),
+            _ = gate.sleep(wait) => Wakeup::Time,
+            end = async { check.as_mut().expect("a check runs").ended().await }, if check.is_some() => Wakeup::Check(end),
+            end = async { settling.as_mut().expect("a tree is ended").ended().await }, if settling.is_some() => Wakeup::Settled(end),
+            event = async { attempt.as_mut().expect("an attempt runs").wake().await },
+                if attempt.as_ref().is_some_and(Attempt::may_speak) => Wakeup::Agent(event),
+        }
+    }
+}
