@@ -78,9 +78,10 @@ fn a_stop_after_the_iteration_lets_it_finish() {
             .stdout
             .contains("is being stopped")
     );
-    let following = scene
+    let mut following = scene
         .rlm(&["stop", "--after", "iteration", "--wait", "60"])
         .spawn();
+    says(&mut following, "recorded");
     fs_err::write(scene.file("go"), "").unwrap();
     let ended = following.wait(LONG).expect_code(0);
     assert!(
