@@ -74,6 +74,7 @@ pub(crate) const TEMPLATE: &str = r#"# Settings of `rlm run` in this project. Op
 # wait-on-limit = "6h"             # for rate limits; 0 ends the run instead
 # sleep = "10s"
 # autonomy = "checkpoint"          # your word between phases; or "batch:5" (iterations), "full" (never)
+#                                  # of a pipeline in [[phase]] tables: `rlm init --preset plan-then-build` writes one
 # leftovers = "end"                # or "keep": what the agent leaves running
 # commit = true                    # a commit for each iteration that changed something
 # worktree = true                  # each run in a tree and on a branch of its own
