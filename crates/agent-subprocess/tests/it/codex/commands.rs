@@ -57,7 +57,9 @@ async fn x101_commands_of_an_interrupted_turn_are_ended_and_named() {
         panic!("one warning: {warnings:?}");
     };
     assert!(warning.starts_with("the agent left commands"), "{warning}");
-    assert_eq!(warning.matches(" sleep").count(), 3, "{warning}");
+    // A shell whose command is ended before it may begin its next one; that is ended and named then.
+    let named = warning.matches(" sleep").count();
+    assert!((3..=4).contains(&named), "{warning}");
     assert!(!warning.contains("run on"), "{warning}");
     let partial = |event: &Event| matches!(event, Event::Message { partial: true, .. });
     assert!(events.iter().any(partial), "{events:?}");
