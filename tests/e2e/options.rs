@@ -232,11 +232,11 @@ fn x117_x118_a_mistake_in_a_table_is_named_with_its_line_and_without_its_value()
         ),
         (
             "[claude]\ntools = \"s3cret\"\n",
-            "line 2: invalid type: string, expected a sequence",
+            "line 2: `tools`: invalid type: string, expected a sequence",
         ),
         (
             "[claude]\nenv = { A = 5318008 }\n",
-            "line 2: invalid type: integer, expected a string",
+            "line 2: `A`: invalid type: integer, expected a string",
         ),
         (
             "[mcp-servers.a]\ncommand = \"x\"\nheaders = \"s3cret\"\n",

@@ -54,7 +54,10 @@ impl File {
             let line = Lines::of(text).at(span.map_or(0, |span| span.start));
             format!("`{}`, line {line}: {what}", path.display())
         };
-        let wrong = |e: toml::de::Error| at(e.span(), &describe(e.message()));
+        let wrong = |e: toml::de::Error| {
+            let key = e.span().and_then(|span| key_before(text, span.start));
+            at(e.span(), &describe(key, e.message()))
+        };
         let mut root = DeTable::parse(text).map_err(wrong)?;
         let phases = root.get_mut().remove("phase");
         let mut this = Self {
@@ -189,8 +192,16 @@ impl Lines {
     }
 }
 
+/// Returns the key of the value that stands at this offset, behind it on its line.
+fn key_before(text: &str, value: usize) -> Option<&str> {
+    let line = text.get(..value)?.rsplit('\n').next()?;
+    let key = line.trim_end().strip_suffix('=')?.trim();
+    // In a table within a line the last one counts.
+    key.rsplit(['{', ',']).next().map(str::trim)
+}
+
 /// Says what is wrong, with the nearest name that would be right in place of all of them.
-fn describe(message: &str) -> String {
+fn describe(key: Option<&str>, message: &str) -> String {
     let message = without_value(&message.trim().replace('\n', " "))
         .replace(
             "expected a nonzero u32",
@@ -200,7 +211,10 @@ fn describe(message: &str) -> String {
     let (what, rest) = match message.split_once(" `") {
         Some(("unknown field", rest)) => ("unknown key", rest),
         Some(("unknown variant", rest)) => ("unknown variant", rest),
-        _ => return message,
+        _ => {
+            let key = key.map_or(String::new(), |key| format!("`{key}`: "));
+            return format!("{key}{message}");
+        }
     };
     let mut names = rest.split('`').step_by(2);
     let unknown = names.next().unwrap_or_default();
