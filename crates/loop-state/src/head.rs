@@ -204,6 +204,14 @@ impl Head {
         }
     }
 
+    /// Returns how many iterations are complete and count: not those that were discarded when somebody went back.
+    #[must_use]
+    pub fn iterations_complete(&self) -> u32 {
+        let before = self.finished.iter().take(self.phase as usize);
+        let here = self.resumes_at().0.saturating_sub(1);
+        before.fold(here, |sum, phase| sum.saturating_add(phase.iterations))
+    }
+
     /// Returns whether the turn of the present attempt is over and what it did is being judged: by its gates and the check, once its tree is gone.
     #[must_use]
     pub fn is_judging(&self) -> bool {

@@ -326,7 +326,7 @@ impl Desk {
             },
             iteration: head.iteration,
             attempt: head.attempt,
-            iterations_complete: head.counts.iterations,
+            iterations_complete: head.iterations_complete(),
             pausing: head.pausing,
             stopping: head.stopping.is_some(),
             steers_waiting: head.unseen_steers().count(),

@@ -139,6 +139,7 @@ impl Machine {
         head.iteration_usage = Default::default();
         head.said = None;
         head.errors.retain(|error| error.iteration < head.iteration);
+        head.last.take_if(|last| last.iteration >= head.iteration);
         head.step = Step::Ready;
     }
 

@@ -67,3 +67,20 @@ fn s13_what_is_gone_back_to_begins_with_its_prompt() {
     let brief = started(&effects);
     assert_eq!((brief.session.as_deref(), brief.prompted), (None, false));
 }
+
+#[test]
+fn s13_what_is_discarded_does_not_count() {
+    let mut trace = Trace::new(rules(|_| {}));
+    trace.iteration(failed("red"));
+    trace.iteration(failed("red"));
+    assert_eq!(trace.machine.head().iterations_complete(), 2);
+    trace.then(Happening::Resumed(Resume {
+        from: Some(1),
+        ..Resume::default()
+    }));
+    let head = trace.machine.head();
+    assert_eq!((head.iterations_complete(), &head.last), (0, &None));
+    assert_eq!(head.counts.iterations, 2, "they were made all the same");
+    trace.iteration(failed("red"));
+    assert_eq!(trace.machine.head().iterations_complete(), 1);
+}

@@ -83,7 +83,7 @@ pub(crate) fn lines(
                     "whose turn is over: its gates and the check are next".to_owned()
                 }
                 _ => {
-                    let complete = head.machine.counts.iterations as usize;
+                    let complete = head.machine.iterations_complete() as usize;
                     format!("{} complete", count(complete, "iteration", "iterations"))
                 }
             };

@@ -79,7 +79,7 @@ impl Status {
                     phases: Phases::from(m),
                     iteration: m.iteration,
                     attempt: m.attempt,
-                    iterations_complete: m.counts.iterations,
+                    iterations_complete: m.iterations_complete(),
                     attempts: m.counts.attempts,
                     cuts: m.counts.cuts,
                     last_outcome: m.last.as_ref().map(|last| match &last.failure {

@@ -76,7 +76,7 @@ pub(crate) fn report(run: &str, scene: Scene<'_>, now: Timestamp) -> Vec<String>
         plain(run),
         head.iteration,
         head.attempt,
-        head.counts.iterations,
+        head.iterations_complete(),
         total(head, now)
     )];
     if let Some(of) = of_phases(head) {
