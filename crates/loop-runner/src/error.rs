@@ -29,7 +29,7 @@ enum Kind {
         "`{0}` is not a run id: use 1 to 64 letters, digits, `.`, `_` or `-`, beginning with a letter or digit"
     )]
     BadRunId(String),
-    #[error("no run `{run}` in `{}`; `rlm status` shows what is there", path.display())]
+    #[error("no run `{run}` in `{}`; `rlm status` shows what is there, and -C DIR names another project", path.display())]
     NoSuchRun { run: RunId, path: PathBuf },
     #[error("run `{run}` has no {what} on record; `rlm checkpoints list {run}` shows what it has")]
     NoSuchState { run: RunId, what: String },
@@ -87,6 +87,7 @@ fn name(holder: Option<&Holder>) -> String {
 /// What went wrong, without the path that `fs-err` repeats.
 fn bare(error: &io::Error) -> String {
     match error.kind() {
+        io::ErrorKind::NotFound => "it is not there".into(),
         io::ErrorKind::Other => error.to_string(),
         kind => kind.to_string(),
     }

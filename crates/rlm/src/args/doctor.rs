@@ -10,7 +10,8 @@ Nothing is sent to a model, and no file of an agent is read: each is asked by it
 no project has settings, and ended after 15 s at the latest. They may write what they write at each start. An agent that is \
 not logged in can't be used; one whose login can't be known can.
 
-Exit codes: 0 what is named, or else is chosen by rlm.toml or RLM_AGENT, can be used; 1 it can't, or nothing can here.
+Exit codes: 0 what is named, or else is chosen by rlm.toml or RLM_AGENT, can be used; 1 it can't, or no run can work on this machine. \
+Where nothing is named or chosen no agent need be ready: any command can be one.
 
 Examples:
   rlm doctor                           all agents that are known; this machine
