@@ -207,10 +207,16 @@ fn x117_a_mistake_in_the_settings_is_named_with_its_file_and_its_line() {
             b"\n\nsleeep = 3\n",
             "line 3: unknown key `sleeep`; did you mean `sleep`?",
         ),
-        (b"sleep = \"soon\"\n", "line 1: `sleep`: `soon` is not a duration"),
+        (
+            b"sleep = \"soon\"\n",
+            "line 1: `sleep`: `soon` is not a duration",
+        ),
         (b"sleep = -1\n", "line 1"),
         (b"max-iterations = -1\n", "line 1"),
-        (b"max-iterations = 0\n", "line 1: `max-iterations`: invalid value"),
+        (
+            b"max-iterations = 0\n",
+            "line 1: `max-iterations`: invalid value",
+        ),
         (b"agent = \"gpt\"\n", "line 1: unknown variant `gpt`"),
         (b"command = \"sh\"\n", "line 1"),
         (b"until = 1\nuntil = 2\n", "line 2"),

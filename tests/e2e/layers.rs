@@ -174,7 +174,10 @@ fn x117_a_mistake_in_the_users_file_or_in_a_phase_is_named_with_its_place() {
             "[[phase]]\nmax-iterations = 1\n",
             "line 1: this phase has no name",
         ),
-        ("[[phase]]\nname = 'a b'\n", "line 2: `name`: a phase's name has"),
+        (
+            "[[phase]]\nname = 'a b'\n",
+            "line 2: `name`: a phase's name has",
+        ),
         (
             "[[phase]]\nname = 'a'\n[[phase]]\nname = 'a'\n",
             "line 3: two phases are named `a`",
