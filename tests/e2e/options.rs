@@ -389,3 +389,19 @@ fn p46_a_place_for_locks_that_cannot_be_used_costs_no_run() {
     scene.claude(&["--once"]).run(LONG).expect_code(0);
     assert_eq!(fs_err::read_dir(locks(&scene)).unwrap().count(), 0);
 }
+
+#[test]
+fn x117_a_time_of_nothing_is_refused_before_anything_begins() {
+    let scene = Scene::new("print no");
+    for option in [
+        "--max-duration",
+        "--iteration-timeout",
+        "--idle-timeout",
+        "--check-timeout",
+    ] {
+        let ended = scene.run(&["--once", option, "0"]).run(LONG).expect_code(2);
+        let says = format!("{} of 0 leaves no time", &option[2..]);
+        assert!(ended.stderr.contains(&says), "{ended}");
+    }
+    assert_eq!(scene.start_count(), 0);
+}

@@ -191,7 +191,7 @@ impl Runner {
         let (mut rules, mut predecessor) = (None, None);
         if let Some(mut settings) = settings {
             predecessor = handed_over(&saved, &settings);
-            settings.rules().validate().map_err(Error::rules)?;
+            settings.check_rules()?;
             let names = |settings: &Settings| -> Vec<_> {
                 let phases = settings.phases.iter();
                 phases

@@ -2,7 +2,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use agent_subprocess::mcp::McpServers;
-use loop_state::{Autonomy, Limits, PhaseRules, Rules, SessionPolicy};
+use loop_state::{Autonomy, Limits, PhaseRules, Rules, RulesError, SessionPolicy};
 use serde::{Deserialize, Serialize};
 
 use crate::{AgentSettings, Error, Worktree, prompt};
@@ -155,7 +155,7 @@ impl Settings {
     ///
     /// [`Error::is_usage`] with the first thing that is wrong.
     pub fn validate(&self) -> Result<(), Error> {
-        self.rules().validate().map_err(Error::rules)?;
+        self.check_rules()?;
         self.check_names()?;
         let handed = { self.phases.iter() }.filter(|phase| !phase.mcp_servers.is_empty());
         if let Some(phase) = { handed }.find(|phase| !phase.agent.is_driven()) {
@@ -167,6 +167,15 @@ impl Settings {
                 PromptSource::File(path) => prompt::read(path).map(drop),
                 PromptSource::Text(_) | PromptSource::Kept(_) => Ok(()),
             })
+    }
+
+    /// Refuses rules by which no run can be made, and a gate or a check that has no time.
+    pub(crate) fn check_rules(&self) -> Result<(), Error> {
+        let refused = match self.phases.iter().any(|it| it.check_timeout.is_zero()) {
+            true => Err(RulesError::ZeroTime("check-timeout")),
+            false => self.rules().validate(),
+        };
+        refused.map_err(Error::rules)
     }
 
     /// Refuses names of phases under which they could not be sealed, or told apart.

@@ -9,23 +9,9 @@ use loop_state::RulesError;
 use crate::args::SetArgs;
 use crate::command::control::request;
 use crate::command::live::Target;
-use crate::config::nearest;
+use crate::config::{LIVE, nearest};
 use crate::exit::{Code, Failure};
 use crate::{duration, money};
-
-/// What can be set while a run goes on.
-const KEYS: [&str; 10] = [
-    "max-iterations",
-    "max-duration",
-    "iteration-timeout",
-    "idle-timeout",
-    "max-failures",
-    "sleep",
-    "autonomy",
-    "max-cost",
-    "max-tokens",
-    "wait-on-limit",
-];
 
 pub(crate) fn execute(directory: &Path, args: &SetArgs) -> Result<ExitCode, Failure> {
     let (run, words) = match args.words.as_slice() {
@@ -87,9 +73,11 @@ fn change(word: &str) -> Result<Change, Failure> {
 }
 
 fn unknown(key: &str) -> Failure {
-    let what = match nearest(key, &KEYS) {
+    // A file is no person's word on whether they are asked.
+    let keys = [&LIVE[..], &["autonomy"]].concat();
+    let what = match nearest(key, &keys) {
         Some(near) => format!("did you mean `{near}`?"),
-        None => format!("what can is {}", KEYS.join(", ")),
+        None => format!("what can is {}", keys.join(", ")),
     };
     Failure::usage(format!("`{key}` can't be set while a run goes on; {what}"))
 }

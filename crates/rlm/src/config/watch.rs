@@ -10,7 +10,7 @@ use super::layers::{Layers, defaults};
 use super::tree::Tree;
 
 /// The keys that can change while a run goes on.
-const LIVE: [&str; 9] = [
+pub(crate) const LIVE: [&str; 9] = [
     "max-iterations",
     "iteration-timeout",
     "idle-timeout",
