@@ -61,7 +61,7 @@ pub use run_id::RunId;
 pub use runner::{DriverFactory, Options, Outcome, Reloaded, Runner};
 pub use runs::{Committed, RunEntry, RunHead, RunState};
 pub use settings::{Leftovers, Permissions, PhaseSettings, PromptSource, Settings};
-pub use transcript::{Record, transcripts};
+pub use transcript::{Record, Records, transcripts};
 pub use view::{AgentView, View};
 pub use work_tree::{Holder, WorkTree};
 

@@ -1,14 +1,20 @@
 use std::io::{self, BufWriter, Seek, Write};
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use agent_duplex::{Event, Line, Observation, Stream};
 use fs_err::os::unix::fs::OpenOptionsExt;
-use loop_state::{Head, Timestamp};
+use loop_state::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::project::private_dir;
+pub use list::transcripts;
+pub(crate) use list::{path, unknown_attempts};
+pub use records::Records;
+
+mod list;
+mod records;
 
 /// How old unflushed text may get: what a hard kill can lose (J51).
 pub(crate) const FLUSH_EVERY: Duration = Duration::from_secs(1);
@@ -76,45 +82,6 @@ pub(crate) struct Transcript {
     /// When that text began.
     streamed_at: Timestamp,
     unflushed_since: Option<Timestamp>,
-}
-
-/// Returns the path of an attempt's transcript.
-pub(crate) fn path(run_dir: &Path, iteration: u32, attempt: u32) -> PathBuf {
-    run_dir
-        .join("transcripts")
-        .join(format!("{iteration}-{attempt}.ndjson"))
-}
-
-/// Lists the transcripts in a run's directory with the numbers of their iteration and attempt, in that order.
-///
-/// # Errors
-///
-/// When the directory can't be read. That there is none is an empty list.
-pub fn transcripts(run_dir: &Path) -> io::Result<Vec<(u32, u32, PathBuf)>> {
-    let entries = match fs_err::read_dir(run_dir.join("transcripts")) {
-        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        other => other?,
-    };
-    let numbered = |path: PathBuf| {
-        let (iteration, attempt) = path.file_stem()?.to_str()?.split_once('-')?;
-        Some((iteration.parse().ok()?, attempt.parse().ok()?, path))
-    };
-    let mut found: Vec<_> = entries
-        .filter_map(|entry| numbered(entry.ok()?.path()))
-        .collect();
-    found.sort();
-    Ok(found)
-}
-
-/// Returns the highest attempt number of a run whose saved state is older than its transcripts, as after a damage.
-pub(crate) fn unknown_attempts(run_dir: &Path, saved: &Head) -> Option<u32> {
-    let all = transcripts(run_dir).unwrap_or_default();
-    let present = (saved.iteration, saved.attempt);
-    let is_newer = |(iteration, attempt, _): &(u32, u32, PathBuf)| {
-        *attempt >= saved.first_attempt && (*iteration, *attempt) > present
-    };
-    let highest = all.iter().map(|(_, attempt, _)| *attempt).max();
-    highest.filter(|_| all.iter().any(is_newer))
 }
 
 impl Transcript {

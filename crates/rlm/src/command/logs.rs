@@ -1,12 +1,12 @@
 //! `rlm logs`
 
 use std::collections::BTreeSet;
-use std::io::{self, BufRead, BufReader, Write};
-use std::path::{Path, PathBuf};
+use std::io::{self, Write};
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use loop_runner::{Project, Record, transcripts};
+use loop_runner::{Project, Record, Records, transcripts};
 use loop_state::Timestamp;
 
 use crate::args::LogsArgs;
@@ -37,16 +37,20 @@ pub(crate) fn execute(directory: &Path, args: &LogsArgs) -> Result<ExitCode, Fai
         let all = transcripts(&project.run_dir(&run)).map_err(|e| unreadable(&e))?;
         let wanted = |number| args.iteration.is_none_or(|only| only == number);
         let new = all.into_iter().filter(|(number, ..)| wanted(*number));
-        let new: Vec<_> = new.filter(|(.., path)| !seen.contains(path)).collect();
+        let new: Vec<_> = new
+            .filter(|(iteration, attempt, _)| !seen.contains(&(*iteration, *attempt)))
+            .collect();
         let mut told = reading
             .iter_mut()
             .try_for_each(|it| it.read(&mut out, args));
         for (iteration, attempt, path) in new {
             told = told.and_then(|()| finish(reading.take(), &mut out, args));
-            let mut next = Reading::open(iteration, attempt, &path)?;
-            told = told.and_then(|()| next.read(&mut out, args));
-            reading = Some(next);
-            seen.insert(path);
+            seen.insert((iteration, attempt));
+            reading = Reading::open(iteration, attempt, &path)?;
+            told = told.and_then(|()| {
+                let mut next = reading.iter_mut();
+                next.try_for_each(|it| it.read(&mut out, args))
+            });
         }
         match told {
             // Who asked does not want to know any more.
@@ -76,47 +80,44 @@ enum Trouble {
 struct Reading {
     /// What stands above it, until that is printed.
     title: Option<String>,
-    file: BufReader<fs_err::File>,
-    /// The beginning of a line that has no end yet.
-    begun: Vec<u8>,
+    records: Records,
     /// Text as it was streamed is shown only where no message said it again: at the cut end of a turn.
     streamed: String,
 }
 
 impl Reading {
-    fn open(iteration: u32, attempt: u32, path: &PathBuf) -> Result<Self, Failure> {
-        let file = fs_err::File::open(path).map_err(|e| unreadable(&e))?;
-        Ok(Self {
+    /// Opens one; `None` where it was removed since it was listed.
+    fn open(iteration: u32, attempt: u32, path: &Path) -> Result<Option<Self>, Failure> {
+        let records = match Records::open(path) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+            opened => opened.map_err(|e| unreadable(&e))?,
+        };
+        Ok(Some(Self {
             title: Some(format!("── iteration {iteration}, attempt {attempt} ──")),
-            file: BufReader::new(file),
-            begun: Vec::new(),
+            records,
             streamed: String::new(),
-        })
+        }))
     }
 
     /// Prints what is there by now.
     fn read(&mut self, out: &mut impl Write, args: &LogsArgs) -> Result<(), Trouble> {
-        loop {
-            let read = self.file.read_until(b'\n', &mut self.begun);
-            let count = read.map_err(Trouble::Unread)?;
-            if count == 0 || !self.begun.ends_with(b"\n") {
-                return Ok(());
-            }
-            let line = std::mem::take(&mut self.begun);
-            self.line(&line, out, args)?;
+        while let Some(record) = self.records.next() {
+            self.record(&record.map_err(Trouble::Unread)?, out, args)?;
         }
+        Ok(())
     }
 
-    /// Prints a line; one that is damaged, or the half line of an attempt that was cut, is passed over.
-    fn line(&mut self, line: &[u8], out: &mut impl Write, args: &LogsArgs) -> Result<(), Trouble> {
-        let Ok(record) = serde_json::from_slice::<Record>(line) else {
-            return Ok(());
-        };
+    fn record(
+        &mut self,
+        record: &Record,
+        out: &mut impl Write,
+        args: &LogsArgs,
+    ) -> Result<(), Trouble> {
         if args.since.is_some_and(|Since(since)| record.at < since) {
             return Ok(());
         }
         if args.json {
-            return say(out, String::from_utf8_lossy(line).trim_end());
+            return say(out, &render::json_line(record));
         }
         match record.kind.as_str() {
             "text" => {
@@ -126,7 +127,7 @@ impl Reading {
             "message" => self.streamed.clear(),
             _ => {}
         }
-        let text = render::record(&record);
+        let text = render::record(record);
         self.title(out, args)?;
         match text.is_empty() {
             true => Ok(()),
@@ -147,8 +148,6 @@ fn finish(read: Option<Reading>, out: &mut impl Write, args: &LogsArgs) -> Resul
     let Some(mut read) = read else {
         return Ok(());
     };
-    let rest = std::mem::take(&mut read.begun);
-    read.line(&rest, out, args)?;
     if args.since.is_none() || !read.streamed.is_empty() {
         read.title(out, args)?;
     }

@@ -1,0 +1,144 @@
+//! The one way to read a transcript.
+
+use std::io::{self, BufRead, BufReader, Read};
+use std::path::Path;
+
+use zstd::stream::read::Decoder;
+
+use super::list::{is_packed, packed, unpacked};
+use crate::Record;
+
+/// More than a record takes of the longest line that there is, with all of it escaped; what has more is no line of ours.
+const MAX_LINE: u64 = 128 << 20;
+
+/// The records of a transcript, read as they are asked for, whether it is compressed or not.
+///
+/// One that still grows can be asked again after its end: then it yields what came since. A line that is none, like the half one of an attempt that
+/// was cut, is passed over; after an error nothing comes any more. It never holds more than one record.
+pub struct Records {
+    from: Box<dyn BufRead + Send>,
+    /// The beginning of a line that has no end yet.
+    begun: Vec<u8>,
+}
+
+impl std::fmt::Debug for Records {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Records").finish_non_exhaustive()
+    }
+}
+
+impl Records {
+    /// Opens a transcript, also one that was compressed since it was listed.
+    ///
+    /// # Errors
+    ///
+    /// When there is none, or it can't be opened. One of kind `NotFound` is gone for good.
+    pub fn open(path: &Path) -> io::Result<Self> {
+        let opened = Self::open_as_named(path);
+        match opened {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {
+                let other = match is_packed(path) {
+                    true => unpacked(path),
+                    false => packed(path),
+                };
+                Self::open_as_named(&other).map_err(|_| e)
+            }
+            opened => opened,
+        }
+    }
+
+    fn open_as_named(path: &Path) -> io::Result<Self> {
+        let file = fs_err::File::open(path)?;
+        let from: Box<dyn BufRead + Send> = match is_packed(path) {
+            true => Box::new(BufReader::new(Decoder::new(file)?)),
+            false => Box::new(BufReader::new(file)),
+        };
+        let begun = Vec::new();
+        Ok(Self { from, begun })
+    }
+
+    /// Reads on to the end of a line; `None` where there is none yet.
+    fn line(&mut self) -> io::Result<Option<Vec<u8>>> {
+        let left = MAX_LINE.saturating_sub(self.begun.len() as u64);
+        let mut bounded = (&mut self.from).take(left);
+        bounded.read_until(b'\n', &mut self.begun)?;
+        let is_whole = self.begun.ends_with(b"\n") || self.begun.len() as u64 >= MAX_LINE;
+        Ok(is_whole.then(|| std::mem::take(&mut self.begun)))
+    }
+}
+
+impl Iterator for Records {
+    type Item = io::Result<Record>;
+
+    /// Reads the next record. `None` says that there is no more by now.
+    fn next(&mut self) -> Option<io::Result<Record>> {
+        loop {
+            match self.line() {
+                Ok(Some(line)) => match serde_json::from_slice(&line) {
+                    Ok(record) => return Some(Ok(record)),
+                    Err(_) => continue,
+                },
+                Ok(None) => {
+                    // Whole but for the end of its line: whoever wrote it was cut just there.
+                    let record = serde_json::from_slice(&self.begun).ok()?;
+                    self.begun.clear();
+                    return Some(Ok(record));
+                }
+                Err(e) => {
+                    // What comes after damage can't be told from it.
+                    self.from = Box::new(io::empty());
+                    return Some(Err(e));
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+
+    use super::*;
+    use crate::transcript::list;
+
+    fn texts(records: &mut Records) -> Vec<String> {
+        records.map(|record| record.unwrap().text).collect()
+    }
+
+    #[test]
+    fn one_that_grows_is_read_on_and_half_lines_and_damage_are_passed_over() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = list::path(dir.path(), 1, 1);
+        fs_err::create_dir(path.parent().unwrap()).unwrap();
+        let mut file = fs_err::File::create(&path).unwrap();
+        let mut add = |text: &str| file.write_all(text.as_bytes()).unwrap();
+        add("{\"at\":1,\"kind\":\"stdout\",\"text\":\"one\"}\ngarbage\n{\"at\":2,");
+        let mut records = Records::open(&path).unwrap();
+        assert_eq!(texts(&mut records), ["one"]);
+        add("\"kind\":\"stdout\",\"text\":\"two\"}");
+        assert_eq!(texts(&mut records), ["two"]);
+        add("\n{\"at\":3,\"kind\":\"end\"}\n{\"at\"");
+        assert_eq!(texts(&mut records), [""]);
+    }
+
+    #[test]
+    fn a_compressed_one_reads_the_same_under_either_name_and_its_damage_is_an_error() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = list::path(dir.path(), 1, 1);
+        fs_err::create_dir(path.parent().unwrap()).unwrap();
+        let missing = Records::open(&path).unwrap_err();
+        assert_eq!(missing.kind(), io::ErrorKind::NotFound);
+        let lines: String = (0..9999)
+            .map(|n| format!("{{\"at\":{n},\"kind\":\"stdout\",\"text\":\"line {n}\"}}\n"))
+            .collect();
+        let packed = zstd::encode_all(lines.as_bytes(), 3).unwrap();
+        fs_err::write(list::packed(&path), &packed).unwrap();
+        for name in [&path, &list::packed(&path)] {
+            let records = Records::open(name).unwrap();
+            assert_eq!(records.map(Result::unwrap).count(), 9999);
+        }
+        fs_err::write(list::packed(&path), &packed[..packed.len() / 2]).unwrap();
+        let read: Vec<_> = Records::open(&path).unwrap().collect();
+        assert!(read.last().unwrap().is_err());
+    }
+}
