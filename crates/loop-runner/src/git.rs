@@ -103,7 +103,7 @@ impl Git {
     }
 
     /// Asks on this thread, with little patience.
-    fn ask(&self, arguments: &[&str]) -> Option<String> {
+    pub(crate) fn ask(&self, arguments: &[&str]) -> Option<String> {
         ask(self.top()?, arguments, &self.silent, self.looks.as_ref())
     }
 

@@ -161,6 +161,7 @@ impl Runner {
             git_changed: None,
             committed: None,
             pause_reason: None,
+            origin: None,
         };
         // Saved before anything can be asked to stop: a run that a press ends at once can be resumed.
         journal.save(&saved).await?;

@@ -33,6 +33,19 @@ pub struct RunHead {
     /// Why a person wants the run to wait, while it waits or is about to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pause_reason: Option<String>,
+    /// The state that the first event of its own met, where the present rules don't tell that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) origin: Option<Box<Origin>>,
+}
+
+/// Where the history of a run begins.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Origin {
+    /// How many events were saved before, which are another run's.
+    #[serde(default)]
+    pub(crate) events: u64,
+    /// The state.
+    pub(crate) head: Head,
 }
 
 /// An iteration whose work is in a commit.
@@ -49,6 +62,16 @@ pub struct Committed {
 }
 
 impl RunHead {
+    /// Takes the machine's present state, and keeps the rules that the run began with when they are about to be lost.
+    pub(crate) fn advance(&mut self, machine: &Head) {
+        let (before, is_begun) = (&self.machine.rules, self.machine.counts.processes > 0);
+        if self.origin.is_none() && is_begun && *before != machine.rules {
+            let head = Head::new(before.clone()).ok();
+            self.origin = head.map(|head| Box::new(Origin { events: 0, head }));
+        }
+        self.machine = machine.clone();
+    }
+
     /// Returns the working tree of the run, in a project with this root.
     pub(crate) fn tree<'a>(&'a self, root: &'a Path) -> &'a Path {
         let own = self.settings.worktree.as_ref();
@@ -102,6 +125,20 @@ pub enum RunState {
     Empty,
     /// Nothing valid can be read of it.
     Damaged,
+}
+
+impl RunState {
+    /// Returns where a run stands whose state could be read.
+    pub(crate) fn of(head: &RunHead, is_live: bool) -> Self {
+        match &head.machine.end {
+            _ if is_live && head.machine.is_waiting() => Self::Paused,
+            _ if is_live => Self::Running,
+            None if head.machine.stopping.is_some() => Self::Stopped,
+            None => Self::Crashed,
+            Some(end) if end.reason.is_stopped() => Self::Stopped,
+            Some(_) => Self::Ended,
+        }
+    }
 }
 
 /// One run as it stands on disk.
@@ -217,16 +254,10 @@ impl Project {
             Err(e) => (Err(e.to_string()), Vec::new()),
         };
         let state = match &head {
-            Ok(head) if live && head.machine.is_waiting() => RunState::Paused,
-            _ if live => RunState::Running,
+            Ok(head) => RunState::of(head, live),
+            Err(_) if live => RunState::Running,
             Err(_) if is_empty => RunState::Empty,
             Err(_) => RunState::Damaged,
-            Ok(head) => match &head.machine.end {
-                None if head.machine.stopping.is_some() => RunState::Stopped,
-                None => RunState::Crashed,
-                Some(end) if end.reason.is_stopped() => RunState::Stopped,
-                Some(_) => RunState::Ended,
-            },
         };
         RunEntry {
             id,

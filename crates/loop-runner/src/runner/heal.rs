@@ -15,7 +15,7 @@ impl Runner {
     /// Saves again, once, when the control socket was removed, and probably all that lies beside it, while nothing comes that would be saved.
     pub(super) async fn notice_removal(&mut self) -> Result<(), Error> {
         if self.socket.as_ref().is_some_and(Socket::was_removed) {
-            self.saved.machine = self.machine.head().clone();
+            self.saved.advance(self.machine.head());
             self.journal.save(&self.saved).await?;
             self.heal().await?;
             self.ensure_socket();

@@ -93,7 +93,7 @@ impl Runner {
 
     /// Git is asked for the commit as well, but not while the run is being stopped: saving comes first then. What is sealed waits for an answer.
     async fn refresh_saved(&mut self, sealed: bool) {
-        self.saved.machine = self.machine.head().clone();
+        self.saved.advance(self.machine.head());
         let head = &self.saved.machine;
         // A rule that was changed while the run went on is one that it was asked for.
         self.saved.settings.follow(&head.rules);

@@ -151,7 +151,7 @@ impl Runner {
         if !head.pausing && !head.is_waiting() {
             return Ok(Ok(Some(Happening::PauseRequested)));
         }
-        self.saved.machine = head.clone();
+        self.saved.advance(self.machine.head());
         self.journal.save(&self.saved).await?;
         self.heal().await?;
         Ok(Ok(None))

@@ -57,6 +57,7 @@ impl Runner {
             git_changed: None,
             committed: None,
             pause_reason: None,
+            origin: None,
         };
         Ok((head, told))
     }

@@ -33,7 +33,7 @@ impl Runner {
         });
         if let Some(request) = stop {
             self.machine.stopped_early(request);
-            self.saved.machine = self.machine.head().clone();
+            self.saved.advance(self.machine.head());
             self.journal.save(&self.saved).await?;
             return Ok(StopReason::Stopped(request.by));
         }

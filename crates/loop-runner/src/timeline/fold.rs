@@ -1,0 +1,566 @@
+//! From events to a timeline. Pure.
+
+use loop_state::{
+    CutCause, Effect, Event, Happening, Head, Machine, Notice, SteerState, Step, StopRequest,
+    Timestamp, Usage, Wait as WaitKind, When,
+};
+
+use super::{
+    Attempt, Command, Moment, Phase, Process, ProcessEnd, Steer, Timeline, Wait, WaitFor, What,
+};
+use crate::{Command as Which, Fate, RunHead, RunState};
+
+/// The most bytes of output and failures that are kept in full.
+const MAX_OUTPUT: usize = 4 << 20;
+/// How much stays of each of the oldest ones beyond that.
+const CLIPPED: usize = 400;
+/// The most bytes of one steer.
+const MAX_STEER: usize = 4096;
+
+/// Folds the events of a run. `oldest` is the oldest of its states that is kept.
+pub(super) fn timeline(
+    head: RunHead,
+    state: RunState,
+    events: &[Event],
+    oldest: Option<Head>,
+) -> Timeline {
+    let (first, skip) = match &head.origin {
+        Some(origin) => (Some(origin.head.clone()), origin.events),
+        None => (Head::new(head.machine.rules.clone()).ok(), 0),
+    };
+    let own = events.get(usize::try_from(skip).unwrap_or(usize::MAX)..);
+    let own = own.unwrap_or_default();
+    let mut unknown = Vec::new();
+    let mut folds = first.into_iter().map(|first| Fold::of(first, own));
+    let fold = match folds.next() {
+        Some(fold) if fold.ends_like(&head.machine) => fold,
+        other => match oldest {
+            Some(oldest) if oldest.counts.processes > 0 => {
+                let at = oldest.last_at;
+                let later = own.partition_point(|event| event.at <= at);
+                let before = oldest.counts.attempts.saturating_sub(1);
+                let late = Fold::of(oldest, &own[later..]);
+                match other.filter(|_| !late.ends_like(&head.machine)) {
+                    Some(fold) => {
+                        unknown.push(INEXACT.to_owned());
+                        fold
+                    }
+                    None => {
+                        unknown.push(begins_late(before));
+                        late
+                    }
+                }
+            }
+            _ => {
+                unknown.push(INEXACT.to_owned());
+                other.unwrap_or_else(|| Fold::of(head.machine.clone(), &[]))
+            }
+        },
+    };
+    fold.finish(head, state, unknown)
+}
+
+const INEXACT: &str = "the run was begun by an earlier program, which did not keep the rules that it began with: how attempts ended may be told \
+                       wrongly where rules were changed";
+
+fn begins_late(before: u32) -> String {
+    format!(
+        "the run was begun by an earlier program, which did not keep the rules that it began with: its first {before} attempts are not told"
+    )
+}
+
+/// What a state was before an event.
+struct Before {
+    step: Step,
+    usage: Usage,
+    cuts: u32,
+    denied: u32,
+    steers: u32,
+    processes: u32,
+    is_over: bool,
+    last_at: Timestamp,
+    stopping: Option<StopRequest>,
+    wants_again: bool,
+}
+
+struct Fold {
+    machine: Machine,
+    phases: Vec<Phase>,
+    attempts: Vec<Attempt>,
+    waits: Vec<Wait>,
+    processes: Vec<Process>,
+    steers: Vec<Steer>,
+    moments: Vec<Moment>,
+    /// The attempts that count, by their index.
+    counting: Vec<usize>,
+    /// The steers that were not seen yet, by their index.
+    unseen: Vec<usize>,
+    /// Whether the last of the waits lasts.
+    waiting: bool,
+    command_since: Timestamp,
+    /// How many bytes of output are kept, and the first attempt that has all of its own.
+    output: usize,
+    whole_from: usize,
+}
+
+impl Fold {
+    fn of(head: Head, events: &[Event]) -> Self {
+        let mut fold = Self {
+            phases: Vec::new(),
+            attempts: Vec::new(),
+            waits: Vec::new(),
+            processes: Vec::new(),
+            steers: Vec::new(),
+            moments: Vec::new(),
+            counting: Vec::new(),
+            unseen: Vec::new(),
+            waiting: false,
+            command_since: Timestamp::default(),
+            output: 0,
+            whole_from: 0,
+            machine: Machine::from(head),
+        };
+        fold.begin();
+        events.iter().for_each(|event| fold.take(event));
+        fold
+    }
+
+    /// Takes over what a state that is not the first one is in the middle of.
+    fn begin(&mut self) {
+        let head = self.machine.head().clone();
+        if head.counts.processes == 0 || head.parent.is_some() && head.counts.attempts == 0 {
+            return;
+        }
+        self.process(head.taken_at, None, None);
+        if let Some(end) = &head.end {
+            self.close(end.at, &ProcessEnd::Ended(end.reason.to_string()));
+        }
+        if head.attempt > 0 && matches!(head.step, Step::Turn { .. } | Step::Interrupted { .. }) {
+            self.attempt(head.last_at, head.continues);
+        }
+        self.wait(head.last_at);
+    }
+
+    /// Returns whether this is how the run stands, as far as a timeline tells.
+    fn ends_like(&self, saved: &Head) -> bool {
+        let told = |head: &Head| {
+            let at = (head.phase, head.iteration, head.attempt);
+            (at, head.counts, head.usage, head.end.is_some())
+        };
+        told(self.machine.head()) == told(saved)
+    }
+
+    fn take(&mut self, event: &Event) {
+        let (at, head) = (event.at, self.machine.head());
+        let before = Before {
+            step: head.step.clone(),
+            usage: head.usage,
+            cuts: head.counts.cuts,
+            denied: head.counts.denied,
+            steers: head.counts.steers,
+            processes: head.counts.processes,
+            is_over: head.end.is_some(),
+            last_at: head.last_at,
+            stopping: head.stopping,
+            wants_again: head.again.is_some(),
+        };
+        let effects = self.machine.step(event.clone());
+        if self.machine.head().counts.processes > before.processes {
+            if !before.is_over {
+                self.close(before.last_at, &ProcessEnd::Died);
+            }
+            let (from, predecessor) = match &event.what {
+                Happening::Resumed(resume) => (resume.from, resume.predecessor.clone()),
+                _ => (None, None),
+            };
+            self.process(at, from, predecessor);
+        }
+        self.command(&before, &event.what, at);
+        self.turn(&before, &event.what, at);
+        self.used(&before);
+        self.said(&before, at);
+        if let Happening::Thawed(time) = event.what {
+            let time = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+            self.moment(at, What::StoodStill(time));
+        }
+        for effect in &effects {
+            match effect {
+                Effect::RunGate(_) | Effect::RunCheck => self.command_since = at,
+                Effect::SealPhase { .. } => self.phase_over(),
+                Effect::StartAttempt(brief) => self.started(brief.session.is_some(), event),
+                Effect::Announce(notice) => self.told(notice, event),
+                _ => {}
+            }
+        }
+        self.wait(at);
+        self.clip();
+    }
+
+    /// Ends what a process was at.
+    fn close(&mut self, at: Timestamp, how: &ProcessEnd) {
+        if let Some(process) = self.processes.last_mut().filter(|it| it.ended.is_none()) {
+            process.ended = Some(at);
+            process.end = how.clone();
+        }
+        if std::mem::take(&mut self.waiting)
+            && let Some(wait) = self.waits.last_mut()
+        {
+            wait.ended = Some(at);
+        }
+    }
+
+    fn process(&mut self, at: Timestamp, from: Option<u32>, predecessor: Option<String>) {
+        self.processes.push(Process {
+            number: self.machine.head().counts.processes,
+            began: at,
+            ended: None,
+            end: ProcessEnd::Live,
+            from,
+            predecessor,
+        });
+    }
+
+    /// Notes how a gate or the check ended.
+    fn command(&mut self, before: &Before, what: &Happening, at: Timestamp) {
+        let gates = self.machine.head().phase_rules().gates;
+        let (which, is_recheck) = match (what, &before.step) {
+            (Happening::GateEnded(_), Step::Gate { index }) => (Which::Gate(*index), false),
+            (Happening::GateEnded(_), Step::Recheck { gate }) => (Which::Gate(*gate), true),
+            (Happening::CheckEnded(_), Step::Check) => (Which::Check, false),
+            (Happening::CheckEnded(_), Step::Recheck { gate }) if *gate >= gates => {
+                (Which::Check, true)
+            }
+            _ => return,
+        };
+        let (Happening::GateEnded(result) | Happening::CheckEnded(result)) = what else {
+            return;
+        };
+        let began = self.command_since;
+        if let Some(attempt) = self.attempts.last_mut() {
+            attempt.commands.push(Command {
+                command: which,
+                began,
+                ended: at,
+                result: result.clone(),
+                left_out: 0,
+                is_recheck,
+            });
+            if let loop_state::CheckResult::Failed(text) = result {
+                self.output += text.len();
+            }
+        }
+    }
+
+    /// Notes what became of the turn.
+    fn turn(&mut self, before: &Before, what: &Happening, at: Timestamp) {
+        let head = self.machine.head();
+        let was_at_work = matches!(before.step, Step::Turn { .. } | Step::Interrupted { .. });
+        let Some(attempt) = self.attempts.last_mut().filter(|_| was_at_work) else {
+            return;
+        };
+        let resumed = matches!(what, Happening::Resumed(_));
+        let ended = if resumed { before.last_at } else { at };
+        if head.counts.cuts > before.cuts {
+            // Where somebody went back at the same time, the head says no more of it.
+            let cause = head.cut.map(|cut| cut.cause).or(match before.stopping {
+                _ if before.wants_again || !resumed => Some(CutCause::Restart),
+                Some(_) => Some(CutCause::Stop),
+                None => Some(CutCause::Crash),
+            });
+            attempt.fate = Fate::Cut(cause);
+            attempt.turn_ended = Some(ended);
+            attempt.ended = Some(ended);
+        } else if matches!(what, Happening::TurnEnded(_))
+            && !matches!(head.step, Step::Interrupted { .. })
+        {
+            attempt.turn_ended = Some(at);
+            attempt.idle = head.idled;
+            attempt.fate = match &head.end {
+                Some(_) => Fate::Cut(Some(CutCause::Agent)),
+                None => Fate::Judging,
+            };
+            if head.end.is_some() {
+                attempt.ended = Some(at);
+            }
+        }
+    }
+
+    fn used(&mut self, before: &Before) {
+        let head = self.machine.head();
+        if let Some(attempt) = self.attempts.last_mut() {
+            attempt.denied += head.counts.denied - before.denied.min(head.counts.denied);
+            if head.usage != before.usage {
+                let more = |now: u64, before: u64| now.saturating_sub(before);
+                let (now, was) = (head.usage, before.usage);
+                let phase = self.phases.last_mut().map(|phase| &mut phase.usage);
+                for usage in [Some(&mut attempt.usage), phase].into_iter().flatten() {
+                    usage.input_tokens += more(now.input_tokens, was.input_tokens);
+                    usage.output_tokens += more(now.output_tokens, was.output_tokens);
+                    usage.cost_microusd += more(now.cost_microusd, was.cost_microusd);
+                }
+            }
+        }
+    }
+
+    /// Notes what people said, and how far it came.
+    fn said(&mut self, before: &Before, at: Timestamp) {
+        let head = self.machine.head();
+        if head.counts.steers == before.steers && self.unseen.is_empty() {
+            return;
+        }
+        for steer in head.steers.iter().filter(|steer| steer.id > before.steers) {
+            self.unseen.push(self.steers.len());
+            self.steers.push(Steer {
+                id: steer.id,
+                at: steer.at,
+                text: first_bytes(&steer.text, MAX_STEER).to_owned(),
+                state: SteerState::Recorded,
+                state_at: steer.at,
+            });
+        }
+        let steers = &mut self.steers;
+        self.unseen.retain(|index| {
+            let told = &mut steers[*index];
+            let now = head.steers.iter().find(|steer| steer.id == told.id);
+            let state = now.map_or(SteerState::Seen, |steer| steer.state);
+            if state != told.state {
+                (told.state, told.state_at) = (state, at);
+            }
+            now.is_some()
+        });
+    }
+
+    fn started(&mut self, continues: bool, event: &Event) {
+        let head = self.machine.head();
+        if let Some(last) = self.attempts.last_mut()
+            && matches!(last.fate, Fate::Open | Fate::Judging)
+        {
+            // It was neither cut nor completed: its session was lost, or it was judged no further.
+            let again = matches!(event.what, Happening::Settled(_));
+            last.fate = Fate::Cut(again.then_some(CutCause::Restart));
+            last.ended = Some(event.at);
+        }
+        let knows_all_attempts = !matches!(&event.what, Happening::Resumed(resume) if resume.used_attempts.is_some() && resume.from.is_none());
+        let present = (head.phase, head.iteration);
+        let first_attempt = head.first_attempt;
+        let mut discarded = 0;
+        while let Some(index) = self.counting.last() {
+            let other = &mut self.attempts[*index];
+            let place = (other.phase, other.iteration);
+            let is_complete = matches!(other.fate, Fate::Complete | Fate::Failed(_));
+            let is_old = knows_all_attempts && other.attempt < first_attempt;
+            if place < present || (place == present && !is_complete && !is_old) {
+                break;
+            }
+            other.discarded = true;
+            discarded += 1;
+            self.counting.pop();
+        }
+        if discarded > 0 {
+            let (phase, from) = present;
+            let what = What::Discarded {
+                phase,
+                from,
+                attempts: discarded,
+            };
+            self.moment(event.at, what);
+        }
+        self.attempt(event.at, continues);
+    }
+
+    /// Begins an attempt, and its phase if it is the first one there.
+    fn attempt(&mut self, at: Timestamp, continues: bool) {
+        let head = self.machine.head();
+        let is_there = |phase: &Phase| phase.index == head.phase && phase.ended.is_none();
+        if !self.phases.last().is_some_and(is_there) {
+            let again = self.phases.iter_mut().filter(|it| it.index >= head.phase);
+            again.for_each(|phase| phase.discarded = true);
+            self.phases.push(Phase {
+                index: head.phase,
+                name: head.phase_rules().name.clone(),
+                began: at,
+                ended: None,
+                iterations: 0,
+                evidence: None,
+                result: None,
+                usage: Usage::default(),
+                discarded: false,
+            });
+        }
+        self.counting.push(self.attempts.len());
+        self.attempts.push(Attempt {
+            phase: head.phase,
+            iteration: head.iteration,
+            attempt: head.attempt,
+            process: head.counts.processes,
+            began: at,
+            turn_ended: None,
+            ended: None,
+            fate: Fate::Open,
+            discarded: false,
+            continues,
+            usage: Usage::default(),
+            denied: 0,
+            idle: false,
+            leftovers: 0,
+            commands: Vec::new(),
+            commit: None,
+        });
+    }
+
+    fn phase_over(&mut self) {
+        let finished = self.machine.head().finished.last();
+        if let (Some(phase), Some(finished)) = (self.phases.last_mut(), finished) {
+            phase.ended = Some(finished.at);
+            phase.iterations = finished.iterations;
+            phase.evidence = finished.evidence;
+            phase.result.clone_from(&finished.result);
+        }
+    }
+
+    fn told(&mut self, notice: &Notice, event: &Event) {
+        let at = event.at;
+        let what = match notice {
+            Notice::IterationEnded {
+                failure, leftovers, ..
+            } => {
+                if let Some(attempt) = self.attempts.last_mut() {
+                    attempt.fate = failure.clone().map_or(Fate::Complete, Fate::Failed);
+                    attempt.ended = Some(at);
+                    attempt.leftovers = leftovers.ended;
+                    self.output += failure.as_ref().map_or(0, String::len);
+                }
+                return;
+            }
+            Notice::Ended(reason) => {
+                return self.close(at, &ProcessEnd::Ended(reason.to_string()));
+            }
+            Notice::Waiting { what, .. } => {
+                self.wait(at);
+                if let Some(wait) = self.waits.last_mut().filter(|_| self.waiting) {
+                    wait.what.clone_from(what);
+                }
+                return;
+            }
+            Notice::Interrupted => What::Interrupted,
+            Notice::Continued => What::Continued,
+            Notice::Pausing => What::Pausing,
+            Notice::StoppingLater | Notice::Stopping => {
+                let Happening::StopRequested(StopRequest { by, when }) = event.what else {
+                    return;
+                };
+                let later = when == When::AfterIteration;
+                What::Stopping { by, later }
+            }
+            Notice::Again(again) => What::Again(*again),
+            Notice::Reviewed(verdict) => What::Reviewed(verdict.clone()),
+            Notice::RuleSet(change) => What::RuleSet(*change),
+            Notice::NothingDone { in_a_row } => What::NothingDone(*in_a_row),
+            Notice::SessionLost => What::SessionLost,
+            _ => return,
+        };
+        self.moment(at, what);
+    }
+
+    fn moment(&mut self, at: Timestamp, what: What) {
+        self.moments.push(Moment { at, what });
+    }
+
+    /// Follows what is waited for.
+    fn wait(&mut self, at: Timestamp) {
+        let head = self.machine.head();
+        let waits = match &head.step {
+            _ if head.end.is_some() => None,
+            Step::Sleeping { until } => Some((WaitFor::Sleep, Some(*until))),
+            Step::Waiting { until, why, .. } => Some(match why {
+                WaitKind::Limit => (WaitFor::Limit, Some(*until)),
+                _ => (WaitFor::Retry, Some(*until)),
+            }),
+            Step::Paused { .. } => Some((WaitFor::Pause, None)),
+            Step::Review { of, .. } => Some((WaitFor::Review(*of), None)),
+            Step::Interrupted { .. } => Some((WaitFor::Interrupt, None)),
+            _ => None,
+        };
+        // What is over when it begins is no wait.
+        let waits = waits.filter(|(_, until)| until.is_none_or(|until| until > at));
+        let present = self.waits.last().filter(|_| self.waiting);
+        if waits == present.map(|wait| (wait.why, wait.until)) {
+            return;
+        }
+        if self.waiting
+            && let Some(wait) = self.waits.last_mut()
+        {
+            wait.ended = Some(at);
+        }
+        self.waiting = waits.is_some();
+        self.waits.extend(waits.map(|(why, until)| Wait {
+            why,
+            began: at,
+            until,
+            ended: None,
+            what: None,
+        }));
+    }
+
+    /// Leaves out what the oldest commands printed, when all of them together printed much.
+    fn clip(&mut self) {
+        while self.output > MAX_OUTPUT && self.whole_from + 1 < self.attempts.len() {
+            let attempt = &mut self.attempts[self.whole_from];
+            self.whole_from += 1;
+            for command in &mut attempt.commands {
+                if let loop_state::CheckResult::Failed(text) = &mut command.result {
+                    let all = text.len();
+                    *text = last_bytes(text, CLIPPED).to_owned();
+                    command.left_out = all - text.len();
+                    self.output -= all;
+                }
+            }
+            if let Fate::Failed(why) = &mut attempt.fate {
+                self.output -= why.len();
+                *why = last_bytes(why, CLIPPED).to_owned();
+            }
+        }
+    }
+
+    /// Says how things stand now.
+    fn finish(mut self, head: RunHead, state: RunState, unknown: Vec<String>) -> Timeline {
+        let saved = &head.machine;
+        let is_live = matches!(state, RunState::Running | RunState::Paused);
+        if !is_live && saved.end.is_none() {
+            self.close(saved.last_at, &ProcessEnd::Died);
+            let at_work = matches!(saved.step, Step::Turn { .. } | Step::Interrupted { .. });
+            if let Some(attempt) = self.attempts.last_mut().filter(|_| at_work) {
+                let cause = match saved.stopping {
+                    Some(_) => CutCause::Stop,
+                    None => CutCause::Crash,
+                };
+                attempt.fate = Fate::Cut(Some(cause));
+                attempt.turn_ended = Some(saved.last_at);
+                attempt.ended = attempt.turn_ended;
+            }
+        }
+        Timeline {
+            state,
+            phases: self.phases,
+            attempts: self.attempts,
+            waits: self.waits,
+            processes: self.processes,
+            steers: self.steers,
+            moments: self.moments,
+            unknown,
+            head,
+        }
+    }
+}
+
+fn first_bytes(text: &str, most: usize) -> &str {
+    let to = (0..=most.min(text.len())).rev();
+    let mut ends = to.filter(|at| text.is_char_boundary(*at));
+    &text[..ends.next().unwrap_or(0)]
+}
+
+fn last_bytes(text: &str, most: usize) -> &str {
+    let from = text.len().saturating_sub(most);
+    let from = (from..=text.len()).find(|at| text.is_char_boundary(*at));
+    &text[from.unwrap_or(text.len())..]
+}

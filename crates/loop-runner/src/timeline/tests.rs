@@ -1,0 +1,365 @@
+use std::time::Duration;
+
+use loop_state::{
+    Autonomy, CheckResult, CutCause, Effect, Event, Happening, Head, Machine, PhaseRules, Resume,
+    RuleChange, Rules, SteerState, StopCause, StopRequest, Timestamp, Tree, TurnOutcome, Usage,
+    Verdict, When,
+};
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::fold::timeline;
+use super::*;
+
+fn phase(name: &str) -> PhaseRules {
+    let mut phase = PhaseRules {
+        name: name.into(),
+        gates: 1,
+        reports_cost: true,
+        reports_tokens: true,
+        ..PhaseRules::default()
+    };
+    phase.limits.max_iterations = Some(3);
+    phase
+}
+
+fn rules() -> Rules {
+    Rules {
+        phases: vec![phase("plan"), phase("build")],
+        autonomy: Autonomy::Checkpoint,
+        sleep: Duration::from_secs(5),
+        max_failures: 0,
+        ..Rules::default()
+    }
+}
+
+fn head(machine: &Head) -> RunHead {
+    let phase = |phase: &PhaseRules| {
+        json!({
+            "name": phase.name, "prompt": {"Text": "do it"}, "agent": {"Command": {"argv": ["agent"]}},
+            "gates": ["true"], "check_timeout": {"secs": 900, "nanos": 0}, "limits": phase.limits,
+        })
+    };
+    let phases: Vec<_> = machine.rules.phases.iter().map(phase).collect();
+    let sleep = json!({"secs": 5, "nanos": 0});
+    let value = json!({
+        "run": "r1", "machine": machine, "scope": "s", "prompt": [],
+        "settings": {"directory": "/srv/project", "phases": phases, "max_failures": 0, "sleep": sleep},
+    });
+    serde_json::from_value(value).unwrap()
+}
+
+/// A run that is told what happens, and what is saved of it.
+struct Told {
+    machine: Machine,
+    saved: RunHead,
+    events: Vec<Event>,
+    at: u64,
+}
+
+impl Told {
+    fn new(rules: Rules) -> Self {
+        let machine = Machine::new(rules).unwrap();
+        let mut told = Self {
+            saved: head(machine.head()),
+            machine,
+            events: Vec::new(),
+            at: 1_000,
+        };
+        told.tell(Happening::Started);
+        told.tell(Happening::Attended(true));
+        told
+    }
+
+    fn tell(&mut self, what: Happening) {
+        let mut due = vec![what];
+        while let Some(what) = due.pop() {
+            self.at += 1_000;
+            let at = Timestamp(self.at);
+            let event = Event { at, what };
+            self.events.push(event.clone());
+            for effect in self.machine.step(event) {
+                match effect {
+                    Effect::EndLeftovers => due.push(Happening::Settled(Tree::default())),
+                    Effect::Save | Effect::SealPhase { .. } => {
+                        self.saved.advance(self.machine.head())
+                    }
+                    _ => {}
+                }
+            }
+        }
+        // Not all that is told is saved at once.
+        self.saved.advance(self.machine.head());
+    }
+
+    fn pass(&mut self) {
+        if let Some(at) = self.machine.next_deadline() {
+            self.at = self.at.max(at.0);
+            if let Some(what) = self.machine.due(Timestamp(self.at)) {
+                self.tell(what);
+            }
+        }
+    }
+
+    fn all(&mut self, happenings: impl IntoIterator<Item = Happening>) {
+        happenings.into_iter().for_each(|what| self.tell(what));
+    }
+
+    fn timeline(&self, state: RunState) -> Timeline {
+        // As it is read from a disk.
+        let saved = serde_json::to_value(&self.saved).unwrap();
+        let saved = serde_json::from_value(saved).unwrap();
+        timeline(saved, state, &self.events, None)
+    }
+}
+
+fn ended(outcome: TurnOutcome) -> Happening {
+    Happening::TurnEnded(outcome)
+}
+
+fn gate(passed: bool) -> Happening {
+    Happening::GateEnded(match passed {
+        true => CheckResult::Passed,
+        false => CheckResult::Failed("1 test failed\n".into()),
+    })
+}
+
+fn used(cost_microusd: u64) -> Happening {
+    Happening::Used(Usage {
+        cost_microusd,
+        input_tokens: 100,
+        output_tokens: 7,
+    })
+}
+
+fn stop() -> Happening {
+    let (by, when) = (StopCause::Person, When::Now);
+    Happening::StopRequested(StopRequest { by, when })
+}
+
+fn resume(from: Option<u32>) -> Happening {
+    Happening::Resumed(Resume {
+        from,
+        attended: true,
+        ..Resume::default()
+    })
+}
+
+/// A story in which most of what can happen to a run does.
+fn story() -> Told {
+    let mut told = Told::new(rules());
+    told.all([used(10), ended(TurnOutcome::Completed), gate(true)]);
+    told.pass();
+    told.all([used(20), ended(TurnOutcome::Completed), gate(false)]);
+    told.pass();
+    let limited = TurnOutcome::RateLimited {
+        reset: None,
+        why: "come back later".into(),
+    };
+    told.tell(ended(limited));
+    told.pass();
+    let text = "use tabs".into();
+    told.tell(Happening::SteerAdded { text, now: true });
+    let (id, state) = (1, SteerState::Seen);
+    told.tell(Happening::SteerMoved { id, state });
+    told.tell(ended(TurnOutcome::Interrupted));
+    told.at += 60_000;
+    told.all([Happening::ContinueRequested, used(5)]);
+    // The process is killed, and another one takes over.
+    told.at += 600_000;
+    told.all([resume(None), ended(TurnOutcome::Completed), gate(true)]);
+    told.at += 60_000;
+    told.all([Happening::Reviewed(Verdict::Continue), stop()]);
+    told.tell(ended(TurnOutcome::Stopped));
+    told.at += 60_000;
+    told
+}
+
+#[test]
+fn a_story_is_told_in_order() {
+    let mut told = story();
+    told.all([resume(None), ended(TurnOutcome::Completed), gate(true)]);
+    told.pass();
+    told.tell(ended(TurnOutcome::Completed));
+    told.tell(gate(true));
+    told.pass();
+    told.all([stop(), ended(TurnOutcome::Stopped), resume(Some(1))]);
+    let timeline = told.timeline(RunState::Running);
+    let Timeline {
+        phases,
+        attempts,
+        waits,
+        processes,
+        steers,
+        moments,
+        unknown,
+        ..
+    } = &timeline;
+    assert!(unknown.is_empty(), "{unknown:?}");
+    let attempts: Vec<String> = attempts
+        .iter()
+        .map(|it| {
+            let gates: Vec<_> = it.commands.iter().map(|it| &it.result).collect();
+            format!(
+                "{}/{}-{} process {}, {}..{:?}, {:?}{}, {} microusd, {gates:?}",
+                it.phase,
+                it.iteration,
+                it.attempt,
+                it.process,
+                it.began.0,
+                it.ended.map(|at| at.0),
+                it.fate,
+                if it.discarded { ", discarded" } else { "" },
+                it.usage.cost_microusd,
+            )
+        })
+        .collect();
+    insta::assert_debug_snapshot!((phases, attempts, waits, processes, steers, moments));
+}
+
+#[test]
+fn an_attempt_whose_process_died_is_cut_where_the_last_sign_of_it_was() {
+    let mut told = Told::new(rules());
+    told.tell(used(10));
+    let last = Timestamp(told.at);
+    for state in [RunState::Crashed, RunState::Running] {
+        let timeline = told.timeline(state);
+        let [attempt] = &timeline.attempts[..] else {
+            panic!("{:?}", timeline.attempts);
+        };
+        let (fate, end, process) = match state {
+            RunState::Crashed => (
+                Fate::Cut(Some(CutCause::Crash)),
+                Some(last),
+                ProcessEnd::Died,
+            ),
+            _ => (Fate::Open, None, ProcessEnd::Live),
+        };
+        assert_eq!((&attempt.fate, attempt.ended), (&fate, end));
+        assert_eq!(timeline.processes[0].end, process);
+    }
+    told.at += 3_600_000;
+    told.tell(resume(None));
+    let timeline = told.timeline(RunState::Running);
+    assert_eq!(timeline.attempts[0].ended, Some(last));
+    assert_eq!(timeline.processes[0].ended, Some(last));
+    assert_eq!(timeline.attempts[1].process, 2);
+}
+
+#[test]
+fn a_run_whose_rules_were_changed_is_told_by_those_that_it_had_then() {
+    let mut told = Told::new(Rules {
+        max_cost_microusd: Some(50),
+        ..rules()
+    });
+    told.all([used(50), ended(TurnOutcome::Stopped)]);
+    let more = Rules {
+        max_cost_microusd: Some(500),
+        ..rules()
+    };
+    let resume = Resume {
+        rules: Some(more),
+        ..Resume::default()
+    };
+    told.all([
+        Happening::Resumed(resume),
+        used(50),
+        ended(TurnOutcome::Completed),
+        gate(true),
+    ]);
+    told.tell(Happening::RuleSet(RuleChange::MaxCost(Some(900))));
+    let timeline = told.timeline(RunState::Running);
+    assert!(timeline.unknown.is_empty(), "{:?}", timeline.unknown);
+    assert_eq!(timeline.attempts[0].fate, Fate::Cut(Some(CutCause::Budget)));
+    assert!(matches!(&timeline.processes[0].end, ProcessEnd::Ended(why) if why.contains("budget")));
+
+    told.saved.origin = None;
+    let unsure = told.timeline(RunState::Running);
+    assert_eq!(unsure.unknown.len(), 1, "what is not known is said");
+}
+
+#[test]
+fn what_the_oldest_gates_printed_is_left_out_when_all_of_them_printed_much() {
+    let mut told = Told::new(Rules {
+        phases: vec![{
+            let mut phase = phase("main");
+            phase.limits.max_iterations = Some(2000);
+            phase
+        }],
+        sleep: Duration::ZERO,
+        ..rules()
+    });
+    let said = "x".repeat(8000);
+    for _ in 0..1000 {
+        let failed = CheckResult::Failed(said.clone());
+        told.all([ended(TurnOutcome::Completed), Happening::GateEnded(failed)]);
+    }
+    let timeline = told.timeline(RunState::Running);
+    let kept = |attempt: &Attempt| match &attempt.commands[0].result {
+        CheckResult::Failed(text) => (text.len(), attempt.commands[0].left_out),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(kept(&timeline.attempts[0]), (400, 7600));
+    assert_eq!(kept(&timeline.attempts[999]), (8000, 0));
+    let all = timeline.attempts[..1000].iter().map(kept);
+    assert!(all.map(|(kept, _)| kept).sum::<usize>() < 5 << 20);
+}
+
+fn happening() -> impl Strategy<Value = Happening> {
+    let text = || "[a-z]{0,9}";
+    prop_oneof![
+        6 => Just(ended(TurnOutcome::Completed)),
+        2 => Just(ended(TurnOutcome::Stopped)),
+        1 => Just(ended(TurnOutcome::Interrupted)),
+        1 => text().prop_map(|why| ended(TurnOutcome::Failed(why))),
+        1 => text().prop_map(|why| ended(TurnOutcome::Transient(why))),
+        1 => text().prop_map(|why| ended(TurnOutcome::NotStarted(why))),
+        1 => Just(ended(TurnOutcome::SessionLost)),
+        6 => any::<bool>().prop_map(gate),
+        3 => (1..40u64).prop_map(used),
+        2 => proptest::option::of(1..4u32).prop_map(resume),
+        1 => Just(stop()),
+        1 => Just(Happening::InterruptRequested),
+        1 => Just(Happening::PauseRequested),
+        2 => Just(Happening::ContinueRequested),
+        1 => Just(Happening::Reviewed(Verdict::StartOver)),
+        1 => Just(Happening::Reviewed(Verdict::Continue)),
+        1 => Just(Happening::AgainRequested(Again::Iteration)),
+        1 => Just(Happening::AgainRequested(Again::Phase)),
+        1 => (text(), any::<bool>()).prop_map(|(text, now)| Happening::SteerAdded { text, now }),
+        1 => Just(Happening::Denied),
+        1 => (1..9u32).prop_map(|n| Happening::RuleSet(RuleChange::MaxIterations(Some(n)))),
+        2 => Just(Happening::SleepSkipped),
+    ]
+}
+
+proptest! {
+    /// Whatever happens, the timeline agrees with the totals that the machine keeps.
+    #[test]
+    fn a_timeline_adds_up(happenings in proptest::collection::vec(happening(), 0..80)) {
+        let mut told = Told::new(rules());
+        told.all(happenings);
+        let machine = told.machine.head();
+        for state in [RunState::Running, RunState::Crashed] {
+            let timeline = told.timeline(state);
+            prop_assert!(timeline.unknown.is_empty(), "{:?}", timeline.unknown);
+            prop_assert_eq!(timeline.attempts.len(), machine.counts.attempts as usize);
+            prop_assert_eq!(timeline.processes.len(), machine.counts.processes as usize);
+            prop_assert_eq!(timeline.steers.len(), machine.counts.steers as usize);
+            let cost = timeline.attempts.iter().map(|it| it.usage.cost_microusd);
+            prop_assert_eq!(cost.sum::<u64>(), machine.usage.cost_microusd);
+            let denied: u32 = timeline.attempts.iter().map(|it| it.denied).sum();
+            prop_assert_eq!(denied, machine.counts.denied);
+            let (last, before) = timeline.attempts.split_last().unwrap();
+            prop_assert!(before.iter().all(|it| it.ended.is_some() && !matches!(it.fate, Fate::Open | Fate::Judging)));
+            prop_assert!(!last.discarded);
+            let whole = timeline.attempts.iter().filter(|it| !it.discarded && matches!(it.fate, Fate::Complete | Fate::Failed(_)));
+            prop_assert_eq!(whole.count() as u32, machine.iterations_complete());
+            for pair in timeline.attempts.windows(2) {
+                prop_assert!(pair[0].ended.unwrap() <= pair[1].began);
+            }
+            let open = timeline.waits.iter().filter(|it| it.ended.is_none()).count();
+            prop_assert!(open <= usize::from(state == RunState::Running && machine.end.is_none()));
+        }
+    }
+}
