@@ -141,7 +141,7 @@ fn x110_a_run_that_a_person_stopped_waits_for_a_person() {
     says(&mut running, "ready");
     stop(running, Signal::INT);
     let again = ["--once", "--run-id", "nightly", "--resume-or-start"];
-    let ended = scene.claude(&again).run(LONG).expect_code(2);
+    let ended = scene.claude(&again).run(LONG).expect_code(7);
     assert!(ended.stderr.contains("stopped by a person"), "{ended}");
     assert_eq!(scene.start_count(), 1);
 

@@ -122,7 +122,7 @@ impl Freezer {
 }
 
 impl CheckEnd {
-    fn not_run(why: impl fmt::Display) -> Self {
+    pub(crate) fn not_run(why: impl fmt::Display) -> Self {
         Self::alone(CheckResult::Failed(format!(
             "the command could not be run: {why}"
         )))

@@ -14,21 +14,26 @@ use uuid::Uuid;
 use crate::check::RunningCheck;
 use crate::clock::Clock;
 use crate::control::{Control, Socket, Wishes};
+use crate::heartbeat::Heartbeat;
+use crate::hook::{Happened, Hooks};
 use crate::journal::Journal;
 use crate::kept::Kept;
 use crate::news::{self, News, NewsReceiver, NewsSender};
 use crate::view::{AgentView, View};
 use crate::{Error, PhaseSettings, RunHead, Settings, WorkTree, runs, transcript};
 pub(crate) use attempt::Attempt;
+pub(crate) use beat::Pulse;
 pub use reload::Reloaded;
 
 mod ask;
 mod attempt;
+mod beat;
 mod commands;
 mod commit;
 mod halt;
 mod heal;
 mod hold;
+mod notify;
 mod perform;
 mod person;
 mod preview;
@@ -122,6 +127,11 @@ pub struct Runner {
     view: watch::Sender<Arc<View>>,
     socket: Option<Socket>,
     reload: reload::Reload,
+    pulse: Pulse,
+    heartbeat: Option<Heartbeat>,
+    hooks: Option<Hooks>,
+    /// Whether it was told that this process has the run.
+    begun: bool,
     ended: Vec<ProcessName>,
     survivors: Vec<ProcessName>,
     proven: bool,
@@ -272,6 +282,10 @@ impl Runner {
             view,
             socket: None,
             reload: reload::Reload::default(),
+            pulse: Pulse::default(),
+            heartbeat: None,
+            hooks: None,
+            begun: false,
             ended: Vec::new(),
             survivors: Vec::new(),
             proven: true,
@@ -314,17 +328,27 @@ impl Runner {
         let mut wishes = Wishes::new(control, self.open_socket());
         self.sweep_before().await;
         let result = self.pump(&drivers, &mut wishes).await;
-        // What nobody will take any more is answered with the end.
-        drop(wishes);
         self.end_everything().await;
+        let outcome = result.map(|reason| self.outcome(reason));
+        self.notify_end(outcome.as_ref(), &mut wishes).await;
+        // What nobody took any more is answered with the end.
+        drop(wishes);
+        let result = outcome.map(|outcome| self.outcome(outcome.reason));
         self.close_socket(&result).await;
-        result.map(|reason| Outcome {
+        let reason = result.as_ref();
+        let reason = reason.map_or_else(ToString::to_string, |it| it.reason.to_string());
+        self.last_beat(&reason).await;
+        result
+    }
+
+    fn outcome(&self, reason: StopReason) -> Outcome {
+        Outcome {
             reason,
-            ended: self.ended,
-            survivors: self.survivors,
+            ended: self.ended.clone(),
+            survivors: self.survivors.clone(),
             proven: self.proven,
             usage: self.machine.head().usage,
-        })
+        }
     }
 
     /// Lets those who watch see how things stand.
@@ -350,7 +374,9 @@ impl Runner {
     }
 
     fn tell(&mut self, news: News) {
-        self.news.send(self.clock.now(), news);
+        let at = self.clock.now();
+        self.notify(at, Happened::News(&news));
+        self.news.send(at, news);
     }
 }
 

@@ -26,6 +26,7 @@ use crate::command::logs::Since;
 use crate::duration;
 use crate::money;
 use crate::render::{Level, Screen};
+use crate::watchers::Occasion;
 
 pub(crate) use checkpoints::{CheckpointsArgs, CheckpointsCommand, ShowArgs};
 pub(crate) use clean::CleanArgs;
@@ -222,6 +223,9 @@ pub(crate) struct InitArgs {
 pub(crate) struct ManyArgs {
     /// The run; all runs of the project when left out
     pub(crate) run: Option<String>,
+    /// Only say by the exit code whether a process has RUN and its loop turns, as a liveness probe asks
+    #[arg(long, requires = "run", conflicts_with = "json")]
+    pub(crate) alive: bool,
     /// Print one JSON object a run
     #[arg(long)]
     pub(crate) json: bool,
@@ -409,6 +413,37 @@ pub(crate) struct LoopArgs {
         help_heading = "Git"
     )]
     pub(crate) commit: Option<bool>,
+    /// Run this by sh -c when something happens that --notify-on names: RLM_EVENT, RLM_TEXT … say what, standard input
+    /// says it in JSON. It has 10 s, and holds nothing up
+    #[arg(long, value_name = "CMD", help_heading = "Watching")]
+    pub(crate) notify: Option<String>,
+    /// What the command is told of: started, resumed, iteration, failure, phase, limit, retry, paused, review, question,
+    /// ended [default: review,question,limit,ended]
+    #[arg(
+        long,
+        value_name = "EVENT,…",
+        value_enum,
+        value_delimiter = ',',
+        hide_possible_values = true,
+        help_heading = "Watching"
+    )]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) notify_on: Vec<Occasion>,
+    /// Write this file anew every 10 s, and whenever the run comes further, as long as its loop turns
+    #[arg(long, value_name = "FILE", help_heading = "Watching")]
+    #[serde(serialize_with = "as_text")]
+    pub(crate) heartbeat: Option<PathBuf>,
+    /// Ring the terminal's bell when you are needed and when the run is over, if it is in the foreground there
+    #[arg(
+        long,
+        value_name = "true|false",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true",
+        hide_possible_values = true,
+        help_heading = "Watching"
+    )]
+    pub(crate) bell: Option<bool>,
 }
 
 /// A path as people see it: one that is no text is taken from the arguments themselves.

@@ -19,6 +19,7 @@ use crate::duration;
 use crate::exit::Failure;
 use crate::money;
 use crate::presses::PressActions;
+use crate::watchers::Occasion;
 
 mod file;
 mod keys;
@@ -78,6 +79,10 @@ pub(crate) const TEMPLATE: &str = r#"# Settings of `rlm run` in this project. Op
 # leftovers = "end"                # or "keep": what the agent leaves running
 # commit = true                    # a commit for each iteration that changed something
 # worktree = true                  # each run in a tree and on a branch of its own
+# notify = "notify-send \"$RLM_TEXT\""   # run when something happens; RLM_EVENT says what, standard input all of it in JSON
+# notify-on = ["review", "question", "limit", "ended"]   # also: started, resumed, iteration, failure, phase, retry, paused
+# heartbeat = ".rlm/heartbeat"     # a file that is written every 10 s as long as the loop turns
+# bell = true                      # the terminal's bell when you are needed and at the end
 # on-press = { default = "prompt", sleep = "stop" }   # what Ctrl-C does in spawn, turn, gate, save, sleep, wait:
 #                                  # prompt (the menu), continue, steer, stop, abort; without a terminal, stop
 "#;
@@ -123,6 +128,10 @@ pub(crate) struct Config {
     pub(crate) leftovers: Option<LeftoversArg>,
     pub(crate) commit: Option<bool>,
     pub(crate) worktree: Option<bool>,
+    pub(crate) notify: Option<String>,
+    pub(crate) notify_on: Option<Vec<Occasion>>,
+    pub(crate) heartbeat: Option<PathBuf>,
+    pub(crate) bell: Option<bool>,
     pub(crate) claude: Option<ClaudeOptions>,
     pub(crate) codex: Option<CodexOptions>,
     pub(crate) gemini: Option<AcpOptions>,

@@ -23,6 +23,7 @@ mod render;
 mod resolve;
 mod session;
 mod terminal;
+mod watchers;
 
 use std::process::ExitCode;
 

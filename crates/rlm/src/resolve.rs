@@ -16,6 +16,7 @@ use crate::drivers;
 use crate::exit::Failure;
 use crate::money;
 use crate::presses::PressActions;
+use crate::watchers::Watchers;
 
 mod resumed;
 
@@ -38,6 +39,7 @@ pub(crate) struct Resolved {
     pub(crate) settings: Settings,
     pub(crate) layers: Layers,
     pub(crate) presses: PressActions,
+    pub(crate) watchers: Watchers,
 }
 
 /// Makes the settings of a new run that works in `directory`. What the project's file names counts from `root`, where it lies.
@@ -48,7 +50,8 @@ pub(crate) fn new_run(
     directory: &Path,
 ) -> Result<Resolved, Failure> {
     let layers = layers.clone().with_flags(&args)?;
-    let run = layers.run().over(defaults(false)).config();
+    let tree = layers.run().over(defaults(false));
+    let (run, watchers) = (tree.config(), Watchers::of(&tree, root, directory));
     let phases = layers.phases();
     let said = args.what.prompt.is_some() || args.what.prompt_file.is_some();
     if layers.has_phases() && said {
@@ -84,6 +87,7 @@ pub(crate) fn new_run(
         settings,
         layers,
         presses: run.on_press,
+        watchers,
     })
 }
 

@@ -18,6 +18,7 @@ use crate::index::{self, Place};
 use crate::presses::PressActions;
 use crate::render::{OwnTree, Screen};
 use crate::terminal::{self, Shown, Subject, Terminal};
+use crate::watchers::Watchers;
 use crate::{duration, render};
 
 /// How long a shutdown waits for a screen that doesn't take its last lines.
@@ -127,7 +128,9 @@ impl Session {
         news: NewsReceiver,
         screen: Screen,
         presses: PressActions,
+        watchers: &Watchers,
     ) -> Result<ExitCode, Failure> {
+        let runner = watchers.watch(runner, project, &self.interrupts);
         let (control, messages) = mpsc::channel(WISHES);
         let head = runner.head();
         let (run, worktree) = (head.run.clone(), head.settings.worktree.clone());
@@ -148,6 +151,7 @@ impl Session {
             prompts,
             screen: screen.clone(),
             presses,
+            bell: watchers.bell,
             attached: false,
         };
         let console = self.terminal.show(shown, news);
@@ -161,9 +165,17 @@ impl Session {
         // The console has done it, unless it hangs.
         terminal::restore();
         let outcome = outcome?;
+        if watchers.bell {
+            self.terminal.ring();
+        }
         if has_printed {
             let own = worktree.map(|own| OwnTree::of(project, own));
-            let shown = screen.end(&run, &outcome, self.exit_code(&outcome), own.as_ref());
+            let shown = screen.end(
+                &run,
+                &outcome,
+                exit_code(&outcome, self.interrupts.cause()),
+                own.as_ref(),
+            );
             let words = screen.end_words(&run, &outcome);
             self.terminal.tell_at_the_end(&words, shown.is_err());
         }
@@ -254,7 +266,7 @@ impl Session {
     }
 
     fn end(self, outcome: &Outcome) -> Result<ExitCode, Failure> {
-        let fatal = self.fatal(outcome);
+        let fatal = fatal(outcome, self.interrupts.cause());
         // A runtime whose blocking thread hangs must not hold the end up.
         self.runtime.shutdown_background();
         match fatal {
@@ -263,23 +275,20 @@ impl Session {
             None => Ok(Code::of(&outcome.reason).into()),
         }
     }
+}
 
-    /// Returns by which signal the process is to die. Survivors are worth more than that: they have an exit code.
-    fn fatal(&self, outcome: &Outcome) -> Option<Cause> {
-        let cause = self
-            .interrupts
-            .cause()
-            .filter(|cause| cause.signal().is_some());
-        cause.filter(|_| outcome.reason.is_stopped() && outcome.survivors.is_empty())
-    }
+/// Returns by which signal a process is to die that is shut down for this. Survivors are worth more than that: they have an exit code.
+fn fatal(outcome: &Outcome, cause: Option<Cause>) -> Option<Cause> {
+    let cause = cause.filter(|cause| cause.signal().is_some());
+    cause.filter(|_| outcome.reason.is_stopped() && outcome.survivors.is_empty())
+}
 
-    /// Returns what a shell will see.
-    fn exit_code(&self, outcome: &Outcome) -> i32 {
-        match self.fatal(outcome).and_then(Cause::signal) {
-            Some(signal) => 128 + signal,
-            None if !outcome.survivors.is_empty() => Code::Survivors as i32,
-            None => Code::of(&outcome.reason) as i32,
-        }
+/// Returns what a shell will see.
+pub(crate) fn exit_code(outcome: &Outcome, cause: Option<Cause>) -> i32 {
+    match fatal(outcome, cause).and_then(Cause::signal) {
+        Some(signal) => 128 + signal,
+        None if !outcome.survivors.is_empty() => Code::Survivors as i32,
+        None => Code::of(&outcome.reason) as i32,
     }
 }
 

@@ -227,6 +227,9 @@ pub struct Standing {
     pub steers_waiting: usize,
     /// The agent's session, as far as it is known.
     pub session: Option<String>,
+    /// How many milliseconds ago the loop turned last. It does each 5 s at least, unless it hangs; `None` from a program that does not say.
+    #[serde(default)]
+    pub turned_ms: Option<u64>,
     /// Whether an agent runs.
     pub agent_alive: bool,
     /// How many of its tasks in the background are waited for, its turn being over.

@@ -24,6 +24,7 @@ use crate::control::recent::Recent;
 use crate::control::show::show;
 use crate::control::ways::control;
 use crate::control::wishes::{Mark, Reply, Wish};
+use crate::runner::Pulse;
 use crate::{Control, Options, RunId, RunState, View};
 
 /// How many may ask at once.
@@ -65,6 +66,7 @@ struct Desk {
     stop_budget: Duration,
     to_run: mpsc::Sender<Wish>,
     view: watch::Receiver<Arc<View>>,
+    pulse: Pulse,
     recent: Arc<Recent>,
     over: Over,
     slots: Arc<Semaphore>,
@@ -85,6 +87,7 @@ impl Socket {
         run_dir: PathBuf,
         options: &Options,
         view: watch::Receiver<Arc<View>>,
+        pulse: Pulse,
         recent: Arc<Recent>,
     ) -> (Self, mpsc::Receiver<Wish>) {
         let (to_run, wishes) = mpsc::channel(WAITING);
@@ -95,6 +98,7 @@ impl Socket {
             stop_budget: options.stop_budget,
             to_run,
             view,
+            pulse,
             recent,
             over: is_over,
             slots: Arc::new(Semaphore::new(MOST as usize)),
@@ -331,6 +335,7 @@ impl Desk {
             stopping: head.stopping.is_some(),
             steers_waiting: head.unseen_steers().count(),
             session: head.session.as_ref().map(short),
+            turned_ms: Some(u64::try_from(self.pulse.age().as_millis()).unwrap_or(u64::MAX)),
             agent_alive: agent.alive,
             held_for: agent.held_for,
             tools: agent.tools.iter().take(NAMED).map(short).collect(),

@@ -64,6 +64,7 @@ impl Run {
             dir.path().into(),
             &options,
             watched,
+            crate::runner::Pulse::default(),
             Arc::clone(&recent),
         );
         socket.ensure().unwrap();

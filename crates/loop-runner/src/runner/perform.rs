@@ -24,6 +24,7 @@ impl Runner {
                 self.journal.save(&self.saved).await?;
                 self.heal().await?;
                 self.ensure_socket();
+                self.notify_begun();
             }
             Effect::SealPhase { phase } => {
                 self.refresh_saved(true).await;

@@ -7,6 +7,7 @@ use loop_state::{Event, Happening, StopReason, Timestamp};
 use crate::Error;
 use crate::check::CheckEnd;
 use crate::control::{Coming, Mark, Wish, Wishes};
+use crate::hook::Hooks;
 use crate::news::News;
 use crate::runner::{Attempt, DriverFactory, Runner, settle, wake};
 
@@ -16,6 +17,7 @@ enum Wakeup {
     Agent(wake::Woken),
     Check(CheckEnd),
     Settled(Option<Box<settle::Settled>>),
+    Notified(CheckEnd),
     Time,
 }
 
@@ -43,6 +45,7 @@ impl Runner {
             happenings.insert(1, attended.into());
         }
         loop {
+            self.beat().await;
             if let Some(thawed) = self.jumped() {
                 happenings.push_front(thawed.into());
             }
@@ -124,6 +127,10 @@ impl Runner {
             Wakeup::Agent(wake::Woken::Published(published)) => self.agent_did(published).await,
             Wakeup::Check(end) => vec![self.check_ended(end)],
             Wakeup::Settled(end) => vec![self.settled(end).await],
+            Wakeup::Notified(end) => {
+                self.notified(end);
+                Vec::new()
+            }
             Wakeup::Time => {
                 self.notice_removal().await?;
                 self.time_passed().await.into_iter().collect()
@@ -141,12 +148,15 @@ impl Runner {
         let wait = self.wait_from(now);
         let (gate, attempt, check) = (&self.gate, &mut self.attempt, &mut self.check);
         let settling = &mut self.settling;
+        let notifies = self.hooks.as_ref().is_some_and(Hooks::is_running);
+        let hooks = &mut self.hooks;
         tokio::select! {
             biased;
             wish = wishes.next() => Wakeup::Wish(wish),
             _ = gate.sleep(wait) => Wakeup::Time,
             end = async { check.as_mut().expect("a check runs").ended().await }, if check.is_some() => Wakeup::Check(end),
             end = async { settling.as_mut().expect("a tree is ended").ended().await }, if settling.is_some() => Wakeup::Settled(end),
+            end = async { hooks.as_mut().expect("a hook runs").ended().await }, if notifies => Wakeup::Notified(end),
             event = async { attempt.as_mut().expect("an attempt runs").wake().await },
                 if attempt.as_ref().is_some_and(Attempt::may_speak) => Wakeup::Agent(event),
         }

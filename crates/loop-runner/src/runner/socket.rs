@@ -1,12 +1,11 @@
 //! The control socket of the run that is carried out.
 
-use loop_state::StopReason;
 use tokio::sync::mpsc;
 
 use crate::control::{Ended, Socket, Wish};
 use crate::news::News;
 use crate::runner::Runner;
-use crate::{Error, survivors};
+use crate::{Error, Outcome, survivors};
 
 impl Runner {
     /// Makes the control socket; without one the run can still be carried out.
@@ -18,6 +17,7 @@ impl Runner {
             run_dir,
             &self.options,
             self.view.subscribe(),
+            self.pulse.clone(),
             self.news.keep(),
         );
         self.socket = Some(socket);
@@ -35,13 +35,13 @@ impl Runner {
     }
 
     /// Tells those who wait for something that will not come any more how the run ended.
-    pub(super) async fn close_socket(&mut self, result: &Result<StopReason, Error>) {
+    pub(super) async fn close_socket(&mut self, result: &Result<Outcome, Error>) {
         let Some(socket) = self.socket.take() else {
             return;
         };
         let ended = Ended {
             reason: match result {
-                Ok(reason) => reason.to_string(),
+                Ok(outcome) => outcome.reason.to_string(),
                 Err(e) => e.to_string(),
             },
             ended: self.ended.len(),

@@ -6,6 +6,7 @@ use loop_state::{Happening, Timestamp};
 use tokio::time::Instant;
 
 use crate::clock::Clock;
+use crate::heartbeat::Heartbeat;
 use crate::runner::{Attempt, Runner};
 
 /// The longest single wait: after it the wall clock is looked at again, so that a suspend or a clock set forward is noticed, and whether what
@@ -48,7 +49,8 @@ impl Runner {
         let halt = { halt.into_iter().chain(hold).min() }
             .map(|at| at.saturating_duration_since(Instant::now()));
         let silence = self.silence_at().map(|at| at.since(now));
-        [deadline, flush, halt, silence]
+        let beat = self.heartbeat.as_ref().and_then(Heartbeat::due_in);
+        [deadline, flush, halt, silence, beat]
             .into_iter()
             .flatten()
             .fold(LONGEST_WAIT, Duration::min)

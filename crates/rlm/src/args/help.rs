@@ -19,11 +19,12 @@ Examples:
 While it runs: Ctrl-C opens a menu, Enter lets you say something to the agent, /help lists the rest.";
 
 pub(super) const STATUS: &str = "\
-Exit codes: 0 shown, 1 the state of the one RUN that was asked for is damaged, 10 no such run.
+Exit codes: 0 shown, or alive; 1 the state of the one RUN that was asked for is damaged, or it is not alive; 10 no such run.
 
 Examples:
   rlm status
   rlm status RUN
+  rlm status RUN --alive       as a liveness probe asks
   rlm status --json | jq -r 'select(.state == \"stopped\") | .run'";
 
 pub(super) const LOGS: &str = "\

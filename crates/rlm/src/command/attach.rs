@@ -39,6 +39,7 @@ pub(crate) fn execute(directory: &Path, args: &AttachArgs) -> Result<ExitCode, F
         prompts: prompts(&target)?,
         screen,
         presses: PressActions::default(),
+        bell: false,
         attached: true,
     };
     let carrier = carry(&target, wanted);

@@ -1,5 +1,6 @@
 //! One file a command.
 
+pub(crate) mod alive;
 pub(crate) mod attach;
 pub(crate) mod checkpoints;
 pub(crate) mod clean;
@@ -13,6 +14,7 @@ pub(crate) mod init;
 pub(crate) mod live;
 pub(crate) mod logs;
 pub(crate) mod man;
+pub(crate) mod over;
 pub(crate) mod ps;
 pub(crate) mod resume;
 pub(crate) mod run;

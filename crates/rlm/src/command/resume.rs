@@ -15,6 +15,7 @@ use crate::config::{self, Layers, Watched};
 use crate::exit::{Code, Failure};
 use crate::render::Beginning;
 use crate::session::{Session, refuse_nested};
+use crate::watchers::Watchers;
 use crate::{render, resolve};
 
 pub(crate) fn execute(directory: &Path, args: ResumeArgs) -> Result<ExitCode, Failure> {
@@ -116,7 +117,11 @@ pub(crate) fn carry_on(
             .filter(|_| begun);
         Ok((project, run, settings, before, nearest, feedback))
     })?;
-    let presses = layers.run().config().on_press;
+    let said = layers.run();
+    let (presses, watchers) = (
+        said.config().on_press,
+        Watchers::of(&said, project.root(), project.directory()),
+    );
     let (runner, news) = session.block_on(async {
         let work_tree = WorkTree::take(&project, &run, &session.gate()).await?;
         let opened = Runner::open(work_tree, settings, from, session.options()).await;
@@ -138,7 +143,7 @@ pub(crate) fn carry_on(
     };
     let person = session.options().interactive;
     screen.begin(&beginning, &project, runner.head(), person);
-    session.carry_out(&project, runner, news, screen, presses)
+    session.carry_out(&project, runner, news, screen, presses, &watchers)
 }
 
 /// Refuses what would end at once or can't be meant.

@@ -7,6 +7,8 @@ use loop_runner::{Project, RunEntry, RunId, RunState, Runner, Settings, WorkTree
 
 use crate::agents::AgentKind;
 use crate::args::{LoopArgs, ResumeArgs, RunArgs};
+use crate::command::live::is_live;
+use crate::command::over::Over;
 use crate::command::{detach, resume};
 use crate::config::{self, Layers, Watched};
 use crate::exit::{Code, Failure};
@@ -15,63 +17,99 @@ use crate::resolve::Resolved;
 use crate::session::{Session, refuse_nested};
 use crate::{render, resolve};
 
-pub(crate) fn execute(directory: &Path, args: RunArgs) -> Result<ExitCode, Failure> {
+pub(crate) fn execute(directory: &Path, mut args: RunArgs) -> Result<ExitCode, Failure> {
     if args.show.detach {
         return detach::start();
     }
     let session = Session::begin(args.show.no_input, args.show.detached)?;
     refuse_nested(args.nested)?;
-    if args.resume_or_start
-        && let Some((run, agent)) = session.prepare(candidate(directory, args.run_id.clone()))?
-    {
-        return resume::carry_on(session, directory, resuming(args, &run, agent));
+    if args.resume_or_start {
+        let what = std::mem::take(&mut args.what);
+        let looked = session.prepare(candidate(directory, args.run_id.clone(), what))?;
+        let (found, what) = looked;
+        args.what = what;
+        match found {
+            Candidate::None => {}
+            Candidate::Over(over) => return Ok(over.tell(&args.show.screen())),
+            Candidate::Goes(run, agent) => {
+                return resume::carry_on(session, directory, resuming(args, &run, agent));
+            }
+        }
     }
     start(session, directory, args)
+}
+
+/// What `--resume-or-start` finds.
+enum Candidate {
+    None,
+    Over(Over),
+    /// One that is gone on with, and the agent that it has.
+    Goes(RunId, Option<AgentKind>),
 }
 
 /// Looks for the run that `--resume-or-start` continues.
 fn candidate(
     directory: &Path,
     named: Option<RunId>,
-) -> impl FnOnce() -> Result<Option<(RunId, Option<AgentKind>)>, Failure> + Send + 'static {
+    what: LoopArgs,
+) -> impl FnOnce() -> Result<(Candidate, LoopArgs), Failure> + Send + 'static {
     let directory = directory.to_owned();
     move || {
-        let runs = Project::find(&directory)?.runs()?;
-        let mut runs: Vec<_> = match named {
+        let project = Project::find(&directory)?;
+        let mut runs = project.runs()?;
+        match &named {
             Some(name) => {
-                let begun = |run: &RunEntry| run.id == name && run.state != RunState::Empty;
-                let Some(run) = runs.into_iter().find(begun) else {
-                    return Ok(None);
-                };
-                if run.was_stopped_by_a_person() {
-                    return Err(Failure::usage(format!(
-                        "run `{name}` was stopped by a person, who alone continues it: {} resume {name}",
-                        render::rlm()
-                    )));
+                runs.retain(|run| run.id == *name && run.state != RunState::Empty);
+                if let Some(run) = runs.first() {
+                    refuse(&project, run)?;
+                    if let Some(over) = Over::of(run, &what) {
+                        return Ok((Candidate::Over(over), what));
+                    }
                 }
-                vec![run]
             }
-            None => runs
-                .into_iter()
-                .filter(|run| run.is_resumable() && !run.was_stopped_by_a_person())
-                .collect(),
-        };
-        match runs.len() {
-            0 | 1 => Ok(runs.pop().map(|run| {
-                let agent = run.head.map(|head| {
+            None => runs.retain(|run| run.is_resumable() && !run.was_stopped_by_a_person()),
+        }
+        let found = match runs.len() {
+            0 => Candidate::None,
+            1 => {
+                let RunEntry { id, head, .. } = runs.remove(0);
+                let agent = head.map(|head| {
                     let at = head.machine.phase as usize;
                     AgentKind::of(&head.settings.phases[at].agent)
                 });
-                (run.id, agent.ok())
-            })),
+                Candidate::Goes(id, agent.ok())
+            }
             _ => {
                 let names: Vec<String> = runs.iter().map(|run| run.id.to_string()).collect();
-                Err(Failure::usage(format!(
+                return Err(Failure::usage(format!(
                     "several runs can be continued, name one with --run-id: {}",
                     names.join(", ")
-                )))
+                )));
             }
-        }
+        };
+        Ok((found, what))
+    }
+}
+
+/// Refuses a run that a process has, and one that a person stopped.
+fn refuse(project: &Project, run: &RunEntry) -> Result<(), Failure> {
+    let (id, rlm) = (&run.id, render::rlm());
+    if is_live(run) {
+        let pid = project.holder(id).map(|holder| holder.process.pid);
+        let pid = pid.map_or_else(String::new, |pid| format!(" (pid {pid})"));
+        return Err(Failure {
+            code: Code::Held,
+            message: format!("run `{id}` is at work{pid}; nothing was changed"),
+        });
+    }
+    match run.was_stopped_by_a_person() {
+        true => Err(Failure {
+            code: Code::Stopped,
+            message: format!(
+                "run `{id}` was stopped by a person, who alone continues it: {rlm} resume {id}"
+            ),
+        }),
+        false => Ok(()),
     }
 }
 
@@ -197,6 +235,7 @@ pub(crate) fn begin(
         settings,
         layers,
         presses,
+        watchers,
     } = resolved;
     let mut watched = Watched::new(layers, &settings);
     let made = session.block_on(async {
@@ -215,7 +254,7 @@ pub(crate) fn begin(
     })?;
     let person = session.options().interactive;
     screen.begin(beginning, project, runner.head(), person);
-    session.carry_out(project, runner, news, screen, presses)
+    session.carry_out(project, runner, news, screen, presses, &watchers)
 }
 
 /// Makes a name that sorts by time and that two runs of one second don't share.

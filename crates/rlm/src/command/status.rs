@@ -6,14 +6,17 @@ use std::process::ExitCode;
 use loop_runner::{Project, RunState};
 
 use crate::args::ManyArgs;
-use crate::command::chosen;
 use crate::command::live::standing;
+use crate::command::{alive, chosen};
 use crate::exit::{Code, Failure};
 use crate::render::{Status, print};
 
 pub(crate) fn execute(directory: &Path, args: &ManyArgs) -> Result<ExitCode, Failure> {
     let mut damaged = false;
     let (project, runs) = chosen(Project::find(directory)?, args)?;
+    if let ([run], true) = (runs.as_slice(), args.alive) {
+        return alive::execute(&project, run);
+    }
     for run in &runs {
         damaged |= run.head.is_err();
         let works = run.state == RunState::Running;

@@ -28,6 +28,7 @@ pub(crate) enum Kind {
     /// Text of this form.
     Like(&'static str),
     OneOf(&'static [&'static str]),
+    SomeOf(&'static [&'static str]),
     /// Texts by name.
     Named,
     /// Anything, in words of the agent's own.
@@ -72,7 +73,9 @@ const fn project(name: &'static str, kind: Kind, what: &'static str) -> Key {
     }
 }
 
-use Kind::{Amount, Count, Free, Like, Named, OneOf, Servers, Switch, Table, Text, Texts, Time};
+use Kind::{
+    Amount, Count, Free, Like, Named, OneOf, Servers, SomeOf, Switch, Table, Text, Texts, Time,
+};
 
 /// The keys at the top and of a phase.
 pub(crate) const KEYS: &[Key] = &[
@@ -193,6 +196,41 @@ pub(crate) const KEYS: &[Key] = &[
         "worktree",
         Switch,
         "Whether each run has a working tree and a branch of its own.",
+    ),
+    run(
+        "notify",
+        Text,
+        "A command that is run when something happens to the run.",
+    ),
+    run(
+        "notify-on",
+        SomeOf(&[
+            "started",
+            "resumed",
+            "iteration",
+            "failure",
+            "phase",
+            "limit",
+            "retry",
+            "paused",
+            "review",
+            "question",
+            "ended",
+        ]),
+        "What that command is told of.",
+    ),
+    Key {
+        project: true,
+        ..run(
+            "heartbeat",
+            Text,
+            "A file that is written every 10 s as long as the loop turns.",
+        )
+    },
+    run(
+        "bell",
+        Switch,
+        "Whether the terminal's bell rings when a person is needed and at the end.",
     ),
     phase("claude", Table(CLAUDE), "What else Claude Code is told."),
     phase("codex", Table(CODEX), "What else Codex is told."),
@@ -400,11 +438,15 @@ mod tests {
     #[test]
     fn the_words_of_a_choice_are_those_that_are_read() {
         for key in KEYS.iter().chain(PRESSES) {
-            let OneOf(words) = key.kind else { continue };
+            let (words, open, close) = match key.kind {
+                OneOf(words) => (words, "", ""),
+                SomeOf(words) => (words, "[", "]"),
+                _ => continue,
+            };
             let section = PRESSES.iter().any(|press| std::ptr::eq(press, key));
             let line = |word: &str| match section {
                 true => format!("on-press.{} = \"{word}\"", key.name),
-                false => format!("{} = \"{word}\"", key.name),
+                false => format!("{} = {open}\"{word}\"{close}", key.name),
             };
             for word in words {
                 toml::from_str::<Config>(&line(word)).unwrap();

@@ -11,6 +11,7 @@ use crate::args::{LoopArgs, PermissionsArg, RunArgs};
 use crate::duration;
 use crate::exit::Failure;
 use crate::resolve;
+use crate::watchers::Occasion;
 
 /// The variables that are configuration, and the keys that they set. All others are none, those that tell an agent which run it belongs to above all.
 const VARIABLES: [(&str, &str); 2] = [("RLM_AGENT", "agent"), ("RLM_PERMISSIONS", "permissions")];
@@ -204,6 +205,11 @@ pub(crate) fn defaults(driven: bool) -> Tree {
         ("leftovers", "end".into()),
         ("commit", false.into()),
         ("worktree", false.into()),
+        (
+            "notify-on",
+            Value::Array(Occasion::DEFAULT.map(|it| it.name().into()).into()),
+        ),
+        ("bell", false.into()),
     ];
     let of_driven = [
         ("permissions", "edits".into()),
@@ -290,7 +296,7 @@ mod tests {
     fn every_option_is_a_key() {
         let line = "rlm run -p x --completion-promise x --until x --gate x -n 1 --max-duration 1 --iteration-timeout 1 --idle-timeout 1 \
             --check-timeout 1 --background-wait 1 --max-failures 1 --max-cost 0.000001 --max-tokens 2M --wait-on-limit 0 --sleep 1ms \
-            --permissions ask --session continue --model x --agent-bin a/b --leftovers keep --autonomy batch:2 --commit --worktree --agent acp";
+            --permissions ask --session continue --model x --agent-bin a/b --leftovers keep --autonomy batch:2 --commit --worktree --notify x --notify-on started,ended --heartbeat x --bell --agent acp";
         let config = run(
             &line.split_whitespace().collect::<Vec<_>>().join(" "),
             "",

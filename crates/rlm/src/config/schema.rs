@@ -66,6 +66,7 @@ fn kind(kind: Kind) -> Value {
         ]}),
         Kind::Like(form) => json!({"type": "string", "pattern": form}),
         Kind::OneOf(words) => json!({"enum": words}),
+        Kind::SomeOf(words) => json!({"type": "array", "items": {"enum": words}}),
         Kind::Named => json!({"type": "object", "additionalProperties": text}),
         Kind::Free => json!({"type": "object"}),
         Kind::Table(keys) => {

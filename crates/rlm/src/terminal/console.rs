@@ -30,7 +30,7 @@ use super::tty::{Tty, Typed};
 use super::ui::Ui;
 use super::{LogPlace, Terminal};
 use crate::presses::{PressAction, PressActions};
-use crate::render::Screen;
+use crate::render::{self, Screen};
 
 /// How often the status line is drawn anew when nothing else happens.
 const TICK: Duration = Duration::from_millis(250);
@@ -50,6 +50,8 @@ pub(crate) struct Shown {
     pub(crate) prompts: Vec<Subject>,
     pub(crate) screen: Screen,
     pub(crate) presses: PressActions,
+    /// Whether the bell rings when the person is needed.
+    pub(crate) bell: bool,
     /// Whether another process has the run.
     pub(crate) attached: bool,
 }
@@ -106,6 +108,7 @@ struct Console {
     prompts: Vec<Subject>,
     screen: Screen,
     presses: PressActions,
+    bell: bool,
     attached: bool,
     ui: Ui,
     painter: Painter,
@@ -161,6 +164,7 @@ impl Console {
             prompts,
             screen,
             presses,
+            bell,
             attached,
         } = shown;
         let tty = terminal.tty.clone();
@@ -183,6 +187,7 @@ impl Console {
             ui: Ui::new(width, screen.is_json()).attached(attached),
             screen,
             presses,
+            bell,
             attached,
             place: terminal.log,
             told_gone: false,
@@ -395,6 +400,12 @@ impl Console {
     }
 
     fn news(&mut self, at: Timestamp, news: &News) {
+        if self.bell
+            && render::needs_a_person(news)
+            && let Some(tty) = self.tty.as_ref().filter(|tty| tty.is_foreground())
+        {
+            tty.ring();
+        }
         // Who looks at the status line sees the time pass.
         let counts_down = self.face.is_some() && self.place == LogPlace::Here;
         if counts_down && matches!(news, News::StillWaiting { .. }) {

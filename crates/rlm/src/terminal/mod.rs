@@ -92,6 +92,13 @@ impl Terminal {
         }
     }
 
+    /// Rings the bell, if the person looks at the terminal now or comes back to it as it is.
+    pub(crate) fn ring(&self) {
+        if let Some(tty) = self.tty.as_ref().filter(|tty| tty.is_foreground()) {
+            tty.ring();
+        }
+    }
+
     /// Shows a run on a thread of its own, which ends when the run is over and all is printed.
     pub(crate) fn show(&self, shown: Shown, news: NewsReceiver) -> JoinHandle<()> {
         // Before anything is started, so that a press always finds the menu.

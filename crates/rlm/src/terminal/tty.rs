@@ -221,6 +221,11 @@ impl Tty {
         self.write_now(format!("{}\n", anstream::adapter::strip_str(text)).as_bytes());
     }
 
+    /// Rings the bell, which moves no cursor.
+    pub(crate) fn ring(&self) {
+        self.write_now(b"\x07");
+    }
+
     /// Writes what is small, or gives it up: a terminal that takes nothing must hold nobody up.
     fn write_now(&self, bytes: &[u8]) {
         let _full = rustix::io::write(&self.fd, bytes);

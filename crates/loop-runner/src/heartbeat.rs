@@ -1,0 +1,249 @@
+//! The file by which others see that a run's loop turns.
+
+use std::fmt;
+use std::io;
+use std::mem::{Discriminant, discriminant};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use loop_state::{Head, Step, Timestamp};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, timeout};
+
+use crate::RunId;
+
+/// How often the file is written when nothing changes.
+const EVERY: Duration = Duration::from_secs(10);
+/// How long the end of a run waits for a disk that hangs.
+const GOODBYE: Duration = Duration::from_secs(1);
+
+/// What a heartbeat is made of.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Beat<'a> {
+    /// The run.
+    pub run: &'a RunId,
+    /// Where it stands.
+    pub head: &'a Head,
+    /// The time.
+    pub at: Timestamp,
+    /// When the run acts next if nothing comes from outside; `None` while only that is waited for.
+    pub due: Option<Timestamp>,
+    /// Why the run is over for this process, when it is.
+    pub ended: Option<&'a str>,
+}
+
+/// Makes the content of the file.
+pub(crate) type Text = Box<dyn Fn(&Beat<'_>) -> String + Send>;
+
+/// What stands in the file, and who writes it.
+pub(crate) struct Heartbeat {
+    path: PathBuf,
+    text: Text,
+    last: Option<(Instant, Standing)>,
+    /// Written by a thread that may block: a disk that hangs holds no run up.
+    writing: Option<JoinHandle<io::Result<()>>>,
+    /// Whether the last write failed, so that it is told once.
+    is_broken: bool,
+}
+
+/// What is written at once when it changes.
+type Standing = (u32, u32, u32, Discriminant<Step>, bool);
+
+impl Heartbeat {
+    pub(crate) fn new(path: PathBuf, text: Text) -> Self {
+        Self {
+            path,
+            text,
+            last: None,
+            writing: None,
+            is_broken: false,
+        }
+    }
+
+    /// How long nothing has to be written, if nothing changes; `None` while something is being written.
+    pub(crate) fn due_in(&self) -> Option<Duration> {
+        let since = self.last.map_or(EVERY, |(at, _)| at.elapsed());
+        self.writing.is_none().then(|| EVERY.saturating_sub(since))
+    }
+
+    /// Has the file written if it is time for it. Returns, once, why it can't be.
+    pub(crate) async fn beat(&mut self, beat: &Beat<'_>) -> Option<String> {
+        let told = match self.writing.take_if(|writing| writing.is_finished()) {
+            Some(written) => self.written(written.await),
+            None => None,
+        };
+        let head = beat.head;
+        let step = discriminant(&head.step);
+        let standing = (head.phase, head.iteration, head.attempt, step, head.pausing);
+        let is_same = self.last.is_some_and(|(_, last)| last == standing);
+        let is_due = !is_same || self.due_in().is_some_and(|left| left.is_zero());
+        if is_due && self.writing.is_none() {
+            self.last = Some((Instant::now(), standing));
+            self.write(beat);
+        }
+        told
+    }
+
+    /// Has the end written, for a short time.
+    pub(crate) async fn end(mut self, beat: &Beat<'_>) -> Option<String> {
+        for last in [false, true] {
+            if last {
+                self.write(beat);
+            }
+            if let Some(writing) = self.writing.take() {
+                // A thread that hangs is left behind.
+                let written = timeout(GOODBYE, writing).await.ok()?;
+                if let told @ Some(_) = self.written(written) {
+                    return told;
+                }
+            }
+        }
+        None
+    }
+
+    fn write(&mut self, beat: &Beat<'_>) {
+        let (path, text) = (self.path.clone(), (self.text)(beat));
+        self.writing = Some(tokio::task::spawn_blocking(move || replace(&path, &text)));
+    }
+
+    fn written(
+        &mut self,
+        result: Result<io::Result<()>, tokio::task::JoinError>,
+    ) -> Option<String> {
+        let failed = match result {
+            Ok(Ok(())) => None,
+            Ok(Err(e)) => Some(e.to_string()),
+            Err(e) => Some(e.to_string()),
+        };
+        let was_broken = std::mem::replace(&mut self.is_broken, failed.is_some());
+        let why = failed.filter(|_| !was_broken)?;
+        Some(format!(
+            "the heartbeat can't be written: {why}; the run goes on without, and tries again"
+        ))
+    }
+}
+
+impl fmt::Debug for Heartbeat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Heartbeat").field(&self.path).finish()
+    }
+}
+
+/// Puts a new file in the place of the old one, so that a reader sees one of them whole.
+fn replace(path: &Path, text: &str) -> io::Result<()> {
+    // A device or a link would be gone.
+    if fs_err::symlink_metadata(path).is_ok_and(|there| !there.is_file()) {
+        let why = format!("`{}` is no file; name another place", path.display());
+        return Err(io::Error::other(why));
+    }
+    let mut new = path.as_os_str().to_owned();
+    new.push(format!(".{}.new", std::process::id()));
+    let replaced = fs_err::write(&new, text).and_then(|()| fs_err::rename(&new, path));
+    if replaced.is_err() {
+        // What is not there needs no removing.
+        let _gone = fs_err::remove_file(&new);
+    }
+    replaced
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::timestamp;
+    use loop_state::{PhaseRules, Rules};
+    use std::time::SystemTime;
+
+    fn head() -> Head {
+        let phase = PhaseRules {
+            name: "main".into(),
+            until: true,
+            ..PhaseRules::default()
+        };
+        let phases = vec![phase];
+        let rules = Rules::default();
+        Head::new(Rules { phases, ..rules }).unwrap()
+    }
+
+    async fn settled(heartbeat: &mut Heartbeat) {
+        let writing = heartbeat.writing.take();
+        if let Some(writing) = writing {
+            let written = writing.await;
+            heartbeat.writing = Some(tokio::spawn(async { written.unwrap() }));
+            tokio::task::yield_now().await;
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn x113_a_heartbeat_is_written_each_ten_seconds_and_at_each_change() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("beat");
+        let text: Text = Box::new(|beat| format!("{} {:?}", beat.head.iteration, beat.ended));
+        let mut heartbeat = Heartbeat::new(path.clone(), text);
+        let (run, mut head) = ("r1".parse().unwrap(), head());
+        let at = timestamp(SystemTime::UNIX_EPOCH);
+        let mut seen = Vec::new();
+        for (seconds, iteration) in [(0, 0), (9, 0), (1, 0), (1, 1), (1, 1), (10, 1)] {
+            tokio::time::advance(Duration::from_secs(seconds)).await;
+            // Whoever looks removes it, to see whether it comes again.
+            let _none = fs_err::remove_file(&path);
+            head.iteration = iteration;
+            let beat = Beat {
+                run: &run,
+                head: &head,
+                at,
+                due: None,
+                ended: None,
+            };
+            assert_eq!(heartbeat.beat(&beat).await, None);
+            settled(&mut heartbeat).await;
+            seen.push(fs_err::read_to_string(&path).is_ok());
+        }
+        assert_eq!(seen, [true, false, true, true, false, true]);
+        let ended = Some("done");
+        let beat = Beat {
+            run: &run,
+            head: &head,
+            at,
+            due: None,
+            ended,
+        };
+        assert_eq!(heartbeat.end(&beat).await, None);
+        assert_eq!(fs_err::read_to_string(&path).unwrap(), "1 Some(\"done\")");
+        assert_eq!(fs_err::read_dir(dir.path()).unwrap().count(), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn x113_a_heartbeat_that_can_not_be_written_is_told_of_once_and_tried_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("none/beat");
+        let mut heartbeat = Heartbeat::new(path.clone(), Box::new(|_| "x".into()));
+        let (run, head) = ("r1".parse().unwrap(), head());
+        let at = timestamp(SystemTime::UNIX_EPOCH);
+        let beat = Beat {
+            run: &run,
+            head: &head,
+            at,
+            due: None,
+            ended: None,
+        };
+        let mut told = Vec::new();
+        for round in 0..4 {
+            if round == 3 {
+                fs_err::create_dir(dir.path().join("none")).unwrap();
+            }
+            told.extend(heartbeat.beat(&beat).await);
+            settled(&mut heartbeat).await;
+            tokio::time::advance(EVERY).await;
+        }
+        assert_eq!(told.len(), 1, "{told:?}");
+        assert!(told[0].contains("none/beat"), "{told:?}");
+        assert!(path.exists());
+        assert!(
+            replace(Path::new("/dev/null"), "x")
+                .unwrap_err()
+                .to_string()
+                .contains("no file")
+        );
+    }
+}

@@ -1,0 +1,124 @@
+//! Telling a command of the user's what becomes of the run.
+
+use std::time::Duration;
+
+use loop_state::Timestamp;
+use tokio::time::Instant;
+
+use crate::check::CheckEnd;
+use crate::control::{Control, Wishes};
+use crate::hook::{self, Happened, Hook, Hooks, Moment};
+use crate::news::News;
+use crate::runner::Runner;
+use crate::{Error, Outcome};
+
+/// How long a run that was told to stop waits for a command that is told so, within its budget.
+const STOPPED: Duration = Duration::from_secs(3);
+/// How much of that budget is left for what comes after.
+const RESERVE: Duration = Duration::from_secs(1);
+
+impl Runner {
+    /// Has a command told what becomes of the run, each thing once it is saved.
+    ///
+    /// At the end of the run it has 10 s for the last of it; when the run was told to stop, 3 s within the budget of the stop; and none when it was
+    /// aborted.
+    #[must_use]
+    pub fn with_hook(mut self, hook: Hook) -> Self {
+        self.hooks = Some(Hooks::new(hook));
+        self
+    }
+
+    /// Has the command told of this, if it wants to be.
+    pub(super) fn notify(&mut self, at: Timestamp, what: Happened<'_>) {
+        let Some(hooks) = &self.hooks else {
+            return;
+        };
+        let moment = Moment {
+            run: &self.saved.run,
+            head: self.machine.head(),
+            at,
+            what,
+            missed: 0,
+        };
+        let Some(telling) = hooks.telling(moment) else {
+            return;
+        };
+        let context = self.context("-notify");
+        if let Some(hooks) = &mut self.hooks {
+            hooks.push(context, telling);
+        }
+    }
+
+    /// Has it told that the run begins, or goes on, once that is saved.
+    pub(super) fn notify_begun(&mut self) {
+        if !std::mem::replace(&mut self.begun, true) {
+            let again = matches!(self.first, loop_state::Happening::Resumed(_));
+            let at = self.clock.now();
+            self.notify(at, Happened::Began { again });
+        }
+    }
+
+    /// Takes notice of the end of a call.
+    pub(super) fn notified(&mut self, end: CheckEnd) {
+        let complaint = self.hooks.as_mut().and_then(|it| it.complaint(&end));
+        if let Some(complaint) = complaint {
+            self.tell(News::Warning(complaint));
+        }
+        if !end.leftovers.is_empty() {
+            self.tell(News::Ended {
+                why: "left running by the notify command".into(),
+                processes: end.leftovers,
+            });
+        }
+        self.proven &= end.proven;
+        self.note_survivors(end.survivors);
+    }
+
+    /// Has it told that the run is over, and waits for that within bounds. A wish to stop ends the waiting.
+    pub(super) async fn notify_end(
+        &mut self,
+        result: Result<&Outcome, &Error>,
+        wishes: &mut Wishes,
+    ) {
+        let left = match (self.impatient, self.stop_by) {
+            (true, _) => Duration::ZERO,
+            (false, Some(by)) => {
+                let left = by.saturating_duration_since(Instant::now());
+                left.saturating_sub(RESERVE).min(STOPPED)
+            }
+            (false, None) => hook::LIMIT,
+        };
+        let Some(hooks) = &mut self.hooks else {
+            return;
+        };
+        if self.stop_by.is_some() {
+            hooks.clear();
+        }
+        if !left.is_zero() {
+            let at = self.clock.now();
+            self.notify(at, Happened::Ended(result));
+        }
+        let gate = self.gate.clone();
+        let clock = gate.sleep(left);
+        tokio::pin!(clock);
+        let mut is_late = false;
+        while let Some(hooks) = self.hooks.as_mut().filter(|it| it.is_running()) {
+            tokio::select! {
+                biased;
+                // That the reply is dropped says that the run is over.
+                wish = wishes.next(), if !is_late => {
+                    is_late = matches!(wish.what, Control::Stop(_) | Control::Abort);
+                }
+                _ = &mut clock, if !is_late => is_late = true,
+                end = hooks.ended() => {
+                    self.notified(end);
+                    continue;
+                }
+            }
+            if is_late && let Some(hooks) = &mut self.hooks {
+                hooks.clear();
+                hooks.halt();
+            }
+        }
+    }
+}
