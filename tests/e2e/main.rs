@@ -55,6 +55,7 @@ mod schema;
 mod sessions;
 mod sets;
 mod smoke;
+mod space;
 mod steering;
 mod stopping;
 mod stops;

@@ -20,8 +20,8 @@
 //!
 //! # Limits
 //!
-//! One run a process and one at a time in a working tree. Transcripts stop growing at 64 MiB each and say
-//! so.
+//! One run a process and one at a time in a working tree. Transcripts stop growing at 64 MiB each and say so. Older ones are compressed while the
+//! run goes on; those of a run may take [`Settings::max_transcripts`] of disk, but for the newest eight and a beginning and an end of each.
 
 mod agents;
 mod check;
@@ -67,7 +67,7 @@ pub use runner::{DriverFactory, Options, Outcome, Reloaded, Runner};
 pub use runs::{Committed, RunEntry, RunHead, RunState};
 pub use settings::{Leftovers, Permissions, PhaseSettings, PromptSource, Settings};
 pub use timeline::Timeline;
-pub use transcript::{Record, Records, transcripts};
+pub use transcript::{Record, Records, by_age, transcripts};
 pub use view::{AgentView, View};
 pub use work_tree::{Holder, WorkTree};
 

@@ -47,6 +47,7 @@ mod socket;
 mod sweep;
 #[cfg(test)]
 mod tests;
+mod tidy;
 mod time;
 mod waiting;
 mod wake;
@@ -132,6 +133,7 @@ pub struct Runner {
     hooks: Option<Hooks>,
     /// Whether it was told that this process has the run.
     begun: bool,
+    tidying: tidy::Tidying,
     ended: Vec<ProcessName>,
     survivors: Vec<ProcessName>,
     proven: bool,
@@ -256,6 +258,11 @@ impl Runner {
             agent: AgentView::default(),
         };
         let (view, _) = watch::channel(Arc::new(view));
+        let tidying = tidy::Tidying::new(
+            work_tree.project().run_dir(&saved.run),
+            saved.settings.max_transcripts(),
+            first != Happening::Started,
+        );
         let runner = Self {
             work_tree,
             options,
@@ -286,6 +293,7 @@ impl Runner {
             heartbeat: None,
             hooks: None,
             begun: false,
+            tidying,
             ended: Vec::new(),
             survivors: Vec::new(),
             proven: true,
@@ -329,6 +337,7 @@ impl Runner {
         self.sweep_before().await;
         let result = self.pump(&drivers, &mut wishes).await;
         self.end_everything().await;
+        self.end_tidying().await;
         let outcome = result.map(|reason| self.outcome(reason));
         self.notify_end(outcome.as_ref(), &mut wishes).await;
         // What nobody took any more is answered with the end.

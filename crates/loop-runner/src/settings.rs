@@ -42,6 +42,9 @@ pub struct Settings {
     /// What becomes of processes that an agent leaves running.
     #[serde(default)]
     pub leftovers: Leftovers,
+    /// How many bytes of disk the transcripts may take, but for the newest eight; 2 GB if nothing is said. Beyond it the oldest lose something.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_transcripts: Option<u64>,
 }
 
 /// What becomes of processes that are alive after their attempt ended normally.
@@ -149,6 +152,9 @@ impl From<Permissions> for agent_duplex::Permissions {
 }
 
 impl Settings {
+    /// How many bytes of disk the older transcripts of a run may take, by default.
+    pub const MAX_TRANSCRIPTS: u64 = 2_000_000_000;
+
     /// Checks that a run by these settings can begin: its rules have an end, its phases have names, and its prompt files can be read.
     ///
     /// # Errors
@@ -199,6 +205,10 @@ impl Settings {
             phases: phases.collect(),
             ..self.clone()
         }
+    }
+
+    pub(crate) fn max_transcripts(&self) -> u64 {
+        self.max_transcripts.unwrap_or(Self::MAX_TRANSCRIPTS)
     }
 
     /// Takes the rules that a run has now, some of which were changed while it went on.

@@ -9,12 +9,15 @@ use loop_state::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::project::private_dir;
-pub use list::transcripts;
+pub use list::{by_age, transcripts};
 pub(crate) use list::{path, unknown_attempts};
 pub use records::Records;
+pub(crate) use room::{Room, Tended};
 
 mod list;
+mod pack;
 mod records;
+mod room;
 
 /// How old unflushed text may get: what a hard kill can lose (J51).
 pub(crate) const FLUSH_EVERY: Duration = Duration::from_secs(1);
@@ -26,7 +29,7 @@ const MAX_BYTES: u64 = 64 << 20;
 pub struct Record {
     /// When it happened, in milliseconds since the Unix epoch.
     pub at: Timestamp,
-    /// What it is: `prompt`, `steer`, `end`, `truncated`; of a plain agent `stdout` and `stderr`; of one whose driver understands it `text` (as it was
+    /// What it is: `prompt`, `steer`, `end`, `truncated`, `reduced` where something was left out later; of a plain agent `stdout` and `stderr`; of one whose driver understands it `text` (as it was
     /// streamed), `message`, `tool`, `result`, `ask`, `note`, and `raw`, the line behind them.
     pub kind: String,
     /// Its text; bytes that are not UTF-8 stand as U+FFFD.

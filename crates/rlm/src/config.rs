@@ -15,6 +15,7 @@ use serde::{Deserialize, Deserializer};
 
 use crate::agents::AgentKind;
 use crate::args::{LeftoversArg, PermissionsArg, SessionArg};
+use crate::bytes;
 use crate::duration;
 use crate::exit::Failure;
 use crate::money;
@@ -77,6 +78,7 @@ pub(crate) const TEMPLATE: &str = r#"# Settings of `rlm run` in this project. Op
 # autonomy = "checkpoint"          # your word between phases; or "batch:5" (iterations), "full" (never)
 #                                  # of a pipeline in [[phase]] tables: `rlm init --preset plan-then-build` writes one
 # leftovers = "end"                # or "keep": what the agent leaves running
+# max-transcripts = "2GB"          # of disk for a run's older transcripts; beyond it the oldest lose something
 # commit = true                    # a commit for each iteration that changed something
 # worktree = true                  # each run in a tree and on a branch of its own
 # notify = "notify-send \"$RLM_TEXT\""   # run when something happens; RLM_EVENT says what, standard input all of it in JSON
@@ -126,6 +128,8 @@ pub(crate) struct Config {
     pub(crate) wait_on_limit: Option<Duration>,
     pub(crate) autonomy: Option<Autonomy>,
     pub(crate) leftovers: Option<LeftoversArg>,
+    #[serde(default, deserialize_with = "bytes::of_file")]
+    pub(crate) max_transcripts: Option<u64>,
     pub(crate) commit: Option<bool>,
     pub(crate) worktree: Option<bool>,
     pub(crate) notify: Option<String>,

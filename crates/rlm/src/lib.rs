@@ -10,6 +10,7 @@
 
 mod agents;
 mod args;
+mod bytes;
 mod command;
 mod config;
 mod demo;

@@ -81,6 +81,7 @@ pub(crate) fn new_run(
         leftovers: run.leftovers.map(Into::into).unwrap_or_default(),
         commit: run.commit.unwrap_or_default(),
         worktree: None,
+        max_transcripts: run.max_transcripts,
     };
     money::refuse_unreported(&settings)?;
     Ok(Resolved {

@@ -150,6 +150,7 @@ impl Runner {
         let own = &self.prompts[self.phase_index()];
         let text = prompt::compose(brief, self.phase(), before, own, changed.as_deref());
         let transcript = self.begin_transcript(brief, &text);
+        self.tidy(brief.iteration, brief.attempt).await;
         let session = brief.session.clone();
         let session = session.map_or(SessionChoice::Fresh, SessionChoice::Resume);
         let (conversation, primary) = Conversation::new(driver, Default::default());

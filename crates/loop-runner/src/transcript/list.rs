@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 
 use loop_state::Head;
 
+use super::Records;
+
 /// What the name of a transcript ends with that was compressed.
 const PACKED: &str = "ndjson.zst";
 const PLAIN: &str = "ndjson";
@@ -54,6 +56,16 @@ pub fn transcripts(run_dir: &Path) -> io::Result<Vec<(u32, u32, PathBuf)>> {
     }
     let flat = |((iteration, attempt), path)| (iteration, attempt, path);
     Ok(found.into_iter().map(flat).collect())
+}
+
+/// Sorts transcripts by when their attempts began. Their numbers alone don't tell where a run has several phases, each of which counts anew.
+#[must_use]
+pub fn by_age(mut all: Vec<(u32, u32, PathBuf)>) -> Vec<(u32, u32, PathBuf)> {
+    let first = |path: &PathBuf| Some(Records::open(path).ok()?.next()?.ok()?.at);
+    if all.iter().any(|(_, attempt, _)| *attempt > 1) {
+        all.sort_by_cached_key(|(iteration, attempt, path)| (first(path), *iteration, *attempt));
+    }
+    all
 }
 
 fn numbers(path: &Path) -> Option<(u32, u32)> {

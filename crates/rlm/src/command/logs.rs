@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use loop_runner::{Project, Record, Records, transcripts};
+use loop_runner::{Project, Record, Records, by_age, transcripts};
 use loop_state::Timestamp;
 
 use crate::args::LogsArgs;
@@ -43,7 +43,7 @@ pub(crate) fn execute(directory: &Path, args: &LogsArgs) -> Result<ExitCode, Fai
         let mut told = reading
             .iter_mut()
             .try_for_each(|it| it.read(&mut out, args));
-        for (iteration, attempt, path) in new {
+        for (iteration, attempt, path) in by_age(new) {
             told = told.and_then(|()| finish(reading.take(), &mut out, args));
             seen.insert((iteration, attempt));
             reading = Reading::open(iteration, attempt, &path)?;

@@ -173,6 +173,11 @@ pub(crate) const KEYS: &[Key] = &[
         "How many tokens the run may use, those read and those written.",
     ),
     run(
+        "max-transcripts",
+        Amount(r"^[0-9]+ ?([kKmMgGtT]?[bB]|[kKmMgG][iI][bB])?$"),
+        "How much disk the transcripts of a run may take, but for its newest eight; beyond it the oldest lose something.",
+    ),
+    run(
         "wait-on-limit",
         Time,
         "How long to wait for rate limits and outages, all waits in a row together; 0 ends the run instead.",

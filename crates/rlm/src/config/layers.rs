@@ -203,6 +203,7 @@ pub(crate) fn defaults(driven: bool) -> Tree {
         ("sleep", time(resolve::DEFAULT_SLEEP)),
         ("wait-on-limit", time(resolve::DEFAULT_WAIT)),
         ("leftovers", "end".into()),
+        ("max-transcripts", "2GB".into()),
         ("commit", false.into()),
         ("worktree", false.into()),
         (

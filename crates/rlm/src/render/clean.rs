@@ -7,6 +7,7 @@ use loop_runner::{RunId, RunState, Worktree};
 use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
+use crate::bytes::show as size;
 use crate::duration::show;
 use crate::render::event::count;
 use crate::render::{BAD, MIND, plain, quoted, styled};
@@ -155,13 +156,4 @@ fn line(it: &Cleaning) -> String {
         days => format!("{days}d"),
     };
     format!("{}  {}, {age} old, {state}{why}", it.run, size(it.bytes))
-}
-
-/// A number of bytes as people write it.
-fn size(bytes: u64) -> String {
-    match bytes {
-        0..1_000_000 => format!("{} kB", bytes.div_ceil(1000)),
-        1_000_000..1_000_000_000 => format!("{:.1} MB", bytes as f64 / 1e6),
-        _ => format!("{:.1} GB", bytes as f64 / 1e9),
-    }
 }

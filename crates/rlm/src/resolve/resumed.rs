@@ -57,6 +57,8 @@ pub(crate) fn resumed(given: Given<'_>, saved: &Settings) -> Result<Option<Setti
     settings.autonomy = args.autonomy.or(settings.autonomy);
     settings.commit = args.commit.unwrap_or(settings.commit);
     settings.leftovers = args.leftovers.map_or(settings.leftovers, Into::into);
+    let said = given.layers.run().config().max_transcripts;
+    settings.max_transcripts = said.or(settings.max_transcripts);
     money::refuse_unreported(&settings)?;
     Ok((settings != *saved).then_some(settings))
 }

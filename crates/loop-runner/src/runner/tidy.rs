@@ -1,0 +1,106 @@
+//! Compressing older transcripts beside everything else, so that nothing waits for it.
+
+use std::collections::VecDeque;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+use crate::news::News;
+use crate::runner::Runner;
+use crate::transcript::{Room, Tended};
+
+/// How long the end of a run waits for a file that is being written: it is given up at the next piece, or another process does it again.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+/// The tending of older transcripts, at most one at a time. Dropping it has that stop at the next piece.
+#[derive(Debug)]
+pub(super) struct Tidying {
+    /// Not here while it is tended.
+    room: Option<Room>,
+    work: Option<JoinHandle<(Room, Tended)>>,
+    stop: Arc<AtomicBool>,
+    /// The attempts that began meanwhile.
+    begun: VecDeque<(u32, u32)>,
+    /// Whether it was told that something went wrong, and that something was left out: once is enough.
+    told: [bool; 2],
+}
+
+impl Tidying {
+    pub(super) fn new(run_dir: PathBuf, most: u64, resumed: bool) -> Self {
+        Self {
+            room: Some(Room::new(run_dir, most, resumed)),
+            work: None,
+            stop: Arc::default(),
+            begun: VecDeque::new(),
+            told: [false; 2],
+        }
+    }
+}
+
+impl Drop for Tidying {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Runner {
+    /// Takes notice that an attempt has a transcript, and has the older ones tended if that is due. Waits for nothing.
+    pub(super) async fn tidy(&mut self, iteration: u32, attempt: u32) {
+        let tidying = &mut self.tidying;
+        tidying.begun.push_back((iteration, attempt));
+        if let Some(work) = { &mut tidying.work }.take_if(|work| work.is_finished()) {
+            // One that panicked is not tried again by this process.
+            if let Ok((room, tended)) = work.await {
+                self.tidying.room = Some(room);
+                self.tell_tended(tended);
+            }
+        }
+        let tidying = &mut self.tidying;
+        let Some(mut room) = tidying.room.take() else {
+            // Rather none of them is compressed than that they are remembered without end.
+            tidying.begun.truncate(usize::from(u16::MAX));
+            return;
+        };
+        let begun = tidying.begun.drain(..);
+        let due = begun.fold(false, |_, (iteration, attempt)| {
+            room.begun(iteration, attempt)
+        });
+        if !due {
+            tidying.room = Some(room);
+            return;
+        }
+        let stop = tidying.stop.clone();
+        tidying.work = Some(tokio::task::spawn_blocking(move || {
+            let tended = room.tend(&stop);
+            (room, tended)
+        }));
+    }
+
+    fn tell_tended(&mut self, tended: Tended) {
+        let error = tended
+            .error
+            .map(|e| format!("an older transcript stays as it is: {e}"));
+        let reduced = tended.reduced.then(|| {
+            "the transcripts take more room than max-transcripts: the oldest ones are reduced to what people read, then to beginning and end".to_owned()
+        });
+        for (told, what) in [error, reduced].into_iter().enumerate() {
+            if let Some(what) = what.filter(|_| !self.tidying.told[told]) {
+                self.tidying.told[told] = true;
+                self.tell(News::Warning(what));
+            }
+        }
+    }
+
+    /// Has the tending stop at the next piece.
+    pub(super) async fn end_tidying(&mut self) {
+        self.tidying.stop.store(true, Ordering::Relaxed);
+        if let Some(work) = self.tidying.work.take() {
+            // What it does not come to is done by the next process.
+            let _late = timeout(PATIENCE, work).await;
+        }
+    }
+}

@@ -1,0 +1,337 @@
+//! Making a transcript small: the same records compressed, or fewer of them.
+
+use std::collections::VecDeque;
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use fs_err::os::unix::fs::OpenOptionsExt;
+use uuid::Uuid;
+use zstd::stream::write::Encoder;
+
+use super::Records;
+use super::list::{is_packed, packed, unpacked};
+use crate::Record;
+
+/// What the name of a file ends with that is being written.
+pub(super) const PART: &str = "part";
+const LEVEL: i32 = 3;
+/// How much is done before it is asked again whether to stop.
+const CHUNK: usize = 256 << 10;
+/// How many bytes of text are left at each end of a transcript that is cut, and of one of its records.
+const END: usize = 16 << 10;
+const MOST_TEXT: usize = 4 << 10;
+
+/// What is left out of a transcript.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Less {
+    /// The lines behind what people read.
+    Raw,
+    /// These, and all between the beginning and the end.
+    Middle,
+}
+
+/// A compressed file that takes the place of a transcript when it is finished. Dropping it before removes it.
+struct Draft<'a> {
+    part: PathBuf,
+    to: Encoder<'static, fs_err::File>,
+    stop: &'a AtomicBool,
+    unasked: usize,
+}
+
+impl<'a> Draft<'a> {
+    fn new(packed: &Path, stop: &'a AtomicBool) -> io::Result<Self> {
+        // Of its own name: another process may have taken the run over.
+        let part = packed.with_extension(format!("zst.{}.{PART}", Uuid::new_v4().simple()));
+        let mut options = fs_err::OpenOptions::new();
+        let file = options
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&part)?;
+        let mut to = Encoder::new(file, LEVEL)?;
+        to.include_checksum(true)?;
+        let unasked = 0;
+        Ok(Self {
+            part,
+            to,
+            stop,
+            unasked,
+        })
+    }
+
+    fn record(&mut self, record: &Record) -> io::Result<()> {
+        let mut line = serde_json::to_vec(record)?;
+        line.push(b'\n');
+        line.chunks(CHUNK).try_for_each(|chunk| self.add(chunk))
+    }
+
+    fn add(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.unasked += bytes.len();
+        if self.unasked >= CHUNK {
+            self.ask()?;
+        }
+        self.to.write_all(bytes)
+    }
+
+    /// Fails when it is to be given up.
+    fn ask(&mut self) -> io::Result<()> {
+        self.unasked = 0;
+        match self.stop.load(Ordering::Relaxed) {
+            true => Err(io::ErrorKind::TimedOut.into()),
+            false => Ok(()),
+        }
+    }
+
+    /// Puts it in the place of `old`: whole, on the disk, and with the time at which that was written last.
+    fn replace(mut self, old: &Path, packed: &Path) -> io::Result<()> {
+        self.ask()?;
+        self.to.do_finish()?;
+        let file = self.to.get_ref();
+        let written = fs_err::metadata(old)?.modified()?;
+        file.file().set_modified(written)?;
+        file.sync_all()?;
+        fs_err::rename(&self.part, packed)?;
+        if let Some(folder) = packed.parent() {
+            fs_err::File::open(folder)?.sync_all()?;
+        }
+        match old == packed {
+            true => Ok(()),
+            false => fs_err::remove_file(old),
+        }
+    }
+}
+
+impl Drop for Draft<'_> {
+    fn drop(&mut self) {
+        // Once it has its place there is nothing of that name.
+        let _placed = std::fs::remove_file(&self.part);
+    }
+}
+
+/// Compresses a transcript that nobody writes to any more. Fails with `TimedOut` when `stop` is set meanwhile; it is then as it was.
+pub(super) fn pack(plain: &Path, stop: &AtomicBool) -> io::Result<()> {
+    let to = packed(plain);
+    let mut from = fs_err::File::open(plain)?;
+    let mut draft = Draft::new(&to, stop)?;
+    let mut chunk = vec![0; CHUNK];
+    loop {
+        let count = from.read(&mut chunk)?;
+        if count == 0 {
+            return draft.replace(plain, &to);
+        }
+        draft.add(&chunk[..count])?;
+    }
+}
+
+/// Leaves something out of a transcript, compresses it, and says in a record of kind `reduced` how much is not there any more. Stops as [`pack`] does.
+pub(super) fn reduce(path: &Path, less: Less, stop: &AtomicBool) -> io::Result<()> {
+    let to = match is_packed(path) {
+        true => packed(&unpacked(path)),
+        false => packed(path),
+    };
+    let mut draft = Draft::new(&to, stop)?;
+    let mut left_out = LeftOut::default();
+    let mut room = END;
+    let mut tail = VecDeque::new();
+    let mut in_tail = 0;
+    for record in Records::open(path)? {
+        let mut record = record?;
+        if record.kind == "raw" {
+            draft.unasked += record.text.len();
+            left_out.add(&record);
+            continue;
+        }
+        if less == Less::Raw {
+            draft.record(&record)?;
+            continue;
+        }
+        shorten(&mut record);
+        if record.text.len() <= room {
+            room -= record.text.len();
+            draft.record(&record)?;
+            continue;
+        }
+        room = 0;
+        draft.unasked += record.text.len();
+        if draft.unasked >= CHUNK {
+            draft.ask()?;
+        }
+        in_tail += record.text.len();
+        tail.push_back(record);
+        while in_tail > END || tail.len() > END / 64 {
+            let Some(dropped) = tail.pop_front() else {
+                break;
+            };
+            in_tail -= dropped.text.len();
+            left_out.add(&dropped);
+        }
+    }
+    if let Some(record) = left_out.record() {
+        draft.record(&record)?;
+    }
+    for record in &tail {
+        draft.record(record)?;
+    }
+    draft.replace(path, &to)
+}
+
+/// Cuts a long text.
+fn shorten(record: &mut Record) {
+    if record.text.len() > MOST_TEXT {
+        let fits = (0..=MOST_TEXT).rev();
+        let cut = { fits }.find(|at| record.text.is_char_boundary(*at));
+        let cut = cut.unwrap_or(0);
+        record.omitted += (record.text.len() - cut) as u64;
+        record.text.truncate(cut);
+    }
+}
+
+/// What is not there any more.
+#[derive(Default)]
+struct LeftOut {
+    at: loop_state::Timestamp,
+    records: u64,
+    bytes: u64,
+}
+
+impl LeftOut {
+    fn add(&mut self, record: &Record) {
+        self.at = record.at;
+        self.records += 1;
+        self.bytes += record.text.len() as u64 + record.omitted;
+    }
+
+    fn record(self) -> Option<Record> {
+        (self.records > 0).then(|| Record {
+            at: self.at,
+            kind: "reduced".into(),
+            text: format!("{} records left out, for max-transcripts", self.records),
+            omitted: self.bytes,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use loop_state::Timestamp;
+    use proptest::prelude::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+    use crate::transcript::list;
+
+    static GO: AtomicBool = AtomicBool::new(false);
+
+    fn record(kind: &str, text: &str) -> Record {
+        Record {
+            at: Timestamp(7),
+            kind: kind.into(),
+            text: text.into(),
+            omitted: 0,
+        }
+    }
+
+    fn write(dir: &Path, records: &[Record]) -> PathBuf {
+        let path = list::path(dir, 1, 1);
+        fs_err::create_dir_all(path.parent().unwrap()).unwrap();
+        let lines = records
+            .iter()
+            .map(|it| serde_json::to_string(it).unwrap() + "\n");
+        fs_err::write(&path, lines.collect::<String>()).unwrap();
+        path
+    }
+
+    fn read(path: &Path) -> Vec<Record> {
+        Records::open(path).unwrap().map(Result::unwrap).collect()
+    }
+
+    fn files(dir: &Path) -> Vec<String> {
+        let entries = fs_err::read_dir(dir.join("transcripts")).unwrap();
+        let name = |entry: io::Result<fs_err::DirEntry>| entry.unwrap().file_name();
+        let mut names: Vec<_> = entries.map(|it| name(it).into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn x118_a_compressed_transcript_says_the_same_and_is_private_and_as_old() {
+        let dir = tempfile::tempdir().unwrap();
+        let records: Vec<_> = (0..5000)
+            .map(|n| record("raw", &format!("line {n}")))
+            .collect();
+        let path = write(dir.path(), &records);
+        let before = fs_err::metadata(&path).unwrap();
+        pack(&path, &GO).unwrap();
+        assert_eq!(files(dir.path()), ["1-1.ndjson.zst"]);
+        assert!(read(&path) == records);
+        let meta = fs_err::metadata(packed(&path)).unwrap();
+        assert_eq!(meta.permissions().mode() & 0o777, 0o600);
+        assert_eq!(meta.modified().unwrap(), before.modified().unwrap());
+        assert!(meta.len() < before.len() / 4);
+    }
+
+    #[test]
+    fn x101_who_is_told_to_stop_leaves_all_as_it_was() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = write(dir.path(), &[record("stdout", "all of it")]);
+        let stop = AtomicBool::new(true);
+        for done in [pack(&path, &stop), reduce(&path, Less::Middle, &stop)] {
+            assert_eq!(done.unwrap_err().kind(), io::ErrorKind::TimedOut);
+            assert_eq!(files(dir.path()), ["1-1.ndjson"]);
+        }
+        assert_eq!(read(&path).len(), 1);
+    }
+
+    #[test]
+    fn what_people_read_stays_longest_and_what_is_not_there_is_said() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut records = vec![record("prompt", "do it")];
+        for n in 0..3000 {
+            records.push(record("message", &format!("said {n}")));
+            records.push(record("raw", &"x".repeat(100)));
+        }
+        records.push(record("end", "completed"));
+        let path = write(dir.path(), &records);
+        reduce(&path, Less::Raw, &GO).unwrap();
+        let path = packed(&path);
+        let read_on = read(&path);
+        assert!(read_on.iter().all(|it| it.kind != "raw"));
+        assert_eq!(read_on.len(), 3003);
+        insta::assert_snapshot!(
+            serde_json::to_string(read_on.last().unwrap()).unwrap(),
+            @r#"{"at":7,"kind":"reduced","text":"3000 records left out, for max-transcripts","omitted":300000}"#
+        );
+        reduce(&path, Less::Middle, &GO).unwrap();
+        let kept = read(&path);
+        assert_eq!(kept[0].text, "do it");
+        assert_eq!(kept[kept.len() - 2].text, "completed");
+        let gap = kept.iter().find(|it| it.kind == "reduced").unwrap();
+        let left_out = 3003 - (kept.len() - 1);
+        assert_eq!(
+            gap.text,
+            format!("{left_out} records left out, for max-transcripts")
+        );
+        assert_eq!(files(dir.path()), ["1-1.ndjson.zst"]);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(24))]
+
+        /// Whatever stands in it, what is left is small, and each byte of text is either there or counted.
+        #[test]
+        fn nothing_is_left_out_unsaid(texts in prop::collection::vec((0usize..3, 0usize..9000), 0..60)) {
+            let dir = tempfile::tempdir().unwrap();
+            let kinds = ["message", "raw", "tool"];
+            let records: Vec<_> = { texts.iter() }.map(|(kind, len)| record(kinds[*kind], &"ä".repeat(*len))).collect();
+            let path = write(dir.path(), &records);
+            reduce(&path, Less::Middle, &GO).unwrap();
+            let kept = read(&path);
+            let there = { kept.iter() }.filter(|it| it.kind != "reduced");
+            let bytes: u64 = there.map(|it| it.text.len() as u64).sum();
+            let omitted: u64 = kept.iter().map(|it| it.omitted).sum();
+            prop_assert_eq!(bytes + omitted, texts.iter().map(|(_, len)| 2 * *len as u64).sum::<u64>());
+            prop_assert!(bytes <= 2 * END as u64);
+        }
+    }
+}

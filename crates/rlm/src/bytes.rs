@@ -1,0 +1,100 @@
+//! Numbers of bytes as people write and read them.
+
+use serde::Deserializer;
+use serde::de::{self, Visitor};
+
+const UNITS: [(&str, u64); 8] = [
+    ("kib", 1 << 10),
+    ("mib", 1 << 20),
+    ("gib", 1 << 30),
+    ("kb", 1000),
+    ("mb", 1_000_000),
+    ("gb", 1_000_000_000),
+    ("tb", 1_000_000_000_000),
+    ("b", 1),
+];
+
+/// Parses a number of bytes, such as `500MB`, `2GiB` or `0`.
+pub(crate) fn parse(text: &str) -> Result<u64, String> {
+    let bad = || {
+        let shown = text.escape_debug();
+        format!("`{shown}` is no size: write for example 500MB or 2GiB")
+    };
+    let lower = text.trim().to_lowercase();
+    let unit =
+        { UNITS.iter() }.find_map(|(unit, factor)| Some((lower.strip_suffix(unit)?, *factor)));
+    let (digits, factor) = unit.unwrap_or((&lower, 1));
+    let number: u64 = digits.trim_end().parse().map_err(|_| bad())?;
+    number.checked_mul(factor).ok_or_else(bad)
+}
+
+/// A number of bytes in three digits or so.
+pub(crate) fn show(bytes: u64) -> String {
+    match bytes {
+        0..1_000_000 => format!("{} kB", bytes.div_ceil(1000)),
+        1_000_000..1_000_000_000 => format!("{:.1} MB", bytes as f64 / 1e6),
+        _ => format!("{:.1} GB", bytes as f64 / 1e9),
+    }
+}
+
+/// Reads a size from the file: a whole number, or text.
+pub(crate) fn of_file<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
+    from.deserialize_any(Size).map(Some)
+}
+
+struct Size;
+
+impl Visitor<'_> for Size {
+    type Value = u64;
+
+    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("a size such as \"500MB\" or \"2GiB\"")
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<u64, E> {
+        parse(text).map_err(E::custom)
+    }
+
+    fn visit_i64<E: de::Error>(self, number: i64) -> Result<u64, E> {
+        self.visit_str(&number.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_read_as_people_write_them() {
+        let read = [
+            "0",
+            "4096",
+            "500MB",
+            "500 mb",
+            "2GiB",
+            "1kB",
+            "7 B",
+            "",
+            "-1",
+            "2.5GB",
+            "99999999999TB",
+        ];
+        let shown = read.map(|text| match parse(text) {
+            Ok(bytes) => format!("{text:?} = {bytes}, {}", show(bytes)),
+            Err(why) => why,
+        });
+        insta::assert_snapshot!(shown.join("\n"), @r#"
+        "0" = 0, 0 kB
+        "4096" = 4096, 5 kB
+        "500MB" = 500000000, 500.0 MB
+        "500 mb" = 500000000, 500.0 MB
+        "2GiB" = 2147483648, 2.1 GB
+        "1kB" = 1000, 1 kB
+        "7 B" = 7, 1 kB
+        `` is no size: write for example 500MB or 2GiB
+        `-1` is no size: write for example 500MB or 2GiB
+        `2.5GB` is no size: write for example 500MB or 2GiB
+        `99999999999TB` is no size: write for example 500MB or 2GiB
+        "#);
+    }
+}
