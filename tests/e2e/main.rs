@@ -39,6 +39,7 @@ mod layers;
 mod menu;
 mod models;
 mod money;
+mod moving;
 mod nights;
 mod options;
 mod permissions;

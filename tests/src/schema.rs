@@ -16,7 +16,8 @@ macro_rules! schemas {
 }
 
 /// Every schema, by the name of its file.
-pub const SCHEMAS: [(&str, &str); 11] = schemas![
+pub const SCHEMAS: [(&str, &str); 12] = schemas![
+    "checkpoints-fork",
     "checkpoints-list",
     "checkpoints-show",
     "checkpoints-verify",
@@ -86,6 +87,7 @@ fn of_command<'a>(arguments: impl Iterator<Item = &'a OsStr>) -> Option<&'static
         ["doctor", ..] => &["doctor"],
         ["clean", ..] => &["clean"],
         ["pause" | "interrupt" | "steer" | "set" | "stop", ..] => &["control"],
+        ["checkpoints", "fork", ..] => &["checkpoints-fork"],
         ["checkpoints", "list", ..] => &["checkpoints-list"],
         ["checkpoints", "show", ..] => &["checkpoints-show"],
         ["checkpoints", "verify", ..] => &["checkpoints-verify"],

@@ -33,6 +33,18 @@ enum Kind {
     NoSuchRun { run: RunId, path: PathBuf },
     #[error("run `{run}` has no {what} on record; `rlm checkpoints list {run}` shows what it has")]
     NoSuchState { run: RunId, what: String },
+    #[error(
+        "iteration {iteration} of run `{run}` is in no commit, so that its files can't be had again; {mend}"
+    )]
+    NotCommitted {
+        run: RunId,
+        iteration: u32,
+        mend: String,
+    },
+    #[error("it was stopped, and nothing of it is left")]
+    Stopped,
+    #[error("run `{run}` {problem}")]
+    Unfit { run: RunId, problem: String },
     #[error("run `{0}` exists already; go on with it: rlm resume {0}, or choose another name")]
     RunExists(RunId),
     #[error(
@@ -140,6 +152,25 @@ impl Error {
         Self(Box::new(Kind::NoSuchState { run, what }))
     }
 
+    pub(crate) fn not_committed(run: &RunId, iteration: u32, mend: String) -> Self {
+        let run = run.clone();
+        Self(Box::new(Kind::NotCommitted {
+            run,
+            iteration,
+            mend,
+        }))
+    }
+
+    pub(crate) fn stopped() -> Self {
+        Self(Box::new(Kind::Stopped))
+    }
+
+    /// `problem` says what to do.
+    pub(crate) fn unfit(run: &RunId, problem: impl Into<String>) -> Self {
+        let (run, problem) = (run.clone(), problem.into());
+        Self(Box::new(Kind::Unfit { run, problem }))
+    }
+
     pub(crate) fn run_exists(run: RunId) -> Self {
         Self(Box::new(Kind::RunExists(run)))
     }
@@ -236,6 +267,12 @@ impl Error {
         matches!(*self.0, Kind::Silent(_))
     }
 
+    /// Returns whether the files of an iteration are in no commit, so that nothing can go on from there.
+    #[must_use]
+    pub fn is_not_committed(&self) -> bool {
+        matches!(*self.0, Kind::NotCommitted { .. })
+    }
+
     /// Returns whether there is no such run, no such state of it, or nothing saved in it.
     #[must_use]
     pub fn is_not_found(&self) -> bool {
@@ -255,6 +292,8 @@ impl Error {
                 | Kind::Directory { .. }
                 | Kind::Feedback(_)
                 | Kind::Git { .. }
+                | Kind::NotCommitted { .. }
+                | Kind::Unfit { .. }
                 | Kind::PhaseName { .. }
                 | Kind::Prompt { .. }
                 | Kind::Rules(_)

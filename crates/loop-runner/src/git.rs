@@ -119,6 +119,13 @@ impl Git {
         run(top, arguments, LIMIT, self.looks.as_ref())
     }
 
+    /// Returns the commit that `name` stands for, if it is here. Blocks.
+    pub(crate) fn commit_of(&self, name: &str) -> Option<String> {
+        let commit = format!("{name}^{{commit}}");
+        self.answer(&["rev-parse", "--verify", "--quiet", &commit])
+            .ok()
+    }
+
     async fn on_thread(&self, arguments: &'static [&'static str]) -> Option<String> {
         let (top, silent) = (self.top.clone()?, Arc::clone(&self.silent));
         let looks = self.looks.clone();

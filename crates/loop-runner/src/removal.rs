@@ -8,6 +8,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use checkpoint_store::reader;
 use uuid::Uuid;
 
+use crate::moving::INCOMING;
 use crate::{Error, Project, RunId};
 
 /// What the name of a directory begins with that is being removed.
@@ -50,7 +51,7 @@ impl Project {
             .flatten()
             .flatten()
         {
-            let is_aside = |name: &str| name.starts_with(ASIDE);
+            let is_aside = |name: &str| name.starts_with(ASIDE) || name.starts_with(INCOMING);
             let is_aside = entry.file_name().to_str().is_some_and(is_aside);
             // The time at which it was moved.
             let moved = std::fs::symlink_metadata(entry.path()).map(|meta| {

@@ -174,6 +174,8 @@ impl Runner {
             committed: None,
             pause_reason: None,
             origin: None,
+            moved: None,
+            moves: 0,
         };
         // Saved before anything can be asked to stop: a run that a press ends at once can be resumed.
         journal.save(&saved).await?;

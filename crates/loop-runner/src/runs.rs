@@ -1,7 +1,7 @@
 use std::path::{Path, PathBuf};
 
 use checkpoint_store::reader;
-use loop_state::{Event, Head, StopCause, StopReason};
+use loop_state::{Event, Head, StopCause, StopReason, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use crate::journal::options;
@@ -36,6 +36,12 @@ pub struct RunHead {
     /// The state that the first event of its own met, where the present rules don't tell that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) origin: Option<Box<Origin>>,
+    /// Where the run went, if it goes on elsewhere.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub moved: Option<Moved>,
+    /// How many times it was moved.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub moves: u32,
 }
 
 /// Where the history of a run begins.
@@ -46,6 +52,23 @@ pub(crate) struct Origin {
     pub(crate) events: u64,
     /// The state.
     pub(crate) head: Head,
+}
+
+/// The seal of a run that goes on elsewhere.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Moved {
+    /// When.
+    pub at: Timestamp,
+    /// The file that it went into; `-` is standard output.
+    pub to: String,
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde asks for a reference"
+)]
+fn is_zero(n: &u32) -> bool {
+    *n == 0
 }
 
 /// An iteration whose work is in a commit.
@@ -121,6 +144,8 @@ pub enum RunState {
     Crashed,
     /// It ended for another reason.
     Ended,
+    /// It goes on elsewhere.
+    Moved,
     /// Its process died before anything was saved: nothing was begun.
     Empty,
     /// Nothing valid can be read of it.
@@ -133,6 +158,7 @@ impl RunState {
         match &head.machine.end {
             _ if is_live && head.machine.is_waiting() => Self::Paused,
             _ if is_live => Self::Running,
+            _ if head.moved.is_some() => Self::Moved,
             None if head.machine.stopping.is_some() => Self::Stopped,
             None => Self::Crashed,
             Some(end) if end.reason.is_stopped() => Self::Stopped,

@@ -1,5 +1,5 @@
 use crate::text::tail;
-use crate::{Counts, Head, Streaks, Usage, Waits};
+use crate::{Head, Step, Streaks, Waits};
 
 /// Where a run comes from that is a fork of another one.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,27 +15,24 @@ pub struct Lineage {
 impl Head {
     /// Makes the head of a new run that goes on where this one stands; its first event is [`Happening::Resumed`](crate::Happening::Resumed).
     ///
-    /// Position, finished phases and steers are the parent's; what was used, counted or in a row was not the fork's own and begins at nothing.
+    /// What was counted and used up to here counts for the fork too, as its history does, so that a budget is not had twice. What failed in a row, and
+    /// every wish to stop or to wait, was the other run's, and so is the conversation: it may know what comes after. A turn that was begun behind the
+    /// iteration that is gone on from is as if it had not been, but for its number.
     #[must_use]
     pub fn fork(mut self, mut parent: Lineage) -> Self {
         parent.run = tail(parent.run);
-        self.parent = Some(parent);
-        self.counts = Counts {
-            // A steer that waits keeps its number, which no other one may have.
-            steers: self.counts.steers,
-            processes: 1,
-            ..Counts::default()
-        };
-        self.usage = Usage::default();
-        self.iteration_usage = Usage::default();
-        for phase in &mut self.finished {
-            phase.usage = Usage::default();
+        let is_begun = !self.step.is_rest() && self.step != Step::Ready;
+        if is_begun && self.iteration > parent.iteration {
+            self.step = Step::Ready;
+            self.cut = None;
+            self.recall_steers();
         }
+        self.parent = Some(parent);
+        self.session = None;
+        self.prompted = false;
+        self.continues = false;
         self.streaks = Streaks::default();
         self.waits = Waits::default();
-        self.active_ms = 0;
-        self.taken_at = self.last_at;
-        self.started_at = self.last_at;
         self.stopping = None;
         self.pausing = false;
         self.halting = false;

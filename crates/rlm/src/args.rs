@@ -28,7 +28,7 @@ use crate::money;
 use crate::render::{Level, Screen};
 use crate::watchers::Occasion;
 
-pub(crate) use checkpoints::{CheckpointsArgs, CheckpointsCommand, ShowArgs};
+pub(crate) use checkpoints::{CheckpointsArgs, CheckpointsCommand, ForkArgs, ShowArgs};
 pub(crate) use clean::CleanArgs;
 pub(crate) use color::{ColorArg, choose_color};
 pub(crate) use config::{ConfigArgs, ConfigCommand, ShowConfigArgs};
@@ -86,7 +86,7 @@ pub(crate) enum Command {
     Set(SetArgs),
     /// Stop a live run, and wait until nothing of it is left
     Stop(StopArgs),
-    /// List, show and verify what is saved of runs
+    /// List, show, verify and fork what is saved of runs
     Checkpoints(CheckpointsArgs),
     /// Remove old runs
     Clean(CleanArgs),

@@ -120,6 +120,30 @@ impl Session {
         })
     }
 
+    /// Waits for something that undoes what it has begun when it is told to end, by this session's [gate](Self::gate). A press tells it that, and once
+    /// it has ended this process dies by what ended it; what was done all the same is done.
+    pub(crate) fn carry_through<T>(
+        &self,
+        work: impl Future<Output = Result<T, loop_runner::Error>>,
+    ) -> Result<T, Failure> {
+        let mut start = self.interrupts.push("move");
+        let done = self.runtime.block_on(async {
+            let press = async {
+                start.notified().await.escalate();
+                std::future::pending::<()>().await;
+            };
+            tokio::select! {
+                biased;
+                done = work => done,
+                () = press => unreachable!("it waits for ever once it has spoken"),
+            }
+        });
+        match (done, self.interrupts.cause()) {
+            (Err(_), Some(cause)) => die(cause),
+            (done, _) => Ok(done?),
+        }
+    }
+
     /// Carries a run out and ends as the contract of the command line says: the caller has nothing left to do.
     pub(crate) fn carry_out(
         mut self,

@@ -66,6 +66,11 @@ impl Looks {
         Some(Self::new(running, None))
     }
 
+    /// Returns those of a piece of work that can be stopped by itself.
+    pub(crate) fn of_work() -> Self {
+        Self::new(WATCHED.get().cloned().unwrap_or_default(), None)
+    }
+
     /// Returns those of a run.
     pub(crate) fn of_run(marker: String) -> Self {
         Self::new(WATCHED.get().cloned().unwrap_or_default(), Some(marker))
@@ -112,7 +117,7 @@ impl Looks {
     }
 }
 
-/// The looks of a run; its drop ends them without waiting.
+/// The looks of a run, or of other work; its drop ends them without waiting.
 #[derive(Debug)]
 pub(crate) struct OwnLooks(pub(crate) Looks);
 

@@ -79,48 +79,72 @@ impl Project {
                 "it has no commit yet, from which a working tree could begin: commit something, or leave --worktree out".into(),
             ));
         };
-        let path = self.state_dir().join(PLACE).join(name.as_str());
-        let branch = format!("rlm/{name}");
+        let left = self.git().change_count().unwrap_or(0);
+        Ok((self.worktree_at(name, &base, "--worktree NAME")?, left))
+    }
+
+    /// Makes a working tree from a commit, on a new branch `rlm/NAME`; `other` is the option that gives it another name.
+    pub(crate) fn worktree_at(
+        &self,
+        name: &RunId,
+        base: &str,
+        other: &str,
+    ) -> Result<Worktree, Error> {
+        let refuse = |why: String| Error::git(self.root(), why);
+        let (path, branch) = (self.worktree_path(name), format!("rlm/{name}"));
         if path.exists() {
             return Err(refuse(format!(
-                "`{}` is there already: choose another --worktree NAME, or remove it: git worktree remove {}",
+                "`{}` is there already: choose another {other}, or remove it: git worktree remove {}",
                 path.display(),
                 path.display()
             )));
         }
-        let full = format!("refs/heads/{branch}");
         if self
             .git()
-            .answer(&["rev-parse", "--verify", "--quiet", &full])
-            .is_ok()
+            .commit_of(&format!("refs/heads/{branch}"))
+            .is_some()
         {
             return Err(refuse(format!(
-                "the branch {branch} is there already: choose another --worktree NAME, or delete it: git branch -D {branch}"
+                "the branch {branch} is there already: choose another {other}, or delete it: git branch -D {branch}"
             )));
         }
+        self.check_out(&path, &["-b", &branch, "--"], base)
+            .inspect_err(|_| self.remove_worktree(&path, Some(&branch)))?;
+        Ok(Worktree {
+            path,
+            branch,
+            base: base.to_owned(),
+        })
+    }
+
+    /// Returns where the working tree of this name lies.
+    pub(crate) fn worktree_path(&self, name: &RunId) -> PathBuf {
+        self.state_dir().join(PLACE).join(name.as_str())
+    }
+
+    /// Lets git fill a working tree.
+    pub(crate) fn check_out(
+        &self,
+        path: &Path,
+        options: &[&str],
+        commit: &str,
+    ) -> Result<(), Error> {
         self.prepare()?;
         let place = self.state_dir().join(PLACE);
         crate::project::private_dir(&place)
             .map_err(|e| Error::io("can't keep working trees in", &place, e))?;
-        let left = self.git().change_count().unwrap_or(0);
-        let arguments = [
-            "worktree".as_ref(),
-            "add".as_ref(),
-            "--quiet".as_ref(),
-            "-b".as_ref(),
-            branch.as_ref(),
-            path.as_os_str(),
-            base.as_ref(),
-        ];
-        if let Err(e) = super::run(self.root(), &arguments, CHECKOUT, self.git().looks.as_ref()) {
-            self.remove_worktree(&path, &branch);
-            return Err(refuse(format!("no working tree could be made: {e}")));
-        }
-        Ok((Worktree { path, branch, base }, left))
+        let mut arguments: Vec<&OsStr> = ["worktree", "add", "--quiet"].map(OsStr::new).into();
+        arguments.extend(options.iter().map(OsStr::new));
+        arguments.extend([path.as_os_str(), commit.as_ref()]);
+        let made = super::run(self.root(), &arguments, CHECKOUT, self.git().looks.as_ref());
+        let refuse = |e| Error::git(self.root(), format!("no working tree could be made: {e}"));
+        made.map(drop).map_err(refuse)
     }
 
     /// Takes back what git has begun to make: a hook that refuses comes after the tree. Nothing is in it but what was committed.
-    fn remove_worktree(&self, path: &Path, branch: &str) {
+    pub(crate) fn remove_worktree(&self, path: &Path, branch: Option<&str>) {
+        // What is being taken back may have been stopped, which this must not be.
+        let looks = super::Looks::watched();
         let remove: [&OsStr; 4] = [
             "worktree".as_ref(),
             "remove".as_ref(),
@@ -128,10 +152,11 @@ impl Project {
             path.as_os_str(),
         ];
         // Either may never have been made.
-        let looks = self.git().looks.as_ref();
-        let _never_made = super::run(self.root(), &remove, LIMIT, looks);
-        let remove = ["branch", "--quiet", "-D", branch];
-        let _never_made = super::run(self.root(), &remove, LIMIT, looks);
+        let _never_made = super::run(self.root(), &remove, LIMIT, looks.as_ref());
+        if let Some(branch) = branch {
+            let remove = ["branch", "--quiet", "-D", branch];
+            let _never_made = super::run(self.root(), &remove, LIMIT, looks.as_ref());
+        }
     }
 
     /// Returns the project as a run sees it that has this working tree. Blocks.

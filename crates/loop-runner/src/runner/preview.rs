@@ -58,6 +58,8 @@ impl Runner {
             committed: None,
             pause_reason: None,
             origin: None,
+            moved: None,
+            moves: 0,
         };
         Ok((head, told))
     }

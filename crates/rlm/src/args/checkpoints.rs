@@ -1,5 +1,7 @@
 use clap::{Args as ClapArgs, Subcommand};
 
+use loop_runner::RunId;
+
 use super::ManyArgs;
 
 #[derive(Debug, ClapArgs)]
@@ -10,12 +12,13 @@ pub(crate) struct CheckpointsArgs {
 }
 
 const CHECKPOINT_EXAMPLES: &str = "\
-Nothing here changes a file, and all of it works while a run is at work.
+To look changes no file, and works while a run is at work.
 
 Examples:
   rlm checkpoints list                 what is saved of all runs of this project
   rlm checkpoints verify && tar czf state.tgz .rlm
   rlm checkpoints show RUN --at 3      as it was when iteration 3 was over
+  rlm checkpoints fork RUN --at 3      go on from there in a new run
   rlm resume RUN --from 3              go back to where iteration 3 began";
 
 #[derive(Debug, Subcommand)]
@@ -46,6 +49,35 @@ Examples:
   rlm checkpoints verify RUN --json | jq -r .next"
     )]
     Verify(ManyArgs),
+    /// Make a new run that goes on after an iteration of another one, with the files as they were then
+    #[command(
+        after_help = "The new run has a working tree of its own below .rlm/worktrees, on a new branch rlm/ID from the commit of that iteration; your files and \
+the other run stay as they are. That run must commit its iterations (--commit). What it had used by then counts for the new one too.
+
+Examples:
+  rlm checkpoints fork RUN --at 3
+  rlm checkpoints fork RUN --at 3 --run-id second-try && rlm resume second-try
+  rlm checkpoints fork RUN --at 2 --phase plan --json | jq -r .run"
+    )]
+    Fork(ForkArgs),
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct ForkArgs {
+    /// The run to go on from; it may be at work
+    pub(crate) run: String,
+    /// After this iteration
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) at: u32,
+    /// The phase of that iteration [default: the present one, if it has such an iteration]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) phase: Option<String>,
+    /// The name of the new run, of its tree and of its branch [default: made from the time]
+    #[arg(long, value_name = "ID")]
+    pub(crate) run_id: Option<RunId>,
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Debug, ClapArgs)]

@@ -1,5 +1,7 @@
 //! `rlm checkpoints`
 
+mod fork;
+
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -12,11 +14,12 @@ use crate::exit::{Code, Failure};
 use crate::render::{List, Shown, Verified, print};
 
 pub(crate) fn execute(directory: &Path, what: &CheckpointsCommand) -> Result<ExitCode, Failure> {
-    let project = Project::find(directory)?;
+    let project = || Project::find(directory);
     match what {
-        CheckpointsCommand::List(args) => list(project, args),
-        CheckpointsCommand::Show(args) => show(&project, args),
-        CheckpointsCommand::Verify(args) => verify(project, args),
+        CheckpointsCommand::List(args) => list(project()?, args),
+        CheckpointsCommand::Show(args) => show(&project()?, args),
+        CheckpointsCommand::Verify(args) => verify(project()?, args),
+        CheckpointsCommand::Fork(args) => fork::execute(directory, args),
     }
 }
 

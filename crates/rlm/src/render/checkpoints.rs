@@ -1,5 +1,6 @@
 //! What is saved of runs, for `rlm checkpoints`. The text and the JSON say the same.
 
+mod fork;
 mod list;
 mod show;
 mod verify;
@@ -8,6 +9,7 @@ use std::time::{Duration, SystemTime};
 
 use loop_state::Timestamp;
 
+pub(crate) use fork::Fork;
 pub(crate) use list::List;
 pub(crate) use show::Shown;
 pub(crate) use verify::Verified;

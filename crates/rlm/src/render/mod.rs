@@ -29,7 +29,7 @@ use crate::exit::Failure;
 
 pub(crate) use agent::background;
 pub(crate) use banner::Beginning;
-pub(crate) use checkpoints::{List, Shown, Verified};
+pub(crate) use checkpoints::{Fork, List, Shown, Verified};
 pub(crate) use clean::{Cleaning, Fate, cleaned};
 pub(crate) use config::Configuration;
 pub(crate) use doctor::{AgentHealth, Check, Findings, Health, LoggedIn};

@@ -1,0 +1,220 @@
+//! A new run that goes on from an iteration of another one.
+
+use std::path::Path;
+
+use cancellable_sleep::SleepGate;
+use checkpoint_store::Writer;
+use loop_state::{Event, Lineage, StopReason};
+use uuid::Uuid;
+
+use super::incoming::Incoming;
+use super::{Halt, halting};
+use crate::git::tree::Worktree;
+use crate::journal::options;
+use crate::runs::Origin;
+use crate::{Error, Fate, Place, Progress, Project, RunHead, RunId, runs};
+
+/// From where a fork goes on, and what it is called.
+#[derive(Clone, Debug)]
+pub struct ForkPoint {
+    /// The iteration of the other run after which it goes on.
+    pub iteration: u32,
+    /// The name of that iteration's phase; if nothing is said, the present phase, or the only one that has such an iteration.
+    pub phase: Option<String>,
+    /// The name of the new run.
+    pub run: RunId,
+}
+
+/// A run that was forked.
+#[derive(Debug)]
+pub struct Forked {
+    /// What is saved of it.
+    pub head: RunHead,
+    /// The name of the phase of the iteration that it goes on from.
+    pub phase: String,
+    /// The commit that has the work of that iteration.
+    pub commit: String,
+    /// Its working tree.
+    pub worktree: Worktree,
+    /// How the other run ended with that iteration, if it did.
+    pub ended: Option<StopReason>,
+}
+
+impl Project {
+    /// Makes a new run that goes on after an iteration of `parent`, in a working tree of its own at the commit of that iteration. The other run is only
+    /// read, and may be at work; nothing else of the project is touched, and nothing is started.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::is_not_found`] when there is no such run or iteration, [`Error::is_not_committed`] when that is in no commit, [`Error::is_usage`] also
+    /// when the new run exists.
+    ///
+    /// # Cancel safety
+    ///
+    /// Once begun it is carried out even if the future is dropped. It ends early, and leaves nothing, when the gate's token is cancelled.
+    pub async fn fork(
+        &self,
+        parent: &RunId,
+        point: ForkPoint,
+        gate: &SleepGate,
+    ) -> Result<Forked, Error> {
+        let parent = parent.clone();
+        halting(self, gate, move |project, halt| {
+            fork(project, &parent, point, halt)
+        })
+        .await
+    }
+}
+
+fn fork(project: &Project, parent: &RunId, point: ForkPoint, halt: &Halt) -> Result<Forked, Error> {
+    let now = project.state_at(parent, Place::Newest)?.head;
+    let present = now.machine.phase_rules().name.clone();
+    let rows = project.checkpoints(parent)?.progress;
+    let row = choose(parent, &rows, &point, &present).map_err(|e| {
+        let from = now.machine.parent.as_ref();
+        let from = from.filter(|it| e.is_not_found() && point.iteration <= it.iteration);
+        from.map_or(e, |it| {
+            Error::unfit(
+                parent,
+                format!(
+                    "goes on from run `{}`, which made iteration {}: rlm checkpoints fork {} --at {}",
+                    it.run, point.iteration, it.run, point.iteration
+                ),
+            )
+        })
+    })?;
+    let no_commit = |mend| Error::not_committed(parent, row.iteration, mend);
+    let commit = { row.commit.clone() }.ok_or_else(|| no_commit(mend(parent, &rows, &now)))?;
+    if project.git().top().is_none() || project.git().commit_of(&commit).is_none() {
+        return Err(no_commit(format!(
+            "its commit {commit} is not in this repository any more: fetch it from where it is"
+        )));
+    }
+    if runs::exists(project, &point.run) {
+        return Err(Error::run_exists(point.run));
+    }
+    halt.check()?;
+    let save = row.last;
+    let incoming = Incoming::new(project)?;
+    let store = |e| Error::store(parent, "forked", e);
+    checkpoint_store::fork(
+        project.run_dir(parent),
+        save,
+        incoming.path(),
+        &options(true),
+    )
+    .map_err(store)?;
+    let (mut writer, loaded) =
+        Writer::<RunHead, Event>::open(incoming.path(), options(false)).map_err(store)?;
+    let mut head = loaded
+        .head
+        .ok_or_else(|| Error::nothing_saved(parent.clone()))?;
+    let worktree = project.worktree_at(&point.run, &commit, "--run-id ID")?;
+    let made = (|| {
+        let ended = head.machine.end.take().map(|end| end.reason);
+        let lineage = Lineage {
+            run: parent.to_string(),
+            iteration: row.iteration,
+            seq: save.get(),
+        };
+        head.machine = head.machine.fork(lineage);
+        rebind(&mut head, project.root(), &worktree)?;
+        head.origin = Some(Box::new(Origin {
+            events: loaded.events.len() as u64,
+            head: head.machine.clone(),
+        }));
+        head.run = point.run.clone();
+        head.scope = Uuid::new_v4().simple().to_string();
+        head.git_commit = Some(commit.clone());
+        head.git_changed = Some(0);
+        head.pause_reason = None;
+        (head.moved, head.moves) = (None, 0);
+        writer.append(&head, &[]).map_err(store)?;
+        drop(writer);
+        halt.check()?;
+        incoming.settle(project, &head.run)?;
+        Ok(Forked {
+            head,
+            phase: row.phase_name.clone(),
+            commit,
+            worktree: worktree.clone(),
+            ended,
+        })
+    })();
+    made.inspect_err(|_| project.remove_worktree(&worktree.path, Some(&worktree.branch)))
+}
+
+/// Gives the run a working tree in place of the one that it had.
+fn rebind(head: &mut RunHead, root: &Path, worktree: &Worktree) -> Result<(), Error> {
+    let within = head.settings.directory.strip_prefix(head.tree(root));
+    let mut directory = worktree.path.clone();
+    directory.extend(within.unwrap_or(Path::new("")));
+    // A directory that git does not have is not there.
+    fs_err::create_dir_all(&directory).map_err(|e| Error::directory(&directory, e))?;
+    head.settings.directory = directory;
+    head.settings.worktree = Some(worktree.clone());
+    Ok(())
+}
+
+/// Finds the attempt that completed the iteration that is meant.
+fn choose<'a>(
+    run: &RunId,
+    rows: &'a [Progress],
+    point: &ForkPoint,
+    present: &str,
+) -> Result<&'a Progress, Error> {
+    let number = point.iteration;
+    let of_number = |row: &&Progress| {
+        row.iteration == number && point.phase.as_ref().is_none_or(|it| *it == row.phase_name)
+    };
+    // Of one that was done again the last one counts.
+    let complete: Vec<&Progress> = { rows.iter().rev() }
+        .filter(of_number)
+        .filter(|row| matches!(row.fate, Fate::Complete | Fate::Failed(_)))
+        .collect();
+    let here = complete.iter().find(|row| row.phase_name == present);
+    let mut names: Vec<&str> = complete.iter().map(|row| row.phase_name.as_str()).collect();
+    names.dedup();
+    match (here, names.as_slice()) {
+        (Some(row), _) => Ok(row),
+        (None, [_]) => Ok(complete[0]),
+        (None, []) if rows.iter().any(|row| of_number(&row)) => Err(Error::unfit(
+            run,
+            format!(
+                "has not completed iteration {number}; `rlm checkpoints list {run}` shows what it has"
+            ),
+        )),
+        (None, []) => {
+            let phase = point.phase.as_ref();
+            let of = phase.map_or_else(String::new, |phase| format!(" of phase `{phase}`"));
+            Err(Error::no_such_state(run, format!("iteration {number}{of}")))
+        }
+        (None, _) => Err(Error::unfit(
+            run,
+            format!(
+                "has an iteration {number} in several phases: say which with --phase, of {}",
+                names.join(", ")
+            ),
+        )),
+    }
+}
+
+/// How many iterations are named.
+const NAMED: usize = 8;
+
+/// Says what can be forked instead, and how.
+fn mend(run: &RunId, rows: &[Progress], now: &RunHead) -> String {
+    let committed = rows.iter().rev().filter(|row| row.commit.is_some());
+    let committed: Vec<String> = { committed.take(NAMED) }
+        .map(|row| row.iteration.to_string())
+        .collect();
+    match (committed.is_empty(), now.settings.commit) {
+        (false, _) => format!("those that are: {}", committed.join(", ")),
+        (true, true) => "none of this run is yet".into(),
+        (true, false) => {
+            format!(
+                "a run commits each one with --commit: rlm resume {run} --commit, or rlm run --commit"
+            )
+        }
+    }
+}
