@@ -6,10 +6,10 @@ use rlm_tests::{Ended, Rlm, wait_for};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use crate::LONG;
 use crate::control::quick;
 use crate::permissions::answer;
 use crate::scene::{Scene, events, expect_in_order, json};
+use crate::{LONG, RLM};
 
 /// Starts a run in the background and gives its name.
 fn detach(scene: &Scene, arguments: &[&str]) -> String {
@@ -323,4 +323,47 @@ fn who_attached_is_asked_and_who_left_is_not() {
     let answers: Vec<String> = answers.map(|it| format!("{it:?}")).collect();
     assert_eq!(answers.len(), 2, "{answers:?}");
     assert!(answers[1].contains("nobody is there"), "{answers:?}");
+}
+
+#[test]
+fn a_detached_run_that_has_not_begun_ends_with_who_started_it_and_leaves_the_terminal_alone() {
+    let scene = Scene::new("print turn {start}");
+    let (running, terminal) = scene
+        .rlm(&["run", "--detach", "--once", "-P", "-", "--"])
+        .args(scene.agent.argv())
+        .spawn_on_terminal();
+    let children = || {
+        let path = format!("/proc/{0}/task/{0}/children", running.pid());
+        let listed = fs_err::read_to_string(path).unwrap_or_default();
+        listed.split_whitespace().next().map(str::to_owned)
+    };
+    let child = wait_for("the child", LONG, children);
+    let proc = std::path::Path::new("/proc").join(&child);
+    wait_for("a session of its own", LONG, || {
+        let stat = fs_err::read_to_string(proc.join("stat")).ok()?;
+        let (_, after) = stat.rsplit_once(')')?;
+        (after.split_whitespace().nth(3)? == child).then_some(())
+    });
+    terminal.send("\u{3}");
+    running.wait(LONG).expect_signal(Signal::INT);
+    // Whoever adopts it may not have looked yet.
+    wait_for("the end of the child", LONG, || {
+        let stat = fs_err::read_to_string(proc.join("stat")).unwrap_or_default();
+        (stat.is_empty() || stat.contains(") Z ")).then_some(())
+    });
+    assert!(!scene.file(".rlm/runs").exists(), "nothing was begun");
+}
+
+#[test]
+fn a_detached_run_keeps_nothing_open_of_who_started_it() {
+    let scene = Scene::new("print turn {start}\nawait go");
+    let script = "\"$0\" \"$@\" 7>&1 >/dev/null | cat";
+    let shell = scene.sandbox.rlm("sh").dir(scene.sandbox.repo());
+    let run = [RLM, "run", "-p", "x", "--detach", "--once", "--"];
+    let shell = shell.args(["-c", script]).args(run);
+    // The pipe ends here and not with the run.
+    shell.args(scene.agent.argv()).run(LONG).expect_code(0);
+    assert_eq!(scene.status()["state"], "running");
+    fs_err::write(scene.file("go"), "").unwrap();
+    wait_until_it_is(&scene, "ended");
 }

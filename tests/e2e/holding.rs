@@ -187,6 +187,30 @@ fn x130_a_nested_run_in_the_same_tree_finds_it_held() {
 }
 
 #[test]
+fn x130_an_agent_neither_lifts_its_limits_nor_ends_its_own_run() {
+    let scene = Scene::new("");
+    let words = [
+        "set max-iterations=9",
+        "stop",
+        "pause",
+        "steer more",
+        "attach",
+    ];
+    let tool: String = words
+        .iter()
+        .map(|it| format!("{RLM} {it} </dev/null; echo \"code $?\"; "))
+        .collect();
+    let run = [
+        "run", "-p", PROMPT, "-n", "2", "--sleep", "0", "--", "sh", "-c", &tool,
+    ];
+    let ended = scene.rlm(&run).run(LONG).expect_code(0);
+    let refused = ended.stdout.matches("which its agent does not control");
+    assert_eq!(refused.count(), 2 * words.len(), "{ended}");
+    assert_eq!(ended.stdout.matches("code 2").count(), 2 * words.len());
+    assert_eq!(scene.status()["iterations_complete"], 2);
+}
+
+#[test]
 fn x130_a_stop_of_the_outer_run_ends_the_nested_one() {
     let scene = Scene::new("child daemon\nprint ready\nhang");
     let other = scene.sandbox.path().join("other");

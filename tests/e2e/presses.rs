@@ -33,6 +33,7 @@ fn hard_exit(first: Signal) -> Scene {
         !ended.stdout.contains("left; "),
         "it did not come to its ordinary end: {ended}"
     );
+    assert!(ended.stderr.contains("ended at once"), "{ended}");
     scene.wait_until_nothing_is_alive();
     scene
 }
@@ -44,6 +45,11 @@ fn j33_c72_a_second_press_ends_the_process_at_once() {
     assert_eq!(
         (&status["iteration"], &status["iterations_complete"]),
         (&1.into(), &0.into())
+    );
+    let reason = status["reason"].as_str().unwrap();
+    assert!(
+        reason.contains("by a person, and ended at once"),
+        "{reason}"
     );
     scene.agent.set_script("print turn {start}");
     scene.rlm(&["resume"]).run(LONG).expect_code(0);

@@ -46,6 +46,7 @@ fn x117_what_can_not_be_set_is_said_and_changes_nothing() {
         ),
         (&["max-iterations=0"], 1, "at least 1 is needed"),
         (&["max-iterations=none"], 1, "no end"),
+        (&["sleep=1", "max-cost=3"], 1, "what stands: sleep=1"),
         (&["no-such-run", "sleep=1"], 10, "nothing reached"),
     ] {
         let words: Vec<&str> = ["set"].iter().chain(words).copied().collect();
@@ -107,4 +108,26 @@ fn c75_a_turn_that_ends_without_a_tool_pauses_at_its_end_and_a_command_has_none(
     let refused = quick(plain.rlm(&["pause", "--after", "tool"])).expect_code(1);
     assert!(refused.stderr.contains("can't be interrupted"), "{refused}");
     drop(running);
+}
+
+#[test]
+fn c75_of_several_runs_that_wait_the_one_to_go_on_is_named() {
+    let scene = Scene::new("print turn {start}\nawait go");
+    let [one, two] = ["one", "two"].map(|name| {
+        let own = ["-n", "2", "--worktree", "--run-id", name];
+        let mut running = scene.run(&own).spawn();
+        says(&mut running, "turn ");
+        quick(scene.rlm(&["pause", name, "--wait", "0"])).expect_code(0);
+        running
+    });
+    // Both are about to pause.
+    let refused = quick(scene.rlm(&["resume"])).expect_code(2).stderr;
+    assert!(refused.contains("name one: one, two"), "{refused}");
+    for name in ["one", "two"] {
+        quick(scene.rlm(&["resume", name])).expect_code(0);
+        let tree = scene.file(".rlm/worktrees").join(name);
+        fs_err::write(tree.join("go"), "").unwrap();
+    }
+    one.wait(LONG).expect_code(0);
+    two.wait(LONG).expect_code(0);
 }

@@ -358,7 +358,7 @@ fn x121_commands_act_without_disturbing_the_agent() {
         terminal.sees(command, LONG);
     }
     terminal.send("/status\r");
-    terminal.sees("attempt 1, 0 complete", LONG);
+    terminal.sees("iteration 1, 0 complete", LONG);
     terminal.send("/stpo\r");
     terminal.sees("did you mean /stop", LONG);
     // What was typed does not stay behind the status line.
@@ -457,7 +457,7 @@ fn s11_an_end_of_input_is_no_end_of_the_run() {
     let (running, terminal) = at_work(&scene, &["--once"]);
     terminal.send(b"\x04\x04");
     terminal.send("/status\r");
-    terminal.sees("attempt 1, 0 complete", LONG);
+    terminal.sees("iteration 1, 0 complete", LONG);
     fs_err::write(scene.file("go"), "").unwrap();
     running.wait(LONG).expect_code(0);
     assert!(

@@ -23,10 +23,11 @@ impl Project {
     ///
     /// # Errors
     ///
-    /// When `directory` is not a directory that can be entered.
+    /// When `directory` is not a directory that can be entered, or its path is not UTF-8.
     pub fn find(directory: &Path) -> Result<Self, Error> {
         let directory = fs_err::canonicalize(directory)
             .and_then(|path| fs_err::read_dir(&path).map(|_| path))
+            .and_then(in_words)
             .map_err(|e| Error::directory(directory, e))?;
         let git = Git::find(&directory);
         let tree = git.top().unwrap_or(&directory).to_owned();
@@ -98,6 +99,14 @@ impl Project {
     }
 }
 
+/// Refuses a path that can't be said in a saved state, in a prompt or to git.
+fn in_words(path: PathBuf) -> io::Result<PathBuf> {
+    match path.to_str() {
+        Some(_) => Ok(path),
+        None => Err(io::Error::other("its path is not UTF-8")),
+    }
+}
+
 /// Makes a directory that only its owner can enter, or narrows an existing one to that.
 pub(crate) fn private_dir(path: &Path) -> io::Result<()> {
     match std::fs::DirBuilder::new().mode(0o700).create(path) {
@@ -115,5 +124,24 @@ pub(crate) fn private_dir(path: &Path) -> io::Result<()> {
             Ok(())
         }
         other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt as _;
+
+    #[test]
+    fn x117_a_directory_whose_path_can_not_be_said_is_refused_before_anything_is_made() {
+        let dir = tempfile::tempdir().unwrap();
+        let odd = dir.path().join(OsStr::from_bytes(b"caf\xe9"));
+        // A file system that takes no such name has no such project.
+        if fs_err::create_dir(&odd).is_err() {
+            return;
+        }
+        let refused = Project::find(&odd).unwrap_err().to_string();
+        assert!(refused.contains("its path is not UTF-8"), "{refused}");
     }
 }

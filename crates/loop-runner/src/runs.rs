@@ -159,7 +159,10 @@ impl RunState {
             _ if is_live && head.machine.is_waiting() => Self::Paused,
             _ if is_live => Self::Running,
             _ if head.moved.is_some() => Self::Moved,
-            None if head.machine.stopping.is_some() => Self::Stopped,
+            // One that no process has begun was not cut either.
+            None if head.machine.stopping.is_some() || head.machine.counts.processes == 0 => {
+                Self::Stopped
+            }
             None => Self::Crashed,
             Some(end) if end.reason.is_stopped() => Self::Stopped,
             Some(_) => Self::Ended,

@@ -155,7 +155,10 @@ impl WorkTree {
         };
         let text = serde_json::to_string(&signed).expect("a holder is plain data");
         let path = holder_path(&self.project, self.project.tree());
-        fs_err::write(&path, text).map_err(|e| Error::io("can't write", path, e))
+        // Whole or not at all: who finds it empty after a kill knows of nobody. The lock is held, so there is one who writes.
+        let new = path.with_extension("new");
+        let written = fs_err::write(&new, text).and_then(|()| fs_err::rename(&new, &path));
+        written.map_err(|e| Error::io("can't write", path, e))
     }
 
     pub(crate) fn project_mut(&mut self) -> &mut Project {

@@ -222,6 +222,13 @@ impl Head {
         }
     }
 
+    /// Whether the present attempt is not the first one of its iteration. Attempts of a later phase, and those after a return to an earlier iteration,
+    /// don't begin with number 1: no number is used twice.
+    #[must_use]
+    pub fn is_tried_again(&self) -> bool {
+        self.attempt > self.first_attempt
+    }
+
     /// Returns the iteration that a resume begins with, and whether it is done again because it was cut.
     #[must_use]
     pub fn resumes_at(&self) -> (u32, bool) {

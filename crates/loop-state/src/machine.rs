@@ -261,7 +261,7 @@ impl Machine {
         let news = Notice::AttemptStarted {
             iteration: brief.iteration,
             attempt: brief.attempt,
-            again: head.attempt > head.first_attempt,
+            again: head.is_tried_again(),
         };
         vec![
             Effect::Save,

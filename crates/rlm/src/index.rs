@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use fs_err::os::unix::fs::OpenOptionsExt as _;
-use loop_runner::{Holder, Project, RunEntry, RunId};
+use loop_runner::{Project, RunEntry, RunId};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
@@ -30,13 +30,10 @@ struct Entry {
     /// The top of the project, where its state lies.
     project: PathBuf,
     run: RunId,
-    /// Who has the run, as far as that is known here.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    holder: Option<Holder>,
 }
 
-/// A live run's place in the index. Dropping it removes the file.
-#[derive(Debug)]
+/// A live run's place in the index.
+#[derive(Clone, Debug)]
 pub(crate) struct Place {
     file: PathBuf,
     text: Vec<u8>,
@@ -49,7 +46,6 @@ impl Place {
             v: VERSION,
             project: project.root().to_owned(),
             run: run.clone(),
-            holder: project.holder(run),
         };
         let place = Self {
             file: directory()?.join(name(project.root(), run)),
@@ -66,10 +62,9 @@ impl Place {
             let _unwritten = write(&self.file, &self.text);
         }
     }
-}
 
-impl Drop for Place {
-    fn drop(&mut self) {
+    /// Removes the file of a run that this process had.
+    pub(crate) fn leave(self) {
         let _gone = fs_err::remove_file(&self.file);
     }
 }
@@ -97,8 +92,7 @@ fn write(file: &Path, text: &[u8]) -> std::io::Result<()> {
 /// Enters the live runs of a project that are missing, as after somebody emptied the index.
 pub(crate) fn heal(project: &Project, live: &[RunEntry]) {
     for run in live {
-        // It is the run's own to remove.
-        std::mem::forget(Place::of(project, &run.id));
+        let _place = Place::of(project, &run.id);
     }
 }
 

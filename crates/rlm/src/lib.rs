@@ -23,6 +23,7 @@ mod presses;
 mod render;
 mod resolve;
 mod session;
+mod stdin;
 mod terminal;
 mod watchers;
 

@@ -1,7 +1,6 @@
 //! From arguments and configuration to the settings of a run. Pure but for reading a prompt from standard input.
 
 use std::ffi::OsString;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -16,6 +15,7 @@ use crate::drivers;
 use crate::exit::Failure;
 use crate::money;
 use crate::presses::PressActions;
+use crate::stdin;
 use crate::watchers::Watchers;
 
 mod resumed;
@@ -247,7 +247,7 @@ fn refuse_driver_options(args: &LoopArgs, phases: &[PhaseSettings]) -> Result<()
 fn prompt(text: Option<String>, file: PathBuf) -> Result<PromptSource, Failure> {
     let text = match text {
         Some(text) => text,
-        None if file.file_name() == Some("-".as_ref()) => read_stdin()?,
+        None if file.file_name() == Some("-".as_ref()) => stdin::text("the prompt", MAX_STDIN)?,
         None => return Ok(PromptSource::File(file)),
     };
     if text.trim().is_empty() {
@@ -256,22 +256,6 @@ fn prompt(text: Option<String>, file: PathBuf) -> Result<PromptSource, Failure> 
         ));
     }
     Ok(PromptSource::Text(text))
-}
-
-fn read_stdin() -> Result<String, Failure> {
-    let mut text = String::new();
-    std::io::stdin()
-        .take(MAX_STDIN + 1)
-        .read_to_string(&mut text)
-        .map_err(|e| {
-            Failure::usage(format!("the prompt can't be read from standard input: {e}"))
-        })?;
-    if text.len() as u64 > MAX_STDIN {
-        return Err(Failure::usage(format!(
-            "the prompt on standard input is longer than {MAX_STDIN} bytes"
-        )));
-    }
-    Ok(text)
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use std::ops::Deref;
 use std::process::ExitCode;
+use std::sync::OnceLock;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -9,9 +10,10 @@ use cancellable_sleep::SleepGate;
 use interrupt_stack::{Cause, HardExit, Installed, Interrupts, die_by};
 use loop_runner::{Control, NewsReceiver, Options, Outcome, Project, PromptSource, Runner};
 use loop_state::{StopCause, StopRequest, When};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tokio::sync::mpsc;
 
-use crate::command::detach;
+use crate::command::detach::{self, Settled};
 use crate::drivers;
 use crate::exit::{Code, Failure};
 use crate::index::{self, Place};
@@ -28,13 +30,17 @@ const DEFAULT_SHUTDOWN: Duration = Duration::from_secs(8);
 /// How many wishes of a person wait for a run that is busy saving.
 const WISHES: usize = 64;
 
+/// The run that this process carries out.
+static RUN: OnceLock<String> = OnceLock::new();
+
 /// What a command that carries out a run needs from the first moment on.
 #[derive(Debug)]
 pub(crate) struct Session {
     interrupts: Installed,
     runtime: tokio::runtime::Runtime,
     shutdown_budget: Duration,
-    detached: bool,
+    /// What a run in the background has, away from its terminal.
+    detached: Option<Settled>,
     terminal: Terminal,
 }
 
@@ -65,6 +71,7 @@ impl Session {
             .before_exit(|_| {
                 terminal::restore();
                 loop_runner::end_git();
+                last_words();
             })
             .install()
             .map_err(|e| failed("signals can't be taken", &e))?;
@@ -72,11 +79,13 @@ impl Session {
             .enable_all()
             .build()
             .map_err(|e| failed("the runtime can't be made", &e))?;
+        let settled = detached.then(|| detach::end_with_parent(interrupts.deref().clone()));
+        let settled = settled.transpose();
         Ok(Self {
             interrupts,
             runtime,
             shutdown_budget,
-            detached,
+            detached: settled.map_err(|e| failed("whoever started this can't be watched", &e))?,
             terminal: Terminal::find(no_input || detached),
         })
     }
@@ -158,14 +167,16 @@ impl Session {
         let (control, messages) = mpsc::channel(WISHES);
         let head = runner.head();
         let (run, worktree) = (head.run.clone(), head.settings.worktree.clone());
+        let _set_once = RUN.set(run.to_string());
         let phases = head.settings.phases.iter().zip(runner.prompts());
         let prompts = phases.map(|(phase, text)| match &phase.prompt {
             PromptSource::File(path) => Subject::File(path.clone()),
             _ => Subject::Text(text.clone()),
         });
         let prompts = prompts.collect();
-        if self.detached {
-            self.terminal.output = Some(detach::settle(project, &run, screen.is_json())?);
+        if let Some(settled) = &self.detached {
+            let output = detach::settle(project, &run, settled, screen.is_json())?;
+            self.terminal.output = Some(output);
         }
         let shown = Shown {
             run: run.to_string(),
@@ -183,7 +194,9 @@ impl Session {
         let outcome =
             self.runtime
                 .block_on(self.supervise(runner, &control, messages, place.as_ref()));
-        drop(place);
+        if let Some(place) = place {
+            place.leave();
+        }
         let is_stopped = |it: &Outcome| it.reason.is_stopped();
         let has_printed = self.wait_for(&console, outcome.as_ref().is_ok_and(is_stopped));
         // The console has done it, unless it hangs.
@@ -316,6 +329,21 @@ pub(crate) fn exit_code(outcome: &Outcome, cause: Option<Cause>) -> i32 {
     }
 }
 
+/// Says of a run that is ended at once what becomes of it, unless nobody takes it: a pipe that is full must not hold the end up.
+fn last_words() {
+    let stderr = std::io::stderr();
+    let mut takes = [PollFd::new(&stderr, PollFlags::OUT)];
+    let at_once = Timespec::default();
+    let is_free = poll(&mut takes, Some(&at_once)).is_ok_and(|ready| ready > 0);
+    if let Some(run) = RUN.get().filter(|_| is_free) {
+        anstream::eprintln!(
+            "ended at once; guards end what is left of the agent; go on with: {} resume {}",
+            render::rlm(),
+            render::plain(run)
+        );
+    }
+}
+
 /// Ends a process in which nothing runs but perhaps git.
 fn die(cause: Cause) -> ! {
     loop_runner::end_git();
@@ -330,7 +358,9 @@ async fn stay(place: Option<&Place>) {
     let mut look = tokio::time::interval(index::LOOK);
     loop {
         look.tick().await;
-        place.ensure();
+        let place = place.clone();
+        // The state of a user can lie on a network that hangs, which is no concern of the run's.
+        let _ensured = tokio::task::spawn_blocking(move || place.ensure()).await;
     }
 }
 

@@ -1,6 +1,5 @@
 //! `rlm interrupt`, `pause` and `steer`, and waking a paused run.
 
-use std::io::Read as _;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -10,7 +9,7 @@ use loop_runner::control::{Answer, PauseAfter, Request};
 use crate::args::{InterruptArgs, PauseAfterArg, PauseArgs, SteerArgs};
 use crate::command::live::{DEFAULT_WAIT, Outcome, Target};
 use crate::exit::{Code, Failure};
-use crate::{duration, render};
+use crate::{duration, render, stdin};
 
 /// The most of a standard input that is said to an agent; more than a run takes.
 const MOST: u64 = 1 << 20;
@@ -102,18 +101,7 @@ pub(crate) fn request(
 /// Returns what is said on the command line: itself, or what stands on standard input.
 pub(crate) fn said(text: String) -> Result<String, Failure> {
     match text.as_str() {
-        "-" => read_stdin(),
+        "-" => stdin::text("what is said", MOST),
         _ => Ok(text),
     }
-}
-
-fn read_stdin() -> Result<String, Failure> {
-    let mut text = String::new();
-    let read = std::io::stdin().take(MOST).read_to_string(&mut text);
-    read.map_err(|e| {
-        Failure::usage(format!(
-            "standard input can't be read as text: {e}; say it as an argument"
-        ))
-    })?;
-    Ok(text)
 }

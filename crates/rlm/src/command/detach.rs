@@ -5,12 +5,20 @@
 
 use std::ffi::OsString;
 use std::io::{self, Read as _, Write as _};
+use std::os::fd::AsFd as _;
+use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode, ExitStatus, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use fs_err::os::unix::fs::OpenOptionsExt as _;
+use interrupt_stack::{Cause, Interrupts};
 use loop_runner::{Project, RunId};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::retry_on_intr;
 use serde_json::json;
 
 use crate::exit::{Code, Failure};
@@ -18,6 +26,8 @@ use crate::render;
 
 /// What says that the run is at work.
 const AT_WORK: u8 = 0;
+/// How often is looked whether the file of a detached run was removed.
+const LOOK: Duration = Duration::from_secs(1);
 /// When what a detached run prints is begun anew; the file before is kept, and the one before that goes.
 const MOST: u64 = 32 << 20;
 const NAME: &str = "output.log";
@@ -73,18 +83,58 @@ fn code(status: ExitStatus) -> ExitCode {
     code.map_or(Code::Failed.into(), ExitCode::from)
 }
 
-/// Leaves the session of the terminal: its end, and its signals, are none of ours from now on.
+/// Leaves the session of the terminal: its end, and its signals, are none of ours from now on. Also lets go of what whoever called had open: a pipe
+/// would not end before the run, a lock not be free. Comes before this process has opened anything.
 pub(crate) fn leave_session() -> Result<(), Failure> {
+    let inherited = fs_err::read_dir("/dev/fd").into_iter().flatten();
+    let inherited = inherited.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    let inherited: Vec<i32> = inherited.filter(|fd| *fd > 2).collect();
+    for fd in inherited {
+        // One of them was the directory itself, which is closed already.
+        let _closed = nix::unistd::close(fd);
+    }
     rustix::process::setsid().map(drop).map_err(|e| Failure {
         code: Code::Failed,
         message: format!("no session of its own can be had: {e}"),
     })
 }
 
+/// Ends this process as soon as whoever started it is gone before the run is at work: until then it belongs to that one's terminal, and may be
+/// reading it.
+pub(crate) fn end_with_parent(interrupts: Interrupts) -> io::Result<Settled> {
+    let parent = io::stdout().as_fd().try_clone_to_owned()?;
+    let settled = Settled::default();
+    let is_settled = Arc::clone(&settled.0);
+    std::thread::Builder::new()
+        .name("parent".into())
+        .spawn(move || {
+            // No event is asked for: that its reader is gone is told always.
+            let mut parent = [PollFd::new(&parent, PollFlags::empty())];
+            let _gone = retry_on_intr(|| poll(&mut parent, None));
+            if !is_settled.load(Ordering::SeqCst) {
+                interrupts.injector().terminate(Cause::Hangup);
+            }
+        })?;
+    Ok(settled)
+}
+
+/// Whether a detached run is at work, so that it has no parent any more.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Settled(Arc<AtomicBool>);
+
 /// Says that the run is at work and how it is reached, and lets whoever started it go. What is printed from now on goes to a file with the run.
-pub(crate) fn settle(project: &Project, run: &RunId, json: bool) -> Result<Output, Failure> {
+pub(crate) fn settle(
+    project: &Project,
+    run: &RunId,
+    settled: &Settled,
+    json: bool,
+) -> Result<Output, Failure> {
     let path = project.run_dir(run).join(NAME);
-    let output = Output { path, written: 0 };
+    let output = Output {
+        path,
+        written: 0,
+        looked: Instant::now(),
+    };
     let file = output.open().map_err(|e| Failure {
         code: Code::Failed,
         message: format!("nothing can be written with the run: {e}"),
@@ -105,6 +155,7 @@ pub(crate) fn settle(project: &Project, run: &RunId, json: bool) -> Result<Outpu
         ),
     };
     let mut parent = io::stdout();
+    settled.0.store(true, Ordering::SeqCst);
     let told = writeln!(parent, "{text}").and_then(|()| {
         parent.write_all(&[AT_WORK])?;
         parent.flush()
@@ -129,11 +180,13 @@ fn take_over(file: fs_err::File) -> io::Result<()> {
     Ok(())
 }
 
-/// What a detached run prints: the standard output, whose file is begun anew before it is too large.
+/// What a detached run prints: the standard output, whose file is begun anew before it is too large, and when it was removed.
 #[derive(Clone, Debug)]
 pub(crate) struct Output {
     path: PathBuf,
     written: u64,
+    /// When it was last seen to be there.
+    looked: Instant,
 }
 
 impl Output {
@@ -156,15 +209,22 @@ impl io::Write for Output {
 
     fn flush(&mut self) -> io::Result<()> {
         io::stdout().flush()?;
-        if self.written < MOST {
+        let is_full = self.written >= MOST;
+        if !is_full && self.looked.elapsed() < LOOK {
             return Ok(());
         }
-        self.written = 0;
-        // Where it can't be begun anew it grows.
-        let turned = fs_err::rename(&self.path, self.path.with_extension("log.1"))
-            .and_then(|()| self.open())
-            .and_then(take_over);
-        turned.or(Ok(()))
+        self.looked = Instant::now();
+        if is_full {
+            self.written = 0;
+            let _grows = fs_err::rename(&self.path, self.path.with_extension("log.1"));
+        }
+        // Where it can't be begun anew what is printed goes where it went.
+        let there = fs_err::metadata(&self.path).ok();
+        let here = rustix::fs::fstat(io::stdout())?;
+        if there.is_none_or(|there| there.ino() != here.st_ino) {
+            return self.open().and_then(take_over).or(Ok(()));
+        }
+        Ok(())
     }
 }
 

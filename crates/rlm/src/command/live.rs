@@ -48,6 +48,7 @@ impl Target {
             }
         };
         let run = entry.id;
+        refuse_own_agent(&run)?;
         let holder = project.holder(&run);
         Ok(Self {
             project,
@@ -204,6 +205,16 @@ impl Target {
                 self.run
             ),
         }
+    }
+}
+
+/// Refuses a word from inside the run: what a person is recorded to have said is no agent's. One that hides where it comes from is not found out.
+fn refuse_own_agent(run: &RunId) -> Result<(), Failure> {
+    match std::env::var("RLM_RUN_ID") {
+        Ok(outer) if outer == run.as_str() => Err(Failure::usage(format!(
+            "this is inside run `{run}`, which its agent does not control: a person does, from another terminal"
+        ))),
+        _ => Ok(()),
     }
 }
 

@@ -44,7 +44,14 @@ fn waits(directory: &Path, args: &ResumeArgs) -> Result<Option<(Target, Request)
     let run = match &args.run {
         // That it does not exist is found out, and said, where it is resumed.
         Some(name) => of_any_project(project, name).ok().map(|(_, run)| run),
-        None => project.runs()?.into_iter().find(waits),
+        None => {
+            let mut runs = project.runs()?;
+            runs.retain(waits);
+            if runs.len() > 1 {
+                return Err(several("wait", &runs));
+            }
+            runs.pop()
+        }
     };
     let Some(run) = run.filter(waits) else {
         return Ok(None);
@@ -224,14 +231,16 @@ fn choose(project: &Project, name: Option<&str>) -> Result<RunEntry, Failure> {
                 render::rlm()
             ),
         }),
-        _ => {
-            let names: Vec<String> = runs.iter().map(|run| run.id.to_string()).collect();
-            Err(Failure::usage(format!(
-                "several runs can be resumed, name one: {}",
-                names.join(", ")
-            )))
-        }
+        _ => Err(several("can be resumed", &runs)),
     }
+}
+
+fn several(what: &str, runs: &[RunEntry]) -> Failure {
+    let names: Vec<&str> = runs.iter().map(|run| run.id.as_str()).collect();
+    Failure::usage(format!(
+        "several runs {what}, name one: {}",
+        names.join(", ")
+    ))
 }
 
 /// Says how a run that gave up can be taken up again, if this one did.

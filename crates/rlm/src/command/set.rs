@@ -25,10 +25,19 @@ pub(crate) fn execute(directory: &Path, args: &SetArgs) -> Result<ExitCode, Fail
     let changes = words.iter().map(|word| change(word));
     let changes = changes.collect::<Result<Vec<_>, _>>()?;
     let target = Target::find(directory, run)?;
-    for change in changes {
-        request(&target, &Request::Set(change), args.how.json, args.how.wait)?;
+    for (at, change) in changes.into_iter().enumerate() {
+        let told = request(&target, &Request::Set(change), args.how.json, args.how.wait);
+        told.map_err(|failure| stands(failure, &words[..at]))?;
     }
     Ok(Code::Done.into())
+}
+
+/// Says what was set before the one that was refused.
+fn stands(mut failure: Failure, set: &[String]) -> Failure {
+    if !set.is_empty() {
+        failure.message += &format!("; what stands: {}", set.join(", "));
+    }
+    failure
 }
 
 /// Reads what is to be set.

@@ -40,7 +40,7 @@ pub(crate) use live::{Live, Told};
 pub(crate) use notify::{heartbeat, needs_a_person, occasion, telling};
 pub(crate) use phases::Phases;
 pub(crate) use screen::{EndWords, Screen, now};
-pub(crate) use status::Status;
+pub(crate) use status::{Status, tried};
 pub(crate) use text::plain;
 
 const BOLD: Style = Style::new().bold();

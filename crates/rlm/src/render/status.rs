@@ -31,6 +31,11 @@ struct Detail {
     phases: Phases,
     iteration: u32,
     attempt: u32,
+    #[serde(skip)]
+    again: bool,
+    /// Whether a process has begun to work on it.
+    #[serde(skip)]
+    begun: bool,
     iterations_complete: u32,
     attempts: u32,
     cuts: u32,
@@ -79,6 +84,8 @@ impl Status {
                     phases: Phases::from(m),
                     iteration: m.iteration,
                     attempt: m.attempt,
+                    again: m.is_tried_again(),
+                    begun: m.counts.processes > 0,
                     iterations_complete: m.iterations_complete(),
                     attempts: m.counts.attempts,
                     cuts: m.counts.cuts,
@@ -87,7 +94,7 @@ impl Status {
                         None => format!("iteration {} complete", last.iteration),
                     }),
                     next: next(run, m, held_for) + wished(run, m),
-                    reason: m.end.as_ref().map(|end| end.reason.to_string()),
+                    reason: reason(run.state, m),
                     pause_reason: head.pause_reason.clone(),
                     started_at: utc(m.started_at),
                     saved_at: utc(m.last_at),
@@ -137,6 +144,26 @@ fn cost(m: &loop_state::Head) -> Option<String> {
     let told = [money::used(m.usage), money::left(&m.rules, m.usage)];
     let told: Vec<String> = told.into_iter().flatten().collect();
     (!told.is_empty()).then(|| told.join("; "))
+}
+
+/// Why it ended; a process that was ended at once has not said it, but had heard that it is to stop.
+fn reason(state: RunState, m: &loop_state::Head) -> Option<String> {
+    let told = m.end.as_ref().map(|end| end.reason.to_string());
+    let stopping = m.stopping.filter(|_| state == RunState::Stopped);
+    told.or_else(|| {
+        let by = stopping?.by;
+        Some(format!(
+            "stopped {by}, and ended at once: what was left then, its guards ended"
+        ))
+    })
+}
+
+/// Numbers an attempt, if it is not the first one of its iteration.
+pub(crate) fn tried(again: bool, attempt: u32) -> String {
+    match again {
+        true => format!(", attempt {attempt}"),
+        false => String::new(),
+    }
 }
 
 /// The commit that the files are based on, and what is not in it.
@@ -215,10 +242,10 @@ impl fmt::Display for Status {
             let age = show(std::time::Duration::from_secs(d.age_s));
             write!(
                 f,
-                "{}, iteration {}, attempt {}, {} complete",
+                "{}, iteration {}{}, {} complete",
                 d.phases.present(),
                 d.iteration,
-                d.attempt,
+                tried(d.again, d.attempt),
                 count(d.iterations_complete as usize, "iteration", "iterations")
             )?;
             let rows = [
@@ -239,7 +266,10 @@ impl fmt::Display for Status {
                         .then(|| format!("{} waiting for the next prompt", d.steers_waiting)),
                 ),
                 ("cost", d.cost.clone()),
-                ("age", Some(format!("{age}, saved {}", d.saved_at))),
+                (
+                    "age",
+                    d.begun.then(|| format!("{age}, saved {}", d.saved_at)),
+                ),
                 ("git", git(d)),
                 (
                     "tree",

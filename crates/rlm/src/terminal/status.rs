@@ -8,7 +8,7 @@ use super::rows::{cut, width};
 use super::scene::Scene;
 use crate::duration::show;
 use crate::money;
-use crate::render::{background, plain};
+use crate::render::{background, plain, tried};
 
 const SEPARATOR: &str = " · ";
 /// The widest name of a running tool.
@@ -72,10 +72,10 @@ pub(crate) fn line(run: &str, scene: Scene<'_>, now: Timestamp, columns: usize) 
 pub(crate) fn report(run: &str, scene: Scene<'_>, now: Timestamp) -> Vec<String> {
     let head = scene.head;
     let mut lines = vec![format!(
-        "run {}: iteration {}, attempt {}, {} complete, {}",
+        "run {}: iteration {}{}, {} complete, {}",
         plain(run),
         head.iteration,
-        head.attempt,
+        tried(head.is_tried_again(), head.attempt),
         head.iterations_complete(),
         total(head, now)
     )];

@@ -1,0 +1,37 @@
+//! Text on standard input.
+
+use std::io::Read as _;
+
+use crate::exit::Failure;
+
+/// Reads `what` to its end, of `most` bytes.
+pub(crate) fn text(what: &str, most: u64) -> Result<String, Failure> {
+    read(std::io::stdin(), what, most)
+}
+
+fn read(from: impl std::io::Read, what: &str, most: u64) -> Result<String, Failure> {
+    let mut bytes = Vec::new();
+    let read = from.take(most + 1).read_to_end(&mut bytes);
+    read.map_err(|e| Failure::usage(format!("{what} can't be read from standard input: {e}")))?;
+    if bytes.len() as u64 > most {
+        return Err(Failure::usage(format!(
+            "{what} on standard input is longer than {most} bytes"
+        )));
+    }
+    String::from_utf8(bytes)
+        .map_err(|_| Failure::usage(format!("{what} on standard input is not UTF-8 text")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_too_long_is_not_called_something_else() {
+        let text = "é".repeat(4);
+        assert_eq!(read(text.as_bytes(), "it", 8).unwrap(), text);
+        let told = |bytes: &[u8]| read(bytes, "it", 7).unwrap_err().message;
+        assert!(told(text.as_bytes()).contains("longer than 7 bytes"));
+        assert!(told(b"\xff").contains("not UTF-8"));
+    }
+}
