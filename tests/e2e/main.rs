@@ -29,6 +29,7 @@ mod git_stops;
 mod handover;
 mod harness;
 mod holding;
+mod hurry;
 mod idle;
 mod init;
 mod input;

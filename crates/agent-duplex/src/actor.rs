@@ -304,6 +304,15 @@ async fn halted(halt: &mut Halt) -> Option<Instant> {
         .and_then(|end_by| *end_by)
 }
 
+/// Waits until the conversation is to end sooner than by `end_by`; for ever when nobody wants that.
+async fn halted_before(halt: &mut Halt, end_by: Instant) -> Instant {
+    let sooner = halt.wait_for(|halt| halt.is_some_and(|by| by < end_by));
+    match sooner.await.ok().and_then(|halt| *halt) {
+        Some(sooner) => sooner,
+        None => std::future::pending().await,
+    }
+}
+
 /// Does what a connection is asked for; `None`, and not to its end, when the conversation is halted.
 async fn unless_halted<T>(halt: &mut Halt, deed: impl Future<Output = T>) -> Option<T> {
     tokio::select! {

@@ -294,8 +294,8 @@ impl Conversation {
     /// Ends the conversation and everything that it started, within `budget`, and says what came of it.
     ///
     /// The turn that runs is completed as interrupted, unless the agent says otherwise with its last words, and every reader comes to its end once it
-    /// has read what there is. Concurrent and later callers get the same report; the first budget counts. A driver that takes 10 s more than that is not
-    /// waited for, and the report is not proven.
+    /// has read what there is. Concurrent and later callers get the same report; of their budgets the one counts that ends first, so that a stop which is
+    /// under way is hurried by another one. A driver that takes 10 s more than that is not waited for, and the report is not proven.
     ///
     /// # Cancel safety
     ///
@@ -304,9 +304,11 @@ impl Conversation {
         let now = Instant::now();
         let end_by = now.checked_add(budget).unwrap_or(now + FOREVER);
         self.0.halt.send_if_modified(|halt| {
-            let first = halt.is_none();
-            halt.get_or_insert(end_by);
-            first
+            let sooner = halt.is_none_or(|before| end_by < before);
+            if sooner {
+                *halt = Some(end_by);
+            }
+            sooner
         });
         let mut report = self.0.report.clone();
         let reported = report.wait_for(Option::is_some).await;

@@ -216,6 +216,7 @@ pub trait Connection: fmt::Debug + Send {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future gives the report up, not the stop: what is left is ended when the connection is dropped.
+    /// Dropping the future leaves the stop where it is, and what is left is ended when the connection is dropped. Called again, it goes on; of several
+    /// budgets, each counted from its call, the one that ends first counts.
     fn stop(&mut self, budget: Duration) -> BoxFuture<'_, StopReport>;
 }

@@ -19,14 +19,30 @@ const NOTE: Duration = Duration::from_millis(500);
 /// What killing a guard that does not answer, and the sweep after it, may take beyond the budget.
 const GIVE_UP: Duration = Duration::from_secs(8);
 
-/// Where a stop stands; times count from `start`.
-#[derive(Clone, Copy, Debug)]
+/// Where a stop stands; times count from `start`, those of the policy too.
+#[derive(Clone, Debug)]
 struct Stopping {
     start: Instant,
+    policy: StopPolicy,
+    /// Whether the main process had ended by itself before.
+    exited_before: bool,
     stage: Stage,
     until: Duration,
     /// The last stage that addressed the main process only.
     gentle: Stage,
+}
+
+impl Stopping {
+    /// Goes on by `policy` as well, if it ends sooner: then no time is longer than in either.
+    fn hurried(mut self, policy: &StopPolicy) -> Self {
+        let now = self.start.elapsed();
+        let sooner = policy.clone().within(now + policy.budget);
+        if sooner.budget < self.policy.budget {
+            self.policy = self.policy.both(&sooner);
+            self.until = (self.policy).hurried(self.stage, now, self.until);
+        }
+        self
+    }
 }
 
 /// A running agent and the tree below it.
@@ -200,7 +216,9 @@ impl Agent {
     /// same report.
     ///
     /// # Cancel safety
-    /// Dropping the future leaves the stop where it is; the next call goes on with the same budget.
+    /// Dropping the future leaves the stop where it is, and the next call goes on there. It can only shorten what is
+    /// left: when its budget, counted from then, ends sooner, the stage at work and those after it get no more than
+    /// both policies allow. That is how somebody who loses patience is obeyed.
     pub async fn stop(&mut self, policy: &StopPolicy) -> StopReport {
         if self.report.is_none() {
             self.report = Some(self.end(&policy.bounded()).await);
@@ -209,25 +227,11 @@ impl Agent {
     }
 
     async fn end(&mut self, policy: &StopPolicy) -> StopReport {
-        let exited_before = self.stopping.is_none() && self.keeper.exit().is_some();
-        if self.stopping.is_none() {
-            let (start, until) = (Instant::now(), Duration::ZERO);
-            self.stopping = Some(Stopping {
-                start,
-                stage: Stage::Gone,
-                until,
-                gentle: Stage::Gone,
-            });
-            let seen = Seen {
-                stage: Stage::Gone,
-                main_exited: exited_before,
-                stdin_open: self.stdin_open(),
-            };
-            if next_stage(policy, Duration::ZERO, seen).0 != Stage::Kill {
-                self.note(policy).await;
-            }
-        }
-        let mut now = self.stopping.expect("it was just set");
+        let mut now = match self.stopping.clone() {
+            Some(stopping) => stopping.hurried(policy),
+            None => self.begin(policy).await,
+        };
+        self.stopping = Some(now.clone());
         let mut progress = self.keeper.progress.clone();
         while progress.borrow().aftermath.is_none() {
             let main_exited = self.keeper.exit().is_some();
@@ -240,16 +244,12 @@ impl Agent {
                     main_exited,
                     stdin_open: self.stdin_open(),
                 };
-                (now.stage, now.until) = next_stage(policy, now.start.elapsed(), seen);
+                (now.stage, now.until) = next_stage(&now.policy, now.start.elapsed(), seen);
                 if now.stage < Stage::Terminate {
                     now.gentle = now.stage;
                 }
-                self.stopping = Some(now);
-                self.enter(
-                    now.stage,
-                    policy,
-                    now.until.saturating_sub(now.start.elapsed()),
-                );
+                self.stopping = Some(now.clone());
+                self.enter(&now);
             }
             let done = progress.wait_for(|progress| {
                 progress.aftermath.is_some()
@@ -272,7 +272,7 @@ impl Agent {
         let drained = self.drained().await;
         self.close_stdin();
         let nothing_left =
-            exited_before && aftermath.ended.is_empty() && aftermath.survivors.is_empty();
+            now.exited_before && aftermath.ended.is_empty() && aftermath.survivors.is_empty();
         let stage = match &aftermath {
             _ if nothing_left => Stage::Gone,
             aftermath if aftermath.killed => Stage::Kill,
@@ -295,6 +295,27 @@ impl Agent {
         }
     }
 
+    async fn begin(&mut self, policy: &StopPolicy) -> Stopping {
+        let stopping = Stopping {
+            start: Instant::now(),
+            policy: policy.clone(),
+            exited_before: self.keeper.exit().is_some(),
+            stage: Stage::Gone,
+            until: Duration::ZERO,
+            gentle: Stage::Gone,
+        };
+        self.stopping = Some(stopping.clone());
+        let seen = Seen {
+            stage: Stage::Gone,
+            main_exited: stopping.exited_before,
+            stdin_open: self.stdin_open(),
+        };
+        if next_stage(policy, Duration::ZERO, seen).0 != Stage::Kill {
+            self.note(policy).await;
+        }
+        stopping
+    }
+
     /// Has everybody noted who is alive, before a gentle stage makes them go unseen.
     async fn note(&mut self, policy: &StopPolicy) {
         self.lists += 1;
@@ -314,11 +335,12 @@ impl Agent {
         self.input.as_ref().is_some_and(Input::is_open)
     }
 
-    fn enter(&mut self, stage: Stage, policy: &StopPolicy, time: Duration) {
+    fn enter(&mut self, now: &Stopping) {
         let milliseconds = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
-        let rounds = milliseconds(policy.rounds());
+        let rounds = milliseconds(now.policy.rounds());
+        let time = now.until.saturating_sub(now.start.elapsed());
         // An order that is not taken is answered by the next stage, and in the end by giving up on the keeper.
-        let _not_taken = match stage {
+        let _not_taken = match now.stage {
             Stage::Gone => Ok(()),
             Stage::Interrupt => self.keeper.signal(Signal::INT, Whom::Group),
             Stage::CloseStdin => {

@@ -8,6 +8,7 @@ mod leaving;
 pub(crate) mod odd;
 mod patience;
 mod process;
+mod stopping;
 
 #[cfg(any(feature = "acp", feature = "claude"))]
 pub(crate) use change::Change;
@@ -15,6 +16,7 @@ pub(crate) use kept::Kept;
 pub(crate) use leaving::{INTERRUPT, Leaving};
 pub(crate) use patience::{Impatience, Patience, Waits};
 pub(crate) use process::{Seen, last_line, look, signal, stop};
+pub(crate) use stopping::Stopping;
 
 use std::time::Duration;
 

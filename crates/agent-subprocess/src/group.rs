@@ -141,13 +141,19 @@ async fn keep(
             Some(Order::Stop { grace, rounds }) => {
                 let times = (Duration::from_millis(grace), Duration::from_millis(rounds));
                 let met = std::mem::take(&mut met);
-                let mut end = spawn_blocking(move || work.end(times, met));
+                let (hurry, hurried) = watch::channel(Instant::now() + times.0);
+                let mut end = spawn_blocking(move || work.end(times, &hurried, met));
                 // Reaping goes on meanwhile: an unreaped main process keeps its group alive.
-                let ended = tokio::select! {
-                    ended = &mut end => ended,
-                    exit = hold.reaped(), if alive => {
-                        exited(exit);
-                        end.await
+                let ended = loop {
+                    let alive = progress.borrow().exit.is_none();
+                    tokio::select! {
+                        ended = &mut end => break ended,
+                        exit = hold.reaped(), if alive => exited(exit),
+                        // Whoever loses patience stops it again.
+                        Some(order) = orders.recv() => if let Order::Stop { grace, .. } = order {
+                            let at = Instant::now() + Duration::from_millis(grace);
+                            hurry.send_modify(|kill| *kill = at.min(*kill));
+                        },
                     }
                 };
                 progress.send_modify(|now| now.aftermath = Some(ended.unwrap_or_default()));
@@ -319,28 +325,33 @@ impl Group {
         false
     }
 
-    /// Ends all members: SIGTERM, then SIGKILL round by round. Blocks for at most about both times.
-    fn end(&self, (grace, rounds): (Duration, Duration), mut met: Members) -> Aftermath {
-        let start = Instant::now();
+    /// Ends all members: SIGTERM, then SIGKILL round by round, from `kill` on. Blocks for at most about both times.
+    fn end(
+        &self,
+        (grace, rounds): (Duration, Duration),
+        kill: &watch::Receiver<Instant>,
+        mut met: Members,
+    ) -> Aftermath {
         let mut alive = self.members();
         let terminated = !grace.is_zero() && !alive.is_empty();
         if terminated {
             met.extend(self.signal_all(Signal::TERM));
             met.extend(self.signal_all(Signal::CONT));
         }
-        while !alive.is_empty() && start.elapsed() < grace {
+        while !alive.is_empty() && Instant::now() < *kill.borrow() {
             met.extend(std::mem::take(&mut alive));
             pause();
             alive = self.members();
         }
         let killed = !alive.is_empty();
+        let over = *kill.borrow() + rounds;
         // At least once: to look may have taken all the time that there was.
         while !alive.is_empty() {
             self.signal_members(&alive, Signal::KILL);
             met.extend(std::mem::take(&mut alive));
             pause();
             alive = self.members();
-            if start.elapsed() >= grace + rounds {
+            if Instant::now() >= over {
                 break;
             }
         }
@@ -386,7 +397,8 @@ mod tests {
             marker: None,
             group_only: false,
         };
-        let aftermath = group.end((Duration::ZERO, Duration::ZERO), Members::new());
+        let (_hurry, at) = watch::channel(Instant::now());
+        let aftermath = group.end((Duration::ZERO, Duration::ZERO), &at, Members::new());
         assert!(aftermath.killed);
         assert_eq!(
             std::os::unix::process::ExitStatusExt::signal(&child.wait().unwrap()),

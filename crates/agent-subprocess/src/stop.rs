@@ -72,6 +72,30 @@ impl StopPolicy {
         self.clone().within(self.budget.min(LONGEST))
     }
 
+    /// The shorter of each time.
+    pub(crate) fn both(&self, other: &Self) -> Self {
+        StopPolicy {
+            budget: self.budget.min(other.budget),
+            interrupt: self.interrupt.min(other.interrupt),
+            close_stdin: self.close_stdin.min(other.close_stdin),
+            terminate: self.terminate.min(other.terminate),
+        }
+    }
+
+    /// Returns until when a stage lasts, if it was to last until `until` and this policy holds from `now` on. SIGKILL is
+    /// what hurry leads to, and keeps its time.
+    pub(crate) fn hurried(&self, stage: Stage, now: Duration, until: Duration) -> Duration {
+        let time = match stage {
+            Stage::Gone => Duration::ZERO,
+            Stage::Interrupt => self.interrupt,
+            Stage::CloseStdin => self.close_stdin,
+            Stage::Terminate => self.terminate,
+            Stage::Kill => return until,
+        };
+        let killed = self.budget.saturating_sub(self.reserve());
+        until.min(killed).min(now + time)
+    }
+
     /// How much of the budget is kept for SIGKILL and its report.
     pub(crate) fn reserve(&self) -> Duration {
         Duration::from_secs(1).min(self.budget / 2)

@@ -12,6 +12,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
+use crate::hurry::{Hurried, Hurry, left};
 use crate::news::Command;
 use crate::survivors::names;
 
@@ -25,8 +26,8 @@ const FREEZE_PATIENCE: Duration = Duration::from_millis(200);
 pub(crate) struct RunningCheck {
     pub(crate) command: Command,
     started: Instant,
-    /// Told how long the command may take to end. Dropping it ends the command too.
-    halt: Option<oneshot::Sender<Duration>>,
+    /// Has the command end. Dropping it ends the command too.
+    halt: Hurry,
     freezer: Freezer,
     task: JoinHandle<CheckEnd>,
 }
@@ -52,14 +53,14 @@ impl RunningCheck {
         context: Context,
         timeout: Duration,
     ) -> Self {
-        let (halt, halted) = oneshot::channel();
+        let halt = Hurry::default();
         let (freezer, freezes) = Freezer::new();
         let shell = AgentCommand::new("sh").arg("-c").arg(text);
-        let task = tokio::spawn(run(shell, context, timeout, halted, freezes));
+        let task = tokio::spawn(run(shell, context, timeout, halt.hurried(), freezes));
         Self {
             command,
             started: Instant::now(),
-            halt: Some(halt),
+            halt,
             freezer,
             task,
         }
@@ -67,22 +68,21 @@ impl RunningCheck {
 
     /// Plays a command instead of running it; see [`play`].
     pub(crate) fn play(command: Command, played: BoxFuture<'static, CheckResult>) -> Self {
-        let (halt, halted) = oneshot::channel();
+        let halt = Hurry::default();
         let (freezer, freezes) = Freezer::new();
+        let task = tokio::spawn(play(played, halt.hurried(), freezes));
         Self {
             command,
             started: Instant::now(),
-            halt: Some(halt),
+            halt,
             freezer,
-            task: tokio::spawn(play(played, halted, freezes)),
+            task,
         }
     }
 
-    pub(crate) fn halt(&mut self, budget: Duration) {
-        if let Some(halt) = self.halt.take() {
-            // One that has ended meanwhile needs no telling.
-            let _ended = halt.send(budget);
-        }
+    /// Returns what has it end.
+    pub(crate) fn halt(&self) -> &Hurry {
+        &self.halt
     }
 
     /// Stops the command where it stands, or lets it go on.
@@ -144,14 +144,14 @@ impl CheckEnd {
 /// Waits for what a command is said to come to; like a command, it can be halted and stands still while it is frozen.
 async fn play(
     mut played: BoxFuture<'static, CheckResult>,
-    mut halted: oneshot::Receiver<Duration>,
+    mut halted: Hurried,
     mut freezes: mpsc::Receiver<Freeze>,
 ) -> CheckEnd {
     let mut frozen = false;
     CheckEnd::alone(loop {
         tokio::select! {
             biased;
-            _ = &mut halted => break CheckResult::Stopped,
+            _ = halted.told() => break CheckResult::Stopped,
             Some((freeze, done)) = freezes.recv() => {
                 frozen = freeze;
                 // Whoever asked may have given up waiting.
@@ -167,7 +167,7 @@ pub(crate) async fn run(
     command: AgentCommand,
     context: Context,
     timeout: Duration,
-    mut halted: oneshot::Receiver<Duration>,
+    mut halted: Hurried,
     mut freezes: mpsc::Receiver<Freeze>,
 ) -> CheckEnd {
     let mut process = match spawn(command, &context).await {
@@ -180,14 +180,10 @@ pub(crate) async fn run(
     let clock = gate.sleep(timeout);
     tokio::pin!(clock);
     let mut frozen_at = None;
-    let mut stop = context.stop;
     let how = loop {
         tokio::select! {
             biased;
-            budget = &mut halted => {
-                stop = stop.clone().within(budget.unwrap_or(stop.budget));
-                break None;
-            }
+            _ = halted.told() => break None,
             Some((frozen, done)) = freezes.recv() => {
                 // One that is gone needs neither.
                 let _gone = if frozen { process.suspend() } else { process.resume() };
@@ -215,12 +211,24 @@ pub(crate) async fn run(
         }
     };
     let over = how.as_deref() == Some("");
-    let leftovers = if over {
-        process.leftovers().await
-    } else {
-        Vec::new()
+    let leftovers = match over {
+        true => tokio::select! {
+            biased;
+            // In a hurry nobody asks what was left: the report names what was ended.
+            _ = halted.told() => Vec::new(),
+            leftovers = process.leftovers() => leftovers,
+        },
+        false => Vec::new(),
     };
-    let report = process.stop(&stop).await;
+    let mut by = Instant::now() + context.stop.budget;
+    let report = loop {
+        let stop = context.stop.clone().within(left(by));
+        tokio::select! {
+            biased;
+            sooner = halted.sooner(by) => by = sooner,
+            report = process.stop(&stop) => break report,
+        }
+    };
     let result = match how {
         None => CheckResult::Stopped,
         Some(_) if over => CheckResult::Passed,

@@ -4,8 +4,10 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use agent_duplex::{ProcessName, StopReport};
-use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
+
+use crate::hurry::{Hurried, Hurry};
 
 /// The most attempts whose leftovers are carried at once: each costs a guard process.
 pub(crate) const MOST: usize = 8;
@@ -16,27 +18,31 @@ pub(crate) struct Kept(VecDeque<Attempt>);
 
 #[derive(Debug)]
 struct Attempt {
-    /// Told how long the leftovers may take to end. Dropping it ends them too.
-    halt: Option<oneshot::Sender<Duration>>,
+    /// Has the leftovers end. Dropping it ends them too.
+    halt: Hurry,
     task: JoinHandle<(Vec<ProcessName>, StopReport)>,
 }
 
 impl Kept {
-    /// Takes the connection of a finished attempt, and returns the oldest one's end when there are too many.
+    /// Takes the connection of a finished attempt. When there are too many the oldest begins to end; returns those that have.
+    ///
+    /// They are not waited for, so that a press is heard meanwhile, unless they take so long that there are twice as many.
     pub(crate) async fn keep(
         &mut self,
         attempt: crate::runner::Attempt,
         budget: Duration,
-    ) -> Option<(Vec<ProcessName>, StopReport)> {
-        let (halt, halted) = oneshot::channel();
-        let task = tokio::spawn(carry(attempt, halted, budget));
-        let halt = Some(halt);
+    ) -> Vec<(Vec<ProcessName>, StopReport)> {
+        let halt = Hurry::default();
+        let task = tokio::spawn(carry(attempt, halt.hurried(), budget));
         self.0.push_back(Attempt { halt, task });
-        if self.0.len() > MOST {
-            self.end_oldest(budget).await
-        } else {
-            None
+        let surplus = self.0.len().saturating_sub(MOST);
+        let oldest = self.0.iter().take(surplus);
+        oldest.for_each(|oldest| oldest.halt.within(budget));
+        let mut ended = Vec::new();
+        while self.0.len() > 2 * MOST || self.0.front().is_some_and(|it| it.task.is_finished()) {
+            ended.extend(self.end_oldest(budget).await);
         }
+        ended
     }
 
     /// Ends the leftovers of the oldest attempt, and returns which were alive and what became of them.
@@ -44,41 +50,32 @@ impl Kept {
         &mut self,
         budget: Duration,
     ) -> Option<(Vec<ProcessName>, StopReport)> {
-        let mut oldest = self.0.pop_front()?;
-        oldest.halt(budget);
+        let oldest = self.0.pop_front()?;
+        oldest.halt.within(budget);
         // A task that panicked has dropped its connection, which ends everything without a report.
         oldest.task.await.ok()
     }
 
-    /// Has all of them begin to end, so that ending them one after the other takes no longer than the slowest.
-    pub(crate) fn halt_all(&mut self, budget: Duration) {
-        self.0.iter_mut().for_each(|attempt| attempt.halt(budget));
-    }
-}
-
-impl Attempt {
-    fn halt(&mut self, budget: Duration) {
-        if let Some(halt) = self.halt.take() {
-            // A task that is over needs no telling.
-            let _over = halt.send(budget);
-        }
+    /// Returns what has each of them end.
+    pub(crate) fn halts(&self) -> impl Iterator<Item = &Hurry> {
+        self.0.iter().map(|attempt| &attempt.halt)
     }
 }
 
 /// Reads what the leftovers still print, so that none of them blocks, until they are to end.
 async fn carry(
     mut attempt: crate::runner::Attempt,
-    mut halted: oneshot::Receiver<Duration>,
+    mut halted: Hurried,
     default: Duration,
 ) -> (Vec<ProcessName>, StopReport) {
     let mut speaks = true;
-    let budget = loop {
+    let by = loop {
         tokio::select! {
             biased;
-            budget = &mut halted => break budget.unwrap_or(default),
+            by = halted.told() => break by.unwrap_or_else(|| Instant::now() + default),
             event = attempt.next(), if speaks => speaks = event.is_some(),
         }
     };
     let alive = attempt.conversation.leftovers().await;
-    (alive, attempt.conversation.stop(budget).await)
+    (alive, halted.stop(&attempt.conversation, by).await)
 }

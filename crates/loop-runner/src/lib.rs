@@ -33,6 +33,7 @@ mod error;
 mod git;
 mod heartbeat;
 mod hook;
+mod hurry;
 mod journal;
 mod kept;
 mod limit;

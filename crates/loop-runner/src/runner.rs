@@ -16,6 +16,7 @@ use crate::clock::Clock;
 use crate::control::{Control, Socket, Wishes};
 use crate::heartbeat::Heartbeat;
 use crate::hook::{Happened, Hooks};
+use crate::hurry::left;
 use crate::journal::Journal;
 use crate::kept::Kept;
 use crate::news::{self, News, NewsReceiver, NewsSender};
@@ -338,7 +339,7 @@ impl Runner {
         let mut wishes = Wishes::new(control, self.open_socket());
         self.sweep_before().await;
         let result = self.pump(&drivers, &mut wishes).await;
-        self.end_everything().await;
+        self.end_everything(&mut wishes).await;
         self.end_tidying().await;
         let outcome = result.map(|reason| self.outcome(reason));
         self.notify_end(outcome.as_ref(), &mut wishes).await;
@@ -373,15 +374,7 @@ impl Runner {
 
     /// How long something that is to end now may take.
     fn budget(&self) -> Duration {
-        let budget = match self.stop_by {
-            Some(by) => by.saturating_duration_since(Instant::now()),
-            None => self.options.stop_budget,
-        };
-        if self.impatient {
-            budget.min(IMPATIENT)
-        } else {
-            budget
-        }
+        self.stop_by.map_or(self.options.stop_budget, left)
     }
 
     fn tell(&mut self, news: News) {

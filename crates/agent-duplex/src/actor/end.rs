@@ -6,7 +6,7 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout};
 
 use super::command::answer;
-use super::{Actor, next, unless_halted};
+use super::{Actor, halted_before, next, unless_halted};
 use crate::conversation::FOREVER;
 use crate::{Lifecycle, StopReport};
 
@@ -72,7 +72,7 @@ impl Actor {
             || (self.is_closing() && !self.shared.lock().ledger.in_turn())
     }
 
-    pub(super) async fn stop(&mut self, end_by: Instant) {
+    pub(super) async fn stop(&mut self, mut end_by: Instant) {
         self.show(Lifecycle::Stopping);
         self.interrupts.close();
         drop(drain(&mut self.commands));
@@ -81,8 +81,15 @@ impl Actor {
         self.ensuring.clear();
         self.successor = None;
         if let Some(connection) = self.connection.as_mut() {
-            let left = end_by.saturating_duration_since(Instant::now());
-            match timeout(left + GRACE, connection.stop(left)).await {
+            let stopped = loop {
+                let left = end_by.saturating_duration_since(Instant::now());
+                tokio::select! {
+                    biased;
+                    stopped = timeout(left + GRACE, connection.stop(left)) => break stopped,
+                    sooner = halted_before(&mut self.halt, end_by) => end_by = sooner,
+                }
+            };
+            match stopped {
                 Ok(report) => self.account(report),
                 Err(_) => {
                     self.connection = None;

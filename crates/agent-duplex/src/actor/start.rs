@@ -6,7 +6,7 @@ use tokio::time::{Instant, timeout};
 
 use super::command::{Done, answer, idle};
 use super::end::Room;
-use super::{Actor, Command, halted, unless_halted};
+use super::{Actor, Command, halted, halted_before, unless_halted};
 use crate::starts::Next;
 use crate::{Connection, Error, Event, Lifecycle, SessionChoice, What};
 
@@ -185,8 +185,16 @@ impl Actor {
             tokio::select! {
                 biased;
                 end_by = halted(&mut self.halt) => {
-                    let budget = end_by?.saturating_duration_since(Instant::now());
-                    match timeout(budget / 4, &mut connecting).await {
+                    let mut end_by = end_by?;
+                    let connected = loop {
+                        let budget = end_by.saturating_duration_since(Instant::now());
+                        tokio::select! {
+                            biased;
+                            connected = timeout(budget / 4, &mut connecting) => break connected,
+                            sooner = halted_before(&mut self.halt, end_by) => end_by = sooner,
+                        }
+                    };
+                    match connected {
                         Ok(connected) => self.connection = connected.ok(),
                         Err(_) => self.earlier.proven = false,
                     }

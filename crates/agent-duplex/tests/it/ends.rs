@@ -258,6 +258,36 @@ async fn a_stop_does_not_wait_for_ever_for_a_driver() {
     assert_eq!(talk.driver.calls().last(), Some(&Call::Dropped));
 }
 
+/// The first stop would go on for a day, while the agent starts and while it ends.
+#[tokio::test(start_paused = true)]
+async fn l98_a_stop_is_hurried_by_another_one_with_less_time() {
+    let day = Duration::from_secs(24 * 3600);
+    let starting = Script::new().connecting(&Gate::new());
+    let ending = Script::new().message().begin().stopping(&Gate::new());
+    for (script, stage) in [
+        (starting, StopStage::AlreadyEnded),
+        (ending, StopStage::Kill),
+    ] {
+        let mut talk = Talk::with(ScriptedDriver::new(steered()).plays(script));
+        talk.send("go");
+        let starts = talk.conversation.clone();
+        tokio::spawn(async move { starts.start(SessionChoice::Fresh).await });
+        let is_up = [Lifecycle::Starting, Lifecycle::InTurn][usize::from(stage == StopStage::Kill)];
+        talk.becomes(is_up).await;
+        let before = Instant::now();
+        let first = talk.conversation.clone();
+        let first = tokio::spawn(async move { first.stop(day).await });
+        tokio::time::advance(Duration::from_secs(1)).await;
+        let report = talk.conversation.stop(BUDGET).await;
+        // Who has more time than that is nobody.
+        assert_eq!(talk.conversation.stop(day).await, report);
+        assert_eq!(first.await.unwrap(), report);
+        assert_eq!(report.stage, stage);
+        assert!(before.elapsed() <= BUDGET * 2, "{:?}", before.elapsed());
+        talk.read_all().await;
+    }
+}
+
 #[tokio::test]
 async fn a_stop_does_not_wait_for_an_agent_that_takes_no_input() {
     let script = Script::new()

@@ -5,7 +5,7 @@ mod patience;
 mod reading;
 
 use super::protocol::{Heard, Session};
-use crate::converse::{Change, Kept, Leaving, Waits, last_line};
+use crate::converse::{Change, Kept, Leaving, Stopping, Waits, last_line};
 use crate::duplex::{freeze, names};
 use crate::session_locks::Lease;
 use crate::writer::{Unwritten, Writer};
@@ -17,7 +17,7 @@ use agent_duplex::{
 use ending::Means;
 use std::future::ready;
 use std::time::Duration;
-use tokio::time::{Instant, timeout};
+use tokio::time::timeout;
 
 /// How long to wait for the exit of a process that closed its input.
 const EXIT: Duration = Duration::from_millis(500);
@@ -52,8 +52,8 @@ pub(super) struct AcpConnection {
     change: Change,
     /// Whether the end of the process was reported.
     over: bool,
-    /// When a stop began, and whether the agent was alive then.
-    stopping: Option<(Instant, bool)>,
+    /// The stop of everything, once one has begun.
+    stopping: Option<Stopping>,
     stopped: Option<StopReport>,
     /// Whether we have introduced ourselves.
     introduced: bool,

@@ -7,7 +7,7 @@ mod reading;
 use super::driver::NAME;
 use super::failure;
 use super::protocol::{Session, mode};
-use crate::converse::{Change, Kept, Leaving, Timeouts, Waits, last_line};
+use crate::converse::{Change, Kept, Leaving, Stopping, Timeouts, Waits, last_line};
 use crate::duplex::{freeze, names};
 use crate::scratch::ScratchFile;
 use crate::session_locks::Lease;
@@ -61,8 +61,8 @@ pub(super) struct ClaudeConnection {
     change: Change,
     /// Whether the end of the process was reported.
     over: bool,
-    /// When a stop began, and whether the agent was alive then.
-    stopping: Option<(Instant, bool)>,
+    /// The stop of everything, once one has begun.
+    stopping: Option<Stopping>,
     stopped: Option<StopReport>,
     /// Whether we have introduced ourselves.
     introduced: bool,

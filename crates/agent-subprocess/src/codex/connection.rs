@@ -8,7 +8,7 @@ mod reading;
 use super::driver::NAME;
 use super::opening::{Opening, is_held};
 use super::protocol::{Heard, LOG_IN, Session};
-use crate::converse::{Kept, Leaving, Timeouts, Waits, last_line};
+use crate::converse::{Kept, Leaving, Stopping, Timeouts, Waits, last_line};
 use crate::duplex::{freeze, names};
 use crate::writer::{Unwritten, Writer};
 use crate::{Agent, StopPolicy};
@@ -58,8 +58,8 @@ pub(super) struct CodexConnection {
     leaving: Option<Leaving<Means>>,
     /// Whether the end of the process was reported.
     over: bool,
-    /// When a stop began, and whether the agent was alive then.
-    stopping: Option<(Instant, bool)>,
+    /// The stop of everything, once one has begun.
+    stopping: Option<Stopping>,
     stopped: Option<StopReport>,
     /// Whether we have introduced ourselves.
     introduced: bool,

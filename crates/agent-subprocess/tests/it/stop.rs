@@ -1,6 +1,6 @@
 //! The stages of a stop, each proven by an agent that ignores the ones before.
 
-use crate::scene::{Scene, TREE, is_gone, says, stdout, wait_for_tree};
+use crate::scene::{DEADLINE, Scene, TREE, is_gone, says, stdout, wait_for_tree};
 use agent_subprocess::{Containment, ProcessId, Stage, StdinMode, StopPolicy};
 use std::time::Duration;
 
@@ -214,6 +214,50 @@ async fn a_dropped_stop_goes_on_where_it_was() {
     assert!(cuts > 5 && !report.guard_lost, "{cuts} {report}");
     assert_eq!(report.stage, Stage::Kill, "{report}");
     scene.nobody_is_left();
+}
+
+/// With the first policy alone, this would take a day.
+#[tokio::test]
+async fn l90_whoever_loses_patience_shortens_the_stop_that_is_under_way() {
+    let day = Duration::from_secs(24 * 3600);
+    let (zero, second) = (Duration::ZERO, Duration::from_secs(1));
+    let policy = |interrupt, terminate| StopPolicy {
+        interrupt,
+        terminate,
+        ..StopPolicy::default().within(day)
+    };
+    let script =
+        "trap 'echo INT' INT; trap 'echo TERM' TERM; echo ready; while :; do sleep 0.05; done";
+    for containment in [Containment::Guard, Containment::Group] {
+        for (first, heard) in [(policy(day, day), "INT"), (policy(zero, day), "TERM")] {
+            let scene = Scene::new();
+            let command = scene.agent(script).containment(containment);
+            let mut agent = command.spawn().await.unwrap();
+            says(&mut agent, "ready").await;
+            // What is dropped leaves the stop where it is.
+            let mut stop = Duration::from_millis(20);
+            while let Err(_cut) = tokio::time::timeout(stop, agent.stop(&first)).await {
+                stop *= 2;
+                let said = tokio::time::timeout(stop, says(&mut agent, heard)).await;
+                if said.is_ok() {
+                    break;
+                }
+            }
+            let hurried = first.within(second);
+            let sooner = tokio::time::timeout(DEADLINE, agent.stop(&hurried));
+            let sooner = sooner.await.expect("it goes on by the first policy");
+            assert_eq!(
+                sooner.stage,
+                Stage::Kill,
+                "{containment:?} {heard}: {sooner}"
+            );
+            assert!(
+                sooner.survivors.is_empty() && !sooner.guard_lost,
+                "{sooner:?}"
+            );
+            scene.nobody_is_left();
+        }
+    }
 }
 
 #[tokio::test]

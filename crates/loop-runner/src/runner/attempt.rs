@@ -14,6 +14,7 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use crate::claim;
+use crate::hurry::Hurry;
 use crate::news::News;
 use crate::runner::Runner;
 use crate::runner::said::Said;
@@ -37,6 +38,8 @@ pub(crate) struct Attempt {
     pub(super) halting: Option<Halting>,
     /// Until when the turn may take to end after a person's interrupt.
     pub(super) interrupt_by: Option<Instant>,
+    /// Has its whole tree end sooner, once that ends.
+    pub(crate) hurry: Hurry,
     /// The end of its whole tree, while that is under way.
     pub(super) ending: Option<JoinHandle<StopReport>>,
     /// How many tasks the agent has running in the background.
@@ -105,6 +108,7 @@ impl Attempt {
             gone: false,
             halting: None,
             interrupt_by: None,
+            hurry: Hurry::default(),
             ending: None,
             background: 0,
             hold_by: None,

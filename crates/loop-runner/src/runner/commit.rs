@@ -1,14 +1,13 @@
 //! Committing the work of an iteration, once its agent's tree is gone.
 
-use std::time::Duration;
-
 use agent_subprocess::{AgentCommand, Context};
 use loop_state::{CheckResult, Step, Then};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 
 use crate::check::{self, CheckEnd, Freeze};
 use crate::git::commit::{About, SCRIPT};
 use crate::git::{Git, LIMIT, POINTERS, complaint};
+use crate::hurry::Hurried;
 use crate::news::News;
 use crate::runner::Runner;
 use crate::{Committed, Error, Project, RunHead, Settings};
@@ -46,7 +45,7 @@ impl Commit {
     /// Makes it, unless it is halted: then what it has begun is ended within the time that is told.
     pub(super) async fn make(
         self,
-        mut halted: oneshot::Receiver<Duration>,
+        mut halted: Hurried,
         freezes: mpsc::Receiver<Freeze>,
     ) -> CommitEnd {
         let Self {
@@ -61,7 +60,7 @@ impl Commit {
             let plan = tokio::task::spawn_blocking(move || looking.plan());
             let plan = tokio::select! {
                 biased;
-                _ = &mut halted => return Err(STOPPED.to_owned()),
+                _ = halted.told() => return Err(STOPPED.to_owned()),
                 plan = plan => plan.map_err(|e| e.to_string())?,
             };
             let plan = plan.map_err(|e| e.to_string())?;

@@ -104,12 +104,12 @@ impl Runner {
         if attempt.ending.is_some() || attempt.stopped {
             return;
         }
-        let budget = match attempt.halting {
-            Some(halting) => halting.end_by.saturating_duration_since(Instant::now()),
-            None => budget,
-        };
-        let conversation = attempt.conversation.clone();
-        attempt.ending = Some(tokio::spawn(async move { conversation.stop(budget).await }));
+        let by = attempt.halting.map(|halting| halting.end_by);
+        let by = by.unwrap_or_else(|| Instant::now() + budget);
+        let (conversation, mut hurried) = (attempt.conversation.clone(), attempt.hurry.hurried());
+        attempt.ending = Some(tokio::spawn(async move {
+            hurried.stop(&conversation, by).await
+        }));
     }
 
     /// Takes notice that the tree of the attempt is gone.

@@ -4,9 +4,11 @@ use agent_duplex::{Capability, Conversation, Input, ProcessName, SessionChoice, 
 use agent_subprocess::{Context, Marker, StopPolicy};
 use loop_state::{Brief, Effect, Happening, Notice, SteerState, Step, TurnOutcome};
 
+use crate::control::{Control, Wishes};
+use crate::hurry::Hurry;
 use crate::news::{Command, News};
 use crate::runner::attempt::Attempt;
-use crate::runner::{DriverFactory, Runner};
+use crate::runner::{DriverFactory, IMPATIENT, Runner};
 use crate::survivors::{MARKER, REPORT, scope_in, scratch};
 use crate::transcript::Transcript;
 use crate::{Error, PhaseSettings, prompt};
@@ -57,8 +59,8 @@ impl Runner {
             }
             Effect::StopCheck => {
                 let budget = self.budget();
-                if let Some(check) = &mut self.check {
-                    check.halt(budget);
+                if let Some(check) = &self.check {
+                    check.halt().within(budget);
                 }
             }
             Effect::EndLeftovers => {
@@ -228,10 +230,7 @@ impl Runner {
         }
     }
 
-    pub(super) fn tell_kept_ended(&mut self, end: Option<(Vec<ProcessName>, StopReport)>) {
-        let Some((processes, report)) = end else {
-            return;
-        };
+    pub(super) fn tell_kept_ended(&mut self, (processes, report): (Vec<ProcessName>, StopReport)) {
         if !processes.is_empty() {
             let why = "kept running for later attempts".into();
             self.tell(News::Ended { why, processes });
@@ -241,18 +240,41 @@ impl Runner {
         self.note_survivors(report.survivors);
     }
 
-    /// Leaves nothing alive, whatever the end was.
-    pub(super) async fn end_everything(&mut self) {
+    /// Returns what has everything end that runs.
+    pub(super) fn hurries(&self) -> Vec<Hurry> {
+        let check = self.check.iter().map(|check| check.halt());
+        let settling = self.settling.iter().map(|settling| settling.hurry());
+        let attempt = self.attempt.iter().map(|attempt| &attempt.hurry);
+        let all = check.chain(settling).chain(attempt);
+        all.chain(self.kept.halts()).cloned().collect()
+    }
+
+    /// Leaves nothing alive, whatever the end was. Who loses patience meanwhile is obeyed; any other wish is answered with the end.
+    pub(super) async fn end_everything(&mut self, wishes: &mut Wishes) {
+        let hurries = self.hurries();
+        let within = |budget| hurries.iter().for_each(|hurry| hurry.within(budget));
+        within(self.budget());
+        let listens = async {
+            loop {
+                if let Control::Abort = wishes.next().await.what {
+                    within(IMPATIENT);
+                }
+            }
+        };
+        tokio::select! {
+            () = self.end_all() => {}
+            () = listens => {}
+        }
+    }
+
+    async fn end_all(&mut self) {
         let budget = self.budget();
-        self.kept.halt_all(budget);
         if let Some(check) = &mut self.check {
-            check.halt(budget);
             let end = check.ended().await;
             self.check = None;
             self.note_survivors(end.survivors);
         }
         if let Some(settling) = &mut self.settling {
-            settling.hurry(budget);
             let end = settling.ended().await;
             self.settled(end).await;
         }
@@ -261,7 +283,7 @@ impl Runner {
             self.attempt = None;
         }
         while let Some(end) = self.kept.end_oldest(budget).await {
-            self.tell_kept_ended(Some(end));
+            self.tell_kept_ended(end);
         }
         self.end_looks(budget).await;
     }

@@ -13,7 +13,7 @@ use crate::control::{Coming, Control, Mark, PauseAfter, Wish};
 use crate::error::Error;
 use crate::news::News;
 use crate::prompt;
-use crate::runner::{Attempt, DriverFactory, Runner};
+use crate::runner::{Attempt, DriverFactory, IMPATIENT, Runner};
 
 /// What the machine must know of a message, or why it makes no sense.
 type Heard = Result<Option<Happening>, Cow<'static, str>>;
@@ -45,13 +45,7 @@ impl Runner {
         Ok(Ok(Some(match message {
             Control::Stop(request) => self.hear_stop(request),
             Control::Abort => {
-                self.impatient = true;
-                let now = Instant::now();
-                let budget = self.budget();
-                if let Some(halting) = self.attempt.as_mut().and_then(|a| a.halting.as_mut()) {
-                    halting.polite_until = now;
-                    halting.end_by = halting.end_by.min(now + budget);
-                }
+                self.lose_patience();
                 self.hear_stop(StopRequest {
                     by: StopCause::Person,
                     when: When::Now,
@@ -162,12 +156,28 @@ impl Runner {
         matches!(head.step, Step::Review { .. }) && head.end.is_none()
     }
 
+    /// Leaves everything that ends, or will, no more than a moment.
+    fn lose_patience(&mut self) {
+        let now = Instant::now();
+        let by = self
+            .stop_by
+            .map_or(now + IMPATIENT, |by| by.min(now + IMPATIENT));
+        self.impatient = true;
+        self.stop_by = Some(by);
+        if let Some(halting) = self.attempt.as_mut().and_then(|a| a.halting.as_mut()) {
+            halting.polite_until = now;
+            halting.end_by = halting.end_by.min(by);
+        }
+        let budget = self.budget();
+        self.hurries().iter().for_each(|it| it.within(budget));
+    }
+
     fn hear_stop(&mut self, request: StopRequest) -> Happening {
         if request.when == When::Now {
             let budget = self.options.stop_budget;
             self.stop_by.get_or_insert(Instant::now() + budget);
-            if let Some(settling) = &mut self.settling {
-                settling.hurry(budget);
+            if let Some(settling) = &self.settling {
+                settling.hurry().within(budget);
             }
         }
         Happening::StopRequested(request)

@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use agent_duplex::{Conversation, Event, ProcessName, Published, StopReport, What};
 use loop_state::{Happening, Tree};
-use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 
 use crate::Leftovers;
 use crate::check::Freezer;
+use crate::hurry::{Hurried, Hurry};
 use crate::news::News;
 use crate::runner::Runner;
 use crate::runner::ask::deny;
@@ -19,10 +20,8 @@ use crate::runner::commit::{Commit, CommitEnd};
 #[derive(Debug)]
 pub(super) struct Settling {
     conversation: Option<Conversation>,
-    /// Told how long it may still take. Dropping it changes nothing.
-    hurry: Option<oneshot::Sender<Duration>>,
-    /// The same for the commit, which is given up for that.
-    halt: Option<oneshot::Sender<Duration>>,
+    /// Has both end; the commit is given up for that. Dropping it gives up the commit too.
+    hurry: Hurry,
     freezer: Freezer,
     task: JoinHandle<Box<Settled>>,
 }
@@ -52,14 +51,9 @@ impl Settling {
         self.freezer.freeze(frozen).await;
     }
 
-    pub(super) fn hurry(&mut self, budget: Duration) {
-        if let Some(hurry) = self.hurry.take() {
-            // One that is over needs no telling.
-            let _over = hurry.send(budget);
-        }
-        if let Some(halt) = self.halt.take() {
-            let _over = halt.send(budget);
-        }
+    /// Returns what has it end.
+    pub(super) fn hurry(&self) -> &Hurry {
+        &self.hurry
     }
 
     /// Waits for the end; `None` when it came to none. Cancel safe.
@@ -71,34 +65,36 @@ impl Settling {
 async fn settle(
     mut attempt: Attempt,
     keep: bool,
-    mut budget: Duration,
-    mut hurried: oneshot::Receiver<Duration>,
+    budget: Duration,
+    mut hurried: Hurried,
 ) -> TreeEnd {
     let conversation = attempt.conversation.clone();
     let closing = conversation.close();
     tokio::pin!(closing);
-    let mut hurry = false;
     // The agent itself is waited for, as long as nobody is in a hurry; what it says last is for nobody.
-    loop {
+    let hurry = loop {
         tokio::select! {
             biased;
-            Ok(left) = &mut hurried => {
-                budget = left;
-                hurry = true;
-                break;
-            }
-            () = &mut closing => break,
+            Some(by) = hurried.told() => break Some(by),
+            () = &mut closing => break None,
             Some(published) = attempt.next() => deny_all(&conversation, published).await,
         }
-    }
+    };
     // In a hurry nobody asks what was left: the report names what was ended.
     let leftovers = match hurry {
-        true => Vec::new(),
-        false => conversation.leftovers().await,
+        Some(_) => Vec::new(),
+        None => tokio::select! {
+            biased;
+            Some(_) = hurried.told() => Vec::new(),
+            leftovers = conversation.leftovers() => leftovers,
+        },
     };
     let report = match keep && !leftovers.is_empty() {
         true => None,
-        false => Some(conversation.stop(budget).await),
+        false => {
+            let by = hurry.unwrap_or_else(|| Instant::now() + budget);
+            Some(hurried.stop(&conversation, by).await)
+        }
     };
     TreeEnd {
         attempt,
@@ -132,30 +128,29 @@ impl Runner {
             return Some(Happening::Settled(Tree::default()));
         }
         let keep = self.saved.settings.leftovers == Leftovers::Keep && self.stop_by.is_none();
-        let (hurry, hurried) = oneshot::channel();
-        let (halt, halted) = oneshot::channel();
+        let hurry = Hurry::default();
+        let hurried = hurry.hurried();
         let (freezer, freezes) = Freezer::new();
         let conversation = attempt.as_ref().map(|it| it.conversation.clone());
         let task = tokio::spawn(async move {
             let tree = match attempt {
-                Some(attempt) => Some(settle(attempt, keep, budget, hurried).await),
+                Some(attempt) => Some(settle(attempt, keep, budget, hurried.clone()).await),
                 None => None,
             };
             let commit = match commit {
-                Some(commit) => Some(Commit::make(commit, halted, freezes).await),
+                Some(commit) => Some(Commit::make(commit, hurried, freezes).await),
                 None => None,
             };
             Box::new(Settled { tree, commit })
         });
-        let mut settling = Settling {
+        let settling = Settling {
             conversation,
-            hurry: Some(hurry),
-            halt: Some(halt),
+            hurry,
             freezer,
             task,
         };
         if self.stop_by.is_some() {
-            settling.hurry(budget);
+            settling.hurry().within(budget);
         }
         self.settling = Some(settling);
         None
@@ -172,8 +167,10 @@ impl Runner {
                 None => {
                     let budget = self.budget();
                     let oldest = self.kept.keep(settled.attempt, budget).await;
-                    ended = oldest.as_ref().map_or(0, |(alive, _)| alive.len());
-                    self.tell_kept_ended(oldest);
+                    ended = oldest.iter().map(|(alive, _)| alive.len()).sum();
+                    for end in oldest {
+                        self.tell_kept_ended(end);
+                    }
                 }
                 Some(report) => {
                     if !settled.leftovers.is_empty() {

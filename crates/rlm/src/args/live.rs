@@ -134,6 +134,7 @@ acknowledged is not.
 Examples:
   rlm stop                             the only run that is live here, now
   rlm stop RUN --after iteration       let it finish what it does
+  rlm stop RUN --now                   within a second, also where a stop takes long
   rlm stop RUN --force --wait 5
 
 Exit codes: 0 stopped, 1 it does not stop, 8 something could not be ended, 10 nothing reached.")]
@@ -149,6 +150,9 @@ pub(crate) struct StopArgs {
         conflicts_with = "force"
     )]
     pub(crate) after: Option<StopAfterArg>,
+    /// Have no patience with what runs: it has a second to end
+    #[arg(long, conflicts_with_all = ["after", "force"])]
+    pub(crate) now: bool,
     /// End a run's process that does not stop
     #[arg(long)]
     pub(crate) force: bool,

@@ -26,7 +26,10 @@ pub(crate) fn execute(directory: &Path, args: &StopArgs) -> Result<ExitCode, Fai
         Some(StopAfterArg::Iteration) => StopAfter::Iteration,
         _ => StopAfter::Now,
     };
-    let request = Request::Stop { after };
+    let request = match args.now {
+        true => Request::Abort,
+        false => Request::Stop { after },
+    };
     let wait = args.wait.unwrap_or(DEFAULT_WAIT);
     // Once it has begun it has as long as the run itself takes for it, unless somebody said how long.
     let longer = |answer: &Answer| match answer {

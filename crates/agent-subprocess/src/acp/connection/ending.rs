@@ -1,11 +1,10 @@
 //! Ending the agent: between turns and politely, or with everything that it started.
 
 use super::AcpConnection;
-use crate::converse::{INTERRUPT, Leaving, stop};
+use crate::converse::{Leaving, Stopping, stop};
 use agent_duplex::{StopReport, StopStage};
 use rustix::process::Signal;
 use std::time::Duration;
-use tokio::time::Instant;
 
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Means {
@@ -62,19 +61,18 @@ impl AcpConnection {
 
     /// Ends everything: the turn by the agent's own means, so that its words are kept, then the agent and its tree.
     pub(super) async fn end(&mut self, budget: Duration) -> StopReport {
-        let now = (Instant::now(), !self.agent.has_exited());
-        let (start, was_alive) = *self.stopping.get_or_insert(now);
+        let is_alive = !self.agent.has_exited();
+        let stopping = Stopping::go_on(&mut self.stopping, budget, is_alive);
         self.session.leave();
-        if was_alive && !self.frozen && self.ask_interrupt() {
-            let until = start + INTERRUPT.min(budget / 3);
-            self.pump(until, |c| !c.session.owes_turn()).await;
+        if stopping.was_alive && !self.frozen && self.ask_interrupt() {
+            self.pump(stopping.polite_until, |c| !c.session.owes_turn())
+                .await;
         }
         let stage = match self.agent.has_exited() {
             true => StopStage::Interrupt,
             false => StopStage::CloseInput,
         };
-        let left = budget.saturating_sub(start.elapsed());
-        let done = (was_alive, stage);
+        let (left, done) = (stopping.left(), (stopping.was_alive, stage));
         stop(
             &mut self.agent,
             &self.setup.policy,

@@ -1,12 +1,12 @@
 //! Ending the agent: between turns and politely, or with everything that it started.
 
 use super::ClaudeConnection;
-use crate::converse::{INTERRUPT, Leaving, stop};
+use crate::converse::{Leaving, Stopping, stop};
 use crate::session_locks::Lease;
 use agent_duplex::{StopReport, StopStage};
 use rustix::process::Signal;
 use std::time::Duration;
-use tokio::time::{Instant, timeout};
+use tokio::time::timeout;
 
 /// How long a request to end may take to get into the pipe before that is closed.
 const WRITTEN: Duration = Duration::from_millis(200);
@@ -57,12 +57,12 @@ impl ClaudeConnection {
 
     /// Ends everything: the turn by the agent's own means, so that its words are kept, then the agent and its tree.
     pub(super) async fn end(&mut self, budget: Duration) -> StopReport {
-        let now = (Instant::now(), !self.agent.has_exited());
-        let (start, was_alive) = *self.stopping.get_or_insert(now);
+        let is_alive = !self.agent.has_exited();
+        let stopping = Stopping::go_on(&mut self.stopping, budget, is_alive);
         self.session.leave();
-        if was_alive && !self.frozen && self.ask_interrupt(true) {
-            let until = start + INTERRUPT.min(budget / 3);
-            self.pump(until, |c| !c.session.owes_turn()).await;
+        if stopping.was_alive && !self.frozen && self.ask_interrupt(true) {
+            self.pump(stopping.polite_until, |c| !c.session.owes_turn())
+                .await;
         }
         let mut stage = StopStage::Interrupt;
         if !self.agent.has_exited() {
@@ -74,8 +74,7 @@ impl ClaudeConnection {
                 let _late = timeout(WRITTEN.min(budget / 16), written).await;
             }
         }
-        let left = budget.saturating_sub(start.elapsed());
-        let done = (was_alive, stage);
+        let (left, done) = (stopping.left(), (stopping.was_alive, stage));
         stop(
             &mut self.agent,
             &self.setup.policy,

@@ -1,0 +1,67 @@
+//! Who loses patience with a stop that is under way is obeyed at once, whatever is being ended.
+
+use std::os::unix::fs::PermissionsExt as _;
+
+use rlm_tests::{Rlm, wait_for};
+
+use crate::LONG;
+use crate::control::quick;
+use crate::scene::Scene;
+
+/// Goes by no signal but writes down what it got.
+const DEAF: &str = "trap 'echo INT >>told' INT; trap 'echo TERM >>told' TERM; echo >up
+while :; do sleep 0.05; done";
+
+/// Stops a run twice while something deaf holds the first stop up, and returns what that was told.
+fn told(scene: &Scene, run: Rlm<'_>) -> String {
+    let running = run.spawn();
+    scene.wait_for_file("up");
+    let first = scene.rlm(&["stop"]).spawn();
+    let told = || fs_err::read_to_string(scene.file("told")).unwrap_or_default();
+    wait_for("the first stop to begin", LONG, || {
+        (!told().is_empty()).then_some(())
+    });
+    quick(scene.rlm(&["stop", "--now"])).expect_code(0);
+    first.wait(LONG).expect_code(0);
+    scene.expect_nothing_alive();
+    running.wait(LONG).expect_code(7);
+    assert_eq!(scene.status()["state"], "stopped");
+    told()
+}
+
+#[test]
+fn l90_a_gate_that_is_being_ended_is_ended_sooner_for_who_loses_patience() {
+    let scene = Scene::new("print turn {start}");
+    let told = told(&scene, scene.run(&["--once", "--gate", DEAF]));
+    // SIGTERM would have come three seconds later, and SIGKILL after that.
+    assert_eq!(told, "INT\n");
+}
+
+#[test]
+fn l90_an_agent_that_is_being_ended_in_its_turn_is_ended_sooner_for_who_loses_patience() {
+    let scene = Scene::new("");
+    let run = scene.rlm(&["run", "-p", "x", "--once", "--", "sh", "-c", DEAF]);
+    assert_eq!(told(&scene, run), "INT\nTERM\n");
+}
+
+#[test]
+fn l90_leftovers_that_are_being_ended_are_ended_sooner_for_who_loses_patience() {
+    let scene = Scene::new("");
+    let agent = format!("({DEAF}) >/dev/null 2>&1 & while ! test -e up; do sleep 0.05; done");
+    let run = scene.rlm(&["run", "-p", "x", "--once", "--", "sh", "-c", &agent]);
+    assert_eq!(told(&scene, run), "TERM\n");
+}
+
+#[test]
+fn l90_a_commit_that_is_being_ended_is_ended_sooner_for_who_loses_patience() {
+    let scene = Scene::new("@1 touch made\nprint turn {start}");
+    let git = |arguments: &[&str]| scene.sandbox.git(arguments);
+    git(&["config", "user.name", "A. Tester"]);
+    git(&["config", "user.email", "tester@invalid"]);
+    let hook = scene.file(".git/hooks/pre-commit");
+    fs_err::create_dir_all(hook.parent().unwrap()).unwrap();
+    fs_err::write(&hook, format!("#!/bin/sh\n{DEAF}\n")).unwrap();
+    fs_err::set_permissions(&hook, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let told = told(&scene, scene.run(&["-n", "2", "--commit"]));
+    assert!(told.starts_with("INT\n"), "{told}");
+}
