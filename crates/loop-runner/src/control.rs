@@ -12,6 +12,7 @@
 mod attached;
 mod change;
 mod client;
+mod fit;
 mod force;
 mod place;
 mod progress;

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use agent_subprocess::{AgentCommand, Context, StdinMode};
 use loop_state::{CheckResult, Head, Timestamp};
-use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use crate::check::{self, CheckEnd, Freezer};
+use crate::hurry::Hurry;
 use crate::{Error, News, Outcome, RunId};
 
 /// How long one call of the command may take.
@@ -112,7 +112,7 @@ struct Waiting {
 #[derive(Debug)]
 struct Running {
     /// Dropping it ends the command too.
-    halt: Option<oneshot::Sender<Duration>>,
+    halt: Hurry,
     task: JoinHandle<CheckEnd>,
 }
 
@@ -178,13 +178,12 @@ impl Hooks {
         let command = AgentCommand::new("sh")
             .args(["-c", &self.hook.command])
             .stdin(StdinMode::Bytes(telling.input.into_bytes()));
-        let (halt, halted) = oneshot::channel();
+        let halt = Hurry::default();
         // It does not stand still with the run: it is short.
         let (_, freezes) = Freezer::new();
-        self.running = Some(Running {
-            halt: Some(halt),
-            task: tokio::spawn(check::run(command, context, LIMIT, halted, freezes)),
-        });
+        let call = check::run(command, context, LIMIT, halt.hurried(), freezes);
+        let task = tokio::spawn(call);
+        self.running = Some(Running { halt, task });
     }
 
     pub(crate) fn is_running(&self) -> bool {
@@ -203,10 +202,9 @@ impl Hooks {
     }
 
     /// Ends the call that runs.
-    pub(crate) fn halt(&mut self) {
-        if let Some(halt) = self.running.as_mut().and_then(|it| it.halt.take()) {
-            // One that has ended meanwhile needs no telling.
-            let _ended = halt.send(ENDING);
+    pub(crate) fn halt(&self) {
+        if let Some(running) = &self.running {
+            running.halt.within(ENDING);
         }
     }
 

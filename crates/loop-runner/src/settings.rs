@@ -2,7 +2,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use agent_subprocess::mcp::McpServers;
-use loop_state::{Autonomy, Limits, PhaseRules, Rules, RulesError, SessionPolicy};
+use loop_state::{Autonomy, Limits, PhaseRules, Rules, SessionPolicy};
 use serde::{Deserialize, Serialize};
 
 use crate::{AgentSettings, Error, Worktree, prompt};
@@ -175,13 +175,9 @@ impl Settings {
             })
     }
 
-    /// Refuses rules by which no run can be made, and a gate or a check that has no time.
+    /// Refuses rules by which no run can be made.
     pub(crate) fn check_rules(&self) -> Result<(), Error> {
-        let refused = match self.phases.iter().any(|it| it.check_timeout.is_zero()) {
-            true => Err(RulesError::ZeroTime("check-timeout")),
-            false => self.rules().validate(),
-        };
-        refused.map_err(Error::rules)
+        self.rules().validate().map_err(Error::rules)
     }
 
     /// Refuses names of phases under which they could not be sealed, or told apart.
@@ -216,6 +212,7 @@ impl Settings {
         let before = self.rules();
         for (phase, rules) in self.phases.iter_mut().zip(&rules.phases) {
             phase.limits = rules.limits.clone();
+            phase.check_timeout = rules.check_timeout.unwrap_or(phase.check_timeout);
         }
         self.max_duration = rules.max_duration;
         self.max_failures = rules.max_failures;
@@ -240,6 +237,7 @@ impl Settings {
             promise: phase.promise.is_some(),
             session: phase.session,
             limits: phase.limits.clone(),
+            check_timeout: Some(phase.check_timeout),
             reports_cost: phase.agent.reports().0,
             reports_tokens: phase.agent.reports().1,
         };

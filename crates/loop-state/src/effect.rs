@@ -121,6 +121,13 @@ pub enum Notice {
     Reviewed(Verdict),
     /// A rule is another one now.
     RuleSet(RuleChange),
+    /// A rule of one of several phases is.
+    PhaseRuleSet {
+        /// The phase's name.
+        phase: String,
+        /// The rule.
+        change: RuleChange,
+    },
     /// A steer came further.
     Steer {
         /// Its number.

@@ -64,8 +64,15 @@ pub enum Happening {
     Attended(bool),
     /// A person has looked at what was done.
     Reviewed(Verdict),
-    /// A person wants another rule.
+    /// A person wants another rule; one of a phase is for the present one.
     RuleSet(RuleChange),
+    /// The same for the phase with this index, which may be a later one.
+    PhaseRuleSet {
+        /// Which.
+        phase: u32,
+        /// The rule.
+        change: RuleChange,
+    },
     /// A person wants something done again, in a fresh session.
     AgainRequested(Again),
     /// A person wants the next attempt in a fresh session.

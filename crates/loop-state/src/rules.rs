@@ -63,6 +63,8 @@ pub struct PhaseRules {
     pub session: SessionPolicy,
     /// Its limits.
     pub limits: Limits,
+    /// How long a gate or the check may take, which others see to; `None` where they did not say.
+    pub check_timeout: Option<Duration>,
     /// Whether its agent says what it costs; without that a limit on cost can't be kept.
     pub reports_cost: bool,
     /// Whether its agent says how many tokens it uses.
@@ -165,6 +167,9 @@ impl Rules {
             if nothing(phase.limits.idle_timeout) {
                 return Err(RulesError::ZeroTime("idle-timeout"));
             }
+            if nothing(phase.check_timeout) {
+                return Err(RulesError::ZeroTime("check-timeout"));
+            }
             match phase.limits.max_iterations {
                 None if !phase.until && !phase.promise => return Err(RulesError::Endless(name())),
                 Some(0) => return Err(RulesError::ZeroIterations(name())),
@@ -187,12 +192,14 @@ impl Rules {
     /// When they would make no run any more.
     pub fn with(&self, phase: u32, change: &RuleChange) -> Result<Self, RulesError> {
         let mut rules = self.clone();
-        let limits = rules.phases.get_mut(phase as usize);
-        let limits = &mut limits.ok_or(RulesError::NoPhase)?.limits;
+        let phase = rules.phases.get_mut(phase as usize);
+        let phase = phase.ok_or(RulesError::NoPhase)?;
+        let limits = &mut phase.limits;
         match *change {
             RuleChange::MaxIterations(max) => limits.max_iterations = max,
             RuleChange::IterationTimeout(time) => limits.iteration_timeout = time,
             RuleChange::IdleTimeout(time) => limits.idle_timeout = time,
+            RuleChange::CheckTimeout(time) => phase.check_timeout = Some(time),
             RuleChange::MaxDuration(max) => rules.max_duration = max,
             RuleChange::MaxFailures(max) => rules.max_failures = max,
             RuleChange::Sleep(time) => rules.sleep = time,
@@ -216,6 +223,8 @@ pub enum RuleChange {
     IterationTimeout(Option<Duration>),
     /// How long the agent of the present phase may give no sign of life.
     IdleTimeout(Option<Duration>),
+    /// How long a gate or the check of the present phase may take, from the next one on.
+    CheckTimeout(Duration),
     /// How long the run may be active.
     MaxDuration(Option<Duration>),
     /// How many failures of one kind in a row end the run; 0 for no limit.
@@ -232,6 +241,20 @@ pub enum RuleChange {
     WaitOnLimit(Duration),
 }
 
+impl RuleChange {
+    /// Returns whether it is a rule of a phase, rather than of the run.
+    #[must_use]
+    pub fn is_of_phase(&self) -> bool {
+        matches!(
+            self,
+            Self::MaxIterations(_)
+                | Self::IterationTimeout(_)
+                | Self::IdleTimeout(_)
+                | Self::CheckTimeout(_)
+        )
+    }
+}
+
 impl fmt::Display for RuleChange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let time = |time: Duration| format!("{time:?}");
@@ -239,6 +262,7 @@ impl fmt::Display for RuleChange {
             Self::MaxIterations(max) => ("iterations", max.map(|max| max.to_string())),
             Self::IterationTimeout(max) => ("time of a turn", max.map(time)),
             Self::IdleTimeout(max) => ("time without a sign of life", max.map(time)),
+            Self::CheckTimeout(max) => ("time of a gate or the check", Some(time(max))),
             Self::MaxDuration(max) => ("time of the run", max.map(time)),
             Self::MaxFailures(0) => ("failures in a row", None),
             Self::MaxFailures(max) => ("failures in a row", Some(max.to_string())),

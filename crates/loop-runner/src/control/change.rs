@@ -18,6 +18,8 @@ pub enum Change {
     IterationTimeout(#[serde(with = "limit")] Option<Duration>),
     /// How long the agent of the present phase may give no sign of life.
     IdleTimeout(#[serde(with = "limit")] Option<Duration>),
+    /// How long a gate or the check of the present phase may take, from the next one on.
+    CheckTimeout(#[serde(with = "time")] Duration),
     /// How long the run may be active.
     MaxDuration(#[serde(with = "limit")] Option<Duration>),
     /// How many failures of one kind in a row end the run; 0 for no limit.
@@ -40,6 +42,7 @@ impl From<Change> for RuleChange {
             Change::MaxIterations(max) => Self::MaxIterations(max),
             Change::IterationTimeout(max) => Self::IterationTimeout(max),
             Change::IdleTimeout(max) => Self::IdleTimeout(max),
+            Change::CheckTimeout(time) => Self::CheckTimeout(time),
             Change::MaxDuration(max) => Self::MaxDuration(max),
             Change::MaxFailures(max) => Self::MaxFailures(max),
             Change::Sleep(time) => Self::Sleep(time),

@@ -10,6 +10,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::View;
+use crate::control::fit;
 use crate::control::protocol::{self, Answer, MAX_LINE};
 use crate::control::recent::Recent;
 use crate::control::server::{Over, Peer};
@@ -75,12 +76,8 @@ pub(super) async fn show(
 }
 
 async fn tell_view(view: &mut watch::Receiver<Arc<View>>, peer: &mut Peer<'_>) -> io::Result<()> {
-    let now = View::clone(&view.borrow_and_update());
-    let line = protocol::line(&Told::View(Box::new(now)));
-    match line.len() {
-        ..MAX_LINE => peer.say(&line).await,
-        _ => Ok(()),
-    }
+    let now = Arc::clone(&view.borrow_and_update());
+    peer.say(&fit::line(&now)).await
 }
 
 async fn tell_news(at: Timestamp, news: News, peer: &mut Peer<'_>) -> io::Result<()> {

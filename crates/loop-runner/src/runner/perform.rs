@@ -3,6 +3,7 @@
 use agent_duplex::{Capability, Conversation, Input, ProcessName, SessionChoice, StopReport};
 use agent_subprocess::{Context, Marker, StopPolicy};
 use loop_state::{Brief, Effect, Happening, Notice, SteerState, Step, TurnOutcome};
+use tokio::time::Instant;
 
 use crate::control::{Control, Wishes};
 use crate::hurry::Hurry;
@@ -254,17 +255,28 @@ impl Runner {
         let hurries = self.hurries();
         let within = |budget| hurries.iter().for_each(|hurry| hurry.within(budget));
         within(self.budget());
+        let (budget, mut stop_by, mut impatient) = (self.options.stop_budget, self.stop_by, false);
         let listens = async {
             loop {
-                if let Control::Abort = wishes.next().await.what {
-                    within(IMPATIENT);
-                }
+                let budget = match wishes.next().await.what {
+                    Control::Stop(_) => budget,
+                    Control::Abort => {
+                        impatient = true;
+                        IMPATIENT
+                    }
+                    _ => continue,
+                };
+
+                let by = Instant::now() + budget;
+                stop_by = Some(stop_by.map_or(by, |before| by.min(before)));
+                within(budget);
             }
         };
         tokio::select! {
             () = self.end_all() => {}
             () = listens => {}
         }
+        (self.stop_by, self.impatient) = (stop_by, self.impatient | impatient);
     }
 
     async fn end_all(&mut self) {

@@ -197,7 +197,9 @@ impl Runner {
                 "nothing is asked, or too much was said that the agent has not seen; this was not taken"
             }
             Happening::Reviewed(_) => "nothing is asked",
-            Happening::RuleSet(_) => "that is no rule a run can be made by",
+            Happening::RuleSet(_) | Happening::PhaseRuleSet { .. } => {
+                "that is no rule a run can be made by"
+            }
             Happening::AgainRequested(_) => "not now: something is being ended; try again",
             _ => return None,
         })

@@ -11,14 +11,14 @@ use crate::news::News;
 /// What has changed in the configuration of a run since it was last looked at; each thing once.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reloaded {
-    /// The rules that are others now, those of a phase for the present one.
-    pub changes: Vec<Change>,
+    /// The rules that are others now; those of a phase with the index of the phase, which is 0 for those of the run.
+    pub changes: Vec<(usize, Change)>,
     /// What people have to know: what can't change while a run goes on, or why the configuration can't be read.
     pub warnings: Vec<String>,
 }
 
-/// Looks at the configuration for the phase of this name.
-type Look = Box<dyn FnMut(&str) -> Reloaded + Send>;
+/// Looks at the configuration.
+type Look = Box<dyn FnMut() -> Reloaded + Send>;
 
 /// Where changes of the configuration come from; nowhere by default.
 #[derive(Default)]
@@ -31,39 +31,55 @@ impl fmt::Debug for Reload {
 }
 
 impl Runner {
-    /// Has the configuration looked at whenever a turn is over, before it is judged, and whenever a wait is: for the phase of the name that `look` is
-    /// given. Its changes are set as by [`Control::Set`](crate::Control::Set), but none that raises what the run may spend or how long it may take: agents
-    /// write files. It is called by the run itself, so it must not take long.
+    /// Has the configuration looked at whenever a turn is over, before it is judged, and whenever a wait is. Its changes are set as by
+    /// [`Control::Set`](crate::Control::Set), also those of phases that are still to come, but none that raises a bound of the run: agents write files.
+    /// It is called by the run itself, so it must not take long.
     #[must_use]
-    pub fn with_reload(mut self, look: impl FnMut(&str) -> Reloaded + Send + 'static) -> Self {
+    pub fn with_reload(mut self, look: impl FnMut() -> Reloaded + Send + 'static) -> Self {
         self.reload = Reload(Some(Box::new(look)));
         self
     }
 
     /// Returns what the machine must know of a configuration that has changed.
     pub(super) fn reloaded(&mut self) -> Vec<Happening> {
-        let phase = self.phase().name.clone();
         let Some(look) = &mut self.reload.0 else {
             return Vec::new();
         };
-        let Reloaded { changes, warnings } = look(&phase);
-        let mut set = Vec::new();
-        for change in changes {
-            let (head, rule) = (self.machine.head(), RuleChange::from(change));
-            let refused = match head.rules.with(head.phase, &rule) {
+        let Reloaded { changes, warnings } = look();
+        let (mut set, mut refusals) = (Vec::new(), Vec::new());
+        let head = self.machine.head();
+        for (phase, change) in changes {
+            let rule = RuleChange::from(change);
+            let phase = match rule.is_of_phase() {
+                true => u32::try_from(phase).unwrap_or(u32::MAX),
+                false => head.phase,
+            };
+            if phase < head.phase {
+                continue;
+            }
+            let refused = match head.rules.with(phase, &rule) {
                 Ok(rules) if rules == head.rules => continue,
-                Ok(_) if raises_a_budget(&head.rules, &rule) => {
-                    "what may be used up is only lowered by what an agent can write; set it on the run itself".to_owned()
+                Ok(_) if raises_a_bound(&head.rules, phase, &rule) => {
+                    "what bounds a run is only lowered by what an agent can write; set it on the run itself, with rlm set".to_owned()
                 }
                 Ok(_) => {
-                    set.push(Happening::RuleSet(rule));
+                    set.push(match phase == head.phase {
+                        true => Happening::RuleSet(rule),
+                        false => Happening::PhaseRuleSet {
+                            phase,
+                            change: rule,
+                        },
+                    });
                     continue;
                 }
                 Err(e) => e.to_string(),
             };
-            self.tell(News::Warning(format!(
+            refusals.push(format!(
                 "the settings have changed, but not `{rule}`: {refused}"
-            )));
+            ));
+        }
+        for refusal in refusals {
+            self.tell(News::Warning(refusal));
         }
         for warning in warnings {
             self.tell(News::Warning(warning));
@@ -72,12 +88,22 @@ impl Runner {
     }
 }
 
-/// Returns whether a rule allows the run to use up more than now.
-fn raises_a_budget(now: &Rules, rule: &RuleChange) -> bool {
+/// Returns whether a rule allows the run more than now of what a person was promised when it began: iterations, time, money, tokens, failures in a
+/// row and waiting. A file, which an agent can write, never does. How long a turn, a check or a pause takes is no such bound: whatever it is, those end
+/// the run where they did.
+fn raises_a_bound(now: &Rules, phase: u32, rule: &RuleChange) -> bool {
     fn raises<T: Ord>(now: Option<T>, new: Option<T>) -> bool {
         now.is_some_and(|now| new.is_none_or(|new| new > now))
     }
     match *rule {
+        RuleChange::MaxIterations(new) => {
+            raises(now.phases[phase as usize].limits.max_iterations, new)
+        }
+        RuleChange::MaxFailures(new) => raises(
+            Some(now.max_failures).filter(|max| *max > 0),
+            Some(new).filter(|max| *max > 0),
+        ),
+        RuleChange::WaitOnLimit(new) => new > now.wait_on_limit,
         RuleChange::MaxDuration(new) => raises(now.max_duration, new),
         RuleChange::MaxCost(new) => raises(now.max_cost_microusd, new),
         RuleChange::MaxTokens(new) => raises(now.max_tokens, new),
@@ -90,14 +116,29 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_budget_can_be_lowered_and_not_raised() {
+    fn a_bound_can_be_lowered_and_not_raised() {
+        let limits = |max| loop_state::PhaseRules {
+            limits: loop_state::Limits {
+                max_iterations: max,
+                ..Default::default()
+            },
+            ..Default::default()
+        };
         let rules = Rules {
+            phases: vec![limits(None), limits(Some(5))],
             max_tokens: Some(5),
+            max_failures: 3,
             ..Rules::default()
         };
-        let raises = |rule| raises_a_budget(&rules, &rule);
+        let raises = |rule| raises_a_bound(&rules, 1, &rule);
         assert!(raises(RuleChange::MaxTokens(Some(6))) && raises(RuleChange::MaxTokens(None)));
         assert!(!raises(RuleChange::MaxTokens(Some(4))) && !raises(RuleChange::MaxCost(Some(4))));
-        assert!(!raises(RuleChange::MaxIterations(None)));
+        let iterations = RuleChange::MaxIterations;
+        assert!(raises(iterations(None)) && raises(iterations(Some(6))));
+        assert!(!raises(iterations(Some(4))));
+        assert!(!raises_a_bound(&rules, 0, &iterations(Some(9))));
+        assert!(raises(RuleChange::MaxFailures(0)) && !raises(RuleChange::MaxFailures(2)));
+        assert!(raises(RuleChange::WaitOnLimit(std::time::Duration::MAX)));
+        assert!(!raises(RuleChange::Sleep(std::time::Duration::MAX)));
     }
 }

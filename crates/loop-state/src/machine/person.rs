@@ -27,7 +27,8 @@ impl Machine {
             },
             Happening::Attended(attended) => self.attended(attended, &step, at),
             Happening::Reviewed(verdict) => self.reviewed(verdict, &step, at),
-            Happening::RuleSet(change) => self.rule_set(change, &step, at),
+            Happening::RuleSet(change) => self.rule_set(self.head.phase, change, &step, at),
+            Happening::PhaseRuleSet { phase, change } => self.rule_set(phase, change, &step, at),
             Happening::AgainRequested(again) => self.again_requested(again, &step, at),
             Happening::FreshRequested => {
                 self.head.fresh = true;

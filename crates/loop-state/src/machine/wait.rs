@@ -116,8 +116,14 @@ impl Machine {
     }
 
     /// A person wants another rule. What is used up by it ends what uses it.
-    pub(super) fn rule_set(&mut self, change: RuleChange, step: &Step, at: Timestamp) -> Effects {
-        let Ok(rules) = self.head.rules.with(self.head.phase, &change) else {
+    pub(super) fn rule_set(
+        &mut self,
+        phase: u32,
+        change: RuleChange,
+        step: &Step,
+        at: Timestamp,
+    ) -> Effects {
+        let Ok(rules) = self.head.rules.with(phase, &change) else {
             return Effects::new();
         };
         self.head.rules = rules;
@@ -130,7 +136,15 @@ impl Machine {
             effects.extend(self.hold_budget(step));
             effects
         });
-        once_saved(Notice::RuleSet(change), effects)
+        let phases = &self.head.rules.phases;
+        let notice = match phases.len() > 1 && change.is_of_phase() {
+            true => Notice::PhaseRuleSet {
+                phase: phases[phase as usize].name.clone(),
+                change,
+            },
+            false => Notice::RuleSet(change),
+        };
+        once_saved(notice, effects)
     }
 }
 

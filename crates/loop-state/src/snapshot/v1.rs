@@ -119,6 +119,8 @@ saved! {
         #[serde(default)]
         session: SessionPolicy,
         limits: Limits,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        check_timeout: Option<Duration>,
         #[serde(default)]
         reports_cost: bool,
         #[serde(default)]
@@ -383,6 +385,7 @@ saved! {
         Attended(attended: bool),
         Reviewed(verdict: Verdict),
         RuleSet(change: RuleChange),
+        PhaseRuleSet { phase: u32, change: RuleChange },
         AgainRequested(again: Again),
         FreshRequested,
         SessionKnown(id: String),
@@ -421,6 +424,7 @@ saved! {
         MaxIterations(max: Option<u32>),
         IterationTimeout(time: Option<Duration>),
         IdleTimeout(time: Option<Duration>),
+        CheckTimeout(time: Duration),
         MaxDuration(max: Option<Duration>),
         MaxFailures(max: u32),
         Sleep(time: Duration),
@@ -459,6 +463,7 @@ saved! {
         Review(of: Occasion),
         Reviewed(verdict: Verdict),
         RuleSet(change: RuleChange),
+        PhaseRuleSet { phase: String, change: RuleChange },
         Steer { id: u32, state: SteerState },
         NothingDone { in_a_row: u32 },
         SessionLost,

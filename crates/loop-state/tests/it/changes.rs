@@ -96,3 +96,36 @@ fn a_plan_that_becomes_shorter_ends_its_phase_and_not_the_run() {
     let effects = trace.then(Happening::TimeUp(Timer::Sleep));
     assert_eq!(started(&effects).phase, 1);
 }
+
+#[test]
+fn a_rule_of_a_phase_that_is_still_to_come_is_named_with_it_and_saved() {
+    let mut trace = Trace::new(rules(|rules| {
+        let mut build = rules.phases[0].clone();
+        build.name = "build".into();
+        rules.phases.push(build);
+    }));
+    let change = RuleChange::CheckTimeout(Duration::from_secs(7));
+    let told = |phase: &str| {
+        let phase = phase.to_owned();
+        [
+            Effect::Save,
+            Effect::Announce(Notice::PhaseRuleSet { phase, change }),
+        ]
+    };
+    let first = trace.machine.head().rules.phases[0].name.clone();
+    let effects = trace.then(Happening::PhaseRuleSet { phase: 1, change });
+    assert_eq!(effects, told("build"));
+    let time = |trace: &Trace, at: usize| trace.machine.head().rules.phases[at].check_timeout;
+    assert_eq!(
+        (time(&trace, 0), time(&trace, 1)),
+        (None, Some(Duration::from_secs(7)))
+    );
+    let head = serde_json::to_string(trace.machine.head()).unwrap();
+    let read: loop_state::Head = serde_json::from_str(&head).unwrap();
+    assert_eq!(read, *trace.machine.head());
+    assert_eq!(trace.then(Happening::RuleSet(change)), told(&first));
+    let nowhere = Happening::PhaseRuleSet { phase: 2, change };
+    assert!(trace.then(nowhere).is_empty());
+    let nothing = RuleChange::CheckTimeout(Duration::ZERO);
+    assert!(trace.then(Happening::RuleSet(nothing)).is_empty());
+}

@@ -33,6 +33,7 @@ fn any_rules() -> impl Strategy<Value = Rules> {
                 SessionPolicy::Fresh
             },
             limits,
+            check_timeout: None,
             reports_cost: true,
             reports_tokens: true,
         },
@@ -152,6 +153,7 @@ fn any_happening() -> impl Strategy<Value = Happening> {
         2 => any_verdict().prop_map(Happening::Reviewed),
         1 => any::<bool>().prop_map(Happening::Attended),
         1 => any_change().prop_map(Happening::RuleSet),
+        1 => (0u32..4, any_change()).prop_map(|(phase, change)| Happening::PhaseRuleSet { phase, change }),
         1 => Just(Happening::Said("so far".into())),
         6 => any_outcome().prop_map(Happening::TurnEnded),
         4 => any_result().prop_map(Happening::GateEnded),

@@ -105,9 +105,10 @@ pub(crate) struct SteerArgs {
 #[derive(Debug, ClapArgs)]
 #[command(override_usage = "rlm set [OPTIONS] [RUN] <KEY=VALUE>...", after_help = format!("\
 What is set is on disk when it is `recorded`, and a resume has it too; what the new limit forbids ends at once. `none` takes a \
-limit away. What belongs to a phase is set for the present one.
+limit away. What belongs to a phase is set for the present one, which is \
+named; for others there is rlm.toml, which is read again after each turn and lowers what bounds the run, but never raises it.
 
-Keys: max-iterations, max-duration, iteration-timeout, idle-timeout, max-failures, sleep, autonomy, max-cost, max-tokens, wait-on-limit
+Keys: max-iterations, max-duration, iteration-timeout, idle-timeout, check-timeout, max-failures, sleep, autonomy, max-cost, max-tokens, wait-on-limit
 
 Examples:
   rlm set max-iterations=200           the only run that is live here

@@ -138,7 +138,7 @@ pub(crate) fn carry_on(
             None => runner,
         };
         let mut watched = Watched::new(layers, &runner.head().settings);
-        let runner = runner.with_reload(move |phase| watched.look(phase));
+        let runner = runner.with_reload(move || watched.look());
         Ok::<_, loop_runner::Error>((runner, news))
     })?;
     let (at, cut) = runner.head().machine.resumes_at();

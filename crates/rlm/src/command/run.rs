@@ -242,7 +242,7 @@ pub(crate) fn begin(
         let work_tree = WorkTree::take(project, &run, &session.gate()).await?;
         let options = session.options();
         let (runner, news) = Runner::create(work_tree, settings, options).await?;
-        Ok::<_, loop_runner::Error>((runner.with_reload(move |phase| watched.look(phase)), news))
+        Ok::<_, loop_runner::Error>((runner.with_reload(move || watched.look()), news))
     });
     let (runner, news) = made.map_err(|e| {
         let is_held = e.is_held();

@@ -1,10 +1,11 @@
 //! `rlm set`
 
+use std::io::Write as _;
 use std::path::Path;
 use std::process::ExitCode;
 
 use loop_runner::control::{Change, Request};
-use loop_state::RulesError;
+use loop_state::{RuleChange, RulesError};
 
 use crate::args::SetArgs;
 use crate::command::control::request;
@@ -25,9 +26,13 @@ pub(crate) fn execute(directory: &Path, args: &SetArgs) -> Result<ExitCode, Fail
     let changes = words.iter().map(|word| change(word));
     let changes = changes.collect::<Result<Vec<_>, _>>()?;
     let target = Target::find(directory, run)?;
+    let of_phase = changes.iter().any(|it| RuleChange::from(*it).is_of_phase());
     for (at, change) in changes.into_iter().enumerate() {
         let told = request(&target, &Request::Set(change), args.how.json, args.how.wait);
         told.map_err(|failure| stands(failure, &words[..at]))?;
+    }
+    if of_phase && !args.how.json {
+        tell_phase(&target)?;
     }
     Ok(Code::Done.into())
 }
@@ -38,6 +43,23 @@ fn stands(mut failure: Failure, set: &[String]) -> Failure {
         failure.message += &format!("; what stands: {}", set.join(", "));
     }
     failure
+}
+
+/// Says for which of several phases something was set.
+fn tell_phase(target: &Target) -> Result<(), Failure> {
+    let run = target.project.run(&target.run)?;
+    if let Ok(head) = &run.head
+        && head.settings.phases.len() > 1
+    {
+        let phase = &head.machine.phase_rules().name;
+        // Who asked may not want to know.
+        let _gone = writeln!(
+            anstream::stdout(),
+            "{}: that is for phase {phase}; the others have what they had",
+            target.run
+        );
+    }
+    Ok(())
 }
 
 /// Reads what is to be set.
@@ -60,6 +82,7 @@ fn change(word: &str) -> Result<Change, Failure> {
         "max-duration" => Change::MaxDuration(some.then(time).transpose()?),
         "iteration-timeout" => Change::IterationTimeout(some.then(time).transpose()?),
         "idle-timeout" => Change::IdleTimeout(some.then(time).transpose()?),
+        "check-timeout" => Change::CheckTimeout(time()?),
         "max-failures" if some => Change::MaxFailures(small()?),
         "max-failures" => Change::MaxFailures(0),
         "sleep" => Change::Sleep(time()?),

@@ -5,15 +5,17 @@ use std::time::Duration;
 
 use loop_runner::control::Change;
 use loop_runner::{Reloaded, Settings};
+use loop_state::RuleChange;
 
 use super::layers::{Layers, defaults};
 use super::tree::Tree;
 
 /// The keys that can change while a run goes on.
-pub(crate) const LIVE: [&str; 9] = [
+pub(crate) const LIVE: [&str; 10] = [
     "max-iterations",
     "iteration-timeout",
     "idle-timeout",
+    "check-timeout",
     "max-duration",
     "max-failures",
     "sleep",
@@ -35,7 +37,7 @@ pub(crate) struct Watched {
 struct Phase {
     name: String,
     driven: bool,
-    /// What was said of it when it was last looked at.
+    /// What was said of it and of the run when it was last looked at.
     limits: Limits,
 }
 
@@ -44,6 +46,7 @@ struct Limits {
     max_iterations: Option<u32>,
     iteration_timeout: Option<Duration>,
     idle_timeout: Option<Duration>,
+    check_timeout: Option<Duration>,
     max_duration: Option<Duration>,
     max_failures: Option<u32>,
     sleep: Option<Duration>,
@@ -72,8 +75,8 @@ impl Watched {
         }
     }
 
-    /// Looks at the files, for a run that is in this phase.
-    pub(crate) fn look(&mut self, phase: &str) -> Reloaded {
+    /// Looks at the files. What they say above the phases is for each that says nothing else.
+    pub(crate) fn look(&mut self) -> Reloaded {
         let mut reloaded = Reloaded::default();
         match self.layers.read_again() {
             Ok(None) => self.wrong = None,
@@ -101,22 +104,14 @@ impl Watched {
                 self.wrong = Some(why.message);
             }
         }
-        let Some(at) = self.phases.iter().position(|known| known.name == phase) else {
-            return reloaded;
-        };
-        let driven = self.phases[at].driven;
-        let limits = Limits::of(&self.layers, phase, driven);
-        reloaded.changes = self.phases[at].limits.changes_to(limits);
-        for other in &mut self.phases {
+        for (at, phase) in self.phases.iter_mut().enumerate() {
+            let limits = Limits::of(&self.layers, &phase.name, phase.driven);
+            let changes = phase.limits.changes_to(limits).into_iter();
             // What is of the whole run is said once.
-            other.limits = Limits {
-                max_iterations: other.limits.max_iterations,
-                iteration_timeout: other.limits.iteration_timeout,
-                idle_timeout: other.limits.idle_timeout,
-                ..limits
-            };
+            let once = changes.filter(|it| at == 0 || RuleChange::from(*it).is_of_phase());
+            reloaded.changes.extend(once.map(|change| (at, change)));
+            phase.limits = limits;
         }
-        self.phases[at].limits = limits;
         reloaded
     }
 }
@@ -128,6 +123,7 @@ impl Limits {
             max_iterations: config.max_iterations.map(Into::into),
             iteration_timeout: config.iteration_timeout,
             idle_timeout: config.idle_timeout,
+            check_timeout: config.check_timeout,
             max_duration: config.max_duration,
             max_failures: config.max_failures,
             sleep: config.sleep,
@@ -150,6 +146,9 @@ impl Limits {
             (self.max_cost != new.max_cost).then_some(Change::MaxCost(new.max_cost)),
             (self.max_tokens != new.max_tokens).then_some(Change::MaxTokens(new.max_tokens)),
             // These always have a default.
+            new.check_timeout
+                .filter(|_| self.check_timeout != new.check_timeout)
+                .map(Change::CheckTimeout),
             new.max_failures
                 .filter(|_| self.max_failures != new.max_failures)
                 .map(Change::MaxFailures),
@@ -221,18 +220,24 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let root = root.path();
         let mut watched = watched(root, "sleep = 1\nuntil = 'x'\n", "rlm run -p text -- sh");
-        assert_eq!(watched.look("main"), Reloaded::default());
+        assert_eq!(watched.look(), Reloaded::default());
         write(
             root,
-            "until = 'x'\nmax-duration = '1h'\nmax-iterations = 7\n",
+            "until = 'x'\nmax-duration = '1h'\nmax-iterations = 7\ncheck-timeout = '2m'\n",
         );
-        let changes = watched.look("main").changes;
+        let changes = watched.look().changes;
         let hour = Change::MaxDuration(Some(Duration::from_secs(3600)));
+        let check = Change::CheckTimeout(Duration::from_secs(120));
         let sleep = Change::Sleep(Duration::from_secs(10));
-        assert_eq!(changes, [Change::MaxIterations(Some(7)), hour, sleep]);
-        assert_eq!(watched.look("main"), Reloaded::default());
-        write(root, "until = 'x'\nmax-iterations = 7\n");
-        assert_eq!(watched.look("main").changes, [Change::MaxDuration(None)]);
+        let seven = Change::MaxIterations(Some(7));
+        assert_eq!(changes, [seven, hour, check, sleep].map(|it| (0, it)));
+        assert_eq!(watched.look(), Reloaded::default());
+        write(
+            root,
+            "until = 'x'\nmax-iterations = 7\ncheck-timeout = '2m'\n",
+        );
+        let changes = watched.look().changes;
+        assert_eq!(changes, [(0, Change::MaxDuration(None))]);
     }
 
     #[test]
@@ -244,45 +249,48 @@ mod tests {
             root,
             "sleep = 1\nuntil = 'y'\ngates = ['x']\n[claude.env]\nA = 's3cret'\n",
         );
-        let told = watched.look("main");
+        let told = watched.look();
         assert_eq!(told.changes, []);
         insta::assert_snapshot!(told.warnings.join("\n"), @"the settings have changed: `claude`, `gates`, `until` count for the next run, not for this one");
-        assert_eq!(watched.look("main"), Reloaded::default());
+        assert_eq!(watched.look(), Reloaded::default());
         write(root, "sleeep = 1\n");
-        let told = watched.look("main");
+        let told = watched.look();
         let warning = told.warnings.join("\n");
         assert!(
             warning.contains("line 1: unknown key `sleeep`; did you mean `sleep`?; until that"),
             "{warning}"
         );
         assert_eq!(
-            (told.changes, watched.look("main")),
+            (told.changes, watched.look()),
             (Vec::new(), Reloaded::default())
         );
         write(
             root,
             "sleep = 2\nuntil = 'y'\ngates = ['x']\n[claude.env]\nA = 's3cret'\n",
         );
-        let told = watched.look("main");
+        let told = watched.look();
         assert_eq!((told.changes.len(), told.warnings), (1, Vec::new()));
     }
 
     #[test]
-    fn a_limit_of_a_later_phase_changes_when_the_run_is_there_and_an_option_stays() {
+    fn what_is_above_the_phases_changes_for_each_that_says_nothing_else() {
         let root = tempfile::tempdir().unwrap();
         let root = root.path();
         let phases = |n: u32| {
             format!(
-                "max-failures = {n}\ncommand = ['sh']\nprompt = 'x'\n[[phase]]\nname = 'plan'\nmax-iterations = 1\n[[phase]]\nname = 'build'\nmax-iterations = {n}\n"
+                "max-failures = {n}\nmax-iterations = {n}\ncommand = ['sh']\nprompt = 'x'\n[[phase]]\nname = 'plan'\n\
+                max-iterations = 1\n[[phase]]\nname = 'build'\n[[phase]]\nname = 'test'\nidle-timeout = {n}\n"
             )
         };
         let mut watched = watched(root, &phases(3), "rlm run");
         write(root, &phases(4));
-        assert_eq!(watched.look("plan").changes, [Change::MaxFailures(4)]);
-        let later = watched.look("build").changes;
-        assert_eq!(later, [Change::MaxIterations(Some(4))]);
-        assert_eq!(watched.look("build"), Reloaded::default());
+        let four = Change::MaxIterations(Some(4));
+        let idle = Change::IdleTimeout(Some(Duration::from_secs(4)));
+        let failures = Change::MaxFailures(4);
+        let changes = [(0, failures), (1, four), (2, four), (2, idle)];
+        assert_eq!(watched.look().changes, changes);
+        assert_eq!(watched.look(), Reloaded::default());
         write(root, "command = ['sh']\nprompt = 'x'\n");
-        assert_eq!(watched.look("build").warnings.len(), 1);
+        assert_eq!(watched.look().warnings.len(), 1);
     }
 }

@@ -196,6 +196,7 @@ fn notice_text(notice: &Notice, zone: &TimeZone) -> String {
             _ => "going on".into(),
         },
         Notice::RuleSet(change) => format!("from now on {change}"),
+        Notice::PhaseRuleSet { phase, change } => format!("phase {phase}: from now on {change}"),
         Notice::Steer { id, state } => match state {
             SteerState::Recorded => format!("steer {id}: recorded"),
             SteerState::Delivered => format!("steer {id}: delivered to the agent"),
@@ -386,6 +387,9 @@ fn notice_json(notice: &Notice) -> Option<Value> {
             _ => "continue",
         }}),
         Notice::RuleSet(change) => json!({"event": "rule_set", "rule": change.to_string()}),
+        Notice::PhaseRuleSet { phase, change } => {
+            json!({"event": "rule_set", "rule": change.to_string(), "phase": phase})
+        }
         Notice::Steer { id, state } => json!({"event": "steer", "id": id, "state": match state {
             SteerState::Recorded => "recorded",
             SteerState::Delivered => "delivered",

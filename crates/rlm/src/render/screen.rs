@@ -122,6 +122,7 @@ impl Screen {
                 | Notice::Continued
                 | Notice::Reviewed(_)
                 | Notice::RuleSet(_)
+                | Notice::PhaseRuleSet { .. }
                 | Notice::Again(_)
                 | Notice::Fresh
                 | Notice::StoppingLater,

@@ -118,3 +118,18 @@ async fn only_so_many_look_on_and_who_leaves_makes_room() {
         room = look().await.unwrap();
     }
 }
+
+/// Such a run's first line was never said, and who looked on was told that it babbles.
+#[tokio::test]
+async fn a_run_that_was_told_a_lot_is_looked_at_all_the_same() {
+    let mut run = Run::new(true);
+    let text = "\u{1}".repeat(loop_state::MAX_STEER_BYTES / 100);
+    for _ in 0..99 {
+        let text = text.clone();
+        run.happens(Happening::SteerAdded { text, now: false });
+    }
+    let dir = run.dir.path().to_owned();
+    let looked = spawn_blocking(move || attach(&dir, false));
+    let attached = looked.await.unwrap().unwrap();
+    assert_eq!(attached.view().borrow().head.steers.len(), 99);
+}

@@ -12,6 +12,7 @@ pub(super) fn rules() -> Rules {
         promise: true,
         session,
         limits,
+        check_timeout: None,
         reports_cost: true,
         reports_tokens: true,
     };

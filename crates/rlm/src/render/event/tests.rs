@@ -114,6 +114,10 @@ fn samples() -> Vec<News> {
         News::Run(Notice::Review(Occasion::Batch)),
         News::Run(Notice::Reviewed(Verdict::StartOver)),
         News::Run(Notice::RuleSet(RuleChange::MaxIterations(Some(9)))),
+        News::Run(Notice::PhaseRuleSet {
+            phase: "build".into(),
+            change: RuleChange::CheckTimeout(Duration::from_secs(60)),
+        }),
         News::Stopping {
             budget: Duration::from_secs(8),
         },
