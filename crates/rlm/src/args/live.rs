@@ -135,7 +135,7 @@ acknowledged is not.
 Examples:
   rlm stop                             the only run that is live here, now
   rlm stop RUN --after iteration       let it finish what it does
-  rlm stop RUN --now                   within a second, also where a stop takes long
+  rlm stop RUN --now                   what runs has a second to end
   rlm stop RUN --force --wait 5
 
 Exit codes: 0 stopped, 1 it does not stop, 8 something could not be ended, 10 nothing reached.")]
