@@ -49,6 +49,7 @@ mod presses;
 mod project;
 mod promises;
 mod prompts;
+mod report;
 mod resume;
 mod room;
 mod runs;

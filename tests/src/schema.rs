@@ -16,7 +16,7 @@ macro_rules! schemas {
 }
 
 /// Every schema, by the name of its file.
-pub const SCHEMAS: [(&str, &str); 12] = schemas![
+pub const SCHEMAS: [(&str, &str); 13] = schemas![
     "checkpoints-fork",
     "checkpoints-list",
     "checkpoints-show",
@@ -27,6 +27,7 @@ pub const SCHEMAS: [(&str, &str); 12] = schemas![
     "doctor",
     "logs",
     "ps",
+    "report",
     "run",
     "status"
 ];
@@ -82,6 +83,7 @@ fn of_command<'a>(arguments: impl Iterator<Item = &'a OsStr>) -> Option<&'static
         ["resume" | "attach", ..] => &["run", "control"],
         ["status", ..] => &["status"],
         ["ps", ..] => &["ps"],
+        ["report", ..] => &["report"],
         ["logs", ..] => &["logs"],
         ["config", "show", ..] => &["config"],
         ["doctor", ..] => &["doctor"],

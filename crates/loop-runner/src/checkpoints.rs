@@ -153,6 +153,12 @@ impl Project {
         self.git().head_commit_now()
     }
 
+    /// Says which files a commit changed and by how many lines; `None` where git does not have it or does not answer soon.
+    #[must_use]
+    pub fn commit_stat(&self, commit: &str) -> Option<String> {
+        self.git().stat(commit)
+    }
+
     /// Returns how many bytes the directory of a run takes, its transcripts included, as far as it can be read.
     #[must_use]
     pub fn bytes(&self, run: &RunId) -> u64 {

@@ -113,6 +113,24 @@ impl Git {
         Some(status.lines().count())
     }
 
+    /// Says which files a commit changed and by how many lines, on this thread.
+    pub(crate) fn stat(&self, commit: &str) -> Option<String> {
+        let is_name = commit.len() >= 40 && commit.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let show = [
+            "show",
+            "--stat=100,70",
+            "--stat-count=200",
+            "--format=",
+            "--no-color",
+            "--no-ext-diff",
+            "--no-textconv",
+            "--no-show-signature",
+            commit,
+            "--",
+        ];
+        is_name.then(|| self.ask(&show))?
+    }
+
     /// Asks on this thread, with patience.
     fn answer(&self, arguments: &[&str]) -> Result<String, Refusal> {
         let top = self.top().ok_or_else(Refusal::no_tree)?;

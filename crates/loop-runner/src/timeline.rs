@@ -105,6 +105,8 @@ pub struct Attempt {
     pub idle: bool,
     /// How many processes it had left running, which were ended.
     pub leftovers: u32,
+    /// How many of them could not be ended.
+    pub survivors: u32,
     /// The gates and the check that judged it, in order.
     pub commands: Vec<Command>,
     /// The commit that has its work, if the run commits and it is known.
@@ -241,6 +243,8 @@ pub enum What {
     NothingDone(u32),
     /// The session that was to be gone on with was not there any more.
     SessionLost,
+    /// A process took the run up in an older state than its transcripts tell of: what was saved in between was lost.
+    StateLost,
     /// The processes of the run stood still for this many milliseconds.
     StoodStill(u64),
     /// Somebody went back to an iteration; what was recorded from there on does not count any more.

@@ -15,6 +15,7 @@ mod config;
 mod doctor;
 mod help;
 mod live;
+mod report;
 mod shell;
 #[cfg(test)]
 mod tests;
@@ -37,6 +38,7 @@ pub(crate) use live::{
     AttachArgs, InterruptArgs, PauseAfterArg, PauseArgs, PsArgs, SetArgs, SteerArgs, StopAfterArg,
     StopArgs,
 };
+pub(crate) use report::ReportArgs;
 pub(crate) use shell::{CompletionsArgs, ManArgs, visible};
 pub(crate) use values::{LeftoversArg, PermissionsArg, SessionArg};
 
@@ -76,6 +78,8 @@ pub(crate) enum Command {
     /// Print what the agent said
     #[command(after_help = help::LOGS)]
     Logs(LogsArgs),
+    /// Write what happened in a run as one page of HTML
+    Report(ReportArgs),
     /// Have a live run wait when its iteration is complete
     Pause(PauseArgs),
     /// End the turn of a live run's agent and keep its session

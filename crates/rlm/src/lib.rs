@@ -52,6 +52,7 @@ pub fn main_impl() -> ExitCode {
         Command::Checkpoints(args) => command::checkpoints::execute(directory, &args.what),
         Command::Clean(clean) => command::clean::execute(directory, &clean),
         Command::Logs(logs) => command::logs::execute(directory, &logs),
+        Command::Report(report) => command::report::execute(directory, &report),
         Command::Attach(attach) => command::attach::execute(directory, &attach),
         Command::Ps(ps) => command::ps::execute(directory, &ps),
         Command::Pause(pause) => command::control::pause(directory, pause),

@@ -174,6 +174,9 @@ impl Fold {
                 _ => (None, None),
             };
             self.process(at, from, predecessor);
+            if matches!(&event.what, Happening::Resumed(resume) if resume.used_attempts.is_some()) {
+                self.moment(at, What::StateLost);
+            }
         }
         self.command(&before, &event.what, at);
         self.turn(&before, &event.what, at);
@@ -403,6 +406,7 @@ impl Fold {
             denied: 0,
             idle: false,
             leftovers: 0,
+            survivors: 0,
             commands: Vec::new(),
             commit: None,
         });
@@ -428,6 +432,7 @@ impl Fold {
                     attempt.fate = failure.clone().map_or(Fate::Complete, Fate::Failed);
                     attempt.ended = Some(at);
                     attempt.leftovers = leftovers.ended;
+                    attempt.survivors = leftovers.survivors;
                     self.output += failure.as_ref().map_or(0, String::len);
                 }
                 return;

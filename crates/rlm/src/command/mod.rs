@@ -16,6 +16,7 @@ pub(crate) mod logs;
 pub(crate) mod man;
 pub(crate) mod over;
 pub(crate) mod ps;
+pub(crate) mod report;
 pub(crate) mod resume;
 pub(crate) mod run;
 pub(crate) mod set;

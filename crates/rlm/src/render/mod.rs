@@ -13,6 +13,7 @@ mod level;
 mod live;
 mod notify;
 mod phases;
+pub(crate) mod report;
 mod screen;
 mod status;
 mod text;

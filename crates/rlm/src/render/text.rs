@@ -59,14 +59,14 @@ pub(crate) fn line(bytes: &[u8], omitted: u64) -> String {
 }
 
 /// Returns the length of the colour sequence at the beginning of `text`: `ESC [ digits and semicolons m`.
-fn sgr_len(text: &str) -> Option<usize> {
+pub(super) fn sgr_len(text: &str) -> Option<usize> {
     let body = text.strip_prefix("\u{1b}[")?;
     let end = body.find(|c: char| !c.is_ascii_digit() && c != ';')?;
     (body.as_bytes()[end] == b'm' && end < 32).then_some(2 + end + 1)
 }
 
 /// Characters that reorder what stands beside them.
-fn is_bidi(c: char) -> bool {
+pub(super) fn is_bidi(c: char) -> bool {
     matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 

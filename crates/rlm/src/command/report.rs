@@ -1,0 +1,176 @@
+//! `rlm report`
+
+use std::collections::BTreeMap;
+use std::io::{self, ErrorKind, Read as _, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use jiff::tz::TimeZone;
+use loop_runner::{Project, Records, RunId, RunState, Timeline, transcripts};
+use uuid::Uuid;
+
+use crate::args::ReportArgs;
+use crate::command::live::of_any_project;
+use crate::command::{no_run_yet, written};
+use crate::exit::{Code, Failure};
+use crate::render::report::{Detail, Report, Stat, Transcript, in_full, is_of, json, page};
+use crate::render::{json_line, plain, quoted};
+
+/// What all transcripts of a page may take together, and one of them.
+const ROOM: usize = 1_500_000;
+const MOST_ROOM: usize = 96 << 10;
+/// As much of a file is looked at to see whether it is a report.
+const BEGINNING: u64 = 2048;
+
+pub(crate) fn execute(directory: &Path, args: &ReportArgs) -> Result<ExitCode, Failure> {
+    let here = Project::find(directory)?;
+    let (project, run) = match &args.run {
+        Some(name) => of_any_project(here, name)?,
+        None => {
+            let newest = here.runs()?.pop().ok_or_else(no_run_yet)?;
+            (here, newest)
+        }
+    };
+    let run = run.id;
+    let timeline = project.timeline(&run)?;
+    if args.json {
+        return written(format!("{}\n", json_line(&json(&timeline))).as_bytes());
+    }
+    let target = match args.output.as_deref() {
+        Some(path) if path == Path::new("-") => None,
+        Some(path) => Some(directory.join(path)),
+        None => Some(directory.join(format!("rlm-{run}.html"))),
+    };
+    if let Some(target) = target.as_ref().filter(|_| !args.force) {
+        refuse_other(target, &run)?;
+    }
+    let is_live = matches!(timeline.state, RunState::Running | RunState::Paused);
+    let page = page(&gather(&project, timeline));
+    let Some(target) = target else {
+        return written(page.as_bytes());
+    };
+    write(&target, page.as_bytes()).map_err(|e| unwritable(&target, &e))?;
+    let shown = target.strip_prefix(".").unwrap_or(&target);
+    let live = if is_live {
+        ", of a run that goes on"
+    } else {
+        ""
+    };
+    let kib = page.len().div_ceil(1024);
+    anstream::println!(
+        "{} ({kib} KiB{live})",
+        plain(&quoted(&shown.to_string_lossy()))
+    );
+    Ok(Code::Done.into())
+}
+
+/// Reads what a page shows beside the timeline.
+fn gather(project: &Project, timeline: Timeline) -> Report {
+    let run = timeline.head.run.clone();
+    let files: BTreeMap<(u32, u32), PathBuf> = transcripts(&project.run_dir(&run))
+        .unwrap_or_default()
+        .into_iter()
+        .map(|(iteration, attempt, path)| ((iteration, attempt), path))
+        .collect();
+    let chosen = in_full(&timeline);
+    let room = (ROOM / chosen.len().max(1)).min(MOST_ROOM);
+    let mut before: Option<&str> = None;
+    let mut details = BTreeMap::new();
+    for (index, attempt) in timeline.attempts.iter().enumerate() {
+        let commit = attempt.commit.as_deref();
+        if chosen.contains(&index) {
+            let file = files.get(&(attempt.iteration, attempt.attempt));
+            let transcript = file.map_or_else(
+                || Err("there is none".to_owned()),
+                |file| read(file, room).map_err(|e| e.to_string()),
+            );
+            let stat = commit.map(|commit| match project.commit_stat(commit) {
+                _ if before == Some(commit) => Stat::Same,
+                Some(stat) => Stat::Changed(stat),
+                None => Stat::Unknown,
+            });
+            details.insert(index, Detail { transcript, stat });
+        }
+        before = commit.or(before);
+    }
+    let is_live = matches!(timeline.state, RunState::Running | RunState::Paused);
+    Report {
+        prompts: project.prompts(&timeline.head).unwrap_or_default(),
+        left: match is_live {
+            true => Vec::new(),
+            false => project.left_of(&run),
+        },
+        details,
+        zone: TimeZone::system(),
+        timeline,
+    }
+}
+
+fn read(file: &Path, room: usize) -> io::Result<Transcript> {
+    let mut transcript = Transcript::with_room(room);
+    for record in Records::open(file)? {
+        transcript.take(&record?);
+    }
+    transcript.finish();
+    Ok(transcript)
+}
+
+/// Refuses to take the place of a file that is no report of this run.
+fn refuse_other(target: &Path, run: &RunId) -> Result<(), Failure> {
+    let is_file = |meta: &std::fs::Metadata| meta.is_file();
+    if !fs_err::metadata(target).is_ok_and(|meta| is_file(&meta)) {
+        return Ok(());
+    }
+    let mut beginning = Vec::new();
+    let read = fs_err::File::open(target)
+        .and_then(|file| file.take(BEGINNING).read_to_end(&mut beginning));
+    read.map_err(|e| unwritable(target, &e))?;
+    match beginning.is_empty() || is_of(&String::from_utf8_lossy(&beginning), run.as_str()) {
+        true => Ok(()),
+        false => Err(Failure::usage(format!(
+            "`{}` is there and is no report of run `{run}`: name another file by -o, or replace it by --force",
+            target.display()
+        ))),
+    }
+}
+
+/// Writes the whole file or none, for its user alone; into what is no file, such as a pipe, it just writes.
+fn write(target: &Path, page: &[u8]) -> io::Result<()> {
+    if let Ok(meta) = fs_err::metadata(target)
+        && !meta.is_file()
+        && !meta.is_dir()
+    {
+        return fs_err::OpenOptions::new()
+            .write(true)
+            .open(target)?
+            .write_all(page);
+    }
+    let folder = target.parent().unwrap_or(target);
+    let new = folder.join(format!(".rlm-report-{}.new", Uuid::new_v4().simple()));
+    let mut options = std::fs::OpenOptions::new();
+    let options = options.write(true).create_new(true).mode(0o600);
+    let written = options
+        .open(&new)
+        .and_then(|mut file| file.write_all(page))
+        .and_then(|()| std::fs::rename(&new, target));
+    if written.is_err() {
+        let _gone = std::fs::remove_file(&new);
+    }
+    written
+}
+
+fn unwritable(target: &Path, error: &io::Error) -> Failure {
+    let why = match error.kind() {
+        ErrorKind::NotFound => "its directory is not there".to_owned(),
+        ErrorKind::IsADirectory => "it is a directory".to_owned(),
+        _ => error.to_string(),
+    };
+    Failure {
+        code: Code::Failed,
+        message: format!(
+            "the report can't be written to `{}`: {why}; -o names another place",
+            target.display()
+        ),
+    }
+}

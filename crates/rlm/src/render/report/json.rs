@@ -1,0 +1,166 @@
+//! A timeline for programs.
+
+use loop_runner::Fate;
+use loop_runner::timeline::{Attempt, ProcessEnd, Timeline, Wait, WaitFor, What};
+use loop_state::{
+    Again, CheckResult, CutCause, Evidence, Occasion, SteerState, StopCause, StopReason, Timestamp,
+    Verdict,
+};
+use serde_json::{Value, json};
+
+use crate::exit::Code;
+use crate::money;
+use crate::render::event::utc;
+
+pub(crate) fn json(timeline: &Timeline) -> Value {
+    let head = &timeline.head;
+    let m = &head.machine;
+    let name = |phase: u32| {
+        head.settings
+            .phases
+            .get(phase as usize)
+            .map(|phase| &phase.name)
+    };
+    let attempt = |it: &Attempt| {
+        json!({
+            "phase": name(it.phase), "iteration": it.iteration, "attempt": it.attempt, "process": it.process,
+            "began_at": utc(it.began), "turn_ended_at": it.turn_ended.map(utc), "ended_at": it.ended.map(utc),
+            "outcome": match it.fate {
+                Fate::Complete => "complete",
+                Fate::Failed(_) => "failed",
+                Fate::Cut(_) => "cut",
+                Fate::Judging => "judging",
+                _ => "open",
+            },
+            "why": match &it.fate { Fate::Failed(why) => Some(why), _ => None },
+            "cut_by": match it.fate { Fate::Cut(cause) => cause.map(cut_by), _ => None },
+            "discarded": it.discarded, "continues": it.continues, "usage": money::json(it.usage),
+            "denied": it.denied, "nothing_done": it.idle, "leftovers_ended": it.leftovers, "survivors": it.survivors,
+            "commands": it.commands.iter().map(|it| json!({
+                "command": match it.command {
+                    loop_runner::Command::Gate(index) => format!("gate {}", index + 1),
+                    loop_runner::Command::Check => "check".to_owned(),
+                },
+                "began_at": utc(it.began), "ended_at": utc(it.ended),
+                "outcome": match it.result { CheckResult::Passed => "passed", CheckResult::Failed(_) => "failed", _ => "stopped" },
+                "output": match &it.result { CheckResult::Failed(text) => text.as_str(), _ => "" },
+                "omitted": it.left_out, "recheck": it.is_recheck,
+            })).collect::<Value>(),
+            "commit": it.commit,
+        })
+    };
+    json!({
+        "run": head.run, "state": timeline.state, "began_at": utc(timeline.began()), "until": utc(timeline.until()),
+        "active_ms": timeline.active_ms(), "iterations_complete": m.iterations_complete(), "usage": money::json(m.usage),
+        "phases": timeline.phases.iter().map(|it| json!({
+            "phase": it.name, "number": it.index + 1, "began_at": utc(it.began), "ended_at": it.ended.map(utc),
+            "iterations": it.iterations, "evidence": it.evidence.map(evidence), "result": it.result,
+            "usage": money::json(it.usage), "discarded": it.discarded,
+        })).collect::<Value>(),
+        "attempts": timeline.attempts.iter().map(attempt).collect::<Value>(),
+        "waits": timeline.waits.iter().map(wait).collect::<Value>(),
+        "processes": timeline.processes.iter().map(|it| {
+            let (end, reason) = match &it.end {
+                ProcessEnd::Died => ("died", None),
+                ProcessEnd::Ended(reason) => ("ended", Some(reason)),
+                _ => ("live", None),
+            };
+            json!({
+                "number": it.number, "began_at": utc(it.began), "ended_at": it.ended.map(utc), "end": end, "reason": reason,
+                "from": it.from, "agent_before": it.predecessor,
+            })
+        }).collect::<Value>(),
+        "steers": timeline.steers.iter().map(|it| json!({
+            "id": it.id, "at": utc(it.at), "text": it.text, "state_at": utc(it.state_at),
+            "state": match it.state {
+                SteerState::Recorded => "recorded",
+                SteerState::Delivered => "delivered",
+                SteerState::Seen => "seen",
+            },
+        })).collect::<Value>(),
+        "moments": timeline.moments.iter().map(|it| moment(it.at, &it.what)).collect::<Value>(),
+        "end": m.end.as_ref().map(|end| json!({
+            "at": utc(end.at), "reason": end.reason.to_string(), "exit_code": Code::of(&end.reason) as u8,
+            "evidence": match end.reason { StopReason::Done(it) => Some(evidence(it)), _ => None },
+        })),
+        "unknown": timeline.unknown,
+    })
+}
+
+fn evidence(evidence: Evidence) -> &'static str {
+    match evidence {
+        Evidence::Check => "check",
+        _ => "claim",
+    }
+}
+
+fn cut_by(cause: CutCause) -> &'static str {
+    match cause {
+        CutCause::Crash => "crash",
+        CutCause::Stop => "stop",
+        CutCause::TimeLimit => "time_limit",
+        CutCause::Budget => "budget",
+        CutCause::Restart => "restart",
+        CutCause::RateLimit => "rate_limit",
+        CutCause::Transient => "transient",
+        _ => "agent",
+    }
+}
+
+fn wait(wait: &Wait) -> Value {
+    json!({
+        "for": match wait.why {
+            WaitFor::Sleep => "sleep",
+            WaitFor::Limit => "rate_limit",
+            WaitFor::Retry => "retry",
+            WaitFor::Review(Occasion::Phase) => "review_phase",
+            WaitFor::Review(_) => "review_batch",
+            WaitFor::Interrupt => "interrupt",
+            _ => "pause",
+        },
+        "began_at": utc(wait.began), "until": wait.until.map(utc), "ended_at": wait.ended.map(utc), "what": wait.what,
+    })
+}
+
+fn moment(at: Timestamp, what: &What) -> Value {
+    let (what, detail) = match what {
+        What::Interrupted => ("interrupted", Value::Null),
+        What::Continued => ("continued", Value::Null),
+        What::Pausing => ("pausing", Value::Null),
+        What::Stopping { by, later } => {
+            let by = match by {
+                StopCause::Person => "person",
+                StopCause::Terminated => "sigterm",
+                StopCause::HungUp => "sighup",
+                _ => "unknown",
+            };
+            (
+                if *later { "stopping_later" } else { "stopping" },
+                by.into(),
+            )
+        }
+        What::Again(Again::Iteration) => ("again", "iteration".into()),
+        What::Again(Again::Phase) => ("again", "phase".into()),
+        What::Reviewed(verdict) => (
+            "reviewed",
+            match verdict {
+                Verdict::Revise(_) => "revise",
+                Verdict::StartOver => "start_over",
+                Verdict::Exit => "exit",
+                _ => "continue",
+            }
+            .into(),
+        ),
+        What::RuleSet(change) => ("rule_set", change.to_string().into()),
+        What::NothingDone(in_a_row) => ("nothing_done", in_a_row.to_string().into()),
+        What::SessionLost => ("session_lost", Value::Null),
+        What::StateLost => ("state_lost", Value::Null),
+        What::StoodStill(ms) => ("stood_still", format!("{ms} ms").into()),
+        What::Discarded { from, attempts, .. } => (
+            "discarded",
+            format!("{attempts} attempts, from iteration {from} on").into(),
+        ),
+        _ => ("unknown", Value::Null),
+    };
+    json!({"at": utc(at), "what": what, "detail": detail})
+}

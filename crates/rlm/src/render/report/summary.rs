@@ -1,0 +1,403 @@
+//! What happened, in three sentences: what was asked for, how far it came and what that cost, and how it ended, with the evidence.
+
+use std::time::Duration;
+
+use loop_runner::timeline::{ProcessEnd, Timeline};
+use loop_runner::{Fate, PhaseSettings, RunState};
+use loop_state::{Budget, Evidence, Step, StopCause, StopReason, Timestamp, Wait};
+
+use super::words::{Clock, count, number, span};
+use super::{Html, Report};
+use crate::agents;
+use crate::money::dollars;
+use crate::render::go_on;
+
+/// The most characters of the prompt that are quoted.
+const QUOTED: usize = 180;
+
+/// A piece of a sentence.
+#[derive(Debug)]
+pub(super) enum Piece {
+    Text(String),
+    Code(String),
+    Quote(String),
+    Time(Timestamp),
+}
+
+/// A sentence.
+#[derive(Debug, Default)]
+pub(super) struct Sentence(Vec<Piece>);
+
+impl Sentence {
+    fn text(mut self, text: impl Into<String>) -> Self {
+        self.0.push(Piece::Text(text.into()));
+        self
+    }
+
+    fn code(mut self, text: impl Into<String>) -> Self {
+        self.0.push(Piece::Code(text.into()));
+        self
+    }
+
+    fn quote(mut self, text: impl Into<String>) -> Self {
+        self.0.push(Piece::Quote(text.into()));
+        self
+    }
+
+    fn time(mut self, at: Timestamp) -> Self {
+        self.0.push(Piece::Time(at));
+        self
+    }
+
+    /// Appends it as a paragraph.
+    pub(super) fn write(&self, html: &mut Html, clock: &Clock) {
+        html.element("p", &[], |html| {
+            for piece in &self.0 {
+                match piece {
+                    Piece::Text(text) => html.text(text),
+                    Piece::Code(text) => html.element("code", &[], |html| html.text(text)),
+                    Piece::Quote(text) => {
+                        html.text("“");
+                        html.element("bdi", &[], |html| html.text(text));
+                        html.text("”");
+                    }
+                    Piece::Time(at) => clock.time(html, *at, &clock.full(*at)),
+                }
+            }
+        });
+    }
+
+    #[cfg(test)]
+    pub(super) fn plain(&self, clock: &Clock) -> String {
+        let pieces = self.0.iter().map(|piece| match piece {
+            Piece::Text(text) => text.clone(),
+            Piece::Code(text) => format!("`{text}`"),
+            Piece::Quote(text) => format!("“{text}”"),
+            Piece::Time(at) => clock.full(*at),
+        });
+        pieces.collect()
+    }
+}
+
+pub(super) fn sentences(report: &Report) -> [Sentence; 3] {
+    [asked(report), made(&report.timeline), ended(report)]
+}
+
+/// The first line of a prompt that says something, without the marks of a heading.
+fn gist(prompt: &str) -> String {
+    let lines = prompt
+        .lines()
+        .map(|line| line.trim().trim_start_matches(['#', '-', '*']).trim());
+    let line = lines
+        .into_iter()
+        .find(|line| !line.is_empty())
+        .unwrap_or_default();
+    match line.char_indices().nth(QUOTED) {
+        Some((at, _)) => format!("{}…", line[..at].trim_end()),
+        None => line.trim_end_matches('.').to_owned(),
+    }
+}
+
+fn asked(report: &Report) -> Sentence {
+    let head = &report.timeline.head;
+    let phases = &head.settings.phases;
+    let first = &phases[0];
+    let gist = gist(report.prompts.first().map_or("", String::as_str));
+    let mut who = agents::name(&first.agent);
+    if phases
+        .iter()
+        .any(|phase| !phase.agent.is_same(&first.agent))
+    {
+        who.push_str(" and others");
+    }
+    let asked = match (head.machine.parent.as_ref(), gist.is_empty()) {
+        (Some(parent), _) => Sentence::default().text(format!(
+            "As a fork of {} at iteration {}, ",
+            parent.run, parent.iteration
+        )),
+        _ => Sentence::default(),
+    };
+    let asked = asked.code(who).text(" was asked to ");
+    let asked = match gist.is_empty() {
+        true => asked.text("work"),
+        false => asked.text("do this: ").quote(gist),
+    };
+    match &phases[..] {
+        [phase] => until(asked, phase),
+        phases => {
+            let names: Vec<&str> = phases.iter().map(|phase| phase.name.as_str()).collect();
+            let phases = format!(", in {} phases: {}", phases.len(), names.join(", "));
+            until(asked.text(phases), phases_end(&head.settings.phases))
+        }
+    }
+    .text(".")
+}
+
+fn phases_end(phases: &[PhaseSettings]) -> &PhaseSettings {
+    &phases[phases.len() - 1]
+}
+
+/// Says what ends a phase.
+fn until(asked: Sentence, phase: &PhaseSettings) -> Sentence {
+    let most = phase.limits.max_iterations;
+    let asked = match (&phase.until, &phase.promise) {
+        (Some(check), None) => asked.text(", until ").code(check).text(" passes"),
+        (Some(check), Some(promise)) => asked
+            .text(", until it says ")
+            .quote(promise)
+            .text(" and ")
+            .code(check)
+            .text(" passes"),
+        (None, Some(promise)) => asked.text(", until it says ").quote(promise),
+        (None, None) => {
+            return match most {
+                Some(1) => asked.text(", once"),
+                Some(most) => asked.text(format!(", {most} times")),
+                None => asked,
+            };
+        }
+    };
+    match most {
+        Some(most) => asked.text(format!(", at most {most} times")),
+        None => asked,
+    }
+}
+
+fn made(timeline: &Timeline) -> Sentence {
+    let m = &timeline.head.machine;
+    let of = |test: fn(&Fate) -> bool| {
+        let counts = timeline.attempts.iter().filter(|it| !it.discarded);
+        counts.filter(|it| test(&it.fate)).count()
+    };
+    let failed = of(|fate| matches!(fate, Fate::Failed(_)));
+    let whole = failed + of(|fate| *fate == Fate::Complete);
+    let cut = of(|fate| matches!(fate, Fate::Cut(_)));
+    let gone = timeline.attempts.iter().filter(|it| it.discarded).count();
+    let active = span(Duration::from_millis(timeline.active_ms()));
+    let mut text = match whole {
+        0 => format!("In {active} of activity it completed no iteration"),
+        _ => format!(
+            "In {active} of activity it completed {}",
+            count(whole, "iteration", "iterations")
+        ),
+    };
+    match failed {
+        0 => {}
+        _ if failed == whole && whole == 1 => text.push_str(", which went wrong"),
+        _ if failed == whole => text.push_str(", all of which went wrong"),
+        _ => text.push_str(&format!(", of which {} went wrong", number(failed as u64))),
+    }
+    if cut > 0 {
+        let were = if cut == 1 { "was" } else { "were" };
+        text.push_str(&format!(
+            "; {} {were} cut before the end",
+            count(cut, "attempt", "attempts")
+        ));
+    }
+    if gone > 0 {
+        let were = if gone == 1 { "was" } else { "were" };
+        text.push_str(&format!(
+            "; {} {were} discarded when somebody went back",
+            count(gone, "attempt", "attempts")
+        ));
+    }
+    let processes = timeline.processes.len();
+    let died = timeline
+        .processes
+        .iter()
+        .filter(|it| it.end == ProcessEnd::Died)
+        .count();
+    if processes > 1 || died > 0 {
+        let had = format!("; {} had it", count(processes, "process", "processes"));
+        let died = match died {
+            0 => String::new(),
+            1 if processes == 1 => ", and died".to_owned(),
+            died => format!(", of which {} died", number(died as u64)),
+        };
+        text.push_str(&(had + &died));
+    }
+    let (cost, tokens) = (m.usage.cost_microusd, m.usage.tokens());
+    let limit = |max: Option<String>| {
+        max.map_or_else(String::new, |max| format!(" of the {max} that it may"))
+    };
+    text.push_str(&match (cost, tokens) {
+        (0, 0) => "; its agent did not say what that cost".to_owned(),
+        (0, _) => format!(
+            "; it used {} tokens{}",
+            number(tokens),
+            limit(m.rules.max_tokens.map(number))
+        ),
+        _ => format!(
+            "; it cost {}{}",
+            dollars(cost),
+            limit(m.rules.max_cost_microusd.map(dollars))
+        ),
+    });
+    Sentence::default().text(text + ".")
+}
+
+fn ended(report: &Report) -> Sentence {
+    let timeline = &report.timeline;
+    let head = &timeline.head;
+    let (run, m) = (&head.run, &head.machine);
+    let resume = |sentence: Sentence, command: String| {
+        let (at, again) = m.resumes_at();
+        let again = if again { " again" } else { "" };
+        sentence
+            .text("; the state is saved, and ")
+            .code(command)
+            .text(format!(" goes on with iteration {at}{again}"))
+    };
+    let start = Sentence::default();
+    let told = match (&m.end, timeline.state) {
+        (_, RunState::Running | RunState::Paused) => standing(timeline),
+        (None, RunState::Stopped) => {
+            let died = start
+                .text("It was being stopped when its process died, after ")
+                .time(m.last_at);
+            resume(died, format!("rlm resume {run}"))
+        }
+        (None, _) => {
+            let died = start.text("It did not come to an end: its process died, and the last that is known of it is from ");
+            resume(died.time(m.last_at), format!("rlm resume {run}"))
+        }
+        (Some(end), _) => {
+            let told = reason(start, report, &end.reason)
+                .text(" (")
+                .time(end.at)
+                .text(")");
+            match go_on(run, &end.reason) {
+                Some(command) => resume(told, command),
+                None => told,
+            }
+        }
+    };
+    let told = match &report.left[..] {
+        [] => told,
+        left => {
+            let left: Vec<String> = left.iter().map(ToString::to_string).collect();
+            told.text("; of what it had started, this is still alive: ")
+                .code(left.join(", "))
+        }
+    };
+    told.text(".")
+}
+
+fn reason(start: Sentence, report: &Report, reason: &StopReason) -> Sentence {
+    let head = &report.timeline.head;
+    let phase = &head.settings.phases[head.machine.phase as usize];
+    let check = phase.until.as_deref();
+    match reason {
+        StopReason::Done(Evidence::Check) => match check {
+            Some(check) => start
+                .text("It is done, and this is the proof: the loop itself ran ")
+                .code(check)
+                .text(", and it passed"),
+            None => start.text("It is done, and this is the proof: the check, run by the loop itself, passed"),
+        },
+        StopReason::Done(_) => start
+            .text("It is done by its agent’s own word, a claim that no check was there to prove"),
+        StopReason::Planned => start.text(
+            "All iterations that were planned were made; no check was asked for, so nothing says how good that is",
+        ),
+        StopReason::Failed(why) => start.text("It could not go on: ").text(one_line(why)),
+        StopReason::LastFailed(last, why) => start
+            .text(format!("All planned iterations were made, and iteration {last}, the last one, went wrong: "))
+            .text(one_line(why)),
+        StopReason::IterationLimit(limit) => {
+            let told = start.text(format!("It is not done: all {limit} iterations that it may make were made, and "));
+            match check {
+                Some(check) => told.code(check).text(" has not passed"),
+                None => told.text("its agent has not said that it is"),
+            }
+        }
+        StopReason::TimeLimit(limit) => start.text(format!(
+            "It is not done: the {} for which it may be active were over",
+            span(*limit)
+        )),
+        StopReason::Budget(Budget::Cost { limit, used }) => start.text(format!(
+            "It is not done: its budget is used up, {} of {}",
+            dollars(*used),
+            dollars(*limit)
+        )),
+        StopReason::Budget(Budget::Tokens { limit, used }) => start.text(format!(
+            "It is not done: its budget is used up, {} of {} tokens",
+            number(*used),
+            number(*limit)
+        )),
+        StopReason::RateLimit { until, cap } => start
+            .text("It is not done: its agent may not work before ")
+            .time(*until)
+            .text(match cap.is_zero() {
+                true => ", and the run does not wait".to_owned(),
+                false => format!(", and the run waits for {} at most", span(*cap)),
+            }),
+        StopReason::Held(what) => start
+            .text("It could not go on because another process has what it needs: ")
+            .text(one_line(what)),
+        StopReason::Stuck(streak, times) => {
+            start.text(format!("It gave up: {times} {streak} in a row"))
+        }
+        StopReason::Stopped(StopCause::Person) => start.text("A person stopped it"),
+        StopReason::Stopped(cause) => start.text(format!("It was stopped {cause}")),
+        other => start.text(format!("It ended: {}", one_line(&other.to_string()))),
+    }
+}
+
+/// Says where a run stands that a process has.
+fn standing(timeline: &Timeline) -> Sentence {
+    let head = &timeline.head;
+    let (run, m) = (&head.run, &head.machine);
+    let at_work = Sentence::default().text("It is not over: ");
+    let waits = |told: Sentence| {
+        told.text("; ")
+            .code(format!("rlm resume {run}"))
+            .text(" lets it go on")
+    };
+    match &m.step {
+        Step::Turn { since } => at_work
+            .text(format!(
+                "iteration {}, attempt {} has been at work since ",
+                m.iteration, m.attempt
+            ))
+            .time(*since),
+        Step::Interrupted { since } => waits(
+            at_work
+                .text("a person interrupted it, and it has been waiting for a word since ")
+                .time(*since),
+        ),
+        Step::Paused { since } => waits(at_work.text("it has been paused since ").time(*since)),
+        Step::Review { since, of } => waits(
+            at_work
+                .text(format!(
+                    "it has been waiting for a person’s word on the {of} since "
+                ))
+                .time(*since),
+        ),
+        Step::Sleeping { until } => at_work
+            .text(format!("iteration {} begins at ", m.iteration + 1))
+            .time(*until),
+        Step::Waiting { until, why, .. } => at_work
+            .text(match why {
+                Wait::Limit => "it waits for the end of a rate limit, until ",
+                _ => "it tries again at ",
+            })
+            .time(*until),
+        _ => at_work
+            .text(format!(
+                "what iteration {} did is being judged, as of ",
+                m.iteration
+            ))
+            .time(m.last_at),
+    }
+}
+
+/// Puts what somebody said on one line of some length.
+fn one_line(text: &str) -> String {
+    let words: Vec<&str> = text.split_whitespace().take(80).collect();
+    let line = words.join(" ");
+    match line.char_indices().nth(300) {
+        Some((at, _)) => format!("{}…", &line[..at]),
+        None => line,
+    }
+}

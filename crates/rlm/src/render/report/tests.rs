@@ -1,0 +1,581 @@
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use checkpoint_store::{Options, Writer};
+use html5ever::tendril::TendrilSink as _;
+use html5ever::{ParseOpts, parse_document};
+use jiff::tz::{TimeZone, offset};
+use loop_runner::{Project, Record};
+use loop_state::{
+    Autonomy, CheckResult, Effect, Event, Happening, Head, Machine, PhaseRules, Resume, Rules,
+    StopCause, StopRequest, Timestamp, Tree, TurnOutcome, Usage, When,
+};
+use markup5ever_rcdom::{Handle, NodeData, RcDom};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::html::{Html, as_shown};
+use super::words::Clock;
+use super::{Detail, Report, Transcript, page, summary};
+
+/// Text that wants to be more than text.
+const HOSTILE: &str = "</script></pre><img src=x onerror=alert(1)><style>*{display:none}</style>{{7*7}}\u{202e}gnp.exe\u{0}\u{1b}]0;x\u{7}\u{1b}[31mred\u{1b}[0m\r\n\u{85}\"'><a href=\"https://example.invalid\">&amp;";
+
+/// What is asked of a run.
+struct Asked {
+    rules: Rules,
+    until: Option<&'static str>,
+    promise: Option<&'static str>,
+    prompt: &'static str,
+}
+
+impl Default for Asked {
+    fn default() -> Self {
+        Self {
+            rules: Rules {
+                sleep: Duration::ZERO,
+                autonomy: Autonomy::Checkpoint,
+                ..Rules::default()
+            },
+            until: Some("cargo test"),
+            promise: None,
+            prompt: "# Make the parser accept nested lists.\n\nWork in small steps.",
+        }
+    }
+}
+
+/// A run to which all this happened, a minute apart, as it is read from its store.
+fn report(asked: &Asked, happenings: impl IntoIterator<Item = Happening>, is_live: bool) -> Report {
+    let mut phase = PhaseRules {
+        name: "main".into(),
+        gates: 1,
+        until: asked.until.is_some(),
+        promise: asked.promise.is_some(),
+        reports_cost: true,
+        reports_tokens: true,
+        ..PhaseRules::default()
+    };
+    phase.limits.max_iterations = Some(3);
+    if let Some(first) = asked.rules.phases.first() {
+        phase.limits.clone_from(&first.limits);
+    }
+    let rules = Rules {
+        phases: vec![phase.clone()],
+        ..asked.rules.clone()
+    };
+    let mut machine = Machine::from(Head::new(rules).unwrap());
+    let mut events = Vec::new();
+    let mut at = 1_795_000_000_000;
+    let first = [Happening::Started, Happening::Attended(true)];
+    for what in first.into_iter().chain(happenings) {
+        let mut due = vec![what];
+        while let Some(what) = due.pop() {
+            let event = Event {
+                at: Timestamp(at),
+                what,
+            };
+            at += 1;
+            events.push(event.clone());
+            for effect in machine.step(event) {
+                if effect == Effect::EndLeftovers {
+                    due.push(Happening::Settled(Tree::default()));
+                }
+            }
+            due.extend(machine.due(Timestamp(at)));
+        }
+        at += 60_000;
+    }
+    let head = json!({
+        "run": "night", "machine": machine.head(), "scope": "s", "prompt": [],
+        "settings": {
+            "directory": "/srv/project", "max_failures": 3, "sleep": {"secs": 0, "nanos": 0},
+            "phases": [{
+                "name": "main", "prompt": {"Text": asked.prompt}, "agent": {"Command": {"argv": ["my-agent"]}},
+                "gates": ["cargo fmt --check"], "until": asked.until, "promise": asked.promise,
+                "check_timeout": {"secs": 900, "nanos": 0}, "limits": phase.limits,
+            }],
+        },
+    });
+    let dir = tempfile::tempdir().unwrap();
+    let project = Project::find(dir.path()).unwrap();
+    let run = "night".parse().unwrap();
+    let options = Options {
+        schema: "rlm-run".into(),
+        ..Options::default()
+    };
+    let (mut writer, _) = Writer::<Value, Event>::open(project.run_dir(&run), options).unwrap();
+    writer.append(&head, &events).unwrap();
+    let writer = Some(writer).filter(|_| is_live);
+    let timeline = project.timeline(&run).unwrap();
+    drop(writer);
+    assert!(timeline.unknown.is_empty(), "{:?}", timeline.unknown);
+    Report {
+        timeline,
+        prompts: vec![asked.prompt.into()],
+        details: BTreeMap::new(),
+        left: Vec::new(),
+        zone: TimeZone::fixed(offset(1)),
+    }
+}
+
+fn told(asked: &Asked, happenings: impl IntoIterator<Item = Happening>, is_live: bool) -> String {
+    let report = report(asked, happenings, is_live);
+    let clock = Clock::new(report.zone.clone(), Timestamp(0), Timestamp(0));
+    let sentences = summary::sentences(&report);
+    sentences.map(|sentence| sentence.plain(&clock)).join("\n")
+}
+
+fn ended(outcome: TurnOutcome) -> Happening {
+    Happening::TurnEnded(outcome)
+}
+
+fn went_well() -> [Happening; 3] {
+    let usage = Usage {
+        cost_microusd: 400_000,
+        input_tokens: 12_000,
+        output_tokens: 345,
+    };
+    let gate = Happening::GateEnded(CheckResult::Passed);
+    [Happening::Used(usage), ended(TurnOutcome::Completed), gate]
+}
+
+fn check(passed: bool) -> Happening {
+    Happening::CheckEnded(match passed {
+        true => CheckResult::Passed,
+        false => CheckResult::Failed("1 test failed".into()),
+    })
+}
+
+fn stop(by: StopCause) -> Happening {
+    let when = When::Now;
+    Happening::StopRequested(StopRequest { by, when })
+}
+
+fn resume() -> Happening {
+    Happening::Resumed(Resume::default())
+}
+
+fn iterations(n: usize) -> impl Iterator<Item = Happening> {
+    (0..n).flat_map(|_| went_well().into_iter().chain([check(false)]))
+}
+
+#[test]
+fn what_happened_is_told_in_three_sentences_whatever_the_end() {
+    let usual = Asked::default;
+    let bounded = |change: fn(&mut Rules)| {
+        let mut asked = Asked::default();
+        change(&mut asked.rules);
+        asked
+    };
+    let claimed = Asked {
+        until: None,
+        promise: Some("DONE"),
+        ..usual()
+    };
+    let planned = Asked {
+        until: None,
+        ..usual()
+    };
+    let died = || iterations(1).chain([resume(), resume()]);
+    let failed = || Happening::TurnEnded(TurnOutcome::Failed("exit status 1".into()));
+    let gate_failed = || Happening::GateEnded(CheckResult::Failed("no".into()));
+    let limited = ended(TurnOutcome::RateLimited {
+        reset: Some(Timestamp(1_795_500_000_000)),
+        why: "come back later".into(),
+    });
+    let spent = || {
+        let [used, ..] = went_well();
+        [used, ended(TurnOutcome::Stopped)]
+    };
+    let survivor = agent_duplex::ProcessName {
+        pid: 4711,
+        name: "stubborn".into(),
+    };
+    let mut survived = report(
+        &usual(),
+        iterations(1).chain([stop(StopCause::Person), ended(TurnOutcome::Stopped)]),
+        false,
+    );
+    survived.left.push(survivor);
+    let clock = Clock::new(survived.zone.clone(), Timestamp(0), Timestamp(0));
+    let survived = summary::sentences(&survived)
+        .map(|it| it.plain(&clock))
+        .join("\n");
+    let all = [
+        (
+            "done",
+            told(
+                &usual(),
+                iterations(1).chain(went_well()).chain([check(true)]),
+                false,
+            ),
+        ),
+        (
+            "claim",
+            told(
+                &claimed,
+                [
+                    ended(TurnOutcome::Claimed),
+                    Happening::GateEnded(CheckResult::Passed),
+                ],
+                false,
+            ),
+        ),
+        (
+            "planned",
+            told(&planned, (0..3).flat_map(|_| went_well()), false),
+        ),
+        ("iteration limit", told(&usual(), iterations(3), false)),
+        (
+            "time limit",
+            told(
+                &bounded(|rules| rules.max_duration = Some(Duration::from_secs(90))),
+                iterations(1),
+                false,
+            ),
+        ),
+        (
+            "budget",
+            told(
+                &bounded(|rules| rules.max_cost_microusd = Some(500_000)),
+                iterations(1).chain(spent()),
+                false,
+            ),
+        ),
+        (
+            "tokens",
+            told(
+                &bounded(|rules| rules.max_tokens = Some(20_000)),
+                iterations(1).chain(spent()),
+                false,
+            ),
+        ),
+        (
+            "rate limit",
+            told(&usual(), iterations(1).chain([limited]), false),
+        ),
+        (
+            "stuck",
+            told(
+                &bounded(|rules| rules.max_failures = 2),
+                [failed(), gate_failed(), failed(), gate_failed()],
+                false,
+            ),
+        ),
+        (
+            "not started",
+            told(
+                &usual(),
+                [ended(TurnOutcome::NotStarted("no such program".into()))],
+                false,
+            ),
+        ),
+        (
+            "stopped",
+            told(
+                &usual(),
+                iterations(2).chain([stop(StopCause::Person), ended(TurnOutcome::Stopped)]),
+                false,
+            ),
+        ),
+        (
+            "terminated",
+            told(
+                &usual(),
+                [stop(StopCause::Terminated), ended(TurnOutcome::Stopped)],
+                false,
+            ),
+        ),
+        ("died", told(&usual(), iterations(1), false)),
+        (
+            "died while it was stopped",
+            told(&usual(), [stop(StopCause::Person)], false),
+        ),
+        ("died twice", told(&usual(), died(), true)),
+        ("at work", told(&usual(), iterations(1), true)),
+        (
+            "paused",
+            told(
+                &usual(),
+                [Happening::PauseRequested].into_iter().chain(iterations(1)),
+                true,
+            ),
+        ),
+        (
+            "interrupted",
+            told(&usual(), [ended(TurnOutcome::Interrupted)], true),
+        ),
+        ("survivors", survived),
+    ];
+    let all: String = all
+        .iter()
+        .map(|(name, told)| format!("# {name}\n{told}\n\n"))
+        .collect();
+    insta::assert_snapshot!(all);
+}
+
+/// What a browser makes of a page: its elements with their attributes, and its text.
+#[derive(Debug, Default)]
+struct Seen {
+    elements: Vec<(String, Vec<(String, String)>)>,
+    text: String,
+}
+
+/// Reads a page as a browser does; what a strict reader complains about is an error.
+fn parse(page: &str) -> Seen {
+    let opts = ParseOpts::default();
+    let dom = parse_document(RcDom::default(), opts).one(page);
+    let errors = dom.errors.borrow();
+    assert!(errors.is_empty(), "{errors:?}");
+    let mut seen = Seen::default();
+    walk(&dom.document, &mut seen);
+    seen
+}
+
+fn walk(node: &Handle, seen: &mut Seen) {
+    match &node.data {
+        NodeData::Text { contents } => seen.text.push_str(&contents.borrow()),
+        NodeData::Element { name, attrs, .. } => {
+            let attrs = attrs.borrow();
+            let attrs = attrs
+                .iter()
+                .map(|it| (it.name.local.to_string(), it.value.to_string()));
+            seen.elements
+                .push((name.local.to_string(), attrs.collect()));
+        }
+        _ => {}
+    }
+    for child in node.children.borrow().iter() {
+        walk(child, seen);
+    }
+}
+
+/// Holds a page to what it promises: nothing on it runs, and nothing is loaded.
+fn expect_harmless(page: &str) -> Seen {
+    let seen = parse(page);
+    for (tag, attributes) in &seen.elements {
+        let known = [
+            "html",
+            "head",
+            "meta",
+            "title",
+            "style",
+            "body",
+            "main",
+            "header",
+            "section",
+            "h1",
+            "h2",
+            "h3",
+            "h4",
+            "p",
+            "span",
+            "strong",
+            "b",
+            "i",
+            "bdi",
+            "small",
+            "code",
+            "pre",
+            "time",
+            "div",
+            "dl",
+            "dt",
+            "dd",
+            "ul",
+            "li",
+            "a",
+            "table",
+            "caption",
+            "thead",
+            "tbody",
+            "tr",
+            "th",
+            "td",
+            "details",
+            "summary",
+            "figure",
+            "figcaption",
+            "svg",
+            "rect",
+            "line",
+            "path",
+        ];
+        assert!(known.contains(&tag.as_str()), "<{tag}>");
+        for (name, value) in attributes {
+            let is_code = name.starts_with("on")
+                || ["style", "src", "srcdoc", "action"].contains(&name.as_str());
+            assert!(!is_code, "<{tag} {name}>");
+            assert!(name != "href" || value.starts_with('#'), "{value}");
+        }
+    }
+    let policy = seen.elements.iter().find(|(_, it)| {
+        it.iter()
+            .any(|(_, value)| value.starts_with("default-src 'none'"))
+    });
+    assert!(policy.is_some_and(|(tag, _)| tag == "meta"));
+    assert!(!super::page::CSS.contains("url(") && !super::page::CSS.contains("@import"));
+    seen
+}
+
+#[test]
+fn whatever_agents_and_people_say_the_page_stays_a_page() {
+    let asked = Asked {
+        prompt: HOSTILE,
+        promise: Some(HOSTILE),
+        until: None,
+        ..Asked::default()
+    };
+    let failed = CheckResult::Failed(HOSTILE.into());
+    let mut report = report(
+        &asked,
+        [
+            Happening::SteerAdded {
+                text: HOSTILE.into(),
+                now: false,
+            },
+            ended(TurnOutcome::Failed(HOSTILE.into())),
+            Happening::GateEnded(failed),
+        ],
+        false,
+    );
+    let mut transcript = Transcript::with_room(10_000);
+    for kind in [
+        "prompt", "stdout", "stderr", "message", "tool", "result", "text", HOSTILE,
+    ] {
+        transcript.take(&Record {
+            at: Timestamp(1),
+            kind: kind.into(),
+            text: HOSTILE.into(),
+            omitted: 0,
+        });
+    }
+    transcript.finish();
+    let detail = Detail {
+        transcript: Ok(transcript),
+        stat: None,
+    };
+    report.details.insert(0, detail);
+    let seen = expect_harmless(&page(&report));
+    assert!(seen.text.contains("<img src=x onerror=alert(1)>"));
+    assert!(
+        seen.text
+            .contains("\\u{202e}gnp.exe\u{2400}\u{241b}]0;x\u{2407}red"),
+        "{}",
+        seen.text
+    );
+    assert!(
+        !seen
+            .text
+            .contains(['\u{202e}', '\u{1b}', '\0', '\r', '\u{85}'])
+    );
+}
+
+#[test]
+fn a_line_of_ten_megabytes_takes_little_room() {
+    let mut transcript = Transcript::with_room(20_000);
+    for kind in ["prompt", "stdout", "stdout", "message"] {
+        transcript.take(&Record {
+            at: Timestamp(1),
+            kind: kind.into(),
+            text: "<é>".repeat(2_500_000),
+            omitted: 5,
+        });
+    }
+    for n in 0..5000 {
+        transcript.take(&Record {
+            at: Timestamp(2),
+            kind: "stdout".into(),
+            text: format!("line {n}"),
+            omitted: 0,
+        });
+    }
+    let mut report = report(&Asked::default(), iterations(1), false);
+    let detail = Detail {
+        transcript: Ok(transcript),
+        stat: None,
+    };
+    report.details.insert(0, detail);
+    let page = page(&report);
+    assert!(page.len() < 200_000, "{}", page.len());
+    let seen = expect_harmless(&page);
+    for said in [
+        "left out …",
+        "line 4999",
+        "rlm logs night --iteration 1",
+        "transcripts/1-1",
+    ] {
+        assert!(seen.text.contains(said), "{said}");
+    }
+    assert!(!seen.text.contains("line 2000\n"));
+}
+
+#[test]
+fn ten_thousand_iterations_are_a_page_of_a_few_megabytes_that_says_what_it_leaves_out() {
+    let mut asked = Asked::default();
+    let mut phase = PhaseRules::default();
+    phase.limits.max_iterations = Some(20_000);
+    asked.rules.phases.push(phase);
+    asked.rules.max_failures = 0;
+    let wrong = |n: usize| match n % 500 {
+        7 => CheckResult::Failed("it broke\n".repeat(900)),
+        _ => CheckResult::Passed,
+    };
+    let happenings = (0..10_000).flat_map(|n| {
+        let gate = Happening::GateEnded(wrong(n));
+        let check = (n % 500 != 7).then(|| check(false));
+        [ended(TurnOutcome::Completed), gate]
+            .into_iter()
+            .chain(check)
+    });
+    let report = report(&asked, happenings, false);
+    assert_eq!(report.timeline.attempts.len(), 10_001);
+    let page = page(&report);
+    assert!(page.len() < 1_500_000, "{}", page.len());
+    let seen = expect_harmless(&page);
+    let rows = seen.elements.iter().filter(|(tag, _)| tag == "tr").count();
+    assert!(rows < 500, "{rows}");
+    assert!(
+        seen.text
+            .contains("60 of 10,001 attempts are shown in full")
+    );
+    assert!(seen.text.contains("it broke\nit broke"));
+}
+
+#[test]
+fn the_same_state_makes_the_same_page() {
+    let made = || page(&report(&Asked::default(), iterations(2), false));
+    assert_eq!(made(), made());
+}
+
+proptest! {
+    /// What comes from elsewhere is read back from the page as it is meant to be shown, and adds nothing to it.
+    #[test]
+    fn any_text_is_text(text in "(\\PC|[\u{0}-\u{1f}\u{7f}-\u{9f}<>&\"'\u{202e}\u{feff}\u{fffe}\u{e0041}]|</pre>|<!--|\\]\\]>|&#[0-9];){0,60}") {
+        for tag in ["p", "pre", "td", "title", "summary", "code"] {
+            let mut html = Html::default();
+            html.doctype();
+            html.element("html", &[], |html| {
+                html.element("head", &[], |html| {
+                    html.element("title", &[], |html| html.text(if tag == "title" { &text } else { "t" }));
+                });
+                html.element("body", &[], |html| match tag {
+                    "td" => html.element("table", &[], |html| html.element("tbody", &[], |html| html.element("tr", &[], |html| html.text_in("td", "", &text)))),
+                    "title" => {}
+                    "summary" => html.element("details", &[], |html| html.text_in("summary", "", &text)),
+                    tag => html.text_in(tag, &text, &text),
+                });
+            });
+            let seen = parse(&html.into_string());
+            let shown = as_shown(&text);
+            let all = if tag == "title" { shown.clone() } else { format!("t{shown}") };
+            prop_assert_eq!(seen.text.trim_start_matches('\n'), all.trim_start_matches('\n'));
+            let class = seen.elements.iter().flat_map(|(_, it)| it).find(|(name, _)| name == "class");
+            if let Some((_, class)) = class {
+                prop_assert_eq!(class, &shown);
+            }
+            let extra = if tag == "td" { 8 } else if tag == "title" { 4 } else if tag == "summary" { 6 } else { 5 };
+            prop_assert_eq!(seen.elements.len(), extra, "{:?}", seen.elements);
+        }
+    }
+}
