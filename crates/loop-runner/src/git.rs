@@ -42,6 +42,8 @@ pub(crate) const POINTERS: [&str; 7] = [
 #[derive(Clone, Debug)]
 pub(crate) struct Git {
     top: Option<PathBuf>,
+    /// The repository that is there, but that git does not touch.
+    foreign: Option<PathBuf>,
     /// Set when git did not answer in time: it is not waited for again.
     silent: Arc<AtomicBool>,
     glances: glance::Glances,
@@ -52,17 +54,33 @@ pub(crate) struct Git {
 impl Git {
     /// Looks for the repository that holds `directory`.
     pub(crate) fn find(directory: &Path) -> Self {
-        let silent = Arc::new(AtomicBool::new(false));
         let looks = Looks::watched();
         let top = &["rev-parse", "--show-toplevel"];
-        let top = ask(directory, top, &silent, looks.as_ref());
-        let top = top.map(PathBuf::from).filter(|top| top.is_absolute());
+        let top = run(directory, top, PATIENCE, looks.as_ref());
+        let foreign = match &top {
+            Err(Refusal::Said(why)) if why.contains("dubious ownership") => {
+                let place = why.split('\'').nth(1).map(PathBuf::from);
+                Some(place.unwrap_or_else(|| directory.to_owned()))
+            }
+            _ => None,
+        };
+        let silent = matches!(top, Err(Refusal::Silent(_)));
+        let top = top.ok().map(PathBuf::from);
         Self {
-            top,
-            silent,
+            top: top.filter(|top| top.is_absolute()),
+            foreign,
+            silent: Arc::new(AtomicBool::new(silent)),
             glances: glance::Glances::default(),
             looks,
         }
+    }
+
+    /// Says what to do where there is a repository that git does not touch because it is somebody else's, as on a volume of a container.
+    pub(crate) fn refusal(&self) -> Option<String> {
+        let place = self.foreign.as_ref()?.display();
+        Some(format!(
+            "it belongs to another user, so git does not touch it: git config --global --add safe.directory {place}, or chown it"
+        ))
     }
 
     /// Lets what it runs from now on be known there.
@@ -224,6 +242,8 @@ fn run<S: AsRef<OsStr>>(
         // Only looking must not take the index lock that the agent's own git needs.
         .env("GIT_OPTIONAL_LOCKS", "0")
         .env("GIT_TERMINAL_PROMPT", "0")
+        // What it complains about is read.
+        .env("LC_ALL", "C")
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())

@@ -129,22 +129,28 @@ impl Hooks {
 
     /// Says what is to be told of a moment, if anything.
     pub(crate) fn telling(&self, moment: Moment<'_>) -> Option<Telling> {
-        let missed = self.missed;
+        // What makes room for it is missed by then.
+        let out = self.waiting.front().filter(|_| self.is_full());
+        let missed = self.missed + out.map_or(0, |out| out.missed + 1);
         (self.hook.telling)(&Moment { missed, ..moment })
     }
 
     /// Has it told as soon as nothing else is.
     pub(crate) fn push(&mut self, context: Context, telling: Telling) {
+        if self.is_full() {
+            self.leave_out(1);
+        }
         let missed = std::mem::take(&mut self.missed);
         self.waiting.push_back(Waiting {
             context,
             telling,
             missed,
         });
-        if self.waiting.len() > WAITING {
-            self.leave_out(1);
-        }
         self.go_on();
+    }
+
+    fn is_full(&self) -> bool {
+        self.waiting.len() == WAITING
     }
 
     /// Leaves out the oldest that wait.

@@ -23,13 +23,17 @@ impl Project {
     ///
     /// # Errors
     ///
-    /// When `directory` is not a directory that can be entered, or its path is not UTF-8.
+    /// When `directory` is not a directory that can be entered, its path is not UTF-8, or it is in a repository that git does not touch because that
+    /// belongs to another user.
     pub fn find(directory: &Path) -> Result<Self, Error> {
         let directory = fs_err::canonicalize(directory)
             .and_then(|path| fs_err::read_dir(&path).map(|_| path))
             .and_then(in_words)
             .map_err(|e| Error::directory(directory, e))?;
         let git = Git::find(&directory);
+        if let Some(why) = git.refusal() {
+            return Err(Error::git(&directory, why));
+        }
         let tree = git.top().unwrap_or(&directory).to_owned();
         Ok(Self {
             root: tree::home(&tree).unwrap_or(&tree).to_owned(),

@@ -144,7 +144,8 @@ pub(crate) struct RunArgs {
     /// The name of the run, for those who come back to it [default: made from the time]
     #[arg(long, value_name = "ID", help_heading = "Run")]
     pub(crate) run_id: Option<RunId>,
-    /// Continue the run that can be continued, if no person stopped it; else start a new one
+    /// Continue the run that can be continued, if no person stopped it; else start a new one. With --run-id one that is
+    /// over only says how it ended, and exits with its code
     #[arg(long, help_heading = "Run")]
     pub(crate) resume_or_start: bool,
     /// Run one iteration

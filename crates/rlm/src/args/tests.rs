@@ -4,6 +4,8 @@ use clap::{Command as Clap, CommandFactory, Parser};
 
 use super::{Args, visible};
 
+mod schedulers;
+
 /// The columns of an ordinary terminal.
 const WIDTH: usize = 80;
 
@@ -100,6 +102,7 @@ fn what_the_documents_show_can_be_typed() {
         "docs/agents/command.md",
         "docs/agents/gemini.md",
         "docs/agents/opencode.md",
+        "docs/schedulers/README.md",
     ] {
         let text = fs_err::read_to_string(format!("{root}/{name}")).unwrap();
         let mut is_code = false;

@@ -1,0 +1,231 @@
+//! A command that is told what becomes of a run, and the bell.
+
+use fs_err as fs;
+use rlm_tests::wait_for;
+use rustix::process::Signal;
+use serde_json::Value;
+
+use crate::LONG;
+use crate::permissions;
+use crate::scene::{Scene, expect_in_order, says, stop};
+
+/// Appends what it is told to `told`, a line each.
+const TELL: &str = "cat >> told";
+
+/// What the command was told, in order.
+fn told(scene: &Scene) -> Vec<Value> {
+    let text = fs::read_to_string(scene.file("told")).unwrap_or_default();
+    let whole = text.lines().filter(|line| line.ends_with('}'));
+    whole
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
+}
+
+fn events(scene: &Scene) -> Vec<String> {
+    let told = told(scene).into_iter();
+    told.map(|it| it["event"].as_str().unwrap().to_owned())
+        .collect()
+}
+
+/// A check that waits until the command was told of so many things.
+fn until_told(count: usize) -> String {
+    format!("while [ \"$(grep -c . told)\" -lt {count} ]; do sleep 0.05; done")
+}
+
+#[test]
+fn x113_a_command_is_told_what_becomes_of_the_run_when_that_is_saved() {
+    let scene = Scene::new("print turn {start}\n@2 exit 3");
+    // What it is told of can be seen on disk by then: it looks.
+    let notify = format!(
+        "{TELL}; echo \"$RLM_EVENT|$RLM_RUN_ID|$RLM_ITERATION|$RLM_EXIT_CODE|$RLM_TEXT\" >> words; {} status --json >> seen",
+        crate::RLM
+    );
+    let on = "started,iteration,failure,ended";
+    let run = ["--run-id", "nightly", "-n", "3", "--notify", &notify];
+    let ended = scene.run(&[&run, &["--notify-on", on][..]].concat());
+    ended.env("API_TOKEN", "5ecret").run(LONG).expect_code(0);
+    assert_eq!(
+        events(&scene),
+        ["started", "iteration", "failure", "iteration", "ended"]
+    );
+    let told = told(&scene);
+    let last = &told[4];
+    assert_eq!(
+        (&last["exit_code"], &last["state"]),
+        (&0.into(), &"ended".into())
+    );
+    assert_eq!(last["run"], "nightly");
+    assert_eq!(told[2]["iteration"], 2);
+    let seen = fs::read_to_string(scene.file("seen")).unwrap();
+    let seen: Vec<Value> = seen
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    for (told, seen) in told.iter().zip(&seen) {
+        let complete = |it: &Value| it["iterations_complete"].as_u64().unwrap();
+        assert!(complete(seen) >= complete(told), "{told}\n{seen}");
+    }
+    let words = fs::read_to_string(scene.file("words")).unwrap();
+    assert!(
+        words.contains("failure|nightly|2||run nightly: iteration 2 failed: "),
+        "{words}"
+    );
+    assert!(
+        words.contains("ended|nightly|3|0|run nightly: planned"),
+        "{words}"
+    );
+    let all = fs::read_to_string(scene.file("told")).unwrap();
+    assert!(!all.contains("5ecret"), "{all}");
+    scene.expect_nothing_alive();
+}
+
+#[test]
+fn x113_a_stop_is_told_within_its_budget_with_the_exit_code() {
+    let scene = Scene::new("print ready\nhang");
+    let running = scene.ready(&["--once", "--notify", TELL, "--notify-on", "resumed,ended"]);
+    stop(running, Signal::TERM);
+    let told = told(&scene);
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert_eq!(
+        (&told[0]["event"], &told[0]["exit_code"]),
+        (&"ended".into(), &143.into())
+    );
+    assert_eq!(told[0]["state"], "stopped");
+    assert!(
+        told[0]["go_on"]
+            .as_str()
+            .unwrap()
+            .starts_with("rlm resume ")
+    );
+    scene.agent.set_script("print turn {start}");
+    let resume = ["resume", "--notify", TELL, "--notify-on", "resumed,ended"];
+    scene.rlm(&resume).run(LONG).expect_code(0);
+    assert_eq!(events(&scene), ["ended", "resumed", "ended"]);
+}
+
+#[test]
+fn x101_nothing_of_a_notify_command_outlives_the_run() {
+    let scene = Scene::new("print turn {start}");
+    let leaves = "setsid sleep 600 >/dev/null 2>&1 & (setsid sleep 600 >/dev/null 2>&1 &); true";
+    let run = ["--once", "--notify", leaves, "--notify-on", "started"];
+    let until = ["--until", "true"];
+    let ended = scene
+        .run(&[&run[..], &until].concat())
+        .run(LONG)
+        .expect_code(0);
+    assert!(
+        ended.stdout.contains("left running by the notify command"),
+        "{ended}"
+    );
+    scene.expect_nothing_alive();
+
+    // And of one that hangs and hears nothing, in a stop.
+    let scene = Scene::new("print ready\nhang");
+    let hangs = "trap '' INT TERM HUP; touch begun; setsid sleep 600 & sleep 600; sleep 600";
+    let run = ["--once", "--notify", hangs, "--notify-on", "started,ended"];
+    let mut running = scene.run(&run).env("RLM_SHUTDOWN_TIMEOUT", "3s").spawn();
+    says(&mut running, "ready");
+    scene.wait_for_file("begun");
+    let ended = stop(running, Signal::TERM);
+    expect_in_order(&ended.stdout, &["the notify command failed", "0 of 1 left"]);
+    scene.expect_nothing_alive();
+}
+
+#[test]
+fn x113_a_command_that_fails_is_told_of_once_and_ends_nothing() {
+    let scene = Scene::new("print turn {start}");
+    let notify = "echo x >> told; [ \"$(grep -c . told)\" -gt 3 ]";
+    let until = until_told(5);
+    let run = [
+        "-n",
+        "5",
+        "--notify",
+        notify,
+        "--notify-on",
+        "iteration,ended",
+    ];
+    let ended = scene.run(&[&run[..], &["--gate", "sleep 0.3", "--until", &until]].concat());
+    let ended = ended.run(LONG).expect_code(0);
+    let warnings = ended
+        .stdout
+        .matches("the notify command failed: exit status 1");
+    assert_eq!(warnings.count(), 1, "{ended}");
+}
+
+#[test]
+fn x113_a_slow_command_holds_nothing_up_and_hears_how_much_it_missed() {
+    let scene = Scene::new("print turn {start}");
+    // The first call goes on until the run has gone through all its iterations but the last.
+    let notify = format!("[ -e told ] || while [ ! -e go ]; do sleep 0.05; done; {TELL}");
+    let until = format!(
+        "[ \"$RLM_ITERATION\" -lt 15 ] && exit 1; touch go; {}",
+        until_told(9)
+    );
+    let run = [
+        "-n",
+        "20",
+        "--notify",
+        &notify,
+        "--notify-on",
+        "iteration,ended",
+    ];
+    let ended = scene.run(&[&run[..], &["--until", &until]].concat());
+    ended.run(LONG).expect_code(0);
+    let told = told(&scene);
+    let missed: u64 = told.iter().map(|it| it["missed"].as_u64().unwrap()).sum();
+    assert_eq!(told.last().unwrap()["event"], "ended");
+    assert!(missed > 0, "{told:?}");
+    assert_eq!(
+        told.len() as u64 + missed,
+        16,
+        "15 iterations and the end: {told:?}"
+    );
+}
+
+#[test]
+fn x113_by_default_a_command_hears_of_the_end_and_not_of_each_step() {
+    let scene = Scene::new("print turn {start}");
+    fs::write(scene.file("rlm.toml"), format!("notify = '{TELL}'\n")).unwrap();
+    scene.run(&["-n", "2"]).run(LONG).expect_code(0);
+    assert_eq!(events(&scene), ["ended"]);
+}
+
+#[test]
+fn x124_a_question_is_told_without_what_is_asked_and_rings() {
+    let scene = Scene::new("ask Bash touch s3cret\nturn");
+    let run = ["--once", "--permissions", "ask", "--bell", "--notify", TELL];
+    let (running, terminal) = scene.claude(&run).spawn_on_terminal();
+    terminal.sees("touch s3cret", LONG);
+    wait_for("the question", LONG, || {
+        (events(&scene) == ["question"]).then_some(())
+    });
+    assert_eq!(told(&scene)[0]["reason"], "may it use Bash?");
+    assert!(terminal.bytes().contains(&7));
+    permissions::answer(&terminal, "Bash: touch s3cret", "n");
+    running.wait(LONG).expect_code(0);
+    assert_eq!(events(&scene), ["question", "ended"]);
+    let all = fs::read_to_string(scene.file("told")).unwrap();
+    assert!(!all.contains("s3cret"), "{all}");
+}
+
+#[test]
+fn x113_the_bell_rings_at_the_end_where_it_is_wanted() {
+    for (wanted, count) in [(true, 1), (false, 0)] {
+        let scene = Scene::new("no-stdin\nprint turn {start}");
+        let bell = format!("--bell={wanted}");
+        let (running, terminal) = scene.run(&["--once", &bell]).spawn_on_terminal();
+        running.wait(LONG).expect_code(0);
+        let rung = || terminal.bytes().iter().filter(|byte| **byte == 7).count();
+        wait_for("the end line", LONG, || {
+            terminal
+                .text()
+                .contains("nothing left running")
+                .then_some(())
+        });
+        assert_eq!(rung(), count, "{}", terminal.text());
+    }
+    // Never where nobody has a terminal.
+    let scene = Scene::new("print turn {start}");
+    let ended = scene.run(&["--once", "--bell"]).run(LONG).expect_code(0);
+    assert!(!ended.stdout.contains('\u{7}') && !ended.stderr.contains('\u{7}'));
+}
