@@ -165,6 +165,34 @@ fn a_person_steers_the_demo_and_leaves_and_comes_back() {
 }
 
 #[test]
+fn a_demo_whose_limit_is_used_up_says_how_it_goes_on_from_where_it_was_typed() {
+    let demo = Demo::new();
+    let mut running = demo.demo().args(["--pace", "50ms"]).spawn();
+    running.until("the agent's words", LONG, |running| {
+        running.stdout().contains("There is no").then_some(())
+    });
+    let set = ["set", "max-iterations=1"];
+    demo.there(&set).run(LONG).expect_code(0);
+    let ended = running.wait(LONG).expect_code(3);
+    let place = format!("rlm -C '{}' resume ", demo.place.display());
+    let told: Vec<&str> = ended
+        .stdout
+        .lines()
+        .filter(|line| line.contains(" resume "))
+        .collect();
+    assert_eq!(
+        told.len(),
+        3,
+        "the banner, the end, and what is told last: {ended}"
+    );
+    assert!(told[1].contains("; go on with: "), "{ended}");
+    assert!(told.iter().all(|line| line.contains(&place)), "{ended}");
+    let more = told[2].replace("MORE", "20");
+    demo.copied(more.trim()).expect_code(0);
+    assert!(demo.passes());
+}
+
+#[test]
 fn the_demo_takes_no_directory_that_holds_something() {
     let demo = Demo::new();
     fs_err::create_dir(&demo.place).unwrap();

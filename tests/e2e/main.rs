@@ -67,6 +67,7 @@ mod stops;
 mod story;
 mod talk;
 mod talks;
+mod unrun;
 mod vanished;
 
 use std::time::Duration;

@@ -248,6 +248,10 @@ fn s17_a_resume_with_nothing_saved_says_so() {
     assert!(!scene.file(".rlm").exists());
     scene.run(&["--once"]).run(LONG).expect_code(0);
     scene.rlm(&["resume"]).run(LONG).expect_code(10);
+    let run = scene.run_id();
+    let planned = scene.rlm(&["resume", &run]).run(LONG).expect_code(2);
+    let more = format!("rlm resume {run} -n MORE");
+    assert!(planned.stderr.contains(&more), "{planned}");
     let ended = scene
         .rlm(&["resume", "no-such-run"])
         .run(LONG)

@@ -108,6 +108,8 @@ fn x101_an_owner_that_stands_still_is_named_with_the_mend_and_ended_by_force() {
     ] {
         assert!(refused.stderr.contains(&words), "{refused}");
     }
+    // It is waited for as long as it says, and not longer.
+    assert!(refused.stderr.contains("within 1s"), "{refused}");
     assert_eq!(scene.tree_alive(), TREE_SIZE);
     let forced = quick(scene.rlm(&["stop", "--force", "--wait", "5s"])).expect_code(0);
     // It was woken, so that it could stop in its own way, and had heard of it already.

@@ -123,7 +123,7 @@ impl Freezer {
 
 impl CheckEnd {
     pub(crate) fn not_run(why: impl fmt::Display) -> Self {
-        Self::alone(CheckResult::Failed(format!(
+        Self::alone(CheckResult::NotRun(format!(
             "the command could not be run: {why}"
         )))
     }
@@ -180,6 +180,7 @@ pub(crate) async fn run(
     let clock = gate.sleep(timeout);
     tokio::pin!(clock);
     let mut frozen_at = None;
+    let mut not_run = false;
     let how = loop {
         tokio::select! {
             biased;
@@ -205,6 +206,7 @@ pub(crate) async fn run(
                 Some(output) => push_line(&mut tail, &output.line.bytes),
                 None => {
                     let exit = process.wait().await;
+                    not_run = is_not_run(exit.code, &tail);
                     break Some(if exit.success() { String::new() } else { exit.to_string() });
                 }
             },
@@ -232,7 +234,13 @@ pub(crate) async fn run(
     let result = match how {
         None => CheckResult::Stopped,
         Some(_) if over => CheckResult::Passed,
-        Some(how) => CheckResult::Failed(format!("{}({how})", String::from_utf8_lossy(&tail))),
+        Some(how) => {
+            let text = format!("{}({how})", String::from_utf8_lossy(&tail));
+            match not_run {
+                true => CheckResult::NotRun(text),
+                false => CheckResult::Failed(text),
+            }
+        }
     };
     CheckEnd {
         result,
@@ -249,6 +257,14 @@ async fn spawn(
     context: &Context,
 ) -> Result<Agent, Box<dyn Error + Send + Sync>> {
     Ok(command.context(context)?.spawn().await?)
+}
+
+/// Returns whether the shell says of the very command that it is not there, or no program. What a script says of a command in it begins with the
+/// script's name, and that one was run.
+fn is_not_run(code: Option<i32>, tail: &[u8]) -> bool {
+    let said = String::from_utf8_lossy(tail);
+    let last = said.lines().rfind(|line| !line.trim().is_empty());
+    matches!(code, Some(126 | 127)) && last.is_none_or(|line| line.starts_with("sh: "))
 }
 
 /// Appends a line and drops whole bytes from the front, now and then.

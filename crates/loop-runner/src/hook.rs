@@ -218,7 +218,7 @@ impl Hooks {
     pub(crate) fn complaint(&mut self, end: &CheckEnd) -> Option<String> {
         let how = match &end.result {
             CheckResult::Passed => None,
-            CheckResult::Failed(text) => {
+            CheckResult::Failed(text) | CheckResult::NotRun(text) => {
                 let how = text.rsplit('\n').next().unwrap_or_default();
                 Some(how.trim_matches(['(', ')']).to_owned())
             }

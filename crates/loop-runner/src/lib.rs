@@ -66,7 +66,7 @@ pub use news::{Command, News, NewsReceiver};
 pub use project::Project;
 pub use run_id::RunId;
 pub use runner::{DriverFactory, Options, Outcome, Reloaded, Runner};
-pub use runs::{Committed, Moved, RunEntry, RunHead, RunState};
+pub use runs::{Committed, Moved, RunEntry, RunHead, RunState, Uncommitted};
 pub use settings::{Leftovers, Permissions, PhaseSettings, PromptSource, Settings};
 pub use timeline::Timeline;
 pub use transcript::{Record, Records, by_age, transcripts};

@@ -21,7 +21,7 @@ use crate::journal::Journal;
 use crate::kept::Kept;
 use crate::news::{self, News, NewsReceiver, NewsSender};
 use crate::view::{AgentView, View};
-use crate::{Error, PhaseSettings, RunHead, Settings, WorkTree, runs, transcript};
+use crate::{Error, PhaseSettings, RunHead, Settings, Uncommitted, WorkTree, runs, transcript};
 pub(crate) use attempt::Attempt;
 pub(crate) use beat::Pulse;
 pub use reload::Reloaded;
@@ -92,6 +92,8 @@ pub struct Outcome {
     pub proven: bool,
     /// What the run used, all its processes together, by its agents' reckoning.
     pub usage: Usage,
+    /// What was to be committed and is not.
+    pub uncommitted: Option<Uncommitted>,
 }
 
 /// One run, taken by this process.
@@ -173,6 +175,7 @@ impl Runner {
             git_commit: None,
             git_changed: None,
             committed: None,
+            uncommitted: None,
             pause_reason: None,
             origin: None,
             moved: None,
@@ -360,6 +363,7 @@ impl Runner {
             survivors: self.survivors.clone(),
             proven: self.proven,
             usage: self.machine.head().usage,
+            uncommitted: self.saved.uncommitted.clone(),
         }
     }
 

@@ -30,6 +30,9 @@ pub struct RunHead {
     /// The last iteration whose work is in a commit, for a run that commits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub committed: Option<Committed>,
+    /// What was to be committed and is not, since the last commit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uncommitted: Option<Uncommitted>,
     /// Why a person wants the run to wait, while it waits or is about to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pause_reason: Option<String>,
@@ -82,6 +85,15 @@ pub struct Committed {
     pub attempt: u32,
     /// The commit; an earlier one where there was nothing to commit, or the agent had done it.
     pub commit: String,
+}
+
+/// Iterations whose work was to be committed and is in no commit of the run's.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Uncommitted {
+    /// How many.
+    pub iterations: u32,
+    /// Why the last one is not.
+    pub why: String,
 }
 
 impl RunHead {

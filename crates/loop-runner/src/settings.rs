@@ -33,7 +33,7 @@ pub struct Settings {
     /// Where the run waits for a person's word; if nothing is said, between phases where there are several, and nowhere else.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub autonomy: Option<Autonomy>,
-    /// Whether each complete iteration that changed something is committed to git.
+    /// Whether each iteration that changed something is committed to git when it is over, a failed one too.
     #[serde(default)]
     pub commit: bool,
     /// The working tree that the run has to itself; `None` where it works in that of the project.

@@ -9,6 +9,8 @@ pub struct Streaks {
     pub crashes: u32,
     /// Turns that did nothing.
     pub idle: u32,
+    /// Checks that could not be run.
+    pub unrun: u32,
 }
 
 /// What the present iteration was cut by, and will be done again after a while. Nothing of it is a failure.

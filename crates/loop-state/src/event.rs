@@ -152,8 +152,10 @@ pub enum TurnOutcome {
 pub enum CheckResult {
     /// It exited with 0.
     Passed,
-    /// It didn't, or could not be run; the text is the tail of what it printed, and how it ended.
+    /// It didn't; the text is the tail of what it printed, and how it ended.
     Failed(String),
+    /// It could not be run: there is no such command, or it is no program. The text says the same as of one that failed.
+    NotRun(String),
     /// It was ended because the machine had asked for a stop.
     Stopped,
 }

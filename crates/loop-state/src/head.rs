@@ -54,6 +54,8 @@ pub struct Head {
     pub handover: Option<Handover>,
     /// Whether the present turn made the promise.
     pub claimed: bool,
+    /// Whether the check of this phase could be run since the present process took the run.
+    pub checked: bool,
     /// Whether the present turn did nothing that could be seen.
     pub idled: bool,
     /// What the agent said last in this phase.
@@ -128,6 +130,7 @@ impl Head {
             fresh: false,
             handover: None,
             claimed: false,
+            checked: false,
             idled: false,
             said: None,
             errors: Vec::new(),
@@ -210,6 +213,13 @@ impl Head {
         let before = self.finished.iter().take(self.phase as usize);
         let here = self.resumes_at().0.saturating_sub(1);
         before.fold(here, |sum, phase| sum.saturating_add(phase.iterations))
+    }
+
+    /// Returns how many of those went wrong; of each phase no more than [`MAX_ERRORS`](crate::MAX_ERRORS) are counted.
+    #[must_use]
+    pub fn iterations_failed(&self) -> usize {
+        let finished = self.finished.iter().map(|phase| phase.errors.len());
+        finished.sum::<usize>() + self.errors.len()
     }
 
     /// Returns whether the turn of the present attempt is over and what it did is being judged: by its gates and the check, once its tree is gone.

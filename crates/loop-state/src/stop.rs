@@ -105,6 +105,8 @@ pub enum Streak {
     Crashes,
     /// Turns in which no tool ran and nothing changed.
     Idle,
+    /// Checks that could not be run, none that could having come before.
+    Unrun,
 }
 
 impl fmt::Display for Streak {
@@ -114,6 +116,7 @@ impl fmt::Display for Streak {
             Self::Gates => "failed gates",
             Self::Crashes => "crashes",
             Self::Idle => "turns without any work",
+            Self::Unrun => "checks that could not be run",
         })
     }
 }

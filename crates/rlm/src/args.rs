@@ -406,8 +406,8 @@ pub(crate) struct LoopArgs {
     /// nowhere. Without a terminal it never does [default: checkpoint with several phases, else full]
     #[arg(long, value_name = "checkpoint|batch:N|full", help_heading = "Run")]
     pub(crate) autonomy: Option<Autonomy>,
-    /// Commit what each complete iteration changed, all of it that git does not ignore; your hooks run. Nothing may be
-    /// uncommitted when the run begins
+    /// Commit what each iteration changed when it is over, also of one that failed, which its commit says: all that git
+    /// does not ignore, what you write meanwhile included; your hooks run. Nothing may be uncommitted when the run begins
     #[arg(
         long,
         value_name = "true|false",

@@ -49,6 +49,7 @@ impl Runner {
             result: end.result.clone(),
             took: end.took,
         });
+        self.warn_of_a_mistake(check.command, &end.result);
         if !end.leftovers.is_empty() {
             self.tell(News::Ended {
                 why: "left running by the command".into(),
@@ -64,5 +65,38 @@ impl Runner {
             Command::Gate(_) => Happening::GateEnded(end.result),
             Command::Check => Happening::CheckEnded(end.result),
         }
+    }
+
+    /// Says of a command that can't be run, once as long as that is so, what that leads to: the agent can't mend a slip in a command line.
+    fn warn_of_a_mistake(&mut self, command: Command, result: &CheckResult) {
+        let CheckResult::NotRun(said) = result else {
+            return;
+        };
+        let (head, phase) = (self.machine.head(), self.phase());
+        let (option, text, in_a_row) = match command {
+            Command::Gate(index) => (
+                "--gate",
+                phase.gates[index as usize].clone(),
+                head.streaks.gates,
+            ),
+            Command::Check => (
+                "--until",
+                phase.until.clone().unwrap_or_default(),
+                head.streaks.unrun,
+            ),
+        };
+        if in_a_row > 0 {
+            return;
+        }
+        let max = head.rules.max_failures;
+        let ends = match max {
+            0 => String::new(),
+            _ => format!("; if that comes {max} times in a row the run is stuck"),
+        };
+        let said = said.trim_end().replace('\n', " ");
+        let run = &self.saved.run;
+        self.tell(News::Warning(format!(
+            "`{text}` can't be run: {said}{ends}; if it is a slip: rlm stop {run}, then rlm resume {run} {option} COMMAND"
+        )));
     }
 }

@@ -1,7 +1,7 @@
 //! Committing the work of an iteration, once its agent's tree is gone.
 
 use agent_subprocess::{AgentCommand, Context};
-use loop_state::{CheckResult, Step, Then};
+use loop_state::{CheckResult, Event, Happening, Step, Then};
 use tokio::sync::mpsc;
 
 use crate::check::{self, CheckEnd, Freeze};
@@ -10,9 +10,11 @@ use crate::git::{Git, LIMIT, POINTERS, complaint};
 use crate::hurry::Hurried;
 use crate::news::News;
 use crate::runner::Runner;
-use crate::{Committed, Error, Project, RunHead, Settings};
+use crate::{Committed, Error, Project, RunHead, Settings, Uncommitted};
 
 const STOPPED: &str = "the run was stopped";
+/// How many characters are kept of why a commit could not be made.
+const MAX_WHY: usize = 500;
 
 /// A commit that is to be made.
 #[derive(Debug)]
@@ -103,7 +105,7 @@ impl Commit {
 fn failure(result: &CheckResult) -> Option<String> {
     match result {
         CheckResult::Passed => None,
-        CheckResult::Failed(text) => {
+        CheckResult::Failed(text) | CheckResult::NotRun(text) => {
             // How it ended stands behind what was printed.
             let (said, how) = text.rsplit_once('\n').unwrap_or(("", text));
             Some(match said.trim().is_empty() {
@@ -154,8 +156,8 @@ impl Runner {
         })
     }
 
-    /// Takes notice of a commit, and says what became of it.
-    pub(super) fn committed(&mut self, end: CommitEnd) {
+    /// Takes notice of a commit, and says what became of it. With what follows from `settled` it is known whether another one comes.
+    pub(super) fn committed(&mut self, end: CommitEnd, settled: &Happening) {
         let CommitEnd {
             about,
             phase,
@@ -177,6 +179,7 @@ impl Runner {
             self.note_survivors(ran.survivors);
         }
         let iteration = about.iteration;
+        let before = self.saved.uncommitted.take();
         match made {
             Ok(Some(Made { commit, is_new })) => {
                 self.saved.committed = Some(Committed {
@@ -199,9 +202,37 @@ impl Runner {
                 }
             }
             Ok(None) => {}
-            Err(why) => self.tell(News::Warning(format!(
-                "iteration {iteration} is not committed: {why}; what it changed stays, and is in the next commit"
-            ))),
+            Err(why) => {
+                let follows = self.what_follows(settled);
+                self.tell(News::Warning(format!(
+                    "iteration {iteration} is not committed: {why}; {follows}"
+                )));
+                self.saved.uncommitted = Some(Uncommitted {
+                    iterations: before.map_or(0, |it| it.iterations) + 1,
+                    why: why.chars().take(MAX_WHY).collect(),
+                });
+            }
+        }
+    }
+
+    /// Says what becomes of work that is not committed.
+    fn what_follows(&mut self, settled: &Happening) -> String {
+        let mut machine = self.machine.clone();
+        machine.step(Event {
+            at: self.clock.now(),
+            what: settled.clone(),
+        });
+        match &machine.head().end {
+            Some(end) if !end.reason.is_stopped() => {
+                let tree = self.work_tree.project().tree().display();
+                format!(
+                    "what it changed stays, and no commit comes after it; in {tree}: git add -A && git commit"
+                )
+            }
+            Some(_) => {
+                "what it changed stays, and is in the next commit once the run is resumed".into()
+            }
+            None => "what it changed stays, and is in the next commit".into(),
         }
     }
 

@@ -56,6 +56,7 @@ impl Runner {
             git_commit: None,
             git_changed: None,
             committed: None,
+            uncommitted: None,
             pause_reason: None,
             origin: None,
             moved: None,

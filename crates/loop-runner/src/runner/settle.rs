@@ -187,13 +187,14 @@ impl Runner {
                 }
             }
         }
-        if let Some(commit) = commit {
-            self.committed(commit);
-        }
         let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
-        Happening::Settled(Tree {
+        let settled = Happening::Settled(Tree {
             ended: count(ended),
             survivors: count(self.survivors.len() - before),
-        })
+        });
+        if let Some(commit) = commit {
+            self.committed(commit, &settled);
+        }
+        settled
     }
 }

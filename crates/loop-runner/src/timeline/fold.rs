@@ -1,8 +1,8 @@
 //! From events to a timeline. Pure.
 
 use loop_state::{
-    CutCause, Effect, Event, Happening, Head, Machine, Notice, SteerState, Step, StopRequest,
-    Timestamp, Usage, Wait as WaitKind, When,
+    CheckResult, CutCause, Effect, Event, Happening, Head, Machine, Notice, SteerState, Step,
+    StopRequest, Timestamp, Usage, Wait as WaitKind, When,
 };
 
 use super::{
@@ -248,7 +248,7 @@ impl Fold {
                 left_out: 0,
                 is_recheck,
             });
-            if let loop_state::CheckResult::Failed(text) = result {
+            if let CheckResult::Failed(text) | CheckResult::NotRun(text) = result {
                 self.output += text.len();
             }
         }
@@ -513,7 +513,7 @@ impl Fold {
             let attempt = &mut self.attempts[self.whole_from];
             self.whole_from += 1;
             for command in &mut attempt.commands {
-                if let loop_state::CheckResult::Failed(text) = &mut command.result {
+                if let CheckResult::Failed(text) | CheckResult::NotRun(text) = &mut command.result {
                     let all = text.len();
                     *text = last_bytes(text, CLIPPED).to_owned();
                     command.left_out = all - text.len();

@@ -240,9 +240,12 @@ impl Machine {
             }
             return self.settle(Then::End(reason));
         }
+        if source == FeedbackSource::Check {
+            self.count_unrun(&result);
+        }
         let text = match result {
             CheckResult::Passed => return self.command_passed(source, recheck),
-            CheckResult::Failed(text) => text,
+            CheckResult::Failed(text) | CheckResult::NotRun(text) => text,
             CheckResult::Stopped => "it was stopped from outside".into(),
         };
         let text = tail(text);
@@ -255,6 +258,19 @@ impl Machine {
             self.head.failure = Some(format!("gate {} failed", index + 1));
         }
         self.settle(Then::Next)
+    }
+
+    /// Takes notice of whether the check could be run at all.
+    fn count_unrun(&mut self, result: &CheckResult) {
+        let head = &mut self.head;
+        match result {
+            CheckResult::NotRun(_) => head.streaks.unrun += 1,
+            CheckResult::Passed | CheckResult::Failed(_) => {
+                head.streaks.unrun = 0;
+                head.checked = true;
+            }
+            CheckResult::Stopped => {}
+        }
     }
 
     fn command_passed(&mut self, source: FeedbackSource, recheck: bool) -> Effects {
@@ -359,9 +375,12 @@ impl Machine {
 
     pub(super) fn stuck(&self) -> Option<StopReason> {
         let (max, streaks) = (self.head.rules.max_failures, self.head.streaks);
+        // One that ran before may run again when the agent has mended what it broke.
+        let unrun = if self.head.checked { 0 } else { streaks.unrun };
         [
             (Streak::Failures, streaks.failures),
             (Streak::Gates, streaks.gates),
+            (Streak::Unrun, unrun),
         ]
         .into_iter()
         .find(|(_, count)| max > 0 && *count >= max)

@@ -61,6 +61,7 @@ impl Machine {
             head.first_attempt = head.highest_attempt + 1;
             head.feedback = None;
             head.prompted = false;
+            head.checked = false;
             head.streaks = Default::default();
             head.waits = Default::default();
             head.step = Step::Sleeping { until: at };

@@ -30,6 +30,8 @@ impl Machine {
         head.counts.processes += 1;
         head.taken_attempts = head.counts.attempts;
         head.attended = resume.attended;
+        // Who resumes may have given it another check.
+        head.checked = false;
         head.end = None;
         head.halting = false;
         head.pausing = false;

@@ -10,6 +10,14 @@ fn wait_on_limit() -> Duration {
     WAIT_ON_LIMIT
 }
 
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde asks for a reference"
+)]
+fn is_zero(n: &u32) -> bool {
+    *n == 0
+}
+
 impl Usage {
     fn is_nothing(&self) -> bool {
         self.input_tokens == 0 && self.output_tokens == 0 && self.cost_microusd == 0
@@ -49,6 +57,8 @@ saved! {
         handover: Option<Handover>,
         #[serde(default)]
         claimed: bool,
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        checked: bool,
         #[serde(default)]
         idled: bool,
         #[serde(default)]
@@ -272,6 +282,8 @@ saved! {
         crashes: u32,
         #[serde(default)]
         idle: u32,
+        #[serde(default, skip_serializing_if = "is_zero")]
+        unrun: u32,
     }
 
     #[derive(Default)]
@@ -344,6 +356,7 @@ saved! {
         Gates,
         Crashes,
         Idle,
+        Unrun,
     }
 
     enum StopCause {
@@ -452,6 +465,7 @@ saved! {
         Passed,
         Failed(text: String),
         Stopped,
+        NotRun(text: String),
     }
 
     enum Notice {

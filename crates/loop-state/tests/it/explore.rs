@@ -63,6 +63,7 @@ fn alphabet(at: Timestamp) -> Vec<Happening> {
         }),
         Happening::CheckEnded(CheckResult::Passed),
         Happening::CheckEnded(CheckResult::Failed("red".into())),
+        Happening::CheckEnded(CheckResult::NotRun("no such command".into())),
         Happening::Settled(Tree::default()),
         Happening::Used(Usage {
             cost_microusd: 1,

@@ -13,7 +13,7 @@ pub(crate) struct Seen<'a> {
 pub(crate) type Promise = fn(&Seen<'_>) -> bool;
 
 /// The promises by name.
-pub(crate) const PROMISES: [(&str, Promise); 16] = [
+pub(crate) const PROMISES: [(&str, Promise); 17] = [
     ("totals only grow", totals_only_grow),
     ("attempts are never reused", attempts_are_never_reused),
     ("a run that is over does nothing", over_is_over),
@@ -44,6 +44,7 @@ pub(crate) const PROMISES: [(&str, Promise); 16] = [
     ("full autonomy asks nobody", full_asks_nobody),
     ("what is sealed is a boundary", seals_are_boundaries),
     ("phases are in order and leave a trace", phases_leave_traces),
+    ("a check that can't be run ends the run", unrun_ends),
     ("everything is bounded", all_is_bounded),
 ];
 
@@ -174,6 +175,15 @@ fn waits_hold_the_cap(seen: &Seen<'_>) -> bool {
     }
 }
 
+/// No iteration is begun behind as many checks in a row that could not be run as failures are allowed, when none of this phase ever could.
+fn unrun_ends(seen: &Seen<'_>) -> bool {
+    let (max, before) = (seen.before.rules.max_failures, seen.before);
+    let is_stuck = max > 0 && before.streaks.unrun >= max && !before.checked;
+    let settled = matches!(seen.event.what, Happening::Settled(_));
+    let goes_on = seen.after.phase == before.phase && seen.after.iteration > before.iteration;
+    !(is_stuck && settled && goes_on)
+}
+
 fn refund_is_exact(seen: &Seen<'_>) -> bool {
     let mends = matches!(
         seen.event.what,
@@ -187,7 +197,7 @@ fn refund_is_exact(seen: &Seen<'_>) -> bool {
     let same = |head: &Head| {
         let (c, s) = (head.counts, head.streaks);
         let counts = [c.iterations, c.failed, c.attempts, head.unreviewed];
-        let streaks = [s.failures, s.gates, s.idle];
+        let streaks = [s.failures, s.gates, s.idle, s.unrun];
         (
             head.phase,
             head.iteration,

@@ -104,6 +104,7 @@ fn any_result() -> impl Strategy<Value = CheckResult> {
     prop_oneof![
         Just(CheckResult::Passed),
         Just(CheckResult::Failed("no".into())),
+        Just(CheckResult::NotRun("no such command".into())),
         Just(CheckResult::Stopped),
     ]
 }

@@ -306,6 +306,31 @@ fn a_failing_gate_feeds_the_next_prompt_and_has_a_streak_of_its_own() {
 }
 
 #[test]
+fn a_check_that_was_never_run_ends_the_run_and_one_that_was_does_not() {
+    let unrun = || CheckResult::NotRun("sh: 1: cagro: not found\n(exit status 127)".into());
+    let mut trace = Trace::new(rules(|r| r.max_failures = 3));
+    for _ in 0..3 {
+        trace.iteration(unrun());
+    }
+    assert_eq!(trace.reason(), StopReason::Stuck(Streak::Unrun, 3));
+    trace.crash_and_resume();
+    assert_eq!(
+        trace.machine.head().streaks.unrun,
+        0,
+        "who resumes has seen it"
+    );
+    let mut trace = Trace::new(rules(|r| r.max_failures = 3));
+    trace.iteration(failed("red"));
+    for _ in 0..5 {
+        trace.iteration(unrun());
+    }
+    assert_eq!(trace.machine.head().end, None);
+    assert_eq!(trace.machine.head().streaks.unrun, 5);
+    trace.iteration(CheckResult::Passed);
+    assert_eq!(trace.reason(), StopReason::Done(Evidence::Check));
+}
+
+#[test]
 fn a_stop_while_a_gate_runs_keeps_the_turn() {
     let mut trace = Trace::new(rules(|r| r.phases[0].gates = 1));
     trace.then(Happening::TurnEnded(TurnOutcome::Completed));

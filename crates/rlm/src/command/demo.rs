@@ -36,6 +36,8 @@ pub(crate) fn execute(directory: &Path, args: DemoArgs) -> Result<ExitCode, Fail
         Ok((project, resolved))
     })?;
     let place = render::quoted(&project.directory().to_string_lossy());
+    // Where this was typed there is no such run.
+    render::called_in(project.directory());
     show(&introduction(&place, watched));
     let (screen, beginning) = (Screen::new(false), Beginning::new(vec![]));
     let ended = run::begin(
@@ -47,7 +49,8 @@ pub(crate) fn execute(directory: &Path, args: DemoArgs) -> Result<ExitCode, Fail
         &beginning,
     )?;
     let runs = project.runs().unwrap_or_default();
-    show(&conclusion(&place, runs.iter().any(RunEntry::is_resumable)));
+    let again = runs.last().and_then(again);
+    show(&conclusion(&place, again.as_deref()));
     Ok(ended)
 }
 
@@ -99,11 +102,19 @@ fn introduction(place: &str, watched: bool) -> String {
     text
 }
 
-fn conclusion(place: &str, can_go_on: bool) -> String {
-    let go_on = match can_go_on {
-        true => format!("Go on where it stopped:\n  rlm -C {place} resume\n"),
-        false => String::new(),
-    };
+/// How the run is gone on with, if it can be.
+fn again(run: &RunEntry) -> Option<String> {
+    if run.is_resumable() {
+        return Some(format!("{} resume", render::rlm()));
+    }
+    let end = run.head.as_ref().ok()?.machine.end.as_ref()?;
+    render::go_on(&run.id, &end.reason)
+}
+
+fn conclusion(place: &str, again: Option<&str>) -> String {
+    let go_on = again.map_or_else(String::new, |again| {
+        format!("Go on where it stopped:\n  {again}\n")
+    });
     format!(
         "\n{go_on}Look at what happened:\n  \
            git -C {place} log -p\n  \

@@ -11,8 +11,10 @@ use crate::index;
 use crate::render::{self, Told, print};
 
 pub(crate) const DEFAULT_WAIT: Duration = Duration::from_secs(10);
-/// How long the first answer is waited for at least: a run may be busy saving.
+/// How long the first answer is waited for when nothing more is: a run may be busy saving.
 const FIRST: Duration = Duration::from_secs(5);
+/// The same for those who say how long they wait.
+const LEAST: Duration = Duration::from_secs(1);
 /// How long a run may take to say how it stands.
 const PATIENCE: Duration = Duration::from_secs(1);
 const POLL: Duration = Duration::from_millis(50);
@@ -70,7 +72,7 @@ impl Target {
         longer: impl Fn(&Answer) -> Option<Duration>,
     ) -> Result<Outcome, Failure> {
         let begun = Instant::now();
-        let mut by = begun + wait.max(FIRST);
+        let mut by = begun + first(wait);
         let Some(mut answers) = self.reach(request, by)? else {
             return Ok(Outcome::SoFar(None));
         };
@@ -167,7 +169,7 @@ impl Target {
                 "{} does not answer within {}: it stands still{cont}, hangs, or its socket was removed and can't be made again; \
                  what was asked may still come to be. The mend: {rlm} stop {run} --force{kill}",
                 self.process(),
-                crate::duration::show(wait.max(FIRST)),
+                crate::duration::show(first(wait)),
             ),
         }
     }
@@ -215,6 +217,14 @@ fn refuse_own_agent(run: &RunId) -> Result<(), Failure> {
             "this is inside run `{run}`, which its agent does not control: a person does, from another terminal"
         ))),
         _ => Ok(()),
+    }
+}
+
+/// How long the first answer is waited for.
+fn first(wait: Duration) -> Duration {
+    match wait.is_zero() {
+        true => FIRST,
+        false => wait.max(LEAST),
     }
 }
 

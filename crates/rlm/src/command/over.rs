@@ -3,7 +3,7 @@
 use std::io::Write as _;
 use std::process::ExitCode;
 
-use loop_runner::{Outcome, RunEntry, RunHead, RunId};
+use loop_runner::{Outcome, RunEntry, RunHead, RunId, Uncommitted};
 use loop_state::{Budget, StopReason, Usage};
 
 use crate::args::LoopArgs;
@@ -16,6 +16,7 @@ pub(crate) struct Over {
     run: RunId,
     reason: StopReason,
     usage: Usage,
+    uncommitted: Option<Uncommitted>,
 }
 
 impl Over {
@@ -35,12 +36,18 @@ impl Over {
             run: run.id.clone(),
             reason,
             usage: head.machine.usage,
+            uncommitted: head.uncommitted.clone(),
         })
     }
 
     /// Says so, and returns the run's own exit code.
     pub(crate) fn tell(self, screen: &Screen) -> ExitCode {
-        let Self { run, reason, usage } = self;
+        let Self {
+            run,
+            reason,
+            usage,
+            uncommitted,
+        } = self;
         let code = Code::of(&reason);
         if screen.is_json() {
             let outcome = Outcome {
@@ -49,6 +56,7 @@ impl Over {
                 survivors: Vec::new(),
                 proven: false,
                 usage,
+                uncommitted,
             };
             // Who does not listen has the exit code.
             let _gone = screen.end(&run, &outcome, code as i32, None);

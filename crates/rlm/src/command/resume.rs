@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use loop_runner::control::Request;
 use loop_runner::{Project, RunEntry, RunHead, RunId, RunState, Runner, Settings, WorkTree};
 
-use loop_state::Step;
+use loop_state::{Step, StopReason};
 
 use crate::args::{LoopArgs, ResumeArgs};
 use crate::command::live::{Target, is_live, of_any_project};
@@ -162,8 +162,12 @@ fn refuse_pointless(saved: &RunHead, from: Option<u32>, more: Option<u32>) -> Re
         && more.is_none()
     {
         let reason = &end.reason;
+        let more = match reason {
+            StopReason::Planned => format!("; for more: {} resume {run} -n MORE", render::rlm()),
+            _ => String::new(),
+        };
         return Err(Failure::usage(format!(
-            "run `{run}` has ended: {reason}; there is nothing to resume"
+            "run `{run}` has ended: {reason}; there is nothing to resume{more}"
         )));
     }
     let (at, _) = saved.machine.resumes_at();

@@ -122,9 +122,10 @@ fn tell(
     if target.is_live() {
         return Err(unstopped(target));
     }
-    let reason = run.head.as_ref().ok();
-    let usage = reason.map_or_else(Default::default, |head| head.machine.usage);
-    let reason = reason.and_then(|head| head.machine.end.as_ref());
+    let head = run.head.as_ref().ok();
+    let usage = head.map_or_else(Default::default, |head| head.machine.usage);
+    let uncommitted = head.and_then(|head| head.uncommitted.as_ref());
+    let reason = head.and_then(|head| head.machine.end.as_ref());
     let reason = reason.map(|end| &end.reason);
     let words = EndWords {
         run: &run.id,
@@ -133,6 +134,7 @@ fn tell(
         left: survivors.len(),
         proven,
         usage,
+        uncommitted,
     };
     let text = match json {
         true => json!({

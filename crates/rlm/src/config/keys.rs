@@ -195,7 +195,7 @@ pub(crate) const KEYS: &[Key] = &[
     run(
         "commit",
         Switch,
-        "Whether each complete iteration that changed something is committed.",
+        "Whether each iteration that changed something is committed when it is over, a failed one too.",
     ),
     run(
         "worktree",

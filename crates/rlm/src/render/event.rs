@@ -123,7 +123,7 @@ pub(super) fn command_text(
         CheckResult::Passed => {
             return format!("{name} {} ({})", styled(GOOD, "passed"), seconds(took));
         }
-        CheckResult::Failed(text) => text,
+        CheckResult::Failed(text) | CheckResult::NotRun(text) => text,
         _ => return format!("{name} was stopped ({})", seconds(took)),
     };
     let mut shown = format!("{name} {} ({})", styled(BAD, "did not pass"), seconds(took));

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use loop_runner::{Project, Worktree, WorktreeState};
+use loop_runner::{Project, Uncommitted, Worktree, WorktreeState};
 use serde_json::{Value, json};
 
 use crate::render::event::count;
@@ -20,6 +20,12 @@ pub(crate) fn committed(iteration: u32, commit: &str, left_out: &[String]) -> St
         text.push_str(&format!("; {} {out}", styled(MIND, "not in it:")));
     }
     text
+}
+
+/// Says what was to be committed and is not.
+pub(crate) fn uncommitted(uncommitted: &Uncommitted) -> String {
+    let iterations = count(uncommitted.iterations as usize, "iteration", "iterations");
+    format!("{iterations} not committed: {}", plain(&uncommitted.why))
 }
 
 pub(crate) fn committed_json(iteration: u32, commit: &str, left_out: &[String]) -> Value {

@@ -213,7 +213,7 @@ impl fmt::Display for Live {
                 }
                 if standing.steers_waiting > 0 {
                     let steers = count(standing.steers_waiting, "steer", "steers");
-                    write!(f, "  {steers} waiting")?;
+                    write!(f, "  {steers} for the next prompt")?;
                 }
             }
         }

@@ -6,7 +6,7 @@ use std::time::SystemTime;
 
 use agent_duplex::Event;
 use jiff::tz::TimeZone;
-use loop_runner::{Holder, News, Outcome, Project, RunHead, RunId};
+use loop_runner::{Holder, News, Outcome, Project, RunHead, RunId, Uncommitted};
 use loop_state::{Evidence, Notice, StopReason, Timestamp, Usage};
 use serde_json::json;
 
@@ -14,7 +14,9 @@ use crate::exit::Code;
 use crate::money;
 use crate::render::OwnTree;
 use crate::render::banner::{self, Beginning};
-use crate::render::{BAD, BOLD, DIM, GOOD, Level, event, go_on, json_line, plain, rlm, styled};
+use crate::render::{
+    BAD, BOLD, DIM, GOOD, Level, event, git, go_on, json_line, plain, rlm, styled,
+};
 
 /// How a run is shown.
 #[derive(Clone, Debug)]
@@ -166,6 +168,9 @@ impl Screen {
         if let Some(own) = own {
             value["worktree"] = own.json();
         }
+        if let Some(uncommitted) = &outcome.uncommitted {
+            value["uncommitted"] = json!(uncommitted);
+        }
         self.print(&json_line(&value))
     }
 
@@ -178,6 +183,7 @@ impl Screen {
             left: outcome.survivors.len(),
             proven: outcome.proven,
             usage: outcome.usage,
+            uncommitted: outcome.uncommitted.as_ref(),
         };
         words.to_string()
     }
@@ -205,6 +211,8 @@ pub(crate) struct EndWords<'a> {
     pub(crate) proven: bool,
     /// What the run used, as far as that is known.
     pub(crate) usage: Usage,
+    /// What was to be committed and is not.
+    pub(crate) uncommitted: Option<&'a Uncommitted>,
 }
 
 impl fmt::Display for EndWords<'_> {
@@ -226,6 +234,9 @@ impl fmt::Display for EndWords<'_> {
         }
         if let Some(used) = money::used(self.usage) {
             write!(f, "; {used}")?;
+        }
+        if let Some(uncommitted) = self.uncommitted {
+            write!(f, "; {}", git::uncommitted(uncommitted))?;
         }
         let again = match self.reason {
             Some(reason) => go_on(self.run, reason),
@@ -279,6 +290,7 @@ mod tests {
                 survivors: Vec::new(),
                 proven: true,
                 usage: Usage::default(),
+                uncommitted: None,
             };
             let words = Screen::new(false).end_words(&run, &outcome);
             let ours = anstream::adapter::strip_str(&words).to_string();

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use loop_runner::{Committed, Permissions, RunEntry, RunState, Worktree};
+use loop_runner::{Committed, Permissions, RunEntry, RunState, Uncommitted, Worktree};
 use loop_state::{Step, Timestamp};
 use serde::Serialize;
 
@@ -11,6 +11,7 @@ use crate::duration::show;
 use crate::money;
 use crate::render::banner::may;
 use crate::render::event::{count, utc};
+use crate::render::git::uncommitted;
 use crate::render::{Phases, background, go_on, plain, rlm};
 use crate::terminal::Review;
 
@@ -37,6 +38,8 @@ struct Detail {
     #[serde(skip)]
     begun: bool,
     iterations_complete: u32,
+    /// How many of them went wrong; of each phase the latest.
+    iterations_failed: usize,
     attempts: u32,
     cuts: u32,
     last_outcome: Option<String>,
@@ -52,6 +55,8 @@ struct Detail {
     git_changed: Option<u32>,
     /// The last commit of the run's.
     committed: Option<Committed>,
+    /// What was to be committed and is not.
+    uncommitted: Option<Uncommitted>,
     worktree: Option<Worktree>,
     agent: String,
     /// The agent before it, and that one's last attempt.
@@ -87,6 +92,7 @@ impl Status {
                     again: m.is_tried_again(),
                     begun: m.counts.processes > 0,
                     iterations_complete: m.iterations_complete(),
+                    iterations_failed: m.iterations_failed(),
                     attempts: m.counts.attempts,
                     cuts: m.counts.cuts,
                     last_outcome: m.last.as_ref().map(|last| match &last.failure {
@@ -103,6 +109,7 @@ impl Status {
                     git_commit: head.git_commit.clone(),
                     git_changed: head.git_changed,
                     committed: head.committed.clone(),
+                    uncommitted: head.uncommitted.clone(),
                     worktree: head.settings.worktree.clone(),
                     agent: format!("{}: {}", agents::name(&phase.agent), may(phase)),
                     agent_before: m.handover.as_ref().map(|handover| {
@@ -248,6 +255,9 @@ impl fmt::Display for Status {
                 tried(d.again, d.attempt),
                 count(d.iterations_complete as usize, "iteration", "iterations")
             )?;
+            if d.iterations_failed > 0 {
+                write!(f, " ({} of them failed)", d.iterations_failed)?;
+            }
             let rows = [
                 ("reason", d.reason.clone()),
                 ("because", d.pause_reason.clone()),
@@ -263,7 +273,7 @@ impl fmt::Display for Status {
                 (
                     "steers",
                     (d.steers_waiting > 0)
-                        .then(|| format!("{} waiting for the next prompt", d.steers_waiting)),
+                        .then(|| format!("{} for the next prompt", d.steers_waiting)),
                 ),
                 ("cost", d.cost.clone()),
                 (
@@ -271,6 +281,7 @@ impl fmt::Display for Status {
                     d.begun.then(|| format!("{age}, saved {}", d.saved_at)),
                 ),
                 ("git", git(d)),
+                ("commits", d.uncommitted.as_ref().map(uncommitted)),
                 (
                     "tree",
                     d.worktree

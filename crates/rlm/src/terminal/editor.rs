@@ -41,8 +41,19 @@ pub(crate) enum Subject {
     Text(String),
 }
 
-/// How editing ended: the new text of a [`Subject::Text`], or why there is none.
-pub(crate) type Edited = Result<Option<String>, String>;
+/// How editing ended: what became of the prompt, or why it was not taken.
+pub(crate) type Edited = Result<Edit, String>;
+
+/// What a person did to a prompt.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Edit {
+    /// Nothing.
+    None,
+    /// The file has another text.
+    File,
+    /// This is the new text.
+    Text(String),
+}
 
 /// A running editor. Dropping it leaves the editor alone.
 #[derive(Debug)]
@@ -63,9 +74,12 @@ impl Editor {
             })
             .unwrap_or_else(|| "vi".to_owned());
         let failed = |e: io::Error| format!("the editor `{name}` can't be opened: {e}");
-        let (path, is_copy) = match subject {
-            Subject::File(path) => (path, false),
-            Subject::Text(text) => (copy(&text).map_err(failed)?, true),
+        let (path, is_copy, before) = match subject {
+            Subject::File(path) => {
+                let before = fs_err::read_to_string(&path).ok();
+                (path, false, before)
+            }
+            Subject::Text(text) => (copy(&text).map_err(failed)?, true, Some(text)),
         };
         let group = start(tty, &name, &path).map_err(|e| {
             discard(&path, is_copy);
@@ -83,12 +97,16 @@ impl Editor {
             // The editor's group is gone, and nobody else has taken the terminal.
             let _gone = tty.give_to(getpgrp());
             let result = result.map_err(|how| format!("the editor `{name}` {how}"));
-            let result = result.and_then(|()| {
-                if is_copy {
-                    read(&path).map(Some)
-                } else {
-                    Ok(None)
-                }
+            let result = result.and_then(|()| match is_copy {
+                true => read(&path).map(Edit::Text),
+                false => Ok(Edit::File),
+            });
+            let result = result.map(|edit| {
+                let after = match &edit {
+                    Edit::Text(text) => Some(text.clone()),
+                    _ => fs_err::read_to_string(&path).ok(),
+                };
+                if after == before { Edit::None } else { edit }
             });
             discard(&path, is_copy);
             let _shut = told.send(result);

@@ -128,6 +128,7 @@ pub(super) fn full() -> Head {
     });
     h.halting = true;
     h.streaks = Streaks {
+        unrun: 0,
         failures: 1,
         gates: 2,
         crashes: 1,

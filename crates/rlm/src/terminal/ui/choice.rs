@@ -5,6 +5,7 @@ use loop_state::{Again, Timestamp, Verdict};
 
 use super::{Answer, Effect, Prompt, Ui, line};
 use crate::render::plain;
+use crate::terminal::editor::{Edit, Edited};
 use crate::terminal::keys::Key;
 use crate::terminal::menu::{self, Choice, Chosen};
 use crate::terminal::scene::Scene;
@@ -123,18 +124,22 @@ impl Ui {
     }
 
     /// The editor has ended.
-    pub(crate) fn edited(&mut self, result: Result<Option<String>, String>) {
+    pub(crate) fn edited(&mut self, result: Edited) {
         let Some(Prompt::Editor(phase)) = self.prompt else {
             return;
         };
         match result {
-            Ok(text) => {
-                if let Some(text) = text {
+            Ok(edit) => {
+                let became = match edit {
+                    Edit::None => "the prompt is as it was",
+                    _ => "the prompt was taken as it is now",
+                };
+                if let Edit::Text(text) = edit {
                     self.send(Control::Prompt { phase, text });
                 }
                 self.close();
                 if !self.closed {
-                    self.say(line("the prompt was taken as it is now"));
+                    self.say(line(became));
                 }
             }
             Err(why) => self.open(Prompt::Menu(Menu {

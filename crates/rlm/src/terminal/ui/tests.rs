@@ -5,6 +5,7 @@ mod asks;
 mod reviews;
 
 use super::*;
+use crate::terminal::editor::Edit;
 use crate::terminal::keys::{Decoder, Key};
 use crate::terminal::stage::{Stand, at};
 use agent_duplex::Ask;
@@ -353,7 +354,7 @@ fn x132_a_press_while_the_editor_is_open_decides_nothing() {
             .ends_with("the editor `vi` ended with exit status 1")
     );
     play.keys("e");
-    play.ui.edited(Ok(Some("new".into())));
+    play.ui.edited(Ok(Edit::Text("new".into())));
     insta::assert_snapshot!(play.out(), @r#"
     Notice(Handled)
     Edit(0)
@@ -361,6 +362,16 @@ fn x132_a_press_while_the_editor_is_open_decides_nothing() {
     print "a press came while the editor was open; once more stops the run\nmeanwhile\n"
     say "the prompt was taken as it is now\n"
     "#);
+    for (edit, became) in [
+        (Edit::None, "the prompt is as it was"),
+        (Edit::File, "the prompt was taken as it is now"),
+    ] {
+        play.press();
+        play.keys("e");
+        play.ui.edited(Ok(edit));
+        let out = play.out();
+        assert!(out.contains(became) && !out.contains("Prompt {"), "{out}");
+    }
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Whatever happens in whatever order.
 
 use super::*;
+use crate::terminal::editor::Edit;
 use crate::terminal::stage::pipeline;
 use loop_state::Occasion;
 use proptest::prelude::*;
@@ -80,7 +81,7 @@ proptest! {
                     play.stand = at(Step::Turn { since: NOW });
                     play.ui.viewed(play.stand.scene());
                 }
-                Move::Edited(well) => play.ui.edited(if well { Ok(None) } else { Err("no".into()) }),
+                Move::Edited(well) => play.ui.edited(if well { Ok(Edit::File) } else { Err("no".into()) }),
                 Move::Back => play.ui.step_back(),
                 Move::Forward => play.ui.step_forward(),
                 Move::Tick => play.ui.ticked(play.stand.scene()),
@@ -108,7 +109,7 @@ proptest! {
             }
         }
         play.ui.shut();
-        play.ui.edited(Ok(None));
+        play.ui.edited(Ok(Edit::File));
         for effect in play.ui.effects() {
             if let Effect::Print(text) = effect {
                 printed.push_str(&text);
