@@ -41,6 +41,7 @@ mod menu;
 mod models;
 mod money;
 mod moving;
+mod moving_bad;
 mod nights;
 mod notify;
 mod options;

@@ -150,3 +150,277 @@ fn x111_what_is_in_no_commit_or_not_there_is_refused_with_the_mend() {
     let runs = fs_err::read_dir(scene.file(".rlm/runs")).unwrap().count();
     assert_eq!(runs, 1);
 }
+
+/// Its third turn hangs the first time; what the others add is committed.
+const CLEAN: &str = "@3 print ready\n@3 hang\nappend work {start}";
+
+/// `rlm -C ../PLACE ARGUMENTS`, in a directory beside the repository.
+fn there(scene: &Scene, place: &str, arguments: &[&str]) -> Ended {
+    let place = format!("../{place}");
+    scene.rlm(&[&["-C", &place], arguments].concat()).run(LONG)
+}
+
+#[track_caller]
+fn export(scene: &Scene, arguments: &[&str]) -> Value {
+    let ended = checkpoints(scene, &[&["export"], arguments, &["--json"]].concat());
+    json(&ended.expect_code(0).stdout)
+}
+
+#[track_caller]
+fn import(scene: &Scene, place: &str, arguments: &[&str]) -> Value {
+    let words = [&["checkpoints", "import"], arguments, &["--json"]].concat();
+    json(&there(scene, place, &words).expect_code(0).stdout)
+}
+
+#[track_caller]
+fn status_there(scene: &Scene, place: &str, run: &str) -> Value {
+    let ended = there(scene, place, &["status", run, "--json"]);
+    json(&ended.expect_code(0).stdout)
+}
+
+/// What git says in a directory beside the repository.
+fn git_there(scene: &Scene, place: &str, arguments: &[&str]) -> String {
+    let place = format!("../{place}");
+    scene.sandbox.git(&[&["-C", &place], arguments].concat())
+}
+
+#[test]
+fn x112_a_run_that_was_killed_goes_on_in_an_empty_directory_and_not_here() {
+    let scene = scene(SCRIPT);
+    crash(scene.ready(&COMMITS));
+    let before = status(&scene, "r1");
+    // What its fourth turn has begun would be lost.
+    let refused = checkpoints(&scene, &["export", "r1", "-o", "../r1.tar.zst"]).expect_code(2);
+    let words = [
+        "1 file is not committed",
+        "work",
+        "commit that",
+        "--allow-dirty",
+    ];
+    expect_in_order(&refused.stderr, &words);
+    assert_eq!(status(&scene, "r1")["moved_to"], Value::Null);
+    let exported = export(&scene, &["r1", "-o", "../r1.tar.zst", "--allow-dirty"]);
+    assert_eq!(
+        (&exported["moved"], &exported["branch"]),
+        (&true.into(), &"main".into())
+    );
+    scene.expect_nothing_alive();
+    let archive = scene.sandbox.path().join("r1.tar.zst");
+    let mode =
+        std::os::unix::fs::PermissionsExt::mode(&fs_err::metadata(&archive).unwrap().permissions());
+    assert_eq!(mode & 0o777, 0o600);
+    assert_eq!(scene.sandbox.git(&["for-each-ref", "refs/rlm"]), "");
+    assert_eq!(scene.sandbox.git(&["status", "--porcelain"]), "M work");
+
+    fs_err::create_dir(scene.sandbox.path().join("other")).unwrap();
+    let imported = import(&scene, "other", &["../r1.tar.zst"]);
+    assert_eq!(
+        (&imported["arrival"], &imported["branch"]),
+        (&"made".into(), &"main".into())
+    );
+    let command = text(&imported["commands"][0]["command"]);
+    assert!(command.contains("fake-agent"), "{imported}");
+    assert_eq!(scene.start_count(), 4, "nothing was started");
+    let now = status_there(&scene, "other", "r1");
+    for key in [
+        "iteration",
+        "attempt",
+        "attempts",
+        "iterations_complete",
+        "state",
+        "next",
+    ] {
+        let mut before = before[key].clone();
+        if key == "next" {
+            before = text(&before).replace("rlm ", "rlm -C ../other ").into();
+        }
+        assert_eq!(now[key], before, "{key}");
+    }
+    let other = scene.sandbox.path().join("other");
+    assert_eq!(text(&now["directory"]), other.display().to_string());
+    assert_eq!(
+        git_there(&scene, "other", &["status", "--porcelain"]),
+        "M work"
+    );
+
+    // Here it does not go on.
+    let refused = scene.rlm(&["resume", "r1"]).run(LONG).expect_code(2);
+    let words = [
+        "`r1` was moved to `",
+        "r1.tar.zst` at 20",
+        "rlm resume r1 --force",
+    ];
+    expect_in_order(&refused.stderr, &words);
+    assert_eq!(refused.stderr.trim_end().lines().count(), 1, "{refused}");
+    let again = [
+        "run",
+        "--resume-or-start",
+        "--run-id",
+        "r1",
+        "-p",
+        "x",
+        "--once",
+    ];
+    scene.rlm(&again).run(LONG).expect_code(2);
+    checkpoints(&scene, &["export", "r1", "-o", "../again"]).expect_code(2);
+    assert_eq!(status(&scene, "r1")["state"], "moved");
+    let kept = scene
+        .rlm(&["clean", "--days", "0", "--yes"])
+        .run(LONG)
+        .expect_code(0);
+    assert!(kept.stdout.contains("kept 1 that were moved"), "{kept}");
+    scene.rlm(&["ps"]).run(LONG).expect_code(0);
+
+    git_there(&scene, "other", &["config", "user.name", "A. Tester"]);
+    git_there(
+        &scene,
+        "other",
+        &["config", "user.email", "tester@localhost"],
+    );
+    let ended = there(&scene, "other", &["resume", "r1"]).expect_code(0);
+    expect_in_order(&ended.stdout, &["iteration 4", "iteration 6 complete"]);
+    let work = fs_err::read_to_string(other.join("work")).unwrap();
+    assert_eq!(work, "1\n2\n3\n4\n5\n6\n7\n");
+    let log = git_there(&scene, "other", &["log", "--format=%s", "main"]);
+    expect_in_order(&log, &["iteration 6 of r1", "iteration 3 of r1", "start"]);
+    there(&scene, "other", &["checkpoints", "verify", "r1"]).expect_code(0);
+
+    // By force it goes on here, as before.
+    let ended = scene
+        .rlm(&["resume", "r1", "--force"])
+        .run(LONG)
+        .expect_code(0);
+    expect_in_order(&ended.stdout, &["iteration 6 complete"]);
+    assert_eq!(status(&scene, "r1")["state"], "ended");
+}
+
+#[test]
+fn x112_a_clone_keeps_its_own_and_the_run_comes_home_again() {
+    let scene = scene(CLEAN);
+    scene.sandbox.git(&["clone", "-q", ".", "../clone"]);
+    for words in [
+        ["user.name", "A. Tester"],
+        ["user.email", "tester@localhost"],
+    ] {
+        git_there(&scene, "clone", &[&["config"], &words[..]].concat());
+    }
+    let mine = scene.sandbox.path().join("clone/mine");
+    fs_err::write(&mine, "not yours").unwrap();
+    let run = ["-n", "4", "--commit", "--run-id", "r1"];
+    stop(scene.ready(&run), Signal::INT);
+    export(&scene, &["r1", "-o", "../r1.tar.zst"]);
+    let imported = import(&scene, "clone", &["../r1.tar.zst"]);
+    assert_eq!(
+        (&imported["arrival"], &imported["branch"]),
+        (&"worktree".into(), &"rlm/r1".into())
+    );
+    expect_in_order(&text(&imported["notes"][0]), &["branch main is taken here"]);
+    assert_eq!(git_there(&scene, "clone", &["log", "--format=%s"]), "start");
+    assert!(mine.exists());
+    let again = there(&scene, "clone", &["checkpoints", "import", "../r1.tar.zst"]).expect_code(2);
+    assert!(again.stderr.contains("exists already"), "{again}");
+    let early = checkpoints(&scene, &["import", "../r1.tar.zst"]);
+    expect_in_order(
+        &early.stderr,
+        &["exported from here, and no later", "rlm resume r1 --force"],
+    );
+
+    there(&scene, "clone", &["resume", "r1"]).expect_code(0);
+    let words = ["checkpoints", "export", "r1", "-o", "../home.tar.zst"];
+    there(&scene, "clone", &words).expect_code(0);
+    let ended = checkpoints(&scene, &["import", "../home.tar.zst", "--json"]).expect_code(0);
+    assert_eq!(json(&ended.stdout)["run"], "r1");
+    let now = status(&scene, "r1");
+    assert_eq!(
+        (&now["state"], &now["moved_to"]),
+        (&"ended".into(), &Value::Null)
+    );
+    assert_eq!(now["iterations_complete"], 4);
+    assert_eq!(status_there(&scene, "clone", "r1")["state"], "moved");
+}
+
+#[test]
+fn x112_a_run_in_a_tree_of_its_own_has_one_there_and_its_branch() {
+    let scene = scene(CLEAN);
+    scene.sandbox.git(&["clone", "-q", ".", "../clone"]);
+    let run = ["-n", "4", "--commit", "--run-id", "r1", "--worktree", "w1"];
+    stop(scene.ready(&run), Signal::INT);
+    // No remote, and by a pipe.
+    let words = [crate::RLM, "checkpoints", "export", "r1", "-o", "-"].join(" ");
+    let line = format!("{words} | {} -C ../clone checkpoints import -", crate::RLM);
+    let ended = scene
+        .sandbox
+        .rlm("/bin/sh")
+        .args(["-ec", &line])
+        .run(LONG)
+        .expect_code(0);
+    expect_in_order(
+        &ended.stdout,
+        &[
+            "run r1 is here, in a working tree of its own",
+            "worktrees/w1, branch rlm/w1",
+            "runs",
+            "next",
+        ],
+    );
+    expect_in_order(
+        &ended.stderr,
+        &["run r1 is in standard output", "sealed as moved"],
+    );
+    let now = status_there(&scene, "clone", "r1");
+    assert_eq!(
+        (&now["state"], &now["worktree"]["branch"]),
+        (&"stopped".into(), &"rlm/w1".into())
+    );
+    for words in [
+        ["user.name", "A. Tester"],
+        ["user.email", "tester@localhost"],
+    ] {
+        git_there(&scene, "clone", &[&["config"], &words[..]].concat());
+    }
+    there(&scene, "clone", &["resume", "r1"]).expect_code(0);
+    let log = git_there(&scene, "clone", &["log", "--format=%s", "rlm/w1"]);
+    expect_in_order(&log, &["iteration 4 of r1", "iteration 2 of r1", "start"]);
+    assert_eq!(status(&scene, "r1")["moved_to"], "-");
+    // Home again, its own tree is brought to where the run is.
+    there(
+        &scene,
+        "clone",
+        &["checkpoints", "export", "r1", "-o", "../home.zst"],
+    )
+    .expect_code(0);
+    let home = checkpoints(&scene, &["import", "../home.zst", "--json"]).expect_code(0);
+    assert_eq!(json(&home.stdout)["arrival"], "in-place");
+    let work = fs_err::read_to_string(scene.file(".rlm/worktrees/w1/work")).unwrap();
+    assert_eq!(work, "1\n2\n4\n5\n");
+}
+
+#[test]
+fn x112_a_live_run_is_refused_and_a_copy_is_another_run() {
+    let scene = scene(CLEAN);
+    let running = scene.ready(&["-n", "4", "--commit", "--run-id", "r1"]);
+    let refused = checkpoints(&scene, &["export", "r1"]).expect_code(9);
+    expect_in_order(&refused.stderr, &["is at work", "rlm stop r1"]);
+    stop(running, Signal::INT);
+    let exported = export(&scene, &["r1", "-o", "../copy", "--copy"]);
+    assert_eq!(exported["moved"], false);
+    scene.sandbox.git(&["clone", "-q", ".", "../clone"]);
+    let imported = import(&scene, "clone", &["../copy", "--run-id", "r2"]);
+    assert_eq!(
+        (&imported["run"], &imported["copy_of"]),
+        (&"r2".into(), &"r1".into())
+    );
+    // It stood at the commit of the run.
+    assert_eq!(
+        (&imported["arrival"], &imported["branch"]),
+        (&"in-place".into(), &"main".into())
+    );
+    assert_eq!(status_there(&scene, "clone", "r2")["forked_from"], "r1");
+    let other = export(&scene, &["r1", "-o", "../moved"]);
+    assert_eq!(other["moved"], true);
+    let named = ["checkpoints", "import", "../moved", "--run-id", "r3"];
+    let refused = there(&scene, "clone", &named);
+    assert!(refused.stderr.contains("--copy"), "{refused}");
+    let exists = checkpoints(&scene, &["export", "r1", "-o", "../moved", "--force"]);
+    assert!(exists.stderr.contains("is there already"), "{exists}");
+}

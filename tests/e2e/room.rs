@@ -14,7 +14,7 @@ pub(crate) fn has_mounts() -> bool {
     status.is_ok_and(|status| status.success())
 }
 
-fn with_mounts(scene: &Scene, script: &str) -> Ended {
+pub(crate) fn with_mounts(scene: &Scene, script: &str) -> Ended {
     let shell = scene
         .sandbox
         .rlm("unshare")

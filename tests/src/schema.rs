@@ -16,7 +16,9 @@ macro_rules! schemas {
 }
 
 /// Every schema, by the name of its file.
-pub const SCHEMAS: [(&str, &str); 13] = schemas![
+pub const SCHEMAS: [(&str, &str); 15] = schemas![
+    "checkpoints-export",
+    "checkpoints-import",
     "checkpoints-fork",
     "checkpoints-list",
     "checkpoints-show",
@@ -90,6 +92,8 @@ fn of_command<'a>(arguments: impl Iterator<Item = &'a OsStr>) -> Option<&'static
         ["clean", ..] => &["clean"],
         ["pause" | "interrupt" | "steer" | "set" | "stop", ..] => &["control"],
         ["checkpoints", "fork", ..] => &["checkpoints-fork"],
+        ["checkpoints", "export", ..] => &["checkpoints-export"],
+        ["checkpoints", "import", ..] => &["checkpoints-import"],
         ["checkpoints", "list", ..] => &["checkpoints-list"],
         ["checkpoints", "show", ..] => &["checkpoints-show"],
         ["checkpoints", "verify", ..] => &["checkpoints-verify"],

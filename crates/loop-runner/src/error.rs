@@ -43,6 +43,14 @@ enum Kind {
     },
     #[error("it was stopped, and nothing of it is left")]
     Stopped,
+    #[error("run `{0}` is at work: stop it first: rlm stop {0}")]
+    AtWork(RunId),
+    #[error(
+        "run `{run}` was moved to `{to}` and goes on there; to go on here all the same: rlm resume {run} --force"
+    )]
+    Moved { run: RunId, to: String },
+    #[error("`{}`: {problem}", path.display())]
+    Archive { path: PathBuf, problem: String },
     #[error("run `{run}` {problem}")]
     Unfit { run: RunId, problem: String },
     #[error("run `{0}` exists already; go on with it: rlm resume {0}, or choose another name")]
@@ -161,6 +169,20 @@ impl Error {
         }))
     }
 
+    pub(crate) fn at_work(run: &RunId) -> Self {
+        Self(Box::new(Kind::AtWork(run.clone())))
+    }
+
+    pub(crate) fn moved(run: &RunId, moved: &crate::Moved) -> Self {
+        let (run, to) = (run.clone(), moved.to.clone());
+        Self(Box::new(Kind::Moved { run, to }))
+    }
+
+    pub(crate) fn archive(path: &Path, problem: String) -> Self {
+        let path = path.into();
+        Self(Box::new(Kind::Archive { path, problem }))
+    }
+
     pub(crate) fn stopped() -> Self {
         Self(Box::new(Kind::Stopped))
     }
@@ -249,7 +271,7 @@ impl Error {
     #[must_use]
     pub fn is_held(&self) -> bool {
         match &*self.0 {
-            Kind::Held { .. } => true,
+            Kind::Held { .. } | Kind::AtWork(_) => true,
             Kind::Store { source, .. } => source.is_locked(),
             _ => false,
         }
@@ -273,6 +295,12 @@ impl Error {
         matches!(*self.0, Kind::NotCommitted { .. })
     }
 
+    /// Returns whether the run goes on elsewhere.
+    #[must_use]
+    pub fn is_moved(&self) -> bool {
+        matches!(*self.0, Kind::Moved { .. })
+    }
+
     /// Returns whether there is no such run, no such state of it, or nothing saved in it.
     #[must_use]
     pub fn is_not_found(&self) -> bool {
@@ -292,6 +320,7 @@ impl Error {
                 | Kind::Directory { .. }
                 | Kind::Feedback(_)
                 | Kind::Git { .. }
+                | Kind::Moved { .. }
                 | Kind::NotCommitted { .. }
                 | Kind::Unfit { .. }
                 | Kind::PhaseName { .. }

@@ -15,6 +15,7 @@ use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 use crate::survivors::MARKER;
 use looks::{Looks, Told};
 
+pub(crate) mod bundle;
 pub(crate) mod commit;
 mod glance;
 pub(crate) mod looks;
@@ -86,6 +87,22 @@ impl Git {
     /// Lets what it runs from now on be known there.
     pub(crate) fn known_to(&mut self, looks: Looks) {
         self.looks = Some(looks);
+    }
+
+    /// Returns the same for another working tree, whose top this is.
+    pub(crate) fn at(&self, top: &Path) -> Self {
+        Self {
+            top: Some(top.to_owned()),
+            foreign: None,
+            silent: Arc::default(),
+            glances: glance::Glances::default(),
+            looks: self.looks.clone(),
+        }
+    }
+
+    /// Returns where what it runs is known.
+    pub(crate) fn looks(&self) -> Option<&Looks> {
+        self.looks.as_ref()
     }
 
     /// Returns the top of the working tree.
@@ -213,11 +230,22 @@ impl Refusal {
     }
 }
 
-/// Runs git to its end on this thread: what it printed, or why not. It asks nothing, and what takes longer than `patience` is ended, with
-/// its process group where it has one.
+/// Runs git to its end on this thread: what it printed, or why not; see [`run_with`].
 fn run<S: AsRef<OsStr>>(
     directory: &Path,
     arguments: &[S],
+    patience: Duration,
+    looks: Option<&Looks>,
+) -> Result<String, Refusal> {
+    run_with(directory, arguments, &[], patience, looks)
+}
+
+/// The same with variables of its environment. It asks nothing, and what takes longer than `patience` is ended, with
+/// its process group where it has one.
+fn run_with<S: AsRef<OsStr>>(
+    directory: &Path,
+    arguments: &[S],
+    environment: &[(&str, &OsStr)],
     patience: Duration,
     looks: Option<&Looks>,
 ) -> Result<String, Refusal> {
@@ -244,6 +272,7 @@ fn run<S: AsRef<OsStr>>(
         .env("GIT_TERMINAL_PROMPT", "0")
         // What it complains about is read.
         .env("LC_ALL", "C")
+        .envs(environment.iter().copied())
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())

@@ -3,17 +3,53 @@
 //! Everything here is made beside where it will lie and gets its name last, so that what is stopped or killed on the way leaves nothing that could be
 //! taken for a run.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use cancellable_sleep::SleepGate;
+use checkpoint_store::Writer;
+use loop_state::Event;
 use tokio_util::sync::CancellationToken;
 
 use crate::git::looks::{Looks, OwnLooks};
-use crate::{Error, Project};
+use crate::journal::options;
+use crate::{Error, Project, RunHead, RunId};
 
+mod archive;
+mod arrive;
+mod export;
 mod fork;
+mod import;
 mod incoming;
+mod manifest;
+mod paths;
 
+pub use export::{ExportOptions, Exported, To};
 pub use fork::{ForkPoint, Forked};
+pub use import::{Arrival, ImportOptions, Imported};
 pub(crate) use incoming::INCOMING;
+pub use paths::Runs;
+
+/// How far an export or an import is: shared with whoever shows it.
+#[derive(Clone, Debug, Default)]
+pub struct Meter(Arc<[AtomicU64; 2]>);
+
+impl Meter {
+    fn add(&self, bytes: u64) {
+        self.0[0].fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    fn expect(&self, bytes: u64) {
+        self.0[1].store(bytes, Ordering::Relaxed);
+    }
+
+    /// Returns how many bytes are done, and how many there are; 0 while that is not known.
+    #[must_use]
+    pub fn read(&self) -> (u64, u64) {
+        let [done, all] = &*self.0;
+        (done.load(Ordering::Relaxed), all.load(Ordering::Relaxed))
+    }
+}
 
 /// Whether work is to end early.
 #[derive(Clone, Debug)]
@@ -25,6 +61,27 @@ impl Halt {
             true => Err(Error::stopped()),
             false => Ok(()),
         }
+    }
+}
+
+impl Project {
+    /// Lifts the seal of a run that was moved, so that it can be resumed here all the same; nothing if it has none. Blocks.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::is_held`] when a process has it, [`Error::is_not_found`] when there is none.
+    pub fn take_back(&self, run: &RunId) -> Result<(), Error> {
+        let store = |e| Error::store(run, "taken back", e);
+        let dir = self.existing(run)?;
+        let (mut writer, loaded) =
+            Writer::<RunHead, Event>::open(dir, options(false)).map_err(store)?;
+        let mut head = loaded
+            .head
+            .ok_or_else(|| Error::nothing_saved(run.clone()))?;
+        if head.moved.take().is_some() {
+            writer.append(&head, &[]).map_err(store)?;
+        }
+        Ok(())
     }
 }
 

@@ -206,6 +206,9 @@ impl Runner {
         let Some(mut saved) = loaded.head else {
             return Err(Error::nothing_saved(run));
         };
+        if let Some(moved) = &saved.moved {
+            return Err(Error::moved(&run, moved));
+        }
         let unsaid = Self::refuse_unfit_again(project, &mut saved, settings.as_ref()).await?;
         let (mut rules, mut predecessor) = (None, None);
         if let Some(mut settings) = settings {

@@ -28,15 +28,21 @@ impl Head {
             self.recall_steers();
         }
         self.parent = Some(parent);
-        self.session = None;
-        self.prompted = false;
-        self.continues = false;
         self.streaks = Streaks::default();
         self.waits = Waits::default();
         self.stopping = None;
         self.pausing = false;
         self.halting = false;
         self.end = None;
+        self.elsewhere()
+    }
+
+    /// Makes the head of the same run where nobody knows the conversation of its agent: the next attempt begins another one.
+    #[must_use]
+    pub fn elsewhere(mut self) -> Self {
+        self.session = None;
+        self.prompted = false;
+        self.continues = false;
         self
     }
 }

@@ -29,7 +29,9 @@ use crate::money;
 use crate::render::{Level, Screen};
 use crate::watchers::Occasion;
 
-pub(crate) use checkpoints::{CheckpointsArgs, CheckpointsCommand, ForkArgs, ShowArgs};
+pub(crate) use checkpoints::{
+    CheckpointsArgs, CheckpointsCommand, ExportArgs, ForkArgs, ImportArgs, ShowArgs,
+};
 pub(crate) use clean::CleanArgs;
 pub(crate) use color::{ColorArg, choose_color};
 pub(crate) use config::{ConfigArgs, ConfigCommand, ShowConfigArgs};
@@ -90,7 +92,7 @@ pub(crate) enum Command {
     Set(SetArgs),
     /// Stop a live run, and wait until nothing of it is left
     Stop(StopArgs),
-    /// List, show, verify and fork what is saved of runs
+    /// List, show and verify what is saved of runs; fork them, and move them to other machines
     Checkpoints(CheckpointsArgs),
     /// Remove old runs
     Clean(CleanArgs),
@@ -185,6 +187,9 @@ pub(crate) struct ResumeArgs {
     /// Go on with another agent: the files and what is said in the prompt are all that it knows of the work so far
     #[arg(long, value_enum, display_order = 0, help_heading = "Agent")]
     pub(crate) agent: Option<AgentKind>,
+    /// Go on here although the run was moved elsewhere: there it must not go on then
+    #[arg(long, help_heading = "Run")]
+    pub(crate) force: bool,
     /// Go back to this iteration; what was recorded from there on is discarded
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) from: Option<u32>,

@@ -142,14 +142,14 @@ impl Git {
     }
 
     /// Returns what a person or an agent has begun here and not finished: adding all of it would call conflicts solved.
-    fn under_way(&self) -> Result<Option<&'static str>, Refusal> {
+    pub(super) fn under_way(&self) -> Result<Option<&'static str>, Refusal> {
         let place = self.place()?;
         let found = UNDER_WAY.iter().find(|(file, _)| place.join(file).exists());
         Ok(found.map(|(_, what)| *what))
     }
 
     /// Returns what a commit of everything would change. What was edited inside a submodule would not be in it.
-    fn changes(&self) -> Result<Vec<Change>, Refusal> {
+    pub(super) fn changes(&self) -> Result<Vec<Change>, Refusal> {
         let top = self.top().ok_or_else(Refusal::no_tree)?;
         let status = [
             "status",
@@ -200,7 +200,7 @@ fn edited_submodule(line: &str) -> Option<String> {
 
 /// A path that differs from the last commit.
 #[derive(Debug)]
-struct Change {
+pub(super) struct Change {
     is_new: bool,
     path: String,
 }
@@ -219,7 +219,7 @@ impl Change {
     }
 }
 
-fn of_files(count: usize, what: &str) -> String {
+pub(super) fn of_files(count: usize, what: &str) -> String {
     match count {
         1 => format!("1 file is {what}"),
         _ => format!("{count} files are {what}"),
@@ -227,7 +227,7 @@ fn of_files(count: usize, what: &str) -> String {
 }
 
 /// Names the first paths, as they are found from the working directory's top.
-fn names(top: &Path, changes: &[Change]) -> String {
+pub(super) fn names(top: &Path, changes: &[Change]) -> String {
     let named = changes.iter().take(NAMED);
     let mut named: Vec<&str> = named.map(|change| change.path.as_str()).collect();
     if changes.len() > NAMED {

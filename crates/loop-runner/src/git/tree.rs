@@ -108,7 +108,7 @@ impl Project {
                 "the branch {branch} is there already: choose another {other}, or delete it: git branch -D {branch}"
             )));
         }
-        self.check_out(&path, &["-b", &branch, "--"], base)
+        self.check_out(&path, &[], &["-b", &branch], base)
             .inspect_err(|_| self.remove_worktree(&path, Some(&branch)))?;
         Ok(Worktree {
             path,
@@ -122,10 +122,11 @@ impl Project {
         self.state_dir().join(PLACE).join(name.as_str())
     }
 
-    /// Lets git fill a working tree.
+    /// Lets git, with this configuration, fill a working tree.
     pub(crate) fn check_out(
         &self,
         path: &Path,
+        configuration: &[&str],
         options: &[&str],
         commit: &str,
     ) -> Result<(), Error> {
@@ -133,7 +134,8 @@ impl Project {
         let place = self.state_dir().join(PLACE);
         crate::project::private_dir(&place)
             .map_err(|e| Error::io("can't keep working trees in", &place, e))?;
-        let mut arguments: Vec<&OsStr> = ["worktree", "add", "--quiet"].map(OsStr::new).into();
+        let mut arguments: Vec<&OsStr> = configuration.iter().map(OsStr::new).collect();
+        arguments.extend(["worktree", "add", "--quiet"].map(OsStr::new));
         arguments.extend(options.iter().map(OsStr::new));
         arguments.extend([path.as_os_str(), commit.as_ref()]);
         let made = super::run(self.root(), &arguments, CHECKOUT, self.git().looks.as_ref());

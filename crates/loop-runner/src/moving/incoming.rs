@@ -1,11 +1,15 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use checkpoint_store::Writer;
+use loop_state::Event;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
+use rustix::io::Errno;
 use uuid::Uuid;
 
+use crate::journal::options;
 use crate::project::private_dir;
-use crate::{Error, Project, RunId};
+use crate::{Error, Project, RunHead, RunId};
 
 /// What the name of a directory begins with in which a run is being made.
 pub(crate) const INCOMING: &str = "incoming-";
@@ -49,6 +53,35 @@ impl Incoming {
     }
 }
 
+impl Incoming {
+    /// Takes the place of what is there of the run, which is removed.
+    pub(super) fn replace(mut self, project: &Project, run: &RunId) -> Result<(), Error> {
+        let to = project.run_dir(run);
+        let fail = |e| Error::io("can't replace", &to, e);
+        // Nobody resumes what goes.
+        let store = |e| Error::store(run, "replaced", e);
+        let _held = Writer::<RunHead, Event>::open(&to, options(false)).map_err(store)?;
+        match renameat_with(CWD, &self.path, CWD, &to, RenameFlags::EXCHANGE) {
+            // What was there is removed by the drop.
+            Ok(()) => {}
+            Err(e) if is_unknown(e) => {
+                let aside = project
+                    .state_dir()
+                    .join(format!("{INCOMING}{}", Uuid::new_v4().simple()));
+                fs_err::rename(&to, &aside).map_err(fail)?;
+                fs_err::rename(&self.path, &to).map_err(fail)?;
+                self.path = aside;
+            }
+            Err(e) => return Err(fail(e.into())),
+        }
+        sync(&project.runs_dir()).map_err(fail)
+    }
+}
+
+fn is_unknown(e: Errno) -> bool {
+    matches!(e, Errno::INVAL | Errno::NOSYS | Errno::NOTSUP)
+}
+
 impl Drop for Incoming {
     fn drop(&mut self) {
         if !self.is_settled {
@@ -62,12 +95,10 @@ impl Drop for Incoming {
 pub(super) fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
     match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
         // Not every file system can; nobody else makes this name in between but by the same wish.
-        Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS | rustix::io::Errno::NOTSUP) => {
-            match fs_err::symlink_metadata(to) {
-                Ok(_) => Err(io::ErrorKind::AlreadyExists.into()),
-                Err(_) => fs_err::rename(from, to),
-            }
-        }
+        Err(e) if is_unknown(e) => match fs_err::symlink_metadata(to) {
+            Ok(_) => Err(io::ErrorKind::AlreadyExists.into()),
+            Err(_) => fs_err::rename(from, to),
+        },
         other => Ok(other?),
     }
 }

@@ -1,3 +1,5 @@
+use std::path::PathBuf;
+
 use clap::{Args as ClapArgs, Subcommand};
 
 use loop_runner::RunId;
@@ -12,13 +14,14 @@ pub(crate) struct CheckpointsArgs {
 }
 
 const CHECKPOINT_EXAMPLES: &str = "\
-To look changes no file, and works while a run is at work.
+To look changes no file, and works while a run is at work. Only export and import change a run.
 
 Examples:
   rlm checkpoints list                 what is saved of all runs of this project
   rlm checkpoints verify && tar czf state.tgz .rlm
   rlm checkpoints show RUN --at 3      as it was when iteration 3 was over
   rlm checkpoints fork RUN --at 3      go on from there in a new run
+  rlm checkpoints export RUN           one file, to go on on another machine
   rlm resume RUN --from 3              go back to where iteration 3 began";
 
 #[derive(Debug, Subcommand)]
@@ -60,6 +63,66 @@ Examples:
   rlm checkpoints fork RUN --at 2 --phase plan --json | jq -r .run"
     )]
     Fork(ForkArgs),
+    /// Write a run into one file, to go on elsewhere; here it is sealed as moved
+    #[command(
+        after_help = "The file has the state, the transcripts and the history that the files of the run stand on, so that no remote is needed. It holds what the state holds, \
+the values of variables for agents and MCP servers too: keep it private. What is not committed is refused, or taken along as it is.
+A run that was moved is not resumed here any more, but by force: rlm resume RUN --force.
+
+Examples:
+  rlm checkpoints export RUN                   writes rlm-RUN.tar.zst here
+  rlm checkpoints export RUN -o - | ssh host rlm -C project checkpoints import -
+  rlm checkpoints export RUN --copy -o backup.tar.zst   and go on here"
+    )]
+    Export(ExportArgs),
+    /// Take in a run that was exported elsewhere, with its files
+    #[command(
+        after_help = "Into an empty directory, which becomes a repository; into a clone: in its working tree if that stands at the commit of the run, \
+else in one of the run's own below .rlm/worktrees. Nothing that is there is written over, and nothing of the run is started: \
+what a resume will run is shown, look at it.
+
+Examples:
+  rlm checkpoints import rlm-RUN.tar.zst && rlm resume RUN
+  rlm -C ../clone checkpoints import /tmp/rlm-RUN.tar.zst
+  rlm checkpoints import - --json <rlm-RUN.tar.zst | jq -r '.commands[].command'"
+    )]
+    Import(ImportArgs),
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct ExportArgs {
+    /// The run; none that is at work
+    pub(crate) run: String,
+    /// The file to write, which is not there yet; - is standard output [default: rlm-RUN.tar.zst]
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+    /// Leave the run as it is here: what is made of the copy has another name
+    #[arg(long)]
+    pub(crate) copy: bool,
+    /// Take along what is not committed and not ignored; it is not committed there either
+    #[arg(long)]
+    pub(crate) allow_dirty: bool,
+    /// Leave the history out: the repository is there already
+    #[arg(long)]
+    pub(crate) state_only: bool,
+    /// Export a run once more that was moved
+    #[arg(long)]
+    pub(crate) force: bool,
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct ImportArgs {
+    /// The file; - is standard input
+    pub(crate) file: PathBuf,
+    /// The name of what a copy becomes [default: made from the time]
+    #[arg(long, value_name = "ID")]
+    pub(crate) run_id: Option<RunId>,
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Debug, ClapArgs)]

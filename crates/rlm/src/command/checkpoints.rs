@@ -1,6 +1,9 @@
 //! `rlm checkpoints`
 
+mod export;
 mod fork;
+mod import;
+mod pipes;
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -20,6 +23,8 @@ pub(crate) fn execute(directory: &Path, what: &CheckpointsCommand) -> Result<Exi
         CheckpointsCommand::Show(args) => show(&project()?, args),
         CheckpointsCommand::Verify(args) => verify(project()?, args),
         CheckpointsCommand::Fork(args) => fork::execute(directory, args),
+        CheckpointsCommand::Export(args) => export::execute(directory, args),
+        CheckpointsCommand::Import(args) => import::execute(directory, args),
     }
 }
 

@@ -89,6 +89,8 @@ fn look(project: &Project, run: &RunEntry, args: &CleanArgs, now: SystemTime) ->
         RunState::Damaged if !args.runs.is_empty() => Fate::Removed,
         RunState::Damaged => Fate::Damaged,
         RunState::Ended if end.is_some_and(|end| end.reason.is_final()) => Fate::Removed,
+        RunState::Moved if !args.runs.is_empty() => Fate::Removed,
+        RunState::Moved => Fate::Moved,
         RunState::Empty => Fate::Removed,
         _ => Fate::Resumable,
     };

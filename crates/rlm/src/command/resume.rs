@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use loop_runner::control::Request;
-use loop_runner::{Project, RunEntry, RunHead, RunId, RunState, Runner, Settings, WorkTree};
+use loop_runner::{Moved, Project, RunEntry, RunHead, RunId, RunState, Runner, Settings, WorkTree};
 
 use loop_state::{Step, StopReason};
 
@@ -95,6 +95,12 @@ pub(crate) fn carry_on(
                 render::rlm()
             ),
         })?;
+        if let Some(moved) = &saved.moved {
+            if !args.force {
+                return Err(moved_away(&run, moved));
+            }
+            project.take_back(&run)?;
+        }
         refuse_pointless(&saved, from, args.what.max_iterations)?;
         project = match &saved.settings.worktree {
             Some(own) => project.in_worktree(own)?,
@@ -151,6 +157,17 @@ pub(crate) fn carry_on(
     let person = session.options().interactive;
     screen.begin(&beginning, &project, runner.head(), person);
     session.carry_out(&project, runner, news, screen, presses, &watchers)
+}
+
+fn moved_away(run: &RunId, moved: &Moved) -> Failure {
+    let (at, rlm) = (render::utc(moved.at), render::rlm());
+    let to = match moved.to.as_str() {
+        "-" => "another place".to_owned(),
+        file => format!("`{file}`"),
+    };
+    Failure::usage(format!(
+        "run `{run}` was moved to {to} at {at} and goes on there; to go on here all the same, and not there: {rlm} resume {run} --force"
+    ))
 }
 
 /// Refuses what would end at once or can't be meant.

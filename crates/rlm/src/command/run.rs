@@ -130,6 +130,7 @@ fn resuming(mut args: RunArgs, run: &RunId, agent: Option<AgentKind>) -> ResumeA
         },
         show: args.show,
         from: None,
+        force: false,
         nested: args.nested,
         agent_command: Vec::new(),
     }

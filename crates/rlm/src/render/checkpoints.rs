@@ -1,6 +1,8 @@
 //! What is saved of runs, for `rlm checkpoints`. The text and the JSON say the same.
 
+mod export;
 mod fork;
+mod import;
 mod list;
 mod show;
 mod verify;
@@ -9,7 +11,9 @@ use std::time::{Duration, SystemTime};
 
 use loop_state::Timestamp;
 
+pub(crate) use export::Export;
 pub(crate) use fork::Fork;
+pub(crate) use import::Import;
 pub(crate) use list::List;
 pub(crate) use show::Shown;
 pub(crate) use verify::Verified;

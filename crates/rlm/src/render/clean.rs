@@ -38,6 +38,8 @@ pub(crate) enum Fate {
     /// It can be resumed.
     Resumable,
     Damaged,
+    /// It goes on elsewhere.
+    Moved,
     Young,
     /// It is one of the newest, which were to be kept.
     Newest,
@@ -52,6 +54,7 @@ impl Serialize for Cleaning {
             Fate::Live => ("kept", "live".into()),
             Fate::Resumable => ("kept", "resumable".into()),
             Fate::Damaged => ("kept", "damaged".into()),
+            Fate::Moved => ("kept", "moved".into()),
             Fate::Young => ("kept", "young".into()),
             Fate::Newest => ("kept", "newest".into()),
         };
@@ -132,6 +135,7 @@ pub(crate) fn cleaned(plan: &[Cleaning]) -> String {
             "that can be resumed (--all removes those too)",
         ),
         (kept(&Fate::Damaged), "damaged"),
+        (kept(&Fate::Moved), "that were moved"),
         (kept(&Fate::Young), "too young"),
         (kept(&Fate::Newest), "of the newest"),
     ];

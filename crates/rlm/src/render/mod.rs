@@ -30,11 +30,12 @@ use crate::exit::Failure;
 
 pub(crate) use agent::background;
 pub(crate) use banner::Beginning;
-pub(crate) use checkpoints::{Fork, List, Shown, Verified};
+pub(crate) use checkpoints::{Export, Fork, Import, List, Shown, Verified};
 pub(crate) use clean::{Cleaning, Fate, cleaned};
 pub(crate) use config::Configuration;
 pub(crate) use doctor::{AgentHealth, Check, Findings, Health, LoggedIn};
 pub(crate) use dry_run::DryRun;
+pub(crate) use event::utc;
 pub(crate) use git::OwnTree;
 pub(crate) use level::Level;
 pub(crate) use live::{Live, Told};

@@ -46,6 +46,12 @@ struct Detail {
     next: String,
     reason: Option<String>,
     pause_reason: Option<String>,
+    /// Where it was moved, and when.
+    moved_to: Option<String>,
+    moved_at: Option<String>,
+    /// The run that it goes on from, and after which iteration.
+    forked_from: Option<String>,
+    forked_at: Option<u32>,
     started_at: String,
     saved_at: String,
     age_s: u64,
@@ -102,6 +108,10 @@ impl Status {
                     next: next(run, m, held_for) + wished(run, m),
                     reason: reason(run.state, m),
                     pause_reason: head.pause_reason.clone(),
+                    moved_to: head.moved.as_ref().map(|moved| moved.to.clone()),
+                    moved_at: head.moved.as_ref().map(|moved| utc(moved.at)),
+                    forked_from: m.parent.as_ref().map(|it| it.run.clone()),
+                    forked_at: m.parent.as_ref().map(|it| it.iteration),
                     started_at: utc(m.started_at),
                     saved_at: utc(m.last_at),
                     age_s: now.since(m.started_at).as_secs(),
@@ -185,6 +195,17 @@ fn git(d: &Detail) -> Option<String> {
     })
 }
 
+fn moved(d: &Detail) -> Option<String> {
+    let (to, at) = (d.moved_to.as_ref()?, d.moved_at.as_ref()?);
+    let to = if to == "-" { "another place" } else { to };
+    Some(format!("to {to}, at {at}"))
+}
+
+fn forked(d: &Detail) -> Option<String> {
+    let (run, at) = (d.forked_from.as_ref()?, d.forked_at?);
+    Some(format!("goes on after iteration {at} of {run}"))
+}
+
 /// What would happen next.
 fn next(run: &RunEntry, m: &loop_state::Head, held_for: Option<u32>) -> String {
     let (at, cut) = m.resumes_at();
@@ -209,6 +230,11 @@ fn next(run: &RunEntry, m: &loop_state::Head, held_for: Option<u32>) -> String {
             format!("iteration {} again at {}", m.iteration, utc(*until))
         }
         (RunState::Running, _) => "gates and check".into(),
+        (RunState::Moved, _) => format!(
+            "nothing here, it goes on elsewhere; here all the same: {} resume {} --force",
+            rlm(),
+            run.id
+        ),
         (RunState::Ended, _) => m
             .end
             .as_ref()
@@ -260,6 +286,8 @@ impl fmt::Display for Status {
             }
             let rows = [
                 ("reason", d.reason.clone()),
+                ("moved", moved(d)),
+                ("fork", forked(d)),
                 ("because", d.pause_reason.clone()),
                 ("last", d.last_outcome.clone()),
                 ("next", Some(d.next.clone())),

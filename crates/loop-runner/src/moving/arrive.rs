@@ -1,0 +1,282 @@
+//! Where the files of a run that comes from elsewhere find their place.
+
+use std::path::{Path, PathBuf};
+
+use super::Arrival;
+use super::manifest::{Manifest, Tip};
+use crate::git::tree::Worktree;
+use crate::git::{Git, bundle};
+use crate::{Project, RunHead, RunId};
+
+/// Where the files are.
+pub(super) struct Arrived {
+    pub(super) tree: PathBuf,
+    pub(super) worktree: Option<Worktree>,
+    pub(super) arrival: Arrival,
+    pub(super) branch: Option<String>,
+    pub(super) notes: Vec<String>,
+    pub(super) undo: Undo,
+}
+
+/// What was made. Its drop takes that back, unless it is to be kept.
+#[must_use]
+pub(super) struct Undo(Option<Box<dyn FnOnce()>>);
+
+impl Undo {
+    fn by(what: impl FnOnce() + 'static) -> Self {
+        Self(Some(Box::new(what)))
+    }
+
+    pub(super) fn keep(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Undo {
+    fn drop(&mut self) {
+        if let Some(undo) = self.0.take() {
+            undo();
+        }
+    }
+}
+
+/// Checks the files of a run out; the error says what to do. `before` is what stayed of a run that comes back.
+pub(super) fn arrive(
+    project: &Project,
+    manifest: &Manifest,
+    run: &RunId,
+    head: &RunHead,
+    before: Option<&RunHead>,
+    bundle: &Path,
+) -> Result<Arrived, String> {
+    let at = |tree: &Path, arrival, branch, undo| Arrived {
+        tree: tree.to_owned(),
+        worktree: None,
+        arrival,
+        branch,
+        notes: Vec::new(),
+        undo,
+    };
+    let Some(tip) = &manifest.git else {
+        let mut arrived = at(project.root(), Arrival::None, None, Undo(None));
+        arrived
+            .notes
+            .push("its files did not come along: copy them here".into());
+        return Ok(arrived);
+    };
+    let own = || format!("rlm/{run}");
+    let branch = tip.branch.clone().unwrap_or_else(own);
+    let Some(now) = project.git().commit_of("HEAD") else {
+        let undo = make(project, manifest, tip, &branch, bundle)?;
+        return Ok(at(project.root(), Arrival::Made, Some(branch), undo));
+    };
+    let _refs = match manifest.has_bundle() {
+        true => Some(project.git().unbundle(
+            bundle,
+            &tip.refs,
+            &tip.commit,
+            tip.dirty.as_deref(),
+        )?),
+        false if project.git().commit_of(&tip.commit).is_some() => None,
+        false => {
+            return Err(format!(
+                "commit {} is not here: git fetch it from where it is, or export without --state-only",
+                tip.commit
+            ));
+        }
+    };
+    // What stayed of it has its place.
+    let home = before.map(|before| before.settings.worktree.as_ref());
+    if let Some(home) = home {
+        let tree = home.map_or(project.root(), |own| own.path.as_path());
+        if let Some(git) = tree.is_dir().then(|| project.git().at(tree)) {
+            let is_mine = git.branch() == tip.branch && git.is_clean();
+            let here = git
+                .commit_of("HEAD")
+                .filter(|here| is_mine && git.is_ancestor(here, &tip.commit));
+            if let Some(here) = here {
+                git.strange(&["merge", "--quiet", "--ff-only", &tip.commit])?;
+                let (back, what) = (git.clone(), tip.clone());
+                let undo = Undo::by(move || {
+                    leave_uncommitted(&back, &what);
+                    // Nothing was uncommitted, and nobody has worked there since.
+                    let _stays = back.strange(&["reset", "--quiet", "--keep", &here]);
+                });
+                take_uncommitted(&git, tip)?;
+                let mut arrived = at(tree, Arrival::InPlace, tip.branch.clone(), undo);
+                arrived.worktree = home.cloned();
+                return Ok(arrived);
+            }
+        }
+    }
+    let (git, is_root) = (project.git(), project.tree() == project.root());
+    if now == tip.commit && is_root && git.branch() == tip.branch && git.is_clean() {
+        take_uncommitted(git, tip)?;
+        let (back, tip) = (git.clone(), tip.clone());
+        let branch = tip.branch.clone();
+        let undo = Undo::by(move || leave_uncommitted(&back, &tip));
+        return Ok(at(project.root(), Arrival::InPlace, branch, undo));
+    }
+    tree_of_its_own(project, tip, run, head, branch)
+}
+
+/// Makes a repository, or fills one that has no commit yet.
+fn make(
+    project: &Project,
+    manifest: &Manifest,
+    tip: &Tip,
+    branch: &str,
+    bundle: &Path,
+) -> Result<Undo, String> {
+    let root = project.root().to_owned();
+    if !manifest.has_bundle() {
+        return Err("it has no commits, and the archive was made with --state-only: clone the repository here first".into());
+    }
+    let is_new = project.git().top().is_none();
+    let others = move |name: &std::ffi::OsStr| name != ".rlm" && (is_new || name != ".git");
+    let mut entries = fs_err::read_dir(&root)
+        .map_err(|e| e.to_string())?
+        .flatten();
+    if entries.any(|entry| others(&entry.file_name())) {
+        return Err(match is_new {
+            true => "it is neither empty nor a repository of git: import into an empty directory, or into a clone",
+            false => "it has files and no commit: commit them, or import into an empty directory",
+        }
+        .into());
+    }
+    let head = { (!is_new).then(|| project.git().strange(&["symbolic-ref", "HEAD"])) }
+        .and_then(Result::ok);
+    let git = project.git().at(&root);
+    let (back, place, made) = (git.clone(), root.clone(), format!("refs/heads/{branch}"));
+    let undo = {
+        let made = made.clone();
+        Undo::by(move || {
+            if let Some(head) = head {
+                let _stays = back.strange(&["symbolic-ref", "HEAD", &head]);
+                let _stays = back.strange(&["update-ref", "-d", &made]);
+                let _stays = fs_err::remove_file(place.join(".git/index"));
+            }
+            // It was empty.
+            for entry in fs_err::read_dir(&place).into_iter().flatten().flatten() {
+                if others(&entry.file_name()) {
+                    let path = entry.path();
+                    let is_dir = entry.file_type().is_ok_and(|it| it.is_dir());
+                    let _stays = if is_dir {
+                        fs_err::remove_dir_all(path)
+                    } else {
+                        fs_err::remove_file(path)
+                    };
+                }
+            }
+        })
+    };
+    if is_new {
+        bundle::init(&root, branch, project.git().looks())?;
+    } else {
+        git.strange(&["symbolic-ref", "HEAD", &made])?;
+    }
+    let _refs = git.unbundle(bundle, &tip.refs, &tip.commit, tip.dirty.as_deref())?;
+    git.strange(&["reset", "--quiet", "--hard", &tip.commit])?;
+    take_uncommitted(&git, tip)?;
+    Ok(undo)
+}
+
+/// Puts what was not committed into a working tree that stands at the commit below it, uncommitted.
+fn take_uncommitted(git: &Git, tip: &Tip) -> Result<(), String> {
+    if let Some(dirty) = &tip.dirty {
+        git.strange(&["read-tree", "-m", "-u", &tip.commit, dirty])?;
+        git.strange(&["reset", "--quiet", "--mixed"])?;
+    }
+    Ok(())
+}
+
+/// Takes that back.
+fn leave_uncommitted(git: &Git, tip: &Tip) {
+    if let Some(dirty) = &tip.dirty {
+        let words: [&[&str]; 3] = [
+            &["read-tree", dirty],
+            &["update-index", "--quiet", "--refresh"],
+            &["read-tree", "-m", "-u", dirty, &tip.commit],
+        ];
+        for words in words {
+            let _stays = git.strange(words);
+        }
+    }
+}
+
+/// Checks the files out beside the project's own, on the run's branch or, where that is taken, on one that is named after the run.
+fn tree_of_its_own(
+    project: &Project,
+    tip: &Tip,
+    run: &RunId,
+    head: &RunHead,
+    branch: String,
+) -> Result<Arrived, String> {
+    let git = project.git();
+    let full = |branch: &str| format!("refs/heads/{branch}");
+    let list = git.strange(&["worktree", "list", "--porcelain"])?;
+    let is_out = |branch: &str| {
+        list.lines()
+            .any(|line| line == format!("branch {}", full(branch)))
+    };
+    // One that can go where this commit is without losing any.
+    let is_fit = |branch: &str| {
+        let there = git.commit_of(&full(branch));
+        !is_out(branch) && there.is_none_or(|there| git.is_ancestor(&there, &tip.commit))
+    };
+    let own = format!("rlm/{run}");
+    let mut notes = Vec::new();
+    let branch = match is_fit(&branch) {
+        true => branch,
+        false if branch != own && is_fit(&own) => {
+            notes.push(format!(
+                "branch {branch} is taken here: it goes on on {own}"
+            ));
+            own
+        }
+        false => {
+            return Err(format!(
+                "branch {branch} is here already, and elsewhere: git branch -m {branch} OTHER, and import again"
+            ));
+        }
+    };
+    let old = head.settings.worktree.as_ref();
+    let name = old.and_then(|own| own.path.file_name()?.to_str()?.parse().ok());
+    let path = project.worktree_path(&name.unwrap_or_else(|| run.clone()));
+    if path.exists() {
+        return Err(format!(
+            "`{}` is there already: remove it: git worktree remove {}",
+            path.display(),
+            path.display()
+        ));
+    }
+    let there = git.commit_of(&full(&branch));
+    let (undoing, made, place) = (project.clone(), branch.clone(), path.clone());
+    let undo = Undo::by(move || {
+        let is_new = there.is_none();
+        undoing.remove_worktree(&place, is_new.then_some(made.as_str()));
+        if let Some(there) = there {
+            let _stays = undoing.git().strange(&["branch", "--force", &made, &there]);
+        }
+    });
+    let option = ["-B", branch.as_str()];
+    project
+        .check_out(&path, &bundle::STRANGE, &option, &tip.commit)
+        .map_err(|e| e.to_string())?;
+    take_uncommitted(&git.at(&path), tip)?;
+    let base = old.map(|own| own.base.clone());
+    let base = base.filter(|base| git.commit_of(base).is_some());
+    let worktree = Worktree {
+        path: path.clone(),
+        branch: branch.clone(),
+        base: base.unwrap_or_else(|| tip.commit.clone()),
+    };
+    Ok(Arrived {
+        tree: path,
+        worktree: Some(worktree),
+        arrival: Arrival::Worktree,
+        branch: Some(branch),
+        notes,
+        undo,
+    })
+}

@@ -1,0 +1,250 @@
+//! What of a run's settings names places, and how that is said on another machine.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Component, Path, PathBuf};
+
+use agent_subprocess::mcp::{McpServer, McpServers};
+
+use crate::{AgentSettings, PhaseSettings, PromptSource, Settings};
+
+/// Where the project lies now in place of where it was.
+#[derive(Debug)]
+pub(super) struct Places<'a> {
+    /// Old and new, the narrower first.
+    pub(super) pairs: Vec<(PathBuf, &'a Path)>,
+}
+
+impl Places<'_> {
+    /// Returns where a path of the old place is now, if it was in the project.
+    fn now(&self, path: &Path) -> Option<PathBuf> {
+        if !path.is_absolute() {
+            return None;
+        }
+        self.pairs.iter().find_map(|(old, new)| {
+            let mut now = new.to_path_buf();
+            let within = path.strip_prefix(old).ok()?;
+            let leads_out = within.components().any(|it| it == Component::ParentDir);
+            now.extend(within);
+            (!leads_out).then_some(now)
+        })
+    }
+
+    fn path(&self, path: &mut PathBuf) {
+        if let Some(now) = self.now(path) {
+            *path = now;
+        }
+    }
+
+    fn word(&self, word: &mut OsString) {
+        if let Some(now) = self.now(Path::new(&*word)) {
+            *word = now.into();
+        }
+    }
+
+    fn text(&self, text: &mut String) {
+        let now = self.now(Path::new(&*text));
+        if let Some(now) = now.as_deref().and_then(Path::to_str) {
+            now.clone_into(text);
+        }
+    }
+
+    /// Says all paths anew that lay in the project.
+    pub(super) fn rebind(&self, settings: &mut Settings) {
+        self.path(&mut settings.directory);
+        for phase in &mut settings.phases {
+            self.phase(phase);
+        }
+    }
+
+    fn phase(&self, phase: &mut PhaseSettings) {
+        if let PromptSource::File(path) = &mut phase.prompt {
+            self.path(path);
+        }
+        match &mut phase.agent {
+            AgentSettings::Command { argv } => argv.iter_mut().for_each(|word| self.word(word)),
+            AgentSettings::Claude {
+                program,
+                args,
+                options,
+                ..
+            } => {
+                program.iter_mut().chain(args).for_each(|it| self.word(it));
+                options.add_dirs.iter_mut().for_each(|path| self.path(path));
+            }
+            AgentSettings::Codex { program, args, .. }
+            | AgentSettings::Acp { program, args, .. } => {
+                program.iter_mut().chain(args).for_each(|it| self.word(it));
+            }
+        }
+        let mut servers = McpServers::default();
+        for (name, server) in phase.mcp_servers.iter() {
+            let mut server = server.clone();
+            if let McpServer::Stdio { command, args, .. } = &mut server {
+                self.text(command);
+                args.iter_mut().for_each(|arg| self.text(arg));
+            }
+            // It was one before, and only its words are others.
+            if servers.insert(name, server).is_err() {
+                return;
+            }
+        }
+        phase.mcp_servers = servers;
+    }
+}
+
+/// A command that a resume may run.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct Runs {
+    /// The name of its phase.
+    pub phase: String,
+    /// What it is: `agent`, `gate`, `until` or `mcp-server`.
+    pub what: &'static str,
+    /// The command, as a person reads it.
+    pub command: String,
+}
+
+/// Returns what a resume may run, without the values of variables.
+pub(super) fn commands(settings: &Settings) -> Vec<Runs> {
+    let mut all = Vec::new();
+    for phase in &settings.without_secrets().phases {
+        let mut add = |what, command: String| {
+            all.push(Runs {
+                phase: phase.name.clone(),
+                what,
+                command,
+            });
+        };
+        let (program, args): (_, &[OsString]) = match &phase.agent {
+            AgentSettings::Command { argv } => (argv, &[]),
+            AgentSettings::Claude { program, args, .. }
+            | AgentSettings::Codex { program, args, .. }
+            | AgentSettings::Acp { program, args, .. } => (program, args),
+        };
+        let words = program.iter().chain(args);
+        let words: Vec<_> = words.map(|word| word.to_string_lossy()).collect();
+        add("agent", words.join(" "));
+        for (name, server) in phase.mcp_servers.iter() {
+            let command = match server {
+                McpServer::Stdio { command, args, .. } => format!("{command} {}", args.join(" ")),
+                McpServer::Http { url, .. } | McpServer::Sse { url, .. } => url.clone(),
+                _ => continue,
+            };
+            add("mcp-server", format!("{name}: {}", command.trim_end()));
+        }
+        phase
+            .gates
+            .iter()
+            .for_each(|gate| add("gate", gate.clone()));
+        phase
+            .until
+            .iter()
+            .for_each(|until| add("until", until.clone()));
+    }
+    all
+}
+
+/// Names what the settings need and `is_there` does not find, and what to do.
+pub(super) fn missing(settings: &Settings, is_there: impl Fn(&Path) -> bool) -> Vec<String> {
+    let mut missing = Vec::new();
+    let mut need = |path: &Path, what: &str, mend: &str| {
+        let line = format!("{what} `{}` is not here: {mend}", path.display());
+        if path.as_os_str().as_bytes().contains(&b'/')
+            && !is_there(path)
+            && !missing.contains(&line)
+        {
+            missing.push(line);
+        }
+    };
+    for phase in &settings.phases {
+        if let PromptSource::File(path) = &phase.prompt {
+            need(
+                path,
+                "the prompt file",
+                "the text that was read last serves until it is",
+            );
+        }
+        if let Some(program) = phase.agent.program().first() {
+            need(
+                Path::new(program),
+                "the agent",
+                "install it there, or name another with resume --agent-bin PATH",
+            );
+        }
+        if let AgentSettings::Claude { options, .. } = &phase.agent {
+            for path in &options.add_dirs {
+                need(path, "the agent's directory", "make it");
+            }
+        }
+        for (_, server) in phase.mcp_servers.iter() {
+            if let McpServer::Stdio { command, .. } = server {
+                need(Path::new(command), "the MCP server", "install it there");
+            }
+        }
+    }
+    missing
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn x112_paths_of_the_project_are_said_anew_and_others_are_named() {
+        let phase = PhaseSettings {
+            name: "main".into(),
+            prompt: PromptSource::File("/old/PROMPT.md".into()),
+            agent: AgentSettings::Command {
+                argv: vec![
+                    "/old/agent.sh".into(),
+                    "--in=/old".into(),
+                    "/older/x".into(),
+                ],
+            },
+            permissions: Default::default(),
+            mcp_servers: McpServers::default(),
+            session: Default::default(),
+            promise: None,
+            gates: vec!["cat /old/x".into()],
+            until: None,
+            check_timeout: Duration::from_secs(1),
+            background_wait: Duration::ZERO,
+            limits: Default::default(),
+        };
+        let mut settings: Settings = serde_json::from_value(serde_json::json!({
+            "directory": "/old/.rlm/worktrees/r1/sub", "phases": [phase], "max_failures": 3, "sleep": {"secs": 0, "nanos": 0},
+        }))
+        .unwrap();
+        let (tree, root) = (Path::new("/new/tree"), Path::new("/new"));
+        let places = Places {
+            pairs: vec![
+                ("/old/.rlm/worktrees/r1".into(), tree),
+                ("/old".into(), root),
+            ],
+        };
+        places.rebind(&mut settings);
+        assert_eq!(settings.directory, Path::new("/new/tree/sub"));
+        let phase = &settings.phases[0];
+        assert_eq!(phase.prompt, PromptSource::File("/new/PROMPT.md".into()));
+        let argv: [OsString; 3] = [
+            "/new/agent.sh".into(),
+            "--in=/old".into(),
+            "/older/x".into(),
+        ];
+        assert_eq!(phase.agent.program(), argv);
+        let missing = missing(&settings, |path| path.ends_with("PROMPT.md"));
+        assert_eq!(missing.len(), 1, "{missing:?}");
+        assert!(
+            missing[0].contains("`/new/agent.sh` is not here"),
+            "{missing:?}"
+        );
+        let all: Vec<_> = { commands(&settings).into_iter() }
+            .map(|it| format!("{} {}", it.what, it.command))
+            .collect();
+        assert_eq!(
+            all,
+            ["agent /new/agent.sh --in=/old /older/x", "gate cat /old/x"]
+        );
+    }
+}

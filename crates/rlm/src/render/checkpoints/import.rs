@@ -1,0 +1,85 @@
+use std::fmt;
+
+use loop_runner::moving::{Arrival, Imported, Runs};
+use serde::Serialize;
+
+use crate::render::{MIND, go_on, plain, rlm, styled};
+
+/// A run that was imported; the text and the JSON say the same.
+#[derive(Debug, Serialize)]
+pub(crate) struct Import {
+    run: String,
+    /// The run that it is a copy of.
+    copy_of: Option<String>,
+    arrival: Arrival,
+    directory: String,
+    git_commit: Option<String>,
+    branch: Option<String>,
+    /// What a resume may run.
+    commands: Vec<Runs>,
+    /// What it needs and is not here.
+    missing: Vec<String>,
+    notes: Vec<String>,
+    next: String,
+}
+
+impl Import {
+    pub(crate) fn of(imported: &Imported) -> Self {
+        let head = &imported.head;
+        let end = head.machine.end.as_ref().map(|end| &end.reason);
+        let next = match end {
+            Some(reason) => go_on(&head.run, reason),
+            None => Some(format!("{} resume {}", rlm(), head.run)),
+        };
+        Self {
+            run: head.run.to_string(),
+            copy_of: imported.copy.then(|| imported.from.to_string()),
+            arrival: imported.arrival,
+            directory: head.settings.directory.display().to_string(),
+            git_commit: head.git_commit.clone(),
+            branch: imported.branch.clone(),
+            commands: imported.commands.clone(),
+            missing: imported.missing.clone(),
+            notes: imported.notes.clone(),
+            next: next.unwrap_or_else(|| "nothing: it is over".into()),
+        }
+    }
+}
+
+impl fmt::Display for Import {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let where_it_is = match self.arrival {
+            Arrival::Made => "a repository that was made for it",
+            Arrival::InPlace => "the working tree as it stood",
+            Arrival::Worktree => "a working tree of its own",
+            Arrival::None => "this directory",
+        };
+        write!(f, "run {}", plain(&self.run))?;
+        if let Some(other) = &self.copy_of {
+            write!(f, ", a copy of {},", plain(other))?;
+        }
+        writeln!(f, " is here, in {where_it_is}")?;
+        let branch = self.branch.as_deref();
+        let branch = branch.map_or_else(String::new, |it| format!(", branch {}", plain(it)));
+        writeln!(f, "  in      {}{branch}", plain(&self.directory))?;
+        for Runs {
+            phase,
+            what,
+            command,
+        } in &self.commands
+        {
+            writeln!(f, "  runs    {}: {what}: {}", plain(phase), plain(command))?;
+        }
+        for missing in &self.missing {
+            writeln!(f, "  {} {}", styled(MIND, "missing"), plain(missing))?;
+        }
+        for note in &self.notes {
+            writeln!(f, "  note    {}", plain(note))?;
+        }
+        write!(
+            f,
+            "  next: look at what it runs, then: {}",
+            plain(&self.next)
+        )
+    }
+}
