@@ -247,6 +247,25 @@ fn an_attempt_whose_process_died_is_cut_where_the_last_sign_of_it_was() {
 }
 
 #[test]
+fn a_process_that_was_stopped_before_its_first_event_is_no_crash() {
+    let rules = Rules {
+        max_failures: 2,
+        ..rules()
+    };
+    let mut told = Told::new(rules);
+    told.tell(resume(None));
+    let (by, when) = (StopCause::Terminated, When::Now);
+    told.machine.stopped_early(StopRequest { by, when });
+    told.saved.advance(told.machine.head());
+    told.all([resume(None), ended(TurnOutcome::Completed), gate(true)]);
+    let timeline = told.timeline(RunState::Running);
+    assert!(timeline.unknown.is_empty(), "{:?}", timeline.unknown);
+    let fates: Vec<_> = timeline.attempts.iter().map(|it| it.fate.clone()).collect();
+    let (crash, stop) = (Some(CutCause::Crash), Some(CutCause::Stop));
+    assert_eq!(fates, [Fate::Cut(crash), Fate::Cut(stop), Fate::Complete]);
+}
+
+#[test]
 fn a_run_whose_rules_were_changed_is_told_by_those_that_it_had_then() {
     let mut told = Told::new(Rules {
         max_cost_microusd: Some(50),

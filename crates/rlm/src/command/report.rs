@@ -46,6 +46,8 @@ pub(crate) fn execute(directory: &Path, args: &ReportArgs) -> Result<ExitCode, F
         refuse_other(target, &run)?;
     }
     let is_live = matches!(timeline.state, RunState::Running | RunState::Paused);
+    // What lies in the tree of a run that commits is in its next commit.
+    let takes_it_in = timeline.head.settings.commit && timeline.head.settings.worktree.is_none();
     let page = page(&gather(&project, timeline));
     let Some(target) = target else {
         return written(page.as_bytes());
@@ -62,6 +64,10 @@ pub(crate) fn execute(directory: &Path, args: &ReportArgs) -> Result<ExitCode, F
         "{} ({kib} KiB{live})",
         plain(&quoted(&shown.to_string_lossy()))
     );
+    let folder = target.parent().and_then(|it| fs_err::canonicalize(it).ok());
+    if is_live && takes_it_in && folder.is_some_and(|it| it.starts_with(project.root())) {
+        anstream::eprintln!("it lies in the tree that the run commits: move it, or have git ignore it");
+    }
     Ok(Code::Done.into())
 }
 

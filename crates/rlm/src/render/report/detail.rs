@@ -343,6 +343,7 @@ fn run_of<'a>(html: &mut Html, pieces: impl Iterator<Item = &'a Piece>) {
                 html.text_in("code", "", &text)
             }),
             "result" => html.text_in("pre", "", &text),
+            "reduced" => html.text_in("p", "left", &text),
             "end" => html.text_in("p", "said", &format!("The turn ended: {text}")),
             kind => {
                 html.text_in("p", "said", label(kind));

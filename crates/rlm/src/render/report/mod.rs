@@ -52,7 +52,10 @@ impl Report {
         let transcript = self.details.get(&index).map(|detail| &detail.transcript);
         let last = transcript.and_then(|it| it.as_ref().ok()?.last_at());
         let known = attempt.ended.max(last).unwrap_or(attempt.began);
-        format!("≥ {}", words::span(known.since(attempt.began)))
+        match known.since(attempt.began) {
+            known if known.is_zero() => "not known".into(),
+            known => format!("≥ {}", words::span(known)),
+        }
     }
 }
 

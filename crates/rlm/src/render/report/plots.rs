@@ -87,28 +87,19 @@ struct Bar {
     class: &'static str,
 }
 
-/// Puts bars together that nobody could tell apart.
+/// Puts bars together that nobody could tell apart, and those of what went wrong before all others, so that none covers them.
 fn merged(bars: impl Iterator<Item = Bar>) -> Vec<Bar> {
     let mut out: Vec<Bar> = Vec::new();
     for bar in bars {
+        let is_narrow = bar.to - bar.from < 1.5;
         match out.last_mut() {
-            Some(last)
-                if last.class == bar.class
-                    && bar.from - last.to < 0.25
-                    && last.to - last.from < 2.0 =>
-            {
+            Some(last) if is_narrow && last.class == bar.class && bar.from - last.to < 0.25 => {
                 last.to = last.to.max(bar.to);
-            }
-            Some(last) if bar.to - last.from < 0.5 => {
-                // Too close to be seen: what went wrong wins.
-                last.to = last.to.max(bar.to);
-                if bar.class != "fg" {
-                    last.class = bar.class;
-                }
             }
             _ => out.push(bar),
         }
     }
+    out.sort_by_key(|bar| bar.class != "fg");
     out
 }
 

@@ -1,0 +1,111 @@
+//! A page as a browser sees it.
+
+use html5ever::tendril::TendrilSink as _;
+use html5ever::{ParseOpts, parse_document};
+use markup5ever_rcdom::{Handle, NodeData, RcDom};
+
+use crate::render::report::page::CSS;
+
+/// What a browser makes of a page: its elements with their attributes, and its text.
+#[derive(Debug, Default)]
+pub(super) struct Seen {
+    pub(super) elements: Vec<(String, Vec<(String, String)>)>,
+    pub(super) text: String,
+}
+
+/// Reads a page as a browser does; what a strict reader complains about is an error.
+pub(super) fn parse(page: &str) -> Seen {
+    let opts = ParseOpts::default();
+    let dom = parse_document(RcDom::default(), opts).one(page);
+    let errors = dom.errors.borrow();
+    assert!(errors.is_empty(), "{errors:?}");
+    let mut seen = Seen::default();
+    walk(&dom.document, &mut seen);
+    seen
+}
+
+fn walk(node: &Handle, seen: &mut Seen) {
+    match &node.data {
+        NodeData::Text { contents } => seen.text.push_str(&contents.borrow()),
+        NodeData::Element { name, attrs, .. } => {
+            let attrs = attrs.borrow();
+            let attrs = attrs
+                .iter()
+                .map(|it| (it.name.local.to_string(), it.value.to_string()));
+            seen.elements
+                .push((name.local.to_string(), attrs.collect()));
+        }
+        _ => {}
+    }
+    for child in node.children.borrow().iter() {
+        walk(child, seen);
+    }
+}
+
+/// Holds a page to what it promises: nothing on it runs, and nothing is loaded.
+pub(super) fn expect_harmless(page: &str) -> Seen {
+    let seen = parse(page);
+    for (tag, attributes) in &seen.elements {
+        let known = [
+            "html",
+            "head",
+            "meta",
+            "title",
+            "style",
+            "body",
+            "main",
+            "header",
+            "section",
+            "h1",
+            "h2",
+            "h3",
+            "h4",
+            "p",
+            "span",
+            "strong",
+            "b",
+            "i",
+            "bdi",
+            "small",
+            "code",
+            "pre",
+            "time",
+            "div",
+            "dl",
+            "dt",
+            "dd",
+            "ul",
+            "li",
+            "a",
+            "table",
+            "caption",
+            "thead",
+            "tbody",
+            "tr",
+            "th",
+            "td",
+            "details",
+            "summary",
+            "figure",
+            "figcaption",
+            "svg",
+            "rect",
+            "line",
+            "path",
+        ];
+        assert!(known.contains(&tag.as_str()), "<{tag}>");
+        for (name, value) in attributes {
+            let is_code = name.starts_with("on")
+                || ["style", "src", "srcdoc", "action"].contains(&name.as_str());
+            assert!(!is_code, "<{tag} {name}>");
+            assert!(name != "href" || value.starts_with('#'), "{value}");
+        }
+    }
+    let policy = seen.elements.iter().find(|(_, it)| {
+        it.iter()
+            .any(|(_, value)| value.starts_with("default-src 'none'"))
+    });
+    assert!(policy.is_some_and(|(tag, _)| tag == "meta"));
+    assert!(!CSS.contains("url(") && !CSS.contains("@import"));
+    seen
+}
