@@ -66,7 +66,9 @@ pub(crate) fn execute(directory: &Path, args: &ReportArgs) -> Result<ExitCode, F
     );
     let folder = target.parent().and_then(|it| fs_err::canonicalize(it).ok());
     if is_live && takes_it_in && folder.is_some_and(|it| it.starts_with(project.root())) {
-        anstream::eprintln!("it lies in the tree that the run commits: move it, or have git ignore it");
+        anstream::eprintln!(
+            "it lies in the tree that the run commits: move it, or have git ignore it"
+        );
     }
     Ok(Code::Done.into())
 }
