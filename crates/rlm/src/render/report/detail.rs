@@ -384,6 +384,7 @@ pub(super) fn commands(html: &mut Html, report: &Report, attempt: &Attempt) {
         let (word, class, output) = match &command.result {
             CheckResult::Passed => ("passed", "good", None),
             CheckResult::Failed(text) => ("did not pass", "bad", Some(text)),
+            CheckResult::NotRun(text) => ("could not be run", "bad", Some(text)),
             _ => ("was stopped", "cut", None),
         };
         html.element("p", &[], |html| {

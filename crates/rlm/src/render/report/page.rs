@@ -12,6 +12,7 @@ use crate::agents;
 use crate::exit::Code;
 use crate::money::dollars;
 use crate::render::banner::may;
+use crate::render::git::uncommitted;
 
 pub(super) const CSS: &str = include_str!("style.css");
 /// Nothing is loaded, nothing runs, nothing is sent.
@@ -128,6 +129,7 @@ fn state(report: &Report) -> (&'static str, &'static str) {
         (RunState::Running, _) => ("at work", "open"),
         (RunState::Paused, _) => ("paused", "open"),
         (RunState::Crashed, _) => ("died", "bad"),
+        (RunState::Moved, _) => ("moved", "open"),
         (_, Some(StopReason::Done(Evidence::Check))) => ("done", "good"),
         (_, Some(StopReason::Done(_))) => ("done, it says", "cut"),
         (_, Some(StopReason::Planned)) => ("all made", "good"),
@@ -273,6 +275,9 @@ fn end(html: &mut Html, report: &Report) {
                 ),
             };
             fact("Commit", &format!("{commit}{changed}"));
+        }
+        if let Some(missing) = &timeline.head.uncommitted {
+            fact("Not committed", &uncommitted(missing));
         }
         if let Some(own) = &timeline.head.settings.worktree {
             fact("Branch", &own.branch);

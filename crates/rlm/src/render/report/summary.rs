@@ -250,6 +250,13 @@ fn ended(report: &Report) -> Sentence {
     };
     let start = Sentence::default();
     let told = match (&m.end, timeline.state) {
+        (_, RunState::Moved) => {
+            let told = start.text("It goes on elsewhere: it was moved away");
+            match &head.moved {
+                Some(moved) => told.text(" (").time(moved.at).text(")"),
+                None => told,
+            }
+        }
         (_, RunState::Running | RunState::Paused) => standing(timeline),
         (None, RunState::Stopped) => {
             let died = start
