@@ -34,7 +34,7 @@ pub struct Beat<'a> {
 }
 
 /// Makes the content of the file.
-pub(crate) type Text = Box<dyn Fn(&Beat<'_>) -> String + Send>;
+pub(crate) type Text = Box<dyn Fn(&Beat<'_>) -> String + Send + Sync>;
 
 /// What stands in the file, and who writes it.
 pub(crate) struct Heartbeat {

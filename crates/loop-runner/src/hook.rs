@@ -68,13 +68,13 @@ pub struct Hook {
     telling: Tells,
 }
 
-type Tells = Box<dyn Fn(&Moment<'_>) -> Option<Telling> + Send>;
+type Tells = Box<dyn Fn(&Moment<'_>) -> Option<Telling> + Send + Sync>;
 
 impl Hook {
     /// Makes one; `telling` says what the command is told of a moment, and `None` where it is not called.
     pub fn new(
         command: String,
-        telling: impl Fn(&Moment<'_>) -> Option<Telling> + Send + 'static,
+        telling: impl Fn(&Moment<'_>) -> Option<Telling> + Send + Sync + 'static,
     ) -> Self {
         Self {
             command,

@@ -51,7 +51,7 @@ impl Runner {
     pub fn with_heartbeat(
         mut self,
         path: PathBuf,
-        text: impl Fn(&Beat<'_>) -> String + Send + 'static,
+        text: impl Fn(&Beat<'_>) -> String + Send + Sync + 'static,
     ) -> Self {
         self.heartbeat = Some(Heartbeat::new(path, Box::new(text)));
         self

@@ -1,7 +1,8 @@
 //! What becomes of a run that is told to stop before it begins, and by what its processes are known.
 
+use std::path::Path;
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use agent_subprocess::Context;
 use cancellable_sleep::SleepGate;
@@ -9,9 +10,10 @@ use loop_state::{StopCause, StopReason, StopRequest, When};
 use serde_json::json;
 use tokio::sync::mpsc;
 
-use super::{Options, Runner};
+use super::{DriverFactory, Options, Runner};
 use crate::check::RunningCheck;
-use crate::{Control, Outcome, Project, RunId, RunState, Settings, WorkTree};
+use crate::control::{self, Answer, Request};
+use crate::{Control, Error, Outcome, Project, RunId, RunState, Settings, WorkTree};
 
 fn settings() -> Settings {
     let time = |secs: u64| json!({"secs": secs, "nanos": 0});
@@ -128,4 +130,52 @@ async fn l90_a_command_that_is_being_ended_is_hurried() {
     let end = end.expect("it goes on as it was told first");
     assert_eq!(end.result, loop_state::CheckResult::Stopped);
     assert!(end.survivors.is_empty() && !end.ended.is_empty(), "{end:?}");
+}
+
+/// How long ago the loop of a run says that it turned.
+fn turned(run_dir: &Path) -> Option<u64> {
+    let mut answers = control::ask(run_dir, &Request::Status).ok()?;
+    match answers.next(Duration::from_secs(2)).ok()?? {
+        Answer::Status(standing) => standing.turned_ms,
+        _ => None,
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn x113_a_loop_that_hangs_is_seen_though_its_process_answers() {
+    let dir = tempfile::tempdir().unwrap();
+    let project = Project::find(dir.path()).unwrap();
+    let run: RunId = "r1".parse().unwrap();
+    let work_tree = WorkTree::take(&project, &run, &SleepGate::new()).await;
+    let made = Runner::create(work_tree.unwrap(), settings(), Options::default());
+    let (runner, _news) = made.await.unwrap();
+    let beat = dir.path().join("beat");
+    let runner = runner.with_heartbeat(beat.clone(), |beat| format!("{:?}", beat.head.step));
+    let (go_on, hangs) = std::sync::mpsc::channel::<()>();
+    let drivers: DriverFactory = Box::new(move |_, _| {
+        let _over = hangs.recv();
+        Err(Error::feedback("there is no agent"))
+    });
+    let run_dir = project.run_dir(&run);
+    let file = beat.clone();
+    let seen = tokio::task::spawn_blocking(move || {
+        let by = Instant::now() + Duration::from_secs(20);
+        // Another thread of the process answers all the while.
+        let hangs = || turned(&run_dir).is_some_and(|ms| ms > 1000);
+        while !hangs() && Instant::now() < by {
+            std::thread::park_timeout(Duration::from_millis(20));
+        }
+        let seen = (hangs(), fs_err::read_to_string(file).ok());
+        drop(go_on);
+        seen
+    });
+    let (_control, wishes) = mpsc::channel(8);
+    let outcome = runner.run(drivers, wishes).await.unwrap();
+    assert!(
+        matches!(outcome.reason, StopReason::Failed(_)),
+        "{outcome:?}"
+    );
+    let (hung, before) = seen.await.unwrap();
+    assert!(hung, "it never says that it hangs");
+    assert_ne!(fs_err::read_to_string(beat).ok(), before);
 }
