@@ -129,6 +129,8 @@ Examples:
   rlm run --until 'cargo test' --dry-run      what would be done, and the prompt
   rlm run -n 20 --completion-promise DONE --session continue
   rlm run --until 'cargo test' --commit --worktree   in a tree of its own
+  rlm run --until 'cargo test' --notify 'notify-send \"$RLM_TEXT\"'
+  rlm run --until 'cargo test' --resume-or-start --run-id job    by a scheduler
   rlm run -n 3 --sleep 0 -P prompt.md --gate 'cargo fmt --check' -- my-agent"
 )]
 pub(crate) struct RunArgs {
