@@ -396,3 +396,50 @@ fn s14_a_stop_behind_the_turn_is_no_cut_and_nothing_says_so() {
     let list = scene.rlm(&["checkpoints", "list"]).run(LONG).expect_code(0);
     assert!(list.stdout.contains("attempt 1: complete"), "{list}");
 }
+
+#[test]
+fn a_dry_resume_says_what_would_come_and_changes_nothing() {
+    let scene = Scene::new("print turn {start}\n@2 hang");
+    let mut running = scene.run(&["-n", "3"]).spawn();
+    says(&mut running, "turn 2");
+    stop(running, Signal::TERM);
+    let run_dir = scene.file(".rlm/runs").join(scene.run_id());
+    let saved = || {
+        let entries = fs_err::read_dir(&run_dir).unwrap();
+        let mut all: Vec<_> = entries
+            .map(|entry| entry.unwrap())
+            .map(|entry| (entry.file_name(), entry.metadata().unwrap().len()))
+            .collect();
+        all.sort();
+        all
+    };
+    let before = saved();
+    let steer = ["resume", "--dry-run", "--feedback", "mind the gap"];
+    let told = scene.rlm(&steer).run(LONG).expect_code(0).stdout;
+    expect_in_order(
+        &told,
+        &[
+            "dry run: nothing is changed",
+            "at iteration 2, which was cut in attempt 1",
+            "what comes first",
+            "iteration 2, attempt 2",
+            "max_iterations",
+            "prompt of phase main, iteration 2",
+            "attempt 1 of iteration 2 was cut because the loop was stopped",
+            "mind the gap",
+            PROMPT,
+        ],
+    );
+    let json = ["resume", "--dry-run", "--json", "--from", "1", "-n", "9"];
+    let told = scene.rlm(&json).run(LONG).expect_code(0).stdout;
+    let [told] = &events(&told)[..] else {
+        panic!("{told}")
+    };
+    assert_eq!(told["settings"]["max_iterations"], 9);
+    assert_eq!(told["prompts"][0]["text"], PROMPT);
+    assert!(told["save"].as_u64().unwrap() > 0);
+    assert_eq!(saved(), before);
+    assert_eq!(scene.start_count(), 2);
+    let far = scene.rlm(&["resume", "--dry-run", "--from", "7"]);
+    far.run(LONG).expect_code(2);
+}

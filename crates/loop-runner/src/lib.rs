@@ -65,7 +65,7 @@ pub use hook::{Happened, Hook, Moment, Telling};
 pub use news::{Command, News, NewsReceiver};
 pub use project::Project;
 pub use run_id::RunId;
-pub use runner::{DriverFactory, Options, Outcome, Reloaded, Runner};
+pub use runner::{DriverFactory, Options, Outcome, Reloaded, Resumption, Runner};
 pub use runs::{Committed, Moved, RunEntry, RunHead, RunState, Uncommitted};
 pub use settings::{Leftovers, Permissions, PhaseSettings, PromptSource, Settings};
 pub use timeline::Timeline;

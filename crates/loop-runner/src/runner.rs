@@ -6,7 +6,7 @@ use std::time::Duration;
 use agent_duplex::{Driver, ProcessName};
 use agent_subprocess::Context;
 use cancellable_sleep::SleepGate;
-use loop_state::{Happening, Head, Machine, Resume, StopReason, Timestamp, Usage};
+use loop_state::{Happening, Head, Machine, StopReason, Timestamp, Usage};
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 use uuid::Uuid;
@@ -21,10 +21,11 @@ use crate::journal::Journal;
 use crate::kept::Kept;
 use crate::news::{self, News, NewsReceiver, NewsSender};
 use crate::view::{AgentView, View};
-use crate::{Error, PhaseSettings, RunHead, Settings, Uncommitted, WorkTree, runs, transcript};
+use crate::{Error, PhaseSettings, RunHead, Settings, Uncommitted, WorkTree, runs};
 pub(crate) use attempt::Attempt;
 pub(crate) use beat::Pulse;
 pub use reload::Reloaded;
+pub use resumption::Resumption;
 
 mod ask;
 mod attempt;
@@ -41,6 +42,7 @@ mod preview;
 pub(crate) mod prompts;
 mod pump;
 mod reload;
+mod resumption;
 mod said;
 mod settle;
 mod silence;
@@ -210,40 +212,12 @@ impl Runner {
             return Err(Error::moved(&run, moved));
         }
         let unsaid = Self::refuse_unfit_again(project, &mut saved, settings.as_ref()).await?;
-        let (mut rules, mut predecessor) = (None, None);
-        if let Some(mut settings) = settings {
-            predecessor = handed_over(&saved, &settings);
-            settings.check_rules()?;
-            let names = |settings: &Settings| -> Vec<_> {
-                let phases = settings.phases.iter();
-                phases
-                    .map(|it| (it.name.clone(), it.prompt.clone()))
-                    .collect()
-            };
-            if names(&settings) != names(&saved.settings) {
-                settings.validate()?;
-            }
-            prompts::keep_new(&mut journal, &mut settings, &mut saved.prompts).await?;
-            rules = Some(settings.rules());
-            saved.settings = settings;
-        }
+        let first = resumption::first(project, &mut saved, settings, from, options.interactive)?;
+        let RunHead {
+            settings, prompts, ..
+        } = &mut saved;
+        prompts::keep_new(&mut journal, settings, prompts).await?;
         let prompts = prompts::kept(project, &saved)?;
-        let first = if saved.machine.counts.processes == 0 {
-            // Its process ended before it began.
-            saved.machine = Head::new(saved.settings.rules()).map_err(Error::rules)?;
-            Happening::Started
-        } else {
-            let run_dir = project.run_dir(&run);
-            let used_attempts = transcript::unknown_attempts(&run_dir, &saved.machine);
-            Happening::Resumed(Resume {
-                rules,
-                from,
-                used_attempts,
-                predecessor,
-                attended: options.interactive,
-                feedback: None,
-            })
-        };
         let (mut runner, receiver) = Self::new(work_tree, options, saved, journal, prompts, first);
         let skipped = loaded.report.skipped.iter().map(ToString::to_string);
         for what in skipped.chain(unsaid) {
@@ -389,12 +363,4 @@ impl Runner {
         self.notify(at, Happened::News(&news));
         self.news.send(at, news);
     }
-}
-
-/// Returns the agent that has the phase at which the run stands, if `settings` give it to another one.
-fn handed_over(saved: &RunHead, settings: &Settings) -> Option<String> {
-    let at = saved.machine.phase as usize;
-    let before = &saved.settings.phases.get(at)?.agent;
-    let other = !settings.phases.get(at)?.agent.is_same(before);
-    other.then(|| before.name().to_owned())
 }

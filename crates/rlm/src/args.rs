@@ -176,6 +176,7 @@ Examples:
   rlm resume RUN -n 200    with a higher limit
   rlm resume RUN --from 3  from iteration 3 on; what came since is discarded
   rlm resume RUN --feedback 'the schema is in db/schema.sql'
+  rlm resume RUN --dry-run what would be done, and the next prompt
   rlm resume RUN --agent codex --model gpt-5   with another agent
 
 A run that is paused in another terminal goes on there.")]
@@ -198,6 +199,9 @@ pub(crate) struct ResumeArgs {
     /// Say this to the agent with the next prompt; - is standard input
     #[arg(long, value_name = "TEXT", help_heading = "Prompt")]
     pub(crate) feedback: Option<String>,
+    /// Show where the run would go on, with which settings and which prompt; change and start nothing
+    #[arg(long, conflicts_with_all = ["quiet", "detach"], help_heading = "Run")]
+    pub(crate) dry_run: bool,
     /// Allow this run inside another run's agent
     #[arg(long, help_heading = "Run")]
     pub(crate) nested: bool,

@@ -1,11 +1,15 @@
 //! What people want of a run, from the program that carries it out and from its control socket.
 
 use std::borrow::Cow;
+use std::collections::VecDeque;
 
-use loop_state::{Happening, Head};
+use loop_state::{Happening, Head, When};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::Control;
+
+/// How many wishes are taken while something short is waited for; more wait where they are.
+const EARLY: usize = 64;
 
 /// A message, and who wants to know whether the run took it.
 #[derive(Debug)]
@@ -79,21 +83,52 @@ impl From<Happening> for Coming {
 pub(crate) struct Wishes {
     own: mpsc::Receiver<Control>,
     others: mpsc::Receiver<Wish>,
+    /// Those that came while something else was waited for.
+    early: VecDeque<Wish>,
 }
 
 impl Wishes {
     pub(crate) fn new(own: mpsc::Receiver<Control>, others: mpsc::Receiver<Wish>) -> Self {
-        Self { own, others }
+        let early = VecDeque::new();
+        Self { own, others, early }
     }
 
     /// Returns one that waits already.
     pub(crate) fn try_next(&mut self) -> Option<Wish> {
-        let own = self.own.try_recv().map(Wish::from);
+        let early = self.early.pop_front().map(Ok);
+        let own = early.unwrap_or_else(|| self.own.try_recv().map(Wish::from));
         own.or_else(|_| self.others.try_recv()).ok()
     }
 
     /// Waits for one, for ever where nobody is left who could want something. Cancel safe.
     pub(crate) async fn next(&mut self) -> Wish {
+        if let Some(early) = self.early.pop_front() {
+            return early;
+        }
+        self.receive().await
+    }
+
+    /// Waits until somebody wants the run to end now. What else comes meanwhile is heard later, as this is. Cancel safe.
+    pub(crate) async fn end_wanted(&mut self) {
+        while !self.is_end_wanted() {
+            if self.early.len() >= EARLY {
+                return std::future::pending().await;
+            }
+            let wish = self.receive().await;
+            self.early.push_back(wish);
+        }
+    }
+
+    /// Returns whether somebody was found to want that.
+    pub(crate) fn is_end_wanted(&self) -> bool {
+        self.early.iter().any(|wish| match &wish.what {
+            Control::Stop(request) => request.when == When::Now,
+            Control::Abort => true,
+            _ => false,
+        })
+    }
+
+    async fn receive(&mut self) -> Wish {
         tokio::select! {
             biased;
             Some(own) = self.own.recv() => own.into(),

@@ -14,6 +14,7 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use crate::claim;
+use crate::control::Wishes;
 use crate::hurry::Hurry;
 use crate::news::News;
 use crate::runner::Runner;
@@ -253,7 +254,11 @@ impl Runner {
     }
 
     /// Takes what the agent did; `None` when it has nothing more to say.
-    pub(super) async fn agent_did(&mut self, published: Option<Published>) -> Vec<Happening> {
+    pub(super) async fn agent_did(
+        &mut self,
+        published: Option<Published>,
+        wishes: &mut Wishes,
+    ) -> Vec<Happening> {
         let Some(attempt) = &mut self.attempt else {
             return Vec::new();
         };
@@ -310,7 +315,7 @@ impl Runner {
                 seen.into_iter().map(moved).collect()
             }
             What::Observed(seen) => self.observed(seen).await,
-            What::Completed(completion) => self.completed(completion).await,
+            What::Completed(completion) => self.completed(completion, wishes).await,
             _ => Vec::new(),
         }
     }
@@ -418,7 +423,7 @@ impl Runner {
         None
     }
 
-    async fn completed(&mut self, completion: Completion) -> Vec<Happening> {
+    async fn completed(&mut self, completion: Completion, wishes: &mut Wishes) -> Vec<Happening> {
         let Some(attempt) = &mut self.attempt else {
             return Vec::new();
         };
@@ -444,7 +449,7 @@ impl Runner {
         attempt.gone |= completion.end.exit.is_some();
         attempt.tools.clear();
         attempt.interrupt_by = None;
-        let idled = self.did_nothing(&completion.end).await;
+        let idled = self.did_nothing(&completion.end, wishes).await;
         let idled = idled.then_some(Happening::NothingDone);
         let said = self.said(&completion.end);
         let over = self.turn_over(completion.end);
@@ -452,7 +457,7 @@ impl Runner {
     }
 
     /// Returns whether a completed turn left no trace. Of an agent whose tools are not reported nothing is said.
-    async fn did_nothing(&self, end: &TurnEnd) -> bool {
+    async fn did_nothing(&self, end: &TurnEnd, wishes: &mut Wishes) -> bool {
         let Some(attempt) = &self.attempt else {
             return false;
         };
@@ -460,7 +465,7 @@ impl Runner {
             end.reason == EndReason::Completed && attempt.understands() && attempt.tools_run == 0;
         // Who has something in the background has done that, and what comes of it may be still to come.
         let suspicious = suspicious && attempt.background == 0 && attempt.hold_by.is_none();
-        suspicious && self.work_tree.project().git().changed().await == attempt.changed
+        suspicious && self.changed(wishes).await == attempt.changed && !wishes.is_end_wanted()
     }
 
     /// Writes to the transcript. One that can't be written costs the run its record, not its life: it is given up, and that is said.

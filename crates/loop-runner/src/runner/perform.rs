@@ -20,23 +20,24 @@ impl Runner {
         &mut self,
         effect: Effect,
         drivers: &DriverFactory,
+        wishes: &mut Wishes,
     ) -> Result<Vec<Happening>, Error> {
         match effect {
             Effect::Save => {
-                self.refresh_saved(false).await;
+                self.refresh_saved(false, wishes).await;
                 self.journal.save(&self.saved).await?;
                 self.heal().await?;
                 self.ensure_socket();
                 self.notify_begun();
             }
             Effect::SealPhase { phase } => {
-                self.refresh_saved(true).await;
-                let changed = self.work_tree.project().git().changed().await;
+                self.refresh_saved(true, wishes).await;
+                let changed = self.changed(wishes).await;
                 self.journal.save_phase(phase, &self.saved, changed).await?;
                 self.heal().await?;
             }
             Effect::StartAttempt(brief) => {
-                let happening = self.start_attempt(&brief, drivers).await?;
+                let happening = self.start_attempt(&brief, drivers, wishes).await?;
                 return Ok(happening.into_iter().collect());
             }
             Effect::StopAttempt => {
@@ -96,7 +97,7 @@ impl Runner {
     }
 
     /// Git is asked for the commit as well, but not while the run is being stopped: saving comes first then. What is sealed waits for an answer.
-    async fn refresh_saved(&mut self, sealed: bool) {
+    async fn refresh_saved(&mut self, sealed: bool, wishes: &mut Wishes) {
         self.saved.advance(self.machine.head());
         let head = &self.saved.machine;
         // A rule that was changed while the run went on is one that it was asked for.
@@ -108,8 +109,24 @@ impl Runner {
         }
         if self.stop_by.is_none() {
             let patient = sealed || self.saved.machine.end.is_some();
-            let seen = self.work_tree.project().git().glance(patient).await;
-            (self.saved.git_commit, self.saved.git_changed) = (seen.commit, seen.changed);
+            let git = self.work_tree.project().git();
+            tokio::select! {
+                biased;
+                seen = git.glance(patient) => {
+                    (self.saved.git_commit, self.saved.git_changed) = (seen.commit, seen.changed);
+                }
+                // What was seen last stands.
+                () = wishes.end_wanted() => {}
+            }
+        }
+    }
+
+    /// Asks git what is not committed; nothing is known where it does not say, or a press comes first.
+    pub(super) async fn changed(&self, wishes: &mut Wishes) -> Option<Vec<String>> {
+        tokio::select! {
+            biased;
+            changed = self.work_tree.project().git().changed() => changed,
+            () = wishes.end_wanted() => None,
         }
     }
 
@@ -133,6 +150,7 @@ impl Runner {
         &mut self,
         brief: &Brief,
         drivers: &DriverFactory,
+        wishes: &mut Wishes,
     ) -> Result<Option<Happening>, Error> {
         let not_started =
             |why: String| Ok(Some(Happening::TurnEnded(TurnOutcome::NotStarted(why))));
@@ -144,9 +162,12 @@ impl Runner {
         // Before the agent starts: what it does first must not count as having been there.
         let understands = driver.capabilities().has(Capability::Tools);
         let changed = match brief.cut.is_some() || understands {
-            true => self.work_tree.project().git().changed().await,
+            true => self.changed(wishes).await,
             false => None,
         };
+        if wishes.is_end_wanted() {
+            return Ok(Some(Happening::TurnEnded(TurnOutcome::Stopped)));
+        }
         let settings = &self.saved.settings;
         let before =
             { self.phase_index().checked_sub(1) }.map(|it| settings.phases[it].name.as_str());

@@ -3,17 +3,14 @@
 use std::borrow::Cow;
 
 use agent_duplex::{Conversation, Input, SessionChoice};
-use loop_state::{
-    Happening, MAX_STEER_BYTES, MAX_STEERS, SteerState, Step, StopCause, StopRequest, TurnOutcome,
-    Verdict, When,
-};
+use loop_state::{Happening, SteerState, Step, StopCause, StopRequest, TurnOutcome, Verdict, When};
 use tokio::time::Instant;
 
 use crate::control::{Coming, Control, Mark, PauseAfter, Wish};
 use crate::error::Error;
 use crate::news::News;
 use crate::prompt;
-use crate::runner::{Attempt, DriverFactory, IMPATIENT, Runner};
+use crate::runner::{Attempt, DriverFactory, IMPATIENT, Runner, resumption};
 
 /// What the machine must know of a message, or why it makes no sense.
 type Heard = Result<Option<Happening>, Cow<'static, str>>;
@@ -115,20 +112,8 @@ impl Runner {
     ///
     /// [`Error::is_usage`] for an empty text, one that is too long beside what waits already, and a run that is new: it has a prompt.
     pub fn with_feedback(mut self, text: String) -> Result<Self, Error> {
-        let steers = &self.machine.head().steers;
-        let waiting: usize = steers.iter().map(|steer| steer.text.len()).sum();
-        let refusal = match &mut self.first {
-            _ if text.trim().is_empty() => "it is empty",
-            _ if steers.len() >= MAX_STEERS || waiting + text.len() > MAX_STEER_BYTES => {
-                "it is too much at once; put it into a file, and name that"
-            }
-            Happening::Resumed(resume) => {
-                resume.feedback = Some(text);
-                return Ok(self);
-            }
-            _ => "the run has not begun yet; put it into the prompt",
-        };
-        Err(Error::feedback(refusal))
+        resumption::with_feedback(&mut self.first, self.machine.head(), text)?;
+        Ok(self)
     }
 
     /// Has the run wait. The newest reason counts, and the newest boundary, also where it waits already.

@@ -68,7 +68,7 @@ impl Runner {
                 self.tell(News::Rejected(why.into()));
             }
             for effect in effects {
-                let at_once = self.perform(effect, drivers).await?;
+                let at_once = self.perform(effect, drivers, wishes).await?;
                 happenings.extend(at_once.into_iter().map(Coming::from));
             }
             self.refresh_view();
@@ -124,7 +124,9 @@ impl Runner {
             Wakeup::Agent(wake::Woken::Ended(report)) => {
                 self.tree_ended(report).into_iter().collect()
             }
-            Wakeup::Agent(wake::Woken::Published(published)) => self.agent_did(published).await,
+            Wakeup::Agent(wake::Woken::Published(published)) => {
+                self.agent_did(published, wishes).await
+            }
             Wakeup::Check(end) => vec![self.check_ended(end)],
             Wakeup::Settled(end) => vec![self.settled(end).await],
             Wakeup::Notified(end) => {

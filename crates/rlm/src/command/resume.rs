@@ -4,7 +4,9 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use loop_runner::control::Request;
-use loop_runner::{Moved, Project, RunEntry, RunHead, RunId, RunState, Runner, Settings, WorkTree};
+use loop_runner::{
+    AgentSettings, Moved, Project, RunEntry, RunHead, RunId, RunState, Runner, Settings, WorkTree,
+};
 
 use loop_state::{Step, StopReason};
 
@@ -13,12 +15,16 @@ use crate::command::live::{Target, is_live, of_any_project};
 use crate::command::{control, detach};
 use crate::config::{self, Layers, Watched};
 use crate::exit::{Code, Failure};
-use crate::render::Beginning;
+use crate::render::{Beginning, DryRun};
 use crate::session::{Session, refuse_nested};
 use crate::watchers::Watchers;
 use crate::{render, resolve};
 
 pub(crate) fn execute(directory: &Path, args: ResumeArgs) -> Result<ExitCode, Failure> {
+    if args.dry_run {
+        let session = Session::begin(args.show.no_input, false)?;
+        return dry(&session, directory, args);
+    }
     if let Some((target, request)) = waits(directory, &args)? {
         return control::request(&target, &request, args.show.json, None);
     }
@@ -76,6 +82,60 @@ fn waits(directory: &Path, args: &ResumeArgs) -> Result<Option<(Target, Request)
     Target::find(directory, Some(run.id.as_str())).map(|target| Some((target, request)))
 }
 
+/// A run that is to go on, and what was said of how.
+struct Prepared {
+    project: Project,
+    run: RunId,
+    settings: Option<Settings>,
+    from: Option<u32>,
+    /// The agent that worked on it until now, if another one goes on.
+    before: Option<AgentSettings>,
+    layers: Layers,
+    feedback: Option<String>,
+}
+
+/// Shows what a resume would do.
+fn dry(session: &Session, directory: &Path, args: ResumeArgs) -> Result<ExitCode, Failure> {
+    let (json, directory) = (args.show.json, directory.to_owned());
+    let name = args.run.clone();
+    let Prepared {
+        project,
+        run,
+        settings,
+        from,
+        before,
+        feedback,
+        ..
+    } = session.prepare(move || {
+        let project = Project::find(&directory)?;
+        let run = choose(&project, name.as_deref())?;
+        if is_live(&run) {
+            let (id, rlm) = (&run.id, render::rlm());
+            return Err(Failure {
+                code: Code::Held,
+                message: format!("run `{id}` is live; how it stands: {rlm} status {id}"),
+            });
+        }
+        prepare(&directory, args)
+    })?;
+    let person = session.options().interactive;
+    let rehearsed = Runner::rehearse(&project, &run, settings, from, feedback, person);
+    let rehearsed = session.block_on(rehearsed)?;
+    let beginning = beginning(&rehearsed.head, from, before);
+    render::print(json, &DryRun::again(&project, &rehearsed, &beginning));
+    Ok(Code::Done.into())
+}
+
+fn beginning(head: &RunHead, from: Option<u32>, before: Option<AgentSettings>) -> Beginning {
+    let (at, cut) = head.machine.resumes_at();
+    Beginning::Again {
+        at: from.unwrap_or(at),
+        discarded: from.is_some(),
+        cut,
+        before,
+    }
+}
+
 /// Continues the run that is meant.
 pub(crate) fn carry_on(
     session: Session,
@@ -83,53 +143,16 @@ pub(crate) fn carry_on(
     args: ResumeArgs,
 ) -> Result<ExitCode, Failure> {
     let screen = args.show.screen();
-    let (directory, from, feedback) = (directory.to_owned(), args.from, args.feedback);
-    let (project, run, settings, before, layers, feedback) = session.prepare(move || {
-        let feedback = feedback.map(control::said).transpose()?;
-        let mut project = Project::find(&directory)?;
-        let RunEntry { id: run, head, .. } = choose(&project, args.run.as_deref())?;
-        let saved = head.map_err(|why| Failure {
-            code: Code::Failed,
-            message: format!(
-                "run `{run}` can't be resumed: {why}; what is safe to do: {} checkpoints verify {run}",
-                render::rlm()
-            ),
-        })?;
-        if let Some(moved) = &saved.moved {
-            if !args.force {
-                return Err(moved_away(&run, moved));
-            }
-            project.take_back(&run)?;
-        }
-        refuse_pointless(&saved, from, args.what.max_iterations)?;
-        project = match &saved.settings.worktree {
-            Some(own) => project.in_worktree(own)?,
-            None => project.in_root(),
-        };
-        // Which agent a run has is its own.
-        let variable = |name: &str| config::variable(name).filter(|_| name != "RLM_AGENT");
-        let layers = Layers::read(project.root())?.with_environment(variable)?;
-        let nearest = layers.clone().with_options(&args.what)?;
-        let given = resolve::Given {
-            agent: args.agent,
-            what: args.what,
-            agent_command: args.agent_command,
-            layers: &layers,
-            root: project.root(),
-            directory: project.directory(),
-        };
-        let settings = resolve::resumed(given, &saved.settings)?;
-        let at = saved.machine.phase as usize;
-        let was = &saved.settings.phases[at].agent;
-        let changes = |settings: &Settings| !settings.phases[at].agent.is_same(was);
-        let begun = saved.machine.counts.attempts > 0;
-        let before = settings
-            .as_ref()
-            .is_some_and(changes)
-            .then(|| was.clone())
-            .filter(|_| begun);
-        Ok((project, run, settings, before, nearest, feedback))
-    })?;
+    let directory = directory.to_owned();
+    let Prepared {
+        project,
+        run,
+        settings,
+        from,
+        before,
+        layers,
+        feedback,
+    } = session.prepare(move || prepare(&directory, args))?;
     let said = layers.run();
     let (presses, watchers) = (
         said.config().on_press,
@@ -147,13 +170,7 @@ pub(crate) fn carry_on(
         let runner = runner.with_reload(move || watched.look());
         Ok::<_, loop_runner::Error>((runner, news))
     })?;
-    let (at, cut) = runner.head().machine.resumes_at();
-    let beginning = Beginning::Again {
-        at: from.unwrap_or(at),
-        discarded: from.is_some(),
-        cut,
-        before,
-    };
+    let beginning = beginning(runner.head(), from, before);
     let person = session.options().interactive;
     screen.begin(&beginning, &project, runner.head(), person);
     session.carry_out(&project, runner, news, screen, presses, &watchers)
@@ -168,6 +185,65 @@ fn moved_away(run: &RunId, moved: &Moved) -> Failure {
     Failure::usage(format!(
         "run `{run}` was moved to {to} at {at} and goes on there; to go on here all the same, and not there: {rlm} resume {run} --force"
     ))
+}
+
+/// Finds the run that is meant, and makes settings of what was said.
+fn prepare(directory: &Path, args: ResumeArgs) -> Result<Prepared, Failure> {
+    let (from, feedback) = (args.from, args.feedback);
+    let feedback = feedback.map(control::said).transpose()?;
+    let mut project = Project::find(directory)?;
+    let RunEntry { id: run, head, .. } = choose(&project, args.run.as_deref())?;
+    let saved = head.map_err(|why| Failure {
+        code: Code::Failed,
+        message: format!(
+            "run `{run}` can't be resumed: {why}; what is safe to do: {} checkpoints verify {run}",
+            render::rlm()
+        ),
+    })?;
+    if let Some(moved) = &saved.moved {
+        if !args.force {
+            return Err(moved_away(&run, moved));
+        }
+        if !args.dry_run {
+            project.take_back(&run)?;
+        }
+    }
+    refuse_pointless(&saved, from, args.what.max_iterations)?;
+    project = match &saved.settings.worktree {
+        Some(own) => project.in_worktree(own)?,
+        None => project.in_root(),
+    };
+    // Which agent a run has is its own.
+    let variable = |name: &str| config::variable(name).filter(|_| name != "RLM_AGENT");
+    let layers = Layers::read(project.root())?.with_environment(variable)?;
+    let nearest = layers.clone().with_options(&args.what)?;
+    let given = resolve::Given {
+        agent: args.agent,
+        what: args.what,
+        agent_command: args.agent_command,
+        layers: &layers,
+        root: project.root(),
+        directory: project.directory(),
+    };
+    let settings = resolve::resumed(given, &saved.settings)?;
+    let at = saved.machine.phase as usize;
+    let was = &saved.settings.phases[at].agent;
+    let changes = |settings: &Settings| !settings.phases[at].agent.is_same(was);
+    let begun = saved.machine.counts.attempts > 0;
+    let before = settings
+        .as_ref()
+        .is_some_and(changes)
+        .then(|| was.clone())
+        .filter(|_| begun);
+    Ok(Prepared {
+        project,
+        run,
+        settings,
+        from,
+        before,
+        layers: nearest,
+        feedback,
+    })
 }
 
 /// Refuses what would end at once or can't be meant.

@@ -121,6 +121,7 @@ fn resuming(mut args: RunArgs, run: &RunId, agent: Option<AgentKind>) -> ResumeA
     }
     ResumeArgs {
         feedback: None,
+        dry_run: false,
         run: Some(run.to_string()),
         agent: None,
         what: LoopArgs {

@@ -2,11 +2,13 @@
 
 use std::fmt;
 
-use loop_runner::{Project, RunHead};
+use jiff::tz::TimeZone;
+use loop_runner::{News, Project, Resumption, RunHead};
 use serde::Serialize;
 use serde_json::Value;
 
 use crate::render::banner::{self, Beginning};
+use crate::render::event;
 use crate::render::text::{plain, safe};
 use crate::render::{BOLD, Configuration, DIM, styled};
 
@@ -21,8 +23,16 @@ pub(crate) struct DryRun {
     settings: Value,
     /// The same, as `rlm config show` has it.
     #[serde(skip)]
-    said: Configuration,
+    said: Option<Configuration>,
+    /// The save from which it would go on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    save: Option<u64>,
+    /// What would come first, in words.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    next: Vec<String>,
     prompts: Vec<Prompt>,
+    #[serde(skip)]
+    iteration: u32,
 }
 
 #[derive(Debug, Serialize)]
@@ -49,23 +59,77 @@ impl DryRun {
             directory: head.settings.directory.display().to_string(),
             banner: banner::lines(&Beginning::new(Vec::new()), project, head, false, false),
             settings: banner::settings(head),
-            said,
+            said: Some(said),
+            save: None,
+            next: Vec::new(),
             prompts: prompts.collect(),
+            iteration: 1,
+        }
+    }
+
+    /// A run that would be taken up again.
+    pub(crate) fn again(project: &Project, would: &Resumption, beginning: &Beginning) -> Self {
+        let zone = TimeZone::system();
+        let phase = |at: u32| &would.head.settings.phases[at as usize];
+        let notices = would.notices.iter().cloned();
+        let mut next: Vec<String> = notices
+            .map(|notice| event::text(&News::Run(notice), &zone))
+            .map(|text| plain(&anstream::adapter::strip_str(&text).to_string()))
+            .collect();
+        if let Some(gate) = would.gate {
+            let text = &phase(would.phase).gates[gate as usize];
+            next.push(format!("gate {} runs: {}", gate + 1, plain(text)));
+        }
+        if let (true, Some(text)) = (would.check, &phase(would.phase).until) {
+            next.push(format!("the check runs: {}", plain(text)));
+        }
+        let warnings = would.warnings.iter();
+        next.extend(warnings.map(|warning| format!("warning: {}", plain(warning))));
+        let prompt = would.prompt.iter().map(|text| Prompt {
+            phase: phase(would.phase).name.clone(),
+            text: text.clone(),
+        });
+        Self {
+            event: "dry_run",
+            run: would.head.run.to_string(),
+            directory: would.head.settings.directory.display().to_string(),
+            banner: banner::lines(beginning, project, &would.head, false, false),
+            settings: banner::settings(&would.head),
+            said: None,
+            save: Some(would.save),
+            next,
+            prompts: prompt.collect(),
+            iteration: would.iteration,
         }
     }
 }
 
 impl fmt::Display for DryRun {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let title = "dry run: nothing is made and nothing is started";
+        let title = match self.save {
+            None => "dry run: nothing is made and nothing is started".to_owned(),
+            Some(save) => {
+                format!("dry run: nothing is changed and nothing is started; from save {save}")
+            }
+        };
         writeln!(f, "{}", styled(BOLD, title))?;
         for line in &self.banner {
             writeln!(f, "{}", styled(DIM, line))?;
         }
+        if !self.next.is_empty() {
+            writeln!(f, "\n{}", styled(BOLD, "what comes first"))?;
+        }
+        for line in &self.next {
+            writeln!(f, "{line}")?;
+        }
         writeln!(f, "\n{}", styled(BOLD, "settings"))?;
-        write!(f, "{}", self.said)?;
+        match &self.said {
+            Some(said) => write!(f, "{said}")?,
+            None => show(f, &self.settings)?,
+        }
         for prompt in &self.prompts {
-            let title = format!("prompt of phase {}, iteration 1", plain(&prompt.phase));
+            let (phase, iteration) = (plain(&prompt.phase), self.iteration);
+            let title = format!("prompt of phase {phase}, iteration {iteration}");
             write!(
                 f,
                 "\n{}\n{}\n",
@@ -75,4 +139,17 @@ impl fmt::Display for DryRun {
         }
         Ok(())
     }
+}
+
+/// Shows settings that are saved, those of the present phase first; those of the others are in the banner.
+fn show(f: &mut fmt::Formatter<'_>, settings: &Value) -> fmt::Result {
+    for (key, value) in settings.as_object().into_iter().flatten() {
+        let is_nothing = value.is_null() || key == "phases";
+        let is_empty = value.as_array().is_some_and(Vec::is_empty)
+            || value.as_object().is_some_and(serde_json::Map::is_empty);
+        if !is_nothing && !is_empty {
+            writeln!(f, "{key:<24} {}", plain(&value.to_string()))?;
+        }
+    }
+    Ok(())
 }

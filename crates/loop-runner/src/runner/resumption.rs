@@ -1,0 +1,189 @@
+//! How a saved run is taken up again, and what that would come to.
+
+use loop_state::{
+    Effect, Event, Happening, Head, MAX_STEER_BYTES, MAX_STEERS, Machine, Notice, Resume, Tree,
+};
+
+use super::{Runner, prompts};
+use crate::checkpoints::Place;
+use crate::clock::Clock;
+use crate::{Error, Project, PromptSource, RunHead, RunId, Settings, prompt, transcript};
+
+/// The most effects that are looked at: the first ones say what comes.
+const STEPS: usize = 16;
+
+/// What a resume would begin with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Resumption {
+    /// What is saved, with the settings that would hold.
+    pub head: RunHead,
+    /// The number of the save from which it would go on.
+    pub save: u64,
+    /// The notices of the first moment, in order: what an attempt is begun for, what is waited for, why it ends at once.
+    pub notices: Vec<Notice>,
+    /// The index of the phase in which it would go on, and the number of the iteration.
+    pub phase: u32,
+    /// See [`phase`](Self::phase).
+    pub iteration: u32,
+    /// The gate, by its index, with which it would go on.
+    pub gate: Option<u32>,
+    /// Whether it would go on with the check.
+    pub check: bool,
+    /// What the next attempt would be told, if one begins.
+    pub prompt: Option<String>,
+    /// What it would warn of.
+    pub warnings: Vec<String>,
+}
+
+impl Runner {
+    /// Returns what taking up a saved run would come to, by the same arguments as [`open`](Self::open) and
+    /// [`with_feedback`](Self::with_feedback).
+    ///
+    /// Reads what is saved and the prompt files and asks git; makes, changes, starts and locks nothing.
+    ///
+    /// # Errors
+    ///
+    /// As [`open`](Self::open), but for what taking the working tree and saving come to.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: dropping the future leaves nothing behind.
+    pub async fn rehearse(
+        project: &Project,
+        run: &RunId,
+        settings: Option<Settings>,
+        from: Option<u32>,
+        feedback: Option<String>,
+        attended: bool,
+    ) -> Result<Resumption, Error> {
+        let state = project.state_at(run, Place::Newest)?;
+        let mut saved = state.head;
+        let unsaid = Self::refuse_unfit_again(project, &mut saved, settings.as_ref()).await?;
+        let mut first = first(project, &mut saved, settings, from, attended)?;
+        if let Some(text) = feedback {
+            with_feedback(&mut first, &saved.machine, text)?;
+        }
+        let skipped = state.report.skipped.iter().map(ToString::to_string);
+        let mut found = Resumption {
+            save: state.save.get(),
+            notices: Vec::new(),
+            phase: 0,
+            iteration: 0,
+            gate: None,
+            check: false,
+            prompt: None,
+            warnings: skipped.chain(unsaid).collect(),
+            head: saved,
+        };
+        let mut machine = Machine::from(found.head.machine.clone());
+        let at = Clock::default().now();
+        let mut happening = Some(first);
+        for _ in 0..STEPS {
+            let Some(what) = happening.take() else { break };
+            for effect in machine.step(Event { at, what }) {
+                match effect {
+                    Effect::Announce(notice) => found.notices.push(notice),
+                    Effect::RunGate(index) => found.gate = Some(index),
+                    Effect::RunCheck => found.check = true,
+                    // What an earlier process left is ended before.
+                    Effect::EndLeftovers => happening = Some(Happening::Settled(Tree::default())),
+                    Effect::StartAttempt(brief) => {
+                        let at = machine.head().phase as usize;
+                        let phases = &found.head.settings.phases;
+                        let before = at.checked_sub(1).map(|it| phases[it].name.as_str());
+                        let text = text(project, &found.head, at)?;
+                        let changed = match brief.cut {
+                            Some(_) => project.git().changed().await,
+                            None => None,
+                        };
+                        let changed = changed.as_deref();
+                        let told = prompt::compose(&brief, &phases[at], before, &text, changed);
+                        found.prompt = Some(told);
+                    }
+                    _ => {}
+                }
+            }
+        }
+        (found.phase, found.iteration) = (machine.head().phase, machine.head().iteration);
+        Ok(found)
+    }
+}
+
+/// Returns what the prompt of a phase says now.
+fn text(project: &Project, saved: &RunHead, at: usize) -> Result<String, Error> {
+    let now = match &saved.settings.phases[at].prompt {
+        PromptSource::Text(text) => return Ok(text.clone()),
+        PromptSource::File(path) => prompt::read(path).ok(),
+        PromptSource::Kept(_) => None,
+    };
+    match now {
+        Some(text) => Ok(text),
+        None => Ok(prompts::kept(project, saved)?.swap_remove(at)),
+    }
+}
+
+/// Returns with what a saved run goes on, by other settings if there are any; these are put in place of its own.
+pub(super) fn first(
+    project: &Project,
+    saved: &mut RunHead,
+    settings: Option<Settings>,
+    from: Option<u32>,
+    attended: bool,
+) -> Result<Happening, Error> {
+    let (mut rules, mut predecessor) = (None, None);
+    if let Some(settings) = settings {
+        predecessor = handed_over(saved, &settings);
+        settings.check_rules()?;
+        let names = |settings: &Settings| -> Vec<_> {
+            let phases = settings.phases.iter();
+            phases
+                .map(|it| (it.name.clone(), it.prompt.clone()))
+                .collect()
+        };
+        if names(&settings) != names(&saved.settings) {
+            settings.validate()?;
+        }
+        rules = Some(settings.rules());
+        saved.settings = settings;
+    }
+    if saved.machine.counts.processes == 0 {
+        // Its process ended before it began.
+        saved.machine = Head::new(saved.settings.rules()).map_err(Error::rules)?;
+        return Ok(Happening::Started);
+    }
+    let run_dir = project.run_dir(&saved.run);
+    Ok(Happening::Resumed(Resume {
+        rules,
+        from,
+        used_attempts: transcript::unknown_attempts(&run_dir, &saved.machine),
+        predecessor,
+        attended,
+        feedback: None,
+    }))
+}
+
+/// Has a run that is taken up again begin with what a person says.
+pub(super) fn with_feedback(first: &mut Happening, head: &Head, text: String) -> Result<(), Error> {
+    let waiting: usize = head.steers.iter().map(|steer| steer.text.len()).sum();
+    let refusal = match first {
+        _ if text.trim().is_empty() => "it is empty",
+        _ if head.steers.len() >= MAX_STEERS || waiting + text.len() > MAX_STEER_BYTES => {
+            "it is too much at once; put it into a file, and name that"
+        }
+        Happening::Resumed(resume) => {
+            resume.feedback = Some(text);
+            return Ok(());
+        }
+        _ => "the run has not begun yet; put it into the prompt",
+    };
+    Err(Error::feedback(refusal))
+}
+
+/// Returns the agent that has the phase at which the run stands, if `settings` give it to another one.
+fn handed_over(saved: &RunHead, settings: &Settings) -> Option<String> {
+    let at = saved.machine.phase as usize;
+    let before = &saved.settings.phases.get(at)?.agent;
+    let other = !settings.phases.get(at)?.agent.is_same(before);
+    other.then(|| before.name().to_owned())
+}
