@@ -113,6 +113,25 @@ fn x101_a_git_that_hangs_before_there_is_a_run_is_ended_with_its_group() {
     assert_eq!(strays(), 0);
 }
 
+/// A hook of git's comes when the tree and the branch are there.
+#[test]
+fn x101_a_working_tree_whose_making_is_stopped_is_taken_back_with_its_branch() {
+    let scene = Scene::new("print turn");
+    let hook = scene.file(".git/hooks/post-checkout");
+    fs_err::create_dir_all(hook.parent().unwrap()).unwrap();
+    fs_err::write(&hook, "#!/bin/sh\nexec sleep 777\n").unwrap();
+    fs_err::set_permissions(&hook, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let running = scene.run(&["--once", "--worktree"]).spawn();
+    wait_for("the hook", LONG, || (sleeps(&scene) == 1).then_some(()));
+    let branches = || scene.sandbox.git(&["branch", "--list", "rlm/*"]);
+    assert_ne!(branches(), "");
+    stop(running, Signal::TERM);
+    scene.expect_nothing_alive();
+    assert_eq!(branches(), "");
+    let trees = scene.sandbox.git(&["worktree", "list"]);
+    assert_eq!(trees.lines().count(), 1, "{trees}");
+}
+
 #[test]
 fn x101_a_git_that_hung_when_the_process_was_killed_is_ended_by_the_next_one() {
     let scene = Scene::new(TOUCHES);

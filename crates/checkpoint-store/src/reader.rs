@@ -11,7 +11,7 @@ pub use crate::history::history;
 use crate::id::Seq;
 pub use crate::list::{Entry, Health, list};
 use crate::load::{self, Index, Want};
-use crate::lock;
+use crate::lock::{self, Lock};
 use crate::meta::PhaseInfo;
 use crate::options::Options;
 use crate::writer::Loaded;
@@ -204,6 +204,22 @@ fn of_phase<H: DeserializeOwned, E: DeserializeOwned>(
 /// [`is_not_found`](Error::is_not_found) if there is none of that name.
 pub fn blob(dir: impl AsRef<Path>, name: &str) -> Result<Vec<u8>> {
     blobs::get(&Dir::open(dir.as_ref())?, name)
+}
+
+/// Keeps every writer out of a store, for example while its directory is moved away. Dropping it lets them in again.
+#[derive(Debug)]
+#[must_use = "dropping it lets writers in again"]
+pub struct KeptOut {
+    _lock: Lock,
+}
+
+/// Keeps every writer out of the store. Makes the lock's file if there is none.
+///
+/// # Errors
+/// [`is_locked`](Error::is_locked) if a writer has it, [`is_not_found`](Error::is_not_found) if there is no directory.
+pub fn keep_out(dir: impl AsRef<Path>) -> Result<KeptOut> {
+    let _lock = Lock::take(&Dir::open(dir.as_ref())?)?;
+    Ok(KeptOut { _lock })
 }
 
 /// Tells whether a writer has the store open.

@@ -54,6 +54,16 @@ impl From<Change> for RuleChange {
     }
 }
 
+/// Nobody waits longer than ten years, and dates beyond can't be shown.
+fn bounded<E: serde::de::Error>(millis: u64) -> Result<Duration, E> {
+    const MOST: Duration = Duration::from_secs(3650 * 86_400);
+    let time = Duration::from_millis(millis);
+    match time <= MOST {
+        true => Ok(time),
+        false => Err(E::custom("that is longer than 3650 days")),
+    }
+}
+
 /// A time in milliseconds.
 mod time {
     use super::{Deserialize, Deserializer, Duration, Serializer};
@@ -63,7 +73,7 @@ mod time {
     }
 
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
-        u64::deserialize(from).map(Duration::from_millis)
+        super::bounded(u64::deserialize(from)?)
     }
 }
 
@@ -82,6 +92,7 @@ mod limit {
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(
         from: D,
     ) -> Result<Option<Duration>, D::Error> {
-        Option::<u64>::deserialize(from).map(|time| time.map(Duration::from_millis))
+        let time = Option::<u64>::deserialize(from)?;
+        time.map(super::bounded).transpose()
     }
 }

@@ -37,6 +37,37 @@ pub fn end_git() {
     if let Some(running) = WATCHED.get() {
         running.lock().closed = true;
         running.end(GRACE);
+        // What was begun is taken back by whoever has begun it.
+        running.wait_until(LAST_WAIT, |state| state.owed == 0);
+        running.lock().owed = 0;
+        running.end(Duration::ZERO);
+    }
+}
+
+/// Says that what git makes is taken back by its caller if it fails, which [`end_git`] waits for. Its drop says that there is nothing to take back any more.
+#[derive(Debug)]
+#[must_use]
+pub(super) struct Owed(Option<Arc<Running>>);
+
+impl Owed {
+    /// Returns with what is taken back also when git was ended.
+    pub(super) fn looks(&self) -> Option<Looks> {
+        let looks = Looks::new(Arc::clone(self.0.as_ref()?), None);
+        Some(Looks {
+            takes_back: true,
+            ..looks
+        })
+    }
+}
+
+impl Drop for Owed {
+    fn drop(&mut self) {
+        if let Some(running) = &self.0 {
+            let mut state = running.lock();
+            state.owed = state.owed.saturating_sub(1);
+            drop(state);
+            running.fewer.notify_all();
+        }
     }
 }
 
@@ -48,6 +79,8 @@ pub(crate) struct Looks {
     over: Arc<AtomicBool>,
     /// The value of the run's marker that they carry.
     pub(super) marker: Option<String>,
+    /// Whether they take back what others have made, and so may come when no other may.
+    takes_back: bool,
 }
 
 /// What came of the end.
@@ -71,6 +104,15 @@ impl Looks {
         Self::new(WATCHED.get().cloned().unwrap_or_default(), None)
     }
 
+    /// Says that something is going to be made that is taken back if it fails.
+    pub(super) fn owe() -> Owed {
+        let running = WATCHED.get().cloned();
+        if let Some(running) = &running {
+            running.lock().owed += 1;
+        }
+        Owed(running)
+    }
+
     /// Returns those of a run.
     pub(crate) fn of_run(marker: String) -> Self {
         Self::new(WATCHED.get().cloned().unwrap_or_default(), Some(marker))
@@ -81,6 +123,7 @@ impl Looks {
             running,
             over: Arc::default(),
             marker,
+            takes_back: false,
         }
     }
 
@@ -103,7 +146,8 @@ impl Looks {
     /// Begins one. What `tell` gets is to be obeyed.
     pub(super) fn begin(&self, tell: mpsc::Sender<Told>) -> Result<Look, Refusal> {
         let mut state = self.running.lock();
-        if state.closed || self.over.load(Ordering::Acquire) {
+        let may = self.takes_back && state.owed > 0;
+        if (state.closed && !may) || self.over.load(Ordering::Acquire) {
             return Err(Refusal::Stopped);
         }
         state.last += 1;
@@ -192,6 +236,8 @@ struct Running {
 struct State {
     last: u64,
     closed: bool,
+    /// How many make something that they take back if it fails.
+    owed: usize,
     cut: bool,
     /// Those that run, by number, with the pid of each that was started.
     all: BTreeMap<u64, (Option<u32>, mpsc::Sender<Told>)>,
@@ -215,8 +261,15 @@ impl Running {
     }
 
     fn wait(&self, patience: Duration) {
-        let some = |state: &mut State| !state.all.is_empty();
-        drop(self.fewer.wait_timeout_while(self.lock(), patience, some));
+        self.wait_until(patience, |state| state.all.is_empty());
+    }
+
+    fn wait_until(&self, patience: Duration, is_so: impl Fn(&State) -> bool) {
+        let not_yet = |state: &mut State| !is_so(state);
+        drop(
+            self.fewer
+                .wait_timeout_while(self.lock(), patience, not_yet),
+        );
     }
 
     fn names(&self) -> Vec<ProcessName> {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Git, LIMIT};
+use super::{Git, LIMIT, Looks};
 use crate::{Error, Project, RunId, runs};
 
 /// How long git may take to fill a working tree.
@@ -108,6 +108,7 @@ impl Project {
                 "the branch {branch} is there already: choose another {other}, or delete it: git branch -D {branch}"
             )));
         }
+        let _owed = Looks::owe();
         self.check_out(&path, &[], &["-b", &branch], base)
             .inspect_err(|_| self.remove_worktree(&path, Some(&branch)))?;
         Ok(Worktree {
@@ -146,7 +147,8 @@ impl Project {
     /// Takes back what git has begun to make: a hook that refuses comes after the tree. Nothing is in it but what was committed.
     pub(crate) fn remove_worktree(&self, path: &Path, branch: Option<&str>) {
         // What is being taken back may have been stopped, which this must not be.
-        let looks = super::Looks::watched();
+        let owed = Looks::owe();
+        let looks = owed.looks();
         let remove: [&OsStr; 4] = [
             "worktree".as_ref(),
             "remove".as_ref(),

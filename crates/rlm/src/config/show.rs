@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::Path;
 
 use agent_subprocess::mcp::{McpServer, McpServers};
+use loop_state::Autonomy;
 use serde::Deserialize;
 use toml::Value;
 
@@ -39,7 +40,7 @@ pub(crate) struct Group {
 pub(crate) fn groups(layers: &Layers, words: &[OsString], directory: &Path) -> Vec<Group> {
     let mut groups = Vec::new();
     if layers.has_phases() {
-        let tree = layers.run().over(defaults(false));
+        let tree = with_autonomy(layers.run().over(defaults(false)), layers);
         groups.push(group(None, tree, &[Of::Run], None));
     }
     for phase in layers.phases() {
@@ -64,10 +65,25 @@ pub(crate) fn groups(layers: &Layers, words: &[OsString], directory: &Path) -> V
         };
         groups.push(match layers.has_phases() {
             true => group(Some(phase.name), tree, &[Of::Phase], why),
-            false => group(None, tree, &[Of::Run, Of::Phase], why),
+            false => {
+                let tree = with_autonomy(tree, layers);
+                group(None, tree, &[Of::Run, Of::Phase], why)
+            }
         });
     }
     groups
+}
+
+/// Says where a person is asked if nothing else is said: that depends on how many phases there are.
+fn with_autonomy(mut tree: Tree, layers: &Layers) -> Tree {
+    if tree.leaf("autonomy").is_none() {
+        let autonomy = match layers.phases().len() {
+            ..2 => Autonomy::Full,
+            _ => Autonomy::Checkpoint,
+        };
+        tree.insert("autonomy", autonomy.to_string().into(), Origin::Default);
+    }
+    tree
 }
 
 fn group(phase: Option<String>, tree: Tree, of: &[Of], unknown_agent: Option<String>) -> Group {

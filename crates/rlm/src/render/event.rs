@@ -257,16 +257,20 @@ fn seconds(took: Duration) -> String {
     format!("{:.1} s", took.as_secs_f64())
 }
 
+/// Returns the time, or the last one that can be shown.
+fn shown(at: Timestamp) -> jiff::Timestamp {
+    let at = i64::try_from(at.0).map(jiff::Timestamp::from_millisecond);
+    at.ok().and_then(Result::ok).unwrap_or(jiff::Timestamp::MAX)
+}
+
 fn clock(at: Timestamp, zone: &TimeZone) -> String {
-    let at = jiff::Timestamp::from_millisecond(i64::try_from(at.0).unwrap_or(i64::MAX))
-        .unwrap_or_default();
+    let at = shown(at);
     at.to_zoned(zone.clone()).strftime("%H:%M:%S").to_string()
 }
 
 /// A point in time for programs: RFC 3339, UTC, milliseconds.
 pub(crate) fn utc(at: Timestamp) -> String {
-    let at = jiff::Timestamp::from_millisecond(i64::try_from(at.0).unwrap_or(i64::MAX))
-        .unwrap_or_default();
+    let at = shown(at);
     at.strftime("%Y-%m-%dT%H:%M:%S%.3fZ").to_string()
 }
 

@@ -119,6 +119,7 @@ fn the_lines_of_version_1() {
 fn what_is_not_built_is_said_to_be_unsupported() {
     let lines = [
         r#"{"v":1,"request":"set","key":"max-happiness","value":5}"#,
+        r#"{"v":1,"request":"set","key":"sleep","value":18446744073709551615}"#,
         r#"{"v":1,"request":"forward"}"#,
         r#"{"v":2,"request":"status"}"#,
         r#"{"v":1,"request":"pause","after":"lunch"}"#,
