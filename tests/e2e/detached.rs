@@ -326,6 +326,25 @@ fn who_attached_is_asked_and_who_left_is_not() {
 }
 
 #[test]
+fn what_the_agent_asks_is_denied_when_the_last_who_attached_leaves() {
+    let scene = Scene::new("say ready\nawait go\nask Bash true\nsay over\nturn");
+    let ask = ["--once", "--detach", "--permissions", "ask"];
+    scene.claude(&ask).run(LONG).expect_code(0);
+    scene.wait_until_recorded("ready");
+    let (watching, terminal) = scene.rlm(&["attach"]).spawn_on_terminal();
+    terminal.sees("attached to run", LONG);
+    fs_err::write(scene.file("go"), "").unwrap();
+    terminal.sees("Bash: true", LONG);
+    assert!(scene.agent.answers().is_empty());
+    drop(terminal);
+    drop(watching);
+    wait_until_it_is(&scene, "ended");
+    let answers = scene.agent.answers();
+    assert_eq!(answers.len(), 1);
+    assert!(format!("{answers:?}").contains("nobody is there to be asked any more"));
+}
+
+#[test]
 fn a_detached_run_that_has_not_begun_ends_with_who_started_it_and_leaves_the_terminal_alone() {
     let scene = Scene::new("print turn {start}");
     let (running, terminal) = scene

@@ -309,3 +309,66 @@ fn s23_without_a_terminal_nothing_waits_for_an_answer() {
         .expect_code(2);
     assert!(refused.stderr.contains("at least 1"), "{}", refused.stderr);
 }
+
+#[test]
+fn what_a_file_says_reaches_the_phases_to_come_and_raises_no_bound() {
+    let pipeline = Pipeline::new("", "print planned\nawait go", "run true\nsay built {start}");
+    let scene = &pipeline.scene;
+    let running = pipeline.run(&["--no-input"]).spawn();
+    wait_for("the plan", LONG, || {
+        (!pipeline.plan.starts().is_empty()).then_some(())
+    });
+    let set = ["set", "check-timeout=9m", "max-failures=5"];
+    let told = scene.rlm(&set).run(LONG).expect_code(0).stdout;
+    expect_in_order(
+        &told,
+        &["in effect: time of a gate", "that is for phase plan"],
+    );
+    let whole = ["set", "max-failures=6"];
+    let told = scene.rlm(&whole).run(LONG).expect_code(0).stdout;
+    assert!(!told.contains("phase"), "{told}");
+    let file = fs_err::read_to_string(scene.file("rlm.toml")).unwrap();
+    // One iteration less in `build`, and one more in `check`.
+    let file = file.replace("sleep = 0", "sleep = 0\ncheck-timeout = '7m'");
+    let (build, check) = file.rsplit_once("max-iterations = 1").unwrap();
+    let build = build.replace("max-iterations = 2", "max-iterations = 1");
+    let file = format!("{build}max-iterations = 3{check}");
+    fs_err::write(scene.file("rlm.toml"), file).unwrap();
+    fs_err::write(scene.file("go"), "").unwrap();
+    let ended = running.wait(LONG).expect_code(0);
+    expect_in_order(
+        &ended.stdout,
+        &[
+            "warning: the settings have changed, but not `iterations: 3`",
+            "phase plan: from now on time of a gate or the check: 420s",
+            "phase build: from now on iterations: 1",
+            "phase build: from now on time of a gate or the check: 420s",
+            "phase check: from now on time of a gate or the check: 420s",
+            "phase build",
+        ],
+    );
+    assert_eq!(pipeline.counts(), [1, 1, 1]);
+}
+
+/// Whom a detached run asks is whoever is attached; when the last of them leaves, nobody is there and it goes on.
+#[test]
+fn a_question_that_the_last_who_attached_leaves_is_asked_of_nobody() {
+    let pipeline = Pipeline::new("", "print planned\nawait go", "run true\nsay built {start}");
+    let scene = &pipeline.scene;
+    pipeline.run(&["--detach"]).run(LONG).expect_code(0);
+    wait_for("the plan", LONG, || {
+        (!pipeline.plan.starts().is_empty()).then_some(())
+    });
+    let (watching, terminal) = scene.rlm(&["attach"]).spawn_on_terminal();
+    terminal.sees("attached to run", LONG);
+    fs_err::write(scene.file("go"), "").unwrap();
+    terminal.sees(ASKS, LONG);
+    assert_eq!(scene.status()["state"], "paused");
+    assert_eq!(pipeline.counts(), [1, 0, 0]);
+    drop(terminal);
+    drop(watching);
+    pipeline.wait_for([1, 2, 1]);
+    wait_for("its end", LONG, || {
+        (scene.status()["state"] != "running").then_some(())
+    });
+}
