@@ -1,4 +1,3 @@
-use agent_duplex::ProcessName;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -26,10 +25,6 @@ enum Kind {
         path: PathBuf,
         holder: Option<Holder>,
     },
-    #[error(
-        "run `{run}` is not removed, because what it had started can't be ended: {left}; end that first"
-    )]
-    StillAlive { run: RunId, left: String },
     #[error(
         "`{0}` is not a run id: use 1 to 64 letters, digits, `.`, `_` or `-`, beginning with a letter or digit"
     )]
@@ -144,14 +139,6 @@ impl Error {
         Self(Box::new(Kind::Held {
             path: path.into(),
             holder,
-        }))
-    }
-
-    pub(crate) fn still_alive(run: &RunId, left: &[ProcessName]) -> Self {
-        let left: Vec<String> = left.iter().map(ToString::to_string).collect();
-        Self(Box::new(Kind::StillAlive {
-            run: run.clone(),
-            left: left.join(", "),
         }))
     }
 

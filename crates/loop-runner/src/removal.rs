@@ -5,30 +5,25 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
 
-use agent_subprocess::sweep;
 use checkpoint_store::reader;
 use uuid::Uuid;
 
 use crate::moving::INCOMING;
-use crate::survivors::{MARKER, names, scope_of};
 use crate::{Error, Project, RunId};
 
 /// What the name of a directory begins with that is being removed.
 const ASIDE: &str = "removed-";
-/// How long what is still alive may take to end.
-const SWEEP: Duration = Duration::from_secs(3);
 /// From when on one is nobody's any more.
 const OLD: Duration = Duration::from_secs(60);
 
 impl Project {
     /// Removes a run for good: its state, its transcripts, all that lies in its directory. A working tree of its own and its branch stay.
     ///
-    /// What it had started and is still alive, its process having died, is ended before. It is first moved aside, so that nobody finds half a run. What an earlier removal left that was cut is removed too.
+    /// It is first moved aside, so that nobody finds half a run. What an earlier removal left that was cut is removed too.
     ///
     /// # Errors
     ///
-    /// [`Error::is_held`] when a process has it, [`Error::is_not_found`] when there is none; others also when something that it had started can't be
-    /// ended, because only the run knows by what that is found.
+    /// [`Error::is_held`] when a process has it, [`Error::is_not_found`] when there is none.
     pub fn remove(&self, run: &RunId) -> Result<(), Error> {
         let dir = self.existing(run)?;
         let fail = |e| Error::io("can't remove", &dir, e);
@@ -40,29 +35,12 @@ impl Project {
             // What can't be locked, on a disk that is full for example, can be removed.
             kept_out => kept_out.ok(),
         };
-        self.end_left(run)?;
         let name = format!("{ASIDE}{}", Uuid::new_v4().simple());
         let aside = self.state_dir().join(name);
         fs_err::rename(&dir, &aside).map_err(fail)?;
         remove_all(&aside).map_err(fail)?;
         self.remove_old_asides();
         Ok(())
-    }
-
-    /// Ends what the run's dead process left.
-    fn end_left(&self, run: &RunId) -> Result<(), Error> {
-        let Some(scope) = scope_of(self, run) else {
-            return Ok(());
-        };
-        let left = sweep::find(MARKER, &scope);
-        let survivors = match left.is_empty() {
-            true => Vec::new(),
-            false => names(sweep::end(left, SWEEP).survivors),
-        };
-        match survivors.is_empty() {
-            true => Ok(()),
-            false => Err(Error::still_alive(run, &survivors)),
-        }
     }
 
     /// Removes what a removal left that was cut; another one may be under way.

@@ -7,11 +7,13 @@ use loop_runner::control::Change;
 use loop_runner::{Reloaded, Settings};
 use loop_state::RuleChange;
 
+use super::Config;
 use super::layers::{Layers, defaults};
 use super::tree::Tree;
 
 /// The keys that can change while a run goes on.
 pub(crate) const LIVE: [&str; 10] = [
+    // In the order of the fields of `Limits`.
     "max-iterations",
     "iteration-timeout",
     "idle-timeout",
@@ -36,8 +38,9 @@ pub(crate) struct Watched {
 #[derive(Debug)]
 struct Phase {
     name: String,
-    driven: bool,
     /// What was said of it and of the run when it was last looked at.
+    said: Limits,
+    /// What counts.
     limits: Limits,
 }
 
@@ -60,11 +63,11 @@ impl Watched {
     pub(crate) fn new(layers: Layers, settings: &Settings) -> Self {
         let phase = |phase: &loop_runner::PhaseSettings| {
             let (name, driven) = (phase.name.clone(), phase.agent.is_driven());
-            let limits = Limits::of(&layers, &name, driven);
+            let config = layers.phase(&name).over(defaults(driven)).config();
             Phase {
+                said: Limits::said(&layers, &name),
+                limits: Limits::of(&config),
                 name,
-                driven,
-                limits,
             }
         };
         let phases = settings.phases.iter().map(phase).collect();
@@ -75,7 +78,8 @@ impl Watched {
         }
     }
 
-    /// Looks at the files. What they say above the phases is for each that says nothing else.
+    /// Looks at the files. What they say above the phases is for each that says nothing else. What they don't say any more stays as it was: a file that
+    /// somebody removed, or is just writing, must lift no limit.
     pub(crate) fn look(&mut self) -> Reloaded {
         let mut reloaded = Reloaded::default();
         match self.layers.read_again() {
@@ -85,11 +89,7 @@ impl Watched {
                 if !others.is_empty() {
                     reloaded.warnings.push(format!(
                         "the settings have changed: {} {} for the next run, not for this one",
-                        others
-                            .iter()
-                            .map(|key| format!("`{key}`"))
-                            .collect::<Vec<_>>()
-                            .join(", "),
+                        quoted(&others),
                         if others.len() == 1 { "counts" } else { "count" },
                     ));
                 }
@@ -104,21 +104,35 @@ impl Watched {
                 self.wrong = Some(why.message);
             }
         }
+        let mut unsaid = BTreeSet::new();
         for (at, phase) in self.phases.iter_mut().enumerate() {
-            let limits = Limits::of(&self.layers, &phase.name, phase.driven);
+            let limits = Limits::said(&self.layers, &phase.name);
+            unsaid.extend(phase.said.lost(&limits));
+            phase.said = limits;
+            let limits = limits.over(phase.limits);
             let changes = phase.limits.changes_to(limits).into_iter();
             // What is of the whole run is said once.
             let once = changes.filter(|it| at == 0 || RuleChange::from(*it).is_of_phase());
             reloaded.changes.extend(once.map(|change| (at, change)));
             phase.limits = limits;
         }
+        if !unsaid.is_empty() {
+            reloaded.warnings.push(format!(
+                "the settings say nothing any more of {}; what was said before counts",
+                quoted(&unsaid)
+            ));
+        }
         reloaded
     }
 }
 
 impl Limits {
-    fn of(layers: &Layers, phase: &str, driven: bool) -> Self {
-        let config = layers.phase(phase).over(defaults(driven)).config();
+    /// Returns what is said of a phase, without defaults.
+    fn said(layers: &Layers, phase: &str) -> Self {
+        Self::of(&layers.phase(phase).config())
+    }
+
+    fn of(config: &Config) -> Self {
         Self {
             max_iterations: config.max_iterations.map(Into::into),
             iteration_timeout: config.iteration_timeout,
@@ -131,6 +145,43 @@ impl Limits {
             max_tokens: config.max_tokens,
             wait_on_limit: config.wait_on_limit,
         }
+    }
+
+    /// Returns these where something is said, and else the others.
+    fn over(self, others: Self) -> Self {
+        Self {
+            max_iterations: self.max_iterations.or(others.max_iterations),
+            iteration_timeout: self.iteration_timeout.or(others.iteration_timeout),
+            idle_timeout: self.idle_timeout.or(others.idle_timeout),
+            check_timeout: self.check_timeout.or(others.check_timeout),
+            max_duration: self.max_duration.or(others.max_duration),
+            max_failures: self.max_failures.or(others.max_failures),
+            sleep: self.sleep.or(others.sleep),
+            max_cost: self.max_cost.or(others.max_cost),
+            max_tokens: self.max_tokens.or(others.max_tokens),
+            wait_on_limit: self.wait_on_limit.or(others.wait_on_limit),
+        }
+    }
+
+    /// Names the keys of which something was said, and now nothing is.
+    fn lost(&self, now: &Self) -> impl Iterator<Item = &'static str> {
+        let said = |limits: &Self| {
+            [
+                limits.max_iterations.is_some(),
+                limits.iteration_timeout.is_some(),
+                limits.idle_timeout.is_some(),
+                limits.check_timeout.is_some(),
+                limits.max_duration.is_some(),
+                limits.max_failures.is_some(),
+                limits.sleep.is_some(),
+                limits.max_cost.is_some(),
+                limits.max_tokens.is_some(),
+                limits.wait_on_limit.is_some(),
+            ]
+        };
+        let lost = said(self).into_iter().zip(said(now));
+        let lost = LIVE.into_iter().zip(lost);
+        lost.filter_map(|(key, (before, now))| (before && !now).then_some(key))
     }
 
     fn changes_to(self, new: Self) -> Vec<Change> {
@@ -161,6 +212,11 @@ impl Limits {
         ];
         changes.into_iter().flatten().collect()
     }
+}
+
+fn quoted(keys: &BTreeSet<impl std::fmt::Display>) -> String {
+    let keys: Vec<String> = keys.iter().map(|key| format!("`{key}`")).collect();
+    keys.join(", ")
 }
 
 /// Returns the keys of which something else is said, and which can't change while a run goes on.
@@ -223,12 +279,12 @@ mod tests {
         assert_eq!(watched.look(), Reloaded::default());
         write(
             root,
-            "until = 'x'\nmax-duration = '1h'\nmax-iterations = 7\ncheck-timeout = '2m'\n",
+            "sleep = 2\nuntil = 'x'\nmax-duration = '1h'\nmax-iterations = 7\ncheck-timeout = '2m'\n",
         );
         let changes = watched.look().changes;
         let hour = Change::MaxDuration(Some(Duration::from_secs(3600)));
         let check = Change::CheckTimeout(Duration::from_secs(120));
-        let sleep = Change::Sleep(Duration::from_secs(10));
+        let sleep = Change::Sleep(Duration::from_secs(2));
         let seven = Change::MaxIterations(Some(7));
         assert_eq!(changes, [seven, hour, check, sleep].map(|it| (0, it)));
         assert_eq!(watched.look(), Reloaded::default());
@@ -236,8 +292,18 @@ mod tests {
             root,
             "until = 'x'\nmax-iterations = 7\ncheck-timeout = '2m'\n",
         );
-        let changes = watched.look().changes;
-        assert_eq!(changes, [(0, Change::MaxDuration(None))]);
+        let told = watched.look();
+        assert_eq!(told.changes, [], "what is not said any more lifts nothing");
+        insta::assert_snapshot!(told.warnings.join("\n"), @"the settings say nothing any more of `max-duration`, `sleep`; what was said before counts");
+        assert_eq!(watched.look(), Reloaded::default());
+        fs_err::remove_file(root.join("rlm.toml")).unwrap();
+        let told = watched.look();
+        assert_eq!((told.changes.len(), told.warnings.len()), (0, 2));
+        write(root, "until = 'x'\nmax-iterations = 6\n");
+        assert_eq!(
+            watched.look().changes,
+            [(0, Change::MaxIterations(Some(6)))]
+        );
     }
 
     #[test]
@@ -291,6 +357,7 @@ mod tests {
         assert_eq!(watched.look().changes, changes);
         assert_eq!(watched.look(), Reloaded::default());
         write(root, "command = ['sh']\nprompt = 'x'\n");
-        assert_eq!(watched.look().warnings.len(), 1);
+        let told = watched.look();
+        assert_eq!((told.changes.len(), told.warnings.len()), (0, 2));
     }
 }
