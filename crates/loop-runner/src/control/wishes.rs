@@ -137,3 +137,46 @@ impl Wishes {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use loop_state::{StopCause, StopRequest};
+
+    /// What is asked of git can take long, and a press must not wait for it.
+    #[tokio::test]
+    async fn who_wants_the_end_is_found_behind_others_and_all_are_heard_in_order() {
+        let (own, receiver) = mpsc::channel(8);
+        let (others, wishes) = mpsc::channel(8);
+        let mut wishes = Wishes::new(receiver, wishes);
+        let steer = |text: &str| Control::Steer {
+            text: text.into(),
+            now: false,
+        };
+        let later = StopRequest {
+            by: StopCause::Person,
+            when: When::AfterIteration,
+        };
+        let first = [steer("one"), Control::Stop(later)];
+        for what in first {
+            others.send(what.into()).await.unwrap();
+        }
+        let wanted = tokio::time::timeout(std::time::Duration::ZERO, wishes.end_wanted());
+        assert!(wanted.await.is_err() && !wishes.is_end_wanted());
+        own.send(steer("two")).await.unwrap();
+        own.send(Control::Abort).await.unwrap();
+        wishes.end_wanted().await;
+        assert!(wishes.is_end_wanted());
+        let mut heard = Vec::new();
+        while let Some(wish) = wishes.try_next() {
+            heard.push(match wish.what {
+                Control::Steer { text, .. } => text,
+                other => format!("{other:?}"),
+            });
+        }
+        assert_eq!(heard[0], "one");
+        assert!(heard[1].starts_with("Stop("), "{heard:?}");
+        assert_eq!(heard[2..], ["two", "Abort"]);
+        assert!(!wishes.is_end_wanted());
+    }
+}

@@ -478,7 +478,7 @@ impl Fold {
             }
             Notice::Again(again) => What::Again(*again),
             Notice::Reviewed(verdict) => What::Reviewed(verdict.clone()),
-            Notice::RuleSet(change) => What::RuleSet(*change),
+            Notice::RuleSet(change) | Notice::PhaseRuleSet { change, .. } => What::RuleSet(*change),
             Notice::NothingDone { in_a_row } => What::NothingDone(*in_a_row),
             Notice::SessionLost => What::SessionLost,
             _ => return,
