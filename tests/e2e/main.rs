@@ -34,6 +34,7 @@ mod idle;
 mod init;
 mod input;
 mod jobs;
+mod journey;
 mod kept;
 mod kills;
 mod layers;

@@ -1,0 +1,96 @@
+//! A run of thirty iterations that was killed twice, had to wait, was told something, and was moved: finished elsewhere, and explained there to
+//! somebody who has not seen it.
+
+use rlm_tests::wait_for;
+use rustix::process::Signal;
+
+use crate::LONG;
+use crate::control::quick;
+use crate::scene::{Scene, crash, expect_in_order, json, says, stop};
+
+/// Each turn is work. The fifth and the twenty-second are killed, the ninth may not begin yet, the fourteenth hears a word, the last one makes an end.
+const AGENT: &str = "append work {start}\n@5 say half done\n@5 hang\n@9 retry 429 3600\n@14 say listening\n@14 expect-steer\n\
+@22 say nearly there\n@22 hang\n@33 touch finished";
+
+#[test]
+fn x112_a_run_is_crashed_and_steered_and_waits_and_moves_and_its_report_explains_all_of_it() {
+    let scene = Scene::new(AGENT);
+    for (key, value) in [
+        ("user.name", "A. Tester"),
+        ("user.email", "tester@localhost"),
+    ] {
+        scene.sandbox.git(&["config", "--global", key, value]);
+    }
+    let run = [
+        "-n",
+        "40",
+        "--run-id",
+        "night",
+        "--until",
+        "test -e finished",
+        "--commit",
+    ];
+    let mut running = scene.driven("codex", &run).spawn();
+    says(&mut running, "half done");
+    crash(running);
+    scene.wait_until_nothing_is_alive();
+
+    let mut running = scene.talking(&["resume"]).spawn();
+    says(&mut running, "waiting until");
+    quick(scene.rlm(&["resume", "night"])).expect_code(0);
+    says(&mut running, "listening");
+    quick(scene.rlm(&["steer", "night", "count in twos"])).expect_code(0);
+    says(&mut running, "nearly there");
+    crash(running);
+    scene.wait_until_nothing_is_alive();
+    let here = scene.status();
+    assert_eq!(
+        (&here["iterations_complete"], &here["cuts"]),
+        (&19.into(), &2.into())
+    );
+
+    // What the attempt that was cut has done is not committed, and not left behind unsaid.
+    let archive = scene.sandbox.path().join("night.tar.zst");
+    let archive = archive.to_str().unwrap();
+    let export = ["checkpoints", "export", "night", "-o", archive];
+    let refused = quick(scene.rlm(&export)).expect_code(2).stderr;
+    assert!(refused.contains("--allow-dirty"), "{refused}");
+    quick(scene.rlm(&export).args(["--allow-dirty"])).expect_code(0);
+    quick(scene.rlm(&["resume", "night"])).expect_code(2);
+    // Nothing but that file goes there: not even where the repository came from is known.
+    let there = scene.sandbox.path().join("elsewhere");
+    fs_err::create_dir(&there).unwrap();
+    let import = ["checkpoints", "import", archive];
+    quick(scene.rlm(&import).dir(&there)).expect_code(0);
+    let ended = scene.talking(&["resume", "night"]).dir(&there).run(LONG);
+    expect_in_order(
+        &ended.expect_code(0).stdout,
+        &["iteration 20, attempt 2", "done: the check passed"],
+    );
+    let stands = quick(scene.rlm(&["status", "night", "--json"]).dir(&there));
+    let stands = json(&stands.expect_code(0).stdout);
+    assert_eq!(stands["iterations_complete"], 30);
+    assert_eq!(scene.start_count(), 33);
+    scene.expect_nothing_alive();
+
+    quick(
+        scene
+            .rlm(&["report", "night", "-o", "night.html"])
+            .dir(&there),
+    )
+    .expect_code(0);
+    let page = fs_err::read_to_string(there.join("night.html")).unwrap();
+    for words in [
+        "completed 30 iterations",
+        "3 processes had it, of which 2 died",
+        "a rate limit was reached",
+        "count in twos",
+        "It is done, and this is the proof",
+    ] {
+        assert!(page.contains(words), "{words} is not in the report");
+    }
+    assert!(
+        !page.contains("Not committed"),
+        "each iteration has its commit"
+    );
+}
