@@ -48,7 +48,9 @@ fn l90_an_agent_that_is_being_ended_in_its_turn_is_ended_sooner_for_who_loses_pa
 fn l90_leftovers_that_are_being_ended_are_ended_sooner_for_who_loses_patience() {
     let scene = Scene::new("");
     let agent = format!("({DEAF}) >/dev/null 2>&1 & while ! test -e up; do sleep 0.05; done");
-    let run = scene.rlm(&["run", "-p", "x", "--once", "--", "sh", "-c", &agent]);
+    // It is not over when they are ended by themselves, as the next iteration begins.
+    let run = ["run", "-p", "x", "-n", "2", "--sleep", "600", "--"];
+    let run = scene.rlm(&run).args(["sh", "-c", &agent]);
     assert_eq!(told(&scene, run), "TERM\n");
 }
 

@@ -241,14 +241,14 @@ fn limits_follow_the_file_between_iterations() {
     let scene = Scene::new("print turn {start}\n@2 await go2\n@3 await go3\n@4 await go4");
     let say = |text: &str| fs_err::write(scene.file("rlm.toml"), text).unwrap();
     let go = |turn: u32| fs_err::write(scene.file(&format!("go{turn}")), "").unwrap();
-    say("max-iterations = 2\nsleep = 0\nmax-failures = 5\n");
+    say("max-iterations = 5\nsleep = 0\nmax-failures = 5\n");
     let options = ["-p", PROMPT, "--max-failures", "4"];
     let mut running = scene.run_bare(&options).spawn();
-    // In the last turn, before it is judged. The option stays above the file.
+    // The option stays above the file, which raises nothing: an agent can write it.
     says(&mut running, "turn 2");
     say("max-iterations = 9\nsleep = 0\nmax-failures = 6\n");
     go(2);
-    says(&mut running, "from now on iterations: 9");
+    says(&mut running, "but not `iterations: 9`");
     says(&mut running, "turn 3");
     say("max-iterations = 9\nsleeep = 0\n");
     go(3);
