@@ -144,8 +144,8 @@ mod tests {
 
     #[test]
     fn the_largest_view_fits_and_is_still_one() {
-        for letter in ['x', '…', '\u{1}', '"'] {
-            for tools in [0, 3, 2000] {
+        for letter in ['…', '\u{1}'] {
+            for tools in [0, 100] {
                 let whole = largest(letter, tools);
                 let shown = read(&line(&whole));
                 assert_eq!(shown.head.rules, whole.head.rules);
