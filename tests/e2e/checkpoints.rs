@@ -408,7 +408,7 @@ fn what_cannot_be_read_is_listed_with_the_reason() {
         "link",
         "e-open  damaged, unreadable",
         "chmod go-w",
-        "f-empty  empty, 0 B",
+        "f-empty  empty, ",
     ];
     expect_in_order(&ended.stdout, &expected);
     let ended = checkpoints(&scene, &["verify"]).expect_code(1);

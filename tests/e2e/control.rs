@@ -158,7 +158,7 @@ fn c75_a_pause_from_another_shell_comes_at_the_boundary_and_says_why() {
     let listed = quick(scene.rlm(&["ps"])).expect_code(0).stdout;
     expect_in_order(
         &listed,
-        &["paused", &format!("pid {}", running.pid()), "because: look"],
+        &["paused", &running.pid().to_string(), "because: look"],
     );
 
     let refused = quick(scene.rlm(&["resume", "-n", "9"])).expect_code(2);
@@ -371,7 +371,7 @@ fn x128_a_run_that_saves_nothing_is_reached_again_too() {
     let running = scene.ready(&["--once"]);
     let run = scene.run_id();
     quick(scene.sandbox.rlm("/bin/sh").args(["-c", "rm -rf .rlm"])).expect_code(0);
-    let pid = format!("pid {}", running.pid());
+    let pid = running.pid().to_string();
     wait_for("the run to be listed again", LONG, || {
         let listed = quick(scene.rlm(&["ps"])).stdout;
         [&run, &pid]

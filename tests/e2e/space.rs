@@ -3,9 +3,10 @@
 use std::path::PathBuf;
 
 use rlm_tests::wait_for;
+use rustix::process::Signal;
 
 use crate::LONG;
-use crate::scene::Scene;
+use crate::scene::{Scene, events};
 
 /// An attempt whose transcript is worth compressing.
 const TALKS: &str = "i=0; while [ $i -lt 2000 ]; do echo iteration $RLM_ITERATION line $i of a file that is read; i=$((i+1)); done";
@@ -86,4 +87,104 @@ fn x118_beyond_the_cap_the_oldest_say_what_they_lost() {
     assert!(first.contains("[prompt] x") && first.contains("[end] completed"));
     let newest = logs(&scene, &["--iteration", "9"]);
     assert!(!newest.contains("[reduced]"));
+}
+
+#[test]
+fn s20_transcripts_alone_are_removed_and_the_run_goes_on() {
+    let scene = Scene::new("");
+    run(&scene, &["-n", "1"], TALKS).expect_code(0);
+    let clean = |arguments: &[&str]| {
+        let clean = ["clean", "--transcripts", "--days", "0", "--json"];
+        let ended = scene.rlm(&[&clean, arguments].concat()).run(LONG);
+        events(&ended.expect_code(0).stdout).remove(0)
+    };
+    let planned = clean(&["--dry-run"]);
+    assert_eq!(
+        (&planned["action"], &planned["what"]),
+        (&"would_remove".into(), &"transcripts".into())
+    );
+    assert!(planned["bytes"].as_u64() > Some(80_000), "{planned}");
+    assert_eq!(clean(&["--yes"])["action"], "removed");
+    assert!(transcripts(&scene).is_empty());
+    let again = clean(&["--yes"]);
+    assert_eq!(
+        (&again["action"], &again["why"]),
+        (&"kept".into(), &"bare".into())
+    );
+    assert_eq!(scene.status()["iterations_complete"], 1);
+    let resume = ["resume", "r", "-n", "2", "--sleep", "0"];
+    scene.rlm(&resume).run(LONG).expect_code(0);
+    assert_eq!(transcripts(&scene), ["2-1.ndjson"]);
+}
+
+#[test]
+fn x101_a_run_that_something_is_alive_of_is_not_removed() {
+    let scene = Scene::new("");
+    run(&scene, &["-n", "1"], "printf %s $RLM_MARKER >marker").expect_code(0);
+    let marker = fs_err::read_to_string(scene.file("marker")).unwrap();
+    let left = { scene.sandbox.rlm("sleep").args(["600"]) }
+        .env("RLM_MARKER", &marker)
+        .spawn();
+    let clean = || scene.rlm(&["clean", "--days", "0", "--yes"]).run(LONG);
+    wait_for("the process that is left", LONG, || {
+        let told = clean().stdout;
+        let alive = format!("(pid {})", left.pid());
+        (told.contains("is alive") && told.contains(&alive)).then_some(())
+    });
+    left.signal(Signal::KILL);
+    left.wait(LONG);
+    clean().expect_code(0);
+    assert!(!scene.file(".rlm/runs/r").exists());
+}
+
+#[test]
+fn s19_runs_are_listed_a_line_each_and_programs_get_whole_lines() {
+    let scene = Scene::new("");
+    let none = scene.rlm(&["status"]).run(LONG).expect_code(10);
+    assert!(none.stderr.contains("rlm demo"), "{none}");
+    for name in [
+        "one",
+        "a-name-that-is-as-long-as-some-people-like-their-names-to-be",
+    ] {
+        let run = [
+            "run", "--sleep", "0", "-p", "x", "-n", "1", "--run-id", name,
+        ];
+        let agent = ["--", "sh", "-c", "echo said"];
+        scene
+            .rlm(&[&run[..], &agent].concat())
+            .run(LONG)
+            .expect_code(0);
+    }
+    let told = scene.rlm(&["status"]).run(LONG).expect_code(0).stdout;
+    let lines: Vec<&str> = told.lines().collect();
+    assert!(lines.len() == 3 && lines[0].starts_with("RUN"), "{told}");
+    let fields = |line: &str| {
+        line.split_whitespace()
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(fields(lines[2])[..4], ["one", "ended", "-", "1"]);
+    assert!(
+        lines[2].ends_with("planned: all iterations were made"),
+        "{told}"
+    );
+    let logs = scene
+        .rlm(&["logs", "one", "--prefix"])
+        .run(LONG)
+        .expect_code(0)
+        .stdout;
+    let said = logs.lines().find(|line| line.ends_with(" 1.1 said"));
+    assert!(said.is_some() && !logs.contains("──"), "{logs}");
+}
+
+#[test]
+fn a_damaged_transcript_is_named_and_those_behind_it_are_shown() {
+    let scene = Scene::new("");
+    run(&scene, &["-n", "2"], "echo in $RLM_ITERATION").expect_code(0);
+    let place = scene.file(".rlm/runs/r/transcripts");
+    fs_err::remove_file(place.join("1-1.ndjson")).unwrap();
+    fs_err::write(place.join("1-1.ndjson.zst"), "no frame").unwrap();
+    let logs = scene.rlm(&["logs", "r"]).run(LONG).expect_code(1);
+    assert!(logs.stderr.contains("iteration 1, attempt 1"), "{logs}");
+    assert!(logs.stdout.contains("in 2"), "{logs}");
 }

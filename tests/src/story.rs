@@ -73,6 +73,13 @@ fn stable(line: &str) -> String {
         let is_name = behind.starts_with(" (") && bare.bytes().all(|c| c.is_ascii_digit());
         out.push_str(match stands_for(bare) {
             _ if is_name || out.ends_with("pid ") => "PID",
+            // In a table.
+            _ if out.ends_with("  ")
+                && bare.len() > 2
+                && bare.bytes().all(|c| c.is_ascii_digit()) =>
+            {
+                "PID"
+            }
             Some(stands) => stands,
             None if behind.starts_with(" s)") => "0.0",
             None => bare,
@@ -80,7 +87,14 @@ fn stable(line: &str) -> String {
         out.push_str(&piece[bare.len()..]);
         rest = behind;
     }
-    out.trim_end().to_owned()
+    match out.starts_with("RUN  ") {
+        // The columns are as wide as what is not the same each time.
+        true => {
+            let columns = out.split("  ").filter(|text| !text.trim().is_empty());
+            columns.map(str::trim).collect::<Vec<_>>().join("  ")
+        }
+        false => out.trim_end().to_owned(),
+    }
 }
 
 fn stands_for(word: &str) -> Option<&'static str> {

@@ -5,7 +5,9 @@ use serde::Serialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
 
 #[cfg(feature = "zstd")]
-use std::cell::RefCell;
+use std::io;
+#[cfg(feature = "zstd")]
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 #[cfg(feature = "zstd")]
 use crate::frame::MAX_RATIO;
@@ -70,12 +72,34 @@ pub(crate) fn pack(raw: Vec<u8>, effort: Effort) -> (u8, Vec<u8>) {
     (0, raw)
 }
 
-// Making a context costs more than packing a small frame with it.
+/// A context that is kept from one frame to the next: making one costs more than packing a small frame with it. There is one a process, not one a
+/// thread: a writer wanders through the threads of a pool, and each would keep up to a megabyte.
 #[cfg(feature = "zstd")]
-thread_local! {
-    static PACKER: RefCell<Option<zstd::bulk::Compressor<'static>>> = const { RefCell::new(None) };
-    static UNPACKER: RefCell<Option<zstd::bulk::Decompressor<'static>>> =
-        const { RefCell::new(None) };
+struct Kept<C>(Mutex<Option<C>>);
+
+#[cfg(feature = "zstd")]
+static PACKER: Kept<zstd::bulk::Compressor<'static>> = Kept(Mutex::new(None));
+#[cfg(feature = "zstd")]
+static UNPACKER: Kept<zstd::bulk::Decompressor<'static>> = Kept(Mutex::new(None));
+
+#[cfg(feature = "zstd")]
+impl<C> Kept<C> {
+    /// Works with it, or with a new one while another thread does.
+    fn with<R>(
+        &self,
+        make: impl FnOnce() -> io::Result<C>,
+        work: impl FnOnce(&mut C) -> io::Result<R>,
+    ) -> io::Result<R> {
+        let kept = self.lock().take();
+        let mut context = kept.map_or_else(make, Ok)?;
+        let done = work(&mut context);
+        *self.lock() = Some(context);
+        done
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<C>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 #[cfg(feature = "zstd")]
@@ -83,12 +107,8 @@ fn deflate(raw: &[u8], effort: Effort) -> Option<Vec<u8>> {
     if effort == Effort::Seal {
         return zstd::bulk::compress(raw, SEAL_LEVEL).ok();
     }
-    PACKER.with_borrow_mut(|packer| {
-        if packer.is_none() {
-            *packer = zstd::bulk::Compressor::new(zstd::DEFAULT_COMPRESSION_LEVEL).ok();
-        }
-        packer.as_mut()?.compress(raw).ok()
-    })
+    let make = || zstd::bulk::Compressor::new(zstd::DEFAULT_COMPRESSION_LEVEL);
+    PACKER.with(make, |packer| packer.compress(raw)).ok()
 }
 
 /// Undoes [`pack`]; `offset` is where the frame stands, for the fault.
@@ -114,11 +134,7 @@ pub(crate) fn unpack(
 #[cfg(feature = "zstd")]
 fn inflate(stored: &[u8], raw_len: usize, offset: usize) -> Result<Vec<u8>, Fault> {
     UNPACKER
-        .with_borrow_mut(|unpacker| {
-            if unpacker.is_none() {
-                *unpacker = Some(zstd::bulk::Decompressor::new()?);
-            }
-            let unpacker = unpacker.as_mut().expect("it was just made");
+        .with(zstd::bulk::Decompressor::new, |unpacker| {
             unpacker.decompress(stored, raw_len)
         })
         .map_err(|_| damaged(offset, "the frame's payload cannot be decompressed"))

@@ -158,28 +158,6 @@ impl Project {
     pub fn commit_stat(&self, commit: &str) -> Option<String> {
         self.git().stat(commit)
     }
-
-    /// Returns how many bytes the directory of a run takes, its transcripts included, as far as it can be read.
-    #[must_use]
-    pub fn bytes(&self, run: &RunId) -> u64 {
-        size(&self.run_dir(run), 3)
-    }
-}
-
-/// Adds up what lies in a directory and in those below it. Follows no links.
-fn size(dir: &std::path::Path, depth: u32) -> u64 {
-    let Ok(entries) = fs_err::read_dir(dir) else {
-        return 0;
-    };
-    let sizes = entries.filter_map(|entry| {
-        let path = entry.ok()?.path();
-        let meta = fs_err::symlink_metadata(&path).ok()?;
-        match meta.is_dir() {
-            true => Some(depth.checked_sub(1).map_or(0, |depth| size(&path, depth))),
-            false => Some(meta.len()),
-        }
-    });
-    sizes.sum()
 }
 
 /// Takes a save into account.

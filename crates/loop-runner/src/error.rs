@@ -20,6 +20,10 @@ enum Kind {
         path: PathBuf,
         source: io::Error,
     },
+    #[error(
+        "what run `{run}` started is alive: {alive}; end it first, or resume the run, which does"
+    )]
+    Alive { run: RunId, alive: String },
     #[error("{} is working in `{}`; wait for it or stop it", name(holder.as_ref()), path.display())]
     Held {
         path: PathBuf,
@@ -140,6 +144,13 @@ impl Error {
             path: path.into(),
             holder,
         }))
+    }
+
+    pub(crate) fn alive(run: RunId, alive: &[agent_duplex::ProcessName]) -> Self {
+        let name = |it: &agent_duplex::ProcessName| format!("{} (pid {})", it.name, it.pid);
+        let names: Vec<_> = alive.iter().take(8).map(name).collect();
+        let alive = names.join(", ");
+        Self(Box::new(Kind::Alive { run, alive }))
     }
 
     pub(crate) fn bad_run_id(text: &str) -> Self {

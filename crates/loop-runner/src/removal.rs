@@ -5,10 +5,12 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
 
-use checkpoint_store::reader;
+use checkpoint_store::reader::{self, KeptOut};
 use uuid::Uuid;
 
 use crate::moving::INCOMING;
+use crate::space::TRANSCRIPTS;
+use crate::transcript::transcripts;
 use crate::{Error, Project, RunId};
 
 /// What the name of a directory begins with that is being removed.
@@ -23,18 +25,21 @@ impl Project {
     ///
     /// # Errors
     ///
-    /// [`Error::is_held`] when a process has it, [`Error::is_not_found`] when there is none.
+    /// [`Error::is_held`] when a process has it, [`Error::is_not_found`] when there is none; others when something that it started is alive, which is
+    /// found by its state alone.
     pub fn remove(&self, run: &RunId) -> Result<(), Error> {
         let dir = self.existing(run)?;
         let fail = |e| Error::io("can't remove", &dir, e);
         let is_dir = fs_err::symlink_metadata(&dir).map_err(fail)?.is_dir();
         // Kept over the renaming: who would take it just then does not get it, and who comes later does not find it.
-        let kept_out = is_dir.then(|| reader::keep_out(&dir));
-        let _kept_out = match kept_out.transpose() {
-            Err(e) if e.is_locked() => return Err(Error::held(&dir, self.holder(run))),
-            // What can't be locked, on a disk that is full for example, can be removed.
-            kept_out => kept_out.ok(),
+        let _kept_out = match is_dir {
+            true => self.keep_out(run, &dir)?,
+            false => None,
         };
+        let alive = self.left_of(run);
+        if !alive.is_empty() {
+            return Err(Error::alive(run.clone(), &alive));
+        }
         let name = format!("{ASIDE}{}", Uuid::new_v4().simple());
         let aside = self.state_dir().join(name);
         fs_err::rename(&dir, &aside).map_err(fail)?;
@@ -65,21 +70,28 @@ impl Project {
         }
     }
 
-    /// Returns how many bytes of disk a run takes, as far as its files can be looked at.
-    #[must_use]
-    pub fn size(&self, run: &RunId) -> u64 {
-        let mut bytes = 0;
-        let mut left: Vec<PathBuf> = vec![self.run_dir(run)];
-        while let Some(path) = left.pop() {
-            let Ok(meta) = std::fs::symlink_metadata(&path) else {
-                continue;
-            };
-            bytes += meta.blocks() * 512;
-            if meta.is_dir() {
-                left.extend(children(&path));
-            }
+    /// Removes the transcripts of a run and leaves its state: it can be resumed as before.
+    ///
+    /// # Errors
+    ///
+    /// As [`remove`](Self::remove).
+    pub fn remove_transcripts(&self, run: &RunId) -> Result<(), Error> {
+        let dir = self.existing(run)?;
+        let _kept_out = self.keep_out(run, &dir)?;
+        let place = dir.join(TRANSCRIPTS);
+        let fail = |e| Error::io("can't remove", &place, e);
+        let all = transcripts(&dir).map_err(fail)?;
+        all.into_iter()
+            .try_for_each(|(.., path)| fs_err::remove_file(path).map_err(fail))
+    }
+
+    /// Has nobody take a run, as long as what is returned is kept.
+    fn keep_out(&self, run: &RunId, dir: &Path) -> Result<Option<KeptOut>, Error> {
+        match reader::keep_out(dir) {
+            Err(e) if e.is_locked() => Err(Error::held(dir, self.holder(run))),
+            // What can't be locked, on a disk that is full for example, can be removed.
+            kept_out => Ok(kept_out.ok()),
         }
-        bytes
     }
 }
 
@@ -88,11 +100,6 @@ fn remove_all(path: &Path) -> io::Result<()> {
         true => fs_err::remove_dir_all(path),
         false => fs_err::remove_file(path),
     }
-}
-
-fn children(path: &Path) -> Vec<PathBuf> {
-    let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
-    entries.map(|entry| entry.path()).collect()
 }
 
 #[cfg(test)]
@@ -108,7 +115,7 @@ mod tests {
         let (journal, _) = Journal::open(&project, &run, true).unwrap();
         fs_err::create_dir(project.run_dir(&run).join("transcripts")).unwrap();
         fs_err::write(project.run_dir(&run).join("transcripts/1-1.ndjson"), "x").unwrap();
-        assert!(project.size(&run) >= 512);
+        assert!(project.space(&run).transcripts >= 512);
         assert!(project.remove(&run).unwrap_err().is_held());
         assert!(
             project

@@ -23,6 +23,9 @@ mod room;
 pub(crate) const FLUSH_EVERY: Duration = Duration::from_secs(1);
 /// A transcript stops growing here, so that an agent that floods doesn't fill the disk.
 const MAX_BYTES: u64 = 64 << 20;
+/// Lines that come within so long are one record, up to so many bytes: each for itself, a short one takes twenty times its length.
+const AT_ONCE: Duration = Duration::from_millis(100);
+const JOINED: usize = 8 << 10;
 
 /// One line of a transcript.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -32,7 +35,7 @@ pub struct Record {
     /// What it is: `prompt`, `steer`, `end`, `truncated`, `reduced` where something was left out later; of a plain agent `stdout` and `stderr`; of one whose driver understands it `text` (as it was
     /// streamed), `message`, `tool`, `result`, `ask`, `note`, and `raw`, the line behind them.
     pub kind: String,
-    /// Its text; bytes that are not UTF-8 stand as U+FFFD.
+    /// Its text, several lines where they came at once; bytes that are not UTF-8 stand as U+FFFD.
     #[serde(default)]
     pub text: String,
     /// How many bytes were left out of the middle of the line.
@@ -75,15 +78,22 @@ fn is_zero(n: &u64) -> bool {
     *n == 0
 }
 
+/// A record that more may come to: text that is streamed, or lines that come at once.
+#[derive(Debug)]
+struct Pending {
+    /// When it began.
+    at: Timestamp,
+    kind: &'static str,
+    text: String,
+}
+
 /// The plain NDJSON file of one attempt: made once, appended to, never overwritten.
 #[derive(Debug)]
 pub(crate) struct Transcript {
     file: BufWriter<fs_err::File>,
     written: u64,
-    /// Text that was streamed in pieces and makes one record.
-    streamed: String,
-    /// When that text began.
-    streamed_at: Timestamp,
+    /// What came in pieces and makes one record.
+    pending: Option<Pending>,
     unflushed_since: Option<Timestamp>,
 }
 
@@ -93,8 +103,7 @@ impl Transcript {
         Ok(Self {
             file: BufWriter::new(file),
             written: 0,
-            streamed: String::new(),
-            streamed_at: Timestamp::default(),
+            pending: None,
             unflushed_since: None,
         })
     }
@@ -133,12 +142,26 @@ impl Transcript {
             Stream::Stdout => "stdout",
             Stream::Stderr => "stderr",
         };
-        self.bounded(
-            at,
-            kind,
-            &String::from_utf8_lossy(&line.bytes),
-            line.omitted,
-        )
+        if self.written >= MAX_BYTES {
+            return Ok(());
+        }
+        let text = String::from_utf8_lossy(&line.bytes);
+        if line.omitted > 0 || text.len() > JOINED {
+            return self.bounded(at, kind, &text, line.omitted);
+        }
+        self.unflushed_since.get_or_insert(at);
+        let goes_on = |it: &&mut Pending| {
+            it.kind == kind && at.since(it.at) < AT_ONCE && it.text.len() + text.len() < JOINED
+        };
+        if let Some(pending) = self.pending.as_mut().filter(goes_on) {
+            pending.text.push('\n');
+            pending.text.push_str(&text);
+            return Ok(());
+        }
+        self.settle()?;
+        let text = text.into_owned();
+        self.pending = Some(Pending { at, kind, text });
+        Ok(())
     }
 
     /// Takes what a driver understood: its events as text, and the line behind them. Of text that is streamed only the text is kept: it comes again,
@@ -149,10 +172,14 @@ impl Transcript {
             match event {
                 Event::TextDelta(text) => {
                     self.unflushed_since.get_or_insert(at);
-                    if self.streamed.is_empty() {
-                        self.streamed_at = at;
+                    match self.pending.as_mut().filter(|it| it.kind == "text") {
+                        Some(pending) => pending.text.push_str(text),
+                        None => {
+                            self.settle()?;
+                            let (kind, text) = ("text", text.clone());
+                            self.pending = Some(Pending { at, kind, text });
+                        }
                     }
-                    self.streamed.push_str(text);
                     streamed = true;
                 }
                 Event::ThinkingDelta(_) => streamed = true,
@@ -173,6 +200,14 @@ impl Transcript {
         }
     }
 
+    /// Writes down what nothing comes to any more.
+    fn settle(&mut self) -> io::Result<()> {
+        match self.pending.take() {
+            Some(Pending { at, kind, text }) => self.bounded(at, kind, &text, 0),
+            None => Ok(()),
+        }
+    }
+
     fn bounded(&mut self, at: Timestamp, kind: &str, text: &str, omitted: u64) -> io::Result<()> {
         if self.written >= MAX_BYTES {
             return Ok(());
@@ -190,10 +225,7 @@ impl Transcript {
 
     /// Writes a record in pieces: a line can be large, and its escaped form six times as large.
     fn write(&mut self, at: Timestamp, kind: &str, text: &str, omitted: u64) -> io::Result<()> {
-        let streamed = std::mem::take(&mut self.streamed);
-        if !streamed.is_empty() {
-            self.write(self.streamed_at, "text", &streamed, 0)?;
-        }
+        self.settle()?;
         self.unflushed_since.get_or_insert(at);
         let mut counted = Counted {
             to: &mut self.file,
@@ -215,10 +247,7 @@ impl Transcript {
     }
 
     pub(crate) fn flush(&mut self) -> io::Result<()> {
-        if !self.streamed.is_empty() {
-            let streamed = std::mem::take(&mut self.streamed);
-            self.bounded(self.streamed_at, "text", &streamed, 0)?;
-        }
+        self.settle()?;
         self.unflushed_since = None;
         self.file.flush()
     }
@@ -293,6 +322,36 @@ mod tests {
             record.kind
         });
         assert_eq!(kinds.collect::<Vec<_>>(), ["one", "two", "three"]);
+    }
+
+    #[test]
+    fn lines_that_come_at_once_are_one_record_and_others_are_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut transcript = Transcript::create(dir.path(), 1, 1).unwrap();
+        let mut say = |at, stream, text: &'static [u8]| {
+            transcript
+                .output(Timestamp(at), stream, &line(text))
+                .unwrap();
+        };
+        say(1, Stream::Stdout, b"one");
+        say(2, Stream::Stdout, b"");
+        say(99, Stream::Stdout, b"two");
+        say(99, Stream::Stderr, b"oh");
+        say(100, Stream::Stdout, b"three");
+        say(200, Stream::Stdout, b"four");
+        transcript.note(Timestamp(201), "end", "").unwrap();
+        transcript.flush().unwrap();
+        let records = Records::open(&path(dir.path(), 1, 1)).unwrap();
+        let told = records.map(Result::unwrap);
+        let told: Vec<_> = told.map(|it| (it.at.0, it.kind, it.text)).collect();
+        let told = told.iter().map(|it| format!("{it:?}"));
+        insta::assert_snapshot!(told.collect::<Vec<_>>().join("\n"), @r#"
+        (1, "stdout", "one\n\ntwo")
+        (99, "stderr", "oh")
+        (100, "stdout", "three")
+        (200, "stdout", "four")
+        (201, "end", "")
+        "#);
     }
 
     #[test]

@@ -223,6 +223,9 @@ pub(crate) struct LogsArgs {
     /// Only this iteration
     #[arg(long, value_name = "N")]
     pub(crate) iteration: Option<u32>,
+    /// Put the time, iteration and attempt before each line, instead of headings: for grep
+    #[arg(long, conflicts_with = "json")]
+    pub(crate) prefix: bool,
     /// Print the records as they are stored, one JSON object a line
     #[arg(long)]
     pub(crate) json: bool,

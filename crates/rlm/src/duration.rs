@@ -67,6 +67,21 @@ pub(crate) fn show(duration: Duration) -> String {
     if text.is_empty() { "0s".into() } else { text }
 }
 
+/// Writes a duration in the two units that matter most, as an age.
+pub(crate) fn rough(duration: Duration) -> String {
+    let secs = duration.as_secs();
+    let (whole, part) = match secs {
+        0..60 => return format!("{secs}s"),
+        60..3600 => (60, 1),
+        3600..86_400 => (3600, 60),
+        _ => (86_400, 3600),
+    };
+    // Seconds say nothing beside many minutes, nor hours beside many days.
+    let (count, rest) = (secs / whole, secs % whole / part * part);
+    let rest = if count < 10 { rest } else { 0 };
+    show(Duration::from_secs(count * whole + rest))
+}
+
 /// Writes a duration that was given as [`show`] does.
 #[expect(clippy::ref_option, reason = "serde hands it over so")]
 pub(crate) fn as_text<S: serde::Serializer>(
@@ -97,6 +112,13 @@ mod tests {
                 prop_assert!(e.contains("is not a duration") || e.contains("longer than"));
             }
         }
+    }
+
+    #[test]
+    fn an_age_has_two_units_at_most() {
+        let shown = [0, 59, 61, 599, 700, 3600, 8077, 90_061, 864_000]
+            .map(|secs| rough(Duration::from_secs(secs)));
+        assert_eq!(shown.join(" "), "0s 59s 1m1s 9m59s 11m 1h 2h14m 1d1h 10d");
     }
 
     #[test]

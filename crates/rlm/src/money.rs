@@ -124,13 +124,17 @@ pub(crate) fn used(used: loop_state::Usage) -> Option<String> {
     }
 }
 
+/// What it cost, as far as the agent says.
+pub(crate) fn usd(used: loop_state::Usage) -> Option<f64> {
+    (used.cost_microusd > 0).then_some(used.cost_microusd as f64 / 1e6)
+}
+
 /// The same for programs.
 pub(crate) fn json(used: loop_state::Usage) -> serde_json::Value {
-    let cost = used.cost_microusd;
     serde_json::json!({
         "input_tokens": used.input_tokens,
         "output_tokens": used.output_tokens,
-        "cost_usd": (cost > 0).then_some(cost as f64 / 1e6),
+        "cost_usd": usd(used),
     })
 }
 

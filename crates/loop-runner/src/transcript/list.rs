@@ -63,7 +63,11 @@ pub fn transcripts(run_dir: &Path) -> io::Result<Vec<(u32, u32, PathBuf)>> {
 pub fn by_age(mut all: Vec<(u32, u32, PathBuf)>) -> Vec<(u32, u32, PathBuf)> {
     let first = |path: &PathBuf| Some(Records::open(path).ok()?.next()?.ok()?.at);
     if all.iter().any(|(_, attempt, _)| *attempt > 1) {
-        all.sort_by_cached_key(|(iteration, attempt, path)| (first(path), *iteration, *attempt));
+        all.sort_by_cached_key(|(iteration, attempt, path)| {
+            let began = first(path);
+            // One that nothing was written to yet has just begun.
+            (began.is_none(), began, *iteration, *attempt)
+        });
     }
     all
 }

@@ -1,7 +1,8 @@
 //! The one way to read a transcript.
 
 use std::io::{self, BufRead, BufReader, Read};
-use std::path::Path;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 
 use zstd::stream::read::Decoder;
 
@@ -13,10 +14,16 @@ const MAX_LINE: u64 = 128 << 20;
 
 /// The records of a transcript, read as they are asked for, whether it is compressed or not.
 ///
-/// One that still grows can be asked again after its end: then it yields what came since. A line that is none, like the half one of an attempt that
+/// One that still grows can be asked again after its end: then it yields what came since, also where the file was removed meanwhile and is written
+/// again. A line that is none, like the half one of an attempt that
 /// was cut, is passed over; after an error nothing comes any more. It never holds more than one record.
 pub struct Records {
+    path: PathBuf,
     from: Box<dyn BufRead + Send>,
+    /// Which file that is, if it may grow.
+    grows: Option<(u64, u64)>,
+    /// How many records were read of it.
+    taken: u64,
     /// The beginning of a line that has no end yet.
     begun: Vec<u8>,
 }
@@ -49,12 +56,39 @@ impl Records {
 
     fn open_as_named(path: &Path) -> io::Result<Self> {
         let file = fs_err::File::open(path)?;
-        let from: Box<dyn BufRead + Send> = match is_packed(path) {
-            true => Box::new(BufReader::new(Decoder::new(file)?)),
-            false => Box::new(BufReader::new(file)),
+        let grows = match is_packed(path) {
+            true => None,
+            false => Some(identity(&file.metadata()?)),
         };
-        let begun = Vec::new();
-        Ok(Self { from, begun })
+        let from: Box<dyn BufRead + Send> = match grows {
+            None => Box::new(BufReader::new(Decoder::new(file)?)),
+            Some(_) => Box::new(BufReader::new(file)),
+        };
+        Ok(Self {
+            path: path.to_owned(),
+            from,
+            grows,
+            taken: 0,
+            begun: Vec::new(),
+        })
+    }
+
+    /// Goes on in the file that took the place of one that was removed while it was written: it has all of it.
+    fn is_replaced(&mut self) -> bool {
+        let there = self.grows.and_then(|_| fs_err::metadata(&self.path).ok());
+        if there.is_none_or(|meta| Some(identity(&meta)) == self.grows) {
+            return false;
+        }
+        let Ok(mut anew) = Self::open_as_named(&self.path) else {
+            return false;
+        };
+        for _ in 0..self.taken {
+            if anew.read().is_none() {
+                return false;
+            }
+        }
+        *self = anew;
+        true
     }
 
     /// Reads on to the end of a line; `None` where there is none yet.
@@ -72,6 +106,26 @@ impl Iterator for Records {
 
     /// Reads the next record. `None` says that there is no more by now.
     fn next(&mut self) -> Option<io::Result<Record>> {
+        let read = self.read();
+        match read.is_none() && self.is_replaced() {
+            true => self.read(),
+            false => read,
+        }
+    }
+}
+
+fn identity(meta: &std::fs::Metadata) -> (u64, u64) {
+    (meta.dev(), meta.ino())
+}
+
+impl Records {
+    fn read(&mut self) -> Option<io::Result<Record>> {
+        let read = self.try_read();
+        self.taken += u64::from(read.is_some());
+        read
+    }
+
+    fn try_read(&mut self) -> Option<io::Result<Record>> {
         loop {
             match self.line() {
                 Ok(Some(line)) => match serde_json::from_slice(&line) {
@@ -119,6 +173,12 @@ mod tests {
         assert_eq!(texts(&mut records), ["two"]);
         add("\n{\"at\":3,\"kind\":\"end\"}\n{\"at\"");
         assert_eq!(texts(&mut records), [""]);
+        let all = fs_err::read(&path).unwrap();
+        fs_err::remove_file(&path).unwrap();
+        assert!(texts(&mut records).is_empty());
+        let more = b":4,\"kind\":\"stdout\",\"text\":\"four\"}\n";
+        fs_err::write(&path, [&all[..], more].concat()).unwrap();
+        assert_eq!(texts(&mut records), ["four"]);
     }
 
     #[test]

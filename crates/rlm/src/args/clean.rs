@@ -13,6 +13,7 @@ Exit codes: 0 done, 1 one could not be removed, 2 nobody is there to be asked: -
 Examples:
   rlm clean --dry-run                  what would go
   rlm clean --days 30 --keep 5 --yes
+  rlm clean --transcripts              their state stays
   rlm clean RUN
   rlm clean --all --days 0             everything that no process has")]
 pub(crate) struct CleanArgs {
@@ -28,6 +29,10 @@ pub(crate) struct CleanArgs {
     /// Also those that can be resumed, and damaged ones
     #[arg(long)]
     pub(crate) all: bool,
+    /// Only their transcripts, which is most of what they take; the state stays, so that those that can be resumed are
+    /// meant too
+    #[arg(long)]
+    pub(crate) transcripts: bool,
     /// Don't ask
     #[arg(short, long)]
     pub(crate) yes: bool,

@@ -13,6 +13,8 @@ use crate::exit::{Code, Failure};
 use crate::render::{self, Cleaning, Fate};
 
 const DEFAULT_DAYS: u64 = 7;
+/// What a directory takes in which nothing lies, or did once.
+const EMPTY: u64 = 64 << 10;
 const DAY: Duration = Duration::from_secs(86_400);
 
 pub(crate) fn execute(directory: &Path, args: &CleanArgs) -> Result<ExitCode, Failure> {
@@ -45,14 +47,28 @@ pub(crate) fn execute(directory: &Path, args: &CleanArgs) -> Result<ExitCode, Fa
     for it in &mut plan {
         it.is_planned = false;
         if it.fate == Fate::Removed
-            && let Err(e) = project.remove(&it.run)
+            && let Err(why) = remove(&project, it, args)
         {
-            it.fate = Fate::Failed(e.to_string());
+            it.fate = Fate::Failed(why);
             failed = true;
         }
     }
     show(&plan, args.json);
     Ok(Code::of_state(failed).into())
+}
+
+/// Removes what was decided on, unless something happened to it while a person was asked.
+fn remove(project: &Project, it: &Cleaning, args: &CleanArgs) -> Result<(), String> {
+    let now = project.run(&it.run).map_err(|e| e.to_string())?;
+    let now = look(project, &now, args, SystemTime::now());
+    if (now.state, now.last) != (it.state, it.last) || now.fate != Fate::Removed {
+        return Err("something happened to it meanwhile; look again".into());
+    }
+    let removed = match args.transcripts {
+        true => project.remove_transcripts(&it.run),
+        false => project.remove(&it.run),
+    };
+    removed.map_err(|e| e.to_string())
 }
 
 fn named(project: &Project, names: &[String]) -> Result<Vec<RunEntry>, Failure> {
@@ -71,10 +87,9 @@ fn look(project: &Project, run: &RunEntry, args: &CleanArgs, now: SystemTime) ->
             .modified()
             .ok()
     };
+    let last = last.or_else(changed);
     // A clock that was set back makes nothing old.
-    let age = last
-        .or_else(changed)
-        .and_then(|at| now.duration_since(at).ok());
+    let age = last.and_then(|at| now.duration_since(at).ok());
     let age = age.unwrap_or_default();
     let end = head.and_then(|head| head.machine.end.as_ref());
     let days = match (args.days, args.runs.is_empty()) {
@@ -82,12 +97,18 @@ fn look(project: &Project, run: &RunEntry, args: &CleanArgs, now: SystemTime) ->
         (None, true) => DEFAULT_DAYS,
         (None, false) => 0,
     };
+    let space = project.space(&run.id);
     let fate = match run.state {
         _ if is_live(run) => Fate::Live,
+        _ if args.transcripts && space.transcripts <= EMPTY => Fate::Bare,
         _ if age < DAY.saturating_mul(u32::try_from(days).unwrap_or(u32::MAX)) => Fate::Young,
         _ if args.all => Fate::Removed,
         RunState::Damaged if !args.runs.is_empty() => Fate::Removed,
         RunState::Damaged => Fate::Damaged,
+        // What it goes on from stays.
+        RunState::Stopped | RunState::Crashed | RunState::Ended if args.transcripts => {
+            Fate::Removed
+        }
         RunState::Ended if end.is_some_and(|end| end.reason.is_final()) => Fate::Removed,
         RunState::Moved if !args.runs.is_empty() => Fate::Removed,
         RunState::Moved => Fate::Moved,
@@ -103,7 +124,12 @@ fn look(project: &Project, run: &RunEntry, args: &CleanArgs, now: SystemTime) ->
             Err(why) => Some(why.clone()),
         },
         age,
-        bytes: project.size(&run.id),
+        bytes: match args.transcripts {
+            true => space.transcripts,
+            false => space.total(),
+        },
+        transcripts: args.transcripts,
+        last,
         tree: tree.filter(|tree| tree.path.exists()),
         fate,
         is_planned: false,

@@ -132,7 +132,9 @@ pub(crate) fn settle(
     let path = project.run_dir(run).join(NAME);
     let output = Output {
         path,
+        json,
         written: 0,
+        missing: 0,
         looked: Instant::now(),
     };
     let file = output.open().map_err(|e| Failure {
@@ -184,7 +186,10 @@ fn take_over(file: fs_err::File) -> io::Result<()> {
 #[derive(Clone, Debug)]
 pub(crate) struct Output {
     path: PathBuf,
+    json: bool,
     written: u64,
+    /// How many lines there was no room for on the disk.
+    missing: usize,
     /// When it was last seen to be there.
     looked: Instant,
 }
@@ -200,15 +205,49 @@ impl Output {
     }
 }
 
+fn is_full(error: &io::Error) -> bool {
+    use io::ErrorKind::{QuotaExceeded, StorageFull};
+    [StorageFull, QuotaExceeded].contains(&error.kind())
+}
+
+/// Says how much is missing; the line before may have been cut.
+fn missed(lines: usize, json: bool) -> String {
+    match json {
+        true => format!(
+            "\n{}\n",
+            json!({"at": render::now(), "event": "missed", "lines": lines})
+        ),
+        false => format!(
+            "\n({} missing here: the disk was full)\n",
+            render::count(lines, "line is", "lines are")
+        ),
+    }
+}
+
 impl io::Write for Output {
     fn write(&mut self, text: &[u8]) -> io::Result<usize> {
-        let written = io::stdout().write(text)?;
-        self.written += written as u64;
-        Ok(written)
+        let mut written = match self.missing {
+            0 => Ok(()),
+            lines => io::stdout().write_all(missed(lines, self.json).as_bytes()),
+        };
+        if written.is_ok() {
+            self.missing = 0;
+            written = io::stdout().write_all(text);
+        }
+        match written {
+            // That there is no room now does not mean that there is none later.
+            Err(e) if is_full(&e) => self.missing += text.split(|byte| *byte == b'\n').count() - 1,
+            Err(e) => return Err(e),
+            Ok(()) => self.written += text.len() as u64,
+        }
+        Ok(text.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        io::stdout().flush()?;
+        io::stdout().flush().or_else(|e| match is_full(&e) {
+            true => Ok(()),
+            false => Err(e),
+        })?;
         let is_full = self.written >= MOST;
         if !is_full && self.looked.elapsed() < LOOK {
             return Ok(());

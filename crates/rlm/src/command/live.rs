@@ -298,7 +298,7 @@ fn not_live(run: &RunEntry) -> Failure {
         }
         _ => format!("look at it with: {} status {id}", render::rlm()),
     };
-    let state = format!("{:?}", run.state).to_lowercase();
+    let state = render::state(run.state);
     Failure::not_found(format!(
         "nothing reached: no process has run `{id}`, it is {state}; {mend}"
     ))

@@ -8,12 +8,13 @@ use std::time::Duration;
 
 use loop_runner::{Project, Record, Records, by_age, transcripts};
 use loop_state::Timestamp;
+use serde::Serialize;
 
 use crate::args::LogsArgs;
 use crate::command::live::{is_live, of_any_project};
 use crate::command::no_run_yet;
 use crate::exit::{Code, Failure};
-use crate::render;
+use crate::render::{self, BOLD, DIM, styled};
 
 /// How often a run that is followed is looked at.
 const POLL: Duration = Duration::from_millis(200);
@@ -28,12 +29,19 @@ pub(crate) fn execute(directory: &Path, args: &LogsArgs) -> Result<ExitCode, Fai
         }
     };
     let run = run.id;
+    // While its state was removed and is written again, it is still at work.
+    let holder = project.holder(&run);
+    let works = || match project.run(&run) {
+        Ok(run) => is_live(&run),
+        Err(_) => holder.as_ref().is_some_and(|it| it.process.is_alive()),
+    };
     let mut out = anstream::stdout().lock();
     let mut seen = BTreeSet::new();
     let mut reading: Option<Reading> = None;
+    let mut damaged = false;
     loop {
         // Asked first: what it wrote before its end is read then.
-        let goes_on = args.follow && project.run(&run).is_ok_and(|run| is_live(&run));
+        let goes_on = args.follow && works();
         let all = transcripts(&project.run_dir(&run)).map_err(|e| unreadable(&e))?;
         let wanted = |number| args.iteration.is_none_or(|only| only == number);
         let new = all.into_iter().filter(|(number, ..)| wanted(*number));
@@ -44,6 +52,7 @@ pub(crate) fn execute(directory: &Path, args: &LogsArgs) -> Result<ExitCode, Fai
             .iter_mut()
             .try_for_each(|it| it.read(&mut out, args));
         for (iteration, attempt, path) in by_age(new) {
+            damaged |= reading.as_ref().is_some_and(|it| it.is_damaged);
             told = told.and_then(|()| finish(reading.take(), &mut out, args));
             seen.insert((iteration, attempt));
             reading = Reading::open(iteration, attempt, &path)?;
@@ -54,8 +63,7 @@ pub(crate) fn execute(directory: &Path, args: &LogsArgs) -> Result<ExitCode, Fai
         }
         match told {
             // Who asked does not want to know any more.
-            Err(Trouble::Unheard) => return Ok(Code::Done.into()),
-            Err(Trouble::Unread(e)) => return Err(unreadable(&e)),
+            Err(Unheard) => return Ok(Code::Done.into()),
             Ok(()) if goes_on => std::thread::park_timeout(POLL),
             Ok(()) => break,
         }
@@ -66,23 +74,25 @@ pub(crate) fn execute(directory: &Path, args: &LogsArgs) -> Result<ExitCode, Fai
             render::rlm()
         )));
     }
+    damaged |= reading.as_ref().is_some_and(|it| it.is_damaged);
     let _unheard = finish(reading, &mut out, args);
-    Ok(Code::Done.into())
+    Ok(Code::of_state(damaged).into())
 }
 
-/// Why no more can be printed.
-enum Trouble {
-    Unread(io::Error),
-    Unheard,
-}
+/// Nobody reads any more.
+struct Unheard;
 
 /// A transcript that is being read, and may still grow.
 struct Reading {
-    /// What stands above it, until that is printed.
-    title: Option<String>,
+    iteration: u32,
+    attempt: u32,
+    /// Whether what stands above it was not printed yet.
+    is_new: bool,
     records: Records,
+    is_damaged: bool,
     /// Text as it was streamed is shown only where no message said it again: at the cut end of a turn.
     streamed: String,
+    streamed_at: Timestamp,
 }
 
 impl Reading {
@@ -93,16 +103,30 @@ impl Reading {
             opened => opened.map_err(|e| unreadable(&e))?,
         };
         Ok(Some(Self {
-            title: Some(format!("── iteration {iteration}, attempt {attempt} ──")),
+            iteration,
+            attempt,
+            is_new: true,
             records,
+            is_damaged: false,
             streamed: String::new(),
+            streamed_at: Timestamp::default(),
         }))
     }
 
     /// Prints what is there by now.
-    fn read(&mut self, out: &mut impl Write, args: &LogsArgs) -> Result<(), Trouble> {
+    fn read(&mut self, out: &mut impl Write, args: &LogsArgs) -> Result<(), Unheard> {
         while let Some(record) = self.records.next() {
-            self.record(&record.map_err(Trouble::Unread)?, out, args)?;
+            match record {
+                Ok(record) => self.record(&record, out, args)?,
+                Err(e) => {
+                    let (iteration, attempt) = (self.iteration, self.attempt);
+                    let mut why = unreadable(&e);
+                    why.message +=
+                        &format!("; it is that of iteration {iteration}, attempt {attempt}");
+                    self.is_damaged = true;
+                    anstream::eprintln!("{}", render::failure(&why));
+                }
+            }
         }
         Ok(())
     }
@@ -112,39 +136,74 @@ impl Reading {
         record: &Record,
         out: &mut impl Write,
         args: &LogsArgs,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), Unheard> {
         if args.since.is_some_and(|Since(since)| record.at < since) {
             return Ok(());
         }
         if args.json {
-            return say(out, &render::json_line(record));
+            let (iteration, attempt) = (self.iteration, self.attempt);
+            let line = Line {
+                iteration,
+                attempt,
+                record,
+            };
+            return say(out, &render::json_line(&line));
         }
         match record.kind.as_str() {
             "text" => {
                 self.streamed.push_str(&record.text);
+                self.streamed_at = record.at;
                 return Ok(());
             }
             "message" => self.streamed.clear(),
             _ => {}
         }
-        let text = render::record(record);
         self.title(out, args)?;
-        match text.is_empty() {
-            true => Ok(()),
-            false => say(out, &text),
-        }
+        self.say(out, args, record.at, &render::record(record))
     }
 
-    fn title(&mut self, out: &mut impl Write, args: &LogsArgs) -> Result<(), Trouble> {
-        match self.title.take() {
-            Some(title) if !args.json => say(out, &title),
-            _ => Ok(()),
+    fn title(&mut self, out: &mut impl Write, args: &LogsArgs) -> Result<(), Unheard> {
+        let is_new = std::mem::replace(&mut self.is_new, false);
+        if !is_new || args.json || args.prefix {
+            return Ok(());
         }
+        let (iteration, attempt) = (self.iteration, self.attempt);
+        let title = format!("── iteration {iteration}, attempt {attempt} ──");
+        say(out, &styled(BOLD, title))
+    }
+
+    /// Prints text, each line of it with what tells where it comes from if that is wished for.
+    fn say(
+        &self,
+        out: &mut impl Write,
+        args: &LogsArgs,
+        at: Timestamp,
+        text: &str,
+    ) -> Result<(), Unheard> {
+        if text.is_empty() {
+            return Ok(());
+        }
+        if !args.prefix {
+            return say(out, text);
+        }
+        let prefix = format!("{} {}.{}", render::utc(at), self.iteration, self.attempt);
+        let prefix = styled(DIM, prefix);
+        text.lines()
+            .try_for_each(|line| say(out, &format!("{prefix} {line}")))
     }
 }
 
+/// A record as programs get it.
+#[derive(Serialize)]
+struct Line<'a> {
+    iteration: u32,
+    attempt: u32,
+    #[serde(flatten)]
+    record: &'a Record,
+}
+
 /// Prints what stands at the end of a transcript that grows no more.
-fn finish(read: Option<Reading>, out: &mut impl Write, args: &LogsArgs) -> Result<(), Trouble> {
+fn finish(read: Option<Reading>, out: &mut impl Write, args: &LogsArgs) -> Result<(), Unheard> {
     let Some(mut read) = read else {
         return Ok(());
     };
@@ -153,12 +212,15 @@ fn finish(read: Option<Reading>, out: &mut impl Write, args: &LogsArgs) -> Resul
     }
     match read.streamed.is_empty() {
         true => Ok(()),
-        false => say(out, &render::streamed(&read.streamed)),
+        false => {
+            let text = render::streamed(&read.streamed);
+            read.say(out, args, read.streamed_at, &text)
+        }
     }
 }
 
-fn say(out: &mut impl Write, text: &str) -> Result<(), Trouble> {
-    writeln!(out, "{text}").map_err(|_| Trouble::Unheard)
+fn say(out: &mut impl Write, text: &str) -> Result<(), Unheard> {
+    writeln!(out, "{text}").map_err(|_| Unheard)
 }
 
 fn unreadable(error: &io::Error) -> Failure {

@@ -45,7 +45,9 @@ fn chosen(here: Project, args: &ManyArgs) -> Result<(Project, Vec<RunEntry>), Fa
 }
 
 fn no_run_yet() -> Failure {
-    Failure::not_found("no run here yet; `rlm run --help` shows how to start one")
+    Failure::not_found(
+        "no run here yet; start one: rlm run -p 'what to do', or see it work first: rlm demo",
+    )
 }
 
 /// Prints what was made for another program, which may have read enough of it.

@@ -1,5 +1,6 @@
 //! `rlm ps`
 
+use std::io::Write as _;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -9,7 +10,8 @@ use crate::args::PsArgs;
 use crate::command::live::{is_live, standing};
 use crate::exit::{Code, Failure};
 use crate::index;
-use crate::render::{Live, print, rlm};
+use crate::render::{Live, json_line, rlm};
+use crate::terminal;
 
 pub(crate) fn execute(directory: &Path, args: &PsArgs) -> Result<ExitCode, Failure> {
     let here = Project::find(directory)?;
@@ -23,22 +25,29 @@ pub(crate) fn execute(directory: &Path, args: &PsArgs) -> Result<ExitCode, Failu
     if live.is_empty() && !args.json {
         let elsewhere = index::live().len();
         let hint = match elsewhere {
-            0 => format!("`{} status` shows all", rlm()),
+            0 => format!(
+                "`{} status` shows all, `rlm run --help` how to start one",
+                rlm()
+            ),
             some => format!("{some} elsewhere: {} ps --all", rlm()),
         };
         anstream::eprintln!("no run of this project is live; {hint}");
+        return Ok(Code::Done.into());
     }
-    for (project, run) in &live {
+    let now = jiff::Timestamp::now();
+    let mut shown = live.iter().map(|(project, run)| {
         let holder = project.holder(&run.id);
         let standing = standing(project, &run.id);
-        let now = jiff::Timestamp::now();
-        let mut shown = Live::of(project.root(), run, holder.as_ref(), standing, now);
-        if args.all {
-            shown = shown.with_project();
-        }
-        if !print(args.json, &shown) {
-            break;
-        }
+        Live::of(project.root(), run, holder.as_ref(), standing, now)
+    });
+    if args.json {
+        // Who has read enough is told no more.
+        let told = |live: Live| writeln!(anstream::stdout(), "{}", json_line(&live));
+        let _gone = shown.try_for_each(told);
+        return Ok(Code::Done.into());
     }
+    let shown: Vec<_> = shown.collect();
+    let list = Live::list(&shown, args.all, terminal::columns());
+    let _gone = writeln!(anstream::stdout(), "{list}");
     Ok(Code::Done.into())
 }

@@ -1,5 +1,6 @@
 //! `rlm status`
 
+use std::io::Write as _;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -9,7 +10,8 @@ use crate::args::ManyArgs;
 use crate::command::live::standing;
 use crate::command::{alive, chosen};
 use crate::exit::{Code, Failure};
-use crate::render::{Status, print};
+use crate::render::{Status, print, rlm};
+use crate::terminal;
 
 pub(crate) fn execute(directory: &Path, args: &ManyArgs) -> Result<ExitCode, Failure> {
     let mut damaged = false;
@@ -17,15 +19,21 @@ pub(crate) fn execute(directory: &Path, args: &ManyArgs) -> Result<ExitCode, Fai
     if let ([run], true) = (runs.as_slice(), args.alive) {
         return alive::execute(&project, run);
     }
-    for run in &runs {
+    let now = jiff::Timestamp::now();
+    let shown = runs.iter().map(|run| {
         damaged |= run.head.is_err();
         let works = run.state == RunState::Running;
         let standing = works.then(|| standing(&project, &run.id)).flatten();
-        let held_for = standing.and_then(|standing| standing.held_for);
-        let status = Status::of(run, held_for, jiff::Timestamp::now());
-        if !print(args.json, &status) {
-            break;
-        }
+        Status::of(run, standing.and_then(|standing| standing.held_for), now)
+    });
+    if runs.len() > 1 && !args.json {
+        let shown: Vec<_> = shown.collect();
+        let list = Status::list(&shown, terminal::columns());
+        // Who has read enough is told no more.
+        let _gone = writeln!(anstream::stdout(), "{list}");
+        anstream::eprintln!("`{} status RUN` tells all of one", rlm());
+    } else {
+        let _gone = { shown }.find(|status| !print(args.json, status));
     }
     Ok(Code::of_state(damaged && args.run.is_some()).into())
 }

@@ -1,15 +1,16 @@
 //! What `rlm clean` removes and keeps.
 
 use std::fmt::Write as _;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use loop_runner::{RunId, RunState, Worktree};
 use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
 use crate::bytes::show as size;
-use crate::duration::show;
+use crate::duration::rough;
 use crate::render::event::count;
+use crate::render::style;
 use crate::render::{BAD, MIND, plain, quoted, styled};
 
 /// A run, and what becomes of it.
@@ -21,7 +22,12 @@ pub(crate) struct Cleaning {
     pub(crate) why: Option<String>,
     /// How long nothing has happened to it.
     pub(crate) age: Duration,
+    /// What removing it frees.
     pub(crate) bytes: u64,
+    /// Whether it is about its transcripts only.
+    pub(crate) transcripts: bool,
+    /// When something happened to it last.
+    pub(crate) last: Option<SystemTime>,
     /// Its own working tree, if that is still there.
     pub(crate) tree: Option<Worktree>,
     pub(crate) fate: Fate,
@@ -40,6 +46,8 @@ pub(crate) enum Fate {
     Damaged,
     /// It goes on elsewhere.
     Moved,
+    /// It has no transcripts that would be worth it.
+    Bare,
     Young,
     /// It is one of the newest, which were to be kept.
     Newest,
@@ -55,6 +63,7 @@ impl Serialize for Cleaning {
             Fate::Resumable => ("kept", "resumable".into()),
             Fate::Damaged => ("kept", "damaged".into()),
             Fate::Moved => ("kept", "moved".into()),
+            Fate::Bare => ("kept", "bare".into()),
             Fate::Young => ("kept", "young".into()),
             Fate::Newest => ("kept", "newest".into()),
         };
@@ -64,6 +73,7 @@ impl Serialize for Cleaning {
             "run": self.run,
             "state": self.state,
             "action": action,
+            "what": if self.transcripts { "transcripts" } else { "run" },
             "why": why,
             "age_s": self.age.as_secs(),
             "bytes": self.bytes,
@@ -109,7 +119,7 @@ pub(crate) fn cleaned(plan: &[Cleaning]) -> String {
             _ => {}
         }
     }
-    for it in plan.iter().filter(gone) {
+    for it in plan.iter().filter(gone).filter(|it| !it.transcripts) {
         if let Some(tree) = &it.tree {
             let path = plain(&quoted(&tree.path.to_string_lossy()));
             let branch = plain(&quoted(&tree.branch));
@@ -125,7 +135,11 @@ pub(crate) fn cleaned(plan: &[Cleaning]) -> String {
     } else {
         "removed"
     };
-    let runs = count(runs, "run", "runs");
+    let of = match plan.iter().any(|it| it.transcripts) {
+        true => "the transcripts of ",
+        false => "",
+    };
+    let runs = format!("{of}{}", count(runs, "run", "runs"));
     write!(text, "{verb} {runs}, {}", size(bytes)).expect("a string takes what is written");
     let kept = |fate: &Fate| plan.iter().filter(|it| it.fate == *fate).count();
     let kept = [
@@ -136,6 +150,7 @@ pub(crate) fn cleaned(plan: &[Cleaning]) -> String {
         ),
         (kept(&Fate::Damaged), "damaged"),
         (kept(&Fate::Moved), "that were moved"),
+        (kept(&Fate::Bare), "without any to speak of"),
         (kept(&Fate::Young), "too young"),
         (kept(&Fate::Newest), "of the newest"),
     ];
@@ -148,16 +163,11 @@ pub(crate) fn cleaned(plan: &[Cleaning]) -> String {
 }
 
 fn line(it: &Cleaning) -> String {
-    let state = format!("{:?}", it.state).to_lowercase();
+    let state = styled(style::of_state(it.state), style::state(it.state));
     let why = it
         .why
         .as_deref()
         .map_or_else(String::new, |why| format!(": {}", plain(why)));
-    let age = Duration::from_secs(it.age.as_secs());
-    // Minutes say nothing about days.
-    let age = match age.as_secs() / 86_400 {
-        0 => show(age),
-        days => format!("{days}d"),
-    };
+    let age = rough(it.age);
     format!("{}  {}, {age} old, {state}{why}", it.run, size(it.bytes))
 }

@@ -9,9 +9,11 @@ use loop_state::RuleChange;
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, json};
 
-use crate::duration::show;
+use crate::duration::{rough, show};
+use crate::money;
 use crate::render::event::{count, utc, whole};
-use crate::render::{GOOD, background, plain, rlm, styled};
+use crate::render::style;
+use crate::render::{Cell, Column, GOOD, background, plain, quoted, rlm, styled, table};
 
 /// One step of what becomes of a request.
 #[derive(Debug, Serialize)]
@@ -104,15 +106,13 @@ impl fmt::Display for Told<'_> {
 pub(crate) struct Live {
     run: RunId,
     project: String,
-    /// Whether it is said of which project it is.
-    #[serde(skip)]
-    names_project: bool,
     state: RunState,
     iteration: Option<u32>,
     pid: Option<u32>,
     since: Option<String>,
     age_s: Option<u64>,
     pause_reason: Option<String>,
+    cost_usd: Option<f64>,
     /// Whether its process answers.
     answers: bool,
     /// What it says of itself.
@@ -148,13 +148,13 @@ impl Live {
         Self {
             run: entry.id.clone(),
             project: project.display().to_string(),
-            names_project: false,
             state: said.map_or(entry.state, |said| said.state),
             iteration: iteration.or_else(|| head.map(|head| head.machine.iteration)),
             pid: holder.map(|holder| holder.process.pid),
             since: holder.map(|holder| utc(holder.since)),
             age_s: holder.map(|holder| now.since(holder.since).as_secs()),
             pause_reason: head.and_then(|head| head.pause_reason.clone()),
+            cost_usd: head.and_then(|head| money::usd(head.machine.usage)),
             answers: standing.is_some(),
             standing,
         }
@@ -162,69 +162,87 @@ impl Live {
 }
 
 impl Live {
-    /// Says of which project it is.
-    pub(crate) fn with_project(self) -> Self {
-        let names_project = true;
-        Self {
-            names_project,
-            ..self
-        }
-    }
-}
+    /// The columns of `rlm ps`; one more names the project where several are listed.
+    const COLUMNS: [Column; 8] = [
+        column("RUN", 0),
+        column("STATE", 0),
+        column("PHASE", 3),
+        column("ITER", 0),
+        column("AGE", 1),
+        column("PID", 4),
+        column("USD", 2),
+        column("NOW", 0),
+    ];
 
-impl fmt::Display for Live {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let state = format!("{:?}", self.state).to_lowercase();
-        write!(f, "{}  {state}", plain(self.run.as_str()))?;
-        let said = self.standing.as_ref().filter(|said| said.phases > 1);
-        if let Some(said) = said {
-            let phase = plain(&said.phase);
-            write!(
-                f,
-                ", phase {phase} ({} of {})",
-                said.phase_number, said.phases
-            )?;
+    /// Lists runs, a line each, below a heading.
+    pub(crate) fn list(all: &[Self], with_project: bool, columns: Option<usize>) -> String {
+        let mut heads = Self::COLUMNS.to_vec();
+        let mut rows: Vec<_> = all.iter().map(Self::row).collect();
+        if with_project {
+            heads.insert(7, column("PROJECT", 0));
+            for (row, live) in rows.iter_mut().zip(all) {
+                row.insert(7, Cell::new(plain(&quoted(&live.project))));
+            }
         }
-        if let Some(iteration) = self.iteration {
-            write!(f, ", iteration {iteration}")?;
-        }
-        if let (Some(pid), Some(age)) = (self.pid, self.age_s) {
-            let age = show(std::time::Duration::from_secs(age));
-            write!(f, "  pid {pid}, since {age}")?;
-        }
+        table(&heads, &rows, columns)
+    }
+
+    fn row(&self) -> Vec<Cell> {
+        let word = |number: Option<String>| Cell::new(number.unwrap_or_default());
+        let age = |secs| rough(std::time::Duration::from_secs(secs));
+        let phase = self.standing.as_ref().filter(|said| said.phases > 1);
+        vec![
+            Cell::new(plain(self.run.as_str())),
+            Cell::styled(style::state(self.state), style::of_state(self.state)),
+            word(phase.map(|said| plain(&said.phase).replace(' ', "_"))),
+            word(self.iteration.map(|it| it.to_string())),
+            word(self.age_s.map(age)),
+            word(self.pid.map(|pid| pid.to_string())),
+            word(self.cost_usd.map(|usd| format!("{usd:.2}"))),
+            Cell::new(plain(&self.now())),
+        ]
+    }
+
+    /// What it does, or waits for.
+    fn now(&self) -> String {
+        let mut now = Vec::new();
         match &self.standing {
-            None => f.write_str("  does not answer")?,
+            None => now.push("does not answer".to_owned()),
             Some(standing) => {
+                if standing.stopping {
+                    now.push("stopping".to_owned());
+                } else if standing.pausing {
+                    now.push("will pause".to_owned());
+                }
                 if let Some(ask) = standing.asks.first() {
-                    write!(f, "  asks: {}", plain(ask))?;
+                    now.push(format!("asks: {ask}"));
                 } else if let Some(tool) = standing.tools.first() {
-                    write!(f, "  {}", plain(tool))?;
+                    now.push(tool.clone());
                 }
                 if let Some(tasks) = standing.held_for {
-                    write!(f, "  waits for {}", background(tasks))?;
+                    now.push(format!("waits for {}", background(tasks)));
                 }
                 if let Some(of) = &standing.review {
-                    write!(f, "  the {} is over: it waits for your word", plain(of))?;
-                }
-                if standing.stopping {
-                    f.write_str("  (stopping)")?;
-                } else if standing.pausing {
-                    f.write_str("  (will pause)")?;
+                    now.push(format!("the {of} is over: it waits for your word"));
                 }
                 if standing.steers_waiting > 0 {
                     let steers = count(standing.steers_waiting, "steer", "steers");
-                    write!(f, "  {steers} for the next prompt")?;
+                    now.push(format!("{steers} for the next prompt"));
                 }
             }
         }
+        if now.is_empty() && self.state == RunState::Paused {
+            now.push(format!("waits for you: {} resume {}", rlm(), self.run));
+        }
         if let Some(reason) = &self.pause_reason {
-            write!(f, "  because: {}", plain(reason))?;
+            now.push(format!("because: {reason}"));
         }
-        match self.names_project {
-            true => write!(f, "  in {}", plain(&self.project)),
-            false => Ok(()),
-        }
+        now.join("; ")
     }
+}
+
+pub(super) const fn column(name: &'static str, spare: u8) -> Column {
+    Column { name, spare }
 }
 
 #[cfg(test)]

@@ -16,13 +16,14 @@ mod phases;
 pub(crate) mod report;
 mod screen;
 mod status;
+mod style;
+mod table;
 mod text;
 
 use std::io::Write as _;
 use std::path::Path;
 use std::sync::{PoisonError, RwLock};
 
-use anstyle::{AnsiColor, Style};
 use loop_runner::{Record, RunId};
 use loop_state::{Budget, StopReason};
 
@@ -35,7 +36,7 @@ pub(crate) use clean::{Cleaning, Fate, cleaned};
 pub(crate) use config::Configuration;
 pub(crate) use doctor::{AgentHealth, Check, Findings, Health, LoggedIn};
 pub(crate) use dry_run::DryRun;
-pub(crate) use event::utc;
+pub(crate) use event::{count, utc};
 pub(crate) use git::OwnTree;
 pub(crate) use level::Level;
 pub(crate) use live::{Live, Told};
@@ -43,13 +44,9 @@ pub(crate) use notify::{heartbeat, needs_a_person, occasion, telling};
 pub(crate) use phases::Phases;
 pub(crate) use screen::{EndWords, Screen, now};
 pub(crate) use status::{Status, tried};
+pub(crate) use style::{BAD, BOLD, DIM, GOOD, MIND, state, styled};
+pub(crate) use table::{Cell, Column, table};
 pub(crate) use text::plain;
-
-const BOLD: Style = Style::new().bold();
-pub(crate) const DIM: Style = Style::new().dimmed();
-const GOOD: Style = AnsiColor::Green.on_default();
-const BAD: Style = AnsiColor::Red.on_default().bold();
-pub(crate) const MIND: Style = AnsiColor::Yellow.on_default();
 
 /// The newest one counts: a run that was found elsewhere is called there.
 static CALLED: RwLock<Option<&'static str>> = RwLock::new(None);
@@ -93,10 +90,6 @@ pub(crate) fn go_on(run: &RunId, reason: &StopReason) -> Option<String> {
         StopReason::TimeLimit(_) => Some(format!("{} resume {run} --max-duration MORE", rlm())),
         _ => Some(format!("{} resume {run}", rlm())),
     }
-}
-
-pub(crate) fn styled(style: Style, text: impl std::fmt::Display) -> String {
-    format!("{style}{text}{style:#}")
 }
 
 /// The one line of a command that could not do what it was asked to.

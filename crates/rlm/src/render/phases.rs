@@ -90,6 +90,12 @@ impl Phases {
         self.phases > 1
     }
 
+    /// Returns the name of the present one, of several, as one word.
+    pub(crate) fn name(&self) -> Option<String> {
+        self.are_several()
+            .then(|| plain(&self.phase).replace(' ', "_"))
+    }
+
     /// Names the present one, of several.
     pub(crate) fn present(&self) -> String {
         match self.are_several() {

@@ -7,12 +7,14 @@ use loop_state::{Step, Timestamp};
 use serde::Serialize;
 
 use crate::agents;
-use crate::duration::show;
+use crate::duration::rough;
 use crate::money;
 use crate::render::banner::may;
 use crate::render::event::{count, utc};
 use crate::render::git::uncommitted;
-use crate::render::{Phases, background, go_on, plain, rlm};
+use crate::render::live::column;
+use crate::render::style::{self, BOLD, styled};
+use crate::render::{Cell, Column, Phases, background, go_on, plain, rlm, table};
 use crate::terminal::Review;
 
 /// One run; the text and the JSON say the same.
@@ -55,6 +57,9 @@ struct Detail {
     started_at: String,
     saved_at: String,
     age_s: u64,
+    /// How long ago it was saved.
+    #[serde(skip)]
+    saved_s: u64,
     directory: String,
     git_commit: Option<String>,
     /// How many files were not committed at the last save.
@@ -115,6 +120,7 @@ impl Status {
                     started_at: utc(m.started_at),
                     saved_at: utc(m.last_at),
                     age_s: now.since(m.started_at).as_secs(),
+                    saved_s: now.since(m.last_at).as_secs(),
                     directory: head.settings.directory.display().to_string(),
                     git_commit: head.git_commit.clone(),
                     git_changed: head.git_changed,
@@ -130,8 +136,7 @@ impl Status {
                     session: m.session.clone(),
                     input_tokens: m.usage.input_tokens,
                     output_tokens: m.usage.output_tokens,
-                    cost_usd: (m.usage.cost_microusd > 0)
-                        .then(|| m.usage.cost_microusd as f64 / 1e6),
+                    cost_usd: money::usd(m.usage),
                     max_cost_usd: m.rules.max_cost_microusd.map(|micro| micro as f64 / 1e6),
                     max_tokens: m.rules.max_tokens,
                     waits_until: match (&m.step, &m.end) {
@@ -183,6 +188,55 @@ pub(crate) fn tried(again: bool, attempt: u32) -> String {
     }
 }
 
+impl Detail {
+    fn ages(&self) -> String {
+        let age = |secs| rough(std::time::Duration::from_secs(secs));
+        let (age, saved) = (age(self.age_s), age(self.saved_s));
+        format!("{age}, saved {saved} ago ({})", self.saved_at)
+    }
+}
+
+impl Status {
+    const COLUMNS: [Column; 7] = [
+        column("RUN", 0),
+        column("STATE", 0),
+        column("PHASE", 3),
+        column("ITER", 0),
+        column("SAVED", 1),
+        column("USD", 2),
+        column("NOW", 0),
+    ];
+
+    /// Lists runs, a line each, below a heading.
+    pub(crate) fn list(all: &[Self], columns: Option<usize>) -> String {
+        let rows: Vec<_> = all.iter().map(Self::row).collect();
+        table(&Self::COLUMNS, &rows, columns)
+    }
+
+    fn row(&self) -> Vec<Cell> {
+        let detail = self.detail.as_ref();
+        let word = |word: Option<String>| Cell::new(word.unwrap_or_default());
+        let now = detail.map(|d| match (&d.reason, &d.pause_reason) {
+            (Some(reason), _) if self.state == RunState::Ended => reason.clone(),
+            (_, Some(reason)) => format!("{}; because: {reason}", d.next),
+            _ => d.next.clone(),
+        });
+        let now = now.or_else(|| self.notes.first().cloned());
+        vec![
+            Cell::new(plain(&self.run)),
+            Cell::styled(style::state(self.state), style::of_state(self.state)),
+            word(detail.and_then(|d| d.phases.name())),
+            word(detail.map(|d| d.iteration.to_string())),
+            word(
+                { detail.filter(|d| d.begun) }
+                    .map(|d| rough(std::time::Duration::from_secs(d.saved_s))),
+            ),
+            word(detail.and_then(|d| Some(format!("{:.2}", d.cost_usd?)))),
+            Cell::new(plain(&now.unwrap_or_default())),
+        ]
+    }
+}
+
 /// The commit that the files are based on, and what is not in it.
 fn git(d: &Detail) -> Option<String> {
     let commit = d.git_commit.as_ref()?;
@@ -211,14 +265,17 @@ fn next(run: &RunEntry, m: &loop_state::Head, held_for: Option<u32>) -> String {
     let (at, cut) = m.resumes_at();
     match (run.state, &m.step) {
         (RunState::Paused, Step::Interrupted { .. }) => {
-            "the agent was interrupted and waits for a word".into()
+            let (id, rlm) = (&run.id, rlm());
+            format!(
+                "the agent was interrupted and waits for a word: {rlm} steer {id} TEXT, or {rlm} resume {id}"
+            )
         }
         (RunState::Paused, Step::Review { .. }) => {
             let asks = Review::of(m).map(Review::asks).unwrap_or_default();
             let (id, rlm) = (&run.id, rlm());
             format!("{asks}: {rlm} resume {id}, or {rlm} steer {id} TEXT to have it revised")
         }
-        (RunState::Paused, _) => "it waits until a person lets it go on".into(),
+        (RunState::Paused, _) => format!("it waits for you: {} resume {}", rlm(), run.id),
         (RunState::Running, Step::Turn { .. }) => match held_for {
             Some(tasks) => format!("its turn is over; it waits for {}", background(tasks)),
             None => "the agent works".into(),
@@ -269,10 +326,9 @@ fn wished(run: &RunEntry, m: &loop_state::Head) -> &'static str {
 
 impl fmt::Display for Status {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let state = format!("{:?}", self.state).to_lowercase();
-        write!(f, "{}  {state}", plain(&self.run))?;
+        let state = styled(style::of_state(self.state), style::state(self.state));
+        write!(f, "{}  {state}", styled(BOLD, plain(&self.run)))?;
         if let Some(d) = &self.detail {
-            let age = show(std::time::Duration::from_secs(d.age_s));
             write!(
                 f,
                 "{}, iteration {}{}, {} complete",
@@ -304,10 +360,7 @@ impl fmt::Display for Status {
                         .then(|| format!("{} for the next prompt", d.steers_waiting)),
                 ),
                 ("cost", d.cost.clone()),
-                (
-                    "age",
-                    d.begun.then(|| format!("{age}, saved {}", d.saved_at)),
-                ),
+                ("age", d.begun.then(|| d.ages())),
                 ("git", git(d)),
                 ("commits", d.uncommitted.as_ref().map(uncommitted)),
                 (

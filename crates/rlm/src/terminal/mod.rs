@@ -37,6 +37,7 @@ use tty::Tty;
 pub(crate) use console::Shown;
 pub(crate) use editor::Subject;
 pub(crate) use review::Review;
+pub(crate) use rows::{cut, width};
 pub(crate) use scene::Scene;
 pub(crate) use tty::{block_terminal_signals, restore, restore_on_panic};
 
@@ -60,6 +61,15 @@ enum LogPlace {
     Program,
     /// To a file, or nowhere.
     File,
+}
+
+/// Returns how many columns the standard output has, if it is a terminal.
+pub(crate) fn columns() -> Option<usize> {
+    let size = rustix::termios::tcgetwinsize(std::io::stdout()).ok()?;
+    Some(match size.ws_col {
+        0 => 80,
+        columns => columns.into(),
+    })
 }
 
 impl Terminal {

@@ -5,16 +5,17 @@ use std::io::IsTerminal as _;
 use std::time::Duration;
 
 use agent_subprocess::Containment;
-use loop_runner::{Project, RunState};
+use loop_runner::{Project, RunState, Space};
 use rustix::fs::{Access, access, statvfs};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::ask::{self, Program, command};
 use super::file_system;
+use crate::bytes;
 use crate::config::{self, Layers};
 use crate::drivers;
 use crate::exit::Failure;
-use crate::render::{Health, rlm};
+use crate::render::{Health, count, rlm};
 
 /// How something is, and what is to be known of it.
 pub(super) type Seen = (Health, String);
@@ -23,6 +24,8 @@ pub(super) type Seen = (Health, String);
 const LITTLE: u64 = 1 << 30;
 /// Below this it will: a transcript alone may have 64 MiB.
 const TOO_LITTLE: u64 = 128 << 20;
+/// From here on it is worth a word what runs take.
+const MUCH: u64 = 4_000_000_000;
 const ENOUGH_FILES: u64 = 1000;
 /// An agent whose child has lost its parent: who stops it must find both.
 const ORPHAN: &str = "(sleep 600 & echo ready); exec sleep 600";
@@ -183,6 +186,47 @@ pub(super) fn disk(project: &Project) -> Seen {
         ),
         Err(e) => (Health::Warning, std::io::Error::from(e).kind().to_string()),
     }
+}
+
+/// Tells what the runs of the project take, and which of them take most.
+pub(super) fn space(project: &Project) -> Seen {
+    let mut runs: Vec<_> = match project.clone().in_root().runs() {
+        Ok(runs) => { runs.into_iter() }
+            .map(|run| (project.space(&run.id), run.id))
+            .collect(),
+        Err(e) => return (Health::Warning, e.to_string()),
+    };
+    let sum = |of: fn(&Space) -> u64| runs.iter().map(|(space, _)| of(space)).sum::<u64>();
+    let trees = project.tree_space();
+    let all = sum(Space::total) + trees.bytes;
+    let mut detail = format!(
+        "{} in {}: transcripts {}, state {}, output {}",
+        bytes::show(all),
+        count(runs.len(), "run", "runs"),
+        bytes::show(sum(|space| space.transcripts)),
+        bytes::show(sum(|space| space.state)),
+        bytes::show(sum(|space| space.output)),
+    );
+    if trees.trees > 0 {
+        let more = if trees.is_more { "more than " } else { "" };
+        let count = count(trees.trees, "working tree", "working trees");
+        detail += &format!("; {count} {more}{}", bytes::show(trees.bytes));
+    }
+    let free = statvfs(project.root())
+        .map_or(u64::MAX, |stat| stat.f_bavail.saturating_mul(stat.f_frsize));
+    if all < MUCH && all < free {
+        return (Health::Ok, detail);
+    }
+    runs.sort_by_key(|(space, _)| std::cmp::Reverse(space.total()));
+    let largest =
+        { runs.iter().take(3) }.map(|(space, run)| format!("{run} {}", bytes::show(space.total())));
+    let largest: Vec<_> = largest.collect();
+    let rlm = rlm();
+    detail += &format!(
+        "; largest: {}. `{rlm} clean --dry-run` shows what can go, `{rlm} clean --transcripts` leaves the state",
+        largest.join(", ")
+    );
+    (Health::Warning, detail)
 }
 
 /// Judges by the bytes that are free, and by how many more files there can be.

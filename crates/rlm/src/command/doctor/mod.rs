@@ -116,11 +116,12 @@ async fn look(project: Project, settings: Seen, begin: Instant) -> Vec<Check> {
     };
     let bounded = |seen: Result<Seen, String>| seen.unwrap_or_else(|why| (Health::Problem, why));
     let until = begin + ANSWERS;
-    let (guard, git, state, disk, runs, sessions) = tokio::join!(
+    let (guard, git, state, disk, space, runs, sessions) = tokio::join!(
         within(begin, machine::guard(until)),
         within(begin, machine::git(&project, until)),
         thread(machine::state),
         thread(machine::disk),
+        thread(machine::space),
         thread(machine::runs),
         thread(|_| machine::sessions()),
     );
@@ -133,6 +134,7 @@ async fn look(project: Project, settings: Seen, begin: Instant) -> Vec<Check> {
         ("settings", settings),
         ("state", state),
         ("disk", disk),
+        ("space", space),
         ("runs", runs),
         ("sessions", sessions),
         ("PATH", machine::path()),

@@ -138,7 +138,7 @@ impl List {
             locked,
             resumable: run.is_resumable(),
             finished: end.is_some_and(|end| end.reason.is_final()),
-            bytes: project.bytes(&run.id),
+            bytes: project.space(&run.id).total(),
             stands: run.head.as_ref().ok().map(|it| Phases::from(&it.machine)),
             phases,
             progress,
