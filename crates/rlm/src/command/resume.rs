@@ -25,7 +25,10 @@ pub(crate) fn execute(directory: &Path, args: ResumeArgs) -> Result<ExitCode, Fa
         let session = Session::begin(args.show.no_input, false)?;
         return dry(&session, directory, args);
     }
-    if let Some((target, request)) = waits(directory, &args)? {
+    // One in the background was asked before it was started, and leaves first what it was started with.
+    if !args.show.detached
+        && let Some((target, request)) = waits(directory, &args)?
+    {
         return control::request(&target, &request, args.show.json, None);
     }
     if args.show.detach {
