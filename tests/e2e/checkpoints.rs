@@ -456,3 +456,28 @@ fn a_directory_that_cannot_be_written_is_verified_and_one_of_another_user_is_nam
     chown(&folder, Some(0), None).unwrap();
     scene.rlm(&["resume"]).run(LONG).expect_code(0);
 }
+
+#[test]
+fn what_was_discarded_is_listed_as_that_and_not_shown_as_if_it_counted() {
+    let scene = stopped();
+    let run = scene.run_id();
+    scene
+        .rlm(&["resume", "--from", "2", "-n", "2"])
+        .run(LONG)
+        .expect_code(0);
+    let list = listed(&scene);
+    let rows = list["progress"].as_array().unwrap();
+    let discarded: Vec<_> = rows
+        .iter()
+        .map(|row| row["discarded"].as_bool().unwrap())
+        .collect();
+    assert_eq!(discarded, [false, true, false, false], "{list}");
+    let shown = checkpoints(&scene, &["list"]).expect_code(0);
+    assert!(
+        shown.stdout.contains("discarded when the run went back"),
+        "{shown}"
+    );
+    let shown = checkpoints(&scene, &["show", &run, "--at", "2", "--json"]).expect_code(0);
+    let save = &events(&shown.stdout)[0]["save"];
+    assert_eq!(*save, rows[3]["save"]);
+}

@@ -424,3 +424,46 @@ fn x112_a_live_run_is_refused_and_a_copy_is_another_run() {
     let exists = checkpoints(&scene, &["export", "r1", "-o", "../moved", "--force"]);
     assert!(exists.stderr.contains("is there already"), "{exists}");
 }
+
+#[test]
+fn x112_another_user_goes_on_with_it_elsewhere() {
+    let nobody = ["--reuid=65534", "--regid=65534", "--clear-groups"];
+    let can = std::process::Command::new("setpriv")
+        .args(nobody)
+        .arg("true")
+        .status();
+    if !can.is_ok_and(|status| status.success()) {
+        return println!("skipped: nobody else can be had here");
+    }
+    let scene = scene(CLEAN);
+    let run = ["-n", "4", "--commit", "--run-id", "r1", "--until", "false"];
+    let running = scene.run(&run).spawn();
+    scene.wait_until_started(3);
+    crash(running);
+    export(&scene, &["r1", "-o", "../r1.tar.zst"]);
+    // Another home, another place; the program of the agent is not here.
+    let script = r#"chmod 711 .. ; chmod 644 ../r1.tar.zst
+        mkdir ../theirs ../theirs/p && chown -R 65534:65534 ../theirs && cd ../theirs/p
+        as() { HOME="$PWD/.." XDG_CONFIG_HOME= XDG_STATE_HOME= setpriv --reuid=65534 --regid=65534 --clear-groups "$@"; }
+        as "$0" checkpoints import ../../r1.tar.zst
+        as git config user.name 'A. Tester'; as git config user.email tester@localhost
+        as "$0" resume r1 --sleep 0 -- sh -c 'echo more >>work' || echo "code $?"
+        as git log --format=%s; stat -c %u .rlm/runs/r1"#;
+    let ended = scene
+        .sandbox
+        .rlm("/bin/sh")
+        .args(["-ec", script, crate::RLM])
+        .run(LONG);
+    expect_in_order(
+        &ended.expect_code(0).stdout,
+        &[
+            "run r1 is here",
+            "iteration 3",
+            "code 3",
+            "iteration 4 of r1",
+            "iteration 2 of r1",
+            "start",
+            "65534",
+        ],
+    );
+}

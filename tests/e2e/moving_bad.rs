@@ -406,3 +406,39 @@ fn x112_a_full_disk_loses_neither_the_run_nor_room() {
         &["ballast\n1\nrun r1 is in", "run r1 is here", "end"],
     );
 }
+
+#[test]
+fn x112_a_pipe_that_breaks_takes_no_run_away() {
+    let scene = stopped();
+    let line = format!(
+        "{} checkpoints export r1 -o - | head -c 100 >../part",
+        crate::RLM
+    );
+    scene
+        .sandbox
+        .rlm("/bin/sh")
+        .args(["-c", &line])
+        .run(LONG)
+        .expect_code(0);
+    assert_eq!(scene.status()["state"], "stopped");
+    let import = ["-C", "../other", "checkpoints", "import", "../part"];
+    let refused = scene.rlm(&import).run(LONG).expect_code(1);
+    assert!(refused.stderr.contains("cut off"), "{refused}");
+    scene.rlm(&["resume", "r1"]).run(LONG).expect_code(0);
+}
+
+#[test]
+fn x112_commits_with_state_in_them_are_not_taken_in() {
+    let scene = stopped();
+    scene.sandbox.git(&["reset", "-q", "--hard"]);
+    fs_err::create_dir_all(scene.file(".rlm/runs/evil")).unwrap();
+    fs_err::write(scene.file(".rlm/runs/evil/x"), "").unwrap();
+    scene.sandbox.git(&["add", "-f", ".rlm/runs/evil/x"]);
+    scene.sandbox.git(&["commit", "-q", "-m", "evil"]);
+    archive(&scene);
+    let import = ["-C", "../other", "checkpoints", "import", "../r1.tar.zst"];
+    let refused = scene.rlm(&import).run(LONG).expect_code(2);
+    assert!(refused.stderr.contains("have files in .rlm"), "{refused}");
+    let left = names(scene.sandbox.path().join("other"));
+    assert_eq!(left, Vec::<PathBuf>::new(), "{refused}");
+}

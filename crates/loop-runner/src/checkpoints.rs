@@ -37,6 +37,8 @@ pub struct Progress {
     pub fate: Fate,
     /// The commit that has its work, if the run commits.
     pub commit: Option<String>,
+    /// Whether the run went back behind it since, so that it does not count.
+    pub discarded: bool,
     /// How many iterations of the run were complete at its first save.
     complete_before: u32,
 }
@@ -113,9 +115,19 @@ impl Project {
             Place::Newest => None,
             Place::Save(save) => Some(save),
             Place::Iteration(number) => {
-                let mut rows = self.checkpoints(run)?.progress.into_iter().rev();
-                let row = rows.find(|row| row.iteration == number);
-                let unknown = || Error::no_such_state(run, format!("iteration {number}"));
+                let rows = self.checkpoints(run)?.progress.into_iter().rev();
+                let mut rows = rows.filter(|row| row.iteration == number).peekable();
+                let discarded = rows.peek().map(|row| row.last);
+                let row = rows.find(|row| !row.discarded);
+                let unknown = || match discarded {
+                    Some(save) => Error::unfit(
+                        run,
+                        format!(
+                            "went back behind iteration {number}, which does not count any more; as it was: rlm checkpoints show {run} --save {save}"
+                        ),
+                    ),
+                    None => Error::no_such_state(run, format!("iteration {number}")),
+                };
                 Some(row.ok_or_else(unknown)?.last)
             }
         };
@@ -162,6 +174,18 @@ impl Project {
 
 /// Takes a save into account.
 fn record(rows: &mut Vec<Progress>, save: Seq, head: &Head) {
+    if head.iteration > 0 {
+        let is_behind = |row: &&mut Progress| {
+            let is_over = matches!(row.fate, Fate::Complete | Fate::Failed(_));
+            is_over
+                && row.phase == head.phase
+                && row.iteration >= head.iteration
+                && row.attempt < head.first_attempt
+        };
+        rows.iter_mut()
+            .filter(is_behind)
+            .for_each(|row| row.discarded = true);
+    }
     let is_present = |row: &Progress| {
         (row.phase, row.iteration, row.attempt) == (head.phase, head.iteration, head.attempt)
     };
@@ -189,6 +213,7 @@ fn record(rows: &mut Vec<Progress>, save: Seq, head: &Head) {
         at: head.last_at,
         fate: Fate::Open,
         commit: None,
+        discarded: false,
         complete_before: head.counts.iterations,
     };
     row.fate = fate(&row, true, head);

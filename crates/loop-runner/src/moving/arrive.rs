@@ -1,5 +1,6 @@
 //! Where the files of a run that comes from elsewhere find their place.
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use super::Arrival;
@@ -16,6 +17,8 @@ pub(super) struct Arrived {
     pub(super) branch: Option<String>,
     pub(super) notes: Vec<String>,
     pub(super) undo: Undo,
+    /// The lock of a working tree that was there before: nobody works in it meanwhile.
+    pub(super) held: Option<File>,
 }
 
 /// What was made. Its drop takes that back, unless it is to be kept.
@@ -56,6 +59,7 @@ pub(super) fn arrive(
         branch,
         notes: Vec::new(),
         undo,
+        held: None,
     };
     let Some(tip) = &manifest.git else {
         let mut arrived = at(project.root(), Arrival::None, None, Undo(None));
@@ -85,12 +89,14 @@ pub(super) fn arrive(
             ));
         }
     };
+    refuse_state(project.git(), tip)?;
     // What stayed of it has its place.
     let home = before.map(|before| before.settings.worktree.as_ref());
     if let Some(home) = home {
         let tree = home.map_or(project.root(), |own| own.path.as_path());
         if let Some(git) = tree.is_dir().then(|| project.git().at(tree)) {
-            let is_mine = git.branch() == tip.branch && git.is_clean();
+            let held = hold(tree);
+            let is_mine = held.is_some() && git.branch() == tip.branch && git.is_clean();
             let here = git
                 .commit_of("HEAD")
                 .filter(|here| is_mine && git.is_ancestor(here, &tip.commit));
@@ -105,17 +111,22 @@ pub(super) fn arrive(
                 take_uncommitted(&git, tip)?;
                 let mut arrived = at(tree, Arrival::InPlace, tip.branch.clone(), undo);
                 arrived.worktree = home.cloned();
+                arrived.held = held;
                 return Ok(arrived);
             }
         }
     }
     let (git, is_root) = (project.git(), project.tree() == project.root());
-    if now == tip.commit && is_root && git.branch() == tip.branch && git.is_clean() {
+    let stands = now == tip.commit && is_root && git.branch() == tip.branch;
+    let held = stands.then(|| hold(project.root())).flatten();
+    if held.is_some() && git.is_clean() {
         take_uncommitted(git, tip)?;
         let (back, tip) = (git.clone(), tip.clone());
         let branch = tip.branch.clone();
         let undo = Undo::by(move || leave_uncommitted(&back, &tip));
-        return Ok(at(project.root(), Arrival::InPlace, branch, undo));
+        let mut arrived = at(project.root(), Arrival::InPlace, branch, undo);
+        arrived.held = held;
+        return Ok(arrived);
     }
     tree_of_its_own(project, tip, run, head, branch)
 }
@@ -176,9 +187,27 @@ fn make(
         git.strange(&["symbolic-ref", "HEAD", &made])?;
     }
     let _refs = git.unbundle(bundle, &tip.refs, &tip.commit, tip.dirty.as_deref())?;
+    refuse_state(&git, tip)?;
     git.strange(&["reset", "--quiet", "--hard", &tip.commit])?;
     take_uncommitted(&git, tip)?;
     Ok(undo)
+}
+
+/// Refuses commits that have what only runs here may have: no export makes any.
+fn refuse_state(git: &Git, tip: &Tip) -> Result<(), String> {
+    for commit in std::iter::once(&tip.commit).chain(&tip.dirty) {
+        let found = git.strange(&["ls-tree", "--name-only", commit, "--", ".rlm"])?;
+        if !found.is_empty() {
+            return Err("its commits have files in .rlm, where the state of runs lies: nothing of that is taken in".into());
+        }
+    }
+    Ok(())
+}
+
+/// Takes the lock of a working tree, unless somebody works in it.
+fn hold(tree: &Path) -> Option<File> {
+    let directory = File::open(tree).ok()?;
+    directory.try_lock().ok().map(|()| directory)
 }
 
 /// Puts what was not committed into a working tree that stands at the commit below it, uncommitted.
@@ -278,5 +307,6 @@ fn tree_of_its_own(
         branch: Some(branch),
         notes,
         undo,
+        held: None,
     })
 }

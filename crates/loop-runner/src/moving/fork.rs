@@ -172,6 +172,9 @@ fn choose<'a>(
         .filter(of_number)
         .filter(|row| matches!(row.fate, Fate::Complete | Fate::Failed(_)))
         .collect();
+    let (mut complete, discarded): (Vec<_>, Vec<_>) =
+        complete.into_iter().partition(|row| !row.discarded);
+    complete.extend(discarded);
     let here = complete.iter().find(|row| row.phase_name == present);
     let mut names: Vec<&str> = complete.iter().map(|row| row.phase_name.as_str()).collect();
     names.dedup();

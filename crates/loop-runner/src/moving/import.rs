@@ -141,6 +141,7 @@ fn import(
         branch,
         mut notes,
         undo,
+        held: _held,
     } = arrive(project, &manifest, &run, &head, before.as_ref(), &bundle)
         .map_err(|why| Error::git(project.root(), why))?;
     if manifest.has_bundle() {

@@ -123,7 +123,15 @@ pub(super) fn commands(settings: &Settings) -> Vec<Runs> {
         };
         let words = program.iter().chain(args);
         let words: Vec<_> = words.map(|word| word.to_string_lossy()).collect();
-        add("agent", words.join(" "));
+        // What is hidden here may say more of what is run.
+        let variables = phase.agent.env().into_iter().flat_map(|env| env.keys());
+        let options = phase.agent.restrictions();
+        let with: Vec<&str> = variables.map(String::as_str).chain(options).collect();
+        let with = match with.is_empty() {
+            true => String::new(),
+            false => format!(" (with {})", with.join(", ")),
+        };
+        add("agent", words.join(" ") + &with);
         for (name, server) in phase.mcp_servers.iter() {
             let command = match server {
                 McpServer::Stdio { command, args, .. } => format!("{command} {}", args.join(" ")),

@@ -70,6 +70,8 @@ struct Row {
     why: Option<String>,
     /// The commit that has its work, of a run that commits.
     git_commit: Option<String>,
+    /// Whether the run went back behind it.
+    discarded: bool,
 }
 
 impl List {
@@ -206,6 +208,7 @@ impl Row {
             outcome,
             why,
             git_commit: row.commit.clone(),
+            discarded: row.discarded,
         }
     }
 }
@@ -268,6 +271,9 @@ impl fmt::Display for Row {
             None => f.write_str(self.outcome),
             Some(why) => write!(f, "{}: {}", self.outcome, plain(why)),
         }?;
+        if self.discarded {
+            f.write_str(", discarded when the run went back")?;
+        }
         match &self.git_commit {
             Some(commit) => {
                 let short: String = commit.chars().take(SHORT).collect();
@@ -330,6 +336,7 @@ mod tests {
             outcome,
             why: why.map(Into::into),
             git_commit: (iteration == 1).then(|| "0123456789abcdef".into()),
+            discarded: false,
         };
         let phase = Phase {
             id: "01a1fdd8-cd90-79ee-8e7e-5a310cbced46".into(),
