@@ -432,7 +432,7 @@ pub(crate) struct LoopArgs {
         help_heading = "Git"
     )]
     pub(crate) commit: Option<bool>,
-    /// Run this by sh -c when something happens that --notify-on names: RLM_EVENT, RLM_TEXT … say what, standard input
+    /// Run this by sh -c when something happens that --notify-on names: RLM_EVENT, RLM_TEXT and others say what, standard input
     /// says it in JSON. It has 10 s, and holds nothing up
     #[arg(long, value_name = "CMD", help_heading = "Watching")]
     pub(crate) notify: Option<String>,
@@ -440,7 +440,7 @@ pub(crate) struct LoopArgs {
     /// ended [default: review,question,limit,ended]
     #[arg(
         long,
-        value_name = "EVENT,…",
+        value_name = "EVENT,..",
         value_enum,
         value_delimiter = ',',
         hide_possible_values = true,
