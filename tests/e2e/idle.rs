@@ -9,7 +9,7 @@ use crate::LONG;
 use crate::scene::{PROMPT, Scene, says, stop};
 
 /// Ticks of processor time that a process has used.
-fn ticks(pid: i32) -> u64 {
+pub(crate) fn ticks(pid: i32) -> u64 {
     let stat = fs_err::read_to_string(format!("/proc/{pid}/stat")).unwrap();
     let fields: Vec<&str> = stat
         .rsplit_once(')')

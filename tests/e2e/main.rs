@@ -71,6 +71,7 @@ mod talk;
 mod talks;
 mod unrun;
 mod vanished;
+mod view;
 
 use std::time::Duration;
 

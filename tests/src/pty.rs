@@ -253,6 +253,12 @@ impl Terminal {
         })
     }
 
+    /// Reads nothing that is printed until the guard is dropped, as a terminal whose line is stuck.
+    #[must_use]
+    pub fn stall(&self) -> impl Drop + '_ {
+        self.printed()
+    }
+
     /// The settings of the terminal.
     ///
     /// # Panics

@@ -30,7 +30,7 @@ use agent_duplex::Decision;
 use loop_state::{Again, StopRequest, Verdict};
 use tokio::sync::oneshot;
 
-pub use attached::{Attached, attach};
+pub use attached::{Attached, attach, attach_after};
 pub use change::Change;
 pub use client::{Answers, ask};
 pub use force::Forced;

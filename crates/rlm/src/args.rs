@@ -297,13 +297,8 @@ pub(crate) struct Show {
 impl Show {
     /// Returns the screen that is wished for.
     pub(crate) fn screen(&self) -> Screen {
-        let level = match (self.quiet, self.verbose) {
-            (true, _) => Level::Quiet,
-            (_, true) => Level::Verbose,
-            _ => Level::Normal,
-        };
         Screen::new(self.json)
-            .at(level)
+            .at(Level::wished(self.quiet, self.verbose))
             .in_background(self.detached)
     }
 }

@@ -188,6 +188,8 @@ impl Session {
             presses,
             bell: watchers.bell,
             attached: false,
+            before: Vec::new(),
+            told: None,
         };
         let console = self.terminal.show(shown, news);
         let place = Place::of(project, &run);

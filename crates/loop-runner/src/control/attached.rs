@@ -5,9 +5,12 @@ use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use loop_state::Timestamp;
 use tokio::sync::watch;
 
 use crate::control::client;
@@ -26,6 +29,10 @@ pub struct Attached {
     news: Option<NewsReceiver>,
     stream: UnixStream,
     reader: Option<JoinHandle<Option<Ended>>>,
+    /// The time of the first piece of news.
+    first: mpsc::Receiver<Timestamp>,
+    /// That of the last one so far.
+    last: Arc<AtomicU64>,
 }
 
 /// Shows the run in this directory, which is absolute. The last news are told again, as far as the run keeps them.
@@ -38,6 +45,15 @@ pub struct Attached {
 ///
 /// [`Error::is_nobody`] when no process has it, [`Error::is_silent`] when it does not answer.
 pub fn attach(run_dir: &Path, attended: bool) -> Result<Attached, Error> {
+    attach_after(run_dir, attended, Timestamp::default())
+}
+
+/// The same again, for somebody who has seen what happened up to `seen`: that is not told another time.
+///
+/// # Errors
+///
+/// As [`attach`].
+pub fn attach_after(run_dir: &Path, attended: bool, seen: Timestamp) -> Result<Attached, Error> {
     let answers = client::ask(run_dir, &Request::Attach { attended })?;
     let (path, mut from) = answers.into_parts();
     let failed = |e| Error::io("can't talk to", &path, e);
@@ -64,12 +80,21 @@ pub fn attach(run_dir: &Path, attended: bool) -> Result<Attached, Error> {
     let stream = from.get_ref().try_clone().map_err(failed)?;
     let (to_view, view) = watch::channel(Arc::from(view));
     let (mut to_news, news) = news::channel();
+    let (to_first, first) = mpsc::sync_channel(1);
+    let last = Arc::new(AtomicU64::new(seen.0));
+    let newest = Arc::clone(&last);
     let reader = std::thread::spawn(move || {
         loop {
             let line = line(&mut from).ok().flatten()?;
             match serde_json::from_slice(&line) {
                 Ok(Told::View(view)) => drop(to_view.send_replace(Arc::from(view))),
-                Ok(Told::News { at, news }) => to_news.send(at, *news),
+                Ok(Told::News { at, .. }) if at <= seen => {}
+                Ok(Told::News { at, news }) => {
+                    // Only the first is asked for.
+                    let _later = to_first.try_send(at);
+                    newest.fetch_max(at.0, Ordering::Relaxed);
+                    to_news.send(at, *news);
+                }
                 Err(_) => {
                     if let Ok(Answer::Ended(ended)) = protocol::answer(&line) {
                         return Some(ended);
@@ -83,6 +108,8 @@ pub fn attach(run_dir: &Path, attended: bool) -> Result<Attached, Error> {
         news: Some(news),
         stream,
         reader: Some(reader),
+        first,
+        last,
     })
 }
 
@@ -96,6 +123,18 @@ impl Attached {
     /// Returns the news; `None` for all but the first who asks.
     pub fn news(&mut self) -> Option<NewsReceiver> {
         self.news.take()
+    }
+
+    /// Returns from when on the news are told; `None` when none came within `patience`.
+    #[must_use]
+    pub fn tells_from(&self, patience: Duration) -> Option<Timestamp> {
+        self.first.recv_timeout(patience).ok()
+    }
+
+    /// Returns when the newest piece of news happened that came so far.
+    #[must_use]
+    pub fn seen(&self) -> Timestamp {
+        Timestamp(self.last.load(Ordering::Relaxed))
     }
 
     /// Waits for the end, and returns what the run's process said of it; `None` when it said nothing, or did not want to be watched any longer.

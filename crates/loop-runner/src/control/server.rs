@@ -209,7 +209,7 @@ impl Desk {
             Err(refusal) => return peer.tell(&refusal).await,
         };
         if let Request::Attach { attended } = request {
-            let Ok(_place) = self.watchers.try_acquire() else {
+            let Ok(place) = self.watchers.try_acquire() else {
                 return peer.tell(&Answer::Busy).await;
             };
             let asked = attended && !self.interactive;
@@ -220,8 +220,9 @@ impl Desk {
                 shown = show(self.view.clone(), over, &self.recent, &mut peer) => shown,
                 () = left(&mut from) => Ok(()),
             };
+            drop(place);
             if asked && self.persons.fetch_sub(1, Ordering::SeqCst) == 1 {
-                self.attended(false).await;
+                self.left_alone().await;
             }
             return shown;
         }
@@ -240,6 +241,24 @@ impl Desk {
     async fn attended(&self, attended: bool) {
         let wish = Wish::from(Control::Attended(attended));
         let _over = self.to_run.send(wish).await;
+    }
+
+    /// Tells the run that nobody is there any more, once it asks nobody: who leaves without a word on a phase or a batch has not agreed to it.
+    async fn left_alone(&self) {
+        let (mut view, mut over) = (self.view.clone(), self.over.clone());
+        let asks = |view: &View| matches!(view.head.step, Step::Review { .. });
+        while asks(&view.borrow_and_update()) {
+            let goes_on = tokio::select! {
+                changed = view.changed() => changed.is_ok(),
+                _ = over.changed() => false,
+            };
+            if !goes_on {
+                return;
+            }
+        }
+        if self.persons.load(Ordering::SeqCst) == 0 {
+            self.attended(false).await;
+        }
     }
 
     /// Has the run do it, and tells how far it has come until nothing more comes.

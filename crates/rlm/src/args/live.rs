@@ -191,13 +191,13 @@ pub(crate) struct PsArgs {
 
 #[derive(Debug, ClapArgs)]
 #[command(after_help = "\
-Shows what the run tells, the last of it again, with the keys and the menu that its own terminal has; Ctrl-C opens the \
-menu, in which `d` detaches. Leaving, also by closing the terminal, leaves the run alone. Who is too slow misses output, \
+Shows what happened in the run, then what it tells, with the keys and the menu that its own terminal has; Ctrl-C opens the \
+menu, in which `d` detaches. What happened before is printed above: scroll back as in any other output. Leaving, also by closing the terminal, leaves the run alone. Who is too slow misses output, \
 which the transcripts have.
 
 Examples:
   rlm attach                           the only run that is live here
-  rlm attach RUN                       from any directory
+  rlm attach RUN -q                    from any directory; only what matters
   rlm attach RUN --json | jq -r .event
 
 Exit codes: 0 detached, that of the run when it ended, 10 nothing reached.")]
@@ -207,6 +207,12 @@ pub(crate) struct AttachArgs {
     /// Print NDJSON events instead of text
     #[arg(long)]
     pub(crate) json: bool,
+    /// Show only the iterations, what goes wrong, what waits for you, and the end
+    #[arg(short, long, conflicts_with_all = ["json", "verbose"])]
+    pub(crate) quiet: bool,
+    /// Show the results of tools and the output of gates in full
+    #[arg(short, long, conflicts_with = "json")]
+    pub(crate) verbose: bool,
     /// Never ask anything: no menu, no prompt; Ctrl-C detaches
     #[arg(long)]
     pub(crate) no_input: bool,

@@ -1,69 +1,102 @@
 //! `rlm attach`
 
+mod before;
+
 use std::path::Path;
 use std::process::ExitCode;
-use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant, SystemTime};
 
-use loop_runner::control::{Answer, Attached, Request, ask, attach};
+use loop_runner::control::{Answer, Attached, Ended, Request, ask, attach_after};
 use loop_runner::{Control, PromptSource};
+use loop_state::Timestamp;
 use tokio::sync::mpsc;
 
 use crate::args::AttachArgs;
 use crate::command::live::Target;
-use crate::command::stop;
+use crate::command::stop::{self, Form};
 use crate::exit::{Code, Failure};
 use crate::presses::PressActions;
-use crate::render::{self, Screen};
+use crate::render::{self, Level, Screen};
 use crate::session::Session;
 use crate::terminal::{Shown, Subject};
 
 /// How long what a person wants may take to be recorded.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// How long the first news may take of a run that has told any.
+const FIRST_NEWS: Duration = Duration::from_millis(300);
+/// Who is given up as soon as this does not look another time.
+const AT_ONCE: Duration = Duration::from_secs(1);
 /// How many wishes of a person wait.
 const WISHES: usize = 64;
 
 pub(crate) fn execute(directory: &Path, args: &AttachArgs) -> Result<ExitCode, Failure> {
     let session = Session::begin(args.no_input, false)?;
     let target = Target::find(directory, args.run.as_deref())?;
-    let mut attached = open(&target, session.options().interactive)?;
-    let news = attached.news().expect("nobody has taken them yet");
-    let (control, wanted) = mpsc::channel(WISHES);
-    let screen = Screen::new(args.json);
+    let screen = Screen::new(args.json).at(Level::wished(args.quiet, args.verbose));
+    let mut attached = open(&target, session.options().interactive, None)?;
     screen.attached(&target.run, target.holder.as_ref());
-    let shown = Shown {
-        run: target.run.to_string(),
-        view: attached.view(),
-        control,
-        interrupts: session.interrupts(),
-        prompts: prompts(&target)?,
-        screen,
-        presses: PressActions::default(),
-        bell: false,
-        attached: true,
-    };
-    let carrier = carry(&target, wanted);
-    let left = session.look_on(shown, news, || attached.leave());
-    drop(carrier);
-    match left {
-        Some(cause) => {
+    let mut before = Vec::new();
+    if !args.json {
+        let until = attached.tells_from(FIRST_NEWS).unwrap_or_else(now);
+        before = before::before(&target, until);
+    }
+    loop {
+        let began = Instant::now();
+        let news = attached.news().expect("nobody has taken them yet");
+        let (control, wanted) = mpsc::channel(WISHES);
+        let (to_person, told) = mpsc::channel(WISHES);
+        let shown = Shown {
+            run: target.run.to_string(),
+            view: attached.view(),
+            control,
+            interrupts: session.interrupts(),
+            prompts: prompts(&target)?,
+            screen: screen.clone(),
+            presses: PressActions::default(),
+            bell: false,
+            attached: true,
+            before: std::mem::take(&mut before),
+            told: Some(told),
+        };
+        carry(&target, wanted, to_person);
+        if let Some(cause) = session.look_on(shown, news, || attached.leave()) {
             let (rlm, run) = (render::rlm(), &target.run);
-            anstream::eprintln!("detached; run {run} goes on: {rlm} attach {run}");
-            session.leave(cause)
+            let goes_on = match attached.view().borrow().head.is_waiting() {
+                true => "waits for your word",
+                false => "goes on",
+            };
+            anstream::eprintln!("detached; run {run} {goes_on}: {rlm} attach {run}");
+            return session.leave(cause);
         }
-        None => ended(&target, attached, args.json),
+        let seen = attached.seen();
+        let ended = attached.ended();
+        if ended.is_some() || !target.is_live() {
+            return over(&target, ended.as_ref(), args.json);
+        }
+        // Who took nothing for a while, as behind a ^Z, was given up.
+        if began.elapsed() < AT_ONCE {
+            return Err(unseen(&target));
+        }
+        screen.attached(&target.run, target.holder.as_ref());
+        attached = open(&target, session.options().interactive, Some(seen))?;
     }
 }
 
-/// Connects, also to a run that has just begun.
-fn open(target: &Target, attended: bool) -> Result<Attached, Failure> {
+/// Connects, also to a run that has just begun. What was `seen` is not told again.
+fn open(target: &Target, attended: bool, seen: Option<Timestamp>) -> Result<Attached, Failure> {
     let run_dir = target.project.run_dir(&target.run);
-    target.try_for(|| match attach(&run_dir, attended) {
+    let seen = seen.unwrap_or_default();
+    target.try_for(|| match attach_after(&run_dir, attended, seen) {
         Ok(attached) => Ok(Some(attached)),
         Err(e) if e.is_nobody() => Ok(None),
         Err(e) if e.is_silent() => Err(target.silent(PATIENCE)),
         Err(e) => Err(e.into()),
     })
+}
+
+fn now() -> Timestamp {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    Timestamp(since.unwrap_or_default().as_millis() as u64)
 }
 
 /// Returns what the editor opens.
@@ -85,40 +118,47 @@ fn prompts(target: &Target) -> Result<Vec<Subject>, Failure> {
     Ok(phases.map(subject).collect())
 }
 
-/// Carries what the person wants to the run, one after another. What becomes of it is among the news.
-fn carry(target: &Target, mut wanted: mpsc::Receiver<Control>) -> JoinHandle<()> {
+/// Carries what the person wants to the run, one after another. What becomes of it is among the news; that nothing does is said here.
+fn carry(target: &Target, mut wanted: mpsc::Receiver<Control>, to_person: mpsc::Sender<String>) {
     let run_dir = target.project.run_dir(&target.run);
+    let silent = target.silent(PATIENCE).message;
     std::thread::spawn(move || {
         while let Some(control) = wanted.blocking_recv() {
             let Some(request) = Request::of(&control) else {
                 continue;
             };
-            // One that is gone says so by the end of its news.
             let answers = ask(&run_dir, &request);
-            let told = answers.and_then(|mut answers| answers.next(PATIENCE));
-            if matches!(told, Ok(Some(Answer::Busy))) {
-                anstream::eprintln!("rlm: too many ask the run at once; say it again");
-            }
+            let told = match answers.and_then(|mut answers| answers.next(PATIENCE)) {
+                Ok(Some(Answer::Busy)) => "too many ask the run at once; say it again",
+                Ok(None) => &silent,
+                Err(e) if e.is_silent() => &silent,
+                // One that is gone says so by the end of its news.
+                _ => continue,
+            };
+            // A full queue says it often enough.
+            let _full = to_person.try_send(format!("rlm: {told}\n"));
         }
-    })
+    });
 }
 
-/// Says how the run ended, or why there is nothing more to be seen.
-fn ended(target: &Target, attached: Attached, json: bool) -> Result<ExitCode, Failure> {
-    let ended = attached.ended();
-    if ended.is_none() && target.is_live() {
-        let (run, rlm) = (&target.run, render::rlm());
-        return Err(Failure {
-            code: Code::Failed,
-            message: format!(
-                "run `{run}` does not show itself any more, and goes on: {rlm} attach {run}"
-            ),
-        });
-    }
-    stop::gone(target, ended.as_ref(), json)?;
+/// Says how the run ended.
+fn over(target: &Target, ended: Option<&Ended>, json: bool) -> Result<ExitCode, Failure> {
+    let form = if json { Form::Event } else { Form::Words };
+    stop::gone(target, ended, form)?;
     let run = target.project.run(&target.run)?;
     let reason = run.head.ok().and_then(|head| head.machine.end);
     Ok(reason
         .map_or(Code::Failed, |end| Code::of(&end.reason))
         .into())
+}
+
+/// Says that there is nothing more to be seen.
+fn unseen(target: &Target) -> Failure {
+    let (run, rlm) = (&target.run, render::rlm());
+    Failure {
+        code: Code::Failed,
+        message: format!(
+            "run `{run}` does not show itself any more, and goes on: {rlm} attach {run}"
+        ),
+    }
 }

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+use agent_duplex::ProcessName;
 use loop_runner::control::{Answer, Ended, Request, StopAfter};
 use loop_runner::{RunEntry, RunState};
 use serde_json::json;
@@ -40,8 +41,8 @@ pub(crate) fn execute(directory: &Path, args: &StopArgs) -> Result<ExitCode, Fai
         _ => None,
     };
     match target.ask(&request, args.json, wait, longer)? {
-        Outcome::Told(Answer::Ended(ended)) => gone(&target, Some(&ended), args.json),
-        Outcome::Gone => gone(&target, None, args.json),
+        Outcome::Told(Answer::Ended(ended)) => gone(&target, Some(&ended), Form::of(args.json)),
+        Outcome::Gone => gone(&target, None, Form::of(args.json)),
         Outcome::SoFar(_) if args.force => force(&target, wait, args.json),
         Outcome::SoFar(Some(_)) if after == StopAfter::Iteration => Ok(Code::Done.into()),
         Outcome::SoFar(None) => Err(target.silent(wait)),
@@ -50,11 +51,27 @@ pub(crate) fn execute(directory: &Path, args: &StopArgs) -> Result<ExitCode, Fai
     }
 }
 
+/// For whom it is said how a run ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    Words,
+    /// The last answer to a request.
+    Answer,
+    /// The last event of the run.
+    Event,
+}
+
+impl Form {
+    fn of(json: bool) -> Self {
+        if json { Self::Answer } else { Self::Words }
+    }
+}
+
 /// Waits until nothing is left of a run whose process ends, and says how it ended.
 pub(crate) fn gone(
     target: &Target,
     ended: Option<&Ended>,
-    json: bool,
+    form: Form,
 ) -> Result<ExitCode, Failure> {
     let by = Instant::now() + GOING;
     let alive = || {
@@ -75,16 +92,16 @@ pub(crate) fn gone(
         left = target.project.left_of(&target.run);
     }
     let survivors = ended.map_or(&[][..], |ended| &ended.survivors[..]);
-    let mut names: Vec<String> = survivors.iter().map(ToString::to_string).collect();
+    let named = survivors.iter().map(|it| ProcessName {
+        pid: it.pid,
+        name: it.name.clone(),
+    });
+    let mut all: Vec<ProcessName> = named.collect();
     let known = |pid| survivors.iter().any(|it| it.pid == pid);
-    names.extend(
-        left.iter()
-            .filter(|it| !known(it.pid))
-            .map(ToString::to_string),
-    );
+    all.extend(left.into_iter().filter(|it| !known(it.pid)));
     let of = ended.map_or(0, |ended| ended.ended);
     let proven = ended.is_some_and(|ended| ended.proven);
-    tell(target, of, &names, proven, json)
+    tell(target, of, &all, proven, form)
 }
 
 fn force(target: &Target, wait: Duration, json: bool) -> Result<ExitCode, Failure> {
@@ -106,17 +123,17 @@ fn force(target: &Target, wait: Duration, json: bool) -> Result<ExitCode, Failur
             target.process()
         );
     }
-    let names: Vec<String> = forced.survivors.iter().map(ToString::to_string).collect();
-    tell(target, forced.ended.len(), &names, false, json)
+    let form = Form::of(json);
+    tell(target, forced.ended.len(), &forced.survivors, false, form)
 }
 
 /// Says how the run ended and what is left of it: from its saved state, and from what was seen.
 fn tell(
     target: &Target,
     ended: usize,
-    survivors: &[String],
+    survivors: &[ProcessName],
     proven: bool,
-    json: bool,
+    form: Form,
 ) -> Result<ExitCode, Failure> {
     let run = target.project.run(&target.run)?;
     if target.is_live() {
@@ -136,8 +153,9 @@ fn tell(
         usage,
         uncommitted,
     };
-    let text = match json {
-        true => json!({
+    let names: Vec<String> = survivors.iter().map(ToString::to_string).collect();
+    let text = match form {
+        Form::Answer => json!({
             "run": run.id,
             "answer": "gone",
             "state": run.state,
@@ -145,10 +163,11 @@ fn tell(
             "left": survivors.len(),
             "of": survivors.len() + ended,
             "proven": proven,
-            "survivors": survivors,
+            "survivors": names,
         })
         .to_string(),
-        false => format!("{}: {words}", run.id),
+        Form::Event => render::ended_elsewhere(&words, survivors),
+        Form::Words => format!("{}: {words}", run.id),
     };
     // Who asked may not want to know.
     let _gone = writeln!(anstream::stdout(), "{text}");
@@ -159,7 +178,7 @@ fn tell(
         code: Code::Survivors,
         message: format!(
             "could not end: {}; look at them with ps, and end them yourself",
-            survivors.join(", ")
+            names.join(", ")
         ),
     })
 }

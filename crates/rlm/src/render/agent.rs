@@ -4,7 +4,7 @@ use agent_duplex::{Event, ToolOutcome};
 use serde_json::{Value, json};
 
 use crate::duration::show;
-use crate::render::event::whole;
+use crate::render::event::{count, whole};
 use crate::render::text::{plain, safe};
 use crate::render::{BAD, BOLD, DIM, MIND, styled};
 
@@ -26,17 +26,20 @@ pub(crate) fn text(event: &Event) -> String {
             format!("{} {}: {}", styled(BOLD, "●"), plain(name), plain(summary))
         }
         Event::ToolFinished { outcome, text, .. } => {
-            let first = text
-                .lines()
-                .find(|line| !line.trim().is_empty())
-                .unwrap_or_default();
-            let first: String = plain(first).chars().take(RESULT).collect();
-            match outcome {
-                ToolOutcome::Done => styled(DIM, format!("  ⎿ {first}")),
-                ToolOutcome::Cut => styled(MIND, "  ⎿ cut off"),
-                ToolOutcome::Denied => styled(MIND, format!("  ⎿ denied: {first}")),
-                _ => styled(BAD, format!("  ⎿ failed: {first}")),
-            }
+            let (style, what, head, tail) = match outcome {
+                ToolOutcome::Done => (DIM, "", 1, 1),
+                ToolOutcome::Cut => return styled(MIND, "  ⎿ cut off"),
+                ToolOutcome::Denied => (MIND, "denied: ", 1, 0),
+                _ => (BAD, "failed: ", 2, 4),
+            };
+            let lines = ends(text, head, tail);
+            let marks =
+                std::iter::once(format!("  ⎿ {what}")).chain(std::iter::repeat("    ".into()));
+            let lines = lines
+                .iter()
+                .zip(marks)
+                .map(|(line, mark)| styled(style, mark + line));
+            lines.collect::<Vec<_>>().join("\n")
         }
         Event::PermissionAsked(ask) => format!(
             "{} {}: {}",
@@ -93,6 +96,36 @@ pub(crate) fn text(event: &Event) -> String {
         Event::Warning(text) => format!("{} {}", styled(MIND, "warning:"), plain(text)),
         _ => String::new(),
     }
+}
+
+/// Returns the first and the last lines of a text that are not empty, and between them how many there are more. An empty text is one empty line.
+fn ends(text: &str, head: usize, tail: usize) -> Vec<String> {
+    let short = |line: &&str| plain(line.trim_end()).chars().take(RESULT).collect();
+    let lines: Vec<&str> = text
+        .lines()
+        .filter(|line| !line.trim().is_empty())
+        .collect();
+    let more = lines.len().saturating_sub(head + tail);
+    let mut shown: Vec<String> = match more {
+        // One line is as short as to say that there is one.
+        0 | 1 if tail > 0 => lines.iter().map(short).collect(),
+        _ => {
+            let mut shown: Vec<String> = lines.iter().take(head).map(short).collect();
+            if more > 0 {
+                shown.push(format!("… {}", count(more, "more line", "more lines")));
+            }
+            shown.extend(
+                lines[lines.len() - tail.min(lines.len())..]
+                    .iter()
+                    .map(short),
+            );
+            shown
+        }
+    };
+    if shown.is_empty() {
+        shown.push(String::new());
+    }
+    shown
 }
 
 /// Tasks of an agent's own.
@@ -169,6 +202,25 @@ pub(crate) fn json(event: &Event) -> Option<Value> {
 mod tests {
     use super::*;
     use std::time::Duration;
+
+    #[test]
+    fn of_what_a_tool_returned_both_ends_are_shown() {
+        let said = |outcome, lines: usize| {
+            let text: String = (1..=lines).map(|n| format!("line {n}\n\n")).collect();
+            let id = String::new();
+            let said = super::text(&Event::ToolFinished { id, outcome, text });
+            anstream::adapter::strip_str(&said).to_string()
+        };
+        let all = [
+            said(ToolOutcome::Done, 0),
+            said(ToolOutcome::Done, 3),
+            said(ToolOutcome::Done, 40),
+            said(ToolOutcome::Failed, 40),
+            said(ToolOutcome::Denied, 2),
+            said(ToolOutcome::Cut, 2),
+        ];
+        insta::assert_snapshot!(all.join("\n"));
+    }
 
     #[test]
     fn a_try_tells_when_and_how_often_only_if_the_agent_did() {

@@ -12,6 +12,9 @@ use crate::render::event::count;
 use crate::render::text::plain;
 use crate::render::{Phases, rlm};
 
+/// The column in which the text of the five lines begins, behind what it is about.
+pub(crate) const TEXT_AT: usize = 8;
+
 /// How a run begins for this process.
 #[derive(Debug)]
 pub(crate) enum Beginning {

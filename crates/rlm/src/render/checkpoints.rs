@@ -14,7 +14,7 @@ use loop_state::Timestamp;
 pub(crate) use export::Export;
 pub(crate) use fork::Fork;
 pub(crate) use import::Import;
-pub(crate) use list::List;
+pub(crate) use list::{List, cut_words};
 pub(crate) use show::Shown;
 pub(crate) use verify::Verified;
 

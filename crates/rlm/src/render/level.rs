@@ -23,6 +23,15 @@ pub(crate) enum Level {
 }
 
 impl Level {
+    /// Returns what `-q` and `-v` ask for.
+    pub(crate) fn wished(quiet: bool, verbose: bool) -> Self {
+        match (quiet, verbose) {
+            (true, _) => Self::Quiet,
+            (_, true) => Self::Verbose,
+            _ => Self::Normal,
+        }
+    }
+
     /// Returns what this level shows in the place of the ordinary lines; `None` where they are right. Empty is nothing.
     pub(crate) fn instead(self, news: &News) -> Option<String> {
         match self {

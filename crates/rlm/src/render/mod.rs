@@ -31,7 +31,7 @@ use crate::exit::Failure;
 
 pub(crate) use agent::background;
 pub(crate) use banner::Beginning;
-pub(crate) use checkpoints::{Export, Fork, Import, List, Shown, Verified};
+pub(crate) use checkpoints::{Export, Fork, Import, List, Shown, Verified, cut_words};
 pub(crate) use clean::{Cleaning, Fate, cleaned};
 pub(crate) use config::Configuration;
 pub(crate) use doctor::{AgentHealth, Check, Findings, Health, LoggedIn};
@@ -42,11 +42,11 @@ pub(crate) use level::Level;
 pub(crate) use live::{Live, Told};
 pub(crate) use notify::{heartbeat, needs_a_person, occasion, telling};
 pub(crate) use phases::Phases;
-pub(crate) use screen::{EndWords, Screen, now};
+pub(crate) use screen::{EndWords, Screen, ended_elsewhere, now};
 pub(crate) use status::{Status, tried};
 pub(crate) use style::{BAD, BOLD, DIM, GOOD, MIND, state, styled};
 pub(crate) use table::{Cell, Column, table};
-pub(crate) use text::plain;
+pub(crate) use text::{plain, sgr_len};
 
 /// The newest one counts: a run that was found elsewhere is called there.
 static CALLED: RwLock<Option<&'static str>> = RwLock::new(None);

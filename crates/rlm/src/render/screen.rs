@@ -4,11 +4,11 @@ use std::fmt;
 use std::io::{self, Write};
 use std::time::SystemTime;
 
-use agent_duplex::Event;
+use agent_duplex::{Event, ProcessName};
 use jiff::tz::TimeZone;
 use loop_runner::{Holder, News, Outcome, Project, RunHead, RunId, Uncommitted};
 use loop_state::{Evidence, Notice, StopReason, Timestamp, Usage};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::exit::Code;
 use crate::money;
@@ -17,6 +17,10 @@ use crate::render::banner::{self, Beginning};
 use crate::render::{
     BAD, BOLD, DIM, GOOD, Level, event, git, go_on, json_line, plain, rlm, styled,
 };
+use crate::terminal::fitted;
+
+/// Why a run ended whose process said nothing.
+const KILLED: &str = "its process was killed";
 
 /// How a run is shown.
 #[derive(Clone, Debug)]
@@ -68,7 +72,7 @@ impl Screen {
             let lines = banner::lines(beginning, project, head, person, self.in_background);
             lines
                 .iter()
-                .map(|line| styled(DIM, line))
+                .map(|line| styled(DIM, fitted(line, banner::TEXT_AT)))
                 .collect::<Vec<_>>()
                 .join("\n")
         };
@@ -93,6 +97,11 @@ impl Screen {
 
     pub(crate) fn is_json(&self) -> bool {
         self.json
+    }
+
+    /// Whether the person wants to see all of it.
+    pub(crate) fn is_full(&self) -> bool {
+        self.level == Level::Verbose
     }
 
     /// Returns one piece of news as whole lines, none when there is nothing to show; `None` for what the agent says in its own words, which flows.
@@ -151,41 +160,17 @@ impl Screen {
             let own = own.map_or_else(String::new, |own| format!("{own}\n"));
             return self.print(&(own + &self.end_words(run, outcome)));
         }
-        let left = outcome.survivors.len();
-        let mut value = json!({
-            "at": now(),
-            "event": "run_ended",
-            "run": run,
-            "reason": outcome.reason.to_string(),
-            "evidence": evidence(&outcome.reason),
-            "exit_code": exit_code,
-            "usage": money::json(outcome.usage),
-            "left": left,
-            "of": left + outcome.ended.len(),
-            "proven": outcome.proven,
-            "survivors": event::processes_json(&outcome.survivors),
-        });
+        let words = EndWords::of(run, outcome);
+        let mut value = words.json(exit_code, &outcome.survivors);
         if let Some(own) = own {
             value["worktree"] = own.json();
-        }
-        if let Some(uncommitted) = &outcome.uncommitted {
-            value["uncommitted"] = json!(uncommitted);
         }
         self.print(&json_line(&value))
     }
 
     /// Returns the same in words.
     pub(crate) fn end_words(&self, run: &RunId, outcome: &Outcome) -> String {
-        let words = EndWords {
-            run,
-            reason: Some(&outcome.reason),
-            ended: outcome.ended.len(),
-            left: outcome.survivors.len(),
-            proven: outcome.proven,
-            usage: outcome.usage,
-            uncommitted: outcome.uncommitted.as_ref(),
-        };
-        words.to_string()
+        EndWords::of(run, outcome).to_string()
     }
 
     fn print(&self, text: &str) -> io::Result<()> {
@@ -215,6 +200,51 @@ pub(crate) struct EndWords<'a> {
     pub(crate) uncommitted: Option<&'a Uncommitted>,
 }
 
+impl<'a> EndWords<'a> {
+    fn of(run: &'a RunId, outcome: &'a Outcome) -> Self {
+        Self {
+            run,
+            reason: Some(&outcome.reason),
+            ended: outcome.ended.len(),
+            left: outcome.survivors.len(),
+            proven: outcome.proven,
+            usage: outcome.usage,
+            uncommitted: outcome.uncommitted.as_ref(),
+        }
+    }
+
+    /// Returns the same as an event.
+    fn json(&self, exit_code: i32, survivors: &[ProcessName]) -> Value {
+        let mut value = json!({
+            "at": now(),
+            "event": "run_ended",
+            "run": self.run,
+            "reason": self.reason.map_or_else(|| KILLED.to_owned(), ToString::to_string),
+            "evidence": self.reason.and_then(evidence),
+            "exit_code": exit_code,
+            "usage": money::json(self.usage),
+            "left": self.left,
+            "of": self.left + self.ended,
+            "proven": self.proven,
+            "survivors": event::processes_json(survivors),
+        });
+        if let Some(uncommitted) = self.uncommitted {
+            value["uncommitted"] = json!(uncommitted);
+        }
+        value
+    }
+}
+
+/// Returns the event of the end of a run that another process had.
+pub(crate) fn ended_elsewhere(words: &EndWords<'_>, survivors: &[ProcessName]) -> String {
+    let code = match words.reason {
+        _ if !survivors.is_empty() => Code::Survivors,
+        Some(reason) => Code::of(reason),
+        None => Code::Failed,
+    };
+    json_line(&words.json(code as i32, survivors))
+}
+
 impl fmt::Display for EndWords<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let style = match self.reason.map(Code::of) {
@@ -223,7 +253,7 @@ impl fmt::Display for EndWords<'_> {
             _ => BAD,
         };
         let reason = self.reason.map(|reason| plain(&reason.to_string()));
-        let reason = reason.unwrap_or_else(|| "its process was killed".to_owned());
+        let reason = reason.unwrap_or_else(|| KILLED.to_owned());
         write!(f, "{}; ", styled(style, reason))?;
         match self.left + self.ended {
             0 => f.write_str("nothing left running")?,

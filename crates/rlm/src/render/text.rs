@@ -3,10 +3,17 @@
 /// The most characters of one line of the agent's that are shown.
 const MAX_SHOWN: usize = 2000;
 
+/// How often a line goes back to its beginning that shows how something goes on.
+const OVER_AND_OVER: usize = 2;
+
 /// Makes text harmless for a terminal: colours stay, every other control sequence is shown instead of obeyed.
 ///
 /// What a terminal may do on escape sequences includes writing files and typing for the user, so the agent's output decides on colours only (X115).
 pub(crate) fn safe(text: &str) -> String {
+    // Nearly every line of a flood.
+    if text.bytes().all(|b| matches!(b, b' '..=b'~' | b'\t')) {
+        return text.to_owned();
+    }
     let mut out = String::with_capacity(text.len());
     let mut coloured = false;
     let mut rest = text;
@@ -46,10 +53,16 @@ pub(crate) fn plain(text: &str) -> String {
 pub(crate) fn line(bytes: &[u8], omitted: u64) -> String {
     let text = String::from_utf8_lossy(bytes);
     let text = text.trim_end_matches(['\r', '\n']);
-    let cut = text
-        .char_indices()
-        .nth(MAX_SHOWN)
-        .map_or(text.len(), |(i, _)| i);
+    // What is written over and over, like a bar that grows, is shown as it was last.
+    let text = match text.bytes().filter(|b| *b == b'\r').count() {
+        OVER_AND_OVER.. => text.rsplit('\r').find(|it| !it.trim().is_empty()),
+        _ => Some(text),
+    };
+    let text = text.unwrap_or_default();
+    let cut = match text.len() {
+        ..=MAX_SHOWN => text.len(),
+        all => text.char_indices().nth(MAX_SHOWN).map_or(all, |(i, _)| i),
+    };
     let mut shown = safe(&text[..cut]);
     let left_out = (text.len() - cut) as u64 + omitted;
     if left_out > 0 {
@@ -59,7 +72,7 @@ pub(crate) fn line(bytes: &[u8], omitted: u64) -> String {
 }
 
 /// Returns the length of the colour sequence at the beginning of `text`: `ESC [ digits and semicolons m`.
-pub(super) fn sgr_len(text: &str) -> Option<usize> {
+pub(crate) fn sgr_len(text: &str) -> Option<usize> {
     let body = text.strip_prefix("\u{1b}[")?;
     let end = body.find(|c: char| !c.is_ascii_digit() && c != ';')?;
     (body.as_bytes()[end] == b'm' && end < 32).then_some(2 + end + 1)
@@ -99,6 +112,8 @@ mod tests {
             safe("a\rb\u{8}c\u{202e}d"),
             plain("two\nlines\u{1b}[31m"),
             line(b"bad \xff byte", 0),
+            line(b"10%\r20%\r \r\n", 0),
+            line(b"one\rtwo", 0),
             line("x".repeat(3000).as_bytes(), 7).split_off(1998),
         ];
         insta::assert_debug_snapshot!(shown, @r#"
@@ -108,6 +123,8 @@ mod tests {
             "a\\u{d}b\\u{8}c\\u{202e}d",
             "two lines\\u{1b}[31m",
             "bad � byte",
+            "20%",
+            "one\\u{d}two",
             "xx … (1007 more bytes)",
         ]
         "#);

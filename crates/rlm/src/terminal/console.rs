@@ -3,12 +3,12 @@
 mod draw;
 mod effects;
 mod job;
+mod reader;
 mod wait;
 
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 
 use interrupt_stack::{Handler, Interrupts, Notice};
@@ -17,13 +17,14 @@ use loop_state::Timestamp;
 use rustix::process::Signal;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, watch};
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::time::interval;
 
-use wait::{edited, next_notice, next_signal, room, typed_before};
+use reader::Reader;
+use wait::{edited, next_notice, next_signal, next_told, room, typed_before};
 
 use super::editor::{Editor, Subject};
 use super::keys::Decoder;
-use super::paint::Painter;
+use super::paint::{Narrowed, Painter};
 use super::scene::Scene;
 use super::sink::Sink;
 use super::tty::{Tty, Typed};
@@ -32,8 +33,10 @@ use super::{LogPlace, Terminal};
 use crate::presses::{PressAction, PressActions};
 use crate::render::{self, Screen};
 
-/// How often the status line is drawn anew when nothing else happens.
-const TICK: Duration = Duration::from_millis(250);
+/// How often it is looked whether what stands below the log is still so, when nothing else happens: with each second of the clock.
+const TICK: Duration = Duration::from_secs(1);
+/// The same while something prompts or an editor has the screen.
+const QUICK: Duration = Duration::from_millis(250);
 /// How much of what waits to be printed is made one frame.
 const FRAME: usize = 64 << 10;
 const FRAME_NEWS: usize = 64;
@@ -54,6 +57,10 @@ pub(crate) struct Shown {
     pub(crate) bell: bool,
     /// Whether another process has the run.
     pub(crate) attached: bool,
+    /// What was told before.
+    pub(crate) before: Vec<(Timestamp, News)>,
+    /// What the person is to be told that is no news of the run.
+    pub(crate) told: Option<mpsc::Receiver<String>>,
 }
 
 /// Shows the run until it is over and all is printed.
@@ -73,31 +80,6 @@ pub(super) fn show(
     let console = Console::new(shown, terminal, handler);
     runtime.block_on(console.run(news, typed, &interrupts));
     drop(reader);
-}
-
-/// The thread that reads the terminal. Dropping it ends the thread.
-struct Reader {
-    end: Option<std::io::PipeWriter>,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl Reader {
-    fn start(tty: Arc<Tty>, to: mpsc::Sender<Typed>) -> Option<Self> {
-        let (ended, end) = std::io::pipe().ok()?;
-        let thread = std::thread::spawn(move || tty.read_all(&to, &ended.into()));
-        Some(Self {
-            end: Some(end),
-            thread: Some(thread),
-        })
-    }
-}
-
-impl Drop for Reader {
-    fn drop(&mut self) {
-        drop(self.end.take());
-        // It waits for the pipe and for the receiver, which is gone; a panic of it has been reported.
-        let _panicked = self.thread.take().map(JoinHandle::join);
-    }
 }
 
 struct Console {
@@ -137,6 +119,8 @@ struct Console {
     to_log: String,
     to_face: String,
     is_over: bool,
+    before: Vec<(Timestamp, News)>,
+    told: Option<mpsc::Receiver<String>>,
 }
 
 enum Woken {
@@ -147,8 +131,10 @@ enum Woken {
     Edited(super::editor::Edited),
     Suspend,
     Continued,
+    Resized,
     LogRoom,
     FaceRoom,
+    Told(Option<String>),
     News(Option<(Timestamp, News)>),
     View(bool),
     Tick,
@@ -166,6 +152,8 @@ impl Console {
             presses,
             bell,
             attached,
+            before,
+            told,
         } = shown;
         let tty = terminal.tty.clone();
         let log_here = tty.is_some() && terminal.log == LogPlace::Here;
@@ -184,14 +172,16 @@ impl Console {
             control,
             interrupts,
             prompts,
-            ui: Ui::new(width, screen.is_json()).attached(attached),
+            ui: Ui::new(width, screen.is_json())
+                .attached(attached)
+                .in_full(screen.is_full()),
             screen,
             presses,
             bell,
             attached,
             place: terminal.log,
             told_gone: false,
-            painter: Painter::new(dumb),
+            painter: Painter::new(dumb, Narrowed::of(|name| std::env::var(name).ok())),
             decoder: Decoder::default(),
             decode_by: None,
             in_front: tty.as_ref().is_some_and(|tty| tty.is_foreground()),
@@ -210,6 +200,8 @@ impl Console {
             to_log: String::new(),
             to_face: String::new(),
             is_over: false,
+            before,
+            told,
         }
     }
 
@@ -223,11 +215,15 @@ impl Console {
         let (mut is_shut, mut has_view) = (false, true);
         let mut suspend = signal(SignalKind::from_raw(Signal::TSTP.as_raw())).ok();
         let mut continued = signal(SignalKind::from_raw(Signal::CONT.as_raw())).ok();
+        let mut resized = signal(SignalKind::window_change()).ok();
         let mut tick = interval(TICK);
-        tick.set_missed_tick_behavior(MissedTickBehavior::Skip);
+        let mut tick_at = tokio::time::Instant::now();
         if self.face.is_some() && self.place == LogPlace::Program {
             let run = &self.run;
             self.to_face = format!("run {run} is at work; Ctrl-C opens a menu here\n");
+        }
+        for (at, item) in std::mem::take(&mut self.before) {
+            self.news(at, &item);
         }
         while !(self.is_over && self.editor.is_none() && self.wants_to_print() == (false, false)) {
             let deadline = self.decode_by.map(tokio::time::Instant::from_std);
@@ -240,6 +236,10 @@ impl Console {
                 && !(self.waits() && has_view);
             let (log, face) = self.wants_to_print();
             let can_tick = (can_type && !self.is_over) || self.editor.is_some();
+            if self.editor.is_some() || self.ui.is_prompting() {
+                tick_at = tick_at.min(tokio::time::Instant::now() + QUICK);
+                tick.reset_at(tick_at);
+            }
             let woken = tokio::select! {
                 biased;
                 notice = next_notice(&mut self.handler), if !is_shut => Woken::Notice(notice),
@@ -248,7 +248,9 @@ impl Console {
                 edited = edited(&mut self.editor), if self.editor.is_some() => Woken::Edited(edited),
                 _ = next_signal(&mut suspend) => Woken::Suspend,
                 _ = next_signal(&mut continued) => Woken::Continued,
+                _ = next_signal(&mut resized) => Woken::Resized,
                 _ = tick.tick(), if can_tick => Woken::Tick,
+                told = next_told(&mut self.told) => Woken::Told(told),
                 changed = self.view.changed(), if has_view => Woken::View(changed.is_ok()),
                 () = room(self.face.as_ref()), if face => Woken::FaceRoom,
                 () = self.log.room(), if log || !has_room => Woken::LogRoom,
@@ -281,12 +283,22 @@ impl Console {
                 Woken::Continued => self.returned(),
                 Woken::LogRoom => self.print_log(),
                 Woken::FaceRoom => self.print_face(),
+                Woken::Told(told) => match told {
+                    Some(told) => self.ui.say(told),
+                    None => self.told = None,
+                },
                 Woken::News(item) => self.all_news(item, &mut news).await,
                 Woken::View(is_there) => {
                     has_view = is_there;
                     self.look();
                 }
-                Woken::Tick => self.tick(),
+                // What stands below the log is looked at in any case.
+                Woken::Resized => {}
+                Woken::Tick => {
+                    tick_at = tokio::time::Instant::now() + until_next_second();
+                    tick.reset_at(tick_at);
+                    self.tick();
+                }
             }
             self.perform();
             if let Some(phase) = self.wants_editor.take() {
@@ -294,6 +306,14 @@ impl Console {
             }
         }
         self.leave();
+    }
+
+    /// Whether the terminal has echoed what is not known yet: then the cursor is not where it is thought to be.
+    fn is_typed_unseen(&self) -> bool {
+        let is_ours = self.in_front && self.editor.is_none() && !self.is_over;
+        is_ours
+            && self.painter.above().is_some()
+            && self.tty.as_ref().is_some_and(|tty| tty.has_unheard())
     }
 
     /// Whether what the reading program would print on the terminal has to wait for the person.
@@ -333,11 +353,15 @@ impl Console {
     }
 
     fn typed(&mut self, typed: Option<Typed>) {
+        if let Some(tty) = &self.tty {
+            tty.heard();
+        }
         match typed {
             Some(Typed::Lines(bytes)) => {
                 let text = String::from_utf8_lossy(&bytes).into_owned();
                 if let Some(tty) = &self.tty {
-                    self.painter.typed(&text, tty.size().0);
+                    self.painter.resized(tty.size().0);
+                    self.painter.typed(&text);
                 }
                 let view = self.view.borrow().clone();
                 self.ui
@@ -407,8 +431,7 @@ impl Console {
             tty.ring();
         }
         // Who looks at the status line sees the time pass.
-        let counts_down = self.face.is_some() && self.place == LogPlace::Here;
-        if counts_down && matches!(news, News::StillWaiting { .. }) {
+        if self.has_status() && matches!(news, News::StillWaiting { .. }) {
             return;
         }
         let text = self.screen.news(at, news);
@@ -475,6 +498,11 @@ fn complain(why: &str) {
     anstream::eprintln!(
         "rlm: the menu can't be shown: {why}; Ctrl-C again, within 2 s, saves and stops"
     );
+}
+
+/// Returns when the clock shows the next second.
+fn until_next_second() -> Duration {
+    TICK - Duration::from_millis(now().0 % 1000)
 }
 
 fn now() -> Timestamp {

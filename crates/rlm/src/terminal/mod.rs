@@ -7,6 +7,8 @@
 //! but the signals of Ctrl-C, Ctrl-Z and Ctrl-\\ stay switched on: a press is one whatever state this thread is in. A key library would bring its
 //! own reader of the terminal, which could not be kept from it in the background, nor stopped at the end.
 
+mod bar;
+mod calm;
 mod command;
 mod console;
 mod editor;
@@ -25,6 +27,7 @@ mod status;
 mod talk;
 mod tty;
 mod ui;
+mod wrap;
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -40,6 +43,15 @@ pub(crate) use review::Review;
 pub(crate) use rows::{cut, width};
 pub(crate) use scene::Scene;
 pub(crate) use tty::{block_terminal_signals, restore, restore_on_panic};
+
+/// Breaks lines that are printed before a run so that they fit the terminal, if they go to one; what is behind the first row begins below the column
+/// `indent`.
+pub(crate) fn fitted(line: &str, indent: usize) -> String {
+    match tty::width_of_stdout() {
+        Some(width) => wrap::wrap_below(line, width - 1, usize::MAX, indent),
+        None => line.to_owned(),
+    }
+}
 
 /// Where a person can be reached, if anywhere.
 #[derive(Clone, Debug)]

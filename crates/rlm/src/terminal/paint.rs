@@ -1,33 +1,74 @@
 //! The log above, the live rows below: what is written to the terminal.
 
 use anstream::adapter::strip_str;
+use unicode_width::UnicodeWidthStr;
 
 use super::rows::{Rows, width};
+
+/// What is between these is shown at once, by terminals that know them; others pass over them.
+const BEGIN: &str = "\x1b[?2026h";
+const END: &str = "\x1b[?2026l";
+/// What is between these begins no new row, however wide the terminal finds a character.
+const NO_WRAP: &str = "\x1b[?7l";
+const WRAP: &str = "\x1b[?7h";
+/// More columns than a screen has.
+const MAX_COLUMNS: usize = 1 << 16;
+
+/// What becomes of rows that stand on the screen when it gets narrower.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Narrowed {
+    /// They are broken, as nearly everywhere.
+    Broken,
+    /// What has no room is gone.
+    Cut,
+}
+
+impl Narrowed {
+    /// Guesses by the names that terminals give themselves. Wrong guesses cost a line of the log or leave an old status line.
+    pub(crate) fn of(variable: impl Fn(&str) -> Option<String>) -> Self {
+        let term = variable("TERM").unwrap_or_default();
+        let is_cut = variable("XTERM_VERSION").is_some()
+            || term.starts_with("linux")
+            || term.starts_with("vt")
+            || (term.starts_with("screen") && variable("TMUX").is_none());
+        if is_cut { Self::Cut } else { Self::Broken }
+    }
+}
 
 /// Knows what stands on the screen below the log.
 #[derive(Debug)]
 pub(crate) struct Painter {
     /// Whether the terminal obeys no sequences.
     dumb: bool,
+    narrowed: Narrowed,
+    /// How many columns the screen has.
+    columns: usize,
     drawn: Rows,
     /// How many rows the cursor was moved down by what the person typed.
     moved: usize,
-    /// Somebody wrote on the screen of this many columns and may have left the cursor in the middle of a row.
-    strange: Option<usize>,
+    /// Somebody wrote on the screen and may have left the cursor in the middle of a row.
+    strange: bool,
 }
 
 impl Painter {
-    pub(crate) fn new(dumb: bool) -> Self {
+    pub(crate) fn new(dumb: bool, narrowed: Narrowed) -> Self {
         Self {
             dumb,
+            narrowed,
+            columns: usize::MAX,
             drawn: Rows::default(),
             moved: 0,
-            strange: None,
+            strange: false,
         }
     }
 
-    /// The terminal echoed this behind the live rows; it has as many columns.
-    pub(crate) fn typed(&mut self, text: &str, columns: usize) {
+    /// The screen has this many columns now.
+    pub(crate) fn resized(&mut self, columns: usize) {
+        self.columns = columns.max(1);
+    }
+
+    /// The terminal echoed this behind the live rows.
+    pub(crate) fn typed(&mut self, text: &str) {
         let Some(last) = self.drawn.rows.last() else {
             return;
         };
@@ -35,22 +76,45 @@ impl Painter {
         let mut column = self.drawn.cursor.map_or_else(end, |(_, column)| column);
         for line in text.split_inclusive('\n') {
             column += width(line.trim_end_matches('\n'));
-            self.moved += column / columns.max(1) + usize::from(line.ends_with('\n'));
+            self.moved += column / self.columns + usize::from(line.ends_with('\n'));
             column = 0;
         }
     }
 
-    /// Others wrote on the screen, which has as many columns: what was drawn is theirs now.
-    pub(crate) fn forget(&mut self, columns: usize) {
+    /// Others wrote on the screen: what was drawn is theirs now.
+    pub(crate) fn forget(&mut self) {
         self.drawn = Rows::default();
         self.moved = 0;
-        self.strange = Some(columns).filter(|_| !self.dumb);
+        self.strange = !self.dumb;
     }
 
     /// How many rows stand above the cursor, and whether any stand there.
     pub(crate) fn above(&self) -> Option<usize> {
-        let rows = self.drawn.rows.len().checked_sub(1)?;
-        Some(self.drawn.cursor.map_or(rows, |(row, _)| row))
+        let last = self.drawn.rows.len().checked_sub(1)?;
+        let (row, column) = self.drawn.cursor.unwrap_or((last, 0));
+        let above: usize = self.drawn.rows[..row]
+            .iter()
+            .map(|row| self.height(row))
+            .sum();
+        let within = match (self.narrowed, self.drawn.cursor) {
+            (Narrowed::Cut, _) => 0,
+            (_, Some(_)) => column / self.columns,
+            (_, None) => self.height(&self.drawn.rows[last]) - 1,
+        };
+        Some(above + within)
+    }
+
+    /// How many rows a drawn one takes by now.
+    fn height(&self, row: &str) -> usize {
+        match self.narrowed {
+            Narrowed::Cut => 1,
+            // Not more than the terminal counts, or a line of the log would go.
+            Narrowed::Broken => strip_str(row)
+                .to_string()
+                .width()
+                .div_ceil(self.columns)
+                .max(1),
+        }
     }
 
     /// Whether the live rows are not those that stand there.
@@ -60,7 +124,7 @@ impl Painter {
 
     /// Returns what must be written to print `log`, whole lines, above the live rows.
     pub(crate) fn frame(&mut self, log: String, live: &Rows) -> String {
-        let is_log = self.drawn.rows.is_empty() && live.rows.is_empty() && self.strange.is_none();
+        let is_log = self.drawn.rows.is_empty() && live.rows.is_empty() && !self.strange;
         if is_log || (log.is_empty() && !self.would_draw(live)) {
             // As it is: it may be large.
             return log;
@@ -68,13 +132,21 @@ impl Painter {
         if log.is_empty() && self.can_patch(live) {
             return self.patch(live);
         }
-        let mut out = self.erase();
-        if let Some(columns) = self.strange.take() {
+        let mut out = self.on(BEGIN).to_owned() + &self.erase();
+        if std::mem::take(&mut self.strange) {
             // In the first column this stays in its row, in any other it ends in the next one.
-            out.push_str(&format!("{:1$}\r\x1b[J", "", columns.saturating_sub(1)));
+            out.push_str(&format!(
+                "{:1$}\r\x1b[J",
+                "",
+                self.columns.min(MAX_COLUMNS) - 1
+            ));
         }
         out.push_str(&log);
-        out.push_str(&live.rows.join("\n"));
+        if !live.rows.is_empty() {
+            out.push_str(self.on(NO_WRAP));
+            out.push_str(&live.rows.join("\n"));
+            out.push_str(self.on(WRAP));
+        }
         if let Some((row, column)) = live.cursor
             && !self.dumb
         {
@@ -87,20 +159,27 @@ impl Painter {
                 out.push_str(&format!("\x1b[{column}C"));
             }
         }
+        out.push_str(self.on(END));
         self.drawn = live.clone();
         self.moved = 0;
         out
     }
 
+    /// A sequence, for who obeys it.
+    fn on(&self, sequence: &'static str) -> &'static str {
+        if self.dumb { "" } else { sequence }
+    }
+
     /// Whether what changed can be drawn over, so that what the person types stays.
     fn can_patch(&self, live: &Rows) -> bool {
         let same = self.drawn.rows.len() == live.rows.len() && self.drawn.cursor == live.cursor;
-        let untouched = self.moved == 0 && self.strange.is_none();
-        same && untouched && live.echo && self.drawn.echo && !self.dumb
+        let untouched = self.moved == 0 && !self.strange;
+        let is_broken = self.drawn.rows.iter().any(|row| self.height(row) > 1);
+        same && untouched && !is_broken && live.echo && self.drawn.echo && !self.dumb
     }
 
     fn patch(&mut self, live: &Rows) -> String {
-        let mut out = "\x1b7".to_owned();
+        let mut out = format!("{BEGIN}{NO_WRAP}\x1b7");
         let pairs = live.rows.iter().zip(&self.drawn.rows).enumerate();
         for (index, (row, _)) in pairs.filter(|(_, (new, old))| new != old) {
             let up = live.rows.len() - 1 - index;
@@ -111,7 +190,7 @@ impl Painter {
             };
             out.push_str(&format!("\x1b8{up}\r{row}\x1b[K"));
         }
-        out.push_str("\x1b8");
+        out.push_str(&format!("\x1b8{WRAP}{END}"));
         self.drawn = live.clone();
         out
     }
@@ -127,11 +206,7 @@ impl Painter {
                 _ => String::new(),
             };
         }
-        let row = self
-            .drawn
-            .cursor
-            .map_or(self.drawn.rows.len() - 1, |(row, _)| row);
-        match row + self.moved {
+        match self.above().unwrap_or(0) + self.moved {
             0 => "\r\x1b[J".into(),
             up => format!("\r\x1b[{up}A\x1b[J"),
         }
@@ -150,19 +225,34 @@ mod tests {
         }
     }
 
+    fn painter(dumb: bool) -> Painter {
+        let mut painter = Painter::new(dumb, Narrowed::Broken);
+        painter.resized(80);
+        painter
+    }
+
+    /// A frame, without what frames all have.
+    fn frame(painter: &mut Painter, log: &str, live: &Rows) -> String {
+        let mut frame = painter.frame(log.into(), live);
+        for of_all in [BEGIN, END, NO_WRAP, WRAP] {
+            frame = frame.replace(of_all, "");
+        }
+        frame
+    }
+
     #[test]
     fn the_log_goes_above_the_live_rows() {
-        let mut painter = Painter::new(false);
+        let mut painter = painter(false);
         let status = live(&["status"], None);
         let menu = live(&["menu:", "  c  continue", "? "], Some((2, 2)));
         let frames = [
-            painter.frame("one\n".into(), &Rows::default()),
-            painter.frame("".into(), &status),
-            painter.frame("".into(), &status),
-            painter.frame("two\n".into(), &status),
-            painter.frame("".into(), &menu),
-            painter.frame("".into(), &live(&["steer> a", "> b"], Some((0, 8)))),
-            painter.frame("three\n".into(), &Rows::default()),
+            frame(&mut painter, "one\n", &Rows::default()),
+            frame(&mut painter, "", &status),
+            frame(&mut painter, "", &status),
+            frame(&mut painter, "two\n", &status),
+            frame(&mut painter, "", &menu),
+            frame(&mut painter, "", &live(&["steer> a", "> b"], Some((0, 8)))),
+            frame(&mut painter, "three\n", &Rows::default()),
         ];
         insta::assert_debug_snapshot!(frames, @r#"
         [
@@ -179,65 +269,68 @@ mod tests {
 
     #[test]
     fn what_a_person_typed_is_erased_with_the_status() {
-        let mut painter = Painter::new(false);
-        painter.frame("".into(), &live(&["status"], None));
-        painter.typed("abc\n", 80);
+        let mut painter = painter(false);
+        frame(&mut painter, "", &live(&["status"], None));
+        painter.typed("abc\n");
         assert_eq!(
-            painter.frame("".into(), &live(&["steer> "], Some((0, 7)))),
+            frame(&mut painter, "", &live(&["steer> "], Some((0, 7)))),
             "\r\x1b[1A\x1b[Jsteer> \r\x1b[7C"
         );
     }
 
     #[test]
     fn colours_take_no_columns() {
-        let mut painter = Painter::new(false);
-        painter.frame(String::new(), &live(&["\x1b[2mstatus\x1b[0m"], None));
-        painter.typed("abc\n", 10);
+        let mut painter = painter(false);
+        frame(&mut painter, "", &live(&["\x1b[2mstatus\x1b[0m"], None));
+        painter.resized(10);
+        painter.typed("abc\n");
         assert_eq!(painter.moved, 1);
     }
 
     #[test]
     fn what_wrapped_is_erased_too() {
-        let mut painter = Painter::new(false);
-        painter.frame("".into(), &live(&["status"], None));
-        painter.typed("wraps\nonce\n", 10);
+        let mut painter = painter(false);
+        frame(&mut painter, "", &live(&["status"], None));
+        painter.resized(10);
+        painter.typed("wraps\nonce\n");
         assert_eq!(painter.moved, 3);
-        painter.frame("".into(), &Rows::default());
-        painter.typed("nothing stands there\n", 10);
+        frame(&mut painter, "", &Rows::default());
+        painter.typed("nothing stands there\n");
         assert_eq!(painter.moved, 0);
     }
 
     #[test]
     fn what_a_person_types_stays_while_the_status_changes() {
-        let mut painter = Painter::new(false);
+        let mut painter = painter(false);
         let status = |text| Rows {
             echo: true,
             ..live(&["partial", text, ""], Some((2, 0)))
         };
-        painter.frame(String::new(), &status("1s"));
-        insta::assert_debug_snapshot!(painter.frame(String::new(), &status("2s")), @r#""\u{1b}7\u{1b}8\u{1b}[1A\r2s\u{1b}[K\u{1b}8""#);
-        painter.typed("text\n", 80);
-        insta::assert_debug_snapshot!(painter.frame(String::new(), &status("3s")), @r#""\r\u{1b}[3A\u{1b}[Jpartial\n3s\n\r""#);
+        frame(&mut painter, "", &status("1s"));
+        insta::assert_debug_snapshot!(frame(&mut painter, "", &status("2s")), @r#""\u{1b}7\u{1b}8\u{1b}[1A\r2s\u{1b}[K\u{1b}8""#);
+        painter.typed("text\n");
+        insta::assert_debug_snapshot!(frame(&mut painter, "", &status("3s")), @r#""\r\u{1b}[3A\u{1b}[Jpartial\n3s\n\r""#);
     }
 
     #[test]
     fn what_others_left_in_a_row_is_kept() {
-        let mut painter = Painter::new(false);
-        painter.forget(4);
+        let mut painter = painter(false);
+        painter.resized(4);
+        painter.forget();
         assert_eq!(
-            painter.frame("log\n".into(), &Rows::default()),
+            frame(&mut painter, "log\n", &Rows::default()),
             "   \r\x1b[Jlog\n"
         );
-        assert_eq!(painter.frame("log\n".into(), &Rows::default()), "log\n");
+        assert_eq!(frame(&mut painter, "log\n", &Rows::default()), "log\n");
     }
 
     #[test]
     fn a_dumb_terminal_gets_no_sequences() {
-        let mut painter = Painter::new(true);
-        let mut out = painter.frame("".into(), &live(&["menu:", "? "], Some((1, 2))));
-        out += &painter.frame("".into(), &live(&["steer> ab"], Some((0, 9))));
-        out += &painter.frame("".into(), &live(&["steer> a"], Some((0, 8))));
-        out += &painter.frame("log\n".into(), &Rows::default());
+        let mut painter = painter(true);
+        let mut out = frame(&mut painter, "", &live(&["menu:", "? "], Some((1, 2))));
+        out += &frame(&mut painter, "", &live(&["steer> ab"], Some((0, 9))));
+        out += &frame(&mut painter, "", &live(&["steer> a"], Some((0, 8))));
+        out += &frame(&mut painter, "log\n", &Rows::default());
         assert_eq!(
             out,
             "menu:\n? \nsteer> ab\r         \rsteer> a\r        \rlog\n"

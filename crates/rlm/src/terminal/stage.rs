@@ -62,7 +62,7 @@ pub(crate) fn at(step: Step) -> Stand {
     head.iteration = 3;
     head.attempt = 1;
     head.step = step;
-    head.started_at = Timestamp(1);
+    (head.started_at, head.taken_at) = (Timestamp(1), Timestamp(1));
     Stand {
         head,
         agent: AgentView::default(),

@@ -46,6 +46,8 @@ pub(crate) struct Tty {
     is_ours: AtomicBool,
     /// How many live rows there are down to that of the cursor, for an end of the process that has to take them away.
     live_rows: AtomicUsize,
+    /// How many pieces were read, or are being read, that whoever draws has not heard of.
+    unheard: AtomicUsize,
 }
 
 #[derive(Debug)]
@@ -93,6 +95,7 @@ impl Tty {
             }),
             is_ours: AtomicBool::new(false),
             live_rows: AtomicUsize::new(0),
+            unheard: AtomicUsize::new(0),
         });
         // A process has one session.
         let tty = Arc::clone(OURS.get_or_init(|| tty));
@@ -247,6 +250,25 @@ impl Tty {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Whether the terminal may have echoed the end of a line that [`heard`](Self::heard) was not called for.
+    pub(crate) fn has_unheard(&self) -> bool {
+        if self.unheard.load(Ordering::SeqCst) > 0 {
+            return true;
+        }
+        // Without lines nothing is echoed.
+        let edits_lines = !self.is_ours.load(Ordering::SeqCst);
+        let typed = || wait(&[&self.fd], Duration::ZERO)[0];
+        edits_lines && typed().is_some_and(|flags| flags.contains(PollFlags::IN))
+    }
+
+    /// Whoever draws has got a piece of what was typed.
+    pub(crate) fn heard(&self) {
+        let less = |unheard: usize| unheard.checked_sub(1);
+        let _none = self
+            .unheard
+            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, less);
+    }
+
     /// Reads until the terminal or the receiver is gone, or `end` is closed at its other side. Never reads, and is never stopped, in the background.
     pub(crate) fn read_all(&self, to: &mpsc::Sender<Typed>, end: &OwnedFd) {
         loop {
@@ -261,7 +283,9 @@ impl Tty {
                 return;
             }
             let Some(flags) = typed else { continue };
+            self.unheard.fetch_add(1, Ordering::SeqCst);
             let Some(piece) = self.read_piece(flags, end) else {
+                self.heard();
                 continue;
             };
             let gone = matches!(piece, Typed::Gone);
@@ -324,6 +348,12 @@ fn is_terminal(fd: &OwnedFd) -> bool {
 /// Whether `fd` is our controlling terminal, by whatever name.
 pub(crate) fn is_controlling(fd: impl AsFd) -> bool {
     tcgetpgrp(fd).is_ok()
+}
+
+/// Returns how many columns the standard output has, if it is a terminal.
+pub(crate) fn width_of_stdout() -> Option<usize> {
+    let columns = tcgetwinsize(io::stdout()).ok()?.ws_col;
+    (columns > 1).then_some(columns.into())
 }
 
 /// Whether a standard stream is our controlling terminal.

@@ -9,6 +9,7 @@ use agent_duplex::Event;
 use loop_runner::{Control, News};
 use loop_state::{Notice, Timestamp};
 
+use super::calm::Calm;
 use super::command;
 use super::hold::Hold;
 use super::keys::Key;
@@ -17,6 +18,7 @@ use super::menu::{self, Choice};
 use super::rows::Rows;
 use super::scene::Scene;
 use super::talk::Talk;
+use super::wrap::wrap;
 use crate::presses::PressAction;
 use ask::{Answered, Asking, Question};
 use choice::Menu;
@@ -95,6 +97,9 @@ pub(crate) struct Ui {
     review: Option<Review>,
     hold: Hold,
     talk: Talk,
+    calm: Calm,
+    /// Whether nothing is left out for calm's sake.
+    is_full: bool,
     history: History,
     /// What was being written at `steer>` when the menu opened.
     draft: String,
@@ -127,6 +132,11 @@ impl Ui {
     /// Is for a run that another process has, or not.
     pub(crate) fn attached(self, attached: bool) -> Self {
         Self { attached, ..self }
+    }
+
+    /// Leaves nothing out of the log but what is too much for everybody.
+    pub(crate) fn in_full(self, is_full: bool) -> Self {
+        Self { is_full, ..self }
     }
 
     /// Takes what there is to do.
@@ -267,17 +277,20 @@ impl Ui {
     /// flows.
     pub(crate) fn news(&mut self, news: &News, text: Option<String>) {
         let text = match (news, text) {
-            (News::Agent(Event::TextDelta(piece)), None) => self.talk.piece(piece, self.log_width),
+            (News::Agent(Event::TextDelta(piece)), None) => {
+                self.calm.settle() + &self.talk.piece(piece, self.log_width)
+            }
             (News::Agent(Event::Message { text, partial }), None) => {
-                self.talk.message(text, *partial, self.log_width)
+                self.calm.settle() + &self.talk.message(text, *partial, self.log_width)
             }
             (_, None) => String::new(),
             (News::Agent(event), _) if self.is_said_otherwise(event) => String::new(),
             (_, Some(text)) => {
                 if !text.is_empty() {
-                    self.settle();
+                    let talked = self.talk.settle();
+                    self.log(talked);
                 }
-                text
+                self.fitted(news, text)
             }
         };
         self.log(text);
@@ -287,6 +300,34 @@ impl Ui {
             News::Run(Notice::Review(_)) => self.review_asked(),
             _ => {}
         }
+    }
+
+    /// Makes lines for people fit their screen.
+    fn fitted(&mut self, news: &News, text: String) -> String {
+        // What is held is shown as it is: there may be very much of it.
+        let fits = !self.is_json && self.prompt.is_none();
+        let Some(width) = self.log_width.filter(|_| fits) else {
+            return text;
+        };
+        let text = match self.is_full {
+            true => text,
+            false => self.calm.take(news, text),
+        };
+        let most = match news {
+            _ if self.is_full => usize::MAX,
+            News::Output { .. } => 6,
+            News::Agent(Event::ToolStarted { .. }) => 3,
+            News::Agent(Event::ToolFinished { .. }) => 2,
+            _ => 12,
+        };
+        if text
+            .lines()
+            .all(|line| line.len() <= width && !line.contains('\t'))
+        {
+            return text;
+        }
+        let rows = text.lines().map(|row| line(wrap(row, width, most)));
+        rows.collect()
     }
 
     /// Whether the question on the screen, or the line about its answer, says this.
@@ -312,7 +353,7 @@ impl Ui {
 
     /// Ends the line that the agent is writing.
     pub(crate) fn settle(&mut self) {
-        let text = self.talk.settle();
+        let text = self.talk.settle() + &self.calm.settle();
         self.log(text);
     }
 
@@ -371,6 +412,11 @@ impl Ui {
     /// The row of text that the agent is writing.
     pub(crate) fn partial(&self) -> &str {
         self.talk.partial()
+    }
+
+    /// The row that counts what is not shown.
+    pub(crate) fn counted(&self, width: usize) -> Option<String> {
+        self.calm.counted(width)
     }
 
     fn open(&mut self, prompt: Prompt) {

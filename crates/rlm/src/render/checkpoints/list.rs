@@ -191,10 +191,10 @@ impl Row {
         let (outcome, why) = match &row.fate {
             Fate::Open | Fate::Judging if live => ("open", None),
             Fate::Judging => ("judging", None),
-            Fate::Open => ("cut", Some(cut(CutCause::Crash).to_owned())),
+            Fate::Open => ("cut", Some(cut_words(CutCause::Crash).to_owned())),
             Fate::Complete => ("complete", None),
             Fate::Failed(why) => ("failed", Some(why.clone())),
-            Fate::Cut(cause) => ("cut", cause.map(|cause| cut(cause).to_owned())),
+            Fate::Cut(cause) => ("cut", cause.map(|cause| cut_words(cause).to_owned())),
             _ => ("unknown", None),
         };
         Self {
@@ -213,7 +213,8 @@ impl Row {
     }
 }
 
-fn cut(cause: CutCause) -> &'static str {
+/// Says what cut an attempt.
+pub(crate) fn cut_words(cause: CutCause) -> &'static str {
     match cause {
         CutCause::Stop => "the loop was stopped",
         CutCause::TimeLimit => "the time was used up",

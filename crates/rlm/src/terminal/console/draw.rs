@@ -2,6 +2,9 @@
 
 use anstream::adapter::strip_str;
 
+use loop_runner::News;
+use loop_state::Timestamp;
+
 use super::{Console, now};
 use crate::render::{DIM, styled};
 use crate::terminal::LogPlace;
@@ -24,6 +27,7 @@ impl Console {
         // In the last column a terminal may begin a new row.
         let (width, height) = (columns.saturating_sub(1), rows.saturating_sub(1));
         self.ui.resized(width, height);
+        self.painter.resized(columns);
         let view = self.view.borrow().clone();
         let scene = Scene::of(&view, self.attached);
         if let Some(rows) = self.ui.rows(scene) {
@@ -31,13 +35,17 @@ impl Console {
         }
         let mut rows = Rows::default();
         if self.has_status() {
-            if !self.ui.partial().is_empty() {
+            let colour = self.face.as_ref().unwrap_or(&self.log).has_colour();
+            let dim = |line| if colour { styled(DIM, line) } else { line };
+            if height > 2 && !self.ui.partial().is_empty() {
                 rows.rows.push(cut(self.ui.partial(), width));
             }
-            let line = status::line(&self.run, scene, now(), width);
-            let colour = self.face.as_ref().unwrap_or(&self.log).has_colour();
             rows.rows
-                .push(if colour { styled(DIM, line) } else { line });
+                .extend(self.ui.counted(width).filter(|_| height > 2).map(dim));
+            // By whole seconds, so that all that counts them changes at once.
+            let now = Timestamp(now().0 / 1000 * 1000);
+            rows.rows
+                .push(dim(status::line(&self.run, scene, now, width)));
             // A row for the echo of what the person types.
             rows.echo = height > rows.rows.len();
             if rows.echo {
@@ -49,7 +57,7 @@ impl Console {
     }
 
     /// Where programs print beside us, a line that is drawn over and over would draw over theirs; and what is for programs has none in it.
-    fn has_status(&self) -> bool {
+    pub(super) fn has_status(&self) -> bool {
         let alone = match self.place {
             LogPlace::Here => !self.screen.is_json(),
             LogPlace::File => true,
@@ -64,7 +72,8 @@ impl Console {
         if let (LogPlace::Program, Some(tty), None) = (self.place, &self.tty, self.painter.above())
             && !live.rows.is_empty()
         {
-            self.painter.forget(tty.size().0);
+            self.painter.resized(tty.size().0);
+            self.painter.forget();
         }
         let text = self.painter.frame(log, live);
         if let Some(tty) = self.tty.as_ref().filter(|_| !self.dumb) {
@@ -77,6 +86,9 @@ impl Console {
     pub(super) fn wants_to_print(&mut self) -> (bool, bool) {
         let live = self.live();
         let draw = self.painter.would_draw(&live);
+        if (draw || !self.to_log.is_empty()) && self.is_typed_unseen() {
+            return (false, false);
+        }
         match self.face {
             None => (draw || !self.to_log.is_empty(), false),
             Some(_) => (!self.to_log.is_empty(), draw || !self.to_face.is_empty()),
@@ -85,6 +97,13 @@ impl Console {
 
     /// Prints what waits; there is room for it.
     pub(super) fn print_log(&mut self) {
+        if let Some(why) = self.log.missing() {
+            let why = format!(
+                "some of this output could not be written ({why}); the transcripts have it"
+            );
+            let text = self.screen.news(now(), &News::Warning(why));
+            self.to_log.insert_str(0, &text.unwrap_or_default());
+        }
         let text = std::mem::take(&mut self.to_log);
         let text = match self.screen.is_json() {
             true => text,

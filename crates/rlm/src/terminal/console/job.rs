@@ -30,7 +30,8 @@ impl Console {
             return;
         }
         self.in_front = tty.is_foreground();
-        self.painter.forget(tty.size().0);
+        self.painter.resized(tty.size().0);
+        self.painter.forget();
         tty.note_live_rows(0);
         if self.in_front {
             tty.take_over();

@@ -39,6 +39,13 @@ pub(super) async fn typed_before(
     }
 }
 
+pub(super) async fn next_told(told: &mut Option<mpsc::Receiver<String>>) -> Option<String> {
+    match told {
+        Some(told) => told.recv().await,
+        None => pending().await,
+    }
+}
+
 pub(super) async fn edited(editor: &mut Option<Editor>) -> Edited {
     match editor {
         Some(editor) => editor.ended().await,

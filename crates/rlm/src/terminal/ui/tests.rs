@@ -311,7 +311,7 @@ fn x121_commands_are_carried_out() {
     /new            FreshSession
     /stop           Stop(StopRequest { by: Person, when: AfterIteration })
     /exit           Exit
-    /status         say "run run-1: iteration 3, 2 complete, 1m39s in all\n  now      agent starts 10s\n"
+    /status         say "run run-1: iteration 3, 2 complete, 1m30s in all\n  now      agent starts 10s\n"
     "#);
     let mut play = Play::in_turn();
     play.line("/puase\n");

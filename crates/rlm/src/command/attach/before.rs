@@ -1,0 +1,300 @@
+//! What happened in a run before it was looked at: from its journal and its transcripts, as the news that were told then.
+
+use std::collections::VecDeque;
+use std::io;
+
+use agent_duplex::{Event, Line, Stream, ToolOutcome};
+use loop_runner::timeline::Attempt;
+use loop_runner::{Fate, News, Record, Records, Timeline, transcripts};
+use loop_state::{Notice, Timestamp};
+
+use crate::command::live::Target;
+use crate::render::cut_words;
+
+/// How many records of the agent's are shown again.
+const MOST: usize = 300;
+/// How many attempts are shown again, most of them by how they began and ended.
+const ATTEMPTS: usize = 100;
+
+/// Something that was told, or would have been.
+type Told = (Timestamp, News);
+
+/// Returns what happened before `until`, oldest first: how each attempt began and ended, and what the agent did last.
+///
+/// What can't be read is left out: who looks at a run that goes on wants to see that.
+pub(super) fn before(target: &Target, until: Timestamp) -> Vec<Told> {
+    let Ok(timeline) = target.project.timeline(&target.run) else {
+        return Vec::new();
+    };
+    let mut attempts: Vec<&Attempt> = timeline.attempts.iter().collect();
+    attempts.retain(|attempt| attempt.began < until);
+    let skipped = attempts.len().saturating_sub(ATTEMPTS);
+    let mut said = said(target, &attempts, until);
+    let mut told = Vec::new();
+    if let (1.., Some(first)) = (skipped, attempts.first()) {
+        let text = format!("{skipped} earlier attempts are not shown: rlm checkpoints list");
+        told.push((first.began, News::Agent(Event::ContextReset { why: text })));
+    }
+    let mut phase = None;
+    for attempt in attempts.iter().skip(skipped) {
+        if timeline.head.settings.phases.len() > 1 && phase != Some(attempt.phase) {
+            phase = Some(attempt.phase);
+            told.extend(begun(&timeline, attempt));
+        }
+        told.push((attempt.began, News::Run(started(&timeline, attempt))));
+        let key = (attempt.iteration, attempt.attempt);
+        while said.front().is_some_and(|(of, _)| *of == key) {
+            told.extend(said.pop_front().map(|(_, told)| told));
+        }
+        told.extend(ended(attempt, until));
+    }
+    told
+}
+
+fn begun(timeline: &Timeline, attempt: &Attempt) -> Option<Told> {
+    let phases = &timeline.head.settings.phases;
+    let phase = phases.get(attempt.phase as usize)?;
+    let news = News::Phase {
+        name: phase.name.clone(),
+        number: attempt.phase + 1,
+        of: u32::try_from(phases.len()).ok()?,
+    };
+    Some((attempt.began, news))
+}
+
+fn started(timeline: &Timeline, attempt: &Attempt) -> Notice {
+    let is_first = |it: &&Attempt| (it.phase, it.iteration) == (attempt.phase, attempt.iteration);
+    let first = timeline
+        .attempts
+        .iter()
+        .filter(|it| !it.discarded || attempt.discarded);
+    let first = first.into_iter().find(is_first);
+    Notice::AttemptStarted {
+        iteration: attempt.iteration,
+        attempt: attempt.attempt,
+        again: first.is_some_and(|first| first.attempt != attempt.attempt),
+    }
+}
+
+/// Says how gates and check went and what became of it, as far as that was before `until`.
+fn ended(attempt: &Attempt, until: Timestamp) -> Vec<Told> {
+    let commands = attempt
+        .commands
+        .iter()
+        .filter(|command| command.ended < until);
+    let mut told: Vec<Told> = commands
+        .map(|command| {
+            let news = News::CommandEnded {
+                command: command.command,
+                result: command.result.clone(),
+                took: command.ended.since(command.began),
+            };
+            (command.ended, news)
+        })
+        .collect();
+    let Some(at) = attempt.ended.filter(|at| *at < until) else {
+        return told;
+    };
+    let failure = match &attempt.fate {
+        Fate::Complete => None,
+        Fate::Failed(why) => Some(why.clone()),
+        Fate::Cut(why) => {
+            let why = why.map_or("it is not known by what", cut_words);
+            let text = format!("attempt {} was cut: {why}", attempt.attempt);
+            told.push((at, News::Warning(text)));
+            return told;
+        }
+        _ => return told,
+    };
+    let iteration = attempt.iteration;
+    let (leftovers, usage) = (Default::default(), attempt.usage);
+    let notice = Notice::IterationEnded {
+        iteration,
+        failure,
+        leftovers,
+        usage,
+    };
+    told.push((at, News::Run(notice)));
+    told
+}
+
+/// Returns what the agent said and did last, with iteration and attempt.
+fn said(target: &Target, attempts: &[&Attempt], until: Timestamp) -> VecDeque<((u32, u32), Told)> {
+    let mut all = VecDeque::new();
+    let files = transcripts(&target.project.run_dir(&target.run)).unwrap_or_default();
+    for attempt in attempts.iter().rev() {
+        let key = (attempt.iteration, attempt.attempt);
+        let room = MOST - all.len();
+        let file = files
+            .iter()
+            .find(|(iteration, attempt, _)| (*iteration, *attempt) == key);
+        let Some((.., path)) = file.filter(|_| room > 0) else {
+            continue;
+        };
+        let records = Records::open(path).map(|records| last(records, until, room));
+        let (left_out, records) = records.unwrap_or_default();
+        let told = news(records);
+        for told in told.into_iter().rev() {
+            all.push_front((key, told));
+        }
+        if left_out > 0 {
+            all.push_front((key, (attempt.began, News::Missed(left_out))));
+            break;
+        }
+    }
+    all
+}
+
+/// Returns the last records for people from before `until`, at most `most`, and how many there were before them.
+fn last(
+    records: impl Iterator<Item = io::Result<Record>>,
+    until: Timestamp,
+    most: usize,
+) -> (u64, VecDeque<Record>) {
+    let (mut left_out, mut kept) = (0, VecDeque::new());
+    for record in records.map_while(Result::ok) {
+        if record.at >= until {
+            break;
+        }
+        if matches!(record.kind.as_str(), "raw" | "prompt" | "end" | "ask") {
+            continue;
+        }
+        // The message says again what was streamed of it.
+        if record.kind == "message" && kept.back().is_some_and(is_streamed) {
+            kept.pop_back();
+        }
+        kept.push_back(record);
+        if kept.len() > most {
+            kept.pop_front();
+            left_out += 1;
+        }
+    }
+    // It may go on among the live news.
+    if kept.back().is_some_and(is_streamed) {
+        kept.pop_back();
+    }
+    (left_out, kept)
+}
+
+fn is_streamed(record: &Record) -> bool {
+    record.kind == "text"
+}
+
+/// Makes news of records again.
+fn news(records: VecDeque<Record>) -> Vec<Told> {
+    let mut begun = VecDeque::new();
+    let mut number = 0;
+    let told = records.into_iter().filter_map(|record| {
+        let text = record.text;
+        let line = |stream, text: String, omitted| {
+            let bytes = text.into_bytes().into();
+            News::Output {
+                stream,
+                line: Line { bytes, omitted },
+            }
+        };
+        let news = match record.kind.as_str() {
+            "stdout" => line(Stream::Stdout, text, record.omitted),
+            "stderr" => line(Stream::Stderr, text, record.omitted),
+            "message" => News::Agent(Event::Message {
+                text,
+                partial: false,
+            }),
+            "text" => News::Agent(Event::Message {
+                text,
+                partial: true,
+            }),
+            "tool" => {
+                let (name, summary) = text.split_once(": ").unwrap_or((&text, ""));
+                number += 1;
+                let id = number.to_string();
+                begun.push_back(id.clone());
+                let (name, summary) = (name.to_owned(), summary.to_owned());
+                News::Agent(Event::ToolStarted { id, name, summary })
+            }
+            "result" => {
+                let (outcome, text) = text.split_once(": ").unwrap_or((&text, ""));
+                let outcome = match outcome {
+                    "Done" => ToolOutcome::Done,
+                    "Denied" => ToolOutcome::Denied,
+                    "Cut" => ToolOutcome::Cut,
+                    _ => ToolOutcome::Failed,
+                };
+                let (id, text) = (begun.pop_front().unwrap_or_default(), text.to_owned());
+                News::Agent(Event::ToolFinished { id, outcome, text })
+            }
+            "steer" => News::Agent(Event::Message {
+                text: format!("you: {text}"),
+                partial: false,
+            }),
+            "note" => News::Warning(text),
+            _ => return None,
+        };
+        Some((record.at, news))
+    });
+    told.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::render::Screen;
+    use proptest::prelude::*;
+
+    fn record(at: u64, kind: &str, text: &str) -> Record {
+        Record {
+            at: Timestamp(at),
+            kind: kind.into(),
+            text: text.into(),
+            omitted: 0,
+        }
+    }
+
+    #[test]
+    fn records_are_the_news_that_they_were_made_of() {
+        let records = [
+            record(1, "prompt", "do it"),
+            record(2, "text", "I wo"),
+            record(3, "message", "I work"),
+            record(4, "raw", "{}"),
+            record(5, "tool", "Read: a\u{1b}]0;b.rs"),
+            record(6, "tool", "Bash: ls: x"),
+            record(7, "result", "Done: one"),
+            record(8, "result", "Failed: exit 1"),
+            record(9, "stdout", "plain"),
+            record(10, "note", "retry 1: overloaded"),
+            record(11, "text", "and th"),
+            record(12, "stdout", "later"),
+        ];
+        let (left_out, kept) = last(records.into_iter().map(Ok), Timestamp(12), 99);
+        assert_eq!(left_out, 0);
+        let screen = Screen::new(false);
+        let lines = news(kept).into_iter().map(|(at, news)| match &news {
+            News::Agent(Event::Message { text, .. }) => format!("{text}\n"),
+            news => screen.news(at, news).unwrap_or_default(),
+        });
+        let text = lines.collect::<String>();
+        insta::assert_snapshot!(anstream::adapter::strip_str(&text).to_string(), @r"
+        I work
+        ● Read: a\u{1b}]0;b.rs
+        ● Bash: ls: x
+          ⎿ one
+          ⎿ failed: exit 1
+        │ plain
+        warning: retry 1: overloaded
+        ");
+    }
+
+    proptest! {
+        /// The last are kept, the others counted.
+        #[test]
+        fn the_last_records_are_kept(count in 0u64..50, most in 1usize..20, until in 0u64..60) {
+            let records = (0..count).map(|n| Ok(record(n, "stdout", &n.to_string())));
+            let (left_out, kept) = last(records, Timestamp(until), most);
+            let there = count.min(until);
+            prop_assert_eq!(left_out + kept.len() as u64, there);
+            prop_assert!(kept.len() <= most);
+            prop_assert_eq!(kept.back().map(|record| record.at.0 + 1), (there > 0).then_some(there));
+        }
+    }
+}
