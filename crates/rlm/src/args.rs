@@ -176,7 +176,7 @@ Examples:
   rlm resume RUN -n 200    with a higher limit
   rlm resume RUN --from 3  from iteration 3 on; what came since is discarded
   rlm resume RUN --feedback 'the schema is in db/schema.sql'
-  rlm resume RUN --dry-run what would be done, and the next prompt
+  rlm resume RUN --dry-run   what would be done, and the next prompt
   rlm resume RUN --agent codex --model gpt-5   with another agent
 
 A run that is paused in another terminal goes on there.")]
