@@ -282,7 +282,11 @@ fn damage_is_located_and_what_is_safe_next_is_what_happens_then() {
         before,
         "looking changes nothing"
     );
-    scene.rlm(&["resume", &run]).run(LONG).expect_code(0);
+    let next = text(&json["next"]);
+    let (_, from) = next.split_once("--from ").unwrap();
+    let (from, _) = from.split_once('`').unwrap();
+    let resume = ["resume", &run, "--from", from];
+    scene.rlm(&resume).run(LONG).expect_code(0);
     let ended = checkpoints(&scene, &["verify", &run]).expect_code(0);
     assert!(ended.stdout.contains("1 damaged file set aside"), "{ended}");
 }

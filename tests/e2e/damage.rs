@@ -75,14 +75,22 @@ impl Stopped {
         assert_eq!(self.files(), before);
     }
 
-    /// Resumes to the end of the plan and expects that all bytes that there were are still there, wherever.
+    /// Inverts some bytes in the middle, so that whole iterations are lost.
+    fn damage_the_middle(&self) {
+        self.damage(|bytes| {
+            let middle = used(bytes) / 2;
+            invert(&mut bytes[middle..middle + 16]);
+        });
+    }
+
+    /// Resumes to the end of the plan, doing again what is lost, and expects that all bytes that there were are still there, wherever.
     fn resume(&self, notes: bool) -> String {
         let before = self.files();
         let status = self
             .scene
             .rlm(&["status", &self.run, "--json"])
             .run(LONG)
-            .expect_code(0);
+            .expect_code(notes.into());
         let status = events(&status.stdout).remove(0);
         assert_eq!(
             !status["notes"].as_array().unwrap().is_empty(),
@@ -90,11 +98,12 @@ impl Stopped {
             "{status}"
         );
         assert_eq!(self.files(), before, "looking changes nothing");
-        let ended = self
-            .scene
-            .rlm(&["resume", &self.run])
-            .run(LONG)
-            .expect_code(0);
+        let mut resume = vec!["resume".to_owned(), self.run.clone()];
+        if notes {
+            resume.push(self.again());
+        }
+        let resume: Vec<&str> = resume.iter().map(String::as_str).collect();
+        let ended = self.scene.rlm(&resume).run(LONG).expect_code(0);
         let after: Vec<Vec<u8>> = self.files().into_values().collect();
         for (path, bytes) in before.iter().filter(|(_, bytes)| !bytes.is_empty()) {
             assert!(
@@ -108,6 +117,16 @@ impl Stopped {
             "planned: all iterations were made"
         );
         ended.stdout
+    }
+}
+
+impl Stopped {
+    /// The option by which what is lost is made again, as a refusal names it.
+    fn again(&self) -> String {
+        let refused = self.scene.rlm(&["resume", &self.run]);
+        let refused = refused.run(LONG).expect_code(2).stderr;
+        let (_, from) = refused.split_once(" --from ").unwrap();
+        format!("--from={}", from.split(' ').next().unwrap())
     }
 }
 
@@ -138,17 +157,16 @@ fn invert(bytes: &mut [u8]) {
 #[test]
 fn c63_damage_in_the_middle_falls_back_to_what_was_saved_before_it() {
     let stopped = Stopped::new();
-    stopped.damage(|bytes| {
-        let middle = used(bytes) / 2;
-        invert(&mut bytes[middle..middle + 16]);
-    });
+    stopped.damage_the_middle();
     let said = stopped.resume(true);
     expect_in_order(
         &said,
         &[
             "resuming run",
-            "warning: progress-",
+            "warning: the state is damaged: what came after save ",
+            "the transcripts reach iteration 4",
             "wrong checksum",
+            "quarantine/progress-",
             "planned",
         ],
     );
@@ -159,12 +177,77 @@ fn c63_damage_in_the_middle_falls_back_to_what_was_saved_before_it() {
 }
 
 #[test]
+fn c63_work_that_a_damage_took_is_not_done_again_unsaid() {
+    let stopped = Stopped::new();
+    let (scene, run) = (&stopped.scene, stopped.run.as_str());
+    stopped.damage_the_middle();
+    let before = stopped.files();
+    let job = ["--resume-or-start", "--run-id", run];
+    for rlm in [
+        scene.rlm(&["resume", run]),
+        scene.rlm(&["resume", run, "--detach"]),
+        scene.run(&job),
+    ] {
+        let refused = rlm.run(LONG).expect_code(2);
+        for words in [
+            "what came after save ",
+            "the transcripts reach iteration 4",
+            &format!("rlm resume {run} --from 4 goes on behind them"),
+            &format!("rlm checkpoints verify {run}"),
+        ] {
+            assert!(refused.stderr.contains(words), "{words}: {refused}");
+        }
+    }
+    assert_eq!((stopped.files(), scene.start_count()), (before, 4));
+    let lost = "the transcripts reach iteration 4";
+    let looks = [
+        &["status", run][..],
+        &["checkpoints", "list", run],
+        &["checkpoints", "verify", run],
+    ];
+    for look in looks {
+        let told = scene.rlm(look).run(LONG).expect_code(1);
+        assert!(told.stdout.contains(lost), "{told}");
+    }
+    let resume = ["resume", run, "--from", "4", "--detach"];
+    let begun = scene.rlm(&resume).run(LONG).expect_code(0);
+    assert!(
+        begun.stderr.contains("warning: the state is damaged"),
+        "{begun}"
+    );
+    assert!(begun.stderr.contains("quarantine/progress-"), "{begun}");
+    rlm_tests::wait_for("its end", LONG, || {
+        (scene.status()["state"] == "ended").then_some(())
+    });
+    // Nothing was lost but the fourth one's attempt, and that is remembered.
+    assert_eq!(scene.start_count(), 6);
+    assert_eq!(scene.status()["iterations_complete"], 5);
+    for look in looks {
+        let told = scene.rlm(look).run(LONG).expect_code(0);
+        assert!(told.stdout.contains(lost), "{told}");
+        assert!(told.stdout.contains("went on from an older save"), "{told}");
+    }
+}
+
+#[test]
+fn c63_a_person_is_asked_whether_lost_work_is_done_again() {
+    let stopped = Stopped::new();
+    stopped.damage_the_middle();
+    for (answer, code) in [("\r", 2), ("y\r", 0)] {
+        let resume = stopped.scene.rlm(&["resume", &stopped.run]);
+        let (running, terminal) = resume.spawn_on_terminal();
+        terminal.sees("again? [y/N]", LONG);
+        assert_eq!(stopped.scene.start_count(), 4);
+        terminal.send(answer);
+        running.wait(LONG).expect_code(code);
+    }
+    assert!(stopped.scene.start_count() > 5);
+}
+
+#[test]
 fn c63_after_a_fall_back_every_attempt_has_its_transcript() {
     let stopped = Stopped::new();
-    stopped.damage(|bytes| {
-        let middle = used(bytes) / 2;
-        invert(&mut bytes[middle..middle + 16]);
-    });
+    stopped.damage_the_middle();
     stopped.resume(true);
     let logs = stopped
         .scene
@@ -184,8 +267,12 @@ fn c63_a_torn_end_falls_back_to_the_save_before_it() {
     for keep in [2, 3] {
         let stopped = Stopped::new();
         stopped.damage(|bytes| bytes.truncate(used(bytes) * keep / 4));
-        let said = stopped.resume(false);
-        assert!(said.contains("resuming run"), "{said}");
+        // The file looks whole, and the transcripts tell that it is not.
+        let said = stopped.resume(true);
+        expect_in_order(
+            &said,
+            &["resuming run", "the transcripts reach iteration 4"],
+        );
     }
 }
 

@@ -21,7 +21,7 @@ use crate::journal::Journal;
 use crate::kept::Kept;
 use crate::news::{self, News, NewsReceiver, NewsSender};
 use crate::view::{AgentView, View};
-use crate::{Error, PhaseSettings, RunHead, Settings, Uncommitted, WorkTree, runs};
+use crate::{Error, Loss, PhaseSettings, RunHead, Settings, Uncommitted, WorkTree, runs};
 pub(crate) use attempt::Attempt;
 pub(crate) use beat::Pulse;
 pub use reload::Reloaded;
@@ -110,6 +110,8 @@ pub struct Runner {
     /// The last prompt text read of each phase; the ones that are kept.
     prompts: Vec<String>,
     first: Happening,
+    /// What a damage took, in words.
+    loss: Option<String>,
     clock: Clock,
     gate: SleepGate,
     news: NewsSender,
@@ -178,6 +180,7 @@ impl Runner {
             git_changed: None,
             committed: None,
             uncommitted: None,
+            losses: Vec::new(),
             pause_reason: None,
             origin: None,
             moved: None,
@@ -211,6 +214,12 @@ impl Runner {
         if let Some(moved) = &saved.moved {
             return Err(Error::moved(&run, moved));
         }
+        let run_dir = project.run_dir(&run);
+        let loss = Loss::of(&run_dir, &saved.machine, loaded.seq, &loaded.report);
+        let loss = loss.map(|loss| loss.set_aside(&run, &loaded.report));
+        if let Some(loss) = loss.clone() {
+            loss.remember(&mut saved.losses);
+        }
         let unsaid = Self::refuse_unfit_again(project, &mut saved, settings.as_ref()).await?;
         let first = resumption::first(project, &mut saved, settings, from, options.interactive)?;
         let RunHead {
@@ -219,8 +228,8 @@ impl Runner {
         prompts::keep_new(&mut journal, settings, prompts).await?;
         let prompts = prompts::kept(project, &saved)?;
         let (mut runner, receiver) = Self::new(work_tree, options, saved, journal, prompts, first);
-        let skipped = loaded.report.skipped.iter().map(ToString::to_string);
-        for what in skipped.chain(unsaid) {
+        runner.loss = loss.map(|loss| format!("the state is damaged: {loss}"));
+        for what in runner.loss.clone().into_iter().chain(unsaid) {
             runner.tell(News::Warning(what));
         }
         Ok((runner, receiver))
@@ -254,6 +263,7 @@ impl Runner {
             journal,
             prompts,
             first,
+            loss: None,
             clock: Clock::default(),
             gate: SleepGate::new(),
             news,
@@ -288,6 +298,12 @@ impl Runner {
     #[must_use]
     pub fn head(&self) -> &RunHead {
         &self.saved
+    }
+
+    /// Returns what this process could not go on from because the state was damaged; it is told as a warning too.
+    #[must_use]
+    pub fn loss(&self) -> Option<&str> {
+        self.loss.as_deref()
     }
 
     /// Returns the text of each phase's prompt as it was last read.

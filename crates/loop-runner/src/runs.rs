@@ -1,11 +1,11 @@
 use std::path::{Path, PathBuf};
 
-use checkpoint_store::reader;
+use checkpoint_store::{Loaded, reader};
 use loop_state::{Event, Head, StopCause, StopReason, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use crate::journal::options;
-use crate::{Error, Project, RunId, Settings, runner};
+use crate::{Error, Loss, Project, RunId, Settings, runner};
 
 /// What is saved of a run: the machine's head and what the runner must know to go on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -33,6 +33,9 @@ pub struct RunHead {
     /// What was to be committed and is not, since the last commit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uncommitted: Option<Uncommitted>,
+    /// What was lost of it by damages that it went on from, the latest last.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub losses: Vec<Loss>,
     /// Why a person wants the run to wait, while it waits or is about to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pause_reason: Option<String>,
@@ -191,8 +194,10 @@ pub struct RunEntry {
     pub state: RunState,
     /// What is saved of it, or why nothing can be read.
     pub head: Result<RunHead, String>,
-    /// What the store had to pass over to load it, a line each.
+    /// What is damaged, or was, a line each.
     pub notes: Vec<String>,
+    /// What a resume can't go on from because the state is damaged; not known of a live one.
+    pub loss: Option<Loss>,
 }
 
 impl RunEntry {
@@ -277,20 +282,34 @@ impl Project {
         // Where an attempt was made something was saved before it, so what is missing there was lost.
         let is_empty = loaded.as_ref().is_ok_and(|loaded| loaded.head.is_none())
             && !dir.join("transcripts").exists();
+        let mut loss = None;
         let (head, notes) = match loaded {
+            Ok(Loaded {
+                head: Some(head),
+                seq,
+                report,
+                ..
+            }) => {
+                if !live {
+                    loss = Loss::of(&dir, &head.machine, seq, &report);
+                }
+                let past = head.losses.iter();
+                let past = past.map(|loss| {
+                    format!("the state was damaged, and the run went on from an older save: {loss}")
+                });
+                let notes = match &loss {
+                    Some(loss) => past
+                        .chain([format!("the state is damaged: {loss}")])
+                        .collect(),
+                    None => past
+                        .chain(report.skipped.iter().map(ToString::to_string))
+                        .collect(),
+                };
+                (Ok(head), notes)
+            }
             Ok(loaded) => {
-                let notes = loaded
-                    .report
-                    .skipped
-                    .iter()
-                    .map(ToString::to_string)
-                    .collect();
-                (
-                    loaded
-                        .head
-                        .ok_or_else(|| "nothing was saved yet".to_owned()),
-                    notes,
-                )
+                let skipped = loaded.report.skipped.iter().map(ToString::to_string);
+                (Err("nothing was saved yet".to_owned()), skipped.collect())
             }
             Err(e) => (Err(e.to_string()), Vec::new()),
         };
@@ -305,6 +324,7 @@ impl Project {
             state,
             head,
             notes,
+            loss,
         }
     }
 }

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::project::private_dir;
 pub use list::{by_age, transcripts};
-pub(crate) use list::{path, unknown_attempts};
+pub(crate) use list::{path, unknown};
 pub use records::Records;
 pub(crate) use room::{Room, Tended};
 

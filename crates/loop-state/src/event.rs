@@ -102,6 +102,8 @@ pub struct Resume {
     pub from: Option<u32>,
     /// The highest attempt number that was ever used, when the caller knows that the saved state is older than that: after a damage.
     pub used_attempts: Option<u32>,
+    /// The last iteration that was ever begun, when the caller knows that the saved state is older than that: after a damage. `from` may go so far.
+    pub reached: Option<u32>,
     /// Whether a person can be asked.
     pub attended: bool,
     /// The agent that the run had, if it has another one from now on: the session is that one's own and is not gone on with.

@@ -193,7 +193,8 @@ pub(crate) struct ResumeArgs {
     /// Go on here although the run was moved elsewhere: there it must not go on then
     #[arg(long, help_heading = "Run")]
     pub(crate) force: bool,
-    /// Go back to this iteration; what was recorded from there on is discarded
+    /// Go back to this iteration; what was recorded from there on is discarded. Where a damage took the record of
+    /// iterations that were complete, N says which is made next: without it you are asked, or refused with exit code 2
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) from: Option<u32>,
     /// Say this to the agent with the next prompt; - is standard input

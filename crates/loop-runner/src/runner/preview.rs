@@ -57,6 +57,7 @@ impl Runner {
             git_changed: None,
             committed: None,
             uncommitted: None,
+            losses: Vec::new(),
             pause_reason: None,
             origin: None,
             moved: None,

@@ -7,7 +7,9 @@ use loop_state::{
 use super::{Runner, prompts};
 use crate::checkpoints::Place;
 use crate::clock::Clock;
-use crate::{Error, Project, PromptSource, RunHead, RunId, Settings, prompt, transcript};
+use crate::{
+    Error, Loss, Project, PromptSource, RunHead, RunId, Settings, loss, prompt, transcript,
+};
 
 /// The most effects that are looked at: the first ones say what comes.
 const STEPS: usize = 16;
@@ -64,7 +66,9 @@ impl Runner {
         if let Some(text) = feedback {
             with_feedback(&mut first, &saved.machine, text)?;
         }
-        let skipped = state.report.skipped.iter().map(ToString::to_string);
+        let run_dir = project.run_dir(run);
+        let lost = Loss::of(&run_dir, &saved.machine, state.save, &state.report);
+        let lost = lost.map(|loss| format!("the state is damaged: {loss}"));
         let mut found = Resumption {
             save: state.save.get(),
             notices: Vec::new(),
@@ -73,7 +77,7 @@ impl Runner {
             gate: None,
             check: false,
             prompt: None,
-            warnings: skipped.chain(unsaid).collect(),
+            warnings: lost.into_iter().chain(unsaid).collect(),
             head: saved,
         };
         let mut machine = Machine::from(found.head.machine.clone());
@@ -156,7 +160,11 @@ pub(super) fn first(
     Ok(Happening::Resumed(Resume {
         rules,
         from,
-        used_attempts: transcript::unknown_attempts(&run_dir, &saved.machine),
+        used_attempts: transcript::unknown(&run_dir, &saved.machine)
+            .iter()
+            .map(|(_, attempt)| *attempt)
+            .max(),
+        reached: loss::reached(&run_dir, &saved.machine),
         predecessor,
         attended,
         feedback: None,

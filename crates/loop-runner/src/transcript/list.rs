@@ -79,15 +79,18 @@ fn numbers(path: &Path) -> Option<(u32, u32)> {
     is_ours.then_some((iteration.parse().ok()?, attempt.parse().ok()?))
 }
 
-/// Returns the highest attempt number of a run whose saved state is older than its transcripts, as after a damage.
-pub(crate) fn unknown_attempts(run_dir: &Path, saved: &Head) -> Option<u32> {
+/// Returns the iterations and attempts that have transcripts and that a run's saved state does not know of, as after a damage.
+pub(crate) fn unknown(run_dir: &Path, saved: &Head) -> Vec<(u32, u32)> {
     let all = transcripts(run_dir).unwrap_or_default();
     let present = (saved.iteration, saved.attempt);
-    let is_newer = |(iteration, attempt, _): &(u32, u32, PathBuf)| {
-        *attempt >= saved.first_attempt && (*iteration, *attempt) > present
+    let is_newer = |(iteration, attempt): &(u32, u32)| {
+        let is_later = *attempt >= saved.first_attempt && (*iteration, *attempt) > present;
+        is_later || *attempt > saved.highest_attempt
     };
-    let highest = all.iter().map(|(_, attempt, _)| *attempt).max();
-    highest.filter(|_| all.iter().any(is_newer))
+    let numbers = all
+        .into_iter()
+        .map(|(iteration, attempt, _)| (iteration, attempt));
+    numbers.filter(is_newer).collect()
 }
 
 #[cfg(test)]

@@ -74,7 +74,8 @@ impl Machine {
         let is_boundary = self.head.iteration == 0 && self.head.step.is_rest();
         let from = resume.from.filter(|_| !is_boundary);
         if let Some(from) = from.or((again == Some(Again::Phase)).then_some(1)) {
-            self.go_back_to(from);
+            let reached = resume.reached.unwrap_or(0).min(MAX_NUMBER / 2);
+            self.begin_from(from, self.head.resumes_at().0.max(reached));
         }
         let said = resume.feedback;
         let said = said.and_then(|text| self.record_steer(text, at));
@@ -126,8 +127,13 @@ impl Machine {
 
     /// Numbers the iterations anew from `from` on; what was recorded from there is discarded.
     pub(super) fn go_back_to(&mut self, from: u32) {
+        self.begin_from(from, self.head.resumes_at().0);
+    }
+
+    /// The same, up to the iteration `most`.
+    fn begin_from(&mut self, from: u32, most: u32) {
         let head = &mut self.head;
-        head.iteration = from.clamp(1, head.resumes_at().0);
+        head.iteration = from.clamp(1, most);
         head.first_attempt = head.highest_attempt + 1;
         head.attempt = 0;
         head.cut = None;

@@ -418,6 +418,8 @@ saved! {
         from: Option<u32>,
         #[serde(default)]
         used_attempts: Option<u32>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reached: Option<u32>,
         #[serde(default)]
         attended: bool,
         #[serde(default, skip_serializing_if = "Option::is_none")]

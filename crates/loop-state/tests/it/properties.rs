@@ -149,7 +149,11 @@ fn any_happening() -> impl Strategy<Value = Happening> {
     prop_oneof![
         1 => Just(Happening::Started),
         2 => (proptest::option::of(0u32..6), proptest::option::of(any_rules()), any_number(), any::<bool>(), any_agent(), any_agent())
-            .prop_map(|(from, rules, used_attempts, attended, predecessor, feedback)| Happening::Resumed(Resume { rules, from, used_attempts, attended, predecessor, feedback })),
+            .prop_map(|(from, rules, used_attempts, attended, predecessor, feedback)| {
+                // Who knows of unknown attempts knows which iterations they were of.
+                let reached = used_attempts;
+                Happening::Resumed(Resume { rules, from, used_attempts, reached, attended, predecessor, feedback })
+            }),
         2 => any_use().prop_map(Happening::Used),
         2 => any_verdict().prop_map(Happening::Reviewed),
         1 => any::<bool>().prop_map(Happening::Attended),

@@ -5,7 +5,8 @@ use std::process::ExitCode;
 
 use loop_runner::control::Request;
 use loop_runner::{
-    AgentSettings, Moved, Project, RunEntry, RunHead, RunId, RunState, Runner, Settings, WorkTree,
+    AgentSettings, Loss, Moved, Project, RunEntry, RunHead, RunId, RunState, Runner, Settings,
+    WorkTree,
 };
 
 use loop_state::{Step, StopReason};
@@ -119,7 +120,7 @@ fn dry(session: &Session, directory: &Path, args: ResumeArgs) -> Result<ExitCode
                 message: format!("run `{id}` is live; how it stands: {rlm} status {id}"),
             });
         }
-        prepare(&directory, args)
+        prepare(&directory, args, false)
     })?;
     let person = session.options().interactive;
     let rehearsed = Runner::rehearse(&project, &run, settings, from, feedback, person);
@@ -147,6 +148,7 @@ pub(crate) fn carry_on(
 ) -> Result<ExitCode, Failure> {
     let screen = args.show.screen();
     let directory = directory.to_owned();
+    let (asks, is_detached) = (session.options().interactive, args.show.detached);
     let Prepared {
         project,
         run,
@@ -155,7 +157,7 @@ pub(crate) fn carry_on(
         before,
         layers,
         feedback,
-    } = session.prepare(move || prepare(&directory, args))?;
+    } = session.prepare(move || prepare(&directory, args, asks))?;
     let said = layers.run();
     let (presses, watchers) = (
         said.config().on_press,
@@ -173,6 +175,10 @@ pub(crate) fn carry_on(
         let runner = runner.with_reload(move || watched.look());
         Ok::<_, loop_runner::Error>((runner, news))
     })?;
+    if let Some(lost) = runner.loss().filter(|_| is_detached) {
+        // What is printed from now on goes to a file with the run, and this is for who began it.
+        anstream::eprintln!("{}", render::warning(lost));
+    }
     let beginning = beginning(runner.head(), from, before);
     let person = session.options().interactive;
     screen.begin(&beginning, &project, runner.head(), person);
@@ -191,11 +197,17 @@ fn moved_away(run: &RunId, moved: &Moved) -> Failure {
 }
 
 /// Finds the run that is meant, and makes settings of what was said.
-fn prepare(directory: &Path, args: ResumeArgs) -> Result<Prepared, Failure> {
+/// A person who can be asked is, where work would be done again.
+fn prepare(directory: &Path, args: ResumeArgs, asks: bool) -> Result<Prepared, Failure> {
     let (from, feedback) = (args.from, args.feedback);
     let feedback = feedback.map(control::said).transpose()?;
     let mut project = Project::find(directory)?;
-    let RunEntry { id: run, head, .. } = choose(&project, args.run.as_deref())?;
+    let RunEntry {
+        id: run,
+        head,
+        loss,
+        ..
+    } = choose(&project, args.run.as_deref())?;
     let saved = head.map_err(|why| Failure {
         code: Code::Failed,
         message: format!(
@@ -203,15 +215,17 @@ fn prepare(directory: &Path, args: ResumeArgs) -> Result<Prepared, Failure> {
             render::rlm()
         ),
     })?;
-    if let Some(moved) = &saved.moved {
-        if !args.force {
-            return Err(moved_away(&run, moved));
-        }
-        if !args.dry_run {
-            project.take_back(&run)?;
-        }
+    if let Some(moved) = saved.moved.as_ref().filter(|_| !args.force) {
+        return Err(moved_away(&run, moved));
     }
-    refuse_pointless(&saved, from, args.what.max_iterations)?;
+    refuse_pointless(&saved, loss.as_ref(), from, args.what.max_iterations)?;
+    let work = loss.filter(|loss| loss.is_work() && from.is_none() && !args.dry_run);
+    if let Some(loss) = work {
+        accept(&run, &loss, asks)?;
+    }
+    if saved.moved.is_some() && !args.dry_run {
+        project.take_back(&run)?;
+    }
     project = match &saved.settings.worktree {
         Some(own) => project.in_worktree(own)?,
         None => project.in_root(),
@@ -249,8 +263,38 @@ fn prepare(directory: &Path, args: ResumeArgs) -> Result<Prepared, Failure> {
     })
 }
 
+/// Has a person say whether work is done again that was complete when the state was damaged; without one it is not.
+fn accept(run: &RunId, loss: &Loss, asks: bool) -> Result<(), Failure> {
+    let (at, rlm) = (loss.at, render::rlm());
+    let again = match loss.reached.unwrap_or(at).saturating_sub(1) {
+        last if last > at => format!("iterations {at} to {last}"),
+        _ => format!("iteration {at}"),
+    };
+    let question = format!("run `{run}`: the state is damaged: {loss}");
+    if asks {
+        anstream::eprint!("{}\nmake {again} again? [y/N] ", render::plain(&question));
+        let mut answer = String::new();
+        let read = std::io::stdin().read_line(&mut answer);
+        if read.is_ok() && ["y", "yes"].contains(&answer.trim().to_lowercase().as_str()) {
+            return Ok(());
+        }
+    }
+    let behind = loss.reached.map_or_else(String::new, |reached| {
+        format!("; {rlm} resume {run} --from {reached} goes on behind them, with what they left in the tree")
+    });
+    Err(Failure::usage(format!(
+        "{question}; nothing is done twice unsaid: {rlm} resume {run} --from {at} makes {again} again{behind}; \
+         to look first: {rlm} checkpoints verify {run}"
+    )))
+}
+
 /// Refuses what would end at once or can't be meant.
-fn refuse_pointless(saved: &RunHead, from: Option<u32>, more: Option<u32>) -> Result<(), Failure> {
+fn refuse_pointless(
+    saved: &RunHead,
+    loss: Option<&Loss>,
+    from: Option<u32>,
+    more: Option<u32>,
+) -> Result<(), Failure> {
     let run = &saved.run;
     if let Some(end) = &saved.machine.end
         && end.reason.is_final()
@@ -267,7 +311,8 @@ fn refuse_pointless(saved: &RunHead, from: Option<u32>, more: Option<u32>) -> Re
         )));
     }
     let (at, _) = saved.machine.resumes_at();
-    let is_between = saved.machine.phase > 0 && saved.machine.iteration == 0;
+    let at = at.max(loss.and_then(|loss| loss.reached).unwrap_or(0));
+    let is_between = loss.is_none() && saved.machine.phase > 0 && saved.machine.iteration == 0;
     match from {
         Some(from) if is_between => Err(Failure::usage(format!(
             "--from {from}: run `{run}` stands between two phases, of which `{}` has not begun; without --from you are asked about the one before it, and can start that over",

@@ -21,7 +21,7 @@ pub(crate) fn execute(directory: &Path, args: &ManyArgs) -> Result<ExitCode, Fai
     }
     let now = jiff::Timestamp::now();
     let shown = runs.iter().map(|run| {
-        damaged |= run.head.is_err();
+        damaged |= run.head.is_err() || run.loss.is_some();
         let works = run.state == RunState::Running;
         let standing = works.then(|| standing(&project, &run.id)).flatten();
         Status::of(run, standing.and_then(|standing| standing.held_for), now)

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use crate::duration::show;
 use crate::money;
 use crate::render::text::{line, plain, safe};
-use crate::render::{BAD, BOLD, DIM, GOOD, MIND, styled};
+use crate::render::{BAD, BOLD, DIM, GOOD, MIND, styled, warning};
 use crate::render::{agent, git};
 
 /// How many lines of a failed command's output are shown; the next prompt and the transcript have more.
@@ -102,7 +102,7 @@ pub(crate) fn text(news: &News, zone: &TimeZone) -> String {
         News::Survivors(processes) => {
             format!("{} {}", styled(BAD, "could not end:"), names(processes))
         }
-        News::Warning(text) => format!("{} {}", styled(MIND, "warning:"), plain(text)),
+        News::Warning(text) => warning(text),
         News::Missed(lines) => styled(
             DIM,
             format!("({lines} lines not shown; the transcript has them)"),

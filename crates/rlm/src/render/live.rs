@@ -254,6 +254,7 @@ mod tests {
     #[test]
     fn s19_a_live_run_is_one_object_in_which_nothing_comes_twice() {
         let entry = RunEntry {
+            loss: None,
             id: "r1".parse().unwrap(),
             state: RunState::Running,
             head: Err("just begun".into()),

@@ -92,6 +92,11 @@ pub(crate) fn go_on(run: &RunId, reason: &StopReason) -> Option<String> {
     }
 }
 
+/// A line that warns.
+pub(crate) fn warning(text: &str) -> String {
+    format!("{} {}", styled(MIND, "warning:"), plain(text))
+}
+
 /// The one line of a command that could not do what it was asked to.
 pub(crate) fn failure(failure: &Failure) -> String {
     format!("{} {}", styled(BAD, "rlm:"), plain(&failure.message))

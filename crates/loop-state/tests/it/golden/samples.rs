@@ -276,6 +276,7 @@ pub(super) fn events() -> Vec<Event> {
             rules: Some(rules()),
             from: Some(2),
             used_attempts: Some(5),
+            reached: None,
             attended: true,
             predecessor: None,
             feedback: None,

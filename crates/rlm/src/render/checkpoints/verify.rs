@@ -21,6 +21,8 @@ pub(crate) struct Verified {
     resumes_from: Option<u64>,
     /// What is safe to do next.
     next: String,
+    /// What is lost by damages, now or earlier.
+    notes: Vec<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -77,6 +79,7 @@ impl Verified {
             set_aside: 0,
             resumes_from: None,
             next: String::new(),
+            notes: run.notes.clone(),
         };
         let found = match project.verify(&run.id) {
             Ok(found) => found,
@@ -96,13 +99,15 @@ impl Verified {
         });
         let dir = project.run_dir(id).display().to_string();
         let copy = format!("cp -a {} {}", quoted(&dir), quoted(&format!("{dir}.copy")));
-        let sound = this.files.iter().all(whole)
+        let sound = run.loss.is_none()
+            && this.files.iter().all(whole)
             && (readable.is_ok() || found.next == Next::Start)
             && !matches!(found.next, Next::ResumeOlder { .. } | Next::Restore(_));
         this.verdict = match sound {
             true => Verdict::Sound,
             false => Verdict::Damaged,
         };
+        let work = run.loss.as_ref().filter(|loss| loss.is_work());
         this.next = match (found.next, readable) {
             (Next::Start, _) => format!("nothing was saved yet; {rlm} run starts a new run"),
             (Next::Wait, _) => {
@@ -114,6 +119,15 @@ impl Verified {
             }
             (Next::Resume { seq }, _) if sound && over => {
                 format!("nothing has to be done: the run is over, with save {seq}")
+            }
+            (Next::Resume { seq } | Next::ResumeOlder { seq }, Ok(_)) if work.is_some() => {
+                this.resumes_from = Some(seq.get());
+                let at = work.map_or(1, |loss| loss.at);
+                format!(
+                    "it is safe to resume from the older save {seq}, but what was made since would be \
+                     made again: `{rlm} resume {id} --from {at}` does that, moves what is damaged to \
+                     quarantine/ and deletes nothing; to be able to try again, first `{copy}`"
+                )
             }
             (Next::Resume { seq }, _) => {
                 this.resumes_from = Some(seq.get());
@@ -177,6 +191,9 @@ impl fmt::Display for Verified {
             let files = count(self.set_aside, "damaged file", "damaged files");
             write!(f, "\n  {files} set aside in quarantine/ earlier")?;
         }
+        for note in &self.notes {
+            write!(f, "\n  note: {}", plain(note))?;
+        }
         write!(f, "\n  next: {}", plain(&self.next))
     }
 }
@@ -217,6 +234,7 @@ mod tests {
             set_aside: 2,
             resumes_from: Some(5),
             next: "look\nhere".into(),
+            notes: Vec::new(),
         };
         insta::assert_snapshot!(verified);
     }
