@@ -1,12 +1,9 @@
 //! A run of thirty iterations that was killed twice, had to wait, was told something, and was moved: finished elsewhere, and explained there to
 //! somebody who has not seen it.
 
-use rlm_tests::wait_for;
-use rustix::process::Signal;
-
 use crate::LONG;
 use crate::control::quick;
-use crate::scene::{Scene, crash, expect_in_order, json, says, stop};
+use crate::scene::{Scene, crash, expect_in_order, json, says};
 
 /// Each turn is work. The fifth and the twenty-second are killed, the ninth may not begin yet, the fourteenth hears a word, the last one makes an end.
 const AGENT: &str = "append work {start}\n@5 say half done\n@5 hang\n@9 retry 429 3600\n@14 say listening\n@14 expect-steer\n\
