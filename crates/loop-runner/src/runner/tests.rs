@@ -114,7 +114,7 @@ async fn l90_a_command_that_is_being_ended_is_hurried() {
     let dir = tempfile::tempdir().unwrap();
     let text = "trap 'echo >told' INT TERM; echo >up; while :; do sleep 0.05; done";
     let mut context = Context::new(dir.path(), dir.path());
-    context.stop.interrupt = day;
+    (context.stop.budget, context.stop.interrupt) = (day, day);
     let command = crate::Command::Gate(0);
     let mut gate = RunningCheck::start(command, text.into(), context, day);
     let is_there = async |name| {
