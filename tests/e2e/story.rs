@@ -34,7 +34,11 @@ impl Evening {
     }
 
     fn watches(&self, command: &[&str]) -> (Running, Terminal) {
-        self.scene.talking(command).spawn_on_terminal()
+        // No line of the story is broken.
+        self.scene
+            .talking(command)
+            .size(40, 200)
+            .spawn_on_terminal()
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::time::Duration;
 
 use agent_duplex::{Event, Line, Stream, ToolOutcome};
 use loop_runner::timeline::Attempt;
@@ -13,6 +14,8 @@ use crate::render::cut_words;
 
 /// How many records of the agent's are shown again.
 const MOST: usize = 300;
+/// What begins is told a little later than it is noted in the journal.
+const JUST_NOW: Duration = Duration::from_secs(5);
 /// How many attempts are shown again, most of them by how they began and ended.
 const ATTEMPTS: usize = 100;
 
@@ -48,7 +51,19 @@ pub(super) fn before(target: &Target, until: Timestamp) -> Vec<Told> {
         }
         told.extend(ended(attempt, until));
     }
+    // An attempt that has just begun is told of by the run itself.
+    while told.last().is_some_and(|last| is_beginning(last, until)) {
+        told.pop();
+    }
     told
+}
+
+fn is_beginning((at, news): &Told, until: Timestamp) -> bool {
+    let begins = matches!(
+        news,
+        News::Phase { .. } | News::Run(Notice::AttemptStarted { .. })
+    );
+    begins && until.since(*at) < JUST_NOW
 }
 
 fn begun(timeline: &Timeline, attempt: &Attempt) -> Option<Told> {
