@@ -1,4 +1,4 @@
-//! Version 1. Never change or remove anything here; a field that is added needs a default.
+//! Version 1. Never change or remove anything here; a field that is added needs a default. It is long because it is one form: all that is ever written.
 
 use std::time::Duration;
 
