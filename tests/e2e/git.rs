@@ -10,38 +10,38 @@ use crate::LONG;
 use crate::scene::{Scene, TREE_SIZE, crash, events, expect_in_order, stop, text};
 
 /// A scene in which git knows who commits.
-fn scene(script: &str) -> Scene {
+pub(crate) fn scene(script: &str) -> Scene {
     let scene = Scene::new(script);
     know_who(&scene);
     scene
 }
 
-fn know_who(scene: &Scene) {
+pub(crate) fn know_who(scene: &Scene) {
     scene.sandbox.git(&["config", "user.name", "A. Tester"]);
     let mail = ["config", "user.email", "tester@localhost"];
     scene.sandbox.git(&mail);
 }
 
-fn hook(scene: &Scene, name: &str, script: &str) {
+pub(crate) fn hook(scene: &Scene, name: &str, script: &str) {
     let hook = scene.file(".git/hooks").join(name);
     fs_err::create_dir_all(hook.parent().unwrap()).unwrap();
     fs_err::write(&hook, format!("#!/bin/sh\n{script}\n")).unwrap();
     fs_err::set_permissions(&hook, PermissionsExt::from_mode(0o755)).unwrap();
 }
 
-fn text_of(path: &Path) -> &str {
+pub(crate) fn text_of(path: &Path) -> &str {
     path.to_str().unwrap()
 }
 
 /// The subjects of all commits, oldest first.
-fn subjects(scene: &Scene, branch: &str) -> Vec<String> {
+pub(crate) fn subjects(scene: &Scene, branch: &str) -> Vec<String> {
     let log = scene
         .sandbox
         .git(&["log", "--reverse", "--format=%s", branch]);
     log.lines().map(ToOwned::to_owned).collect()
 }
 
-fn trailer(scene: &Scene, commit: &str, name: &str) -> String {
+pub(crate) fn trailer(scene: &Scene, commit: &str, name: &str) -> String {
     let format = format!("--format=%(trailers:key={name},valueonly)");
     scene.sandbox.git(&["log", "-1", &format, commit])
 }
@@ -240,82 +240,6 @@ fn what_a_cut_attempt_edited_is_in_the_next_commit_and_named_there() {
     assert!(body.contains("Attempt 1 was cut"), "{body}");
     assert_eq!(trailer(&scene, "HEAD", "Rlm-Attempt"), "2");
     assert_eq!(scene.sandbox.git(&["show", "HEAD:work"]), "1\n2");
-}
-
-#[test]
-fn a_hook_that_refuses_is_told_and_the_next_commit_has_it() {
-    let scene = scene("append work {start}\n@2 touch allowed");
-    let refuse = "test -e allowed || { echo 'not yet allowed' >&2; exit 1; }";
-    hook(&scene, "pre-commit", refuse);
-    let run = ["-n", "2", "--commit"];
-    let ended = scene.run(&run).run(LONG).expect_code(0);
-    expect_in_order(
-        &ended.stdout,
-        &[
-            "iteration 1 is not committed: not yet allowed",
-            "iteration 2 committed",
-        ],
-    );
-    let body = scene.sandbox.git(&["log", "-1", "--format=%b"]);
-    assert!(body.contains("Iteration 1 has no commit"), "{body}");
-    assert_eq!(subjects(&scene, "main").len(), 2);
-}
-
-#[test]
-fn an_iteration_that_failed_is_committed_and_both_say_so() {
-    let scene = scene("append work {start}\n@1 exit 3");
-    let run = ["-n", "2", "--commit"];
-    scene.run(&run).run(LONG).expect_code(0);
-    let bodies = scene.sandbox.git(&["log", "--reverse", "--format=%b%x00"]);
-    let failed = bodies.matches("The iteration failed").count();
-    assert_eq!((failed, subjects(&scene, "main").len()), (1, 3), "{bodies}");
-    let status = scene.rlm(&["status"]).run(LONG).expect_code(0);
-    let counted = "2 iterations complete (1 of them failed)";
-    assert!(status.stdout.contains(counted), "{status}");
-}
-
-#[test]
-fn work_behind_which_no_commit_comes_is_not_promised_to_one() {
-    let scene = scene("append work {start}");
-    hook(&scene, "pre-commit", "touch .git/waits; exec sleep 600");
-    let running = scene.run(&["--until", "true", "--commit"]).spawn();
-    scene.wait_for_file(".git/waits");
-    scene.rlm(&["stop"]).run(LONG).expect_code(0);
-    let ended = running.wait(LONG).expect_code(0);
-    let said = [
-        "iteration 1 is not committed: the run was stopped; what it changed stays, and no commit comes after it",
-        "git add -A && git commit",
-        "done: the check passed",
-        "1 iteration not committed: the run was stopped",
-    ];
-    expect_in_order(&ended.stdout, &said);
-    let status = scene.status();
-    assert_eq!(status["uncommitted"]["iterations"], 1, "{status}");
-    let shown = scene.rlm(&["status"]).run(LONG).expect_code(0);
-    assert!(shown.stdout.contains(said[3]), "{shown}");
-}
-
-#[test]
-fn a_night_of_refused_commits_has_its_sum_at_the_end() {
-    let scene = scene("append work {start}");
-    hook(&scene, "pre-commit", "echo 'lint: 3 errors' >&2; exit 1");
-    let run = ["-n", "3", "--commit", "--json"];
-    let ended = scene.run(&run).run(LONG).expect_code(0);
-    let end = events(&ended.stdout).pop().unwrap();
-    assert_eq!(end["uncommitted"]["iterations"], 3, "{end}");
-    let why = text(&end["uncommitted"]["why"]);
-    assert!(why.contains("lint: 3 errors"), "{why}");
-    let warnings = ended.stdout.matches("is in the next commit").count();
-    assert_eq!(warnings, 2, "{ended}");
-    assert_eq!(ended.stdout.matches("no commit comes after").count(), 1);
-    // What a later commit takes in is none of them any more.
-    fs_err::remove_file(scene.file(".git/hooks/pre-commit")).unwrap();
-    let run = scene.run_id();
-    scene
-        .rlm(&["resume", &run, "-n", "4"])
-        .run(LONG)
-        .expect_code(0);
-    assert_eq!(scene.status()["uncommitted"], Value::Null);
 }
 
 #[test]

@@ -25,6 +25,7 @@ mod fakes;
 mod fixed;
 mod floods;
 mod git;
+mod git_refused;
 mod git_stops;
 mod handover;
 mod harness;

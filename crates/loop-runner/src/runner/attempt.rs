@@ -1,12 +1,14 @@
 //! The agent's side of an attempt: its conversation, its transcript, and what is heard of it.
 
+mod completed;
+
 use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::time::{Duration, SystemTime};
 
 use agent_duplex::{
-    Ask, Capabilities, Capability, Completion, Conversation, EndReason, Event, InputState,
-    Observation, Primary, Published, StopReport, Stream, TurnEnd, What,
+    Ask, Capabilities, Capability, Conversation, Event, InputState, Observation, Primary,
+    Published, StopReport, Stream, What,
 };
 use loop_state::{Happening, SteerState, Timestamp, TurnOutcome, Usage};
 use tokio::task::JoinHandle;
@@ -421,51 +423,6 @@ impl Runner {
         self.tell(News::Agent(event));
         self.refresh_view();
         None
-    }
-
-    async fn completed(&mut self, completion: Completion, wishes: &mut Wishes) -> Vec<Happening> {
-        let Some(attempt) = &mut self.attempt else {
-            return Vec::new();
-        };
-        let goes_on = matches!(
-            completion.end.reason,
-            EndReason::Completed | EndReason::Interrupted
-        );
-        let gone = attempt.gone || completion.end.exit.is_some();
-        if completion.pending > 0
-            && goes_on
-            && attempt.halting.is_none()
-            && attempt.ending.is_none()
-            && !gone
-        {
-            // What was said meanwhile is answered in a turn of its own, which belongs to the same iteration.
-            let interrupted = attempt.interrupt_by.take().is_some();
-            if interrupted && completion.end.reason == EndReason::Interrupted {
-                self.tell(News::GoesOn);
-            }
-            return Vec::new();
-        }
-        attempt.in_turn = false;
-        attempt.gone |= completion.end.exit.is_some();
-        attempt.tools.clear();
-        attempt.interrupt_by = None;
-        let idled = self.did_nothing(&completion.end, wishes).await;
-        let idled = idled.then_some(Happening::NothingDone);
-        let said = self.said(&completion.end);
-        let over = self.turn_over(completion.end);
-        idled.into_iter().chain(said).chain(over).collect()
-    }
-
-    /// Returns whether a completed turn left no trace. Of an agent whose tools are not reported nothing is said.
-    async fn did_nothing(&self, end: &TurnEnd, wishes: &mut Wishes) -> bool {
-        let Some(attempt) = &self.attempt else {
-            return false;
-        };
-        let suspicious =
-            end.reason == EndReason::Completed && attempt.understands() && attempt.tools_run == 0;
-        // Who has something in the background has done that, and what comes of it may be still to come.
-        let suspicious = suspicious && attempt.background == 0 && attempt.hold_by.is_none();
-        suspicious && self.changed(wishes).await == attempt.changed && !wishes.is_end_wanted()
     }
 
     /// Writes to the transcript. One that can't be written costs the run its record, not its life: it is given up, and that is said.

@@ -4,6 +4,7 @@
 
 mod changes;
 mod explore;
+mod forks;
 mod golden;
 mod handover;
 mod limits;

@@ -4,16 +4,16 @@ use std::time::Duration;
 
 use insta::assert_snapshot;
 use loop_state::{
-    Again, Autonomy, CheckResult, Effect, Evidence, Happening, Head, Lineage, MAX_ERRORS, Machine,
-    Notice, Occasion, PhaseRules, Resume, Rules, SessionPolicy, Step, StopCause, StopReason, Timer,
-    Tree, TurnOutcome, Verdict, When,
+    Again, Autonomy, CheckResult, Effect, Evidence, Happening, MAX_ERRORS, Machine, Notice,
+    Occasion, PhaseRules, Resume, Rules, SessionPolicy, Step, StopCause, StopReason, Timer, Tree,
+    TurnOutcome, Verdict, When,
 };
 
 use crate::person::started;
 use crate::traces::{Trace, failed, stop};
 
 /// `plan` takes two iterations, `build` has a check and a session that goes on, `polish` is promised.
-fn pipeline(change: impl FnOnce(&mut Rules)) -> Trace {
+pub(crate) fn pipeline(change: impl FnOnce(&mut Rules)) -> Trace {
     let plan = PhaseRules {
         name: "plan".into(),
         limits: loop_state::Limits {
@@ -59,13 +59,13 @@ fn plain(trace: &mut Trace, outcome: TurnOutcome) -> Vec<Effect> {
 }
 
 /// Both iterations of `plan`.
-fn plan(trace: &mut Trace) -> Vec<Effect> {
+pub(crate) fn plan(trace: &mut Trace) -> Vec<Effect> {
     plain(trace, TurnOutcome::Completed);
     trace.then(Happening::Said("build it small".into()));
     plain(trace, TurnOutcome::Completed)
 }
 
-fn next_phase(trace: &mut Trace) -> Vec<Effect> {
+pub(crate) fn next_phase(trace: &mut Trace) -> Vec<Effect> {
     trace.then(Happening::TimeUp(Timer::Sleep))
 }
 
@@ -449,59 +449,4 @@ fn a_pause_holds_between_phases_too() {
     );
     let effects = trace.then(Happening::ContinueRequested);
     assert_eq!(started(&effects).phase, 1);
-}
-
-#[test]
-fn x111_a_fork_goes_on_where_its_parent_stood_and_has_spent_what_that_had() {
-    let mut trace = pipeline(|_| {});
-    plan(&mut trace);
-    next_phase(&mut trace);
-    trace.then(Happening::Used(loop_state::Usage {
-        cost_microusd: 5,
-        ..Default::default()
-    }));
-    trace.iteration(failed("red"));
-    let parent = Lineage {
-        run: "first".into(),
-        iteration: 1,
-        seq: 7,
-    };
-    let fork: Head = trace.machine.head().clone().fork(parent.clone());
-    assert_eq!(fork.usage.cost_microusd, 5);
-    assert_eq!(fork.counts, trace.machine.head().counts);
-    let trace = Trace::resumed(fork, Resume::default());
-    let head = trace.machine.head();
-    assert_eq!((head.phase, head.iteration), (1, 2));
-    assert_eq!(head.parent.as_ref(), Some(&parent));
-    assert_eq!(head.finished.len(), 1);
-}
-
-#[test]
-fn x111_a_turn_that_began_with_the_save_that_is_forked_is_not_the_forks() {
-    let mut trace = pipeline(|_| {});
-    plan(&mut trace);
-    next_phase(&mut trace);
-    trace.then(Happening::SessionKnown("its own".into()));
-    // Nothing lies between two iterations, so that one save ends the first and begins the second.
-    trace.iteration(failed("red"));
-    let head = trace.machine.head().clone();
-    assert!(matches!(head.step, Step::Turn { .. }) && head.session.is_some());
-    let begun = head.attempt;
-    let parent = Lineage {
-        run: "first".into(),
-        iteration: 1,
-        seq: 7,
-    };
-    let fork = head.fork(parent);
-    assert_eq!(fork.resumes_at(), (2, false));
-    let mut trace = Trace::resumed(fork, Resume::default());
-    let head = trace.machine.head();
-    // Its number is not used again, and it gets what the check had said.
-    assert_eq!(
-        (head.iteration, head.attempt, head.cut),
-        (2, begun + 1, None)
-    );
-    assert!(head.feedback.is_some() && head.session.is_none());
-    trace.iteration(failed("red"));
-    assert_eq!(trace.machine.head().iteration, 3);
 }

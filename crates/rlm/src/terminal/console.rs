@@ -4,6 +4,7 @@ mod draw;
 mod effects;
 mod job;
 mod reader;
+mod shown;
 mod wait;
 
 use std::pin::pin;
@@ -20,6 +21,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::interval;
 
 use reader::Reader;
+pub(crate) use shown::Shown;
 use wait::{edited, next_notice, next_signal, next_told, room, typed_before};
 
 use super::editor::{Editor, Subject};
@@ -42,26 +44,6 @@ const FRAME: usize = 64 << 10;
 const FRAME_NEWS: usize = 64;
 /// How long an editor that was told to end has for it.
 const EDITOR_GRACE: Duration = Duration::from_millis(500);
-
-/// What a run in the foreground gives the one who shows it.
-pub(crate) struct Shown {
-    pub(crate) run: String,
-    pub(crate) view: watch::Receiver<Arc<View>>,
-    pub(crate) control: mpsc::Sender<Control>,
-    pub(crate) interrupts: Interrupts,
-    /// The prompt of each phase.
-    pub(crate) prompts: Vec<Subject>,
-    pub(crate) screen: Screen,
-    pub(crate) presses: PressActions,
-    /// Whether the bell rings when the person is needed.
-    pub(crate) bell: bool,
-    /// Whether another process has the run.
-    pub(crate) attached: bool,
-    /// What was told before.
-    pub(crate) before: Vec<(Timestamp, News)>,
-    /// What the person is to be told that is no news of the run.
-    pub(crate) told: Option<mpsc::Receiver<String>>,
-}
 
 /// Shows the run until it is over and all is printed.
 pub(super) fn show(

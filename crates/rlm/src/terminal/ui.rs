@@ -9,6 +9,8 @@ use agent_duplex::Event;
 use loop_runner::{Control, News};
 use loop_state::{Notice, Timestamp};
 
+use words::line;
+
 use super::calm::Calm;
 use super::command;
 use super::hold::Hold;
@@ -487,14 +489,6 @@ impl Ui {
     fn notice(&mut self, answer: Answer) {
         self.effects.push(Effect::Notice(answer));
     }
-}
-
-fn lines(all: &[String]) -> String {
-    all.iter().map(line).collect()
-}
-
-fn line(text: impl std::fmt::Display) -> String {
-    format!("{text}\n")
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use loop_runner::Control;
 use loop_runner::control::PauseAfter;
 use loop_state::{StopCause, StopRequest, Timestamp, When};
 
-use super::{Effect, Prompt, Ui, line, lines};
+use super::{Effect, Prompt, Ui};
 use crate::render::{DIM, plain, styled};
 use crate::terminal::command::{self, Command};
 use crate::terminal::keys::{Key, MAX_PASTE};
@@ -109,4 +109,12 @@ impl Ui {
         self.say(line(format!("{} {first}{more}", styled(DIM, "you:"))));
         self.send(Control::Steer { text, now });
     }
+}
+
+fn lines(all: &[String]) -> String {
+    all.iter().map(line).collect()
+}
+
+pub(super) fn line(text: impl std::fmt::Display) -> String {
+    format!("{text}\n")
 }
