@@ -150,7 +150,9 @@ async fn x113_a_loop_that_hangs_is_seen_though_its_process_answers() {
     let made = Runner::create(work_tree.unwrap(), settings(), Options::default());
     let (runner, _news) = made.await.unwrap();
     let beat = dir.path().join("beat");
-    let runner = runner.with_heartbeat(beat.clone(), |beat| format!("{:?}", beat.head.step));
+    let runner = runner.with_heartbeat(beat.clone(), |beat| {
+        format!("{:?} {:?}", beat.head.step, beat.ended)
+    });
     let (go_on, hangs) = std::sync::mpsc::channel::<()>();
     let drivers: DriverFactory = Box::new(move |_, _| {
         let _over = hangs.recv();
