@@ -100,6 +100,16 @@ pub struct Uncommitted {
 }
 
 impl RunHead {
+    /// Whether no process has begun to work on it, so that it was not cut either. What a fork counts is what its parent had.
+    fn is_untouched(&self) -> bool {
+        let processes = self.machine.counts.processes;
+        let forked = self
+            .origin
+            .as_ref()
+            .filter(|_| self.machine.parent.is_some());
+        processes == forked.map_or(0, |origin| origin.head.counts.processes)
+    }
+
     /// Takes the machine's present state, and keeps the rules that the run began with when they are about to be lost.
     pub(crate) fn advance(&mut self, machine: &Head) {
         let (before, is_begun) = (&self.machine.rules, self.machine.counts.processes > 0);
@@ -174,10 +184,7 @@ impl RunState {
             _ if is_live && head.machine.is_waiting() => Self::Paused,
             _ if is_live => Self::Running,
             _ if head.moved.is_some() => Self::Moved,
-            // One that no process has begun was not cut either.
-            None if head.machine.stopping.is_some() || head.machine.counts.processes == 0 => {
-                Self::Stopped
-            }
+            None if head.machine.stopping.is_some() || head.is_untouched() => Self::Stopped,
             None => Self::Crashed,
             Some(end) if end.reason.is_stopped() => Self::Stopped,
             Some(_) => Self::Ended,

@@ -21,6 +21,8 @@ pub(crate) struct Import {
     missing: Vec<String>,
     notes: Vec<String>,
     next: String,
+    #[serde(skip)]
+    is_over: bool,
 }
 
 impl Import {
@@ -41,6 +43,7 @@ impl Import {
             commands: imported.commands.clone(),
             missing: imported.missing.clone(),
             notes: imported.notes.clone(),
+            is_over: next.is_none(),
             next: next.unwrap_or_else(|| "nothing: it is over".into()),
         }
     }
@@ -76,10 +79,10 @@ impl fmt::Display for Import {
         for note in &self.notes {
             writeln!(f, "  note    {}", plain(note))?;
         }
-        write!(
-            f,
-            "  next: look at what it runs, then: {}",
-            plain(&self.next)
-        )
+        let look = match self.is_over {
+            true => "",
+            false => "look at what it runs, then: ",
+        };
+        write!(f, "  next: {look}{}", plain(&self.next))
     }
 }
