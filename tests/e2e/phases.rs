@@ -347,9 +347,9 @@ fn what_a_file_says_reaches_the_phases_to_come_and_raises_no_bound() {
     assert_eq!(pipeline.counts(), [1, 1, 1]);
 }
 
-/// Whom a detached run asks is whoever is attached; when the last of them leaves, nobody is there and it goes on.
+/// Whom a detached run asks is whoever is attached. Who leaves without a word has not agreed: the question stays, and nobody is asked the next one.
 #[test]
-fn a_question_that_the_last_who_attached_leaves_is_asked_of_nobody() {
+fn a_question_that_the_last_who_attached_leaves_stays_until_it_is_answered() {
     let pipeline = Pipeline::new("", "print planned\nawait go", "run true\nsay built {start}");
     let scene = &pipeline.scene;
     pipeline.run(&["--detach"]).run(LONG).expect_code(0);
@@ -363,7 +363,9 @@ fn a_question_that_the_last_who_attached_leaves_is_asked_of_nobody() {
     assert_eq!(scene.status()["state"], "paused");
     assert_eq!(pipeline.counts(), [1, 0, 0]);
     drop(terminal);
-    drop(watching);
+    watching.wait(LONG);
+    let told = scene.rlm(&["resume"]).run(LONG).expect_code(0);
+    assert!(told.stdout.contains("goes on"), "{told}");
     pipeline.wait_for([1, 2, 1]);
     wait_for("its end", LONG, || {
         (scene.status()["state"] != "running").then_some(())
