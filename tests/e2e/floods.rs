@@ -51,6 +51,7 @@ fn x115_a_flood_behind_an_open_menu_costs_no_memory_and_what_is_left_out_is_coun
     let (running, terminal) = scene.run(&["--once"]).spawn_on_terminal();
     terminal.sees("ready", LONG);
     menu::open(&terminal);
+    terminal.sees("Ctrl-C again", LONG);
     let before = terminal.screen();
     fs_err::write(scene.file("begin"), "").unwrap();
     scene.wait_for_file("through");

@@ -102,6 +102,21 @@ fn s22_each_complete_iteration_that_changed_something_is_a_commit_with_its_trail
 }
 
 #[test]
+fn s22_a_repository_that_ignores_the_state_by_itself_takes_commits() {
+    for ignored in [".rlm", ".rlm/", "/.rlm", ".*"] {
+        let scene = scene("append work {start}");
+        fs_err::write(scene.file(".gitignore"), format!("{ignored}\n")).unwrap();
+        scene.sandbox.git(&["add", "--force", ".gitignore"]);
+        scene.sandbox.git(&["commit", "-qm", "ignore"]);
+        let ended = scene.run(&["--once", "--commit"]).run(LONG);
+        let ended = ended.expect_code(0);
+        assert!(ended.stdout.contains("iteration 1 committed"), "{ended}");
+        let files = scene.sandbox.git(&["show", "--format=", "--name-only"]);
+        assert_eq!(files, "work", "{ignored}");
+    }
+}
+
+#[test]
 fn s22_what_was_not_committed_before_is_never_taken_in() {
     let scene = scene("append work {start}");
     fs_err::write(scene.file("mine"), "not yours").unwrap();

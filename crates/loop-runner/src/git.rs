@@ -39,6 +39,11 @@ pub(crate) const POINTERS: [&str; 7] = [
     "GIT_PREFIX",
 ];
 
+/// All files of a working tree but the state of runs, which is ignored by a file that an agent may just have removed. It is left out by patterns: git
+/// fails on an ignored path that is named, though it is named to be left out.
+pub(crate) const ALL_FILES: [&str; 3] =
+    [":(top)", ":(top,exclude).rl[m]", ":(top,exclude).rl[m]/*"];
+
 /// The repository of a working tree, if it has one.
 #[derive(Clone, Debug)]
 pub(crate) struct Git {

@@ -17,6 +17,8 @@ use crate::{Error, Project, RunId};
 const ASIDE: &str = "removed-";
 /// From when on one is nobody's any more.
 const OLD: Duration = Duration::from_secs(60);
+/// The same of what comes in or goes out, which can take long.
+const OLD_INCOMING: Duration = Duration::from_secs(24 * 60 * 60);
 
 impl Project {
     /// Removes a run for good: its state, its transcripts, all that lies in its directory. A working tree of its own and its branch stay.
@@ -55,15 +57,20 @@ impl Project {
             .flatten()
             .flatten()
         {
-            let is_aside = |name: &str| name.starts_with(ASIDE) || name.starts_with(INCOMING);
-            let is_aside = entry.file_name().to_str().is_some_and(is_aside);
+            let name = entry.file_name();
+            let begins = |what| name.to_str().is_some_and(|name| name.starts_with(what));
+            let old = match (begins(ASIDE), begins(INCOMING)) {
+                (true, _) => OLD,
+                (_, true) => OLD_INCOMING,
+                _ => continue,
+            };
             // The time at which it was moved.
             let moved = std::fs::symlink_metadata(entry.path()).map(|meta| {
                 let secs = u64::try_from(meta.ctime()).unwrap_or_default();
                 UNIX_EPOCH + Duration::from_secs(secs)
             });
             let age = moved.ok().and_then(|at| at.elapsed().ok());
-            if is_aside && age.is_some_and(|age| age > OLD) {
+            if age.is_some_and(|age| age > old) {
                 // The next removal tries again.
                 let _stays = remove_all(&entry.path());
             }

@@ -116,7 +116,7 @@ impl Git {
         let environment = [("GIT_INDEX_FILE", index.as_os_str())];
         let looks = self.looks.as_ref();
         let git = |words: &[&str]| run_with(top, words, &environment, HISTORY, looks).map_err(said);
-        git(&["add", "--all", "--", ":(top)", ":(top,exclude).rlm"])?;
+        git(&[&["add", "--all", "--"], &super::ALL_FILES[..]].concat())?;
         let tree = git(&["write-tree"])?;
         let made = [
             "commit-tree",

@@ -119,8 +119,7 @@ impl Git {
         let mut plan = Plan {
             before: self.answer(super::HEAD_COMMIT).ok(),
             is_empty: changed.is_empty(),
-            // The state of runs is ignored by a file that an agent may just have removed.
-            paths: vec![":(top)".into(), ":(top,exclude).rlm".into()],
+            paths: super::ALL_FILES.map(Into::into).to_vec(),
             left_out: self.edited_submodules(top)?,
         };
         for change in changed {

@@ -111,6 +111,14 @@ impl Project {
             Err(_) => return Err(Error::nothing_saved(run.clone())),
         };
         refuse_moved(&head, &how)?;
+        if let Some(loss) = entry.loss {
+            return Err(Error::unfit(
+                run,
+                format!(
+                    "has lost work ({loss}), and would not say so elsewhere: take it up here first: rlm resume {run}"
+                ),
+            ));
+        }
         let project = match &head.settings.worktree {
             Some(own) => self.in_worktree(own)?,
             None => self.clone().in_root(),
@@ -218,13 +226,16 @@ fn export(
     let mut file = archive::write(file, &manifest, find, halt, meter, &partial.0)?;
     file.sync_all().map_err(fail)?;
     let bytes = file.metadata().map_err(fail)?.len();
+    let before = (head.moves, head.moved.clone());
     let mut seal = |is_sealed: bool| {
         if how.copy {
             return Ok(());
         }
-        head.moves = moves - u32::from(!is_sealed);
         let (at, to) = (manifest.created, shown(name));
-        head.moved = is_sealed.then_some(Moved { at, to });
+        (head.moves, head.moved) = match is_sealed {
+            true => (moves, Some(Moved { at, to })),
+            false => before.clone(),
+        };
         writer.append(&head, &[]).map(drop).map_err(store)
     };
     let announced = match to {
@@ -251,7 +262,7 @@ fn export(
         }
     };
     if let Err(e) = announced {
-        // Nobody has a whole archive, so that the run goes on here.
+        // Nobody has a whole archive, so that the run goes on where it went on before.
         seal(false)?;
         return Err(e);
     }

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use crate::bytes::show as size;
 use crate::duration::rough;
 use crate::render::event::count;
+use crate::render::git::remove_branch;
 use crate::render::style;
 use crate::render::{BAD, MIND, plain, quoted, styled};
 
@@ -122,9 +123,9 @@ pub(crate) fn cleaned(plan: &[Cleaning]) -> String {
     for it in plan.iter().filter(gone).filter(|it| !it.transcripts) {
         if let Some(tree) = &it.tree {
             let path = plain(&quoted(&tree.path.to_string_lossy()));
-            let branch = plain(&quoted(&tree.branch));
+            let branch = remove_branch(&plain(&quoted(&tree.branch)));
             text += &format!(
-                "{} of {}: git worktree remove {path} && git branch -D {branch}\n",
+                "{} of {}: git worktree remove {path}{branch}\n",
                 styled(MIND, "the tree and the branch stay"),
                 it.run
             );

@@ -77,10 +77,20 @@ impl fmt::Display for OwnTree {
             write!(f, "\n  take it:   git merge {branch}")?;
         }
         let force = if changed > 0 { "--force " } else { "" };
+        let branch = remove_branch(branch);
         write!(
             f,
-            "\n  remove it: git worktree remove {force}{path} && git branch -D {branch}"
+            "\n  remove it: git worktree remove {force}{path}{branch}"
         )
+    }
+}
+
+/// Adds how a run's own branch is removed, quoted as it is: one that the run came to is somebody else's.
+pub(crate) fn remove_branch(branch: &str) -> String {
+    let is_own = branch.trim_start_matches('\'').starts_with("rlm/");
+    match is_own {
+        true => format!(" && git branch -D {branch}"),
+        false => String::new(),
     }
 }
 
