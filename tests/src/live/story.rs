@@ -76,7 +76,9 @@ fn evening(rlm: &Path, agent: &Path) -> String {
     story.tells(&["attach"], &terminal.scrolled());
     drop(terminal);
     types(&scene, &mut story, &["status"]);
-    let (running, terminal) = scene.rlm(&["resume"]).spawn_on_terminal();
+    // Wide enough for a line that names as many processes as there happen to be.
+    let resume = scene.rlm(&["resume"]).size(50, 240);
+    let (running, terminal) = resume.spawn_on_terminal();
     scene.wait_for_file("../begun-2-2");
     types(&scene, &mut story, &["stop"]);
     running.wait(RUN).expect_code(7);
