@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime};
 
 use loop_runner::control::{Answer, Attached, Ended, Request, ask, attach_after};
-use loop_runner::{Control, PromptSource};
+use loop_runner::{Control, PromptSource, RunState};
 use loop_state::Timestamp;
 use tokio::sync::mpsc;
 
@@ -61,7 +61,9 @@ pub(crate) fn execute(directory: &Path, args: &AttachArgs) -> Result<ExitCode, F
         carry(&target, wanted, to_person);
         if let Some(cause) = session.look_on(shown, news, || attached.leave()) {
             let (rlm, run) = (render::rlm(), &target.run);
-            let goes_on = match attached.view().borrow().head.is_waiting() {
+            // What is saved is newer than what was shown last.
+            let saved = target.project.run(&target.run);
+            let goes_on = match saved.is_ok_and(|run| run.state == RunState::Paused) {
                 true => "waits for your word",
                 false => "goes on",
             };
