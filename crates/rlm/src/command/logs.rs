@@ -6,13 +6,13 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use loop_runner::{Project, Record, Records, by_age, transcripts};
+use loop_runner::{Record, Records, by_age, transcripts};
 use loop_state::Timestamp;
 use serde::Serialize;
 
 use crate::args::LogsArgs;
-use crate::command::live::{is_live, of_any_project};
-use crate::command::no_run_yet;
+use crate::command::live::is_live;
+use crate::command::named_or_newest;
 use crate::exit::{Code, Failure};
 use crate::render::{self, BOLD, DIM, styled};
 
@@ -20,14 +20,7 @@ use crate::render::{self, BOLD, DIM, styled};
 const POLL: Duration = Duration::from_millis(200);
 
 pub(crate) fn execute(directory: &Path, args: &LogsArgs) -> Result<ExitCode, Failure> {
-    let here = Project::find(directory)?;
-    let (project, run) = match &args.run {
-        Some(name) => of_any_project(here, name)?,
-        None => {
-            let newest = here.runs()?.pop().ok_or_else(no_run_yet)?;
-            (here, newest)
-        }
-    };
+    let (project, run) = named_or_newest(directory, args.run.as_deref())?;
     let run = run.id;
     // While its state was removed and is written again, it is still at work.
     let holder = project.holder(&run);

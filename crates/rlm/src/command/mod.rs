@@ -24,6 +24,7 @@ pub(crate) mod status;
 pub(crate) mod stop;
 
 use std::io::{self, ErrorKind, Write as _};
+use std::path::Path;
 use std::process::ExitCode;
 
 use loop_runner::{Project, RunEntry};
@@ -42,6 +43,18 @@ fn chosen(here: Project, args: &ManyArgs) -> Result<(Project, Vec<RunEntry>), Fa
     };
     let (project, run) = live::of_any_project(here, name)?;
     Ok((project, vec![run]))
+}
+
+/// Finds the run that is meant: the named one, which may be a live one of another project, or the newest of this one.
+fn named_or_newest(directory: &Path, name: Option<&str>) -> Result<(Project, RunEntry), Failure> {
+    let here = Project::find(directory)?;
+    match name {
+        Some(name) => live::of_any_project(here, name),
+        None => {
+            let newest = here.runs()?.pop().ok_or_else(no_run_yet)?;
+            Ok((here, newest))
+        }
+    }
 }
 
 fn no_run_yet() -> Failure {

@@ -11,8 +11,7 @@ use loop_runner::{Project, Records, RunId, RunState, Timeline, transcripts};
 use uuid::Uuid;
 
 use crate::args::ReportArgs;
-use crate::command::live::of_any_project;
-use crate::command::{no_run_yet, written};
+use crate::command::{named_or_newest, written};
 use crate::exit::{Code, Failure};
 use crate::render::report::{Detail, Report, Stat, Transcript, in_full, is_of, json, page};
 use crate::render::{json_line, plain, quoted};
@@ -24,14 +23,7 @@ const MOST_ROOM: usize = 96 << 10;
 const BEGINNING: u64 = 2048;
 
 pub(crate) fn execute(directory: &Path, args: &ReportArgs) -> Result<ExitCode, Failure> {
-    let here = Project::find(directory)?;
-    let (project, run) = match &args.run {
-        Some(name) => of_any_project(here, name)?,
-        None => {
-            let newest = here.runs()?.pop().ok_or_else(no_run_yet)?;
-            (here, newest)
-        }
-    };
+    let (project, run) = named_or_newest(directory, args.run.as_deref())?;
     let run = run.id;
     let timeline = project.timeline(&run)?;
     if args.json {
