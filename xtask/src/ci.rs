@@ -19,13 +19,13 @@ const STAGES: [(&str, Stage); 4] = [
     ("live", |_| live::run(true)),
 ];
 
-pub(crate) fn run(workspace: &Workspace) -> Tally {
+pub(crate) fn run(workspace: &Workspace, strict: bool) -> Tally {
     let mut total = Tally::default();
     let mut lines = Vec::new();
     for (name, stage) in STAGES {
         let begun = Instant::now();
         println!("== {name}");
-        let tally = stage(workspace);
+        let tally = stage(workspace).judged(strict);
         let verdict = if tally.is_red() { "FAILED" } else { "ok" };
         lines.push(format!(
             "{name:<10} {verdict:<6} {:>5.0} s  {tally}",

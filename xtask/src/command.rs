@@ -43,9 +43,14 @@ pub(crate) fn skip_of(line: &str) -> Option<&str> {
 
 /// Runs `program` at the root of the workspace.
 pub(crate) fn run(program: &str, arguments: &[&str], show: Show) -> Ended {
-    try_run(program, arguments, show).unwrap_or_else(|error| Ended {
+    finish(Command::new(program).args(arguments), show)
+}
+
+/// Runs a program to its end with nothing on its standard input; one that can't be started has failed, and says why.
+pub(crate) fn finish(command: &mut Command, show: Show) -> Ended {
+    try_finish(command, show).unwrap_or_else(|error| Ended {
         success: false,
-        output: format!("{program}: {error}\n"),
+        output: format!("{}: {error}\n", command.get_program().display()),
     })
 }
 
@@ -55,10 +60,8 @@ pub(crate) fn build(package: &str, part: &[&str]) -> bool {
     run("cargo", &[&build, part].concat(), Show::OnFailure).success
 }
 
-fn try_run(program: &str, arguments: &[&str], show: Show) -> io::Result<Ended> {
-    let mut command = Command::new(program);
+fn try_finish(command: &mut Command, show: Show) -> io::Result<Ended> {
     command
-        .args(arguments)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
@@ -109,11 +112,6 @@ fn follow(stream: Box<dyn Read + Send>, kept: &Mutex<String>, show: Show) {
         drop(kept);
         line.clear();
     }
-}
-
-/// Whether `cargo` knows this subcommand.
-pub(crate) fn has_cargo(subcommand: &str) -> bool {
-    run("cargo", &[subcommand, "--version"], Show::Never).success
 }
 
 #[cfg(test)]

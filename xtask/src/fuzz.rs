@@ -1,7 +1,11 @@
 //! Runs the fuzz targets of the store's readers for a while each.
 
+use std::process::Command;
+
 use crate::command::{self, Show};
 use crate::tally::Tally;
+use crate::tools::Tool;
+use crate::workspace::Workspace;
 
 /// The targets of `crash/fuzz`.
 const TARGETS: [&str; 4] = ["header", "frames", "load", "migrations"];
@@ -15,17 +19,15 @@ pub(crate) struct Arguments {
     time: u32,
 }
 
-pub(crate) fn run(arguments: &Arguments) -> Tally {
+pub(crate) fn run(workspace: &Workspace, arguments: &Arguments) -> Tally {
     let mut tally = Tally::default();
-    for (what, command) in [
-        ("cargo-fuzz", ["fuzz", "--version"]),
-        ("a nightly compiler", ["+nightly", "--version"]),
-    ] {
-        if !command::run("cargo", &command, Show::Never).success {
-            tally.skipped.push(format!("fuzz: {what} is not installed"));
-            return tally;
-        }
+    if !command::run("cargo", &["+nightly", "--version"], Show::Never).success {
+        return Tally::skipped("fuzz: a nightly compiler is not installed");
     }
+    let fuzz = match Tool::Fuzz.command(workspace) {
+        Ok(command) => command,
+        Err(why) => return Tally::skipped(format!("fuzz: {why}")),
+    };
     let wanted = |target: &&str| {
         arguments.targets.is_empty() || arguments.targets.iter().any(|name| name == target)
     };
@@ -48,9 +50,7 @@ pub(crate) fn run(arguments: &Arguments) -> Tally {
             continue;
         }
         // What is loaded twice from 16 KiB takes no gigabyte, and no second.
-        let cargo = [
-            "+nightly",
-            "fuzz",
+        let words = [
             "run",
             "--fuzz-dir",
             "crash/fuzz",
@@ -61,7 +61,14 @@ pub(crate) fn run(arguments: &Arguments) -> Tally {
             "-rss_limit_mb=2048",
             "-timeout=10",
         ];
-        match command::run("cargo", &cargo, Show::AsItComes).success {
+        let mut cargo = Command::new(fuzz.get_program());
+        // The compiler of this command is another one, and cargo hands it on to what it runs.
+        cargo
+            .env("RUSTUP_TOOLCHAIN", "nightly")
+            .env_remove("CARGO")
+            .env_remove("RUSTC");
+        cargo.args(fuzz.get_args()).args(words);
+        match command::finish(&mut cargo, Show::AsItComes).success {
             true => tally.passed += 1,
             false => tally.failures.push(format!("fuzz: {target}")),
         }

@@ -5,8 +5,9 @@ mod files;
 
 use std::path::Path;
 
-use crate::command::{self, Show};
+use crate::command::{self, Ended, Show};
 use crate::tally::Tally;
+use crate::tools::Tool;
 use crate::workspace::Workspace;
 
 /// What came of one check.
@@ -14,7 +15,7 @@ pub(crate) enum Verdict {
     Passed,
     /// What is wrong, a line each.
     Failed(Vec<String>),
-    Skipped(&'static str),
+    Skipped(String),
 }
 
 impl Verdict {
@@ -58,7 +59,7 @@ const CHECKS: [(&str, Check); 8] = [
     ("file lengths", |workspace| {
         Verdict::of(files::too_long(workspace))
     }),
-    ("cargo-deny", |_| deny()),
+    ("cargo-deny", deny),
 ];
 
 pub(crate) fn run(workspace: &Workspace) -> Tally {
@@ -78,7 +79,10 @@ pub(crate) fn run(workspace: &Workspace) -> Tally {
 }
 
 fn cargo(arguments: &[&str]) -> Verdict {
-    let ended = command::run("cargo", arguments, Show::Never);
+    verdict(&command::run("cargo", arguments, Show::Never))
+}
+
+fn verdict(ended: &Ended) -> Verdict {
     if ended.success {
         Verdict::Passed
     } else {
@@ -96,7 +100,7 @@ fn mac() -> Verdict {
     );
     if !Path::new(libraries.output.trim()).is_dir() {
         return Verdict::Skipped(
-            "its standard library is not installed: rustup target add x86_64-apple-darwin",
+            "its standard library is not installed: rustup target add x86_64-apple-darwin".into(),
         );
     }
     cargo(&[
@@ -123,13 +127,15 @@ fn mac() -> Verdict {
 }
 
 /// Not the advisories: their database is on a forge, which not every machine reaches.
-fn deny() -> Verdict {
-    if !command::has_cargo("deny") {
-        return Verdict::Skipped("cargo-deny is not installed");
-    }
+fn deny(workspace: &Workspace) -> Verdict {
     // It looks at the crates of all platforms, a build fetches those of one.
     match cargo(&["fetch", "--quiet"]) {
-        Verdict::Passed => cargo(&["deny", "--offline", "check", "bans", "licenses", "sources"]),
-        failed => failed,
+        Verdict::Passed => {}
+        failed => return failed,
+    }
+    const CHECKS: [&str; 5] = ["--offline", "check", "bans", "licenses", "sources"];
+    match Tool::Deny.run(workspace, &CHECKS, Show::Never) {
+        Ok(ended) => verdict(&ended),
+        Err(why) => Verdict::Skipped(why),
     }
 }

@@ -1,4 +1,4 @@
-//! Maintainers' commands: `cargo xtask ci | lint | test | acceptance | live | bench | crash-test | night | survivors | fuzz`. See `README.md`.
+//! Maintainers' commands, from `cargo xtask ci` to `cargo xtask release`. See `README.md`.
 #![expect(
     clippy::print_stdout,
     reason = "a program for maintainers, whose output is its purpose"
@@ -17,6 +17,7 @@ mod sources;
 mod survivors;
 mod tally;
 mod test;
+mod tools;
 mod workspace;
 
 use std::process::ExitCode;
@@ -30,6 +31,9 @@ use crate::workspace::Workspace;
 #[derive(Debug, Parser)]
 #[command(name = "cargo xtask", about = "Maintainers' commands")]
 struct Arguments {
+    /// What can't be done here is a failure, not a skip.
+    #[arg(long, global = true)]
+    strict: bool,
     #[command(subcommand)]
     command: Command,
 }
@@ -60,6 +64,12 @@ enum Command {
     Survivors(survivors::Arguments),
     /// Runs the fuzz targets of the store's readers.
     Fuzz(fuzz::Arguments),
+    /// Lists the tools that the commands use, and where they are found.
+    Tools {
+        /// Also installs those that are not there, into `target/tools`.
+        #[arg(long)]
+        install: bool,
+    },
 }
 
 fn main() -> ExitCode {
@@ -68,8 +78,8 @@ fn main() -> ExitCode {
         Ok(workspace) => workspace,
         Err(error) => return finish(&Tally::failed(format!("cargo metadata: {error}"))),
     };
-    finish(&match arguments.command {
-        Command::Ci => ci::run(&workspace),
+    let tally = match arguments.command {
+        Command::Ci => ci::run(&workspace, arguments.strict),
         Command::Lint => lint::run(&workspace),
         Command::Test => test::run(&workspace, Show::AsItComes),
         Command::Acceptance { missing } => acceptance::run(&workspace, missing),
@@ -78,8 +88,10 @@ fn main() -> ExitCode {
         Command::CrashTest(arguments) => crash_test::run(&arguments),
         Command::Night(arguments) => night::run(&arguments),
         Command::Survivors(arguments) => survivors::run(&arguments),
-        Command::Fuzz(arguments) => fuzz::run(&arguments),
-    })
+        Command::Fuzz(arguments) => fuzz::run(&workspace, &arguments),
+        Command::Tools { install } => tools::run(&workspace, install),
+    };
+    finish(&tally.judged(arguments.strict))
 }
 
 /// Names what failed and what was skipped, and closes with the counts.

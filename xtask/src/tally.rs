@@ -30,6 +30,16 @@ impl Tally {
         }
     }
 
+    /// What could not be done is a failure where all is expected to be there.
+    pub(crate) fn judged(mut self, strict: bool) -> Self {
+        if strict {
+            let skipped = self.skipped.drain(..);
+            self.failures
+                .extend(skipped.map(|skip| format!("{skip} (skipped)")));
+        }
+        self
+    }
+
     pub(crate) fn is_red(&self) -> bool {
         self.failed + self.failures.len() > 0
     }
@@ -153,6 +163,14 @@ mod tests {
             "4 passed, 2 failed, 1 skipped"
         );
         assert_eq!(Tally::of_libtest(""), None);
+    }
+
+    #[test]
+    fn a_skip_is_a_failure_where_all_is_expected_to_be_there() {
+        let tally = |strict| Tally::skipped("one: no npm").judged(strict);
+        assert!(!tally(false).is_red() && tally(true).is_red());
+        assert_eq!(tally(true).failures, ["one: no npm (skipped)"]);
+        assert_eq!(tally(true).to_string(), "0 passed, 1 failed, 0 skipped");
     }
 
     #[test]

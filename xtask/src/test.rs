@@ -2,38 +2,35 @@
 
 use crate::command::{self, Ended, Show};
 use crate::tally::Tally;
+use crate::tools::Tool;
 use crate::workspace::Workspace;
 
 pub(crate) fn run(workspace: &Workspace, show: Show) -> Tally {
-    let mut tally = if command::has_cargo("nextest") {
-        let ended = command::run(
-            "cargo",
-            &[
-                "nextest",
-                "run",
-                "--cargo-quiet",
-                "--workspace",
-                "--all-features",
-                "--profile",
-                "ci",
-            ],
-            show,
-        );
-        counted(Tally::of_nextest(&ended.output), &ended, "the tests")
-    } else {
-        println!("cargo-nextest is not installed: the tests of a binary share a process");
-        let ended = command::run(
-            "cargo",
-            &[
-                "test",
-                "--workspace",
-                "--all-features",
-                "--all-targets",
-                "--no-fail-fast",
-            ],
-            show,
-        );
-        counted(Tally::of_libtest(&ended.output), &ended, "the tests")
+    let nextest = [
+        "run",
+        "--cargo-quiet",
+        "--workspace",
+        "--all-features",
+        "--profile",
+        "ci",
+    ];
+    let mut tally = match Tool::Nextest.run(workspace, &nextest, show) {
+        Ok(ended) => counted(Tally::of_nextest(&ended.output), &ended, "the tests"),
+        Err(why) => {
+            println!("{why}: the tests of a binary share a process");
+            let ended = command::run(
+                "cargo",
+                &[
+                    "test",
+                    "--workspace",
+                    "--all-features",
+                    "--all-targets",
+                    "--no-fail-fast",
+                ],
+                show,
+            );
+            counted(Tally::of_libtest(&ended.output), &ended, "the tests")
+        }
     };
     let ended = command::run(
         "cargo",

@@ -8,6 +8,8 @@ use serde_json::Value;
 #[derive(Debug)]
 pub(crate) struct Workspace {
     pub(crate) root: PathBuf,
+    /// Where cargo puts what it builds.
+    pub(crate) target: PathBuf,
     pub(crate) packages: Vec<Package>,
 }
 
@@ -55,6 +57,7 @@ impl Workspace {
             .collect();
         Self {
             packages,
+            target: text(&metadata["target_directory"]).into(),
             root: root.into(),
         }
     }

@@ -1,0 +1,188 @@
+//! The tools beside cargo itself: one version of each, found, or installed below `target/tools`.
+//!
+//! What lies in `target/tools` at the pinned version wins, then a PATH's at that version. Another version on the PATH is used, with a word, where only
+//! its reports differ; where its verdicts do (other rules, other formats), the pinned one is installed beside it: a gate must say the same everywhere.
+
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::command::{self, Ended, Show};
+use crate::tally::Tally;
+use crate::workspace::Workspace;
+
+/// A subcommand of cargo that does not come with it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Tool {
+    Deny,
+    Fuzz,
+    Hack,
+    Mutants,
+    Nextest,
+    PublicApi,
+    SemverChecks,
+}
+
+/// How a tool is called, the version of it that is meant, whether another one's verdicts are as good, and what it is for.
+type Row = (Tool, &'static str, &'static str, bool, &'static str);
+
+#[rustfmt::skip]
+const TOOLS: [Row; 7] = [
+    (Tool::Deny, "deny", "0.20.2", false, "lint: licences, sources and doubles of dependencies"),
+    (Tool::Fuzz, "fuzz", "0.13.2", true, "fuzz: the readers of the store"),
+    (Tool::Hack, "hack", "0.6.46", true, "each feature by itself"),
+    (Tool::Mutants, "mutants", "27.1.0", false, "changes of the code that no test notices"),
+    (Tool::Nextest, "nextest", "0.9.151", true, "test: a process for each test"),
+    (Tool::PublicApi, "public-api", "0.52.0", false, "the public names of a crate"),
+    (Tool::SemverChecks, "semver-checks", "0.51.0", false, "release check: what a version promises"),
+];
+
+/// Prints the table, each with where it is found; installs what is not, when wanted.
+pub(crate) fn run(workspace: &Workspace, install: bool) -> Tally {
+    let mut tally = Tally::default();
+    for (tool, name, version, _, purpose) in TOOLS {
+        let found = match install {
+            true => tool.find_or_install(workspace),
+            false => tool
+                .find(workspace)
+                .ok_or_else(|| "not installed".to_owned()),
+        };
+        let place = match found {
+            Ok(path) => {
+                tally.passed += 1;
+                path.display().to_string()
+            }
+            Err(why) => {
+                tally.skipped.push(format!("cargo-{name}: {why}"));
+                "-".into()
+            }
+        };
+        println!("{name:<14} {version:<8} {purpose:<52} {place}");
+    }
+    tally
+}
+
+impl Tool {
+    fn row(self) -> &'static Row {
+        let mut rows = TOOLS.iter();
+        rows.find(|row| row.0 == self)
+            .expect("each tool has its row")
+    }
+
+    /// Runs it, at the root of the workspace; an error says why it can't be had, and is a skip.
+    pub(crate) fn run(
+        self,
+        workspace: &Workspace,
+        arguments: &[&str],
+        show: Show,
+    ) -> Result<Ended, String> {
+        let mut command = self.command(workspace)?;
+        command.args(arguments);
+        Ok(command::finish(&mut command, show))
+    }
+
+    /// The same, before it is given its arguments.
+    pub(crate) fn command(self, workspace: &Workspace) -> Result<Command, String> {
+        let mut command = Command::new(self.find_or_install(workspace)?);
+        command.arg(self.row().1);
+        Ok(command)
+    }
+
+    /// Returns the program, which takes minutes when it has to be compiled first.
+    pub(crate) fn find_or_install(self, workspace: &Workspace) -> Result<PathBuf, String> {
+        self.find(workspace)
+            .map_or_else(|| self.install(workspace), Ok)
+    }
+
+    fn find(self, workspace: &Workspace) -> Option<PathBuf> {
+        let (_, name, pinned, any, _) = *self.row();
+        let ours = tools(workspace).join("bin");
+        let mut others = Vec::new();
+        for folder in
+            std::iter::once(ours).chain(env::split_paths(&env::var_os("PATH").unwrap_or_default()))
+        {
+            let program = folder.join(format!("cargo-{name}"));
+            match version_of(&program, name) {
+                Some(version) if version == pinned => return Some(program),
+                Some(version) => others.push((program, version)),
+                None => {}
+            }
+        }
+        let (program, version) = others.into_iter().next().filter(|_| any)?;
+        println!("cargo-{name}: {version} is installed and used; {pinned} is meant");
+        Some(program)
+    }
+
+    fn install(self, workspace: &Workspace) -> Result<PathBuf, String> {
+        let (_, name, version, _, _) = *self.row();
+        let (package, root) = (format!("cargo-{name}"), tools(workspace));
+        println!(
+            "{package} {version} is compiled into {}, which takes minutes",
+            root.display()
+        );
+        let build = root.join("build");
+        let mut cargo = Command::new("cargo");
+        cargo
+            .args(["install", "--quiet", "--locked", &package])
+            .args(["--version", version, "--root"])
+            .arg(&root)
+            .arg("--target-dir")
+            .arg(&build)
+            // Compiled for one use a day: their own profiles cost minutes more.
+            .env("CARGO_PROFILE_RELEASE_LTO", "off")
+            .env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16")
+            .env("CARGO_PROFILE_RELEASE_DEBUG", "0");
+        let ended = command::finish(&mut cargo, Show::Never);
+        // Hundreds of megabytes that nothing reads again.
+        let _gone = fs_err::remove_dir_all(&build);
+        if ended.success {
+            return Ok(root.join("bin").join(package));
+        }
+        let mut errors = ended.output.lines().filter(|line| line.contains("error"));
+        let why = errors.next().unwrap_or("cargo install failed");
+        Err(format!("{package} can't be installed: {}", why.trim()))
+    }
+}
+
+fn tools(workspace: &Workspace) -> PathBuf {
+    workspace.target.join("tools")
+}
+
+fn version_of(program: &Path, name: &str) -> Option<String> {
+    if !program.is_file() {
+        return None;
+    }
+    let ended = command::finish(Command::new(program).args([name, "--version"]), Show::Never);
+    version_in(&ended.output).map(Into::into)
+}
+
+/// Reads `cargo-nextest 0.9.143 (3a6c… 2026-08-20)` and what comes near.
+fn version_in(output: &str) -> Option<&str> {
+    output
+        .split_whitespace()
+        .map(|word| word.trim_start_matches('v'))
+        .find(|word| word.starts_with(|c: char| c.is_ascii_digit()) && word.contains('.'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_read_however_a_tool_words_them() {
+        assert_eq!(
+            version_in("cargo-nextest 0.9.143 (3a6c 2026-08-20)\nrelease: 0.9.143"),
+            Some("0.9.143")
+        );
+        assert_eq!(version_in("cargo-deny v0.20.2"), Some("0.20.2"));
+        assert_eq!(version_in("error: no such command"), None);
+    }
+
+    #[test]
+    fn each_tool_stands_in_its_row_and_is_pinned_to_a_whole_version() {
+        for (tool, name, version, ..) in TOOLS {
+            assert_eq!(tool.row().1, name);
+            assert_eq!(version.split('.').count(), 3, "{name}");
+        }
+    }
+}
