@@ -5,12 +5,13 @@ use std::time::Instant;
 use crate::command::Show;
 use crate::tally::Tally;
 use crate::workspace::Workspace;
-use crate::{acceptance, lint, live, test};
+use crate::{acceptance, docs, lint, live, test};
 
 type Stage = fn(&Workspace) -> Tally;
 
-const STAGES: [(&str, Stage); 4] = [
+const STAGES: [(&str, Stage); 5] = [
     ("lint", lint::run),
+    ("docs", docs::run),
     ("test", |workspace| test::run(workspace, Show::OnFailure)),
     ("acceptance", |workspace| {
         println!("{}", acceptance::summarise(workspace));

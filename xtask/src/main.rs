@@ -9,6 +9,7 @@ mod bench;
 mod ci;
 mod command;
 mod crash_test;
+mod docs;
 mod fuzz;
 mod lint;
 mod live;
@@ -52,6 +53,8 @@ enum Command {
         #[arg(long)]
         missing: bool,
     },
+    /// Builds the documentation without warnings, and follows its links.
+    Docs,
     /// Runs `rlm` around the real agent CLIs, at pinned versions from npm, against a scripted model. `ci` runs the most important of these checks.
     Live,
     /// Measures ours, a peer and the floor in turn, and judges the targets.
@@ -83,6 +86,7 @@ fn main() -> ExitCode {
         Command::Lint => lint::run(&workspace),
         Command::Test => test::run(&workspace, Show::AsItComes),
         Command::Acceptance { missing } => acceptance::run(&workspace, missing),
+        Command::Docs => docs::run(&workspace),
         Command::Live => live::run(false),
         Command::Bench(arguments) => bench::run(&arguments),
         Command::CrashTest(arguments) => crash_test::run(&arguments),

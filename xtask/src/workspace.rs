@@ -1,6 +1,6 @@
 //! The workspace as `cargo metadata` tells it; without resolving, so that it works offline and beside a stale lock file.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
@@ -17,8 +17,11 @@ pub(crate) struct Workspace {
 #[derive(Debug)]
 pub(crate) struct Package {
     pub(crate) name: String,
+    pub(crate) folder: PathBuf,
     /// Whether it is one of the libraries that others can take.
     pub(crate) is_library: bool,
+    /// Whether it goes to the registry.
+    pub(crate) is_published: bool,
     pub(crate) dependencies: Vec<Dependency>,
 }
 
@@ -65,6 +68,10 @@ impl Workspace {
     pub(crate) fn libraries(&self) -> impl Iterator<Item = &Package> {
         self.packages.iter().filter(|package| package.is_library)
     }
+
+    pub(crate) fn published(&self) -> impl Iterator<Item = &Package> {
+        self.packages.iter().filter(|package| package.is_published)
+    }
 }
 
 impl Package {
@@ -76,11 +83,19 @@ impl Package {
             optional: dependency["optional"] == true,
             inner: dependency["path"].is_string(),
         });
-        let in_crates = text(&package["manifest_path"]).starts_with(&format!("{root}/crates/"));
+        let manifest = text(&package["manifest_path"]);
+        let in_crates = manifest.starts_with(&format!("{root}/crates/"));
         let is_library =
             in_crates && !array(&package["targets"]).any(|target| target["kind"][0] == "bin");
         Self {
             is_library,
+            // `publish = false` is the empty list of registries.
+            is_published: array(&package["publish"]).next().is_some()
+                || package["publish"].is_null(),
+            folder: PathBuf::from(manifest)
+                .parent()
+                .unwrap_or(Path::new(""))
+                .into(),
             dependencies: dependencies.collect(),
             name,
         }

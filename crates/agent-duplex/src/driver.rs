@@ -17,9 +17,9 @@ pub enum SessionChoice {
     /// A new one.
     #[default]
     Fresh,
-    /// The one with the agent's own id. Needs [`Capability::Resume`](crate::Capability::Resume).
+    /// The one with the agent's own id. Needs [`Capability::Resume`].
     Resume(String),
-    /// A new one that begins as a copy of the one with this id, which stays as it is. Needs [`Capability::Fork`](crate::Capability::Fork).
+    /// A new one that begins as a copy of the one with this id, which stays as it is. Needs [`Capability::Fork`].
     Fork(String),
 }
 
@@ -102,7 +102,7 @@ pub trait Connection: fmt::Debug + Send {
 
     /// Hands a message to the agent without waiting for a reply.
     ///
-    /// While a turn runs, an agent with [`Capability::Steer`](crate::Capability::Steer) takes it into that turn or queues it behind; the events say which.
+    /// While a turn runs, an agent with [`Capability::Steer`] takes it into that turn or queues it behind; the events say which.
     ///
     /// # Errors
     ///

@@ -41,7 +41,7 @@ pub fn load<H: DeserializeOwned, E: DeserializeOwned>(
 /// A newer version can be read if it says so; see [`Options::min_reader_version`].
 ///
 /// # Errors
-/// As [`load`]; also for another schema, for damage in strict mode, and if a step of the
+/// As [`load`](fn@load); also for another schema, for damage in strict mode, and if a step of the
 /// migrations fails.
 pub fn load_with<H: DeserializeOwned, E: DeserializeOwned>(
     dir: impl AsRef<Path>,
@@ -129,7 +129,7 @@ pub(crate) fn newest(dir: &Dir, want: Want<'_>) -> Result<load::Loaded> {
 /// beginning is good.
 ///
 /// # Errors
-/// As [`load`].
+/// As [`load`](fn@load).
 pub fn phases(dir: impl AsRef<Path>) -> Result<Vec<PhaseInfo>> {
     let dir = Dir::open(dir.as_ref())?;
     let index = Index::read(&dir, Want::Anything)?;

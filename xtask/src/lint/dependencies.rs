@@ -157,7 +157,9 @@ mod tests {
         };
         wrong(&[Package {
             name: from.into(),
+            folder: "".into(),
             is_library: true,
+            is_published: true,
             dependencies: vec![dependency],
         }])
     }

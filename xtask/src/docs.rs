@@ -1,0 +1,75 @@
+//! The documentation: that it builds without a warning, that the examples of the READMEs are run, and that links lead somewhere.
+
+mod links;
+
+use std::process::Command;
+
+use crate::command::{self, Show};
+use crate::tally::Tally;
+use crate::workspace::Workspace;
+
+pub(crate) fn run(workspace: &Workspace) -> Tally {
+    let mut tally = Tally::default();
+    // With private items come their links, and a public page that links to a private item is named all the same.
+    let mut cargo = Command::new("cargo");
+    cargo
+        .args(["doc", "--quiet", "--workspace", "--no-deps", "--keep-going"])
+        .args(["--all-features", "--document-private-items"])
+        .env("RUSTDOCFLAGS", "-D warnings");
+    match command::finish(&mut cargo, Show::OnFailure).success {
+        true => tally.passed += 1,
+        false => tally += Tally::failed("docs: warnings"),
+    }
+    tally += judge("examples of the READMEs", unread(workspace));
+    tally += judge("links", links::broken(&workspace.root));
+    tally
+}
+
+fn judge(what: &str, wrong: Vec<String>) -> Tally {
+    wrong.iter().for_each(|line| println!("    {line}"));
+    if wrong.is_empty() {
+        return Tally {
+            passed: 1,
+            ..Tally::default()
+        };
+    }
+    Tally::failed(format!("docs: {what}"))
+}
+
+/// Names the published crates whose README is not among their doctests.
+fn unread(workspace: &Workspace) -> Vec<String> {
+    let published = workspace.published();
+    let unread = published.filter(|package| {
+        let library = fs_err::read_to_string(package.folder.join("src/lib.rs"));
+        !library.is_ok_and(|text| runs_readme(&text))
+    });
+    unread
+        .map(|package| format!("{}: its README is not among its doctests", package.name))
+        .collect()
+}
+
+/// Whether a library has, and only for doctests, an item that is documented by the README.
+fn runs_readme(library: &str) -> bool {
+    let lines: Vec<&str> = library.lines().map(str::trim).collect();
+    lines.windows(3).any(|lines| {
+        lines[0].starts_with("#[cfg(")
+            && lines[0].contains("doctest")
+            && lines[1] == r#"#[doc = include_str!("../README.md")]"#
+            && lines[2] == "struct ReadmeDoctests;"
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_readme_is_run_when_an_item_has_it_as_its_doc() {
+        let library = "mod a;\n\n#[cfg(doctest)]\n#[doc = include_str!(\"../README.md\")]\nstruct ReadmeDoctests;\n";
+        assert!(runs_readme(library));
+        assert!(!runs_readme(
+            &library.replace("README.md\")]", "OTHER.md\")]")
+        ));
+        assert!(!runs_readme("// struct ReadmeDoctests;"));
+    }
+}
