@@ -3,7 +3,7 @@
 
 use agent_subprocess::{AgentCommand, StopPolicy, guard};
 
-fn main() -> Result<(), Box<dyn std::error::Error>> {
+pub(crate) fn main() -> Result<(), Box<dyn std::error::Error>> {
     // This program is its own guard; nothing may come before.
     guard::run_if_guard();
     let runtime = tokio::runtime::Builder::new_current_thread()

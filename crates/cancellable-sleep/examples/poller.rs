@@ -49,7 +49,7 @@ async fn main() -> io::Result<()> {
 
 /// Polls until it works or the service ends. Each reason means something else here, so the loop is our own, and `backon` only says how
 /// long to wait.
-async fn poll(gate: &SleepGate, number: usize) {
+pub(crate) async fn poll(gate: &SleepGate, number: usize) {
     let (mut delays, mut tries) = (BACK_OFF.build(), 0..);
     while let Err(error) = request(number % 2 == 1 || tries.next() >= Some(4)).await {
         let delay = delays.next().expect("this back-off has no end");

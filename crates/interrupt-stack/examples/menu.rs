@@ -34,7 +34,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 /// Lets the job run, and answers presses meanwhile. Returns how far the job came.
-async fn run(interrupts: &Interrupts, begun: u32) -> Result<u32, Box<dyn Error>> {
+pub(crate) async fn run(interrupts: &Interrupts, begun: u32) -> Result<u32, Box<dyn Error>> {
     // A task of its own, so that it goes on behind the menu. It is not aborted: it ends by itself when its token is cancelled.
     let mut job = tokio::spawn(job(begun, interrupts.token()));
     let mut menu = interrupts.push("job"); // presses come here until it is dropped

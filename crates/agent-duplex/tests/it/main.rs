@@ -7,6 +7,7 @@ mod contract;
 mod disks;
 mod ends;
 mod ensures;
+mod examples;
 mod fanout;
 #[cfg(feature = "sqlite")]
 mod keeping;

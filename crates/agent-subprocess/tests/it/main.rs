@@ -27,6 +27,7 @@ mod containment;
 mod contract;
 mod drops;
 mod errors;
+mod examples;
 mod flow;
 mod lost;
 mod reuse;

@@ -2,6 +2,8 @@
 
 mod batches;
 mod blocking;
+#[cfg(feature = "backon")]
+mod examples;
 mod gate;
 mod interval;
 mod kicks;

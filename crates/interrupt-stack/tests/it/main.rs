@@ -10,6 +10,8 @@ mod child;
 mod detached;
 #[cfg(feature = "driver")]
 mod driver;
+#[cfg(all(feature = "signals", feature = "tokio-util"))]
+mod examples;
 mod explore;
 mod ladder;
 mod model;

@@ -5,5 +5,6 @@
     reason = "clippy does not count the helpers of tests as tests"
 )]
 
+mod examples;
 mod night;
 mod phases;

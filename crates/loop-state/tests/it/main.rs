@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
 mod changes;
+mod examples;
 mod explore;
 mod forks;
 mod golden;

@@ -1,0 +1,53 @@
+//! An agent dies in the middle of its answer; the next one goes on in its session, and everybody is told what became of what.
+//!
+//! `cargo run -p agent-duplex --example restart --features test-util` ends by itself, after a second. The agents are played by scripts; a real one
+//! takes another driver, and nothing else.
+#![expect(clippy::print_stdout, reason = "the example shows what happens")]
+
+use std::time::Duration;
+
+use agent_duplex::scripted::{Script, ScriptedDriver};
+use agent_duplex::{Capabilities, Capability, Conversation, ConversationOptions, EndReason, Error};
+use agent_duplex::{Event, Input, RestartPolicy, What};
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Error> {
+    run().await
+}
+
+pub(crate) async fn run() -> Result<(), Error> {
+    let dies = Script::new().session("s1").message().begin();
+    let dies = dies.say("Let me look at the").over(); // its output ends here, and nothing says that the turn does
+    let answers = Script::new().message().begin();
+    let answers = answers.say("It is in parse.rs.").end(EndReason::Completed);
+    let driver = ScriptedDriver::new(Capabilities::none().with(Capability::Resume));
+    let driver = driver.plays(dies).repeats(answers);
+
+    let options = ConversationOptions::default().with_restart(RestartPolicy::default());
+    let (conversation, mut primary) = Conversation::new(Box::new(driver.clone()), options);
+    for question in ["Where is the bug?", "Go on."] {
+        let receipt = conversation.send(Input::new(question))?; // at once, whatever the agent does
+        println!("said: {question:?}, receipt {}", receipt.id);
+        while let Some(published) = primary.next().await {
+            match published.what {
+                What::Assigned(assigned) => println!("  turn {} has it", assigned.turn),
+                What::Observed(seen) => seen.events.iter().for_each(tell),
+                What::Lifecycle(now) => println!("  the agent: {now}"),
+                What::Completed(completion) => {
+                    println!("  turn {}: {}", completion.turn, completion.end);
+                    break;
+                }
+                _ => {}
+            }
+        }
+    }
+    println!("sessions that were begun with: {:?}", driver.sessions());
+    println!("{}", conversation.stop(Duration::from_secs(8)).await);
+    Ok(())
+}
+
+fn tell(event: &Event) {
+    if let Event::Message { text, .. } = event {
+        println!("  agent: {text}");
+    }
+}

@@ -1,0 +1,10 @@
+//! The example runs to its end.
+
+#[expect(dead_code, reason = "its `main` makes a runtime of its own")]
+#[path = "../../examples/restart.rs"]
+mod restart;
+
+#[tokio::test(start_paused = true)]
+async fn an_agent_that_dies_has_a_successor() {
+    restart::run().await.unwrap();
+}

@@ -1,0 +1,50 @@
+//! A state that grows, is saved after each step, and goes on where it was.
+//!
+//! `cargo run -p checkpoint-store --example diary DIR [STEPS]` ends by itself after STEPS, 10 unless told. Run it again: it goes on. Let it take
+//! 100000, kill it with `kill -9`, and run it again: what it had called saved is there. Start it twice at once: the second one is told who has it.
+#![expect(clippy::print_stdout, reason = "the example shows what happens")]
+
+use std::{env, error::Error, path::Path};
+
+use checkpoint_store::{Meta, Options, Writer, reader};
+use serde::{Deserialize, Serialize};
+
+/// What is written whole with each save, and is therefore small.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Head {
+    steps: u64,
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let mut arguments = env::args().skip(1);
+    let dir = arguments.next().ok_or("usage: diary DIR [STEPS]")?;
+    let steps = arguments.next().map_or(Ok(10), |text| text.parse())?;
+    Ok(run(Path::new(&dir), steps)?)
+}
+
+pub(crate) fn run(dir: &Path, steps: u64) -> checkpoint_store::Result<()> {
+    let (mut writer, loaded) = Writer::<Head, String>::open(dir, Options::default())?;
+    let begun = loaded.head.map_or(0, |head| head.steps);
+    print!("goes on after step {begun}: {}", loaded.report);
+    for steps in begun + 1..=begun + steps {
+        let entry = format!("step {steps}: something was learnt that must not be forgotten");
+        let seq = writer.append(&Head { steps }, &[entry])?; // one write and one sync, however long the diary is
+        println!("step {steps} is saved as {seq}");
+    }
+    // A chapter of its own, which later saves don't touch.
+    let steps = begun + steps;
+    let phase = writer.save_phase("day", &Head { steps }, Meta::default())?;
+    println!("sealed as {phase}");
+
+    // A reader needs no lock; this one goes back by half.
+    let mut saves = Vec::new();
+    reader::history(dir, &Options::default(), |seq, head: Head| {
+        saves.push((seq, head.steps));
+    })?;
+    if let Some((seq, steps)) = saves.get(saves.len() / 2) {
+        let then = reader::load_at::<Head, String>(dir, *seq, &Options::default())?;
+        let entries = then.events.len();
+        println!("at save {seq} there were {entries} entries, step {steps} the last");
+    }
+    Ok(())
+}

@@ -1,0 +1,122 @@
+//! A run that is stopped after its first iteration, and taken up again by another [`Runner`], as another process would.
+//!
+//! `cargo run -p loop-runner --example resume` works in a throw-away directory and ends by itself in a second or two. The agent is a shell script
+//! that writes a line in each turn; the run is done when there are three.
+#![expect(clippy::print_stdout, reason = "the example shows what happens")]
+
+use std::error::Error;
+use std::ffi::OsString;
+use std::path::Path;
+use std::time::Duration;
+
+use agent_subprocess::{command::CommandDriver, guard};
+use cancellable_sleep::SleepGate;
+use loop_runner::{
+    AgentSettings, Control, DriverFactory, Leftovers, News, NewsReceiver, Options, Outcome,
+    Permissions, PhaseSettings, Project, PromptSource, RunId, Runner, Settings, WorkTree,
+};
+use loop_state::{Limits, Notice, SessionPolicy, StopCause, StopRequest, When};
+use tokio::sync::mpsc;
+
+/// Reads its prompt, as every agent should, and works.
+const AGENT: &str = "cat >/dev/null; echo line >> notes; echo wrote a line";
+
+fn main() -> Result<(), Box<dyn Error>> {
+    guard::run_if_guard(); // first of all: this program is the guard of its agents
+    let runtime = tokio::runtime::Builder::new_current_thread();
+    { runtime }.enable_all().build()?.block_on(run())
+}
+
+pub(crate) async fn run() -> Result<(), Box<dyn Error>> {
+    let dir = tempfile::tempdir()?;
+    let project = Project::find(dir.path())?;
+    let run: RunId = "first".parse()?;
+    let options = Options::default();
+
+    let work_tree = WorkTree::take(&project, &run, &SleepGate::new()).await?;
+    let settings = settings(project.directory());
+    let (runner, news) = Runner::create(work_tree, settings, options.clone()).await?;
+    let outcome = carry_out(runner, news, true).await?;
+    println!(
+        "-- {}; a resume needs the run's name and nothing else --",
+        outcome.reason
+    );
+
+    let work_tree = WorkTree::take(&project, &run, &SleepGate::new()).await?;
+    let (runner, news) = Runner::open(work_tree, None, None, options).await?;
+    let outcome = carry_out(runner, news, false).await?;
+    println!("-- {} --", outcome.reason);
+    Ok(())
+}
+
+/// Carries the run out and tells what it tells; asks it to stop when its first iteration has begun, if so wanted.
+async fn carry_out(
+    runner: Runner,
+    mut news: NewsReceiver,
+    stop: bool,
+) -> Result<Outcome, loop_runner::Error> {
+    let drivers: DriverFactory = Box::new(|phase, context| {
+        let AgentSettings::Command { argv } = &phase.agent else {
+            unreachable!("the settings name a command");
+        };
+        Ok(Box::new(CommandDriver::new(argv.clone(), context)))
+    });
+    let (control, wishes) = mpsc::channel(8);
+    let watch = async {
+        while let Some((_, news)) = news.recv().await {
+            match news {
+                News::Output { line, .. } => {
+                    println!("agent: {}", String::from_utf8_lossy(&line.bytes));
+                }
+                News::Run(notice) => {
+                    println!("{notice:?}"); // what this says is on disk
+                    if stop && matches!(notice, Notice::AttemptStarted { .. }) {
+                        let (by, when) = (StopCause::Person, When::AfterIteration);
+                        let wish = Control::Stop(StopRequest { by, when });
+                        control.send(wish).await.ok(); // too late if the run is over
+                    }
+                }
+                _ => {}
+            }
+        }
+    };
+    let (outcome, ()) = tokio::join!(runner.run(drivers, wishes), watch);
+    outcome
+}
+
+fn settings(directory: &Path) -> Settings {
+    let phase = PhaseSettings {
+        name: "main".into(),
+        prompt: PromptSource::Text("Write three lines.".into()),
+        agent: AgentSettings::Command {
+            argv: ["sh", "-c", AGENT].map(OsString::from).into(),
+        },
+        permissions: Permissions::default(),
+        mcp_servers: Default::default(),
+        session: SessionPolicy::Fresh,
+        promise: None,
+        gates: vec!["test -s notes".into()],
+        until: Some("test $(wc -l < notes) -ge 3".into()), // the loop runs it, not the agent
+        check_timeout: Duration::from_secs(60),
+        background_wait: PhaseSettings::BACKGROUND_WAIT,
+        limits: Limits {
+            max_iterations: Some(10),
+            ..Limits::default()
+        },
+    };
+    Settings {
+        directory: directory.into(),
+        phases: vec![phase],
+        max_duration: Some(Duration::from_secs(600)),
+        max_failures: 3,
+        sleep: Duration::ZERO,
+        max_cost_microusd: None,
+        max_tokens: None,
+        wait_on_limit: None,
+        autonomy: None,
+        commit: false,
+        worktree: None,
+        leftovers: Leftovers::End,
+        max_transcripts: None,
+    }
+}

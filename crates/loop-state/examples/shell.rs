@@ -1,0 +1,102 @@
+//! The smallest shell around the machine: it does the effects in their order, is killed in the middle of a turn, and goes on from what it had saved.
+//!
+//! `cargo run -p loop-state --example shell` ends by itself, at once. The agent is played: the check passes when it has done three turns.
+#![expect(clippy::print_stdout, reason = "the example shows what happens")]
+
+use std::collections::VecDeque;
+use std::error::Error;
+use std::time::Duration;
+
+use loop_state::snapshot::Snapshot;
+use loop_state::{CheckResult, Effect, Event, Happening, Head, Machine, PhaseRules};
+use loop_state::{Resume, Rules, StopReason, Timestamp, Tree, TurnOutcome};
+
+/// What outlives a process: the disk, and the work in it.
+#[derive(Default)]
+struct World {
+    saved: String,
+    turns_done: u32,
+}
+
+pub(crate) fn main() -> Result<(), Box<dyn Error>> {
+    let phase = PhaseRules {
+        name: "main".into(),
+        until: true, // a check decides when it is done
+        ..PhaseRules::default()
+    };
+    let rules = Rules {
+        phases: vec![phase],
+        sleep: Duration::from_secs(60),
+        ..Rules::default()
+    };
+    let mut world = World::default();
+    let ended = carry_out(
+        &mut world,
+        Machine::new(rules)?,
+        Happening::Started,
+        Some(2),
+    )?;
+    assert!(ended.is_none(), "it was killed in iteration 2");
+
+    println!("-- killed, and started again --");
+    let saved: Snapshot = serde_json::from_str(&world.saved)?;
+    let machine = Machine::from(Head::try_from(saved)?);
+    let resumed = Happening::Resumed(Resume::default());
+    let ended = carry_out(&mut world, machine, resumed, None)?;
+    println!("the end: {}", ended.ok_or("it has no end")?);
+    Ok(())
+}
+
+/// Runs until the machine says that it is over, or to the middle of the turn in which this process is killed.
+fn carry_out(
+    world: &mut World,
+    mut machine: Machine,
+    first: Happening,
+    killed_in: Option<u32>,
+) -> Result<Option<StopReason>, Box<dyn Error>> {
+    let mut now = Timestamp(0);
+    let mut happened = VecDeque::from([first]);
+    loop {
+        // Nothing happened, so time passes: here at once, in a program by a sleep that can be woken.
+        let what = happened.pop_front().or_else(|| {
+            now = machine.next_deadline()?;
+            machine.due(now)
+        });
+        let what = what.ok_or("the machine waits for nothing")?;
+        for effect in machine.step(Event { at: now, what }) {
+            match effect {
+                // A program writes, syncs, and does nothing further before that is acknowledged.
+                Effect::Save | Effect::SealPhase { .. } => {
+                    world.saved = serde_json::to_string(&Snapshot::from(machine.head().clone()))?;
+                    println!("saved ({} bytes)", world.saved.len());
+                }
+                Effect::StartAttempt(brief) => {
+                    let (iteration, attempt) = (brief.iteration, brief.attempt);
+                    println!("agent: iteration {iteration}, attempt {attempt}");
+                    if let Some(cut) = brief.cut {
+                        println!("       is told that its work was cut: {cut:?}");
+                    }
+                    if killed_in == Some(iteration) {
+                        return Ok(None);
+                    }
+                    world.turns_done += 1;
+                    happened.push_back(Happening::Prompted);
+                    happened.push_back(Happening::TurnEnded(TurnOutcome::Completed));
+                }
+                Effect::RunCheck => happened.push_back(Happening::CheckEnded(check(world))),
+                Effect::EndLeftovers => happened.push_back(Happening::Settled(Tree::default())),
+                Effect::Announce(notice) => println!("told: {notice:?}"),
+                Effect::Finish => return Ok(machine.head().end.clone().map(|end| end.reason)),
+                // What comes only of gates, steers, interrupts and stops, which there are none of here.
+                _ => {}
+            }
+        }
+    }
+}
+
+fn check(world: &World) -> CheckResult {
+    match world.turns_done {
+        0..3 => CheckResult::Failed("one test failed".into()),
+        _ => CheckResult::Passed,
+    }
+}
