@@ -2,8 +2,13 @@
 
 #[cfg(any(feature = "acp", feature = "claude"))]
 mod change;
+mod dialogue;
+#[cfg(any(feature = "acp", feature = "codex"))]
+mod heard;
 mod kept;
 mod leaving;
+mod link;
+mod live;
 #[cfg(all(test, any(feature = "claude", feature = "codex")))]
 pub(crate) mod odd;
 mod patience;
@@ -12,13 +17,22 @@ mod stopping;
 
 #[cfg(any(feature = "acp", feature = "claude"))]
 pub(crate) use change::Change;
-pub(crate) use kept::Kept;
-pub(crate) use leaving::{INTERRUPT, Leaving};
-pub(crate) use patience::{Impatience, Patience, Waits};
-pub(crate) use process::{Seen, last_line, look, signal, stop};
-pub(crate) use stopping::Stopping;
+pub(crate) use dialogue::Dialogue;
+#[cfg(any(feature = "acp", feature = "codex"))]
+pub(crate) use heard::Heard;
+#[cfg(feature = "codex")]
+pub(crate) use leaving::INTERRUPT;
+pub(crate) use leaving::Means;
+pub(crate) use link::Link;
+pub(crate) use live::Live;
+pub(crate) use process::last_line;
 
+use kept::Kept;
+use leaving::Leaving;
+use patience::{Impatience, Patience, Waits};
+use process::{Seen, look, signal, stop};
 use std::time::Duration;
+use stopping::Stopping;
 
 /// How many characters of a call are shown.
 pub(crate) const SUMMARY: usize = 400;

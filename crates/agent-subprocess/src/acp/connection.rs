@@ -1,26 +1,16 @@
 //! The live end: an agent's process, and the waits that its protocol needs.
 
-mod ending;
-mod patience;
-mod reading;
-
-use super::protocol::{Heard, Session};
-use crate::converse::{Change, Kept, Leaving, Stopping, Waits, last_line};
-use crate::duplex::{freeze, names};
-use crate::session_locks::Lease;
-use crate::writer::{Unwritten, Writer};
+use super::protocol::Session;
+use crate::converse::{Change, Dialogue, Link, Means, last_line};
+use crate::session_locks::{Lease, Refusal};
 use crate::{Agent, SessionLocks, StopPolicy};
 use agent_duplex::{
-    BoxFuture, Changing, Connection, Decision, Error, Event, Message, Observation, Permissions,
-    ProcessName, Queued, StopReport,
+    Changing, Decision, Error, Event, ExitStatus, Line, Message, Observation, Permissions, Stream,
 };
-use ending::Means;
+use rustix::process::Signal;
 use std::future::ready;
 use std::time::Duration;
-use tokio::time::timeout;
-
-/// How long to wait for the exit of a process that closed its input.
-const EXIT: Duration = Duration::from_millis(500);
+use tokio::time::Instant;
 
 /// What a connection knows of its agent besides the process.
 #[derive(Debug)]
@@ -37,56 +27,82 @@ pub(super) struct Setup {
 /// A running agent.
 #[derive(Debug)]
 pub(super) struct AcpConnection {
-    agent: Agent,
-    setup: Setup,
-    writer: Writer,
+    link: Link,
     session: Session,
-    /// What waits to be taken.
-    kept: Kept,
-    frozen: bool,
-    /// What the agent is waited for.
-    waits: Waits,
-    /// What the agent may take to end that was asked to.
-    leaving: Option<Leaving<Means>>,
+    lease: Option<Lease>,
+    locks: Option<SessionLocks>,
+    answer: Duration,
     /// A change that waits for its answer.
     change: Change,
-    /// Whether the end of the process was reported.
-    over: bool,
-    /// The stop of everything, once one has begun.
-    stopping: Option<Stopping>,
-    stopped: Option<StopReport>,
-    /// Whether we have introduced ourselves.
-    introduced: bool,
 }
 
 impl AcpConnection {
-    pub(super) fn new(mut agent: Agent, session: Session, setup: Setup) -> Self {
-        let stdin = agent.take_stdin().expect("it was started with a pipe");
-        let mut kept = Kept::default();
-        kept.keep(Event::Started { pid: agent.pid() }.into());
+    pub(super) fn new(agent: Agent, session: Session, setup: Setup) -> Self {
         AcpConnection {
-            agent,
-            writer: Writer::new(stdin),
+            link: Link::new(agent, setup.name, setup.program, setup.policy, None),
             session,
-            setup,
-            kept,
-            frozen: false,
-            waits: Waits::default(),
-            leaving: None,
+            lease: setup.lease,
+            locks: setup.locks,
+            answer: setup.answer,
             change: Change::default(),
-            over: false,
-            stopping: None,
-            stopped: None,
-            introduced: false,
         }
     }
 
-    /// Introduces us and waits until the session is open, or can't be.
-    ///
-    /// # Cancel safety
-    /// Cancel safe.
+    /// Asks for a change. What comes of it is waited for if that matters.
+    async fn ask_change(&mut self, line: Option<Vec<u8>>) -> Result<Changing, Error> {
+        let is_asked = line.is_some();
+        if let Some(line) = line {
+            self.write(line).await?;
+        }
+        Ok(match is_asked && self.session.is_asking() {
+            true => self.change.begin(self.answer),
+            false => Box::pin(ready(Ok(()))),
+        })
+    }
+
+    /// Takes a session whose id is known now.
+    fn lock(&mut self) -> Option<Event> {
+        let id = self.session.id()?;
+        let locks = self.locks.take();
+        let locks = locks.filter(|_| self.lease.is_none())?;
+        match locks.take(id) {
+            Ok(lease) => {
+                self.lease = Some(lease);
+                None
+            }
+            Err(Refusal::Held { by, .. }) => Some(Event::Warning(by.to_string())),
+            Err(Refusal::Io(e)) => {
+                Some(Event::Warning(format!("the session can't be locked: {e}")))
+            }
+        }
+    }
+}
+
+impl Dialogue for AcpConnection {
+    /// Real agents take 150 ms at worst. They are asked again before they are signalled, because an interrupt that comes before the agent has looked at
+    /// the turn is lost on some.
+    const INTERRUPT: &'static [Duration] = &[
+        Duration::from_secs(1),
+        Duration::from_secs(2),
+        Duration::from_secs(3),
+    ];
+    const POLITELY: &'static [(Means, Duration)] = &[
+        (Means::Own, Duration::from_secs(2)),
+        (Means::CloseInput, Duration::from_secs(2)),
+        (Means::Signal(Signal::TERM), Duration::from_secs(2)),
+        (Means::Signal(Signal::KILL), Duration::from_secs(2)),
+    ];
+
+    fn link(&self) -> &Link {
+        &self.link
+    }
+
+    fn link_mut(&mut self) -> &mut Link {
+        &mut self.link
+    }
+
     async fn begin(&mut self) -> Result<(), Error> {
-        if !std::mem::replace(&mut self.introduced, true) {
+        if self.link.introduce() {
             let line = self.session.initialize();
             self.push(line);
         }
@@ -98,172 +114,138 @@ impl AcpConnection {
         }
     }
 
-    /// Queues a line that nobody waits for; `false` if it is lost.
-    fn push(&mut self, line: Vec<u8>) -> bool {
-        let pushed = self.writer.push(line);
-        if matches!(pushed, Err(Unwritten::Full)) {
-            let warning = "the agent does not read: what it should do or know is lost";
-            self.keep(Event::Warning(warning.to_owned()).into());
+    async fn send(&mut self, message: Message) -> Result<(), Error> {
+        self.begin().await?;
+        if self.session.is_leaving() {
+            return Err(Error::gone("it was asked to end"));
+        } else if let Some(events) = self.session.fail(&message) {
+            self.keep_events(events);
+            self.link.dismiss();
+            return Ok(());
+        } else if self.link.over || self.link.agent.has_exited() {
+            return Err(self.gone().await);
+        } else if self.session.owes_turn() {
+            let mend = "wait for the end of the turn";
+            let what = "take a message while a turn runs";
+            return Err(Error::unsupported(self.link.name, what, mend));
         }
-        pushed.is_ok()
+        let (request, line) = self.session.prompt(&message);
+        self.write(line).await?;
+        let event = self.session.sent(&message, request);
+        self.keep(event.into());
+        Ok(())
     }
 
-    async fn write(&mut self, line: Vec<u8>) -> Result<(), Error> {
-        match self.writer.write(line).await {
-            Ok(()) => Ok(()),
-            Err(Unwritten::Full) => Err(Error::full(format!("the {} agent", self.setup.name))),
-            Err(Unwritten::Closed) => Err(self.gone().await),
+    async fn answer(&mut self, ask: &str, decision: &Decision) -> Result<(), Error> {
+        if let Some(line) = self.session.answer(ask, decision) {
+            self.write(line).await?;
+            let events = self.session.answer_sent(ask, decision);
+            self.keep_events(events);
         }
+        Ok(())
     }
 
-    /// Keeps what came of something, and writes what it wants written; `false` if that is lost.
-    fn heard(&mut self, heard: Heard) -> bool {
-        let (raw, events) = (None, heard.events);
-        self.keep(Observation { raw, events });
-        let mut pushed = true;
+    async fn set_permissions(&mut self, permissions: Permissions) -> Result<Changing, Error> {
+        self.begin().await?;
+        let line = self.session.set_permissions(permissions)?;
+        self.ask_change(line).await
+    }
+
+    async fn set_model(&mut self, model: Option<String>) -> Result<Changing, Error> {
+        self.begin().await?;
+        if self.session.is_leaving() || self.link.over {
+            return Err(Error::gone("it was asked to end, or has ended"));
+        }
+        let line = self.session.set_model(model)?;
+        self.ask_change(line).await
+    }
+
+    fn hear(&mut self, line: Line) {
+        let was_opening = self.session.is_opening();
+        let heard = self.session.hear(&line.bytes);
+        let is_asking = self.session.is_asking();
+        self.change.tell(is_asking, || self.session.change_answer());
+        let mut seen = Observation::output(Stream::Stdout, line);
+        seen.events = heard.events;
         for line in heard.lines {
-            pushed &= self.push(line);
+            self.push(line);
         }
-        self.watch();
-        pushed
-    }
-
-    /// Asks for a change. What comes of it is waited for if that matters.
-    async fn ask_change(&mut self, line: Option<Vec<u8>>) -> Result<Changing, Error> {
-        let is_asked = line.is_some();
-        if let Some(line) = line {
-            self.write(line).await?;
+        if was_opening {
+            seen.events.extend(self.lock());
         }
-        Ok(match is_asked && self.session.is_asking() {
-            true => self.change.begin(self.setup.answer),
-            false => Box::pin(ready(Ok(()))),
-        })
+        self.keep(seen);
     }
 
-    /// Says why the agent takes nothing any more.
-    async fn gone(&mut self) -> Error {
-        let exit = timeout(EXIT, self.agent.wait()).await;
-        let how = exit.map_or("it closed its input".to_owned(), |exit| exit.to_string());
-        let said = last_line(&self.agent.stderr_tail());
-        if self.session.is_opening() {
-            let program = &self.setup.program;
-            let what = format!("`{program}` ended before it opened a session ({how}){said}");
-            let mend = "try it by hand, and whether it speaks the Agent Client Protocol";
-            return Error::start(format!("{what}; {mend}"), None);
+    fn interrupt_turn(&mut self, _drop_queued: bool) -> bool {
+        let heard = self.session.interrupt();
+        self.follow(heard)
+    }
+
+    fn is_interrupting(&self) -> bool {
+        self.session.is_interrupting()
+    }
+
+    fn is_busy(&self) -> bool {
+        self.session.owes_turn()
+    }
+
+    fn leave(&mut self) {
+        self.session.leave();
+    }
+
+    /// Closes the session, where the agent knows how to; with an answer the next means follows at once.
+    fn take_leave(&mut self) {
+        if let Some(line) = self.session.close() {
+            self.push(line);
         }
-        Error::gone(format!("{how}{said}"))
-    }
-}
-
-impl Connection for AcpConnection {
-    fn ready(&mut self) -> BoxFuture<'_, Result<(), Error>> {
-        Box::pin(self.begin())
     }
 
-    fn send(&mut self, message: Message) -> BoxFuture<'_, Result<(), Error>> {
-        Box::pin(async move {
-            self.begin().await?;
-            if self.session.is_leaving() {
-                return Err(Error::gone("it was asked to end"));
-            } else if let Some(events) = self.session.fail(&message) {
-                self.keep(Observation { raw: None, events });
-                // It is of no use any more.
-                self.agent.close_stdin();
-                self.waits.expect_end();
-                return Ok(());
-            } else if self.over || self.agent.has_exited() {
-                return Err(self.gone().await);
-            } else if self.session.owes_turn() {
-                let mend = "wait for the end of the turn";
-                let what = "take a message while a turn runs";
-                return Err(Error::unsupported(self.setup.name, what, mend));
+    fn is_taking_leave(&self) -> bool {
+        self.session.is_closing()
+    }
+
+    fn answers_due(&mut self) -> Option<Instant> {
+        self.session.answers_due(Instant::now())
+    }
+
+    fn expire(&mut self) {
+        let events = self.session.expire(Instant::now());
+        self.keep_events(events);
+    }
+
+    fn renew(&mut self) {
+        self.session.renew();
+    }
+
+    fn exited(&mut self, exit: ExitStatus, stderr: String) -> Vec<Event> {
+        self.change.forget();
+        self.session.exited(exit, stderr)
+    }
+
+    fn failed_start(&self, how: &str, stderr: &str) -> Option<Error> {
+        if !self.session.is_opening() {
+            return None;
+        }
+        let (program, said) = (&self.link.program, last_line(stderr));
+        let what = format!("`{program}` ended before it opened a session ({how}){said}");
+        let mend = "try it by hand, and whether it speaks the Agent Client Protocol";
+        Some(Error::start(format!("{what}; {mend}"), None))
+    }
+
+    fn urge(&mut self, n: usize) -> Option<Signal> {
+        match n {
+            0 => {
+                let line = self.session.cancel();
+                self.push(line);
+                None
             }
-            let (request, line) = self.session.prompt(&message);
-            self.write(line).await?;
-            let event = self.session.sent(&message, request);
-            self.keep(event.into());
-            Ok(())
-        })
+            1 => Some(Signal::INT),
+            _ => Some(Signal::KILL),
+        }
     }
 
-    fn next(&mut self) -> BoxFuture<'_, Option<Observation>> {
-        Box::pin(async move {
-            loop {
-                let taken = self.kept.take();
-                if taken.is_some() || !self.step().await {
-                    return taken.or_else(|| self.kept.take());
-                }
-            }
-        })
-    }
-
-    fn interrupt(&mut self, _queued: Queued) -> BoxFuture<'_, Result<(), Error>> {
-        Box::pin(async move {
-            self.ask_interrupt();
-            Ok(())
-        })
-    }
-
-    fn answer(&mut self, ask: &str, decision: Decision) -> BoxFuture<'_, Result<(), Error>> {
-        let ask = ask.to_owned();
-        Box::pin(async move {
-            if let Some(line) = self.session.answer(&ask, &decision) {
-                self.write(line).await?;
-                let events = self.session.answer_sent(&ask, &decision);
-                self.keep(Observation { raw: None, events });
-            }
-            Ok(())
-        })
-    }
-
-    fn set_permissions(
-        &mut self,
-        permissions: Permissions,
-    ) -> BoxFuture<'_, Result<Changing, Error>> {
-        Box::pin(async move {
-            self.begin().await?;
-            let line = self.session.set_permissions(permissions)?;
-            self.ask_change(line).await
-        })
-    }
-
-    fn set_model(&mut self, model: Option<String>) -> BoxFuture<'_, Result<Changing, Error>> {
-        Box::pin(async move {
-            self.begin().await?;
-            if self.session.is_leaving() || self.over {
-                return Err(Error::gone("it was asked to end, or has ended"));
-            }
-            let line = self.session.set_model(model)?;
-            self.ask_change(line).await
-        })
-    }
-
-    fn freeze(&mut self, frozen: bool) -> BoxFuture<'_, Result<(), Error>> {
-        Box::pin(async move {
-            freeze(&mut self.agent, frozen)?;
-            self.frozen = frozen;
-            self.session.renew();
-            self.waits.renew();
-            self.leaving.iter_mut().for_each(Leaving::renew);
-            Ok(())
-        })
-    }
-
-    fn close(&mut self) -> BoxFuture<'_, ()> {
-        Box::pin(self.end_politely())
-    }
-
-    fn leftovers(&mut self) -> BoxFuture<'_, Vec<ProcessName>> {
-        Box::pin(async { names(self.agent.leftovers().await) })
-    }
-
-    fn stop(&mut self, budget: Duration) -> BoxFuture<'_, StopReport> {
-        Box::pin(async move {
-            if self.stopped.is_none() {
-                self.stopped = Some(self.end(budget).await);
-                self.release();
-            }
-            self.stopped.clone().expect("it was just set")
-        })
+    /// Its session.
+    fn release(&mut self) {
+        self.lease.iter_mut().for_each(Lease::idle);
     }
 }

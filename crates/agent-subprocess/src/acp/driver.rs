@@ -5,6 +5,7 @@ use super::gemini;
 use super::options::Options;
 use super::protocol::{Session, Wishes};
 use crate::Context;
+use crate::converse::Live;
 use crate::mcp;
 use crate::session_locks::held;
 use agent_duplex::{
@@ -284,7 +285,7 @@ impl Driver for AcpDriver {
                 answer: self.options.timeouts.others,
             };
             let connection = AcpConnection::new(agent, Session::new(wishes), setup);
-            Ok(Box::new(connection) as Box<dyn Connection>)
+            Ok(Box::new(Live(connection)) as Box<dyn Connection>)
         })
     }
 }

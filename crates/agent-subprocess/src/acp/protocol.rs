@@ -14,7 +14,7 @@ mod tests;
 mod tools;
 mod turn;
 
-use crate::converse::Timeouts;
+use crate::converse::{Heard, Timeouts};
 use crate::mcp::McpServers;
 use agent_duplex::{
     EndReason, Error, Event, ExitStatus, Message, Permissions, SessionChoice, TurnEnd,
@@ -51,13 +51,6 @@ pub(super) struct Wishes {
 
 /// How long no history may come before a session counts as open.
 const QUIET: Duration = Duration::from_millis(250);
-
-/// What came of one line: events, and lines to write back.
-#[derive(Debug, Default)]
-pub(super) struct Heard {
-    pub(super) events: Vec<Event>,
-    pub(super) lines: Vec<Vec<u8>>,
-}
 
 /// A request of ours that waits for its answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

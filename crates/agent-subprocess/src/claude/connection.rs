@@ -1,31 +1,24 @@
 //! The live end: an agent's process, and the waits that its protocol needs.
 
-mod ending;
-mod patience;
-mod reading;
-
 use super::driver::NAME;
 use super::failure;
 use super::protocol::{Session, mode};
-use crate::converse::{Change, Kept, Leaving, Stopping, Timeouts, Waits, last_line};
-use crate::duplex::{freeze, names};
+use crate::converse::{Change, Dialogue, Link, Means, Timeouts};
 use crate::scratch::ScratchFile;
 use crate::session_locks::Lease;
-use crate::writer::{Unwritten, Writer};
 use crate::{Agent, StopPolicy};
 use agent_duplex::{
-    BoxFuture, Changing, Connection, Decision, Error, Event, Message, Observation, Permissions,
-    ProcessName, Queued, StopReport,
+    Changing, Decision, Error, Event, ExitStatus, Line, Message, Observation, Permissions, Stream,
 };
-use ending::Means;
+use rustix::process::Signal;
 use std::future::ready;
 use std::time::Duration;
 use tokio::time::{Instant, timeout};
 
 /// How long to wait for the first word of an agent that may be failing to start.
 const FIRST_WORD: Duration = Duration::from_secs(3);
-/// How long to wait for the exit of a process that closed its input.
-const EXIT: Duration = Duration::from_millis(500);
+/// How long a request to end may take to get into the pipe before that is closed.
+const WRITTEN: Duration = Duration::from_millis(200);
 
 /// What a connection knows of its agent besides the process.
 #[derive(Debug)]
@@ -46,213 +39,206 @@ pub(super) struct Setup {
 /// A running agent.
 #[derive(Debug)]
 pub(super) struct ClaudeConnection {
-    agent: Agent,
-    setup: Setup,
-    writer: Writer,
+    link: Link,
     session: Session,
-    /// What waits to be taken.
-    kept: Kept,
-    frozen: bool,
-    /// What the agent is waited for.
-    waits: Waits,
-    /// What the agent may take to end that was asked to.
-    leaving: Option<Leaving<Means>>,
+    may_all: bool,
+    /// How long a change may take.
+    answer: Duration,
+    files: Vec<ScratchFile>,
+    lease: Option<Lease>,
     /// A change that waits for its answer.
     change: Change,
-    /// Whether the end of the process was reported.
-    over: bool,
-    /// The stop of everything, once one has begun.
-    stopping: Option<Stopping>,
-    stopped: Option<StopReport>,
-    /// Whether we have introduced ourselves.
-    introduced: bool,
 }
 
 impl ClaudeConnection {
-    pub(super) fn new(mut agent: Agent, setup: Setup) -> Self {
-        let stdin = agent.take_stdin().expect("it was started with a pipe");
-        let pid = agent.pid();
-        let mut kept = Kept::default();
-        let id = setup.session.clone();
-        let events = vec![Event::Started { pid }, Event::Session { id }];
-        kept.keep(Observation { raw: None, events });
+    pub(super) fn new(agent: Agent, setup: Setup) -> Self {
+        let session = Some(setup.session.clone());
         ClaudeConnection {
-            agent,
-            writer: Writer::new(stdin),
-            session: Session::new(setup.session.clone(), setup.has_past, setup.timeouts),
-            setup,
-            kept,
-            frozen: false,
-            waits: Waits::default(),
-            leaving: None,
+            link: Link::new(agent, NAME, setup.program, setup.policy, session),
+            session: Session::new(setup.session, setup.has_past, setup.timeouts),
+            may_all: setup.may_all,
+            answer: setup.timeouts.others,
+            files: setup.files,
+            lease: setup.lease,
             change: Change::default(),
-            over: false,
-            stopping: None,
-            stopped: None,
-            introduced: false,
         }
     }
+}
 
-    /// Introduces us, and waits until the agent said a word: what can't start says so within moments, and only by its
-    /// exit. An agent that takes its time, or never answers, gets its first message all the same.
+impl Dialogue for ClaudeConnection {
+    /// A real one takes 150 ms at worst.
+    const INTERRUPT: &'static [Duration] = &[Duration::from_secs(3), Duration::from_secs(3)];
+    const POLITELY: &'static [(Means, Duration)] = &[
+        (Means::Own, Duration::from_secs(2)),
+        (Means::CloseInput, Duration::from_secs(1)),
+        (Means::Signal(Signal::TERM), Duration::from_secs(2)),
+        (Means::Signal(Signal::KILL), Duration::from_secs(2)),
+    ];
+
+    fn link(&self) -> &Link {
+        &self.link
+    }
+
+    fn link_mut(&mut self) -> &mut Link {
+        &mut self.link
+    }
+
+    /// Waits until the agent said a word: what can't start says so within moments, and only by its exit. An agent that takes its time, or never
+    /// answers, gets its first message all the same.
     async fn begin(&mut self) -> Result<(), Error> {
-        if !std::mem::replace(&mut self.introduced, true) {
+        if self.link.introduce() {
             let line = self.session.initialize();
             self.push(line);
             if let Some(line) = self.session.ask_past() {
                 self.push(line);
             }
         }
-        self.pump(Instant::now() + FIRST_WORD, |connection| {
-            connection.session.spoke()
-        })
-        .await;
-        if self.over && !self.session.spoke() {
+        self.pump(Instant::now() + FIRST_WORD, |this| this.session.spoke())
+            .await;
+        if self.link.over && !self.session.spoke() {
             return Err(self.gone().await);
         }
         Ok(())
     }
 
-    /// Queues a line that nobody waits for; `false` if it is lost.
-    fn push(&mut self, line: Vec<u8>) -> bool {
-        let pushed = self.writer.push(line);
-        if matches!(pushed, Err(Unwritten::Full)) {
-            let warning = "the agent does not read: what it should do or know is lost";
-            self.keep(Event::Warning(warning.to_owned()).into());
+    async fn send(&mut self, message: Message) -> Result<(), Error> {
+        if !self.link.introduced {
+            self.begin().await?;
         }
-        pushed.is_ok()
-    }
-
-    async fn write(&mut self, line: Vec<u8>) -> Result<(), Error> {
-        match self.writer.write(line).await {
-            Ok(()) => Ok(()),
-            Err(Unwritten::Full) => Err(Error::full(format!("the {NAME} agent"))),
-            Err(Unwritten::Closed) => Err(self.gone().await),
+        if self.session.is_leaving() {
+            return Err(Error::gone("it was asked to end"));
+        } else if let Some(events) = self.session.fail(&message) {
+            self.keep_events(events);
+            return Ok(());
+        } else if self.link.over || self.link.agent.has_exited() {
+            return Err(self.gone().await);
         }
+        self.write(Session::message(&message)).await?;
+        self.session.sent(&message);
+        Ok(())
     }
 
-    /// Says why the agent takes nothing any more.
-    async fn gone(&mut self) -> Error {
-        let exit = timeout(EXIT, self.agent.wait()).await;
-        let how = exit.map_or("it closed its input".to_owned(), |exit| exit.to_string());
-        let stderr = self.agent.stderr_tail();
-        if !self.session.spoke() {
-            return failure::at_start(&self.setup.program, &how, &stderr);
-        }
-        Error::gone(format!("{how}{}", last_line(&stderr)))
-    }
-}
-
-impl Connection for ClaudeConnection {
-    fn ready(&mut self) -> BoxFuture<'_, Result<(), Error>> {
-        Box::pin(self.begin())
-    }
-
-    fn send(&mut self, message: Message) -> BoxFuture<'_, Result<(), Error>> {
-        Box::pin(async move {
-            if !self.introduced {
-                self.begin().await?;
-            }
-            if self.session.is_leaving() {
-                return Err(Error::gone("it was asked to end"));
-            } else if let Some(events) = self.session.fail(&message) {
-                self.keep(Observation { raw: None, events });
-                return Ok(());
-            } else if self.over || self.agent.has_exited() {
-                return Err(self.gone().await);
-            }
-            self.write(Session::message(&message)).await?;
-            self.session.sent(&message);
-            Ok(())
-        })
-    }
-
-    fn next(&mut self) -> BoxFuture<'_, Option<Observation>> {
-        Box::pin(async move {
-            loop {
-                let taken = self.kept.take();
-                if taken.is_some() || !self.step().await {
-                    return taken.or_else(|| self.kept.take());
-                }
-            }
-        })
-    }
-
-    fn interrupt(&mut self, queued: Queued) -> BoxFuture<'_, Result<(), Error>> {
-        Box::pin(async move {
-            self.ask_interrupt(queued == Queued::Drop);
-            Ok(())
-        })
-    }
-
-    fn answer(&mut self, ask: &str, decision: Decision) -> BoxFuture<'_, Result<(), Error>> {
-        let ask = ask.to_owned();
-        Box::pin(async move {
-            if let Some(line) = self.session.answer(&ask, &decision) {
-                self.write(line).await?;
-                self.session.answer_sent(&ask, &decision);
-            }
-            Ok(())
-        })
-    }
-
-    fn set_permissions(
-        &mut self,
-        permissions: Permissions,
-    ) -> BoxFuture<'_, Result<Changing, Error>> {
-        Box::pin(async move {
-            if permissions == Permissions::All && !self.setup.may_all {
-                let mend = "start it with all permissions";
-                return Err(Error::unsupported(
-                    NAME,
-                    "be permitted everything now",
-                    mend,
-                ));
-            }
-            let line = self.session.set_mode(mode(permissions));
+    async fn answer(&mut self, ask: &str, decision: &Decision) -> Result<(), Error> {
+        if let Some(line) = self.session.answer(ask, decision) {
             self.write(line).await?;
-            Ok(Box::pin(ready(Ok(()))) as Changing)
-        })
+            self.session.answer_sent(ask, decision);
+        }
+        Ok(())
     }
 
-    fn set_model(&mut self, model: Option<String>) -> BoxFuture<'_, Result<Changing, Error>> {
-        Box::pin(async move {
-            if self.session.is_leaving() || self.over {
-                return Err(Error::gone("it was asked to end, or has ended"));
-            }
-            let line = self.session.set_model(model.as_deref());
-            self.write(line).await?;
-            // The agent asks the service whether there is such a model.
-            Ok(self.change.begin(self.setup.timeouts.others))
-        })
+    async fn set_permissions(&mut self, permissions: Permissions) -> Result<Changing, Error> {
+        if permissions == Permissions::All && !self.may_all {
+            let (what, mend) = (
+                "be permitted everything now",
+                "start it with all permissions",
+            );
+            return Err(Error::unsupported(NAME, what, mend));
+        }
+        let line = self.session.set_mode(mode(permissions));
+        self.write(line).await?;
+        Ok(Box::pin(ready(Ok(()))))
     }
 
-    fn freeze(&mut self, frozen: bool) -> BoxFuture<'_, Result<(), Error>> {
-        Box::pin(async move {
-            freeze(&mut self.agent, frozen)?;
-            self.frozen = frozen;
-            self.session.renew();
-            self.waits.renew();
-            self.leaving.iter_mut().for_each(Leaving::renew);
-            Ok(())
-        })
+    async fn set_model(&mut self, model: Option<String>) -> Result<Changing, Error> {
+        if self.session.is_leaving() || self.link.over {
+            return Err(Error::gone("it was asked to end, or has ended"));
+        }
+        let line = self.session.set_model(model.as_deref());
+        self.write(line).await?;
+        // The agent asks the service whether there is such a model.
+        Ok(self.change.begin(self.answer))
     }
 
-    fn close(&mut self) -> BoxFuture<'_, ()> {
-        Box::pin(self.end_politely())
+    fn hear(&mut self, line: Line) {
+        let heard = self.session.hear(&line.bytes);
+        let is_asking = self.session.is_asking();
+        self.change.tell(is_asking, || self.session.model_answer());
+        if heard.means_nothing {
+            return;
+        }
+        let mut seen = Observation::output(Stream::Stdout, line);
+        seen.events = heard.events;
+        for line in heard.lines {
+            self.push(line);
+        }
+        self.keep(seen);
     }
 
-    fn leftovers(&mut self) -> BoxFuture<'_, Vec<ProcessName>> {
-        Box::pin(async { names(self.agent.leftovers().await) })
+    fn interrupt_turn(&mut self, drop_queued: bool) -> bool {
+        let line = self.session.interrupt(drop_queued);
+        line.is_none_or(|line| self.push(line))
     }
 
-    fn stop(&mut self, budget: Duration) -> BoxFuture<'_, StopReport> {
-        Box::pin(async move {
-            if self.stopped.is_none() {
-                self.stopped = Some(self.end(budget).await);
-                self.release();
-            }
-            self.stopped.clone().expect("it was just set")
-        })
+    fn is_interrupting(&self) -> bool {
+        self.session.is_interrupting()
+    }
+
+    fn is_busy(&self) -> bool {
+        self.session.owes_turn()
+    }
+
+    fn leave(&mut self) {
+        self.session.leave();
+    }
+
+    fn take_leave(&mut self) {
+        let line = self.session.end_session();
+        self.push(line);
+    }
+
+    fn is_taking_leave(&self) -> bool {
+        true
+    }
+
+    fn answers_due(&mut self) -> Option<Instant> {
+        self.session
+            .awaits_answers()
+            .then(Instant::now)
+            .and_then(|now| self.session.answers_due(now))
+    }
+
+    fn expire(&mut self) {
+        let events = self.session.expire(Instant::now());
+        self.keep_events(events);
+    }
+
+    fn renew(&mut self) {
+        self.session.renew();
+    }
+
+    fn exited(&mut self, exit: ExitStatus, stderr: String) -> Vec<Event> {
+        self.change.forget();
+        self.session.exited(exit, stderr)
+    }
+
+    fn failed_start(&self, how: &str, stderr: &str) -> Option<Error> {
+        let failed = || failure::at_start(&self.link.program, how, stderr);
+        (!self.session.spoke()).then(failed)
+    }
+
+    fn urge(&mut self, n: usize) -> Option<Signal> {
+        if n > 0 && self.session.is_refused() {
+            // It obeyed as far as it can, and is asking a service that does not know it.
+            let events = self.session.give_up();
+            self.keep_events(events);
+            self.watch();
+            return None;
+        }
+        Some(if n == 0 { Signal::INT } else { Signal::KILL })
+    }
+
+    async fn say_goodbye(&mut self, budget: Duration) {
+        let mut line = self.session.stop_tasks();
+        line.extend(self.session.end_session());
+        if let Ok(written) = self.link.writer.push(line) {
+            // Written or not, its input is closed next.
+            let _late = timeout(WRITTEN.min(budget / 16), written).await;
+        }
+    }
+
+    /// Its private files, and its session.
+    fn release(&mut self) {
+        self.files.clear();
+        self.lease.iter_mut().for_each(Lease::idle);
     }
 }

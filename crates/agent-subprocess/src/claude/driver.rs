@@ -4,6 +4,7 @@ use super::arguments::{Arguments, NEEDED};
 use super::connection::{ClaudeConnection, Setup};
 use super::options::Options;
 use crate::Context;
+use crate::converse::Live;
 use crate::session_locks::held;
 use agent_duplex::{
     BoxFuture, Capabilities, Capability, Connection, Driver, Error, Permissions, SessionChoice,
@@ -98,7 +99,7 @@ impl Driver for ClaudeDriver {
                 lease,
             };
             let connection = ClaudeConnection::new(agent, setup);
-            Ok(Box::new(connection) as Box<dyn Connection>)
+            Ok(Box::new(Live(connection)) as Box<dyn Connection>)
         })
     }
 }

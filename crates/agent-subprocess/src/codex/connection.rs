@@ -1,31 +1,23 @@
 //! The live end: an agent's process, and the waits that its protocol needs.
 
 mod cleaning;
-mod ending;
-mod patience;
-mod reading;
 
 use super::driver::NAME;
 use super::opening::{Opening, is_held};
-use super::protocol::{Heard, LOG_IN, Session};
-use crate::converse::{Kept, Leaving, Stopping, Timeouts, Waits, last_line};
-use crate::duplex::{freeze, names};
-use crate::writer::{Unwritten, Writer};
+use super::protocol::{LOG_IN, Session};
+use crate::converse::{Dialogue, INTERRUPT, Link, Means, Timeouts, last_line};
 use crate::{Agent, StopPolicy};
 use agent_duplex::{
-    BoxFuture, Changing, Connection, Decision, Error, Event, Message, Observation, Permissions,
-    ProcessName, Queued, StopReport,
+    Changing, Decision, Error, Event, ExitStatus, Line, Message, Observation, Permissions, Stream,
 };
 use cleaning::Cleaning;
-use ending::Means;
+use rustix::process::Signal;
 use std::future::ready;
 use std::time::Duration;
-use tokio::time::{Instant, timeout};
+use tokio::time::Instant;
 
 /// How long to wait for the conversation; an agent that takes longer gets its first message when it is open.
 const OPEN: Duration = Duration::from_secs(10);
-/// How long to wait for the exit of a process that closed its input.
-const EXIT: Duration = Duration::from_millis(500);
 
 /// What a connection knows of its agent besides the process.
 #[derive(Debug)]
@@ -40,233 +32,183 @@ pub(super) struct Setup {
 /// A running agent.
 #[derive(Debug)]
 pub(super) struct CodexConnection {
-    agent: Agent,
-    program: String,
-    policy: StopPolicy,
-    writer: Writer,
+    link: Link,
     session: Session,
-    /// What waits to be taken.
-    kept: Kept,
-    frozen: bool,
     /// When the turn that runs began at the earliest, in clock ticks since boot.
     since: u64,
     /// The end of an interrupted turn, which waits for that of its commands.
     cleaning: Option<Cleaning>,
-    /// What the agent is waited for.
-    waits: Waits,
-    /// What the agent may take to end that was asked to.
-    leaving: Option<Leaving<Means>>,
-    /// Whether the end of the process was reported.
-    over: bool,
-    /// The stop of everything, once one has begun.
-    stopping: Option<Stopping>,
-    stopped: Option<StopReport>,
-    /// Whether we have introduced ourselves.
-    introduced: bool,
 }
 
 impl CodexConnection {
-    pub(super) fn new(mut agent: Agent, setup: Setup) -> Self {
-        let stdin = agent.take_stdin().expect("it was started with a pipe");
-        let mut kept = Kept::default();
-        kept.keep(Event::Started { pid: agent.pid() }.into());
+    pub(super) fn new(agent: Agent, setup: Setup) -> Self {
         CodexConnection {
-            agent,
-            program: setup.program,
-            policy: setup.policy,
-            writer: Writer::new(stdin),
+            link: Link::new(agent, NAME, setup.program, setup.policy, None),
             session: Session::new(setup.opening, setup.permissions, setup.timeouts),
-            kept,
-            frozen: false,
             since: cleaning::now(),
             cleaning: None,
-            waits: Waits::default(),
-            leaving: None,
-            over: false,
-            stopping: None,
-            stopped: None,
-            introduced: false,
         }
     }
+}
 
-    /// Introduces us, and waits until the conversation is open. An agent that takes its time gets its first message when it
-    /// is.
+impl Dialogue for CodexConnection {
+    /// A real one takes 20 ms.
+    const INTERRUPT: &'static [Duration] = &[Duration::from_secs(3), Duration::from_secs(3)];
+    /// What takes leave is an interrupt: an input that is closed in a turn would lose the turn's end.
+    const POLITELY: &'static [(Means, Duration)] = &[
+        (Means::Own, INTERRUPT),
+        (Means::CloseInput, Duration::from_secs(5)),
+        (Means::Signal(Signal::TERM), Duration::from_secs(2)),
+        (Means::Signal(Signal::KILL), Duration::from_secs(2)),
+    ];
+
+    fn link(&self) -> &Link {
+        &self.link
+    }
+
+    fn link_mut(&mut self) -> &mut Link {
+        &mut self.link
+    }
+
+    /// Waits until the conversation is open. An agent that takes its time gets its first message when it is.
     async fn begin(&mut self) -> Result<(), Error> {
-        if !std::mem::replace(&mut self.introduced, true) {
+        if self.link.introduce() {
             let line = self.session.initialize();
             self.push(line);
         }
-        self.pump(Instant::now() + OPEN, |connection| {
-            connection.session.is_settled()
-        })
-        .await;
+        self.pump(Instant::now() + OPEN, |this| this.session.is_settled())
+            .await;
         match self.session.refusal() {
             Some(why) if is_held(why) => Err(Error::held(why, None)),
             Some(why) => Err(Error::start(why, None)),
-            None if self.over && !self.session.is_settled() => Err(self.gone().await),
+            None if self.link.over && !self.session.is_settled() => Err(self.gone().await),
             None => Ok(()),
         }
     }
 
-    /// Queues a line that nobody waits for; `false` if it is lost.
-    fn push(&mut self, line: Vec<u8>) -> bool {
-        let pushed = self.writer.push(line);
-        if matches!(pushed, Err(Unwritten::Full)) {
-            let warning = "the agent does not read: what it should do or know is lost";
-            self.keep(Event::Warning(warning.to_owned()).into());
+    async fn send(&mut self, message: Message) -> Result<(), Error> {
+        if !self.link.introduced {
+            self.begin().await?;
         }
-        pushed.is_ok()
+        if self.session.is_leaving() {
+            return Err(Error::gone("it was asked to end"));
+        } else if self.session.has_failed() {
+            let heard = self.session.say(&message);
+            self.follow(heard);
+            return Ok(());
+        } else if self.link.over || self.link.agent.has_exited() {
+            return Err(self.gone().await);
+        }
+        if !self.link.writer.has_room(message.text.len()) || !self.session.has_room() {
+            return Err(self.full());
+        }
+        self.note_start();
+        let heard = self.session.say(&message);
+        for line in heard.lines {
+            let written = self.write(line).await;
+            if written.is_err() {
+                self.session.unsay(message.id);
+                return written;
+            }
+        }
+        Ok(())
     }
 
-    async fn write(&mut self, line: Vec<u8>) -> Result<(), Error> {
-        match self.writer.write(line).await {
-            Ok(()) => Ok(()),
-            Err(Unwritten::Full) => Err(Error::full(format!("the {NAME} agent"))),
-            Err(Unwritten::Closed) => Err(self.gone().await),
+    async fn answer(&mut self, ask: &str, decision: &Decision) -> Result<(), Error> {
+        if let Some(line) = self.session.answer(ask, decision) {
+            self.write(line).await?;
+            self.session.answer_sent(ask);
+        }
+        Ok(())
+    }
+
+    async fn set_permissions(&mut self, permissions: Permissions) -> Result<Changing, Error> {
+        self.session.set_permissions(permissions);
+        Ok(Box::pin(ready(Ok(()))))
+    }
+
+    async fn set_model(&mut self, model: Option<String>) -> Result<Changing, Error> {
+        if self.session.is_leaving() || self.link.over {
+            return Err(Error::gone("it was asked to end, or has ended"));
+        }
+        self.session.set_model(model);
+        Ok(Box::pin(ready(Ok(()))))
+    }
+
+    fn hear(&mut self, line: Line) {
+        let heard = self.session.hear(&line.bytes);
+        self.settle(Observation::output(Stream::Stdout, line), heard);
+    }
+
+    fn interrupt_turn(&mut self, drop_queued: bool) -> bool {
+        let heard = self.session.interrupt(drop_queued);
+        self.follow(heard)
+    }
+
+    fn is_interrupting(&self) -> bool {
+        self.session.is_interrupting()
+    }
+
+    fn is_busy(&self) -> bool {
+        self.session.is_busy() || self.cleaning.is_some()
+    }
+
+    fn leave(&mut self) {
+        self.session.leave();
+        if self.link.stopping.is_some() {
+            self.stop_cleaning();
         }
     }
 
-    /// Keeps what came of something that we said, and writes what follows from it; `false` if a line is lost.
-    fn follow(&mut self, heard: Heard) -> bool {
-        let events = heard.events;
-        self.keep(Observation { raw: None, events });
-        heard.lines.into_iter().all(|line| self.push(line))
+    fn take_leave(&mut self) {
+        self.leave();
+        self.ask_interrupt(true);
     }
 
-    /// Ends an agent that is of no use any more, because somebody was told that there is no conversation.
-    fn dismiss(&mut self) {
-        self.agent.close_stdin();
-        self.waits.expect_end();
+    fn is_taking_leave(&self) -> bool {
+        self.is_busy()
     }
 
-    /// Says why the agent takes nothing any more.
-    async fn gone(&mut self) -> Error {
-        let exit = timeout(EXIT, self.agent.wait()).await;
-        let how = exit.map_or("it closed its input".to_owned(), |exit| exit.to_string());
-        let said = last_line(&self.agent.stderr_tail());
+    fn answers_due(&mut self) -> Option<Instant> {
+        self.session.answers_due(Instant::now())
+    }
+
+    fn expire(&mut self) {
+        let heard = self.session.expire(Instant::now());
+        self.follow(heard);
+    }
+
+    fn renew(&mut self) {
+        self.session.renew();
+    }
+
+    fn exited(&mut self, exit: ExitStatus, stderr: String) -> Vec<Event> {
+        self.session.exited(exit, stderr)
+    }
+
+    fn failed_start(&self, how: &str, stderr: &str) -> Option<Error> {
         if self.session.spoke() {
-            return Error::gone(format!("{how}{said}"));
+            return None;
         }
-        let program = &self.program;
+        let (program, said) = (&self.link.program, last_line(stderr));
         let mend = match said.to_ascii_lowercase().contains("not logged in") {
             true => LOG_IN,
             false => "try it by hand",
         };
         let what = format!("`{program}` ended at once ({how}){said}; {mend}");
-        Error::start(what, None)
-    }
-}
-
-impl Connection for CodexConnection {
-    fn ready(&mut self) -> BoxFuture<'_, Result<(), Error>> {
-        Box::pin(self.begin())
+        Some(Error::start(what, None))
     }
 
-    fn send(&mut self, message: Message) -> BoxFuture<'_, Result<(), Error>> {
-        Box::pin(async move {
-            if !self.introduced {
-                self.begin().await?;
-            }
-            if self.session.is_leaving() {
-                return Err(Error::gone("it was asked to end"));
-            } else if self.session.has_failed() {
-                let heard = self.session.say(&message);
-                self.follow(heard);
-                return Ok(());
-            } else if self.over || self.agent.has_exited() {
-                return Err(self.gone().await);
-            }
-            let has_room = self.writer.has_room(message.text.len()) && self.session.has_room();
-            if !has_room {
-                return Err(Error::full(format!("the {NAME} agent")));
-            }
-            self.note_start();
-            let heard = self.session.say(&message);
-            for line in heard.lines {
-                let written = self.write(line).await;
-                if written.is_err() {
-                    self.session.unsay(message.id);
-                    return written;
-                }
-            }
-            Ok(())
-        })
+    async fn work(&mut self) -> bool {
+        self.clean().await
     }
 
-    fn next(&mut self) -> BoxFuture<'_, Option<Observation>> {
-        Box::pin(async move {
-            loop {
-                let taken = self.kept.take();
-                if taken.is_some() || !self.step().await {
-                    return taken.or_else(|| self.kept.take());
-                }
-            }
-        })
-    }
-
-    fn interrupt(&mut self, queued: Queued) -> BoxFuture<'_, Result<(), Error>> {
-        Box::pin(async move {
-            self.ask_interrupt(queued == Queued::Drop);
-            Ok(())
-        })
-    }
-
-    fn answer(&mut self, ask: &str, decision: Decision) -> BoxFuture<'_, Result<(), Error>> {
-        let ask = ask.to_owned();
-        Box::pin(async move {
-            if let Some(line) = self.session.answer(&ask, &decision) {
-                self.write(line).await?;
-                self.session.answer_sent(&ask);
-            }
-            Ok(())
-        })
-    }
-
-    fn set_permissions(
-        &mut self,
-        permissions: Permissions,
-    ) -> BoxFuture<'_, Result<Changing, Error>> {
-        Box::pin(async move {
-            self.session.set_permissions(permissions);
-            Ok(Box::pin(ready(Ok(()))) as Changing)
-        })
-    }
-
-    fn set_model(&mut self, model: Option<String>) -> BoxFuture<'_, Result<Changing, Error>> {
-        Box::pin(async move {
-            if self.session.is_leaving() || self.over {
-                return Err(Error::gone("it was asked to end, or has ended"));
-            }
-            self.session.set_model(model);
-            Ok(Box::pin(ready(Ok(()))) as Changing)
-        })
-    }
-
-    fn freeze(&mut self, frozen: bool) -> BoxFuture<'_, Result<(), Error>> {
-        Box::pin(async move {
-            freeze(&mut self.agent, frozen)?;
-            self.frozen = frozen;
-            self.session.renew();
-            self.waits.renew();
-            self.leaving.iter_mut().for_each(Leaving::renew);
-            Ok(())
-        })
-    }
-
-    fn close(&mut self) -> BoxFuture<'_, ()> {
-        Box::pin(self.end_politely())
-    }
-
-    fn leftovers(&mut self) -> BoxFuture<'_, Vec<ProcessName>> {
-        Box::pin(async { names(self.agent.leftovers().await) })
-    }
-
-    fn stop(&mut self, budget: Duration) -> BoxFuture<'_, StopReport> {
-        Box::pin(async move {
-            if self.stopped.is_none() {
-                self.stopped = Some(self.end(budget).await);
-            }
-            self.stopped.clone().expect("it was just set")
-        })
+    fn keep(&mut self, seen: Observation) {
+        let is_end = |event: &Event| matches!(event, Event::TurnCompleted(_));
+        if self.session.has_failed() && seen.events.iter().any(is_end) {
+            // Somebody was told that there is no conversation.
+            self.link.dismiss();
+        }
+        self.link.kept.keep(seen);
     }
 }

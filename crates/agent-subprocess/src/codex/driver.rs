@@ -5,6 +5,7 @@ use super::connection::{CodexConnection, Setup};
 use super::opening::Opening;
 use super::options::Options;
 use crate::Context;
+use crate::converse::Live;
 use agent_duplex::{BoxFuture, Capabilities, Capability, Connection, Driver, Error, SessionChoice};
 use std::ffi::OsString;
 
@@ -86,7 +87,8 @@ impl Driver for CodexDriver {
                 timeouts: self.options.timeouts,
                 opening,
             };
-            Ok(Box::new(CodexConnection::new(agent, setup)) as Box<dyn Connection>)
+            let connection = CodexConnection::new(agent, setup);
+            Ok(Box::new(Live(connection)) as Box<dyn Connection>)
         })
     }
 }

@@ -15,7 +15,7 @@ mod turn;
 pub(super) use failure::LOG_IN;
 
 use super::opening::Opening;
-use crate::converse::Timeouts;
+use crate::converse::{Heard, Timeouts};
 use agent_duplex::{EndReason, Event, ExitStatus, Permissions, TurnEnd};
 use asks::Asks;
 use failure::judge;
@@ -35,13 +35,6 @@ const WARNINGS: usize = 32;
 const WAITING: usize = 1024;
 /// How often an interrupt is tried again that the agent took too early.
 const INTERRUPTS: u32 = 8;
-
-/// What came of one line: events, and lines to write back.
-#[derive(Debug, Default)]
-pub(super) struct Heard {
-    pub(super) events: Vec<Event>,
-    pub(super) lines: Vec<Vec<u8>>,
-}
 
 /// A request of ours that waits for its answer.
 #[derive(Clone, Debug, PartialEq, Eq)]

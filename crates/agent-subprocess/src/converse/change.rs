@@ -30,19 +30,17 @@ impl Change {
         })
     }
 
-    /// Returns whether a change was asked for.
-    pub(crate) fn is_begun(&self) -> bool {
-        self.0.is_some()
-    }
-
-    /// Returns whether nobody waits for the answer any more.
-    pub(crate) fn is_late(&self) -> bool {
-        self.0.as_ref().is_some_and(oneshot::Sender::is_closed)
-    }
-
-    /// Tells what came of it.
-    pub(crate) fn answer(&mut self, answer: Result<(), String>) {
-        if let Some(done) = self.0.take() {
+    /// Tells what came of it, as soon as the agent is not asked any more. What nobody waits for any more is forgotten, and its `answer` taken too.
+    pub(crate) fn tell(
+        &mut self,
+        is_asking: bool,
+        answer: impl FnOnce() -> Option<Result<(), String>>,
+    ) {
+        let is_late = self.0.as_ref().is_some_and(oneshot::Sender::is_closed);
+        if self.0.is_none() || is_asking && !is_late {
+            return;
+        }
+        if let (Some(done), Some(answer)) = (self.0.take(), answer()) {
             let _nobody = done.send(answer.map_err(Error::refused));
         }
     }

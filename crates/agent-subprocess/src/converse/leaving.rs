@@ -1,38 +1,39 @@
 //! How an agent alone is brought to its end: by one means after the other.
 
+use rustix::process::Signal;
 use std::time::Duration;
 use tokio::time::Instant;
 
 /// How long a turn may take to end after an interrupt, when its agent is to end too.
 pub(crate) const INTERRUPT: Duration = Duration::from_secs(3);
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Means {
+    /// What the protocol has for it.
+    Own,
+    CloseInput,
+    Signal(Signal),
+}
+
 /// How far the end of an agent has come: the means that was used last, and until when it has time to work.
-#[derive(Debug)]
-pub(crate) struct Leaving<M: 'static> {
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Leaving {
     /// The gentlest first, and how long each is given.
-    all: &'static [(M, Duration)],
+    all: &'static [(Means, Duration)],
     step: usize,
     pub(crate) until: Instant,
 }
 
-impl<M> Clone for Leaving<M> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<M> Copy for Leaving<M> {}
-
-impl<M: Copy> Leaving<M> {
+impl Leaving {
     /// Goes on to the means behind the one before it, or to the first; `None` when there is none left.
-    pub(crate) fn after(before: Option<Self>, all: &'static [(M, Duration)]) -> Option<Self> {
+    pub(crate) fn after(before: Option<Self>, all: &'static [(Means, Duration)]) -> Option<Self> {
         let step = before.map_or(0, |before| before.step + 1);
         let (_, time) = all.get(step)?;
         let until = Instant::now() + *time;
         Some(Leaving { all, step, until })
     }
 
-    pub(crate) fn means(&self) -> M {
+    pub(crate) fn means(&self) -> Means {
         self.all[self.step].0
     }
 
@@ -54,16 +55,16 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn l90_each_means_gets_its_time_and_the_next_one_follows() {
         const SECOND: Duration = Duration::from_secs(1);
-        static ALL: [(char, Duration); 2] = [('a', SECOND), ('b', SECOND)];
+        static ALL: [(Means, Duration); 2] = [(Means::Own, SECOND), (Means::CloseInput, SECOND)];
         let mut leaving = Leaving::after(None, &ALL).unwrap();
         tokio::time::advance(SECOND / 2).await;
         leaving.renew();
         tokio::time::advance(SECOND / 2).await;
-        assert!(leaving.means() == 'a' && leaving.is_waiting());
+        assert!(leaving.means() == Means::Own && leaving.is_waiting());
         tokio::time::advance(SECOND / 2).await;
         assert!(!leaving.is_waiting());
         let last = Leaving::after(Some(leaving), &ALL);
-        assert_eq!(last.map(|last| last.means()), Some('b'));
+        assert_eq!(last.map(|last| last.means()), Some(Means::CloseInput));
         assert!(Leaving::after(last, &ALL).is_none());
     }
 }

@@ -1,6 +1,6 @@
 //! The stop of an agent and its tree, which may be told to be over sooner.
 
-use super::INTERRUPT;
+use super::leaving::INTERRUPT;
 use std::time::Duration;
 use tokio::time::Instant;
 

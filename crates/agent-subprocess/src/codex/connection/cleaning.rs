@@ -1,7 +1,7 @@
 //! Ending the commands that an interrupted turn left running, before its end is told.
 
-use super::super::protocol::Heard;
 use super::CodexConnection;
+use crate::converse::{Dialogue as _, Heard};
 use agent_duplex::{EndReason, Event, Observation};
 use tokio::time::Instant;
 
@@ -67,7 +67,7 @@ impl CodexConnection {
             Event::TurnCompleted(end) => end.reason == EndReason::Interrupted,
             _ => false,
         };
-        let may = self.stopping.is_none() && !self.over;
+        let may = self.link.stopping.is_none() && !self.link.over;
         if cfg!(target_os = "linux") && may && seen.events.iter().any(is_interrupted) {
             self.cleaning = Some(Cleaning {
                 seen,
@@ -79,10 +79,10 @@ impl CodexConnection {
             });
             return;
         }
-        self.release(seen);
+        self.tell(seen);
     }
 
-    fn release(&mut self, seen: Observation) {
+    fn tell(&mut self, seen: Observation) {
         let completed = |event: &Event| matches!(event, Event::TurnCompleted(_));
         if seen.events.iter().any(completed) || !self.session.owes_turn() {
             // What runs from now on belongs to the next turn.
@@ -97,7 +97,7 @@ impl CodexConnection {
     /// Gives the wait up: all is ended anyway.
     pub(super) fn stop_cleaning(&mut self) {
         if let Some(cleaning) = self.cleaning.take() {
-            self.release(cleaning.seen);
+            self.tell(cleaning.seen);
         }
     }
 
@@ -111,10 +111,10 @@ impl CodexConnection {
             if let Some(next) = cleaning.next {
                 let _due = timeout_at(next, std::future::pending::<()>()).await;
             }
-            let below = self.agent.leftovers().await;
+            let below = self.link.agent.leftovers().await;
             let below: Vec<u32> = below.iter().map(|process| process.pid).collect();
             let thread = self.session.thread().unwrap_or_default();
-            let left = commands::begun_since(self.agent.pid(), &below, thread, self.since);
+            let left = commands::begun_since(self.link.agent.pid(), &below, thread, self.since);
             let time = cleaning.start.elapsed();
             for stat in &left {
                 let is_new = !cleaning.met.contains_key(&stat.id());

@@ -1,0 +1,8 @@
+use agent_duplex::Event;
+
+/// What came of one line: events, and lines to write back.
+#[derive(Debug, Default)]
+pub(crate) struct Heard {
+    pub(crate) events: Vec<Event>,
+    pub(crate) lines: Vec<Vec<u8>>,
+}

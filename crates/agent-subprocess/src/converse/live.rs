@@ -1,0 +1,87 @@
+use super::{Dialogue, Leaving};
+use crate::duplex::{freeze, names};
+use agent_duplex::{
+    BoxFuture, Changing, Connection, Decision, Error, Message, Observation, Permissions,
+    ProcessName, Queued, StopReport,
+};
+use std::time::Duration;
+
+/// A dialogue as the connection that a driver hands out.
+#[derive(Debug)]
+pub(crate) struct Live<D>(pub(crate) D);
+
+impl<D: Dialogue> Connection for Live<D> {
+    fn ready(&mut self) -> BoxFuture<'_, Result<(), Error>> {
+        Box::pin(self.0.begin())
+    }
+
+    fn send(&mut self, message: Message) -> BoxFuture<'_, Result<(), Error>> {
+        Box::pin(self.0.send(message))
+    }
+
+    fn next(&mut self) -> BoxFuture<'_, Option<Observation>> {
+        Box::pin(async move {
+            loop {
+                let taken = self.0.link_mut().kept.take();
+                if taken.is_some() || !self.0.step().await {
+                    return taken.or_else(|| self.0.link_mut().kept.take());
+                }
+            }
+        })
+    }
+
+    fn interrupt(&mut self, queued: Queued) -> BoxFuture<'_, Result<(), Error>> {
+        Box::pin(async move {
+            self.0.ask_interrupt(queued == Queued::Drop);
+            Ok(())
+        })
+    }
+
+    fn answer(&mut self, ask: &str, decision: Decision) -> BoxFuture<'_, Result<(), Error>> {
+        let ask = ask.to_owned();
+        Box::pin(async move { self.0.answer(&ask, &decision).await })
+    }
+
+    fn set_permissions(
+        &mut self,
+        permissions: Permissions,
+    ) -> BoxFuture<'_, Result<Changing, Error>> {
+        Box::pin(self.0.set_permissions(permissions))
+    }
+
+    fn set_model(&mut self, model: Option<String>) -> BoxFuture<'_, Result<Changing, Error>> {
+        Box::pin(self.0.set_model(model))
+    }
+
+    fn freeze(&mut self, frozen: bool) -> BoxFuture<'_, Result<(), Error>> {
+        Box::pin(async move {
+            let link = self.0.link_mut();
+            freeze(&mut link.agent, frozen)?;
+            link.frozen = frozen;
+            link.waits.renew();
+            link.leaving.iter_mut().for_each(Leaving::renew);
+            self.0.renew();
+            Ok(())
+        })
+    }
+
+    fn close(&mut self) -> BoxFuture<'_, ()> {
+        Box::pin(self.0.end_politely())
+    }
+
+    fn leftovers(&mut self) -> BoxFuture<'_, Vec<ProcessName>> {
+        Box::pin(async { names(self.0.link_mut().agent.leftovers().await) })
+    }
+
+    fn stop(&mut self, budget: Duration) -> BoxFuture<'_, StopReport> {
+        Box::pin(async move {
+            if self.0.link().stopped.is_none() {
+                let report = self.0.end(budget).await;
+                self.0.link_mut().stopped = Some(report);
+                self.0.release();
+            }
+            let stopped = self.0.link().stopped.clone();
+            stopped.expect("it was just set")
+        })
+    }
+}
