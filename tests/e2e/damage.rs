@@ -130,6 +130,12 @@ impl Stopped {
     }
 }
 
+/// Where a run stands of which something is lost.
+fn status(scene: &Scene, run: &str) -> serde_json::Value {
+    let told = scene.rlm(&["status", run, "--json"]).run(LONG);
+    events(&told.expect_code(1).stdout).remove(0)
+}
+
 fn collect(folder: &Path, into: &mut BTreeMap<PathBuf, Vec<u8>>) {
     for entry in fs_err::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
@@ -198,6 +204,24 @@ fn c63_work_that_a_damage_took_is_not_done_again_unsaid() {
             assert!(refused.stderr.contains(words), "{words}: {refused}");
         }
     }
+    // What looks beforehand says the same.
+    let refused = scene.rlm(&["resume", run]).run(LONG).expect_code(2);
+    let dry = scene.rlm(&["resume", run, "--dry-run"]);
+    assert_eq!(dry.run(LONG).expect_code(2).stderr, refused.stderr);
+    let (from, behind) = (
+        stopped.again(),
+        format!("rlm resume {run} --from 4 goes on"),
+    );
+    let from = from.replace('=', " ");
+    let words = [
+        "asks first whether iteration",
+        "is refused where",
+        &from,
+        &behind,
+    ];
+    expect_in_order(&text(&status(scene, run)["next"]), &words);
+    let dry = ["resume", run, "--dry-run", "--from", "4"];
+    scene.rlm(&dry).run(LONG).expect_code(0);
     assert_eq!((stopped.files(), scene.start_count()), (before, 4));
     let lost = "the transcripts reach iteration 4";
     let looks = [
@@ -233,6 +257,10 @@ fn c63_work_that_a_damage_took_is_not_done_again_unsaid() {
 fn c63_a_person_is_asked_whether_lost_work_is_done_again() {
     let stopped = Stopped::new();
     stopped.damage_the_middle();
+    let dry = stopped.scene.rlm(&["resume", &stopped.run, "--dry-run"]);
+    let (running, terminal) = dry.spawn_on_terminal();
+    terminal.wait_text("asks first whether iteration", 0, LONG);
+    running.wait(LONG).expect_code(0);
     for (answer, code) in [("\r", 2), ("y\r", 0)] {
         let resume = stopped.scene.rlm(&["resume", &stopped.run]);
         let (running, terminal) = resume.spawn_on_terminal();

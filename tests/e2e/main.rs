@@ -42,6 +42,7 @@ mod layers;
 mod menu;
 mod models;
 mod money;
+mod moved;
 mod moving;
 mod moving_bad;
 mod nights;

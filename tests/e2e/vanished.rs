@@ -154,6 +154,25 @@ fn x128_an_agent_in_a_conversation_may_do_it_too() {
     scene.talking(&["resume"]).run(LONG).expect_code(0);
 }
 
+/// A thread that writes where nobody reads hangs for good.
+#[test]
+fn x128_the_end_does_not_wait_for_a_heartbeat_that_hangs() {
+    let scene = Scene::new(SCRIPT);
+    let deeds = "1.1) while ! test -e go; do sleep 0.02; done;; 2.1) rm -rf .rlm; touch .rlm;;";
+    fs_err::write(scene.file("rlm.toml"), "heartbeat = \"beat\"\n").unwrap();
+    let running = run(&scene, deeds).spawn();
+    scene.wait_for_file("beat");
+    let pipe = scene.file(&format!("beat.{}.new", running.pid()));
+    rlm_tests::wait_for("a pipe in the place of the file", LONG, || {
+        let made = std::process::Command::new("mkfifo").arg(&pipe).output();
+        made.unwrap().status.success().then_some(())
+    });
+    fs_err::write(scene.file("go"), "").unwrap();
+    let ended = running.wait(LONG).expect_code(1);
+    assert!(ended.stderr.contains("was removed while it ran"), "{ended}");
+    scene.expect_nothing_alive();
+}
+
 /// What X128 is without healing: this is what happens where it cannot be done.
 #[test]
 fn x128_control_state_that_cannot_be_written_again_ends_the_run_and_says_so() {

@@ -149,7 +149,7 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "ID", help_heading = "Run")]
     pub(crate) run_id: Option<RunId>,
     /// Continue the run that can be continued, if no person stopped it; else start a new one. With --run-id one that is
-    /// over only says how it ended, and exits with its code
+    /// over only says how it ended, and exits with its code. One that was moved away is refused
     #[arg(long, help_heading = "Run")]
     pub(crate) resume_or_start: bool,
     /// Run one iteration

@@ -203,7 +203,14 @@ impl Session {
         let has_printed = self.wait_for(&console, outcome.as_ref().is_ok_and(is_stopped));
         // The console has done it, unless it hangs.
         terminal::restore();
-        let outcome = outcome?;
+        let outcome = match outcome {
+            Ok(outcome) => outcome,
+            Err(e) => {
+                // As at any other end.
+                self.runtime.shutdown_background();
+                return Err(e.into());
+            }
+        };
         if watchers.bell {
             self.terminal.ring();
         }

@@ -281,7 +281,15 @@ fn before(
                 "it was exported from here, and no later; to go on here: rlm resume {run} --force"
             ),
         )),
-        _ => Err(Error::run_exists(run.clone())),
+        _ if manifest.copy => Err(Error::run_exists(run.clone())),
+        // Only a copy is given another name.
+        _ => Err(Error::unfit(
+            run,
+            format!(
+                "exists already; go on with it: rlm resume {run}, or import in another directory; only a copy gets another name, \
+                 which it was exported as: --copy"
+            ),
+        )),
     }
 }
 

@@ -16,7 +16,7 @@ use crate::command::live::{Target, is_live, of_any_project};
 use crate::command::{control, detach};
 use crate::config::{self, Layers, Watched};
 use crate::exit::{Code, Failure};
-use crate::render::{Beginning, DryRun};
+use crate::render::{Beginning, DryRun, Redo};
 use crate::session::{Session, refuse_nested};
 use crate::watchers::Watchers;
 use crate::{render, resolve};
@@ -96,12 +96,15 @@ struct Prepared {
     before: Option<AgentSettings>,
     layers: Layers,
     feedback: Option<String>,
+    /// What is asked before anything is made again, if that was not answered yet.
+    redo: Option<Redo>,
 }
 
 /// Shows what a resume would do.
 fn dry(session: &Session, directory: &Path, args: ResumeArgs) -> Result<ExitCode, Failure> {
     let (json, directory) = (args.show.json, directory.to_owned());
-    let name = args.run.clone();
+    let person = session.options().interactive;
+    let (name, asks) = (args.run.clone(), person && !args.show.detach);
     let Prepared {
         project,
         run,
@@ -109,6 +112,7 @@ fn dry(session: &Session, directory: &Path, args: ResumeArgs) -> Result<ExitCode
         from,
         before,
         feedback,
+        redo,
         ..
     } = session.prepare(move || {
         let project = Project::find(&directory)?;
@@ -120,13 +124,13 @@ fn dry(session: &Session, directory: &Path, args: ResumeArgs) -> Result<ExitCode
                 message: format!("run `{id}` is live; how it stands: {rlm} status {id}"),
             });
         }
-        prepare(&directory, args, false)
+        prepare(&directory, args, asks)
     })?;
-    let person = session.options().interactive;
     let rehearsed = Runner::rehearse(&project, &run, settings, from, feedback, person);
     let rehearsed = session.block_on(rehearsed)?;
     let beginning = beginning(&rehearsed.head, from, before);
-    render::print(json, &DryRun::again(&project, &rehearsed, &beginning));
+    let shown = DryRun::again(&project, &rehearsed, &beginning, redo.as_ref());
+    render::print(json, &shown);
     Ok(Code::Done.into())
 }
 
@@ -157,6 +161,7 @@ pub(crate) fn carry_on(
         before,
         layers,
         feedback,
+        redo: _,
     } = session.prepare(move || prepare(&directory, args, asks))?;
     let said = layers.run();
     let (presses, watchers) = (
@@ -185,7 +190,8 @@ pub(crate) fn carry_on(
     session.carry_out(&project, runner, news, screen, presses, &watchers)
 }
 
-fn moved_away(run: &RunId, moved: &Moved) -> Failure {
+/// Refuses a run that goes on elsewhere.
+pub(crate) fn moved_away(run: &RunId, moved: &Moved) -> Failure {
     let (at, rlm) = (render::utc(moved.at), render::rlm());
     let to = match moved.to.as_str() {
         "-" => "another place".to_owned(),
@@ -202,12 +208,14 @@ fn prepare(directory: &Path, args: ResumeArgs, asks: bool) -> Result<Prepared, F
     let (from, feedback) = (args.from, args.feedback);
     let feedback = feedback.map(control::said).transpose()?;
     let mut project = Project::find(directory)?;
+    let chosen = choose(&project, args.run.as_deref())?;
+    let redo = Redo::of(&chosen).filter(|_| from.is_none());
     let RunEntry {
         id: run,
         head,
         loss,
         ..
-    } = choose(&project, args.run.as_deref())?;
+    } = chosen;
     let saved = head.map_err(|why| Failure {
         code: Code::Failed,
         message: format!(
@@ -219,9 +227,11 @@ fn prepare(directory: &Path, args: ResumeArgs, asks: bool) -> Result<Prepared, F
         return Err(moved_away(&run, moved));
     }
     refuse_pointless(&saved, loss.as_ref(), from, args.what.max_iterations)?;
-    let work = loss.filter(|loss| loss.is_work() && from.is_none() && !args.dry_run);
-    if let Some(loss) = work {
-        accept(&run, &loss, asks)?;
+    match &redo {
+        // Who could be asked is told that they would be.
+        Some(_) if args.dry_run && asks => {}
+        Some(redo) => accept(redo, asks)?,
+        None => {}
     }
     if saved.moved.is_some() && !args.dry_run {
         project.take_back(&run)?;
@@ -260,32 +270,21 @@ fn prepare(directory: &Path, args: ResumeArgs, asks: bool) -> Result<Prepared, F
         before,
         layers: nearest,
         feedback,
+        redo,
     })
 }
 
 /// Has a person say whether work is done again that was complete when the state was damaged; without one it is not.
-fn accept(run: &RunId, loss: &Loss, asks: bool) -> Result<(), Failure> {
-    let (at, rlm) = (loss.at, render::rlm());
-    let again = match loss.reached.unwrap_or(at).saturating_sub(1) {
-        last if last > at => format!("iterations {at} to {last}"),
-        _ => format!("iteration {at}"),
-    };
-    let question = format!("run `{run}`: the state is damaged: {loss}");
+fn accept(redo: &Redo, asks: bool) -> Result<(), Failure> {
     if asks {
-        anstream::eprint!("{}\nmake {again} again? [y/N] ", render::plain(&question));
+        anstream::eprint!("{}", redo.question());
         let mut answer = String::new();
         let read = std::io::stdin().read_line(&mut answer);
         if read.is_ok() && ["y", "yes"].contains(&answer.trim().to_lowercase().as_str()) {
             return Ok(());
         }
     }
-    let behind = loss.reached.map_or_else(String::new, |reached| {
-        format!("; {rlm} resume {run} --from {reached} goes on behind them, with what they left in the tree")
-    });
-    Err(Failure::usage(format!(
-        "{question}; nothing is done twice unsaid: {rlm} resume {run} --from {at} makes {again} again{behind}; \
-         to look first: {rlm} checkpoints verify {run}"
-    )))
+    Err(Failure::usage(redo.refusal()))
 }
 
 /// Refuses what would end at once or can't be meant.

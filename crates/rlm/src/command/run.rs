@@ -67,7 +67,18 @@ fn candidate(
                     }
                 }
             }
-            None => runs.retain(|run| run.is_resumable() && !run.was_stopped_by_a_person()),
+            None => {
+                let newest = runs.iter().max_by_key(|run| {
+                    let head = run.head.as_ref().ok();
+                    head.map(|head| head.machine.started_at)
+                });
+                let moved = newest.and_then(|run| refuse_moved(run).err());
+                let unfinished = newest.is_some_and(is_unfinished);
+                runs.retain(|run| run.is_resumable() && !run.was_stopped_by_a_person());
+                if let (Some(moved), true, true) = (moved, unfinished, runs.is_empty()) {
+                    return Err(moved);
+                }
+            }
         }
         let found = match runs.len() {
             0 => Candidate::None,
@@ -91,7 +102,25 @@ fn candidate(
     }
 }
 
-/// Refuses a run that a process has, and one that a person stopped.
+/// Refuses a run that goes on elsewhere, as a resume does.
+fn refuse_moved(run: &RunEntry) -> Result<(), Failure> {
+    let head = run.head.as_ref().ok();
+    match head.and_then(|head| head.moved.as_ref()) {
+        Some(moved) => Err(resume::moved_away(&run.id, moved)),
+        None => Ok(()),
+    }
+}
+
+/// Returns whether it was stopped or cut, wherever it goes on.
+fn is_unfinished(run: &RunEntry) -> bool {
+    let head = run.head.as_ref();
+    head.is_ok_and(|head| {
+        let end = head.machine.end.as_ref();
+        end.is_none_or(|end| end.reason.is_stopped())
+    })
+}
+
+/// Refuses a run that a process has, one that goes on elsewhere, and one that a person stopped.
 fn refuse(project: &Project, run: &RunEntry) -> Result<(), Failure> {
     let (id, rlm) = (&run.id, render::rlm());
     if is_live(run) {
@@ -102,6 +131,7 @@ fn refuse(project: &Project, run: &RunEntry) -> Result<(), Failure> {
             message: format!("run `{id}` is at work{pid}; nothing was changed"),
         });
     }
+    refuse_moved(run)?;
     match run.was_stopped_by_a_person() {
         true => Err(Failure {
             code: Code::Stopped,

@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::render::banner::{self, Beginning};
 use crate::render::event;
 use crate::render::text::{plain, safe};
-use crate::render::{BOLD, Configuration, DIM, styled};
+use crate::render::{BOLD, Configuration, DIM, Redo, styled};
 
 /// A run that does not begin.
 #[derive(Debug, Serialize)]
@@ -68,14 +68,20 @@ impl DryRun {
     }
 
     /// A run that would be taken up again.
-    pub(crate) fn again(project: &Project, would: &Resumption, beginning: &Beginning) -> Self {
+    pub(crate) fn again(
+        project: &Project,
+        would: &Resumption,
+        beginning: &Beginning,
+        asks: Option<&Redo>,
+    ) -> Self {
         let zone = TimeZone::system();
         let phase = |at: u32| &would.head.settings.phases[at as usize];
         let notices = would.notices.iter().cloned();
-        let mut next: Vec<String> = notices
+        let notices = notices
             .map(|notice| event::text(&News::Run(notice), &zone))
-            .map(|text| plain(&anstream::adapter::strip_str(&text).to_string()))
-            .collect();
+            .map(|text| plain(&anstream::adapter::strip_str(&text).to_string()));
+        let asked = asks.map(|redo| plain(&redo.next()));
+        let mut next: Vec<String> = asked.into_iter().chain(notices).collect();
         if let Some(gate) = would.gate {
             let text = &phase(would.phase).gates[gate as usize];
             next.push(format!("gate {} runs: {}", gate + 1, plain(text)));

@@ -14,7 +14,7 @@ use crate::render::event::{count, utc};
 use crate::render::git::uncommitted;
 use crate::render::live::column;
 use crate::render::style::{self, BOLD, styled};
-use crate::render::{Cell, Column, Phases, background, go_on, plain, rlm, table};
+use crate::render::{Cell, Column, Phases, Redo, background, go_on, plain, rlm, table};
 use crate::terminal::Review;
 
 /// One run; the text and the JSON say the same.
@@ -263,6 +263,10 @@ fn forked(d: &Detail) -> Option<String> {
 /// What would happen next.
 fn next(run: &RunEntry, m: &loop_state::Head, held_for: Option<u32>) -> String {
     let (at, cut) = m.resumes_at();
+    let is_final = m.end.as_ref().is_some_and(|end| end.reason.is_final());
+    if let (Some(redo), false) = (Redo::of(run), is_final || run.state == RunState::Moved) {
+        return redo.next();
+    }
     match (run.state, &m.step) {
         (RunState::Paused, Step::Interrupted { .. }) => {
             let (id, rlm) = (&run.id, rlm());

@@ -26,7 +26,10 @@ pub(super) fn execute(directory: &Path, args: &ImportArgs) -> Result<ExitCode, F
         true => (Box::new(Piped::input(&gate)?), "standard input".into()),
         false => {
             let file = named(directory, &args.file);
-            (Box::new(Piped::file(&file, &gate)?), file)
+            // Opening a pipe waits for who writes to it.
+            let opened = (file.clone(), gate.clone());
+            let piped = session.prepare(move || Piped::file(&opened.0, &opened.1))?;
+            (Box::new(piped), file)
         }
     };
     let how = ImportOptions {

@@ -1,0 +1,107 @@
+//! What a run that was moved, or is being moved, keeps others from.
+
+use rustix::process::Signal;
+
+use crate::LONG;
+use crate::scene::{Scene, expect_in_order, stop};
+
+/// What a scheduler starts, with a name or without.
+fn job(scene: &Scene, name: Option<&str>) -> rlm_tests::Ended {
+    let name = name.map(|name| ["--run-id", name]);
+    let name: Vec<&str> = name.into_iter().flatten().collect();
+    let again = ["-n", "2", "--until", "false", "--resume-or-start"];
+    scene.run(&[&again[..], &name].concat()).run(LONG)
+}
+
+fn export(scene: &Scene, run: &str) {
+    let file = format!("../{run}.tar.zst");
+    let export = [
+        "checkpoints",
+        "export",
+        run,
+        "--allow-dirty",
+        "-o",
+        file.as_str(),
+    ];
+    scene.rlm(&export).run(LONG).expect_code(0);
+}
+
+#[test]
+fn x112_no_other_run_is_begun_while_it_goes_on_elsewhere() {
+    for signal in [Signal::TERM, Signal::INT] {
+        let scene = Scene::new("@2 print ready\n@2 hang");
+        let run = ["-n", "2", "--until", "false", "--run-id", "r1"];
+        stop(scene.ready(&run), signal);
+        export(&scene, "r1");
+        let resumed = scene.rlm(&["resume", "r1"]).run(LONG).expect_code(2);
+        for name in [None, Some("r1")] {
+            let refused = job(&scene, name).expect_code(2);
+            let words = [
+                "`r1` was moved to `",
+                "r1.tar.zst` at 20",
+                "resume r1 --force",
+            ];
+            expect_in_order(&refused.stderr, &words);
+            assert_eq!(refused.stderr, resumed.stderr);
+        }
+        assert_eq!((scene.start_count(), scene.statuses().len()), (2, 1));
+        // Who begins another one here has said so, and that one is what is gone on with from then on.
+        scene.run(&["--once"]).run(LONG).expect_code(0);
+        job(&scene, None).expect_code(3);
+    }
+}
+
+#[test]
+fn x112_one_that_was_over_is_not_said_to_have_ended_here() {
+    let scene = Scene::new("print done");
+    job(&scene, Some("r1")).expect_code(3);
+    export(&scene, "r1");
+    let refused = job(&scene, Some("r1")).expect_code(2);
+    expect_in_order(&refused.stderr, &["was moved to", "resume r1 --force"]);
+    assert_eq!(refused.stdout, "");
+    // It was over, so that nothing goes on elsewhere.
+    job(&scene, None).expect_code(3);
+}
+
+/// Without the state of a press, a wait for who writes would take as long as a shutdown may.
+#[cfg(target_os = "linux")]
+#[test]
+fn x112_a_press_ends_an_import_that_waits_for_who_writes() {
+    let scene = Scene::new("print never");
+    let pipe = scene.file("pipe");
+    let made = std::process::Command::new("mkfifo").arg(&pipe).status();
+    assert!(made.unwrap().success());
+    for signal in [Signal::INT, Signal::TERM] {
+        let import = scene.rlm(&["checkpoints", "import", "pipe"]);
+        let running = import.env("RLM_SHUTDOWN_TIMEOUT", "600s").spawn();
+        let pid = running.pid();
+        rlm_tests::wait_for("its signals to be taken", LONG, || {
+            let status = fs_err::read_to_string(format!("/proc/{pid}/status")).unwrap();
+            let taken = status.lines().find_map(|it| it.strip_prefix("SigCgt:"))?;
+            let taken = u64::from_str_radix(taken.trim(), 16).unwrap();
+            (taken & 1 << (signal.as_raw() - 1) != 0).then_some(())
+        });
+        stop(running, signal);
+        scene.expect_nothing_alive();
+    }
+}
+
+#[test]
+fn x112_who_imports_what_is_here_is_told_what_helps() {
+    let scene = Scene::new("@1 print ready\n@1 hang");
+    stop(scene.ready(&["-n", "2", "--run-id", "r1"]), Signal::INT);
+    export(&scene, "r1");
+    fs_err::create_dir(scene.sandbox.path().join("other")).unwrap();
+    let import = |more: &[&str]| {
+        let import = ["-C", "../other", "checkpoints", "import", "../r1.tar.zst"];
+        scene.rlm(&[&import, more].concat()).run(LONG)
+    };
+    import(&[]).expect_code(0);
+    let refused = import(&[]).expect_code(2);
+    let words = ["exists already", "rlm resume r1", "--copy"];
+    expect_in_order(&refused.stderr, &words);
+    // What it does not name helps neither.
+    assert!(!refused.stderr.contains("choose"), "{refused}");
+    let refused = import(&["--run-id", "r2"]).expect_code(1);
+    assert!(refused.stderr.contains("which keeps its name"), "{refused}");
+}
