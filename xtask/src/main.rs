@@ -14,6 +14,8 @@ mod fuzz;
 mod lint;
 mod live;
 mod night;
+mod registry;
+mod release;
 mod sources;
 mod survivors;
 mod tally;
@@ -67,6 +69,12 @@ enum Command {
     Survivors(survivors::Arguments),
     /// Runs the fuzz targets of the store's readers.
     Fuzz(fuzz::Arguments),
+    /// Takes the crates to a registry, a step at a time.
+    #[command(subcommand)]
+    Release(release::Step),
+    /// Serves a registry on loopback.
+    #[command(subcommand)]
+    Registry(registry::Action),
     /// Lists the tools that the commands use, and where they are found.
     Tools {
         /// Also installs those that are not there, into `target/tools`.
@@ -93,6 +101,8 @@ fn main() -> ExitCode {
         Command::Night(arguments) => night::run(&arguments),
         Command::Survivors(arguments) => survivors::run(&arguments),
         Command::Fuzz(arguments) => fuzz::run(&workspace, &arguments),
+        Command::Release(step) => release::run(&workspace, &step),
+        Command::Registry(action) => registry::run(&workspace, &action),
         Command::Tools { install } => tools::run(&workspace, install),
     };
     finish(&tally.judged(arguments.strict))

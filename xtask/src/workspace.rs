@@ -38,17 +38,7 @@ pub(crate) struct Dependency {
 impl Workspace {
     /// Finds the workspace of the working directory and makes its root the working directory.
     pub(crate) fn find() -> Result<Self, String> {
-        let metadata = crate::command::run(
-            "cargo",
-            &["metadata", "--format-version=1", "--no-deps"],
-            crate::command::Show::Never,
-        );
-        let json = metadata
-            .output
-            .lines()
-            .find(|line| line.starts_with('{'))
-            .ok_or(metadata.output.as_str())?;
-        let workspace = Self::read(&serde_json::from_str(json).map_err(|error| error.to_string())?);
+        let workspace = Self::read(&metadata()?);
         std::env::set_current_dir(&workspace.root).map_err(|error| error.to_string())?;
         Ok(workspace)
     }
@@ -102,10 +92,24 @@ impl Package {
     }
 }
 
-fn text(value: &Value) -> String {
+/// What cargo tells of the members, and of nothing else.
+pub(crate) fn metadata() -> Result<Value, String> {
+    let metadata = crate::command::run(
+        "cargo",
+        &["metadata", "--format-version=1", "--no-deps"],
+        crate::command::Show::Never,
+    );
+    let mut lines = metadata.output.lines();
+    let json = lines
+        .find(|line| line.starts_with('{'))
+        .ok_or(metadata.output.as_str())?;
+    serde_json::from_str(json).map_err(|error| error.to_string())
+}
+
+pub(crate) fn text(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
 }
 
-fn array(value: &Value) -> impl Iterator<Item = &Value> {
+pub(crate) fn array(value: &Value) -> impl Iterator<Item = &Value> {
     value.as_array().into_iter().flatten()
 }

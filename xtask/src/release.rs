@@ -1,0 +1,145 @@
+//! Takes the crates to a registry: `plan`, `check`, `cut`, `publish`, `tag`, and all of it against a registry on loopback. What changes anything
+//! outside of `target` does so with `--execute` only.
+
+mod bump;
+mod changelog;
+mod check;
+pub(crate) mod crates;
+mod cut;
+mod git;
+mod publish;
+mod rehearse;
+mod rules;
+mod target;
+
+use self::crates::Crate;
+use self::publish::Manner;
+pub(crate) use self::target::Target;
+use crate::tally::Tally;
+use crate::workspace::{self, Workspace};
+
+/// A step of a release.
+#[derive(Debug, clap::Subcommand)]
+pub(crate) enum Step {
+    /// Shows in which order the crates go, and what the registry has of them.
+    Plan {
+        #[command(flatten)]
+        target: Target,
+    },
+    /// Checks whether all crates can be released as they stand.
+    Check(check::Arguments),
+    /// Makes the commit: versions, requirements, changelogs.
+    Cut(cut::Arguments),
+    /// Publishes what the registry lacks, in order; goes on where it stopped.
+    Publish {
+        #[command(flatten)]
+        target: Target,
+        #[command(flatten)]
+        manner: Manner,
+        /// Does it; without, it only shows what it would do.
+        #[arg(long)]
+        execute: bool,
+    },
+    /// Tags what the registry has, as CRATE-vVERSION.
+    Tag {
+        #[command(flatten)]
+        target: Target,
+        /// Does it; without, it only shows what it would do.
+        #[arg(long)]
+        execute: bool,
+    },
+    /// Publishes all crates into a registry on loopback, and takes each from there into an empty project.
+    Rehearse(rehearse::Arguments),
+}
+
+pub(crate) fn run(workspace: &Workspace, step: &Step) -> Tally {
+    let crates = match workspace::metadata().and_then(|metadata| crates::read(&metadata)) {
+        Ok(crates) => crates,
+        Err(why) => return Tally::failed(format!("release: {why}")),
+    };
+    match step {
+        Step::Plan { target } => plan(&crates, target),
+        Step::Check(arguments) => check::run(workspace, &crates, arguments),
+        Step::Cut(arguments) => cut::run(&workspace.root, &crates, arguments),
+        Step::Publish {
+            target,
+            manner,
+            execute: true,
+        } => publish::run(&crates, target, *manner),
+        Step::Publish { target, .. } => {
+            println!("nothing is done: --execute does it");
+            plan(&crates, target)
+        }
+        Step::Tag { target, execute } => tag(&crates, target, *execute),
+        Step::Rehearse(arguments) => rehearse::run(workspace, &crates, arguments),
+    }
+}
+
+fn plan(crates: &[Crate], target: &Target) -> Tally {
+    let mut tally = Tally::default();
+    println!(
+        "{:<4}{:<20}{:<9}{:<12}{:<26}needs",
+        "", "crate", "version", "registry", "last tag"
+    );
+    for (at, found) in crates.iter().enumerate() {
+        let state = match target.has(&found.name, Some(&found.version)) {
+            Ok(true) => "published",
+            Ok(false) => "to publish",
+            Err(why) => {
+                tally += Tally::skipped(format!("{}: {why}", found.name));
+                "unknown"
+            }
+        };
+        let last = git::last_tag(&found.name).unwrap_or_else(|| "none".into());
+        let needs: Vec<&str> = found.siblings.keys().map(String::as_str).collect();
+        println!(
+            "{:<4}{:<20}{:<9}{state:<12}{last:<26}{}",
+            at + 1,
+            found.name,
+            found.version.to_string(),
+            needs.join(", ")
+        );
+        tally.passed += usize::from(state != "unknown");
+    }
+    tally
+}
+
+fn tag(crates: &[Crate], target: &Target, execute: bool) -> Tally {
+    let mut tally = Tally::default();
+    for found in crates {
+        let tag = found.tag();
+        if git::has_tag(&tag) {
+            println!("keep {tag}");
+            tally.passed += 1;
+            continue;
+        }
+        match target.has(&found.name, Some(&found.version)) {
+            Ok(true) => {}
+            Ok(false) => {
+                tally
+                    .failures
+                    .push(format!("{tag}: it is not published yet"));
+                continue;
+            }
+            Err(why) => {
+                tally.failures.push(format!("{tag}: {why}"));
+                continue;
+            }
+        }
+        println!("tag  {tag}");
+        let message = format!("{} {}", found.name, found.version);
+        let made = match execute {
+            true => git::git(&["tag", "--annotate", "--message", &message, &tag]).map(drop),
+            false => Ok(()),
+        };
+        match made {
+            Ok(()) => tally.passed += 1,
+            Err(why) => tally.failures.push(why),
+        }
+    }
+    match execute {
+        true => println!("git push --follow-tags takes them to the others"),
+        false => println!("nothing was done: --execute does it"),
+    }
+    tally
+}

@@ -1,0 +1,178 @@
+//! Changelogs after Keep a Changelog: what stands under a version, and how what is unreleased becomes one.
+
+use semver::Version;
+
+/// What is to come next.
+pub(crate) const UNRELEASED: &str = "Unreleased";
+
+/// Returns what stands under `## NAME`, `## [NAME]` or `## NAME - DATE`.
+pub(crate) fn section<'a>(text: &'a str, name: &str) -> Option<&'a str> {
+    let (_, from) = headings(text).find(|(heading, _)| *heading == name)?;
+    let rest = &text[from..];
+    Some(rest.find("\n## ").map_or(rest, |end| &rest[..=end]).trim())
+}
+
+/// Each second-level heading's name, and where what stands under it begins.
+fn headings(text: &str) -> impl Iterator<Item = (&str, usize)> {
+    let mut end = 0;
+    text.split_inclusive('\n').filter_map(move |line| {
+        end += line.len();
+        let name = line.strip_prefix("## ")?.trim();
+        let name = name.split(" - ").next().unwrap_or(name);
+        Some((name.trim_matches(['[', ']']), end))
+    })
+}
+
+/// Says what is wrong with a changelog of a crate that is about to be, or was, released as `version`.
+pub(crate) fn problems(text: &str, version: &Version) -> Vec<String> {
+    let mut problems = Vec::new();
+    if !text.starts_with("# Changelog\n") {
+        problems.push("its first line is not `# Changelog`".into());
+    }
+    let has = |name: &str| section(text, name).is_some_and(|body| !body.is_empty());
+    if section(text, UNRELEASED).is_none() {
+        problems.push(format!("it has no `## {UNRELEASED}`"));
+    }
+    if !has(UNRELEASED) && !has(&version.to_string()) {
+        problems.push(format!(
+            "nothing stands under `{UNRELEASED}`, nor under `{version}`"
+        ));
+    }
+    problems
+}
+
+/// Moves what is unreleased under `version`; a new, empty section stands above it.
+pub(crate) fn cut(text: &str, version: &Version, date: &str) -> Result<String, String> {
+    if section(text, &version.to_string()).is_some() {
+        return Err(format!("it has a section of {version} already"));
+    }
+    let Some((_, from)) = headings(text).find(|(heading, _)| *heading == UNRELEASED) else {
+        return Err(format!("it has no `## {UNRELEASED}`"));
+    };
+    if section(text, UNRELEASED).is_none_or(str::is_empty) {
+        return Err(format!("nothing stands under `{UNRELEASED}`"));
+    }
+    let (before, after) = text.split_at(from);
+    Ok(format!("{before}\n## {version} - {date}\n{after}"))
+}
+
+/// Adds a line to what changed and is not released yet.
+pub(crate) fn note(text: &str, line: &str) -> String {
+    let Some((_, from)) = headings(text).find(|(heading, _)| *heading == UNRELEASED) else {
+        return text.to_owned();
+    };
+    let (before, after) = text.split_at(from);
+    let body = section(text, UNRELEASED).unwrap_or_default();
+    match body
+        .find("### Changed\n")
+        .and(after.split_once("### Changed\n"))
+    {
+        Some((above, below)) => format!(
+            "{before}{above}### Changed\n\n{line}\n{}",
+            below.trim_start_matches('\n')
+        ),
+        None => {
+            let rest = after.trim_start_matches('\n');
+            let gap = if rest.is_empty() { "" } else { "\n" };
+            format!("{before}\n### Changed\n\n{line}\n{gap}{rest}")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const SAMPLE: &str = "# Changelog\n\nIts format.\n\n## [Unreleased]\n\n### Added\n\n- It.\n\n## 0.1.0 - 2026-01-02\n\n- Old.\n";
+
+    fn version(text: &str) -> Version {
+        Version::parse(text).unwrap()
+    }
+
+    #[test]
+    fn sections_are_found_with_brackets_and_dates() {
+        assert_eq!(section(SAMPLE, UNRELEASED), Some("### Added\n\n- It."));
+        assert_eq!(section(SAMPLE, "0.1.0"), Some("- Old."));
+        assert_eq!(section(SAMPLE, "0.1"), None);
+        assert_eq!(section("## 1.0.0", "1.0.0"), Some(""));
+    }
+
+    #[test]
+    fn what_is_unreleased_becomes_a_version() {
+        let after = cut(SAMPLE, &version("0.2.0"), "2026-11-22").unwrap();
+        insta::assert_snapshot!(after, @"
+        # Changelog
+
+        Its format.
+
+        ## [Unreleased]
+
+        ## 0.2.0 - 2026-11-22
+
+        ### Added
+
+        - It.
+
+        ## 0.1.0 - 2026-01-02
+
+        - Old.
+        ");
+        let again = cut(&after, &version("0.3.0"), "2026-11-23").unwrap_err();
+        assert_eq!(again, "nothing stands under `Unreleased`");
+        assert!(cut(SAMPLE, &version("0.1.0"), "2026-11-22").is_err());
+    }
+
+    #[test]
+    fn a_changelog_that_cannot_be_released_says_why() {
+        let none = problems("- x\n# Changelog\n", &version("0.1.0"));
+        assert_eq!(none.len(), 3, "{none:?}");
+        assert!(problems(SAMPLE, &version("0.2.0")).is_empty());
+        let cut = cut(SAMPLE, &version("0.2.0"), "2026-11-22").unwrap();
+        assert!(problems(&cut, &version("0.2.0")).is_empty());
+        assert_eq!(problems(&cut, &version("0.3.0")).len(), 1);
+    }
+
+    #[test]
+    fn a_note_joins_what_changed() {
+        let noted = note(SAMPLE, "- `leaf` 0.2.0.");
+        assert_eq!(
+            section(&noted, UNRELEASED),
+            Some("### Changed\n\n- `leaf` 0.2.0.\n\n### Added\n\n- It.")
+        );
+        let twice = note(&noted, "- `other` 0.2.0.");
+        assert_eq!(
+            section(&twice, UNRELEASED),
+            Some("### Changed\n\n- `other` 0.2.0.\n- `leaf` 0.2.0.\n\n### Added\n\n- It.")
+        );
+        let empty = note("# Changelog\n\n## Unreleased\n", "- x");
+        assert_eq!(
+            empty,
+            "# Changelog\n\n## Unreleased\n\n### Changed\n\n- x\n"
+        );
+        let elsewhere =
+            "# Changelog\n\n## Unreleased\n\n## 0.1.0 - 2026-01-02\n\n### Changed\n\n- y\n";
+        assert_eq!(
+            section(&note(elsewhere, "- x"), UNRELEASED),
+            Some("### Changed\n\n- x")
+        );
+        assert_eq!(
+            section(&note(elsewhere, "- x"), "0.1.0"),
+            Some("### Changed\n\n- y")
+        );
+    }
+
+    proptest! {
+        /// A cut loses no line, adds none but the heading, and leaves older versions as they are.
+        #[test]
+        fn a_cut_only_adds_a_heading(new in prop::collection::vec("- [a-z ]{1,12}", 1..5), old in prop::collection::vec("- [a-z ]{1,12}", 1..5)) {
+            let text = format!("# Changelog\n\n## Unreleased\n\n{}\n\n## 0.1.0 - 2026-01-02\n\n{}\n", new.join("\n"), old.join("\n"));
+            let after = cut(&text, &version("0.1.1"), "2026-11-22").unwrap();
+            prop_assert_eq!(section(&after, UNRELEASED), Some(""));
+            prop_assert_eq!(section(&after, "0.1.1"), section(&text, UNRELEASED));
+            prop_assert_eq!(section(&after, "0.1.0"), section(&text, "0.1.0"));
+            prop_assert_eq!(after.replace("\n## 0.1.1 - 2026-11-22\n", ""), text);
+        }
+    }
+}

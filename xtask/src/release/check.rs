@@ -1,0 +1,270 @@
+//! Whether all crates can be released as they stand: one table of all crates, and what is wrong in words.
+
+use fs_err as fs;
+
+use super::crates::Crate;
+use super::target::Target;
+use super::{bump, changelog, git, rules};
+use crate::command::{self, Show};
+use crate::tally::Tally;
+use crate::tools::Tool;
+use crate::workspace::Workspace;
+
+/// How much is checked.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// Leaves out what compiles: the dry run of the upload, and the comparison with the last release.
+    #[arg(long)]
+    quick: bool,
+    /// Also in a tree with changes that are not committed.
+    #[arg(long)]
+    allow_dirty: bool,
+    #[command(flatten)]
+    target: Target,
+}
+
+/// What came of one check of one crate.
+enum Cell {
+    /// Said in a word.
+    Fine(&'static str),
+    Wrong(Vec<String>),
+    Skipped(String),
+}
+
+impl Cell {
+    fn of(wrong: Vec<String>) -> Self {
+        match wrong.is_empty() {
+            true => Self::Fine("ok"),
+            false => Self::Wrong(wrong),
+        }
+    }
+
+    fn word(&self) -> &'static str {
+        match self {
+            Self::Fine(word) => word,
+            Self::Wrong(_) => "WRONG",
+            Self::Skipped(_) => "skipped",
+        }
+    }
+}
+
+const COLUMNS: [&str; 7] = [
+    "manifest",
+    "changelog",
+    "readme",
+    "siblings",
+    "files",
+    "name",
+    "semver",
+];
+
+pub(crate) fn run(workspace: &Workspace, crates: &[Crate], arguments: &Arguments) -> Tally {
+    let mut tally = Tally::default();
+    println!(
+        "{:<20}{:<9}{}",
+        "crate",
+        "version",
+        COLUMNS.map(|it| format!("{it:<10}")).concat()
+    );
+    for found in crates {
+        let cells = [
+            Cell::of(rules::manifest(found)),
+            read(found, "CHANGELOG.md", |text| {
+                changelog::problems(text, &found.version)
+            }),
+            read(found, "README.md", |text| stale(text, crates)),
+            Cell::of(siblings(found, crates)),
+            files(found),
+            name(found, &arguments.target),
+            semver(workspace, found, arguments.quick),
+        ];
+        let words: Vec<_> = cells
+            .iter()
+            .map(|cell| format!("{:<10}", cell.word()))
+            .collect();
+        println!(
+            "{:<20}{:<9}{}",
+            found.name,
+            found.version.to_string(),
+            words.concat()
+        );
+        for (column, cell) in COLUMNS.into_iter().zip(cells) {
+            tally += counted(cell, &format!("{}: {column}", found.name));
+        }
+    }
+    tally += counted(tree(arguments.allow_dirty), "the tree");
+    tally += counted(dry_run(crates, arguments), "the dry run");
+    if crates
+        .iter()
+        .all(|found| git::last_tag(&found.name).is_none())
+    {
+        println!("semver: first release, nothing to compare");
+    }
+    tally
+}
+
+fn counted(cell: Cell, what: &str) -> Tally {
+    match cell {
+        Cell::Fine(_) => Tally {
+            passed: 1,
+            ..Tally::default()
+        },
+        Cell::Skipped(why) => Tally::skipped(format!("{what}: {why}")),
+        Cell::Wrong(lines) => Tally {
+            failures: lines.iter().map(|line| format!("{what}: {line}")).collect(),
+            ..Tally::default()
+        },
+    }
+}
+
+fn read(found: &Crate, file: &str, problems: impl FnOnce(&str) -> Vec<String>) -> Cell {
+    match fs::read_to_string(found.folder.join(file)) {
+        Ok(text) => Cell::of(problems(&text)),
+        Err(error) => Cell::Wrong(vec![error.to_string()]),
+    }
+}
+
+/// Names what a README asks for that is not what is released.
+fn stale(readme: &str, crates: &[Crate]) -> Vec<String> {
+    let stale = readme.lines().flat_map(|line| {
+        crates.iter().filter_map(move |it| {
+            let old = bump::stale(line, &it.name, &it.version)?;
+            Some(format!(
+                "it requires {} {old}, which is {} now",
+                it.name, it.version
+            ))
+        })
+    });
+    stale.collect()
+}
+
+fn siblings(found: &Crate, crates: &[Crate]) -> Vec<String> {
+    let wrong = found.siblings.iter().filter_map(|(name, requirement)| {
+        let Some(sibling) = crates.iter().find(|it| it.name == *name) else {
+            return Some(format!("it needs {name}, which is not published"));
+        };
+        let takes = requirement.matches(&sibling.version) && requirement.to_string() != "*";
+        (!takes).then(|| {
+            format!(
+                "it requires {name} {requirement}, which is at {}",
+                sibling.version
+            )
+        })
+    });
+    wrong.collect()
+}
+
+fn files(found: &Crate) -> Cell {
+    let words = [
+        "package",
+        "--list",
+        "--allow-dirty",
+        "--color=never",
+        "--quiet",
+        "-p",
+        &found.name,
+    ];
+    let ended = command::run("cargo", &words, Show::Never);
+    if !ended.success {
+        return Cell::Wrong(vec![ended.output.trim().to_owned()]);
+    }
+    let files: Vec<&str> = ended
+        .output
+        .lines()
+        .filter(|line| !line.starts_with("warning"))
+        .collect();
+    let mut wrong = rules::files(&files);
+    let size = |file: &&str| fs::metadata(found.folder.join(file)).map_or(0, |it| it.len());
+    let bytes: u64 = files.iter().map(size).sum();
+    if bytes > rules::LARGEST {
+        wrong.push(format!(
+            "{bytes} bytes in {} files; a registry takes 10 MB, packed",
+            files.len()
+        ));
+    }
+    Cell::of(wrong)
+}
+
+/// A name that the registry knows, of a crate that was never released from here, is somebody else's.
+fn name(found: &Crate, target: &Target) -> Cell {
+    match target.has(&found.name, None) {
+        Ok(false) => Cell::Fine("free"),
+        Ok(true) if git::last_tag(&found.name).is_some() => Cell::Fine("ours"),
+        Ok(true) => Cell::Wrong(vec![format!(
+            "{} knows the name, and no tag {}-v… is here: it is taken, or the tags were not fetched",
+            target.name(),
+            found.name
+        )]),
+        Err(why) => Cell::Skipped(why),
+    }
+}
+
+fn semver(workspace: &Workspace, found: &Crate, quick: bool) -> Cell {
+    let Some(tag) = git::last_tag(&found.name) else {
+        return Cell::Fine("first");
+    };
+    if found.library.is_none() {
+        return Cell::Fine("no lib");
+    }
+    if quick {
+        return Cell::Skipped("a quick check compiles nothing".into());
+    }
+    let words = ["--color=never", "--baseline-rev", &tag, "-p", &found.name];
+    match Tool::SemverChecks.run(workspace, &words, Show::Never) {
+        Ok(ended) if ended.success => Cell::Fine("ok"),
+        Ok(ended) => Cell::Wrong(ended.output.lines().map(Into::into).collect()),
+        Err(why) => Cell::Skipped(why),
+    }
+}
+
+fn tree(allow_dirty: bool) -> Cell {
+    match git::changes() {
+        Ok(changes) if changes.is_empty() || allow_dirty => Cell::Fine("ok"),
+        Ok(changes) => Cell::Wrong(vec![format!(
+            "{} changes are not committed, such as `{}`",
+            changes.len(),
+            changes[0]
+        )]),
+        Err(why) => Cell::Wrong(vec![why]),
+    }
+}
+
+/// Packs all crates and builds each from its package, the others' packages in place of the registry.
+fn dry_run(crates: &[Crate], arguments: &Arguments) -> Cell {
+    if arguments.quick {
+        return Cell::Skipped("a quick check compiles nothing".into());
+    }
+    let published = match super::publish::published(crates, &arguments.target) {
+        Ok(published) => published,
+        Err(why) => return Cell::Skipped(why),
+    };
+    let new: Vec<_> = crates
+        .iter()
+        .zip(published)
+        .filter(|(_, has)| !has)
+        .collect();
+    if new.is_empty() {
+        return Cell::Fine("nothing to publish");
+    }
+    println!(
+        "the dry run builds {} packages, which takes minutes",
+        new.len()
+    );
+    let mut cargo = arguments.target.cargo("publish");
+    cargo.args([
+        "--dry-run",
+        "--quiet",
+        "--color=never",
+        "--registry",
+        arguments.target.name(),
+    ]);
+    cargo.args(arguments.allow_dirty.then_some("--allow-dirty"));
+    for (found, _) in &new {
+        cargo.args(["-p", &found.name]);
+    }
+    let ended = command::finish(&mut cargo, Show::Never);
+    match ended.success {
+        true => Cell::Fine("ok"),
+        false => Cell::Wrong(ended.output.lines().map(Into::into).collect()),
+    }
+}

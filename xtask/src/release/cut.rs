@@ -1,0 +1,140 @@
+//! Makes the commit of a release: versions, what siblings require, changelogs, READMEs, the lock file.
+
+use std::path::{Path, PathBuf};
+
+use fs_err as fs;
+
+use super::bump::{self, Bump, Cut, History, Pick};
+use super::crates::Crate;
+use super::{changelog, git};
+use crate::command::{self, Show};
+use crate::tally::Tally;
+
+/// What is released, at which versions.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// What grows in the version of each crate that was released before and has changed; below 1.0.0 a break is `minor`.
+    #[arg(long, value_name = "PART")]
+    bump: Option<Bump>,
+    /// The version of a crate, whatever else is said.
+    #[arg(value_name = "CRATE=VERSION")]
+    picks: Vec<Pick>,
+    /// Does it; without, it only shows what it would do.
+    #[arg(long)]
+    execute: bool,
+}
+
+pub(crate) fn run(root: &Path, crates: &[Crate], arguments: &Arguments) -> Tally {
+    match try_run(root, crates, arguments) {
+        Ok(()) => Tally {
+            passed: 1,
+            ..Tally::default()
+        },
+        Err(why) => Tally::failed(format!("release cut: {why}")),
+    }
+}
+
+/// A file and what it becomes.
+type Edit = (PathBuf, String);
+
+fn try_run(root: &Path, crates: &[Crate], arguments: &Arguments) -> Result<(), String> {
+    let mut known = Vec::new();
+    for found in crates {
+        known.push((found.clone(), history(found)?));
+    }
+    let cuts = bump::decide(&known, arguments.bump, &arguments.picks)?;
+    if cuts.is_empty() {
+        return Err("nothing stands under Unreleased in any changelog".into());
+    }
+    let edits = edits(root, crates, &cuts, &today()?)?;
+    let words: Vec<_> = cuts.iter().map(ToString::to_string).collect();
+    let subject = format!("release: {}", words.join(", "));
+    for (path, text) in &edits {
+        let is_new = fs::read_to_string(path).map_err(|error| error.to_string())? != *text;
+        let shown = path.strip_prefix(root).unwrap_or(path).display();
+        println!("{} {shown}", if is_new { "change" } else { "keep  " });
+    }
+    println!("commit {subject}");
+    if !arguments.execute {
+        println!("nothing was done: --execute does it");
+        return Ok(());
+    }
+    if let Some(change) = git::changes()?.first() {
+        return Err(format!(
+            "the tree has changes, such as `{change}`: commit them first"
+        ));
+    }
+    for (path, text) in &edits {
+        fs::write(path, text).map_err(|error| error.to_string())?;
+    }
+    let locked = command::run(
+        "cargo",
+        &["update", "--quiet", "--workspace", "--offline"],
+        Show::Never,
+    );
+    if !locked.success {
+        return Err(format!(
+            "the lock file: {}; `git checkout .` takes the edits back",
+            locked.output.trim()
+        ));
+    }
+    git::git(&["commit", "--quiet", "--all", "--message", &subject])?;
+    println!("{}", git::git(&["log", "--oneline", "-1"])?);
+    Ok(())
+}
+
+fn history(found: &Crate) -> Result<History, String> {
+    let changelog = read(&found.folder.join("CHANGELOG.md"))?;
+    Ok(History {
+        is_tagged: git::has_tag(&found.tag()),
+        is_changed: changelog::section(&changelog, changelog::UNRELEASED)
+            .is_some_and(|body| !body.is_empty()),
+    })
+}
+
+/// The files of a release, as they will be.
+fn edits(root: &Path, crates: &[Crate], cuts: &[Cut], date: &str) -> Result<Vec<Edit>, String> {
+    let manifest = root.join("Cargo.toml");
+    let text = bump::set_requirements(&read(&manifest)?, cuts)?;
+    let mut edits = vec![(manifest, text)];
+    for cut in cuts {
+        let found = crates.iter().find(|found| found.name == cut.name);
+        let found = found.ok_or("a cut of a crate that is not there")?;
+        let mut edit = |file: &str, change: &dyn Fn(&str) -> Result<String, String>| {
+            let path = found.folder.join(file);
+            let text =
+                change(&read(&path)?).map_err(|why| format!("{}: {file}: {why}", cut.name))?;
+            edits.push((path, text));
+            Ok::<_, String>(())
+        };
+        edit("Cargo.toml", &|text| bump::set_version(text, &cut.version))?;
+        edit("CHANGELOG.md", &|text| {
+            let noted = cut
+                .notes
+                .iter()
+                .fold(text.to_owned(), |text, note| changelog::note(&text, note));
+            changelog::cut(&noted, &cut.version, date)
+        })?;
+    }
+    for found in crates {
+        let path = found.folder.join("README.md");
+        let text = cuts.iter().fold(read(&path)?, |text, cut| {
+            bump::set_readme(&text, &cut.name, &cut.version)
+        });
+        edits.push((path, text));
+    }
+    Ok(edits)
+}
+
+fn read(path: &Path) -> Result<String, String> {
+    fs::read_to_string(path).map_err(|error| error.to_string())
+}
+
+/// The day, as `date` tells it, in UTC.
+fn today() -> Result<String, String> {
+    let ended = command::run("date", &["-u", "+%Y-%m-%d"], Show::Never);
+    match ended.success {
+        true => Ok(ended.output.trim().to_owned()),
+        false => Err(ended.output),
+    }
+}

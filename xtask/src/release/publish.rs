@@ -1,0 +1,203 @@
+//! Publishes what the registry lacks, in order. It keeps no notes: the index knows how far it came, so the same command goes on after any failure.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::crates::Crate;
+use super::target::Target;
+use crate::command::{self, Show};
+use crate::tally::Tally;
+
+/// How long the index may take to show what was uploaded.
+const PATIENCE: Duration = Duration::from_secs(300);
+const BETWEEN: Duration = Duration::from_secs(3);
+
+/// How a crate is uploaded.
+#[derive(Debug, Clone, Copy, Default, clap::Args)]
+pub(crate) struct Manner {
+    /// Doesn't build each package once more; `release check` did.
+    #[arg(long)]
+    pub(crate) no_verify: bool,
+    /// Also from a tree with changes that are not committed.
+    #[arg(long)]
+    pub(crate) allow_dirty: bool,
+}
+
+/// Says of each crate whether the registry has its version.
+pub(crate) fn published(crates: &[Crate], target: &Target) -> Result<Vec<bool>, String> {
+    let has = |found: &Crate| target.has(&found.name, Some(&found.version));
+    crates.iter().map(has).collect()
+}
+
+pub(crate) fn run(crates: &[Crate], target: &Target, manner: Manner) -> Tally {
+    let result = carry_out(
+        crates,
+        |found| target.has(&found.name, Some(&found.version)),
+        |found| upload(found, target, manner),
+        |found| wait(|| target.has(&found.name, Some(&found.version)), PATIENCE),
+    );
+    match result {
+        Ok(done) => Tally {
+            passed: done,
+            ..Tally::default()
+        },
+        Err(why) => Tally::failed(format!("release publish: {why}")),
+    }
+}
+
+/// Takes each crate that is not there yet to where it can be seen, and returns how many those were; stops at the first that fails, because the next
+/// may need it.
+fn carry_out(
+    crates: &[Crate],
+    mut has: impl FnMut(&Crate) -> Result<bool, String>,
+    mut upload: impl FnMut(&Crate) -> Result<(), String>,
+    mut wait: impl FnMut(&Crate) -> Result<(), String>,
+) -> Result<usize, String> {
+    let mut done = 0;
+    for found in crates {
+        let name = format!("{} {}", found.name, found.version);
+        let wrong = |why: String| format!("{name}: {why}; the same command goes on from here");
+        if has(found).map_err(wrong)? {
+            println!("{name}: is there already");
+            continue;
+        }
+        upload(found).map_err(wrong)?;
+        wait(found).map_err(wrong)?;
+        println!("{name}: published");
+        done += 1;
+    }
+    Ok(done)
+}
+
+fn upload(found: &Crate, target: &Target, manner: Manner) -> Result<(), String> {
+    let mut cargo = target.cargo("publish");
+    cargo.args(["--quiet", "--color=never", "--locked", "-p", &found.name]);
+    cargo.args(["--registry", target.name()]);
+    cargo.args(manner.no_verify.then_some("--no-verify"));
+    cargo.args(manner.allow_dirty.then_some("--allow-dirty"));
+    let ended = command::finish(&mut cargo, Show::Never);
+    match ended.success {
+        true => Ok(()),
+        false => Err(reason(&ended.output)),
+    }
+}
+
+/// Cargo's words, and what they come to.
+fn reason(output: &str) -> String {
+    let lines = output
+        .lines()
+        .map(str::trim)
+        .filter(|line| !line.is_empty());
+    let words: Vec<&str> = lines.collect();
+    let words = words[words.len().saturating_sub(6)..].join("; ");
+    let hint = [
+        (
+            "429",
+            "crates.io takes five new crates at once and then one in ten minutes: wait as it says",
+        ),
+        ("no token", "run `cargo login`"),
+        (
+            "403",
+            "the token is not for this crate: ask an owner, or `cargo login` anew",
+        ),
+    ];
+    match hint.iter().find(|(sign, _)| words.contains(sign)) {
+        Some((_, hint)) => format!("{words} ({hint})"),
+        None => words,
+    }
+}
+
+fn wait(mut has: impl FnMut() -> Result<bool, String>, patience: Duration) -> Result<(), String> {
+    let deadline = Instant::now() + patience;
+    loop {
+        // An index that stumbles is asked again.
+        let answer = has();
+        if answer == Ok(true) {
+            return Ok(());
+        }
+        if Instant::now() >= deadline {
+            let why = answer.err().unwrap_or_else(|| "not there".into());
+            return Err(format!(
+                "uploaded, but not in the index after {} s: {why}",
+                patience.as_secs()
+            ));
+        }
+        thread::park_timeout(BETWEEN.min(patience));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+
+    use proptest::prelude::*;
+
+    use super::super::crates::order;
+    use super::super::crates::tests::sample;
+    use super::*;
+
+    proptest! {
+        /// Wherever it fails, and however often, the same command ends with each crate uploaded exactly once, behind what it needs.
+        #[test]
+        fn a_failure_half_way_costs_nothing(edges in prop::collection::vec(any::<u8>(), 1..8), faults in prop::collection::vec((0..8_usize, any::<bool>()), 0..6)) {
+            let crates = edges.iter().enumerate().map(|(at, bits)| {
+                let needed: Vec<String> = (0..at).filter(|it| bits >> it & 1 == 1).map(|it| format!("c{it}")).collect();
+                sample(&format!("c{at}"), &needed.iter().map(String::as_str).collect::<Vec<_>>())
+            }).collect();
+            let crates = order(crates).unwrap();
+            let index = RefCell::new(Vec::<String>::new());
+            for fault in faults.into_iter().map(Some).chain([None]) {
+                let before = index.borrow().len();
+                let result = carry_out(
+                    &crates,
+                    |found| Ok(index.borrow().contains(&found.name)),
+                    |found| {
+                        for needed in found.siblings.keys() {
+                            assert!(index.borrow().contains(needed));
+                        }
+                        if fault == Some((index.borrow().len(), false)) {
+                            return Err("429".into());
+                        }
+                        index.borrow_mut().push(found.name.clone());
+                        Ok(())
+                    },
+                    |_| match fault == Some((index.borrow().len(), true)) {
+                        true => Err("lost".into()),
+                        false => Ok(()),
+                    },
+                );
+                if let Ok(done) = result {
+                    prop_assert_eq!(done, index.borrow().len() - before);
+                    prop_assert_eq!(index.borrow().len(), crates.len());
+                } else {
+                    prop_assert!(fault.is_some());
+                }
+            }
+            prop_assert_eq!(index.into_inner(), crates.iter().map(|it| it.name.clone()).collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn an_index_that_shows_it_late_is_waited_for_and_one_that_never_does_is_named() {
+        let mut answers = vec![Ok(true), Ok(false), Err("busy".to_owned())];
+        // The wait between two looks is bounded by the whole.
+        let patience = Duration::from_millis(40);
+        let mut late = Ok(());
+        while !answers.is_empty() {
+            late = wait(|| answers.pop().unwrap_or(Ok(true)), Duration::ZERO);
+        }
+        assert_eq!(late, Ok(()));
+        let never = wait(|| Err("busy".into()), patience).unwrap_err();
+        assert!(
+            never.contains("not in the index after 0 s: busy"),
+            "{never}"
+        );
+    }
+
+    #[test]
+    fn known_refusals_say_what_to_do() {
+        assert!(reason("error: x\n  status 429 Too Many Requests").contains("ten minutes"));
+        assert!(reason("error: no token found").contains("cargo login"));
+        assert_eq!(reason("error: one\n\n  two\n"), "error: one; two");
+    }
+}

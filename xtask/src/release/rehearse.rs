@@ -1,0 +1,194 @@
+//! A whole release against a registry on loopback: it fails half-way, is gone on with, and each crate is then taken into an empty project and built
+//! there. The uploads and their order are those of `release publish`.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::Instant;
+
+use fs_err as fs;
+
+use super::crates::Crate;
+use super::publish::{self, Manner};
+use super::target::Target;
+use crate::command::{self, Show};
+use crate::registry::{self, Registry};
+use crate::tally::Tally;
+use crate::workspace::Workspace;
+
+/// The upload that the registry refuses at first, as crates.io does of many new crates.
+const FAILS_AT: usize = 3;
+
+/// How much is rehearsed.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// Only publishes; builds nothing.
+    #[arg(long)]
+    no_build: bool,
+    /// Also installs the program from the registry and runs it.
+    #[arg(long, conflicts_with = "no_build")]
+    install: bool,
+    /// Takes the tree with its changes.
+    #[arg(long)]
+    allow_dirty: bool,
+}
+
+pub(crate) fn run(workspace: &Workspace, crates: &[Crate], arguments: &Arguments) -> Tally {
+    match try_run(workspace, crates, arguments) {
+        Ok(tally) => tally,
+        Err(why) => Tally::failed(format!("release rehearse: {why}")),
+    }
+}
+
+fn try_run(
+    workspace: &Workspace,
+    crates: &[Crate],
+    arguments: &Arguments,
+) -> Result<Tally, String> {
+    // Not below the workspace, of which cargo would take the projects for members.
+    let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
+    let (config, home) = (
+        folder.path().join("config.toml"),
+        folder.path().join("home"),
+    );
+    let own = crates.iter().map(|it| it.name.clone()).collect();
+    let mut options = registry::options(&workspace.root, folder.path().join("registry"), own)?;
+    options.room = Some(FAILS_AT);
+    let registry = Registry::serve(0, options)?;
+    registry.configure(&config)?;
+    let target = Target::local(config, home);
+    let manner = Manner {
+        no_verify: true,
+        allow_dirty: arguments.allow_dirty,
+    };
+    let mut tally = publications(&registry, crates, &target, manner);
+    if tally.is_red() || arguments.no_build {
+        return Ok(tally);
+    }
+    for found in crates {
+        tally += judged(&found.name, "an empty project", || {
+            take(folder.path(), found, &target)
+        });
+    }
+    if arguments.install {
+        for found in crates.iter().filter(|it| !it.programs.is_empty()) {
+            tally += judged(&found.name, "installed", || {
+                install(folder.path(), found, &target)
+            });
+        }
+    }
+    Ok(tally)
+}
+
+/// Publishes three times: up to a failure, from there on, and for nothing.
+fn publications(registry: &Registry, crates: &[Crate], target: &Target, manner: Manner) -> Tally {
+    let mut tally = Tally::default();
+    let mut expect = |what: &str, is_so: bool, found: &Tally| match is_so {
+        true => tally.passed += 1,
+        false => tally
+            .failures
+            .push(format!("rehearsal: {what}: {found}: {:?}", found.failures)),
+    };
+    let fails = crates.len() > FAILS_AT;
+    let first = publish::run(crates, target, manner);
+    if fails {
+        first
+            .failures
+            .iter()
+            .for_each(|why| println!("as expected: {why}"));
+    }
+    expect(
+        "the fourth upload is refused",
+        first.is_red() == fails,
+        &first,
+    );
+    registry.make_room();
+    let second = publish::run(crates, target, manner);
+    let missing = crates.len().saturating_sub(FAILS_AT);
+    expect(
+        "it goes on from there",
+        !second.is_red() && second.passed == missing,
+        &second,
+    );
+    let third = publish::run(crates, target, manner);
+    expect(
+        "then nothing is left to do",
+        !third.is_red() && third.passed == 0,
+        &third,
+    );
+    tally
+}
+
+fn judged(name: &str, what: &str, work: impl FnOnce() -> Result<(), String>) -> Tally {
+    let begun = Instant::now();
+    match work() {
+        Ok(()) => {
+            println!("{name}: {what}: ok, {:.0} s", begun.elapsed().as_secs_f64());
+            Tally {
+                passed: 1,
+                ..Tally::default()
+            }
+        }
+        Err(why) => Tally::failed(format!("rehearsal: {name}: {what}: {why}")),
+    }
+}
+
+/// Makes an empty project, adds the crate as anybody does, uses it, and checks that this compiles.
+fn take(folder: &Path, found: &Crate, target: &Target) -> Result<(), String> {
+    let project = folder.join("projects").join(&found.name);
+    fs::create_dir_all(&project).map_err(|error| error.to_string())?;
+    let run = |mut cargo: Command| {
+        cargo
+            .current_dir(&project)
+            .env("CARGO_TARGET_DIR", folder.join("target"));
+        finished(&mut cargo)
+    };
+    let mut init = target.cargo("init");
+    init.args(["--quiet", "--vcs=none", "--lib", "--name=stranger"]);
+    run(init)?;
+    let mut add = target.cargo("add");
+    add.args(["--quiet", &found.name]);
+    run(add)?;
+    if let Some(library) = &found.library {
+        let text = format!("pub use {library} as it;\n");
+        fs::write(project.join("src/lib.rs"), text).map_err(|error| error.to_string())?;
+    }
+    let mut check = target.cargo("check");
+    check.args(["--quiet", "--color=never"]);
+    run(check)
+}
+
+fn install(folder: &Path, found: &Crate, target: &Target) -> Result<(), String> {
+    let root = folder.join("installed");
+    let mut cargo = target.cargo("install");
+    cargo.args([
+        "--quiet",
+        "--color=never",
+        "--locked",
+        "--debug",
+        &found.name,
+        "--root",
+    ]);
+    cargo
+        .arg(&root)
+        .env("CARGO_TARGET_DIR", folder.join("target"));
+    finished(cargo.current_dir(folder))?;
+    for program in &found.programs {
+        let ended = command::finish(
+            Command::new(root.join("bin").join(program)).arg("--version"),
+            Show::Never,
+        );
+        print!("{}", ended.output);
+        if !ended.success || !ended.output.contains(&found.version.to_string()) {
+            return Err(format!("{program} --version: {}", ended.output));
+        }
+    }
+    Ok(())
+}
+
+fn finished(cargo: &mut Command) -> Result<(), String> {
+    let ended = command::finish(cargo, Show::Never);
+    match ended.success {
+        true => Ok(()),
+        false => Err(ended.output.trim().to_owned()),
+    }
+}

@@ -1,0 +1,193 @@
+//! What a registry wants of a manifest and of the files of a package. Decides; touches no file.
+
+use super::crates::Crate;
+
+/// Of a package, before it is packed; crates.io takes 10 MB after that.
+pub(crate) const LARGEST: u64 = 30 << 20;
+/// What every package carries.
+const WANTED: [&str; 6] = [
+    "CHANGELOG.md",
+    "Cargo.lock",
+    "Cargo.toml",
+    "LICENSE-APACHE",
+    "LICENSE-MIT",
+    "README.md",
+];
+/// Folders and ends of names that got in by accident.
+const JUNK: [&str; 10] = [
+    ".rlm/",
+    "target/",
+    ".DS_Store",
+    ".bak",
+    ".log",
+    ".orig",
+    ".pending-snap",
+    ".rej",
+    ".snap.new",
+    "~",
+];
+const LICENSE: &str = "MIT OR Apache-2.0";
+/// crates.io drops a category that it does not know, with a warning that is easily missed. Those that could fit a crate of ours:
+/// https://crates.io/category_slugs
+const CATEGORIES: [&str; 27] = [
+    "accessibility",
+    "algorithms",
+    "api-bindings",
+    "asynchronous",
+    "caching",
+    "command-line-interface",
+    "command-line-utilities",
+    "concurrency",
+    "config",
+    "data-structures",
+    "database",
+    "database-implementations",
+    "date-and-time",
+    "development-tools",
+    "development-tools::debugging",
+    "development-tools::profiling",
+    "development-tools::testing",
+    "encoding",
+    "filesystem",
+    "network-programming",
+    "os",
+    "os::linux-apis",
+    "os::macos-apis",
+    "os::unix-apis",
+    "parser-implementations",
+    "text-processing",
+    "value-formatting",
+];
+
+/// Says what is wrong with what a manifest tells of its crate.
+pub(crate) fn manifest(found: &Crate) -> Vec<String> {
+    let mut wrong = Vec::new();
+    let length = found.description.chars().count();
+    if !(10..=150).contains(&length) || found.description.ends_with('.') {
+        wrong.push(format!(
+            "description: {length} characters; a phrase of 10 to 150 without a full stop"
+        ));
+    }
+    if found.license != LICENSE {
+        wrong.push(format!("license: `{}` is not {LICENSE}", found.license));
+    }
+    if found.readme != "README.md" {
+        wrong.push(format!("readme: `{}` is not README.md", found.readme));
+    }
+    if !(1..=5).contains(&found.keywords.len()) {
+        wrong.push(format!(
+            "keywords: {}, not one to five",
+            found.keywords.len()
+        ));
+    }
+    let keyword = |word: &&String| {
+        word.len() <= 20
+            && word.starts_with(|c: char| c.is_ascii_alphanumeric())
+            && word
+                .chars()
+                .all(|c| c.is_ascii_alphanumeric() || "_-+".contains(c))
+    };
+    let odd = found.keywords.iter().filter(|word| !keyword(word));
+    wrong.extend(
+        odd.map(|word| format!("keywords: `{word}`: 20 letters, digits, _, - or + at most")),
+    );
+    if !(1..=5).contains(&found.categories.len()) {
+        wrong.push(format!(
+            "categories: {}, not one to five",
+            found.categories.len()
+        ));
+    }
+    let unknown = found
+        .categories
+        .iter()
+        .filter(|it| !CATEGORIES.contains(&it.as_str()));
+    wrong.extend(
+        unknown.map(|it| {
+            format!("categories: `{it}` is not in the table of xtask/src/release/rules.rs")
+        }),
+    );
+    wrong
+}
+
+/// Says what is missing in a package, and what does not belong there.
+pub(crate) fn files(files: &[&str]) -> Vec<String> {
+    let missing = WANTED.iter().filter(|wanted| !files.contains(wanted));
+    let junk = files.iter().filter(|file| {
+        JUNK.iter().any(|junk| match junk.ends_with('/') {
+            true => file.starts_with(junk) || file.contains(&format!("/{junk}")),
+            false => file.ends_with(junk),
+        })
+    });
+    let missing = missing.map(|file| format!("{file} is missing"));
+    missing
+        .chain(junk.map(|file| format!("{file} does not belong there")))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::crates::tests::sample;
+    use super::*;
+
+    fn good() -> Crate {
+        Crate {
+            description: "Sleeps that wake together".into(),
+            license: LICENSE.into(),
+            keywords: vec!["ctrl-c".into()],
+            categories: vec!["os".into()],
+            ..sample("leaf", &[])
+        }
+    }
+
+    #[test]
+    fn a_whole_manifest_passes_and_each_lack_is_named() {
+        assert_eq!(manifest(&good()), Vec::<String>::new());
+        let bad = Crate {
+            description: "Does it.".into(),
+            license: "MIT".into(),
+            readme: String::new(),
+            keywords: ["a", "b", "c", "d", "e", "two words"]
+                .map(Into::into)
+                .to_vec(),
+            categories: vec!["loops".into()],
+            ..good()
+        };
+        let wrong = manifest(&bad).join("\n");
+        insta::assert_snapshot!(wrong, @"
+        description: 8 characters; a phrase of 10 to 150 without a full stop
+        license: `MIT` is not MIT OR Apache-2.0
+        readme: `` is not README.md
+        keywords: 6, not one to five
+        keywords: `two words`: 20 letters, digits, _, - or + at most
+        categories: `loops` is not in the table of xtask/src/release/rules.rs
+        ");
+        assert_eq!(
+            manifest(&Crate {
+                keywords: Vec::new(),
+                categories: Vec::new(),
+                ..good()
+            })
+            .len(),
+            2
+        );
+    }
+
+    #[test]
+    fn a_package_has_what_it_needs_and_nothing_by_accident() {
+        let mut list = WANTED.to_vec();
+        list.extend(["src/lib.rs", "src/target.rs", "tests/it/snapshots/x.snap"]);
+        assert_eq!(files(&list), Vec::<String>::new());
+        list.remove(0);
+        list.extend([
+            "target/x",
+            "a/target/x",
+            ".rlm/runs/x",
+            "x.snap.new",
+            "src/lib.rs.orig",
+            "b~",
+        ]);
+        let wrong = files(&list);
+        assert_eq!(wrong.len(), 7, "{wrong:?}");
+        assert_eq!(wrong[0], "CHANGELOG.md is missing");
+    }
+}

@@ -1,0 +1,97 @@
+//! The registry that crates go to, as cargo sees it: crates.io, or one that cargo's configuration names.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use semver::Version;
+
+use crate::command::{self, Show};
+
+/// Where crates are published.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub(crate) struct Target {
+    /// The registry, as cargo's configuration names it [default: crates.io].
+    #[arg(long, value_name = "NAME")]
+    registry: Option<String>,
+    /// Configuration for cargo beside its own, such as the file that `registry serve` names.
+    #[arg(long, value_name = "FILE", value_parser = crate::bench::absolute)]
+    config: Option<PathBuf>,
+    /// Where this cargo keeps what it fetched; a rehearsal leaves the maintainer's alone.
+    #[arg(skip)]
+    home: Option<PathBuf>,
+}
+
+impl Target {
+    /// The registry `local` that a file of cargo's configuration describes, beside a home of its own.
+    pub(crate) fn local(config: PathBuf, home: PathBuf) -> Self {
+        Self {
+            registry: Some("local".into()),
+            config: Some(config),
+            home: Some(home),
+        }
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        self.registry.as_deref().unwrap_or("crates-io")
+    }
+
+    /// A command of cargo that knows of the registry.
+    pub(crate) fn cargo(&self, subcommand: &str) -> Command {
+        let mut cargo = Command::new("cargo");
+        cargo.arg(subcommand);
+        if let Some(config) = &self.config {
+            cargo.arg("--config").arg(config);
+        }
+        if let Some(home) = &self.home {
+            cargo.env("CARGO_HOME", home);
+        }
+        cargo
+    }
+
+    /// Asks the registry's index whether it has this version, or any, of a crate.
+    ///
+    /// # Errors
+    ///
+    /// When the index does not answer.
+    pub(crate) fn has(&self, name: &str, version: Option<&Version>) -> Result<bool, String> {
+        let spec = version.map_or_else(|| name.to_owned(), |version| format!("{name}@{version}"));
+        let mut cargo = self.cargo("info");
+        cargo.args(["--color=never", "--registry", self.name(), &spec]);
+        // In a workspace cargo would tell of its member instead.
+        cargo.current_dir(std::env::temp_dir());
+        let ended = command::finish(&mut cargo, Show::Never);
+        answer(ended.success, &ended.output)
+    }
+}
+
+/// An index that was not asked, since cargo is offline, knows nothing either.
+fn answer(success: bool, output: &str) -> Result<bool, String> {
+    if success {
+        return Ok(true);
+    }
+    if output.contains("could not find") && output.contains("Updating") {
+        return Ok(false);
+    }
+    let why = output.lines().filter(|line| !line.trim().is_empty());
+    let why: Vec<&str> = why.map(str::trim).take(3).collect();
+    Err(format!("the index does not answer: {}", why.join("; ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_index_that_was_not_asked_has_not_answered() {
+        let absent =
+            "    Updating crates.io index\nerror: could not find `x@0.1.0` in registry `y`\n";
+        assert_eq!(answer(false, absent), Ok(false));
+        assert_eq!(answer(true, "x\n"), Ok(true));
+        for silent in [
+            "error: could not find `x@0.1.0` in registry `y`\n",
+            "    Updating crates.io index\nerror: download of config.json failed\n",
+        ] {
+            assert!(answer(false, silent).is_err(), "{silent}");
+        }
+    }
+}
