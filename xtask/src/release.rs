@@ -117,7 +117,7 @@ fn tag(crates: &[Crate], target: &Target, execute: bool) -> Tally {
             Ok(true) => {}
             Ok(false) => {
                 tally
-                    .failures
+                    .skipped
                     .push(format!("{tag}: it is not published yet"));
                 continue;
             }

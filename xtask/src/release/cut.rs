@@ -50,9 +50,12 @@ fn try_run(root: &Path, crates: &[Crate], arguments: &Arguments) -> Result<(), S
     let words: Vec<_> = cuts.iter().map(ToString::to_string).collect();
     let subject = format!("release: {}", words.join(", "));
     for (path, text) in &edits {
-        let is_new = fs::read_to_string(path).map_err(|error| error.to_string())? != *text;
-        let shown = path.strip_prefix(root).unwrap_or(path).display();
-        println!("{} {shown}", if is_new { "change" } else { "keep  " });
+        if read(path)? != *text {
+            println!(
+                "change {}",
+                path.strip_prefix(root).unwrap_or(path).display()
+            );
+        }
     }
     println!("commit {subject}");
     if !arguments.execute {

@@ -112,7 +112,9 @@ pub(crate) fn manifest(found: &Crate) -> Vec<String> {
 /// Says what is missing in a package, and what does not belong there.
 pub(crate) fn files(files: &[&str]) -> Vec<String> {
     let missing = WANTED.iter().filter(|wanted| !files.contains(wanted));
-    let junk = files.iter().filter(|file| {
+    // Cargo itself adds the manifest as it was written.
+    let others = files.iter().filter(|file| **file != "Cargo.toml.orig");
+    let junk = others.filter(|file| {
         JUNK.iter().any(|junk| match junk.ends_with('/') {
             true => file.starts_with(junk) || file.contains(&format!("/{junk}")),
             false => file.ends_with(junk),
@@ -175,7 +177,12 @@ mod tests {
     #[test]
     fn a_package_has_what_it_needs_and_nothing_by_accident() {
         let mut list = WANTED.to_vec();
-        list.extend(["src/lib.rs", "src/target.rs", "tests/it/snapshots/x.snap"]);
+        list.extend([
+            "Cargo.toml.orig",
+            "src/lib.rs",
+            "src/target.rs",
+            "tests/it/snapshots/x.snap",
+        ]);
         assert_eq!(files(&list), Vec::<String>::new());
         list.remove(0);
         list.extend([
