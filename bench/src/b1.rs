@@ -61,7 +61,9 @@ fn run(plan: &Plan, outcome: &mut Outcome) -> Result<()> {
         series.absorb(in_turn(first..first + signals, turns.collect(), &progress)?);
     }
     let over_floor = series.ratio(OURS, FLOOR, |summary| summary.median);
-    outcome.at_most("p50 over the floor's", over_floor, 2.0, "×");
+    outcome
+        .at_most("p50 over the floor's", over_floor, 2.0, "×")
+        .about(series.title(), OURS);
     outcome.notes.push(format!(
         "debounce 0; {} signals each, from {groups} sets of processes",
         groups * signals

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use crate::harness::{
     Contender, Outcome, Progress, Result, Role, Sample, Series, Turn, in_turn, pause, summarise,
 };
-use crate::{Bench, Plan};
+use crate::{Bench, Plan, peers};
 
 pub(crate) const BENCH: Bench = Bench {
     id: "b10",
@@ -21,6 +21,9 @@ const OURS: &str = "rlm run";
 const SHELL: &str = "bash while loop";
 const SYNCS: &str = "its syncs";
 const QUANTITY: &str = "one iteration";
+/// The loop runner that can be told to loop around any command.
+const RUNNER: &str = "ralphify";
+const RUNNER_SCRIPT: &str = include_str!("../peers/ralphify.py");
 /// The other loop runners that are looked for; each needs a model or a setup of its own, so that none is measured unasked.
 const PEERS: [&str; 4] = ["ralph", "ralphex", "autoloop", "ralph-tui"];
 /// Between two looks at the memory of a loop.
@@ -50,11 +53,14 @@ fn run(plan: &Plan, outcome: &mut Outcome) -> Result<()> {
     let rounds = plan.scale.pick(5, 2, 1);
     let mut seen = Looked::default();
     let mut last = None;
+    let has_runner = runner(&plan.scratch, 0)
+        .map_err(|why| outcome.skip(RUNNER, &why))
+        .is_ok();
     for &(count, label) in sizes {
         let progress = Progress::of(format!("b10 {label}"));
         // The largest one is long enough to be believed at once.
         let rounds = if count > 1000 { 1 } else { rounds };
-        let turns = vec![
+        let mut turns = vec![
             Turn::new(OURS, Role::Ours, |round| {
                 let dir = plan.scratch.join(format!("b10-{count}-{round}"));
                 let (took, looked) = ours(&rlm, &dir, count)?;
@@ -67,6 +73,12 @@ fn run(plan: &Plan, outcome: &mut Outcome) -> Result<()> {
                 syncs(&plan.scratch, count).map(Some)
             }),
         ];
+        if has_runner && rounds > 1 {
+            let turn = Turn::new(RUNNER, Role::Peer, |_| {
+                runner(&plan.scratch, count).map(Some)
+            });
+            turns.push(turn.within(Duration::from_secs(40)));
+        }
         let found = in_turn(0..rounds, turns, &progress)?;
         if count >= 1000 || plan.scale != crate::harness::Scale::Full {
             last = Some((found.clone(), label));
@@ -77,12 +89,14 @@ fn run(plan: &Plan, outcome: &mut Outcome) -> Result<()> {
     }
     if let Some((found, label)) = last {
         let added = added(&found);
-        outcome.at_most(
-            &format!("{OURS} over {SHELL} and {SYNCS}, {label}"),
-            added,
-            5.0,
-            "ms an iteration",
-        );
+        outcome
+            .at_most(
+                &format!("{OURS} over {SHELL} and {SYNCS}, {label}"),
+                added,
+                5.0,
+                "ms an iteration",
+            )
+            .about(format!("{QUANTITY}, {label}"), OURS);
     }
     judge_growth(outcome);
     judge_memory(&seen, outcome);
@@ -94,7 +108,7 @@ fn run(plan: &Plan, outcome: &mut Outcome) -> Result<()> {
         outcome.skip(peer, why);
     }
     outcome.notes.push(format!(
-        "{:.1} saves an iteration, each synced; no git calls: the loop runs outside a repository",
+        "{:.1} saves an iteration, each synced; no git calls: the loop runs outside a repository; {RUNNER} keeps nothing on disk",
         seen.saves
     ));
     Ok(())
@@ -128,7 +142,8 @@ fn judge_growth(outcome: &mut Outcome) {
         .zip(median(first))
         .map(|(last, first)| last / first);
     let what = format!("{OURS}, {} over {}", last.title(), first.title());
-    outcome.at_most(&what, grown, 1.2, "×");
+    let title = last.title();
+    outcome.at_most(&what, grown, 1.2, "×").about(title, OURS);
 }
 
 fn judge_memory(seen: &Looked, outcome: &mut Outcome) {
@@ -245,6 +260,27 @@ fn shell(count: usize) -> Result<f64> {
         return Err(status.to_string().into());
     }
     Ok(begun.elapsed().as_secs_f64() * 1e3 / count as f64)
+}
+
+/// Another loop runner, which keeps nothing on disk.
+fn runner(scratch: &Path, count: usize) -> Result<f64> {
+    let (home, folder) = (scratch.join("home"), scratch.join("b10-runner"));
+    fs_err::create_dir_all(&folder)?;
+    fs_err::write(folder.join("RALPH.md"), "---\nagent: /bin/true\n---\nx\n")?;
+    let mut command = peers::python(RUNNER_SCRIPT, &home)?;
+    command.arg("b10-runner").arg(count.to_string());
+    let begun = Instant::now();
+    let ended = command
+        .current_dir(scratch)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .output()?;
+    let took = begun.elapsed();
+    if !ended.status.success() {
+        let said = String::from_utf8_lossy(&ended.stderr);
+        return Err(said.trim().to_owned().into());
+    }
+    Ok(took.as_secs_f64() * 1e3 / count.max(1) as f64)
 }
 
 /// Appends and syncs as much as our saves do, two an iteration.

@@ -87,7 +87,9 @@ fn run(plan: &Plan, outcome: &mut Outcome) -> Result<()> {
             .iter()
             .find(|series| series.quantity == quantity);
         let median = series.and_then(|series| Some(series.get(name)?.summary()?.median));
-        outcome.at_most(&format!("{name}, {quantity}"), median, limit, "ms");
+        outcome
+            .at_most(&format!("{name}, {quantity}"), median, limit, "ms")
+            .about(quantity, name);
     }
     Ok(())
 }

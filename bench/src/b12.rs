@@ -77,7 +77,9 @@ fn run(plan: &Plan, outcome: &mut Outcome) -> Result<()> {
                 .get(name)
                 .zip(series.get(FLOOR))
                 .and_then(|(ours, floor)| paired_ratio(&ours.samples, &floor.samples));
-            outcome.at_most(&format!("{quantity}, {name}"), over, 1.2, "× floor");
+            outcome
+                .at_most(&format!("{quantity}, {name}"), over, 1.2, "× floor")
+                .about(series.title(), name);
         }
         outcome.series.push(series);
     }

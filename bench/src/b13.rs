@@ -54,7 +54,9 @@ fn run(plan: &Plan, outcome: &mut Outcome) -> Result<()> {
                 .get(name)
                 .zip(series.get(FLOOR))
                 .and_then(|(ours, floor)| paired_ratio(&ours.samples, &floor.samples));
-            outcome.at_most(&format!("{name}, {label}"), over, 3.0, "× floor");
+            outcome
+                .at_most(&format!("{name}, {label}"), over, 3.0, "× floor")
+                .about(series.title(), name);
         }
         outcome.series.push(series);
     }

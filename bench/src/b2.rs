@@ -55,7 +55,9 @@ fn run(plan: &Plan, outcome: &mut Outcome) -> Result<()> {
         }
     }
     let sooner = series.ratio(PEER, OURS, |summary| summary.median);
-    outcome.at_least("decision sooner than tokio::signal, p50", sooner, 50.0, "×");
+    outcome
+        .at_least("decision sooner than tokio::signal, p50", sooner, 50.0, "×")
+        .about(series.title(), OURS);
     outcome.notes.push(
         "the decision is stamped in the waker, on a thread of the router, before any task runs"
             .into(),

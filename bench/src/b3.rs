@@ -57,7 +57,9 @@ fn run(plan: &Plan, outcome: &mut Outcome) -> Result<()> {
         let gone = ours.map(|ours| ours.samples.len() as f64);
         outcome.at_least(&format!("{state}: gone"), gone, rounds as f64, "times");
         let slowest = ours.and_then(|ours| Some(ours.summary()?.max));
-        outcome.at_most(&format!("{state}: slowest"), slowest, 250.0, "ms");
+        outcome
+            .at_most(&format!("{state}: slowest"), slowest, 250.0, "ms")
+            .about(quantity, OURS);
         if let Some(peer) = series.get(PEER) {
             let of = peer.samples.len() + peer.lost;
             outcome.notes.push(format!(

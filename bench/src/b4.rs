@@ -77,12 +77,16 @@ fn run(plan: &Plan, outcome: &mut Outcome) -> Result<()> {
         let calls = Series::new("wake call", "ms", calls.collect()).sized(count as f64, label);
 
         let over = heap.ratio(OURS, FLOOR, |summary| summary.median);
-        outcome.at_most(&format!("heap, {label}"), over, 1.0, "× floor");
+        outcome
+            .at_most(&format!("heap, {label}"), over, 1.0, "× floor")
+            .about(heap.title(), OURS);
         let over = awake
             .get(OURS)
             .zip(awake.get(FLOOR))
             .and_then(|(ours, floor)| paired_ratio(&ours.samples, &floor.samples));
-        outcome.at_most(&format!("all awake, {label}"), over, 1.1, "× floor");
+        outcome
+            .at_most(&format!("all awake, {label}"), over, 1.1, "× floor")
+            .about(awake.title(), OURS);
         outcome.series.extend([heap, calls, awake]);
     }
     outcome.notes.push(

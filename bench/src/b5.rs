@@ -66,7 +66,9 @@ fn run(plan: &Plan, outcome: &mut Outcome) -> Result<()> {
     let long = measure(rows, rounds, Duration::from_secs(60), quantities, &progress)?;
     let bytes = find(&long, "bytes a save, long run", size.1)
         .and_then(|bytes| bytes.ratio(OURS.name, ROWS.name, |summary| summary.median));
-    outcome.at_most("bytes a save, long run", bytes, 0.2, "× SQLite's");
+    outcome
+        .at_most("bytes a save, long run", bytes, 0.2, "× SQLite's")
+        .about(format!("bytes a save, long run, {}", size.1), OURS.name);
     outcome.series.extend(long);
 
     let rounds = plan.scale.pick(30, 5, 2);
@@ -83,18 +85,19 @@ fn run(plan: &Plan, outcome: &mut Outcome) -> Result<()> {
         let large = measure(rows, rounds, budget, quantities, &progress)?;
         if let ([save, bytes, _], "1 MB") = (large.as_slice(), size.1) {
             let sooner = save.ratio(LANGGRAPH.name, OURS.name, |summary| summary.median);
-            outcome.at_least("LangGraph's time, 1 MB", sooner, 10.0, "× ours");
+            outcome
+                .at_least("LangGraph's time, 1 MB", sooner, 10.0, "× ours")
+                .about(save.title(), OURS.name);
             let fewer = bytes.ratio(LANGGRAPH.name, OURS.name, |summary| summary.median);
-            outcome.at_least("LangGraph's bytes, 1 MB", fewer, 100.0, "× ours");
+            outcome
+                .at_least("LangGraph's bytes, 1 MB", fewer, 100.0, "× ours")
+                .about(bytes.title(), OURS.name);
         }
         outcome.series.extend(large);
     }
     seal(plan, outcome)?;
     outcome.notes.extend([
-        format!(
-            "the file system is {}; bytes are those passed to `write`",
-            file_system(&plan.scratch)
-        ),
+        "bytes are those passed to `write`".into(),
         format!("{} does not sync, as the old way did not", JSON_GZIP.name),
     ]);
     Ok(())
@@ -104,12 +107,14 @@ fn judge_small(small: &[Series], sizes: &[Size], outcome: &mut Outcome) {
     for (_, label) in sizes {
         let save = find(small, "save", label);
         let p10 = |over: &str| save?.ratio(OURS.name, over, |summary| summary.p10);
-        outcome.at_most(
-            &format!("save p10, {label}"),
-            p10(APPEND.name),
-            1.5,
-            "× floor",
-        );
+        outcome
+            .at_most(
+                &format!("save p10, {label}"),
+                p10(APPEND.name),
+                1.5,
+                "× floor",
+            )
+            .about(format!("save, {label}"), OURS.name);
         if let Some(ratio) = p10(OVERWRITE.name) {
             outcome.notes.push(format!(
                 "save p10, {label}: {ratio:.2} × the preallocated floor"
@@ -121,12 +126,14 @@ fn judge_small(small: &[Series], sizes: &[Size], outcome: &mut Outcome) {
         let grown = samples(most)
             .zip(samples(least))
             .and_then(|(most, least)| paired_ratio(most, least));
-        outcome.at_most(
-            &format!("save, {most} over {least}, pairs"),
-            grown,
-            1.3,
-            "×",
-        );
+        outcome
+            .at_most(
+                &format!("save, {most} over {least}, pairs"),
+                grown,
+                1.3,
+                "×",
+            )
+            .about(format!("save, {most}"), OURS.name);
     }
 }
 
@@ -257,12 +264,14 @@ fn seal(plan: &Plan, outcome: &mut Outcome) -> Result<()> {
     let ratio = series.ratio("sealed phase", "gzip -6 of its CBOR", |summary| {
         summary.median
     });
-    outcome.at_most(
-        &format!("sealed transcript, {label}"),
-        ratio,
-        1.0,
-        "× gzip -6",
-    );
+    outcome
+        .at_most(
+            &format!("sealed transcript, {label}"),
+            ratio,
+            1.0,
+            "× gzip -6",
+        )
+        .about(series.title(), "sealed phase");
     outcome.series.push(series);
     Ok(())
 }
@@ -301,21 +310,4 @@ fn disk_use(dir: &Path) -> Result<f64> {
         };
     }
     Ok(bytes)
-}
-
-#[cfg(target_os = "linux")]
-fn file_system(dir: &Path) -> String {
-    match rustix::fs::statfs(dir).map(|found| found.f_type) {
-        Ok(0xef53) => "ext4".into(),
-        Ok(0x5846_5342) => "XFS".into(),
-        Ok(0x9123_683e) => "btrfs".into(),
-        Ok(0x0102_1994) => "tmpfs, whose syncs cost nothing: the figures mean nothing".into(),
-        Ok(kind) => format!("of type {kind:#x}"),
-        Err(error) => format!("unknown ({error})"),
-    }
-}
-
-#[cfg(not(target_os = "linux"))]
-fn file_system(_: &Path) -> String {
-    "unknown".into()
 }

@@ -51,7 +51,9 @@ fn run(plan: &Plan, outcome: &mut Outcome) -> Result<()> {
             .get(OURS.name)
             .zip(series.get(ROWS.name))
             .and_then(|(ours, rows)| paired_ratio(&ours.samples, &rows.samples));
-        outcome.at_most(&format!("load, {label}"), over, 1.5, "× SQLite's rows");
+        outcome
+            .at_most(&format!("load, {label}"), over, 1.5, "× SQLite's rows")
+            .about(series.title(), OURS.name);
         outcome.series.push(series);
     }
     outcome.notes.push(

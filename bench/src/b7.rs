@@ -153,7 +153,9 @@ fn judge(outcome: &mut Outcome, [tenth, whole]: [&str; 2]) {
             .and_then(|series| series.get(name).zip(series.get(floor)))
             .and_then(|(ours, floor)| paired_ratio(&ours.samples, &floor.samples));
         let what = format!("{name}, {whole}");
-        outcome.at_least(&what, over, limit, "× floor");
+        outcome
+            .at_least(&what, over, limit, "× floor")
+            .about(format!("{quantity}, {whole}"), name);
     }
     for (quantity, _, watched) in SERIES {
         for name in watched {
@@ -166,12 +168,14 @@ fn judge(outcome: &mut Outcome, [tenth, whole]: [&str; 2]) {
                 )
             };
             let grown = at(whole).zip(at(tenth)).map(|(whole, tenth)| whole / tenth);
-            outcome.at_most(
-                &format!("peak memory, {name}, {whole} over {tenth}"),
-                grown,
-                1.2,
-                "×",
-            );
+            outcome
+                .at_most(
+                    &format!("peak memory, {name}, {whole} over {tenth}"),
+                    grown,
+                    1.2,
+                    "×",
+                )
+                .about(format!("{}, {whole}", peak(quantity)), name);
         }
     }
 }

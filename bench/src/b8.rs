@@ -84,18 +84,23 @@ fn run(plan: &Plan, outcome: &mut Outcome) -> Result<()> {
             let most =
                 Series::new(left, "processes at most", most.collect()).sized(count as f64, label);
             let got_away = most.get(GUARD).and_then(|guard| Some(guard.summary()?.max));
-            outcome.at_most(
-                &format!("{left}, {label}, under the guard"),
-                got_away,
-                0.0,
-                "processes",
-            );
+            outcome
+                .at_most(
+                    &format!("{left}, {label}, under the guard"),
+                    got_away,
+                    0.0,
+                    "processes",
+                )
+                .about(most.title(), GUARD);
             outcome.series.extend([times, most]);
         }
     }
     let daemons = find(&outcome.series, SHAPES[2].1, "1,000");
     let daemons = daemons.and_then(|series| Some(series.get(GUARD)?.summary()?.median));
-    outcome.at_most("1,000 daemonised, under the guard", daemons, 300.0, "ms");
+    let title = format!("{}, 1,000", SHAPES[2].1);
+    outcome
+        .at_most("1,000 daemonised, under the guard", daemons, 300.0, "ms")
+        .about(title, GUARD);
     outcome.notes.push(
         "SIGKILL at once; besides those that are counted there is the main process; a time is that of whoever waits for the stop and for the last \
          process to be gone, and a round in which that does not come is lost"

@@ -112,16 +112,20 @@ fn judge(found: &[Series], [small, large]: [&'static str; 2], outcome: &mut Outc
         let bare = samples(label, BARE)
             .zip(samples(label, FLOOR))
             .and_then(over);
-        outcome.at_most(&format!("{BARE}, {label}"), bare, 1.15, "× posix_spawn");
+        outcome
+            .at_most(&format!("{BARE}, {label}"), bare, 1.15, "× posix_spawn")
+            .about(format!("{QUANTITY}, {label}"), BARE);
         let guarded = samples(label, GUARDED)
             .zip(samples(label, TWO))
             .and_then(over);
-        outcome.at_most(
-            &format!("{GUARDED}, {label}"),
-            guarded,
-            1.5,
-            "× two of them",
-        );
+        outcome
+            .at_most(
+                &format!("{GUARDED}, {label}"),
+                guarded,
+                1.5,
+                "× two of them",
+            )
+            .about(format!("{QUANTITY}, {label}"), GUARDED);
     }
     for name in [BARE, GUARDED] {
         let grown = samples(large, name)
@@ -130,12 +134,14 @@ fn judge(found: &[Series], [small, large]: [&'static str; 2], outcome: &mut Outc
         let floor = samples(large, FLOOR)
             .zip(samples(small, FLOOR))
             .and_then(over);
-        outcome.at_most(
-            &format!("{name}, parent of {large} over {small}"),
-            grown,
-            1.15,
-            "×",
-        );
+        outcome
+            .at_most(
+                &format!("{name}, parent of {large} over {small}"),
+                grown,
+                1.15,
+                "×",
+            )
+            .about(format!("{QUANTITY}, {large}"), name);
         if let Some(floor) = floor {
             outcome.notes.push(format!(
                 "{FLOOR}, parent of {large} over {small}: {floor:.2} ×"

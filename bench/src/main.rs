@@ -11,6 +11,7 @@ mod b10;
 mod b11;
 mod b12;
 mod b13;
+mod b14;
 mod b2;
 mod b3;
 mod b4;
@@ -21,6 +22,7 @@ mod b8;
 mod b9;
 mod harness;
 mod keep;
+mod peers;
 mod played;
 mod sys;
 mod transcript;
@@ -54,7 +56,8 @@ struct Bench {
     measured: fn(&[&str]) -> Result<()>,
 }
 
-const BENCHES: [&Bench; 13] = [
+/// Those of a run that names none.
+const BENCHES: [&Bench; 14] = [
     &b1::BENCH,
     &b2::BENCH,
     &b3::BENCH,
@@ -68,7 +71,14 @@ const BENCHES: [&Bench; 13] = [
     &b11::BENCH,
     &b12::BENCH,
     &b13::BENCH,
+    &b14::BENCH,
 ];
+/// Those that take so long that they are only run by name.
+const BY_NAME: [&Bench; 2] = [&b14::SUITE, &b14::BUILD];
+
+fn all() -> impl Iterator<Item = &'static Bench> {
+    BENCHES.into_iter().chain(BY_NAME)
+}
 
 #[derive(Debug, Parser)]
 #[command(
@@ -76,7 +86,7 @@ const BENCHES: [&Bench; 13] = [
     about = "Measures ours, a peer and the floor in turn"
 )]
 struct Arguments {
-    /// Benches to run [default: all].
+    /// Benches to run [default: b1 to b14].
     #[arg(value_name = "NAME", value_parser = known, ignore_case = true)]
     names: Vec<String>,
     /// Also writes the figures as JSON.
@@ -88,17 +98,18 @@ struct Arguments {
     /// Measures next to nothing, to show that everything runs.
     #[arg(long, hide = true)]
     tiny: bool,
+    /// Also keeps the figures of b14, for later runs to be compared with.
+    #[arg(long, value_name = "FILE")]
+    keep: Option<PathBuf>,
     /// Where the report and the plots go.
     #[arg(long, value_name = "DIR", default_value = "target/bench")]
     out: PathBuf,
 }
 
 fn known(name: &str) -> std::result::Result<String, String> {
-    let known = BENCHES
-        .iter()
-        .find(|bench| bench.id.eq_ignore_ascii_case(name));
+    let known = all().find(|bench| bench.id.eq_ignore_ascii_case(name));
     known.map(|bench| bench.id.to_owned()).ok_or_else(|| {
-        let ids: Vec<&str> = BENCHES.iter().map(|bench| bench.id).collect();
+        let ids: Vec<&str> = all().map(|bench| bench.id).collect();
         format!("there are {}", ids.join(", "))
     })
 }
@@ -122,8 +133,7 @@ fn main() -> ExitCode {
 fn measured(id: &str, rest: &[&str]) -> Result<()> {
     harness::end_with_parent();
     sys::heed_sigint();
-    let bench = BENCHES
-        .iter()
+    let bench = all()
         .find(|bench| bench.id == id)
         .ok_or("there is no such bench")?;
     (bench.measured)(rest)
@@ -135,8 +145,9 @@ fn run(arguments: &Arguments) -> Result<ExitCode> {
         Arguments { quick: true, .. } => Scale::Quick,
         _ => Scale::Full,
     };
-    let mut machine = Machine::before();
     fs_err::create_dir_all(&arguments.out)?;
+    let mut machine = Machine::before(&arguments.out);
+    machine.peers = peers::versions();
     let scratch = tempfile::Builder::new()
         .prefix("scratch-")
         .tempdir_in(&arguments.out)?;
@@ -145,8 +156,12 @@ fn run(arguments: &Arguments) -> Result<ExitCode> {
         scratch: scratch.path().to_owned(),
     };
     let mut outcomes = Vec::new();
-    for bench in BENCHES {
-        if arguments.names.is_empty() || arguments.names.iter().any(|name| name == bench.id) {
+    for (at, bench) in all().enumerate() {
+        let is_meant = match arguments.names.as_slice() {
+            [] => at < BENCHES.len(),
+            names => names.iter().any(|name| name == bench.id),
+        };
+        if is_meant {
             let mut outcome = Outcome::new(bench.id, bench.title);
             (bench.run)(&plan, &mut outcome).map_err(|error| format!("{}: {error}", bench.id))?;
             outcomes.push(outcome);
@@ -160,6 +175,9 @@ fn run(arguments: &Arguments) -> Result<ExitCode> {
         &machine,
         &outcomes,
     )?;
+    if let Some(path) = &arguments.keep {
+        b14::keep(path, &machine, &outcomes)?;
+    }
     let missed = outcomes
         .iter()
         .flat_map(|outcome| &outcome.verdicts)

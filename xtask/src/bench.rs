@@ -5,8 +5,8 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::command;
 use crate::tally::Tally;
+use crate::{command, peers};
 
 /// What is measured, and where the figures go.
 #[derive(Debug, clap::Args)]
@@ -19,7 +19,16 @@ pub(crate) struct Arguments {
     /// Measures less: the figures are a hint, and no target is missed.
     #[arg(long)]
     quick: bool,
+    /// First installs the peers in Python below `target/tools`, each at its pinned version.
+    #[arg(long)]
+    peers: bool,
+    /// Keeps the figures of b14 in the repository, for later runs to be compared with.
+    #[arg(long)]
+    keep: bool,
 }
+
+/// Where kept figures lie.
+const KEPT: &str = "bench/kept.json";
 
 /// Relative to where the maintainer stands, not to the root of the workspace.
 pub(crate) fn absolute(path: &str) -> std::io::Result<PathBuf> {
@@ -27,9 +36,13 @@ pub(crate) fn absolute(path: &str) -> std::io::Result<PathBuf> {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Tally {
-    let out = std::env::var_os("CARGO_TARGET_DIR")
-        .map_or_else(|| PathBuf::from("target"), PathBuf::from)
-        .join("bench");
+    let target =
+        std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| PathBuf::from("target"), PathBuf::from);
+    let out = target.join("bench");
+    let mut tally = Tally::default();
+    if arguments.peers {
+        tally += peers::install(&target);
+    }
     let figures = arguments
         .json
         .clone()
@@ -47,15 +60,22 @@ pub(crate) fn run(arguments: &Arguments) -> Tally {
         .arg(&out)
         .arg("--json")
         .arg(&figures);
+    if arguments.keep {
+        cargo.args(["--keep", KEPT]);
+    }
+    if let (None, Some(python)) = (std::env::var_os("BENCH_PYTHON"), peers::python(&target)) {
+        cargo.env("BENCH_PYTHON", python);
+    }
     if let Err(error) = fs_err::create_dir_all(&out) {
         return Tally::failed(error.to_string());
     }
-    match cargo.status() {
+    tally += match cargo.status() {
         // 1 is a target that was missed, which the figures name.
         Ok(status) if matches!(status.code(), Some(0 | 1)) => read(&figures, arguments.quick),
         Ok(status) => Tally::failed(format!("bench: it ended with {status}")),
         Err(error) => Tally::failed(format!("cargo: {error}")),
-    }
+    };
+    tally
 }
 
 fn read(figures: &Path, quick: bool) -> Tally {

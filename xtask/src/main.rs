@@ -14,6 +14,7 @@ mod fuzz;
 mod lint;
 mod live;
 mod night;
+mod peers;
 mod registry;
 mod release;
 mod sources;

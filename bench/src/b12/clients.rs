@@ -4,7 +4,7 @@ use std::fs::Permissions;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::{ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{ChildStdin, ChildStdout, Stdio};
 use std::time::{Duration, Instant};
 
 use agent_duplex::{
@@ -377,15 +377,12 @@ impl Sdk {
             format!("#!/bin/sh\nexec {} \"$@\"\n", words.join(" ")),
         )?;
         fs_err::set_permissions(&path, Permissions::from_mode(0o700))?;
-        let python = std::env::var_os("BENCH_PYTHON").unwrap_or_else(|| "python3".into());
-        let mut command = Command::new(&python);
+        let script = include_str!("../../peers/agent_sdk.py");
+        let mut command = crate::peers::python(script, &scratch.join("home"))?;
         command
-            .arg("-c")
-            .arg(include_str!("../../peers/agent_sdk.py"))
             .arg(&path)
             .env("CLAUDE_AGENT_SDK_SKIP_VERSION_CHECK", "1");
-        let child =
-            Child::spawn(command).map_err(|error| format!("{}: {error}", python.display()))?;
+        let child = Child::spawn(command).map_err(|error| format!("Python: {error}"))?;
         let mut sdk = Self(child);
         match sdk.0.read_line(LIMIT)?.as_str() {
             "ready" => Ok(sdk),

@@ -1,5 +1,6 @@
 //! The machine that the figures are from, and how noisy it was.
 
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use serde::Serialize;
@@ -7,7 +8,10 @@ use serde::Serialize;
 /// What the report tells of the machine.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Machine {
+    date: String,
     kernel: String,
+    /// Of what the benches write to.
+    file_system: String,
     processor: String,
     cores: usize,
     memory_mib: Option<u64>,
@@ -17,13 +21,17 @@ pub(crate) struct Machine {
     profile: &'static str,
     /// What was measured, where git tells.
     revision: String,
+    /// The programs of others that were measured, with their versions.
+    pub(crate) peers: Vec<String>,
 }
 
 impl Machine {
-    /// Looks at it before the run.
-    pub(crate) fn before() -> Self {
+    /// Looks at it before a run that writes below `out`.
+    pub(crate) fn before(out: &Path) -> Self {
         let uname = rustix::system::uname();
         Self {
+            date: jiff::Timestamp::now().strftime("%F").to_string(),
+            file_system: file_system(out),
             kernel: format!(
                 "{} {}",
                 uname.sysname().to_string_lossy(),
@@ -43,6 +51,7 @@ impl Machine {
                 "release"
             },
             revision: revision().unwrap_or_else(|| "unknown".into()),
+            peers: Vec::new(),
         }
     }
 
@@ -51,16 +60,34 @@ impl Machine {
         self.load_after = load();
     }
 
+    /// The day of the run, in UTC.
+    pub(crate) fn date(&self) -> &str {
+        &self.date
+    }
+
+    /// What figures of different days must have in common to be compared.
+    pub(crate) fn kind(&self) -> String {
+        let (os, processor) = (std::env::consts::OS, std::env::consts::ARCH);
+        format!("{os} {processor}, {} cores", self.cores)
+    }
+
     pub(crate) fn lines(&self) -> Vec<String> {
         let memory = self
             .memory_mib
             .map_or_else(|| "unknown".into(), |mib| format!("{mib} MiB"));
         vec![
-            format!("kernel {}; {}", self.kernel, self.processor),
             format!(
-                "{} cores; memory {memory}; revision {}, profile {}",
-                self.cores, self.revision, self.profile
+                "{}; revision {}, profile {}",
+                self.date, self.revision, self.profile
             ),
+            format!(
+                "{}; {}; memory {memory}; kernel {}; {}",
+                self.kind(),
+                self.processor,
+                self.kernel,
+                self.file_system
+            ),
+            format!("peers: {}", self.peers.join(", ")),
             format!(
                 "load average {} before, {} after; what is near the number of cores is noise, so trust the ratios of pairs",
                 self.load_before, self.load_after
@@ -76,6 +103,24 @@ fn revision() -> Option<String> {
         .output();
     let told = String::from_utf8(git.ok()?.stdout).ok()?;
     Some(told.trim().to_owned()).filter(|told| !told.is_empty())
+}
+
+/// Names what the benches write to.
+#[cfg(target_os = "linux")]
+fn file_system(dir: &Path) -> String {
+    match rustix::fs::statfs(dir).map(|found| found.f_type) {
+        Ok(0xef53) => "ext4".into(),
+        Ok(0x5846_5342) => "XFS".into(),
+        Ok(0x9123_683e) => "btrfs".into(),
+        Ok(0x0102_1994) => "tmpfs, whose syncs cost nothing: the figures mean nothing".into(),
+        Ok(kind) => format!("a file system of type {kind:#x}"),
+        Err(error) => format!("an unknown file system ({error})"),
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn file_system(_: &Path) -> String {
+    "an unknown file system".into()
 }
 
 fn value_of(path: &str, key: &str) -> Option<String> {

@@ -3,6 +3,8 @@
 mod child;
 mod machine;
 mod outcome;
+mod overview;
+mod page;
 mod plot;
 mod progress;
 mod random;

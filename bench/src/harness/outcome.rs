@@ -154,6 +154,14 @@ pub(crate) enum Bound {
     AtLeast,
 }
 
+/// Whose figures a target is about, and in which series.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct About {
+    /// The series' title.
+    pub(crate) series: String,
+    pub(crate) contender: &'static str,
+}
+
 /// A target, and whether it was hit.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Verdict {
@@ -163,27 +171,49 @@ pub(crate) struct Verdict {
     pub(crate) limit: f64,
     pub(crate) unit: &'static str,
     pub(crate) hit: bool,
+    pub(crate) about: Option<About>,
 }
 
-impl fmt::Display for Verdict {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let verdict = if self.hit { "hit" } else { "MISSED" };
-        let sign = match self.bound {
-            Bound::AtMost => "≤",
-            Bound::AtLeast => "≥",
-        };
-        let limit = self.limit;
+impl Verdict {
+    pub(crate) fn told(&self) -> &'static str {
+        if self.hit { "hit" } else { "MISSED" }
+    }
+
+    pub(crate) fn measured(&self) -> String {
         let measured = if self.measured.fract() == 0.0 {
             self.measured.to_string()
         } else {
             super::report::figure(self.measured)
         };
-        write!(
-            f,
-            "{verdict}: {}: {measured} {unit} (target {sign} {limit} {unit})",
-            self.what,
-            unit = self.unit
-        )
+        format!("{measured} {}", self.unit)
+    }
+
+    pub(crate) fn target(&self) -> String {
+        let sign = match self.bound {
+            Bound::AtMost => "≤",
+            Bound::AtLeast => "≥",
+        };
+        format!("{sign} {} {}", self.limit, self.unit)
+    }
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (told, what, measured) = (self.told(), &self.what, self.measured());
+        write!(f, "{told}: {what}: {measured} (target {})", self.target())
+    }
+}
+
+/// A target that was just judged, or could not be.
+pub(crate) struct Judged<'a>(Option<&'a mut Verdict>);
+
+impl Judged<'_> {
+    /// Says whose figures it is about, for the overview.
+    pub(crate) fn about(self, series: impl Into<String>, contender: &'static str) {
+        if let Some(verdict) = self.0 {
+            let series = series.into();
+            verdict.about = Some(About { series, contender });
+        }
     }
 }
 
@@ -226,8 +256,8 @@ impl Outcome {
         measured: Option<f64>,
         limit: f64,
         unit: &'static str,
-    ) {
-        self.judge(what, measured, Bound::AtMost, limit, unit);
+    ) -> Judged<'_> {
+        self.judge(what, measured, Bound::AtMost, limit, unit)
     }
 
     pub(crate) fn at_least(
@@ -236,8 +266,8 @@ impl Outcome {
         measured: Option<f64>,
         limit: f64,
         unit: &'static str,
-    ) {
-        self.judge(what, measured, Bound::AtLeast, limit, unit);
+    ) -> Judged<'_> {
+        self.judge(what, measured, Bound::AtLeast, limit, unit)
     }
 
     fn judge(
@@ -247,10 +277,10 @@ impl Outcome {
         bound: Bound,
         limit: f64,
         unit: &'static str,
-    ) {
+    ) -> Judged<'_> {
         let Some(measured) = measured else {
             self.skip(&format!("target \"{what}\""), &"nothing to judge it by");
-            return;
+            return Judged(None);
         };
         let hit = match bound {
             Bound::AtMost => measured <= limit,
@@ -263,7 +293,9 @@ impl Outcome {
             limit,
             unit,
             hit,
+            about: None,
         });
+        Judged(self.verdicts.last_mut())
     }
 }
 
@@ -277,10 +309,16 @@ mod tests {
         outcome.at_most("time", Some(2.0), 2.0, "×");
         outcome.at_most("time", Some(2.1), 2.0, "×");
         outcome.at_least("speed-up", Some(49.0), 50.0, "×");
-        outcome.at_least("speed-up", None, 50.0, "×");
+        outcome
+            .at_least("speed-up", None, 50.0, "×")
+            .about("nothing", "ours");
         let hits: Vec<bool> = outcome.verdicts.iter().map(|verdict| verdict.hit).collect();
         assert_eq!(hits, [true, false, false]);
         assert_eq!(outcome.skipped.len(), 1);
+        assert!(
+            outcome.verdicts.iter().all(|it| it.about.is_none()),
+            "what was not judged names nobody"
+        );
         assert_eq!(
             outcome.verdicts[1].to_string(),
             "MISSED: time: 2.10 × (target ≤ 2 ×)"

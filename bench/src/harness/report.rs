@@ -4,6 +4,8 @@ use std::fmt::Write;
 use std::path::Path;
 
 use super::outcome::{Contender, Outcome, Role, Series};
+use super::overview;
+use super::page::Page;
 use super::plot::{self, Curve};
 use super::stats::{self, paired_ratio};
 use super::{Machine, Result};
@@ -13,6 +15,12 @@ const HEAD: &[&str] = &[
     "", "n", "min", "p10", "median", "p99", "max", "× base", "lost",
 ];
 const SHORT: &[&str] = &["", "figure", "× base"];
+
+/// What stands above all figures.
+const KEY: &str = "`measured` is what the target is about: mostly the median of the ratios of paired samples. `growth` is the exponent over the sizes. \
+                   The other figures are medians.";
+const BASE: &str = "`× base` is the median of the ratios of paired samples: to the floor where there is one, else to the first row. `lost` counts rounds \
+                    that did not end within their limit.";
 
 /// Prints what was found.
 pub(crate) fn print(machine: &Machine, outcomes: &[Outcome]) {
@@ -26,50 +34,60 @@ pub(crate) fn print(machine: &Machine, outcomes: &[Outcome]) {
         println!();
         lines(outcome).iter().for_each(|line| println!("{line}"));
     }
+    println!("\n{}", overview::score(outcomes));
 }
 
-/// Writes `report.md` and the plots to `directory`, and all figures to `json`.
+/// Writes `report.md`, `report.html` and the plots to `directory`, and all figures to `json`.
 pub(crate) fn write(
     directory: &Path,
     json: Option<&Path>,
     machine: &Machine,
     outcomes: &[Outcome],
 ) -> Result<()> {
-    let mut text = String::from("# Benchmarks\n\n");
-    machine
-        .lines()
-        .iter()
-        .for_each(|line| text.push_str(&format!("- {line}\n")));
-    text.push_str(
-        "\n`× base` is the median of the ratios of paired samples: to the floor where there is one, else to the first row. `lost`\n\
-         counts rounds that did not end within their limit.\n",
-    );
+    let mut text = format!("# Benchmarks\n\n{}.\n\n", overview::score(outcomes));
+    let mut page = Page::new("Benchmarks");
+    let overview = overview::rows(outcomes);
+    _ = write!(text, "{}\n{KEY}\n\n", markdown(&overview, false));
+    for line in machine.lines() {
+        _ = writeln!(text, "- {line}");
+    }
+    _ = writeln!(text, "\n{BASE}");
+    let about = [overview::score(outcomes), KEY.into(), BASE.into()];
+    page.lines(&[&about[..], &machine.lines()].concat());
+    page.table(&overview);
     for outcome in outcomes {
-        _ = write!(text, "\n## {}: {}\n", outcome.id, outcome.title);
+        let title = format!("{}: {}", outcome.id, outcome.title);
+        _ = write!(text, "\n## {title}\n");
         for series in &outcome.series {
-            _ = write!(
-                text,
-                "\n### {}, {}\n\n{}",
-                series.title(),
-                series.unit,
-                markdown(&rows(series))
-            );
+            let (title, rows) = (format!("{}, {}", series.title(), series.unit), rows(series));
+            _ = write!(text, "\n### {title}\n\n{}", markdown(&rows, true));
         }
         text.push('\n');
-        lines(outcome)
-            .iter()
-            .for_each(|line| text.push_str(&format!("- {line}\n")));
-        for (name, svg) in plots(outcome) {
-            fs_err::write(directory.join(&name), svg)?;
+        for line in lines(outcome) {
+            _ = writeln!(text, "- {line}");
+        }
+        let plots = plots(outcome);
+        for (name, svg) in &plots {
+            fs_err::write(directory.join(name), svg)?;
             _ = write!(text, "\n![{}]({name})\n", outcome.title);
         }
+        page.heading(outcome.id, &title);
+        page.lines(&lines(outcome));
+        page.plots(plots.iter().map(|(_, svg)| svg.as_str()));
+        page.folded("all figures", |page| {
+            for series in &outcome.series {
+                page.lines(&[format!("{}, {}", series.title(), series.unit)]);
+                page.table(&rows(series));
+            }
+        });
     }
     fs_err::write(directory.join("report.md"), text)?;
+    fs_err::write(directory.join("report.html"), page.finish())?;
     if let Some(json) = json {
         let all = serde_json::json!({ "machine": machine, "benches": outcomes });
         fs_err::write(json, format!("{all:#}\n"))?;
     }
-    println!("\nreport: {}", directory.join("report.md").display());
+    println!("report: {}", directory.join("report.html").display());
     Ok(())
 }
 
@@ -151,65 +169,77 @@ fn aligned(rows: &[Vec<String>]) -> String {
     text
 }
 
-fn markdown(rows: &[Vec<String>]) -> String {
+/// Writes a table whose columns after the first are numbers, or none is.
+fn markdown(rows: &[Vec<String>], numbers: bool) -> String {
     let mut text = String::new();
     for (at, row) in rows.iter().enumerate() {
-        _ = writeln!(text, "| {} |", row.join(" | "));
+        let cells: Vec<String> = row.iter().map(|cell| cell.replace('|', "\\|")).collect();
+        _ = writeln!(text, "| {} |", cells.join(" | "));
         if at == 0 {
-            _ = writeln!(text, "|---|{}", "---:|".repeat(row.len() - 1));
+            let column = if numbers { "---:|" } else { "---|" };
+            _ = writeln!(text, "|---|{}", column.repeat(row.len() - 1));
         }
     }
     text
 }
 
-/// The quantities that were measured over several sizes, with a curve of medians for each contender.
-fn growths(outcome: &Outcome) -> Vec<(&'static str, &'static str, Vec<Curve>)> {
-    let mut quantities: Vec<(&str, &str)> = Vec::new();
-    for series in outcome.series.iter().filter(|series| series.size.is_some()) {
-        if !quantities.iter().any(|known| known.0 == series.quantity) {
-            quantities.push((series.quantity, series.unit));
-        }
-    }
-    let of = |(quantity, unit)| {
-        let mut curves: Vec<Curve> = Vec::new();
-        for series in outcome
-            .series
-            .iter()
-            .filter(|series| series.quantity == quantity)
-        {
-            for contender in &series.contenders {
-                let Some(((size, _), summary)) = series.size.zip(contender.summary()) else {
-                    continue;
-                };
-                let point = (size, summary.median);
-                match curves.iter_mut().find(|curve| curve.name == contender.name) {
-                    Some(curve) => curve.points.push(point),
-                    None => curves.push(Curve {
-                        name: contender.name.into(),
-                        points: vec![point],
-                    }),
-                }
+/// A quantity that was measured over several sizes.
+struct Growth {
+    quantity: &'static str,
+    unit: &'static str,
+    sizes: Vec<(f64, &'static str)>,
+    /// Of the medians of each contender.
+    curves: Vec<Curve>,
+}
+
+fn growths(outcome: &Outcome) -> Vec<Growth> {
+    let mut found: Vec<Growth> = Vec::new();
+    for series in &outcome.series {
+        let (Some(size), &Series { quantity, unit, .. }) = (series.size, series) else {
+            continue;
+        };
+        let known = found.iter().position(|known| known.quantity == quantity);
+        let at = known.unwrap_or_else(|| {
+            let (sizes, curves) = Default::default();
+            found.push(Growth {
+                quantity,
+                unit,
+                sizes,
+                curves,
+            });
+            found.len() - 1
+        });
+        let growth = &mut found[at];
+        growth.sizes.push(size);
+        for contender in &series.contenders {
+            let Some(summary) = contender.summary() else {
+                continue;
+            };
+            let point = (size.0, summary.median);
+            let mut curves = growth.curves.iter_mut();
+            match curves.find(|curve| curve.name == contender.name) {
+                Some(curve) => curve.points.push(point),
+                None => growth.curves.push(Curve {
+                    name: contender.name.into(),
+                    role: contender.role,
+                    points: vec![point],
+                }),
             }
         }
-        (quantity, unit, curves)
-    };
-    quantities
-        .into_iter()
-        .map(of)
-        .filter(|(_, _, curves)| curves.iter().any(|curve| curve.points.len() > 1))
-        .collect()
+    }
+    found.retain(|growth| growth.curves.iter().any(|curve| curve.points.len() > 1));
+    found
 }
 
 fn growth_lines(outcome: &Outcome) -> Vec<String> {
-    let told = |(quantity, _, curves): (&str, _, Vec<Curve>)| {
-        let fits: Vec<String> = curves
-            .iter()
+    let told = |growth: Growth| {
+        let fits: Vec<String> = { growth.curves.iter() }
             .filter_map(|curve| {
                 let exponent = stats::exponent(&curve.points)?;
                 Some(format!("{} {}", curve.name, plot::power(exponent)))
             })
             .collect();
-        format!("growth of {quantity}: {}", fits.join(", "))
+        format!("growth of {}: {}", growth.quantity, fits.join(", "))
     };
     growths(outcome).into_iter().map(told).collect()
 }
@@ -220,16 +250,25 @@ fn plots(outcome: &Outcome) -> Vec<(String, String)> {
         format!("{}-{plain}.svg", outcome.id)
     };
     let title = |quantity: &str| format!("{}: {quantity}", outcome.id);
-    let growths = growths(outcome)
-        .into_iter()
-        .filter_map(|(quantity, unit, curves)| {
-            let svg = plot::growth(&title(quantity), unit, &curves)?;
-            Some((file(quantity), svg))
-        });
-    let unsized_ones = outcome.series.iter().filter(|series| series.size.is_none());
-    let distributions = unsized_ones.filter_map(|series| {
+    let growths = growths(outcome).into_iter().filter_map(|growth| {
+        let Growth {
+            quantity,
+            unit,
+            sizes,
+            curves,
+        } = growth;
+        let svg = plot::growth(&title(quantity), unit, &sizes, &curves)?;
+        Some((file(quantity), svg))
+    });
+    // A single figure has no distribution.
+    let is_many = |series: &&Series| {
+        let mut contenders = series.contenders.iter();
+        series.size.is_none() && contenders.any(|contender| contender.samples.len() > 2)
+    };
+    let distributions = outcome.series.iter().filter(is_many).filter_map(|series| {
         let curve = |contender: &Contender| Curve {
             name: contender.name.into(),
+            role: contender.role,
             points: plot::shares(&stats::sorted(
                 contender.samples.iter().map(|sample| sample.value),
             )),
@@ -263,7 +302,9 @@ mod tests {
         };
         let mut outcome = Outcome::new("b0", "sleepers");
         outcome.series = vec![series(10.0, "10"), series(1000.0, "1,000")];
-        outcome.at_most("median", Some(2.0), 1.1, "× floor");
+        outcome
+            .at_most("median", Some(2.0), 1.1, "× floor")
+            .about("all awake, 1,000", "gate");
         outcome.skipped.push("a peer: not installed".into());
         outcome
     }
@@ -272,10 +313,12 @@ mod tests {
     fn the_report_names_ratios_growth_verdicts_and_skips() {
         let directory = tempfile::tempdir().unwrap();
         let json = directory.path().join("figures.json");
-        let machine = Machine::before();
+        let machine = Machine::before(directory.path());
         write(directory.path(), Some(&json), &machine, &[outcome()]).unwrap();
         let report = fs_err::read_to_string(directory.path().join("report.md")).unwrap();
         for line in [
+            "0 of 1 targets hit",
+            "| b0 | median | 4000 ms | raw: 2000 ms |  | 2 × floor | ≤ 1.1 × floor | MISSED | n^1.00 |",
             "### all awake, 1,000, ms",
             "| ours: gate | 3 | 20.0 | 24.0 | 40.0 | 59.6 | 60.0 | 2.00 | 0 |",
             "- MISSED: median: 2 × floor (target ≤ 1.1 × floor)",
@@ -286,6 +329,9 @@ mod tests {
             assert!(report.contains(line), "{line}\n{report}");
         }
         assert!(directory.path().join("b0-all-awake.svg").exists());
+        let page = fs_err::read_to_string(directory.path().join("report.html")).unwrap();
+        assert!(page.contains("<td class=\"missed\">MISSED</td>"), "{page}");
+        assert!(page.contains("<figure><svg"), "{page}");
         let figures: serde_json::Value =
             serde_json::from_str(&fs_err::read_to_string(json).unwrap()).unwrap();
         let first = &figures["benches"][0];

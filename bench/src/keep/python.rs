@@ -2,11 +2,11 @@
 
 use std::io::{BufWriter, Write};
 use std::path::Path;
-use std::process::Command;
 use std::time::Duration;
 
 use super::Keeper;
 use crate::harness::{Child, Result};
+use crate::peers;
 use crate::transcript::Delta;
 
 /// The whole state as compressed JSON, renamed over the last one.
@@ -20,11 +20,9 @@ pub(crate) struct Python(Child);
 
 impl Python {
     pub(super) fn begin(script: &str, dir: &Path, base: &[Delta]) -> Result<Self> {
-        let python = std::env::var_os("BENCH_PYTHON").unwrap_or_else(|| "python3".into());
-        let mut command = Command::new(&python);
-        command.arg("-c").arg(script).arg(dir);
-        let mut child =
-            Child::spawn(command).map_err(|error| format!("{}: {error}", python.display()))?;
+        let mut command = peers::python(script, &dir.join("home"))?;
+        command.arg(dir);
+        let mut child = Child::spawn(command).map_err(|error| format!("Python: {error}"))?;
         match child.read_line(LIMIT)?.as_str() {
             "ready" => {}
             why => return Err(why.into()),

@@ -1,0 +1,13 @@
+"""Ralphify, a loop runner that starts any command: `n` iterations of the loop in a folder."""
+
+import sys
+
+try:
+    from ralphify import main
+except ImportError as error:
+    sys.exit(f"not installed ({error})")
+
+folder, count = sys.argv[1:]
+if int(count) > 0:
+    sys.argv = ["ralph", "run", folder, "-n", count]
+    main()

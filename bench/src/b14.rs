@@ -1,0 +1,183 @@
+//! B14: what nobody promises, and what grows unseen: sizes, dependencies, the time of the tests and of a clean build.
+
+mod kept;
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use crate::b10::find_rlm;
+use crate::harness::{Contender, Outcome, Progress, Result, Role, Sample, Series};
+use crate::{Bench, Plan};
+pub(crate) use kept::keep;
+
+pub(crate) const BENCH: Bench = Bench {
+    id: "b14",
+    title: "size and dependencies, watched for growth",
+    run: small,
+    measured: |_| Err("this bench has no measured process".into()),
+};
+/// Only run when it is named: minutes on a small machine.
+pub(crate) const SUITE: Bench = Bench {
+    id: "b14-suite",
+    title: "wall clock of the whole test suite",
+    run: suite,
+    ..BENCH
+};
+/// Only run when it is named, for the same reason.
+pub(crate) const BUILD: Bench = Bench {
+    id: "b14-build",
+    title: "a clean build",
+    run: build,
+    ..BENCH
+};
+
+const NOW: &str = "now";
+const KEPT: &str = "kept";
+
+fn small(plan: &Plan, outcome: &mut Outcome) -> Result<()> {
+    match find_rlm() {
+        Some(rlm) => {
+            let stripped = plan.scratch.join("rlm-stripped");
+            let tried = said(Command::new("strip").arg("-o").arg(&stripped).arg(rlm));
+            match tried.and_then(|_| Ok(fs_err::metadata(&stripped)?.len())) {
+                Ok(bytes) => watch(outcome, "binary, without names", "MB", bytes as f64 / 1e6),
+                Err(why) => outcome.skip("size of the binary", &why),
+            }
+        }
+        None => outcome.skip(
+            "size of the binary",
+            &"there is no `rlm` beside this program",
+        ),
+    }
+    let tree = [
+        "tree",
+        "--offline",
+        "--locked",
+        "-p",
+        "rlm-loop",
+        "-e",
+        "normal",
+    ];
+    let tree = said(
+        Command::new("cargo")
+            .args(tree)
+            .args(["--prefix", "none", "--no-dedupe"]),
+    );
+    match tree {
+        Ok(tree) => watch(
+            outcome,
+            "dependencies of rlm",
+            "crates",
+            count(&tree) as f64,
+        ),
+        Err(why) => outcome.skip("dependencies of rlm", &why),
+    }
+    Ok(())
+}
+
+/// Counts the crates of a tree that are not of this workspace, each version once.
+fn count(tree: &str) -> usize {
+    let names = tree
+        .lines()
+        .filter(|line| !line.is_empty() && !line.contains(" (/"));
+    let names: std::collections::BTreeSet<String> = names
+        .map(|line| line.split(' ').take(2).collect::<Vec<_>>().join(" "))
+        .collect();
+    names.len()
+}
+
+fn suite(plan: &Plan, outcome: &mut Outcome) -> Result<()> {
+    if plan.scale == crate::harness::Scale::Tiny {
+        return Ok(());
+    }
+    let progress = Progress::of("b14 suite");
+    progress.show(|| "building".into());
+    let nextest = [
+        "nextest",
+        "run",
+        "--no-run",
+        "--workspace",
+        "--all-features",
+    ];
+    said(Command::new("cargo").args(nextest))?;
+    progress.show(|| "running".into());
+    let begun = Instant::now();
+    said(Command::new("cargo").args(["xtask", "test"]))?;
+    watch(outcome, "test suite", "s", begun.elapsed().as_secs_f64());
+    Ok(())
+}
+
+fn build(plan: &Plan, outcome: &mut Outcome) -> Result<()> {
+    if plan.scale == crate::harness::Scale::Tiny {
+        return Ok(());
+    }
+    let _progress = Progress::of("b14 clean build");
+    let target = plan.scratch.join("clean");
+    let begun = Instant::now();
+    let words = [
+        "build",
+        "--release",
+        "--locked",
+        "-p",
+        "rlm-loop",
+        "--bin",
+        "rlm",
+    ];
+    said(
+        Command::new("cargo")
+            .args(words)
+            .arg("--target-dir")
+            .arg(&target),
+    )?;
+    let took = begun.elapsed();
+    fs_err::remove_dir_all(target)?;
+    watch(outcome, "clean build", "s", took.as_secs_f64());
+    Ok(())
+}
+
+/// Puts a figure beside the one that was kept, and says by how much it has grown.
+fn watch(outcome: &mut Outcome, what: &'static str, unit: &'static str, value: f64) {
+    let one = |name, role, value| Contender::of(name, role, vec![Sample { round: 0, value }]);
+    let mut contenders = vec![one(NOW, Role::Ours, value)];
+    match kept::known().remove(what) {
+        Some(kept) => {
+            contenders.push(one(KEPT, Role::Floor, kept.value));
+            outcome.notes.push(kept.compared(what, unit, value));
+        }
+        None => outcome
+            .notes
+            .push(format!("{what}: nothing was kept before")),
+    }
+    outcome.series.push(Series::new(what, unit, contenders));
+}
+
+/// Runs a program to its end and returns what it said.
+///
+/// # Errors
+///
+/// Fails when it does, with its last words.
+fn said(command: &mut Command) -> Result<String> {
+    let name = Path::new(command.get_program()).display().to_string();
+    let ended = command
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|error| format!("{name}: {error}"))?;
+    if !ended.status.success() {
+        let words = String::from_utf8_lossy(&ended.stderr);
+        let last = words.lines().last().unwrap_or_default();
+        return Err(format!("{name}: {}: {last}", ended.status).into());
+    }
+    Ok(String::from_utf8_lossy(&ended.stdout).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_version_of_a_dependency_counts_once_and_ours_do_not() {
+        let tree = "rlm-loop v0.1.0 (/somewhere/rlm)\na v1.0.0\nb v1.0.0 (proc-macro)\na v1.0.0\na v2.0.0\n";
+        assert_eq!(count(tree), 3);
+    }
+}

@@ -1,0 +1,99 @@
+//! The figures of another day, in a file of the repository.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use crate::harness::{Machine, Outcome, Result};
+
+/// As it was when this program was built.
+const KNOWN: &str = include_str!("../../kept.json");
+/// What a figure may differ by without a word: times are never twice the same.
+const SAME: f64 = 0.02;
+
+/// A figure of another day.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) struct Kept {
+    pub(super) value: f64,
+    unit: String,
+    date: String,
+    machine: String,
+}
+
+impl Kept {
+    /// Says how a figure stands to this one.
+    pub(super) fn compared(&self, what: &str, unit: &str, now: f64) -> String {
+        let change = now / self.value - 1.0;
+        let change = match change {
+            change if change.abs() <= SAME => "as it was".to_owned(),
+            change if change > 0.0 => format!("GROWN by {:.0} %", change * 100.0),
+            change => format!("less by {:.0} %", -change * 100.0),
+        };
+        let Self {
+            value,
+            date,
+            machine,
+            ..
+        } = self;
+        format!("{what}: {change}; it was {value} {unit} on {date} ({machine})")
+    }
+}
+
+pub(super) fn known() -> BTreeMap<String, Kept> {
+    serde_json::from_str(KNOWN).unwrap_or_default()
+}
+
+/// Writes what was found over what was kept of it; what was not measured stays.
+///
+/// # Errors
+///
+/// Fails when the file cannot be written.
+pub(crate) fn keep(path: &Path, machine: &Machine, outcomes: &[Outcome]) -> Result<()> {
+    let mut all = known();
+    let found = outcomes
+        .iter()
+        .filter(|outcome| outcome.id.starts_with("b14"));
+    for series in found.flat_map(|outcome| &outcome.series) {
+        let Some(now) = series.get(super::NOW).and_then(|now| now.summary()) else {
+            continue;
+        };
+        let kept = Kept {
+            value: (now.median * 100.0).round() / 100.0,
+            unit: series.unit.to_owned(),
+            date: machine.date().to_owned(),
+            machine: machine.kind(),
+        };
+        all.insert(series.quantity.to_owned(), kept);
+    }
+    Ok(fs_err::write(
+        path,
+        format!("{:#}\n", serde_json::json!(all)),
+    )?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_kept_can_be_read_and_growth_is_named() {
+        assert!(serde_json::from_str::<BTreeMap<String, Kept>>(KNOWN).is_ok());
+        let kept = Kept {
+            value: 10.0,
+            unit: "MB".into(),
+            date: "2026-01-01".into(),
+            machine: "any".into(),
+        };
+        assert!(
+            kept.compared("binary", "MB", 10.1)
+                .starts_with("binary: as it was")
+        );
+        let grown = kept.compared("binary", "MB", 12.5);
+        assert_eq!(
+            grown,
+            "binary: GROWN by 25 %; it was 10 MB on 2026-01-01 (any)"
+        );
+        assert!(kept.compared("binary", "MB", 5.0).contains("less by 50 %"));
+    }
+}

@@ -1,0 +1,108 @@
+//! Programs of others: where they are found, and what they are given of this machine.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::OnceLock;
+
+use crate::harness::Result;
+
+/// The packages that are looked for; `peers/requirements.txt` pins them.
+const REQUIREMENTS: &str = include_str!("../peers/requirements.txt");
+
+/// The name of each package.
+pub(crate) fn names() -> impl Iterator<Item = &'static str> {
+    let lines = REQUIREMENTS.lines().filter(|line| !line.starts_with('#'));
+    lines.filter_map(|line| Some(line.split_once("==")?.0))
+}
+
+/// A script for Python with nothing of our environment but the path, `home` for a home, and no network where that can be taken away.
+///
+/// # Errors
+///
+/// Fails when `home` cannot be made.
+pub(crate) fn python(script: &str, home: &Path) -> Result<Command> {
+    let mut words = match has_own_network() {
+        // It is replaced by what it starts, so that the process is the peer's.
+        true => vec!["unshare".into(), "--user".into(), "--net".into()],
+        false => Vec::new(),
+    };
+    words.push(std::env::var_os("BENCH_PYTHON").unwrap_or_else(|| "python3".into()));
+    fs_err::create_dir_all(home)?;
+    let mut command = Command::new(&words[0]);
+    command
+        .args(&words[1..])
+        .args(["-c", script])
+        .env_clear()
+        .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+        .env("HOME", std::path::absolute(home)?)
+        .env("DO_NOT_TRACK", "1")
+        // Where there is no network of its own, nobody answers here.
+        .env("HTTPS_PROXY", "http://127.0.0.1:9")
+        .env("HTTP_PROXY", "http://127.0.0.1:9");
+    Ok(command)
+}
+
+/// Whether a process can be given a network with nothing in it.
+pub(crate) fn has_own_network() -> bool {
+    static HAS: OnceLock<bool> = OnceLock::new();
+    *HAS.get_or_init(|| {
+        let mut unshare = Command::new("unshare");
+        let tried = unshare
+            .args(["--user", "--net", "true"])
+            .stderr(Stdio::null());
+        tried.status().is_ok_and(|status| status.success())
+    })
+}
+
+/// The versions of what is installed.
+pub(crate) fn versions() -> Vec<String> {
+    const SCRIPT: &str = "
+import importlib.metadata, platform, sys
+print('Python', platform.python_version())
+for name in sys.argv[1:]:
+    try:
+        print(name, importlib.metadata.version(name))
+    except importlib.metadata.PackageNotFoundError:
+        pass
+";
+    let tell = |program: &mut Command| {
+        let told = program.stderr(Stdio::null()).output().ok()?;
+        String::from_utf8(told.stdout).ok()
+    };
+    let home = tempfile::tempdir().ok();
+    let python = home.and_then(|home| tell(python(SCRIPT, home.path()).ok()?.args(names())));
+    let bash = tell(Command::new("bash").args(["-c", "echo bash $BASH_VERSION"]));
+    let mut versions: Vec<String> = python
+        .into_iter()
+        .chain(bash)
+        .flat_map(|told| told.lines().map(str::to_owned).collect::<Vec<_>>())
+        .collect();
+    #[cfg(feature = "sqlite")]
+    versions.push(format!("SQLite {}", rusqlite::version()));
+    versions.retain(|version| !version.is_empty());
+    versions
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_peer_is_pinned() {
+        let lines = REQUIREMENTS.lines().filter(|line| !line.starts_with('#'));
+        assert_eq!(names().count(), lines.count());
+        assert!(names().all(|name| !name.contains(['<', '>', '~', ' '])));
+    }
+
+    #[test]
+    fn a_peer_sees_nothing_of_our_environment() {
+        let home = tempfile::tempdir().unwrap();
+        let script = "import os; print(sorted(os.environ), os.environ['HOME'])";
+        let Ok(ended) = python(script, &home.path().join("own")).unwrap().output() else {
+            return; // no Python here
+        };
+        let told = String::from_utf8(ended.stdout).unwrap();
+        assert!(!told.contains("CARGO"), "{told}");
+        assert!(told.trim_end().ends_with("own"), "{told}");
+    }
+}

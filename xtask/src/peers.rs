@@ -1,0 +1,88 @@
+//! Installs the peers of the benches that are written in Python, each at its pinned version, into an environment of their own.
+
+use std::path::{Path, PathBuf};
+
+use crate::command::{self, Ended, Show};
+use crate::tally::Tally;
+
+/// What is installed: a name and a version a line.
+const REQUIREMENTS: &str = "bench/peers/requirements.txt";
+/// Taken as source: its wheel carries the agent itself, a third of a gigabyte that no bench starts.
+const WITHOUT_WHEEL: &str = "claude-agent-sdk";
+
+/// Where the environment lies, below `target`.
+fn folder(target: &Path) -> PathBuf {
+    target.join("tools").join("bench-peers")
+}
+
+/// Returns its Python, if it is there.
+pub(crate) fn python(target: &Path) -> Option<PathBuf> {
+    let python = folder(target).join("bin").join("python");
+    std::path::absolute(python)
+        .ok()
+        .filter(|path| path.exists())
+}
+
+/// Installs what is not there yet; what can't be installed is named as skipped, and the benches run without it.
+pub(crate) fn install(target: &Path) -> Tally {
+    let skip =
+        |what: &str, ended: &Ended| Tally::skipped(format!("{what}: {}", last(&ended.output)));
+    let folder = folder(target);
+    if python(target).is_none() {
+        let place = folder.to_string_lossy();
+        let made = command::run("python3", &["-m", "venv", &place], Show::Never);
+        if !made.success {
+            return skip("an environment for peers in Python", &made);
+        }
+    }
+    let (Some(python), Ok(lines)) = (python(target), fs_err::read_to_string(REQUIREMENTS)) else {
+        return Tally::failed("the peers: there is no environment, or no list of them");
+    };
+    let python = python.to_string_lossy();
+    let mut tally = Tally::default();
+    for peer in lines.lines().filter(|line| !line.starts_with('#')) {
+        println!("peer: {peer}");
+        let pip = [
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--disable-pip-version-check",
+            "--no-input",
+            "--retries=1",
+            "--no-binary",
+            WITHOUT_WHEEL,
+            peer,
+        ];
+        let installed = command::run(&python, &pip, Show::Never);
+        if !installed.success {
+            tally += skip(peer, &installed);
+        }
+    }
+    tally
+}
+
+fn last(output: &str) -> &str {
+    let lines = output.lines().map(str::trim);
+    let mut errors = lines.clone().filter(|line| line.starts_with("ERROR"));
+    let told = errors
+        .next_back()
+        .or_else(|| lines.rev().find(|line| !line.is_empty()));
+    told.unwrap_or("it said nothing")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_pip_says_last_is_not_always_why_it_failed() {
+        let output = "Collecting x\nERROR: No matching distribution found for x==1\n\nnotice: hm\n";
+        assert_eq!(
+            last(output),
+            "ERROR: No matching distribution found for x==1"
+        );
+        assert_eq!(last("python3: not found\n\n"), "python3: not found");
+        assert_eq!(last(""), "it said nothing");
+    }
+}
