@@ -60,7 +60,7 @@ const IMPATIENT: Duration = Duration::from_secs(1);
 
 /// Makes the driver of an attempt: what to run, and the context that its processes must carry.
 pub type DriverFactory =
-    Box<dyn Fn(&PhaseSettings, Context) -> Result<Box<dyn Driver>, Error> + Send>;
+    Box<dyn Fn(&PhaseSettings, Context) -> Result<Box<dyn Driver>, Error> + Send + Sync>;
 
 /// How a run is carried out by this process; none of it is saved.
 #[derive(Clone, Debug)]

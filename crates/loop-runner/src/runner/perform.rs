@@ -122,7 +122,7 @@ impl Runner {
     }
 
     /// Asks git what is not committed; nothing is known where it does not say, or a press comes first.
-    pub(super) async fn changed(&self, wishes: &mut Wishes) -> Option<Vec<String>> {
+    pub(super) async fn changed(&mut self, wishes: &mut Wishes) -> Option<Vec<String>> {
         tokio::select! {
             biased;
             changed = self.work_tree.project().git().changed() => changed,

@@ -154,8 +154,9 @@ async fn x113_a_loop_that_hangs_is_seen_though_its_process_answers() {
         format!("{:?} {:?}", beat.head.step, beat.ended)
     });
     let (go_on, hangs) = std::sync::mpsc::channel::<()>();
+    let hangs = std::sync::Mutex::new(hangs);
     let drivers: DriverFactory = Box::new(move |_, _| {
-        let _over = hangs.recv();
+        let _over = hangs.lock().expect("nobody panics with it").recv();
         Err(Error::feedback("there is no agent"))
     });
     let run_dir = project.run_dir(&run);

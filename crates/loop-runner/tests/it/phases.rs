@@ -84,7 +84,9 @@ async fn carry_out(
         Ok(Box::new(driver.clone()) as Box<dyn agent_duplex::Driver>)
     });
     let mut told = Vec::new();
-    let listen = async {
+    // A run may be a task of its own.
+    let running = tokio::spawn(runner.run(factory, wishes));
+    {
         answers.reverse();
         while let Some((_, news)) = news.recv().await {
             let News::Run(notice) = news else { continue };
@@ -96,8 +98,8 @@ async fn carry_out(
             }
             told.push(notice);
         }
-    };
-    let (outcome, ()) = tokio::join!(runner.run(factory, wishes), listen);
+    }
+    let outcome = running.await.unwrap();
     assert!(answers.is_empty(), "{answers:?}");
     let head = project.run(&run).unwrap().head.unwrap();
     (outcome.unwrap(), head, told)

@@ -46,7 +46,7 @@ impl Runner {
     }
 
     /// Returns whether a completed turn left no trace. Of an agent whose tools are not reported nothing is said.
-    async fn did_nothing(&self, end: &TurnEnd, wishes: &mut Wishes) -> bool {
+    async fn did_nothing(&mut self, end: &TurnEnd, wishes: &mut Wishes) -> bool {
         let Some(attempt) = &self.attempt else {
             return false;
         };
@@ -54,6 +54,7 @@ impl Runner {
             end.reason == EndReason::Completed && attempt.understands() && attempt.tools_run == 0;
         // Who has something in the background has done that, and what comes of it may be still to come.
         let suspicious = suspicious && attempt.background == 0 && attempt.hold_by.is_none();
-        suspicious && self.changed(wishes).await == attempt.changed && !wishes.is_end_wanted()
+        let before = attempt.changed.clone();
+        suspicious && self.changed(wishes).await == before && !wishes.is_end_wanted()
     }
 }
