@@ -9,10 +9,12 @@ mod bench;
 mod ci;
 mod command;
 mod crash_test;
+mod dist;
 mod docs;
 mod fuzz;
 mod lint;
 mod live;
+mod msrv;
 mod night;
 mod peers;
 mod registry;
@@ -70,6 +72,10 @@ enum Command {
     Survivors(survivors::Arguments),
     /// Runs the fuzz targets of the store's readers.
     Fuzz(fuzz::Arguments),
+    /// Checks the published crates with the oldest compiler that they promise.
+    Msrv,
+    /// Packs `rlm` into an archive for those without cargo.
+    Dist(dist::Arguments),
     /// Takes the crates to a registry, a step at a time.
     #[command(subcommand)]
     Release(release::Step),
@@ -102,6 +108,8 @@ fn main() -> ExitCode {
         Command::Night(arguments) => night::run(&arguments),
         Command::Survivors(arguments) => survivors::run(&arguments),
         Command::Fuzz(arguments) => fuzz::run(&workspace, &arguments),
+        Command::Msrv => msrv::run(&workspace),
+        Command::Dist(arguments) => dist::run(&workspace, &arguments),
         Command::Release(step) => release::run(&workspace, &step),
         Command::Registry(action) => registry::run(&workspace, &action),
         Command::Tools { install } => tools::run(&workspace, install),

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use fs_err as fs;
 
+pub(crate) use self::index::digest;
 pub(crate) use self::server::{Options, Registry};
 use crate::tally::Tally;
 use crate::workspace::Workspace;

@@ -44,9 +44,15 @@ pub(crate) use report::ReportArgs;
 pub(crate) use shell::{CompletionsArgs, ManArgs, visible};
 pub(crate) use values::{LeftoversArg, PermissionsArg, SessionArg};
 
+/// What `--version` says. A packed program is told its commit and day when it is built; another knows its version alone.
+const VERSION: &str = match option_env!("RLM_VERSION") {
+    Some(stamped) => stamped,
+    None => env!("CARGO_PKG_VERSION"),
+};
+
 /// Runs a coding agent in a loop that can be interrupted, checkpointed and resumed, and that loses nothing.
 #[derive(Debug, Parser)]
-#[command(name = "rlm", version, after_help = help::after(), max_term_width = 100)]
+#[command(name = "rlm", version = VERSION, after_help = help::after(), max_term_width = 100)]
 pub(crate) struct Args {
     /// Work in this directory
     #[arg(short = 'C', value_name = "DIR", default_value = ".", global = true)]

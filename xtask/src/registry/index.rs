@@ -68,7 +68,7 @@ fn dependency(told: &Value) -> Value {
 }
 
 /// SHA-256, in hexadecimal digits.
-pub(super) fn digest(bytes: &[u8]) -> String {
+pub(crate) fn digest(bytes: &[u8]) -> String {
     let mut digits = String::new();
     for byte in Sha256::digest(bytes) {
         write!(digits, "{byte:02x}").expect("a string takes all");

@@ -1,0 +1,314 @@
+//! Packs `rlm` for people who have no cargo: the program, completions, manual pages, README, licences and changelog in one archive, its SHA-256
+//! beside it. The same commit gives the same archive: nothing in it tells of the machine or of the time but `SOURCE_DATE_EPOCH`, else the commit's.
+//!
+//! The guard needs no file of its own: `rlm` starts itself again for it.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use flate2::{Compression, GzBuilder};
+use fs_err as fs;
+
+use crate::command::{self, Ended, Show};
+use crate::registry::digest;
+use crate::release::crates;
+use crate::tally::Tally;
+use crate::workspace::{self, Workspace};
+
+/// How it is built.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// Links the C library in: runs on any Linux of the processor, and a guard starts in less time. Not the default, since the tests of a release
+    /// are run with the other one.
+    #[arg(long = "static")]
+    is_static: bool,
+    /// The platform, as rustc names it [default: this one].
+    #[arg(long, value_name = "TRIPLE")]
+    target: Option<String>,
+}
+
+const SHELLS: [(&str, &str); 5] = [
+    ("bash", "rlm.bash"),
+    ("elvish", "rlm.elv"),
+    ("fish", "rlm.fish"),
+    ("powershell", "_rlm.ps1"),
+    ("zsh", "_rlm"),
+];
+
+pub(crate) fn run(workspace: &Workspace, arguments: &Arguments) -> Tally {
+    match try_run(workspace, arguments) {
+        Ok(archive) => {
+            println!("{}", archive.display());
+            Tally {
+                passed: 1,
+                ..Tally::default()
+            }
+        }
+        Err(why) => Tally::failed(format!("dist: {why}")),
+    }
+}
+
+/// What is known of the sources.
+struct Stamp {
+    version: String,
+    commit: Option<String>,
+    /// Seconds since 1970.
+    time: u64,
+}
+
+impl Stamp {
+    fn find(version: String) -> Result<Self, String> {
+        let git = |arguments: &[&str]| {
+            let ended = command::run("git", arguments, Show::Never);
+            ended.success.then(|| ended.output.trim().to_owned())
+        };
+        let clean = git(&["status", "--porcelain"]).is_some_and(|it| it.is_empty());
+        let commit = git(&["rev-parse", "--short=10", "HEAD"]);
+        let epoch = match std::env::var("SOURCE_DATE_EPOCH") {
+            Ok(epoch) => Some(epoch),
+            Err(_) => git(&["log", "-1", "--format=%ct"]),
+        };
+        let time = epoch.unwrap_or_else(|| "0".into());
+        Ok(Self {
+            version,
+            commit: commit.map(|it| if clean { it } else { format!("{it}+") }),
+            time: time
+                .parse()
+                .map_err(|_| format!("SOURCE_DATE_EPOCH: `{time}` are no seconds"))?,
+        })
+    }
+
+    /// What `rlm --version` says behind its name.
+    fn words(&self) -> String {
+        match &self.commit {
+            Some(commit) => format!("{} ({commit} {})", self.version, day(self.time)),
+            None => self.version.clone(),
+        }
+    }
+}
+
+/// The day in UTC, after Howard Hinnant's `civil_from_days`.
+fn day(time: u64) -> String {
+    let days = time / 86_400 + 719_468;
+    let (era, of_era) = (days / 146_097, days % 146_097);
+    let year = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year + year / 4 - year / 100);
+    let shifted = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * shifted + 2) / 5 + 1;
+    let month = if shifted < 10 {
+        shifted + 3
+    } else {
+        shifted - 9
+    };
+    let year = year + era * 400 + u64::from(month <= 2);
+    format!("{year:04}-{month:02}-{day:02}")
+}
+
+fn try_run(workspace: &Workspace, arguments: &Arguments) -> Result<PathBuf, String> {
+    let crates = workspace::metadata().and_then(|metadata| crates::read(&metadata))?;
+    let found = crates
+        .iter()
+        .find(|it| it.programs.iter().any(|name| name == "rlm"));
+    let found = found.ok_or("no crate has a program `rlm`")?;
+    let stamp = Stamp::find(found.version.to_string())?;
+    let host = host()?;
+    let target = arguments.target.as_ref().unwrap_or(&host);
+    println!(
+        "rlm {} for {target} is built, which takes minutes",
+        stamp.words()
+    );
+    let program = build(workspace, &found.name, target, arguments.is_static, &stamp)?;
+    let mut files = BTreeMap::new();
+    if *target == host {
+        tried(&program, &stamp)?;
+        made(&program, &mut files)?;
+    } else {
+        println!(
+            "{target} does not run here: the archive is without completions and manual, and nothing was tried"
+        );
+    }
+    let read = |path: &Path| fs::read(path).map_err(|error| error.to_string());
+    files.insert("rlm".into(), read(&program)?);
+    for (name, path) in [
+        ("CHANGELOG.md", found.folder.join("CHANGELOG.md")),
+        ("README.md", workspace.root.join("README.md")),
+        ("LICENSE-APACHE", workspace.root.join("LICENSE-APACHE")),
+        ("LICENSE-MIT", workspace.root.join("LICENSE-MIT")),
+    ] {
+        files.insert(name.into(), read(&path)?);
+    }
+    let suffix = if arguments.is_static { "-static" } else { "" };
+    let stem = format!("rlm-{}-{target}{suffix}", stamp.version);
+    let folder = workspace.target.join("dist");
+    fs::create_dir_all(&folder).map_err(|error| error.to_string())?;
+    let archive = folder.join(format!("{stem}.tar.gz"));
+    let bytes = pack(&stem, &files, stamp.time).map_err(|error| error.to_string())?;
+    let sum = format!("{}  {stem}.tar.gz\n", digest(&bytes));
+    println!("{} files, {:.1} MB", files.len(), bytes.len() as f64 / 1e6);
+    print!("{sum}");
+    fs::write(&archive, bytes).map_err(|error| error.to_string())?;
+    fs::write(folder.join(format!("{stem}.tar.gz.sha256")), sum)
+        .map_err(|error| error.to_string())?;
+    Ok(archive)
+}
+
+fn host() -> Result<String, String> {
+    let rustc = command::run("rustc", &["--version", "--verbose"], Show::Never);
+    let host = rustc
+        .output
+        .lines()
+        .find_map(|line| line.strip_prefix("host: "));
+    host.map(Into::into).ok_or(rustc.output.clone())
+}
+
+fn build(
+    workspace: &Workspace,
+    package: &str,
+    target: &str,
+    is_static: bool,
+    stamp: &Stamp,
+) -> Result<PathBuf, String> {
+    let home = std::env::home_dir().unwrap_or_default();
+    let cargo_home =
+        std::env::var_os("CARGO_HOME").map_or_else(|| home.join(".cargo"), PathBuf::from);
+    // Messages of panics name source files; where those lay on this machine is nobody's business, and would differ.
+    let mut flags = vec![
+        format!(
+            "--remap-path-prefix={}=",
+            cargo_home.join("registry/src").display()
+        ),
+        format!("--remap-path-prefix={}=", workspace.root.display()),
+    ];
+    if is_static {
+        flags.push("-Ctarget-feature=+crt-static".into());
+    }
+    let mut cargo = Command::new("cargo");
+    cargo
+        .args([
+            "build",
+            "--quiet",
+            "--locked",
+            "--profile=dist",
+            "--bin=rlm",
+            "-p",
+            package,
+        ])
+        .args(["--target", target])
+        .env("CARGO_ENCODED_RUSTFLAGS", flags.join("\u{1f}"))
+        .env("RLM_VERSION", stamp.words());
+    let ended = command::finish(&mut cargo, Show::Never);
+    if !ended.success {
+        return Err(format!("it does not build: {}", ended.output.trim()));
+    }
+    Ok(workspace.target.join(target).join("dist/rlm"))
+}
+
+/// Runs the program: its version is the one that was stamped, and it can guard an agent, which it does by starting itself.
+fn tried(program: &Path, stamp: &Stamp) -> Result<(), String> {
+    let version = said(program, &["--version"], Path::new("."))?;
+    if version.trim() != format!("rlm {}", stamp.words()) {
+        return Err(format!("it calls itself {version}"));
+    }
+    let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
+    let agent = "cat >/dev/null; echo done";
+    let run = ["run", "--once", "-p", "Say done.", "--", "sh", "-c", agent];
+    said(program, &run, folder.path()).map(drop)
+}
+
+/// Writes completions and manual, as the program itself does.
+fn made(program: &Path, files: &mut BTreeMap<String, Vec<u8>>) -> Result<(), String> {
+    for (shell, name) in SHELLS {
+        let script = said(program, &["completions", shell], Path::new("."))?;
+        files.insert(format!("completions/{name}"), script.into_bytes());
+    }
+    let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
+    said(
+        program,
+        &["man", "--dir", &folder.path().to_string_lossy()],
+        Path::new("."),
+    )?;
+    for entry in fs::read_dir(folder.path())
+        .map_err(|error| error.to_string())?
+        .flatten()
+    {
+        let page = fs::read(entry.path()).map_err(|error| error.to_string())?;
+        files.insert(format!("man/{}", entry.file_name().to_string_lossy()), page);
+    }
+    Ok(())
+}
+
+fn said(program: &Path, arguments: &[&str], folder: &Path) -> Result<String, String> {
+    let program = std::path::absolute(program).map_err(|error| error.to_string())?;
+    let mut command = Command::new(&program);
+    command.args(arguments).current_dir(folder);
+    let Ended { success, output } = command::finish(&mut command, Show::Never);
+    match success {
+        true => Ok(output),
+        false => Err(format!("rlm {}: {}", arguments.join(" "), output.trim())),
+    }
+}
+
+/// Packs files below a folder, in the order of their names, as nobody's, at one time.
+fn pack(stem: &str, files: &BTreeMap<String, Vec<u8>>, time: u64) -> std::io::Result<Vec<u8>> {
+    let gzip = GzBuilder::new()
+        .mtime(0)
+        .write(Vec::new(), Compression::best());
+    let mut archive = tar::Builder::new(gzip);
+    for (name, bytes) in files {
+        let mut header = tar::Header::new_gnu();
+        header.set_size(bytes.len() as u64);
+        header.set_mode(if name == "rlm" { 0o755 } else { 0o644 });
+        header.set_mtime(time);
+        header.set_uid(0);
+        header.set_gid(0);
+        archive.append_data(&mut header, format!("{stem}/{name}"), bytes.as_slice())?;
+    }
+    archive.into_inner()?.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read as _;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn days_are_told_in_utc() {
+        for (time, expected) in [
+            (0, "1970-01-01"),
+            (951_782_400, "2000-02-29"),
+            (1_795_305_599, "2026-11-21"),
+            (1_795_305_600, "2026-11-22"),
+            (4_107_542_400, "2100-03-01"),
+        ] {
+            assert_eq!(day(time), expected, "{time}");
+        }
+    }
+
+    proptest! {
+        /// What is packed comes out, the program can be run, and the same files make the same bytes.
+        #[test]
+        fn an_archive_holds_its_files_and_nothing_of_the_machine(files in prop::collection::btree_map("[a-z]{1,8}", prop::collection::vec(any::<u8>(), 0..64), 0..6), time in 0..4_000_000_000_u64) {
+            let mut files: BTreeMap<String, Vec<u8>> = files;
+            files.insert("rlm".into(), b"program".to_vec());
+            let packed = pack("rlm-0.1.0", &files, time).unwrap();
+            prop_assert_eq!(&packed, &pack("rlm-0.1.0", &files, time).unwrap());
+            let mut archive = tar::Archive::new(flate2::read::GzDecoder::new(packed.as_slice()));
+            let mut found = BTreeMap::new();
+            for entry in archive.entries().unwrap() {
+                let mut entry = entry.unwrap();
+                let path = entry.path().unwrap().strip_prefix("rlm-0.1.0").unwrap().to_string_lossy().into_owned();
+                let header = entry.header().clone();
+                prop_assert_eq!(header.mode().unwrap(), if path == "rlm" { 0o755 } else { 0o644 });
+                prop_assert_eq!((header.mtime().unwrap(), header.uid().unwrap()), (time, 0));
+                let mut bytes = Vec::new();
+                entry.read_to_end(&mut bytes).unwrap();
+                found.insert(path, bytes);
+            }
+            prop_assert_eq!(found, files);
+        }
+    }
+}
