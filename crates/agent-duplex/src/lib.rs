@@ -73,6 +73,7 @@
 //! the caller starts agents, it is given back by [`Conversation::pending`] and delivered to the next one instead.
 //!
 //! Repeated inputs are known by the last 10,000 ids; a replay holds 10,000 things or 8 MiB. The enums are `#[non_exhaustive]`.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod actor;
 #[cfg(feature = "serde")]

@@ -38,6 +38,7 @@
 //! # Limits
 //! One line 16 MiB by default, 4 MiB of output read ahead, 64 KiB of standard error kept, 4096 names in a report, 16
 //! descriptors held. Everything runs on tokio with I/O and time enabled.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

@@ -125,6 +125,7 @@
 //! ```
 //!
 //! The README has a main loop with signals, and `examples/poller.rs` shows all of it together.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod batches;
 mod blocking;

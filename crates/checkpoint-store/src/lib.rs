@@ -41,6 +41,7 @@
 //! Old phases are kept until someone removes them; only [`Store`] removes its own.
 //! Durability is that of `fsync` on the file system: network and memory file systems promise
 //! less. Blobs carry no checksum.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 #[cfg(feature = "tokio")]
 mod async_writer;

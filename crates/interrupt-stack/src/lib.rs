@@ -37,6 +37,7 @@
 //!
 //! The process ends by the signal itself, as shells expect: default action, sent to the ending thread, and `_exit` where that has no
 //! effect, as for PID 1 of a container.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod acting;
 mod builder;
