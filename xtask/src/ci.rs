@@ -3,15 +3,21 @@
 use std::time::Instant;
 
 use crate::command::Show;
+use crate::features::Choice;
 use crate::tally::Tally;
 use crate::workspace::Workspace;
-use crate::{acceptance, docs, lint, live, test};
+use crate::{acceptance, docs, features, lint, live, test};
 
 type Stage = fn(&Workspace) -> Tally;
 
-const STAGES: [(&str, Stage); 5] = [
-    ("lint", lint::run),
+const STAGES: [(&str, Stage); 6] = [
+    ("lint", |workspace| {
+        lint::run(workspace, lint::Arguments::default())
+    }),
     ("docs", docs::run),
+    ("features", |workspace| {
+        features::run(workspace, Choice::Usual)
+    }),
     ("test", |workspace| test::run(workspace, Show::OnFailure)),
     ("acceptance", |workspace| {
         println!("{}", acceptance::summarise(workspace));

@@ -2,6 +2,7 @@
 
 mod dependencies;
 mod files;
+mod unsafe_code;
 
 use std::path::Path;
 
@@ -30,7 +31,7 @@ impl Verdict {
 
 type Check = fn(&Workspace) -> Verdict;
 
-const CHECKS: [(&str, Check); 8] = [
+const CHECKS: [(&str, Check); 9] = [
     ("formatting", |_| {
         cargo(&["fmt", "--all", "--check", "--", "--color=never"])
     }),
@@ -59,11 +60,28 @@ const CHECKS: [(&str, Check); 8] = [
     ("file lengths", |workspace| {
         Verdict::of(files::too_long(workspace))
     }),
+    ("unsafe code", |workspace| {
+        Verdict::of(unsafe_code::wrong(workspace))
+    }),
     ("cargo-deny", deny),
 ];
 
-pub(crate) fn run(workspace: &Workspace) -> Tally {
+#[derive(Debug, Clone, Copy, Default, clap::Args)]
+pub(crate) struct Arguments {
+    /// Writes the list of unsafe code, `docs/unsafe.md`, as it stands, and checks nothing.
+    #[arg(long)]
+    update: bool,
+}
+
+pub(crate) fn run(workspace: &Workspace, arguments: Arguments) -> Tally {
     let mut tally = Tally::default();
+    if arguments.update {
+        match unsafe_code::update(workspace) {
+            Ok(()) => tally.passed += 1,
+            Err(error) => tally += Tally::failed(format!("lint: {error}")),
+        }
+        return tally;
+    }
     for (name, check) in CHECKS {
         match check(workspace) {
             Verdict::Passed => println!("lint: {name}: ok"),

@@ -11,14 +11,18 @@ mod command;
 mod crash_test;
 mod dist;
 mod docs;
+mod features;
 mod fuzz;
 mod lint;
 mod live;
+mod loom;
+mod minimal;
 mod msrv;
 mod night;
 mod peers;
 mod registry;
 mod release;
+mod snapshots;
 mod sources;
 mod survivors;
 mod tally;
@@ -31,6 +35,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use crate::command::Show;
+use crate::features::Choice;
 use crate::tally::Tally;
 use crate::workspace::Workspace;
 
@@ -49,7 +54,7 @@ enum Command {
     /// Runs all stages: lint, test, acceptance, live.
     Ci,
     /// Checks formatting, clippy and the rules of the house.
-    Lint,
+    Lint(lint::Arguments),
     /// Runs all tests and doctests.
     Test,
     /// Lists the acceptance items and the tests that show them.
@@ -82,6 +87,14 @@ enum Command {
     /// Serves a registry on loopback.
     #[command(subcommand)]
     Registry(registry::Action),
+    /// Checks each published crate with no, each, each two and all of its features.
+    Features,
+    /// Runs the tests that a model checker plays in every interleaving.
+    Loom(loom::Arguments),
+    /// Compiles the published crates with the oldest dependencies that they allow.
+    Minimal,
+    /// Compares what each library shows with what was accepted, and looks for snapshots of tests that nobody accepted.
+    Snapshots(snapshots::Arguments),
     /// Lists the tools that the commands use, and where they are found.
     Tools {
         /// Also installs those that are not there, into `target/tools`.
@@ -98,7 +111,7 @@ fn main() -> ExitCode {
     };
     let tally = match arguments.command {
         Command::Ci => ci::run(&workspace, arguments.strict),
-        Command::Lint => lint::run(&workspace),
+        Command::Lint(arguments) => lint::run(&workspace, arguments),
         Command::Test => test::run(&workspace, Show::AsItComes),
         Command::Acceptance { missing } => acceptance::run(&workspace, missing),
         Command::Docs => docs::run(&workspace),
@@ -112,6 +125,10 @@ fn main() -> ExitCode {
         Command::Dist(arguments) => dist::run(&workspace, &arguments),
         Command::Release(step) => release::run(&workspace, &step),
         Command::Registry(action) => registry::run(&workspace, &action),
+        Command::Features => features::run(&workspace, Choice::Pairs),
+        Command::Loom(arguments) => loom::run(&workspace, arguments),
+        Command::Minimal => minimal::run(&workspace),
+        Command::Snapshots(arguments) => snapshots::run(&workspace, arguments),
         Command::Tools { install } => tools::run(&workspace, install),
     };
     finish(&tally.judged(arguments.strict))

@@ -13,6 +13,11 @@ pub(crate) struct Source {
 
 /// Reads all `.rs` files below the folders of the members, in the order of their paths.
 pub(crate) fn read(root: &Path) -> Vec<Source> {
+    with_extensions(root, &["rs"])
+}
+
+/// The same, of other files.
+pub(crate) fn with_extensions(root: &Path, extensions: &[&str]) -> Vec<Source> {
     let mut sources = Vec::new();
     for folder in [
         "bench",
@@ -23,20 +28,21 @@ pub(crate) fn read(root: &Path) -> Vec<Source> {
         "xtask",
         "examples",
     ] {
-        collect(root, &root.join(folder), &mut sources);
+        collect(root, &root.join(folder), extensions, &mut sources);
     }
     sources.sort_by(|one, other| one.path.cmp(&other.path));
     sources
 }
 
-fn collect(root: &Path, folder: &Path, sources: &mut Vec<Source>) {
+fn collect(root: &Path, folder: &Path, extensions: &[&str], sources: &mut Vec<Source>) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         let path = entry.path();
+        let wanted = path
+            .extension()
+            .is_some_and(|extension| extensions.iter().any(|wanted| extension == *wanted));
         if path.is_dir() && entry.file_name() != "target" {
-            collect(root, &path, sources);
-        } else if path.extension().is_some_and(|extension| extension == "rs")
-            && let Ok(text) = fs::read_to_string(&path)
-        {
+            collect(root, &path, extensions, sources);
+        } else if wanted && let Ok(text) = fs::read_to_string(&path) {
             let path = path.strip_prefix(root).unwrap_or(&path).to_owned();
             sources.push(Source { path, text });
         }

@@ -1,4 +1,4 @@
-//! All tests: nextest when it is there, doctests always, and each library without its default features.
+//! All tests: nextest when it is there and doctests always.
 
 use crate::command::{self, Ended, Show};
 use crate::tally::Tally;
@@ -44,22 +44,6 @@ pub(crate) fn run(workspace: &Workspace, show: Show) -> Tally {
         show,
     );
     tally += counted(Tally::of_libtest(&ended.output), &ended, "the doctests");
-    for package in workspace.libraries() {
-        let ended = command::run(
-            "cargo",
-            &[
-                "check",
-                "--quiet",
-                "--no-default-features",
-                "-p",
-                &package.name,
-            ],
-            show,
-        );
-        if !ended.success {
-            tally += Tally::failed(format!("test: {} without default features", package.name));
-        }
-    }
     tally
 }
 

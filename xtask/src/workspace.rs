@@ -22,6 +22,9 @@ pub(crate) struct Package {
     pub(crate) is_library: bool,
     /// Whether it goes to the registry.
     pub(crate) is_published: bool,
+    /// What can be switched on, and what `default` does.
+    pub(crate) features: Vec<String>,
+    pub(crate) default_features: Vec<String>,
     pub(crate) dependencies: Vec<Dependency>,
 }
 
@@ -77,8 +80,14 @@ impl Package {
         let in_crates = manifest.starts_with(&format!("{root}/crates/"));
         let is_library =
             in_crates && !array(&package["targets"]).any(|target| target["kind"][0] == "bin");
+        let all = package["features"].as_object().into_iter().flatten();
+        let features = all
+            .map(|(name, _)| name.clone())
+            .filter(|name| name != "default");
         Self {
             is_library,
+            features: features.collect(),
+            default_features: array(&package["features"]["default"]).map(text).collect(),
             // `publish = false` is the empty list of registries.
             is_published: array(&package["publish"]).next().is_some()
                 || package["publish"].is_null(),

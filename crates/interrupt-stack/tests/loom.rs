@@ -62,10 +62,11 @@ impl Router {
     }
 }
 
-/// Every interleaving with at most so many preemptions, which is where such errors are found, and takes seconds.
+/// Every interleaving with at most so many preemptions, which is where such errors are found, and takes seconds; or with as many as
+/// LOOM_MAX_PREEMPTIONS says.
 fn explore(model: impl Fn() + Send + Sync + 'static) {
     let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(3);
+    builder.preemption_bound = builder.preemption_bound.or(Some(3));
     builder.check(model);
 }
 

@@ -160,6 +160,8 @@ mod tests {
             folder: "".into(),
             is_library: true,
             is_published: true,
+            features: Vec::new(),
+            default_features: Vec::new(),
             dependencies: vec![dependency],
         }])
     }

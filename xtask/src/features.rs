@@ -1,0 +1,91 @@
+//! Each published crate with the features that somebody may choose: a dependency that hangs on the wrong one, or code that is dead without another,
+//! shows only there.
+
+use std::collections::BTreeSet;
+
+use crate::command::{self, Show};
+use crate::tally::Tally;
+use crate::workspace::{Package, Workspace};
+
+/// The choices that are tried.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Choice {
+    /// None, the default ones, all.
+    Usual,
+    /// Also each alone, and each pair.
+    Pairs,
+}
+
+pub(crate) fn run(workspace: &Workspace, choice: Choice) -> Tally {
+    let mut tally = Tally::default();
+    for package in workspace.published() {
+        for features in sets(package, choice) {
+            let features: Vec<&str> = features.into_iter().collect();
+            let features = features.join(",");
+            // Clippy for the warnings of this crate alone; what it depends on is built the same for all.
+            let crate_only = ["clippy", "--quiet", "-p", &package.name];
+            let with = ["--no-default-features", "--features", &features];
+            let arguments = [&crate_only[..], &with, &["--", "-D", "warnings"]].concat();
+            let success = command::run("cargo", &arguments, Show::OnFailure).success;
+            let name = format!("{} with [{features}]", package.name);
+            println!(
+                "features: {name}: {}",
+                if success { "ok" } else { "FAILED" }
+            );
+            match success {
+                true => tally.passed += 1,
+                false => tally += Tally::failed(format!("features: {name}")),
+            }
+        }
+    }
+    tally
+}
+
+/// The sets to try, each once: features that are all and the default are one.
+fn sets(package: &Package, choice: Choice) -> BTreeSet<BTreeSet<&str>> {
+    let all: BTreeSet<&str> = package.features.iter().map(String::as_str).collect();
+    let default = package
+        .default_features
+        .iter()
+        .map(String::as_str)
+        .collect();
+    let mut sets = BTreeSet::from([BTreeSet::new(), default, all.clone()]);
+    if choice == Choice::Pairs {
+        for one in &all {
+            // A pair of one with itself is that one alone.
+            sets.extend(all.iter().map(|other| BTreeSet::from([*one, *other])));
+        }
+    }
+    sets
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn listed(choice: Choice) -> Vec<String> {
+        let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+        let package = Package {
+            name: "a".into(),
+            folder: "".into(),
+            is_library: true,
+            is_published: true,
+            features: names(&["x", "y", "z"]),
+            default_features: names(&["y"]),
+            dependencies: Vec::new(),
+        };
+        let sets = sets(&package, choice);
+        sets.into_iter()
+            .map(|set| set.into_iter().collect())
+            .collect()
+    }
+
+    #[test]
+    fn no_set_of_features_is_tried_twice() {
+        assert_eq!(listed(Choice::Usual), ["", "xyz", "y"]);
+        assert_eq!(
+            listed(Choice::Pairs),
+            ["", "x", "xy", "xyz", "xz", "y", "yz", "z"]
+        );
+    }
+}

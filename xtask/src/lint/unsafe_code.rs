@@ -1,0 +1,225 @@
+//! Where unsafe code is, and why it is sound: `docs/unsafe.md` has all of it, and one module a published crate may have any.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::Path;
+
+use crate::sources::{self, Source};
+use crate::workspace::Workspace;
+
+const LIST: &str = "docs/unsafe.md";
+
+/// What a file has of it.
+#[derive(Debug, PartialEq, Eq)]
+struct Audited {
+    /// Why the compiler is told to let it pass.
+    reason: String,
+    /// The function or type around each piece, and its proof.
+    proofs: Vec<(String, String)>,
+}
+
+/// Names what is not in the list as it stands, and modules too many.
+pub(super) fn wrong(workspace: &Workspace) -> Vec<String> {
+    let files = files(workspace);
+    let mut wrong = Vec::new();
+    for (path, audited) in &files {
+        let unproven = audited.proofs.iter().filter(|(_, proof)| proof.is_empty());
+        wrong.extend(unproven.map(|(name, _)| format!("{path}: {name}: no `// SAFETY:` above it")));
+    }
+    for package in workspace.published() {
+        let folder = package.folder.join("src");
+        let folder = folder.strip_prefix(&workspace.root).unwrap_or(&folder);
+        let modules: Vec<_> = files
+            .keys()
+            .filter(|path| Path::new(path).starts_with(folder))
+            .map(String::as_str)
+            .collect();
+        if modules.len() > 1 {
+            wrong.push(format!(
+                "{}: unsafe code in more than one module: {}",
+                package.name,
+                modules.join(", ")
+            ));
+        }
+    }
+    let listed = fs_err::read_to_string(workspace.root.join(LIST)).unwrap_or_default();
+    let now = page(&files);
+    let lacking = |one: &str, other: &str, mark: char| {
+        let lines = one
+            .lines()
+            .filter(|line| !other.lines().any(|known| known == *line));
+        lines
+            .map(|line| format!("{LIST}: {mark} {line}"))
+            .collect::<Vec<_>>()
+    };
+    if listed != now {
+        wrong.extend(lacking(&listed, &now, '-'));
+        wrong.extend(lacking(&now, &listed, '+'));
+        wrong.push("look at it, then `cargo xtask lint --update`".into());
+    }
+    wrong
+}
+
+/// Writes the list as it stands.
+pub(super) fn update(workspace: &Workspace) -> std::io::Result<()> {
+    fs_err::write(workspace.root.join(LIST), page(&files(workspace)))
+}
+
+fn files(workspace: &Workspace) -> BTreeMap<String, Audited> {
+    let sources = sources::read(&workspace.root);
+    let files = sources
+        .iter()
+        .filter_map(|source| Some((source.path.display().to_string(), audit(source)?)));
+    files.collect()
+}
+
+fn audit(source: &Source) -> Option<Audited> {
+    let lines: Vec<&str> = source.text.lines().collect();
+    let places: Vec<usize> = (0..lines.len())
+        .filter(|at| is_unsafe(lines[*at]))
+        .collect();
+    if places.is_empty() {
+        return None;
+    }
+    Some(Audited {
+        reason: reason(&source.text).unwrap_or_default(),
+        proofs: places
+            .into_iter()
+            .map(|at| (around(&lines, at), proof(&lines, at)))
+            .collect(),
+    })
+}
+
+/// A block, an implementation or an attribute; an `unsafe fn` promises nothing by itself.
+fn is_unsafe(line: &str) -> bool {
+    let code = line.split("//").next().unwrap_or_default();
+    code.match_indices("unsafe").any(|(at, word)| {
+        let (before, after) = (&code[..at], &code[at + word.len()..]);
+        let in_text = before.matches('"').count() % 2 == 1;
+        let starts = !before.ends_with(|c: char| c.is_alphanumeric() || c == '_');
+        let kinds = [" {", " impl", " extern", "("];
+        starts && !in_text && kinds.iter().any(|kind| after.starts_with(kind))
+    })
+}
+
+/// The reason of the first `#[expect(unsafe_code, reason = "…")]`.
+fn reason(text: &str) -> Option<String> {
+    let (_, after) = text.split_once("unsafe_code,")?;
+    let (_, reason) = after.split_once("reason = \"")?;
+    Some(reason.split_once('"')?.0.to_owned())
+}
+
+/// The function or the implementation in which a line stands.
+fn around(lines: &[&str], at: usize) -> String {
+    let name = |line: &&str| {
+        let line = line.trim_start();
+        if line.starts_with("//") {
+            return None;
+        }
+        if let Some((_, rest)) = line.split_once("fn ") {
+            return rest
+                .split(['(', '<'])
+                .next()
+                .map(|name| format!("`{name}`"));
+        }
+        let (_, rest) = line.split_once("unsafe impl ")?;
+        Some(format!("`{}`", rest.split(" {").next().unwrap_or(rest)))
+    };
+    lines[..=at]
+        .iter()
+        .rev()
+        .find_map(name)
+        .unwrap_or_else(|| "the module".into())
+}
+
+/// The comment that begins with `SAFETY:`, at most a few lines above; a statement may have begun in between.
+fn proof(lines: &[&str], at: usize) -> String {
+    const FAR: usize = 12;
+    let marked = |line: &&str| line.trim_start().starts_with("// SAFETY:");
+    let above = &lines[at.saturating_sub(FAR)..at];
+    let Some(begin) = above.iter().rposition(marked) else {
+        return String::new();
+    };
+    let comment = above[begin..]
+        .iter()
+        .map_while(|line| line.trim_start().strip_prefix("//"));
+    let words: Vec<&str> = comment.flat_map(str::split_whitespace).skip(1).collect();
+    words.join(" ")
+}
+
+fn page(files: &BTreeMap<String, Audited>) -> String {
+    let mut page = String::from(
+        "# Unsafe code\n\nAll of it, with the proof that stands above each piece. `cargo xtask lint --update` writes this page, and `lint` fails when it is \
+         not up to date:\nnew unsafe code is seen in a review. A published crate has at most one module with any.\n",
+    );
+    for (path, Audited { reason, proofs }) in files {
+        let _infallible = write!(page, "\n## {path}\n\nBecause {reason}.\n\n");
+        for (name, proof) in proofs {
+            let _infallible = writeln!(page, "- {name}: {proof}");
+        }
+    }
+    page
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // The word is put in later: this file's own text is read too.
+    const MODULE: &str = r#"#![expect(
+    unsafe_code,
+    reason = "there is no other way"
+)]
+
+/// Not an UNSAFE { thing }.
+fn stop(code: u8) -> ! {
+    // SAFETY: it has no
+    // preconditions.
+    let gone =
+        UNSAFE { libc::_exit(code.into()) };
+    let text = "UNSAFE { }";
+}
+
+// SAFETY: only constants.
+UNSAFE impl Send for Pointers {}
+"#;
+
+    #[test]
+    fn each_piece_is_found_with_its_function_and_its_proof() {
+        let source = Source {
+            path: "crates/a/src/sys.rs".into(),
+            text: MODULE.replace("UNSAFE", "unsafe"),
+        };
+        let audited = audit(&source).unwrap();
+        assert_eq!(audited.reason, "there is no other way");
+        let pair = |name: &str, proof: &str| (name.to_owned(), proof.to_owned());
+        assert_eq!(
+            audited.proofs,
+            [
+                pair("`stop`", "it has no preconditions."),
+                pair("`Send for Pointers`", "only constants.")
+            ]
+        );
+    }
+
+    #[test]
+    fn a_word_in_a_text_or_a_name_is_not_code() {
+        for line in [
+            "// WORD { }",
+            "let x = \"WORD { }\";",
+            "WORD_code,",
+            "'WORD-inline'",
+            "WORD fn alloc()",
+        ] {
+            assert!(!is_unsafe(&line.replace("WORD", "unsafe")), "{line}");
+        }
+        for line in [
+            "WORD {",
+            "#[WORD(no_mangle)]",
+            "f(WORD { x })",
+            "WORD extern \"C\" {",
+        ] {
+            assert!(is_unsafe(&line.replace("WORD", "unsafe")), "{line}");
+        }
+    }
+}
