@@ -436,3 +436,26 @@ fn c64_state_of_a_version_to_come_is_refused_with_both_versions() {
     );
     stopped.expect_refused();
 }
+
+#[test]
+fn x112_a_run_that_has_lost_work_is_not_moved() {
+    let stopped = Stopped::new();
+    stopped.damage_the_middle();
+    let before = stopped.files();
+    let words = [
+        "checkpoints",
+        "export",
+        &stopped.run,
+        "-o",
+        "../x",
+        "--state-only",
+    ];
+    let refused = stopped.scene.rlm(&words).run(LONG).expect_code(2);
+    let resume = format!("rlm resume {}", stopped.run);
+    expect_in_order(
+        &refused.stderr,
+        &["has lost work", "take it up here first", &resume],
+    );
+    assert_eq!(stopped.files(), before);
+    assert!(!stopped.scene.sandbox.path().join("x").exists());
+}

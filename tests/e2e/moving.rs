@@ -11,7 +11,7 @@ use crate::scene::{Scene, crash, expect_in_order, json, stop, text};
 const SCRIPT: &str = "append work {start}\n@4 print ready\n@4 hang";
 
 /// A scene in which git knows who commits.
-fn scene(script: &str) -> Scene {
+pub(crate) fn scene(script: &str) -> Scene {
     let scene = Scene::new(script);
     scene.sandbox.git(&["config", "user.name", "A. Tester"]);
     let mail = ["config", "user.email", "tester@localhost"];
@@ -22,17 +22,17 @@ fn scene(script: &str) -> Scene {
 /// The arguments of a run that commits three iterations and hangs in its fourth.
 const COMMITS: [&str; 5] = ["-n", "6", "--commit", "--run-id", "r1"];
 
-fn checkpoints(scene: &Scene, arguments: &[&str]) -> Ended {
+pub(crate) fn checkpoints(scene: &Scene, arguments: &[&str]) -> Ended {
     scene.rlm(&[&["checkpoints"], arguments].concat()).run(LONG)
 }
 
 #[track_caller]
-fn fork(scene: &Scene, arguments: &[&str]) -> Value {
+pub(crate) fn fork(scene: &Scene, arguments: &[&str]) -> Value {
     let ended = checkpoints(scene, &[&["fork"], arguments, &["--json"]].concat());
     json(&ended.expect_code(0).stdout)
 }
 
-fn status(scene: &Scene, run: &str) -> Value {
+pub(crate) fn status(scene: &Scene, run: &str) -> Value {
     let ended = scene.rlm(&["status", run, "--json"]).run(LONG);
     json(&ended.expect_code(0).stdout)
 }
@@ -156,31 +156,31 @@ fn x111_what_is_in_no_commit_or_not_there_is_refused_with_the_mend() {
 const CLEAN: &str = "@3 print ready\n@3 hang\nappend work {start}";
 
 /// `rlm -C ../PLACE ARGUMENTS`, in a directory beside the repository.
-fn there(scene: &Scene, place: &str, arguments: &[&str]) -> Ended {
+pub(crate) fn there(scene: &Scene, place: &str, arguments: &[&str]) -> Ended {
     let place = format!("../{place}");
     scene.rlm(&[&["-C", &place], arguments].concat()).run(LONG)
 }
 
 #[track_caller]
-fn export(scene: &Scene, arguments: &[&str]) -> Value {
+pub(crate) fn export(scene: &Scene, arguments: &[&str]) -> Value {
     let ended = checkpoints(scene, &[&["export"], arguments, &["--json"]].concat());
     json(&ended.expect_code(0).stdout)
 }
 
 #[track_caller]
-fn import(scene: &Scene, place: &str, arguments: &[&str]) -> Value {
+pub(crate) fn import(scene: &Scene, place: &str, arguments: &[&str]) -> Value {
     let words = [&["checkpoints", "import"], arguments, &["--json"]].concat();
     json(&there(scene, place, &words).expect_code(0).stdout)
 }
 
 #[track_caller]
-fn status_there(scene: &Scene, place: &str, run: &str) -> Value {
+pub(crate) fn status_there(scene: &Scene, place: &str, run: &str) -> Value {
     let ended = there(scene, place, &["status", run, "--json"]);
     json(&ended.expect_code(0).stdout)
 }
 
 /// What git says in a directory beside the repository.
-fn git_there(scene: &Scene, place: &str, arguments: &[&str]) -> String {
+pub(crate) fn git_there(scene: &Scene, place: &str, arguments: &[&str]) -> String {
     let place = format!("../{place}");
     scene.sandbox.git(&[&["-C", &place], arguments].concat())
 }
@@ -265,6 +265,22 @@ fn x112_a_run_that_was_killed_goes_on_in_an_empty_directory_and_not_here() {
     scene.rlm(&again).run(LONG).expect_code(2);
     checkpoints(&scene, &["export", "r1", "-o", "../again"]).expect_code(2);
     assert_eq!(status(&scene, "r1")["state"], "moved");
+    let verified = checkpoints(&scene, &["verify", "r1"]).expect_code(0);
+    let words = [
+        "r1  sound",
+        "ckj",
+        ": sound",
+        "moved to ",
+        "r1.tar.zst at 20",
+        "this is what stayed here",
+        "next: go on where it was moved to",
+        "rlm resume r1 --force",
+    ];
+    expect_in_order(&verified.stdout, &words);
+    let verified = checkpoints(&scene, &["verify", "r1", "--json"]).expect_code(0);
+    let verified = json(&verified.stdout);
+    assert!(text(&verified["moved_to"]).ends_with("r1.tar.zst"));
+    assert_eq!(verified["resumes_from"], Value::Null);
     let kept = scene
         .rlm(&["clean", "--days", "0", "--yes"])
         .run(LONG)

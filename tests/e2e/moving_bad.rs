@@ -12,7 +12,7 @@ use crate::room::{has_mounts, with_mounts};
 use crate::scene::{Scene, expect_in_order, stop};
 
 /// A run that was stopped in its second iteration, after a commit.
-fn stopped() -> Scene {
+pub(crate) fn stopped() -> Scene {
     let scene = Scene::new("@2 print ready\n@2 hang\nappend work {start}");
     scene.sandbox.git(&["config", "user.name", "A. Tester"]);
     scene
@@ -26,14 +26,14 @@ fn stopped() -> Scene {
     scene
 }
 
-fn archive(scene: &Scene) -> PathBuf {
+pub(crate) fn archive(scene: &Scene) -> PathBuf {
     let words = ["checkpoints", "export", "r1", "-o", "../r1.tar.zst"];
     scene.rlm(&words).run(LONG).expect_code(0);
     scene.sandbox.path().join("r1.tar.zst")
 }
 
 /// Everything below a directory.
-fn names(folder: PathBuf) -> Vec<PathBuf> {
+pub(crate) fn names(folder: PathBuf) -> Vec<PathBuf> {
     let entries = fs_err::read_dir(folder).unwrap();
     let mut names: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
     // What the harness keeps.
@@ -304,7 +304,7 @@ exec git "$@"
 "#;
 
 /// Starts it with such a git, and waits until that hangs.
-fn hanging(scene: &Scene, rlm: Rlm<'_>, at: &str) -> Running {
+pub(crate) fn hanging(scene: &Scene, rlm: Rlm<'_>, at: &str) -> Running {
     let bin = scene.agent.folder().join("bin");
     fs_err::create_dir_all(&bin).unwrap();
     fs_err::write(bin.join("git"), GIT).unwrap();

@@ -13,13 +13,15 @@ use rustix::io::retry_on_intr;
 use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 
 use crate::survivors::MARKER;
-use looks::{Looks, Told};
+use looks::{Looks, Owed, Told};
+use written::is_line_of_written;
 
 pub(crate) mod bundle;
 pub(crate) mod commit;
 mod glance;
 pub(crate) mod looks;
 pub(crate) mod tree;
+pub(crate) mod written;
 
 /// The most changed paths that are named in a prompt.
 const MAX_CHANGED: usize = 20;
@@ -105,6 +107,14 @@ impl Git {
         }
     }
 
+    /// Returns the same for taking back what was made, also when that was ended.
+    pub(crate) fn taking_back(&self, owed: &Owed) -> Self {
+        Self {
+            looks: owed.looks(),
+            ..self.clone()
+        }
+    }
+
     /// Returns where what it runs is known.
     pub(crate) fn looks(&self) -> Option<&Looks> {
         self.looks.as_ref()
@@ -130,12 +140,10 @@ impl Git {
         let status = self
             .on_thread(&["status", "--porcelain", "--untracked-files=normal"])
             .await?;
-        let mut lines: Vec<String> = status
-            .lines()
-            .take(MAX_CHANGED)
-            .map(str::to_owned)
-            .collect();
-        let more = status.lines().count().saturating_sub(MAX_CHANGED);
+        let top = self.top()?;
+        let all = status.lines().filter(|line| !is_line_of_written(top, line));
+        let mut lines: Vec<String> = all.clone().take(MAX_CHANGED).map(str::to_owned).collect();
+        let more = all.count().saturating_sub(MAX_CHANGED);
         if more > 0 {
             lines.push(format!("… and {more} more"));
         }
@@ -150,7 +158,8 @@ impl Git {
     /// Counts the files that differ from the last commit, on this thread.
     pub(crate) fn change_count(&self) -> Option<usize> {
         let status = self.ask(&["status", "--porcelain", "--untracked-files=normal"])?;
-        Some(status.lines().count())
+        let (top, lines) = (self.top()?, status.lines());
+        Some(lines.filter(|line| !is_line_of_written(top, line)).count())
     }
 
     /// Says which files a commit changed and by how many lines, on this thread.

@@ -24,10 +24,11 @@ mod incoming;
 mod manifest;
 mod paths;
 
+pub(crate) use archive::is_archive;
 pub use export::{ExportOptions, Exported, To};
 pub use fork::{ForkPoint, Forked};
 pub use import::{Arrival, ImportOptions, Imported};
-pub(crate) use incoming::INCOMING;
+pub(crate) use incoming::sweep;
 pub use paths::Runs;
 
 /// How far an export or an import is: shared with whoever shows it.

@@ -8,7 +8,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use checkpoint_store::reader::{self, KeptOut};
 use uuid::Uuid;
 
-use crate::moving::INCOMING;
+use crate::moving;
 use crate::space::TRANSCRIPTS;
 use crate::transcript::transcripts;
 use crate::{Error, Project, RunId};
@@ -17,8 +17,6 @@ use crate::{Error, Project, RunId};
 const ASIDE: &str = "removed-";
 /// From when on one is nobody's any more.
 const OLD: Duration = Duration::from_secs(60);
-/// The same of what comes in or goes out, which can take long.
-const OLD_INCOMING: Duration = Duration::from_secs(24 * 60 * 60);
 
 impl Project {
     /// Removes a run for good: its state, its transcripts, all that lies in its directory. A working tree of its own and its branch stay.
@@ -46,31 +44,29 @@ impl Project {
         let aside = self.state_dir().join(name);
         fs_err::rename(&dir, &aside).map_err(fail)?;
         remove_all(&aside).map_err(fail)?;
-        self.remove_old_asides();
+        self.remove_leftovers();
         Ok(())
     }
 
-    /// Removes what a removal left that was cut; another one may be under way.
-    fn remove_old_asides(&self) {
+    /// Removes what removals, exports and imports left that were killed; others may be under way. Blocks.
+    pub fn remove_leftovers(&self) {
+        moving::sweep(self);
         for entry in std::fs::read_dir(self.state_dir())
             .into_iter()
             .flatten()
             .flatten()
         {
             let name = entry.file_name();
-            let begins = |what| name.to_str().is_some_and(|name| name.starts_with(what));
-            let old = match (begins(ASIDE), begins(INCOMING)) {
-                (true, _) => OLD,
-                (_, true) => OLD_INCOMING,
-                _ => continue,
-            };
+            if !name.to_str().is_some_and(|name| name.starts_with(ASIDE)) {
+                continue;
+            }
             // The time at which it was moved.
             let moved = std::fs::symlink_metadata(entry.path()).map(|meta| {
                 let secs = u64::try_from(meta.ctime()).unwrap_or_default();
                 UNIX_EPOCH + Duration::from_secs(secs)
             });
             let age = moved.ok().and_then(|at| at.elapsed().ok());
-            if age.is_some_and(|age| age > old) {
+            if age.is_some_and(|age| age > OLD) {
                 // The next removal tries again.
                 let _stays = remove_all(&entry.path());
             }

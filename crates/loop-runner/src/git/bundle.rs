@@ -2,11 +2,18 @@
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
+use std::sync::mpsc;
 use std::time::Duration;
 
-use super::commit::{names, of_files};
-use super::looks::Looks;
-use super::{Git, LIMIT, Refusal, run, run_with};
+use agent_subprocess::{AgentCommand, Context};
+use loop_state::CheckResult;
+use tokio::runtime::Handle;
+
+use super::commit::{all_but, names, of_files};
+use super::looks::{Looks, Owed, Told};
+use super::{Git, LIMIT, POINTERS, Refusal, complaint, run, run_with};
+use crate::check::{self, Freezer};
+use crate::hurry::Hurry;
 
 /// How long git may take to write, or to read, a whole history.
 const HISTORY: Duration = Duration::from_secs(3600);
@@ -40,12 +47,13 @@ pub(crate) struct Stand {
 pub(crate) struct Refs {
     top: PathBuf,
     names: Vec<String>,
+    owed: Owed,
 }
 
 impl Drop for Refs {
     fn drop(&mut self) {
         // What they were made for may have been stopped, which this must not be.
-        let looks = Looks::watched();
+        let looks = self.owed.looks();
         for name in &self.names {
             // One may never have been made; one that stays is seen by nobody.
             let _never_made = run(
@@ -65,7 +73,8 @@ impl Refs {
             .into_iter()
             .take(1 + usize::from(with_dirty));
         let names = kinds.map(|kind| format!("{REFS}/{name}/{kind}")).collect();
-        Ok(Self { top, names })
+        let owed = Looks::owe();
+        Ok(Self { top, names, owed })
     }
 }
 
@@ -116,7 +125,12 @@ impl Git {
         let environment = [("GIT_INDEX_FILE", index.as_os_str())];
         let looks = self.looks.as_ref();
         let git = |words: &[&str]| run_with(top, words, &environment, HISTORY, looks).map_err(said);
-        git(&[&["add", "--all", "--"], &super::ALL_FILES[..]].concat())?;
+        let files = all_but(&self.changes_and_written().map_err(said)?.1);
+        let files = files.iter().map(String::as_str);
+        git(&["add", "--all", "--"]
+            .into_iter()
+            .chain(files)
+            .collect::<Vec<_>>())?;
         let tree = git(&["write-tree"])?;
         let made = [
             "commit-tree",
@@ -151,14 +165,63 @@ impl Git {
         let mut words: Vec<&OsStr> = ["bundle", "create", "--quiet"].map(OsStr::new).into();
         words.push(to.as_os_str());
         words.extend(refs.names.iter().map(OsStr::new));
-        run(&refs.top, &words, HISTORY, self.looks.as_ref()).map_err(said)?;
-        Ok(())
+        self.guarded(&words)
     }
 
-    /// Takes the commits of a bundle in. They stay as long as what is returned, and whatever stands on them by then. Blocks.
+    /// Runs git under a guard, which ends it also when this process is killed; a git that writes or reads a history would go on. Blocks, on a thread of a runtime.
+    ///
+    /// Without a guard, as elsewhere than on Linux, it goes on then until it is done.
+    fn guarded<S: AsRef<OsStr>>(&self, words: &[S]) -> Result<(), String> {
+        let said = |e: Refusal| e.to_string();
+        let top = self.top().ok_or_else(Refusal::no_tree).map_err(said)?;
+        let command = POINTERS
+            .iter()
+            .fold(AgentCommand::new("git"), |it, name| it.env_remove(name));
+        let command = command
+            .args(["-c", "core.fsmonitor=false", "-c", "gc.auto=0"])
+            .args(["-c", "maintenance.auto=false"])
+            .args(words.iter().map(AsRef::as_ref));
+        let mut context = Context::new(top, top);
+        let env = [("GIT_TERMINAL_PROMPT", "0"), ("LC_ALL", "C")];
+        context.env = env.map(|(name, value)| (name.into(), value.into())).into();
+        let hurry = Hurry::default();
+        let (tell, told) = mpsc::channel();
+        let look = self
+            .looks
+            .as_ref()
+            .map(|looks| looks.begin(tell))
+            .transpose()
+            .map_err(said)?;
+        let hurrying = hurry.clone();
+        std::thread::spawn(move || {
+            while let Ok(Told::End(grace)) = told.recv() {
+                hurrying.within(grace);
+            }
+        });
+        // Nobody stops it where it stands.
+        let (_freezer, freezes) = Freezer::new();
+        let end = check::run(command, context, HISTORY, hurry.hurried(), freezes);
+        let end = Handle::current().block_on(end);
+        drop(look);
+        match end.result {
+            CheckResult::Passed => Ok(()),
+            CheckResult::Failed(text) | CheckResult::NotRun(text) => Err(complaint(&text)),
+            _ => Err(said(Refusal::Stopped)),
+        }
+    }
+
+    /// Removes the refs of an export or an import that was killed.
+    pub(crate) fn remove_moving_refs(&self, name: &str) {
+        if name.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
+            drop(Refs::new(self, name, true));
+        }
+    }
+
+    /// Takes the commits of a bundle in, in which they have the name `there`, as `name`. They stay as long as what is returned, and whatever stands on them by then. Blocks.
     pub(crate) fn unbundle(
         &self,
         from: &Path,
+        there: &str,
         name: &str,
         commit: &str,
         dirty: Option<&str>,
@@ -172,9 +235,9 @@ impl Git {
         words.extend(
             refs.names
                 .iter()
-                .map(|name| format!("{name}:{name}").into()),
+                .map(|here| format!("{}:{here}", here.replacen(name, there, 1)).into()),
         );
-        run(&refs.top, &words, HISTORY, self.looks.as_ref())
+        self.guarded(&words)
             .map_err(|e| format!("git does not take its commits: {e}"))?;
         let has = |name: &String, commit: &str| self.commit_of(name).as_deref() == Some(commit);
         let all = std::iter::once(commit).chain(dirty);
@@ -200,6 +263,21 @@ impl Git {
     /// Returns whether nothing here is uncommitted. Blocks.
     pub(crate) fn is_clean(&self) -> bool {
         self.changes().is_ok_and(|changes| changes.is_empty())
+    }
+
+    /// Returns whether a file lies in the working tree and is not ignored. Blocks.
+    pub(crate) fn sees(&self, file: &Path) -> bool {
+        let file = fs_err::canonicalize(file);
+        let tree = self.top().and_then(|top| fs_err::canonicalize(top).ok());
+        let (Ok(file), Some(tree)) = (file, tree) else {
+            return false;
+        };
+        let file = file.strip_prefix(tree).ok().and_then(Path::to_str);
+        // It says no by an exit code, and nothing.
+        file.is_some_and(|file| {
+            self.answer(&["check-ignore", "--quiet", "--", file])
+                .is_err()
+        })
     }
 
     /// Returns the branch that is checked out.

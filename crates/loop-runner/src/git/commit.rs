@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access, access};
 
+use super::written::is_written;
 use super::{Git, Refusal, run};
 
 /// What is larger and new to git does not get into a commit unsaid: it could never be got out again.
@@ -115,11 +116,11 @@ impl Git {
                 "{what} is under way: finish or abort it"
             )));
         }
-        let changed = self.changes()?;
+        let (changed, written) = self.changes_and_written()?;
         let mut plan = Plan {
             before: self.answer(super::HEAD_COMMIT).ok(),
             is_empty: changed.is_empty(),
-            paths: super::ALL_FILES.map(Into::into).to_vec(),
+            paths: all_but(&written),
             left_out: self.edited_submodules(top)?,
         };
         for change in changed {
@@ -127,8 +128,7 @@ impl Git {
                 Some(why) => why,
                 None => continue,
             };
-            let path = change.path.trim_end_matches('/');
-            plan.paths.push(format!(":(top,exclude,literal){path}"));
+            plan.paths.push(but(&change.path));
             plan.left_out.push(format!("{} ({why})", change.path));
         }
         Ok(plan)
@@ -149,6 +149,11 @@ impl Git {
 
     /// Returns what a commit of everything would change. What was edited inside a submodule would not be in it.
     pub(super) fn changes(&self) -> Result<Vec<Change>, Refusal> {
+        Ok(self.changes_and_written()?.0)
+    }
+
+    /// The same, and the paths of what lies about that no commit takes in.
+    pub(super) fn changes_and_written(&self) -> Result<(Vec<Change>, Vec<String>), Refusal> {
         let top = self.top().ok_or_else(Refusal::no_tree)?;
         let status = [
             "status",
@@ -166,9 +171,23 @@ impl Git {
                 path: path.to_owned(),
             })
         });
-        let is_ours = |change: &Change| change.path.split('/').next() == Some(".rlm");
-        Ok(records.filter(|change| !is_ours(change)).collect())
+        let is_state = |change: &Change| change.path.split('/').next() == Some(".rlm");
+        let others = records.filter(|change| !is_state(change));
+        let (written, changes): (Vec<_>, _) =
+            others.partition(|change| change.is_new && is_written(&top.join(&change.path)));
+        let paths = written.into_iter().map(|change| change.path);
+        Ok((changes, paths.collect()))
     }
+}
+
+/// Names all files but these, as git's arguments.
+pub(super) fn all_but(paths: &[String]) -> Vec<String> {
+    let all = super::ALL_FILES.into_iter().map(Into::into);
+    all.chain(paths.iter().map(|path| but(path))).collect()
+}
+
+fn but(path: &str) -> String {
+    format!(":(top,exclude,literal){}", path.trim_end_matches('/'))
 }
 
 impl Git {

@@ -1,11 +1,13 @@
 //! What is seen of the working tree at each save, without holding the save up.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::sync::watch;
 
+use super::written::is_line_of_written;
 use super::{Git, HEAD_COMMIT, PATIENCE, Refusal, ask, run};
 
 /// How long a save waits for a new look when there is an older one.
@@ -57,7 +59,7 @@ impl Git {
                 let mut glance = None;
                 if !glances.slow.load(Ordering::Relaxed) {
                     match run(&top, STATUS, LONG, looks.as_ref()) {
-                        Ok(text) => glance = Some(Glance::read(&text)),
+                        Ok(text) => glance = Some(Glance::read(&top, &text)),
                         Err(Refusal::Silent(_)) => glances.slow.store(true, Ordering::Relaxed),
                         Err(_) => {}
                     }
@@ -87,11 +89,12 @@ const STATUS: &[&str] = &[
 ];
 
 impl Glance {
-    fn read(text: &str) -> Self {
+    fn read(top: &Path, text: &str) -> Self {
         let commit = text
             .lines()
             .find_map(|line| line.strip_prefix("# branch.oid "));
-        let changed = text.lines().filter(|line| !line.starts_with('#')).count();
+        let is_changed = |line: &&str| !line.starts_with('#') && !is_line_of_written(top, line);
+        let changed = text.lines().filter(is_changed).count();
         Self {
             commit: commit.filter(|it| *it != "(initial)").map(Into::into),
             changed: u32::try_from(changed).ok(),
@@ -106,12 +109,12 @@ mod tests {
     #[test]
     fn s22_a_look_is_the_commit_and_a_count() {
         let text = "# branch.oid 01ab\n# branch.head main\n1 .M N... 100644 100644 100644 a b README.md\n? new\n? \"#odd\\n\"";
-        let seen = Glance::read(text);
+        let seen = Glance::read(Path::new("/"), text);
         assert_eq!(
             (seen.commit.as_deref(), seen.changed),
             (Some("01ab"), Some(3))
         );
-        let seen = Glance::read("# branch.oid (initial)\n# branch.head main");
+        let seen = Glance::read(Path::new("/"), "# branch.oid (initial)\n# branch.head main");
         assert_eq!((seen.commit, seen.changed), (None, Some(0)));
     }
 }

@@ -47,7 +47,7 @@ pub fn end_git() {
 /// Says that what git makes is taken back by its caller if it fails, which [`end_git`] waits for. Its drop says that there is nothing to take back any more.
 #[derive(Debug)]
 #[must_use]
-pub(super) struct Owed(Option<Arc<Running>>);
+pub(crate) struct Owed(Option<Arc<Running>>);
 
 impl Owed {
     /// Returns with what is taken back also when git was ended.
@@ -105,7 +105,7 @@ impl Looks {
     }
 
     /// Says that something is going to be made that is taken back if it fails.
-    pub(super) fn owe() -> Owed {
+    pub(crate) fn owe() -> Owed {
         let running = WATCHED.get().cloned();
         if let Some(running) = &running {
             running.lock().owed += 1;

@@ -161,6 +161,16 @@ pub(super) fn read(
     Ok(Ok(manifest))
 }
 
+/// Returns whether a file is an archive, by how it begins.
+pub(crate) fn is_archive(path: &Path) -> bool {
+    let is_file = fs_err::symlink_metadata(path).is_ok_and(|meta| meta.is_file());
+    let file = is_file.then(|| File::open(path).ok()).flatten();
+    let unpacker = file.and_then(|file| zstd::Decoder::new(file).ok());
+    let mut header = Header::new_old();
+    let read = unpacker.map(|mut it| it.read_exact(header.as_mut_bytes()));
+    matches!(read, Some(Ok(()))) && *header.path_bytes() == *manifest::NAME.as_bytes()
+}
+
 fn is_file<R: Read>(entry: &tar::Entry<'_, R>, name: &str) -> bool {
     let header = entry.header();
     header.entry_type() == EntryType::Regular && *header.path_bytes() == *name.as_bytes()

@@ -1,12 +1,16 @@
 //! Where the files of a run that comes from elsewhere find their place.
 
+use std::ffi::OsStr;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-use super::Arrival;
-use super::manifest::{Manifest, Tip};
+use super::incoming::Incoming;
+use super::manifest::{BUNDLE, Manifest, Tip};
+use super::{Arrival, is_archive};
+use crate::git::Git;
+use crate::git::bundle::{self, Refs};
+use crate::git::looks::Looks;
 use crate::git::tree::Worktree;
-use crate::git::{Git, bundle};
 use crate::{Project, RunHead, RunId};
 
 /// Where the files are.
@@ -21,13 +25,15 @@ pub(super) struct Arrived {
     pub(super) held: Option<File>,
 }
 
-/// What was made. Its drop takes that back, unless it is to be kept.
+/// What is being made, or was. Its drop takes that back, unless it is to be kept.
 #[must_use]
 pub(super) struct Undo(Option<Box<dyn FnOnce()>>);
 
 impl Undo {
-    fn by(what: impl FnOnce() + 'static) -> Self {
-        Self(Some(Box::new(what)))
+    /// `what` gets a git that a press which ended the work does not end.
+    fn by(git: &Git, what: impl FnOnce(&Git) + 'static) -> Self {
+        let (git, owed) = (git.clone(), Looks::owe());
+        Self(Some(Box::new(move || what(&git.taking_back(&owed)))))
     }
 
     pub(super) fn keep(mut self) {
@@ -50,7 +56,7 @@ pub(super) fn arrive(
     run: &RunId,
     head: &RunHead,
     before: Option<&RunHead>,
-    bundle: &Path,
+    incoming: &Incoming,
 ) -> Result<Arrived, String> {
     let at = |tree: &Path, arrival, branch, undo| Arrived {
         tree: tree.to_owned(),
@@ -71,16 +77,11 @@ pub(super) fn arrive(
     let own = || format!("rlm/{run}");
     let branch = tip.branch.clone().unwrap_or_else(own);
     let Some(now) = project.git().commit_of("HEAD") else {
-        let undo = make(project, manifest, tip, &branch, bundle)?;
+        let undo = make(project, manifest, tip, &branch, incoming)?;
         return Ok(at(project.root(), Arrival::Made, Some(branch), undo));
     };
     let _refs = match manifest.has_bundle() {
-        true => Some(project.git().unbundle(
-            bundle,
-            &tip.refs,
-            &tip.commit,
-            tip.dirty.as_deref(),
-        )?),
+        true => Some(unbundle(project.git(), tip, incoming)?),
         false if project.git().commit_of(&tip.commit).is_some() => None,
         false => {
             return Err(format!(
@@ -101,14 +102,7 @@ pub(super) fn arrive(
                 .commit_of("HEAD")
                 .filter(|here| is_mine && git.is_ancestor(here, &tip.commit));
             if let Some(here) = here {
-                git.strange(&["merge", "--quiet", "--ff-only", &tip.commit])?;
-                let (back, what) = (git.clone(), tip.clone());
-                let undo = Undo::by(move || {
-                    leave_uncommitted(&back, &what);
-                    // Nothing was uncommitted, and nobody has worked there since.
-                    let _stays = back.strange(&["reset", "--quiet", "--keep", &here]);
-                });
-                take_uncommitted(&git, tip)?;
+                let undo = bring(&git, tree, &here, tip)?;
                 let mut arrived = at(tree, Arrival::InPlace, tip.branch.clone(), undo);
                 arrived.worktree = home.cloned();
                 arrived.held = held;
@@ -120,15 +114,58 @@ pub(super) fn arrive(
     let stands = now == tip.commit && is_root && git.branch() == tip.branch;
     let held = stands.then(|| hold(project.root())).flatten();
     if held.is_some() && git.is_clean() {
-        take_uncommitted(git, tip)?;
-        let (back, tip) = (git.clone(), tip.clone());
-        let branch = tip.branch.clone();
-        let undo = Undo::by(move || leave_uncommitted(&back, &tip));
-        let mut arrived = at(project.root(), Arrival::InPlace, branch, undo);
+        let undo = bring(git, project.root(), &now, tip)?;
+        let mut arrived = at(project.root(), Arrival::InPlace, tip.branch.clone(), undo);
         arrived.held = held;
         return Ok(arrived);
     }
     tree_of_its_own(project, tip, run, head, branch)
+}
+
+fn unbundle(git: &Git, tip: &Tip, incoming: &Incoming) -> Result<Refs, String> {
+    let bundle = incoming.path().join(BUNDLE);
+    git.unbundle(
+        &bundle,
+        &tip.refs,
+        incoming.id(),
+        &tip.commit,
+        tip.dirty.as_deref(),
+    )
+}
+
+/// Brings a working tree, in which nothing is uncommitted, from the commit at which it stands to that of the run.
+fn bring(git: &Git, tree: &Path, here: &str, tip: &Tip) -> Result<Undo, String> {
+    let stands: Vec<String> = tip.dirty.iter().chain([&tip.commit]).cloned().collect();
+    for stand in &stands {
+        let added = [
+            "diff",
+            "--name-only",
+            "-z",
+            "--no-renames",
+            "--diff-filter=A",
+        ];
+        let added = git.strange(&[&added[..], &[here, stand, "--"]].concat())?;
+        let is_there = |name: &&str| fs_err::symlink_metadata(tree.join(name)).is_ok();
+        // Git would write over one that it ignores, and what takes all this back would remove it.
+        if let Some(name) = added.split_terminator('\0').find(is_there) {
+            return Err(format!(
+                "`{name}` is here, in no commit, and the run has another one: move it away, and import again"
+            ));
+        }
+    }
+    let before = here.to_owned();
+    let undo = Undo::by(git, move |git| {
+        // Whatever of it is there by now: git knows all its files by such an index, and removes those that were not there.
+        for stand in stands {
+            let _stays = git.strange(&["read-tree", "-m", "-i", &stand]);
+            let _stays = git.strange(&["reset", "--quiet", "--hard", &before]);
+        }
+    });
+    if here != tip.commit {
+        git.strange(&["merge", "--quiet", "--ff-only", &tip.commit])?;
+    }
+    take_uncommitted(git, tip)?;
+    Ok(undo)
 }
 
 /// Makes a repository, or fills one that has no commit yet.
@@ -137,39 +174,43 @@ fn make(
     manifest: &Manifest,
     tip: &Tip,
     branch: &str,
-    bundle: &Path,
+    incoming: &Incoming,
 ) -> Result<Undo, String> {
     let root = project.root().to_owned();
     if !manifest.has_bundle() {
         return Err("it has no commits, and the archive was made with --state-only: clone the repository here first".into());
     }
     let is_new = project.git().top().is_none();
-    let others = move |name: &std::ffi::OsStr| name != ".rlm" && (is_new || name != ".git");
-    let mut entries = fs_err::read_dir(&root)
-        .map_err(|e| e.to_string())?
-        .flatten();
-    if entries.any(|entry| others(&entry.file_name())) {
+    let others = move |name: &OsStr| name != ".rlm" && (is_new || name != ".git");
+    let entries = fs_err::read_dir(&root).map_err(|e| e.to_string())?;
+    // The archive itself may lie there.
+    let (archives, more): (Vec<_>, Vec<_>) = { entries.flatten() }
+        .filter(|entry| others(&entry.file_name()))
+        .partition(|entry| entry.file_name().to_str().is_some() && is_archive(&entry.path()));
+    if !more.is_empty() {
         return Err(match is_new {
             true => "it is neither empty nor a repository of git: import into an empty directory, or into a clone",
             false => "it has files and no commit: commit them, or import into an empty directory",
         }
         .into());
     }
+    let archives: Vec<_> = archives.iter().map(|it| it.file_name()).collect();
     let head = { (!is_new).then(|| project.git().strange(&["symbolic-ref", "HEAD"])) }
         .and_then(Result::ok);
     let git = project.git().at(&root);
-    let (back, place, made) = (git.clone(), root.clone(), format!("refs/heads/{branch}"));
+    let (place, made) = (root.clone(), format!("refs/heads/{branch}"));
     let undo = {
-        let made = made.clone();
-        Undo::by(move || {
+        let (made, archives) = (made.clone(), archives.clone());
+        Undo::by(&git, move |back| {
             if let Some(head) = head {
                 let _stays = back.strange(&["symbolic-ref", "HEAD", &head]);
                 let _stays = back.strange(&["update-ref", "-d", &made]);
                 let _stays = fs_err::remove_file(place.join(".git/index"));
             }
-            // It was empty.
+            // Nothing else was there.
             for entry in fs_err::read_dir(&place).into_iter().flatten().flatten() {
-                if others(&entry.file_name()) {
+                let name = entry.file_name();
+                if others(&name) && !archives.contains(&name) {
                     let path = entry.path();
                     let is_dir = entry.file_type().is_ok_and(|it| it.is_dir());
                     let _stays = if is_dir {
@@ -186,8 +227,16 @@ fn make(
     } else {
         git.strange(&["symbolic-ref", "HEAD", &made])?;
     }
-    let _refs = git.unbundle(bundle, &tip.refs, &tip.commit, tip.dirty.as_deref())?;
+    let _refs = unbundle(&git, tip, incoming)?;
     refuse_state(&git, tip)?;
+    for name in archives.iter().filter_map(|name| name.to_str()) {
+        let found = git.strange(&["ls-tree", "--name-only", &tip.commit, "--", name])?;
+        if !found.is_empty() {
+            return Err(format!(
+                "`{name}` is here, and its commits have another one: move it away"
+            ));
+        }
+    }
     git.strange(&["reset", "--quiet", "--hard", &tip.commit])?;
     take_uncommitted(&git, tip)?;
     Ok(undo)
@@ -217,20 +266,6 @@ fn take_uncommitted(git: &Git, tip: &Tip) -> Result<(), String> {
         git.strange(&["reset", "--quiet", "--mixed"])?;
     }
     Ok(())
-}
-
-/// Takes that back.
-fn leave_uncommitted(git: &Git, tip: &Tip) {
-    if let Some(dirty) = &tip.dirty {
-        let words: [&[&str]; 3] = [
-            &["read-tree", dirty],
-            &["update-index", "--quiet", "--refresh"],
-            &["read-tree", "-m", "-u", dirty, &tip.commit],
-        ];
-        for words in words {
-            let _stays = git.strange(words);
-        }
-    }
 }
 
 /// Checks the files out beside the project's own, on the run's branch or, where that is taken, on one that is named after the run.
@@ -281,11 +316,11 @@ fn tree_of_its_own(
     }
     let there = git.commit_of(&full(&branch));
     let (undoing, made, place) = (project.clone(), branch.clone(), path.clone());
-    let undo = Undo::by(move || {
+    let undo = Undo::by(git, move |git| {
         let is_new = there.is_none();
         undoing.remove_worktree(&place, is_new.then_some(made.as_str()));
         if let Some(there) = there {
-            let _stays = undoing.git().strange(&["branch", "--force", &made, &there]);
+            let _stays = git.strange(&["branch", "--force", &made, &there]);
         }
     });
     let option = ["-B", branch.as_str()];

@@ -18,7 +18,8 @@ use fs_err::os::unix::fs::OpenOptionsExt;
 use loop_state::Event;
 use uuid::Uuid;
 
-use super::incoming::{Incoming, rename_new, sync};
+use super::import::refuse_damaged;
+use super::incoming::{Incoming, lock_left, rename_new, sync};
 use super::manifest::{self, BUNDLE, Entry, FORMAT, Manifest, Tip};
 use super::{Halt, Meter, archive, halting};
 use crate::clock::timestamp;
@@ -27,6 +28,9 @@ use crate::{Error, Moved, Project, RunHead, RunId, RunState, WorkTree, survivors
 
 /// How much of an archive that is printed is held back until the run is sealed.
 const HELD_BACK: u64 = 64;
+/// How an archive is called that is being written: this, something unique, and that.
+const PARTIAL: &str = ".rlm-export-";
+const UNFINISHED: &str = ".partial";
 
 /// How a run is exported.
 #[derive(Clone, Debug, Default)]
@@ -111,6 +115,9 @@ impl Project {
             Err(_) => return Err(Error::nothing_saved(run.clone())),
         };
         refuse_moved(&head, &how)?;
+        if let To::File(path) = &to {
+            refuse_existing(path)?;
+        }
         if let Some(loss) = entry.loss {
             return Err(Error::unfit(
                 run,
@@ -152,6 +159,14 @@ fn refuse_moved(head: &RunHead, how: &ExportOptions) -> Result<(), Error> {
     }
 }
 
+fn refuse_existing(path: &Path) -> Result<(), Error> {
+    let why = "is there already: choose another name, or remove it";
+    match fs_err::symlink_metadata(path) {
+        Ok(_) => Err(Error::archive(path, why.into())),
+        Err(_) => Ok(()),
+    }
+}
+
 fn export(
     project: &Project,
     run: RunId,
@@ -162,6 +177,12 @@ fn export(
 ) -> Result<Exported, Error> {
     let dir = project.run_dir(&run);
     let store = |e| Error::store(&run, "exported", e);
+    refuse_damaged(&dir).map_err(|why| {
+        Error::unfit(
+            &run,
+            format!("is damaged ({why}), and could not be taken in elsewhere: rlm checkpoints verify {run}"),
+        )
+    })?;
     let (mut writer, loaded) =
         Writer::<RunHead, Event>::open(&dir, options(false)).map_err(store)?;
     let mut head = loaded
@@ -181,7 +202,8 @@ fn export(
         false => Some(take_along(project, &scratch, &bundle, how, &mut notes)?),
     };
     halt.check()?;
-    let moves = head.moves + u32::from(!how.copy);
+    // Once more is the same move: nothing was done here in between.
+    let moves = head.moves + u32::from(!how.copy && head.moved.is_none());
     let manifest = Manifest {
         format: FORMAT,
         version: env!("CARGO_PKG_VERSION").into(),
@@ -210,13 +232,6 @@ fn export(
         }
         None => (scratch.path(), Path::new("-")),
     };
-    if path
-        .as_ref()
-        .is_some_and(|it| fs_err::symlink_metadata(it).is_ok())
-    {
-        let why = "is there already: choose another name, or remove it";
-        return Err(Error::archive(name, why.into()));
-    }
     let (partial, file) = Partial::new(beside)?;
     let fail = |e| {
         halt.check()
@@ -241,6 +256,7 @@ fn export(
     let announced = match to {
         To::File(path) => {
             halt.check()?;
+            refuse_existing(&path)?;
             seal(true)?;
             let named = rename_new(&partial.0, &path);
             // Its name is there; should that not be durable, the seal says what was meant.
@@ -265,6 +281,13 @@ fn export(
         // Nobody has a whole archive, so that the run goes on where it went on before.
         seal(false)?;
         return Err(e);
+    }
+    let root = project.clone().in_root();
+    if let Some(path) = path.filter(|path| root.git().sees(path)) {
+        let name = path.file_name().unwrap_or_default().display();
+        notes.push(format!(
+            "{name} lies in the working tree, and git does not ignore it: a run's commits leave it out, others may not"
+        ));
     }
     let (commit, branch) = manifest.git.map(|git| (git.commit, git.branch)).unzip();
     Ok(Exported {
@@ -305,7 +328,7 @@ fn take_along(
     if stand.has_submodules {
         notes.push("submodules do not travel: they are fetched from where they are".into());
     }
-    let refs = Uuid::new_v4().simple().to_string();
+    let refs = scratch.id().to_owned();
     if !how.state_only {
         git.bundle(&refs, &stand.commit, dirty.as_deref(), bundle)
             .map_err(refuse)?;
@@ -371,7 +394,8 @@ struct Partial(PathBuf);
 
 impl Partial {
     fn new(beside: &Path) -> Result<(Self, fs_err::File), Error> {
-        let name = format!(".rlm-export-{}.partial", Uuid::new_v4().simple());
+        Self::sweep(beside);
+        let name = format!("{PARTIAL}{}{UNFINISHED}", Uuid::new_v4().simple());
         let path = beside.join(name);
         let file = fs_err::OpenOptions::new()
             .read(true)
@@ -380,7 +404,26 @@ impl Partial {
             .mode(0o600)
             .open(&path)
             .map_err(|e| Error::io("can't make", &path, e))?;
+        // As long as it is locked, nobody takes it for one that is left. Where nothing can be locked, nobody does either.
+        let _locked = file.file().try_lock();
         Ok((Self(path), file))
+    }
+
+    /// Removes what exports have left there that were killed.
+    fn sweep(beside: &Path) {
+        let entries = fs_err::read_dir(beside).into_iter().flatten();
+        for entry in entries.flatten() {
+            let name = entry.file_name();
+            let is_partial = name
+                .to_str()
+                .and_then(|name| name.strip_prefix(PARTIAL)?.strip_suffix(UNFINISHED))
+                .is_some_and(|id| Uuid::try_parse(id).is_ok());
+            let is_file = entry.file_type().is_ok_and(|kind| kind.is_file());
+            if is_partial && is_file && lock_left(&entry.path()).is_some() {
+                // The next one tries again.
+                let _stays = fs_err::remove_file(entry.path());
+            }
+        }
     }
 }
 

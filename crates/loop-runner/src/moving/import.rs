@@ -142,7 +142,7 @@ fn import(
         mut notes,
         undo,
         held: _held,
-    } = arrive(project, &manifest, &run, &head, before.as_ref(), &bundle)
+    } = arrive(project, &manifest, &run, &head, before.as_ref(), &incoming)
         .map_err(|why| Error::git(project.root(), why))?;
     if manifest.has_bundle() {
         fs_err::remove_file(&bundle).map_err(|e| Error::io("can't remove", &bundle, e))?;
@@ -222,15 +222,7 @@ fn import(
 /// Reads what was unpacked as the store that it should be, and the head as one that can go on.
 fn look(dir: &Path, manifest: &Manifest) -> Result<RunHead, String> {
     let bad = |why: &dyn std::fmt::Display| format!("the state in it can't be gone on from: {why}");
-    let found = verify(dir).map_err(|e| bad(&e))?;
-    let is_whole =
-        |condition: &Condition| matches!(condition, Condition::Whole | Condition::Torn { .. });
-    if let Some(file) = found.files.iter().find(|file| !is_whole(&file.condition)) {
-        return Err(bad(&format_args!("{}: {}", file.name, file.condition)));
-    }
-    if !matches!(found.next, Next::Resume { .. }) {
-        return Err(bad(&found.next));
-    }
+    refuse_damaged(dir).map_err(|why| bad(&why))?;
     let loaded = reader::load_with::<RunHead, Event>(dir, &options(false)).map_err(|e| bad(&e))?;
     let head = loaded.head.ok_or_else(|| bad(&"nothing is saved in it"))?;
     if head.run != manifest.run {
@@ -254,6 +246,20 @@ fn look(dir: &Path, manifest: &Manifest) -> Result<RunHead, String> {
         true => Ok(head),
         // It is what processes of the run are found by: one that fits too much would end others.
         false => Err(bad(&"its marker is none")),
+    }
+}
+
+/// Says why a store is not one that a run can travel with: in all of it nothing may be damaged.
+pub(super) fn refuse_damaged(dir: &Path) -> Result<(), String> {
+    let found = verify(dir).map_err(|e| e.to_string())?;
+    let is_whole =
+        |condition: &Condition| matches!(condition, Condition::Whole | Condition::Torn { .. });
+    if let Some(file) = found.files.iter().find(|file| !is_whole(&file.condition)) {
+        return Err(format!("{}: {}", file.name, file.condition));
+    }
+    match found.next {
+        Next::Resume { .. } => Ok(()),
+        other => Err(other.to_string()),
     }
 }
 

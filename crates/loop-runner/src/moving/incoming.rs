@@ -1,3 +1,4 @@
+use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -12,26 +13,54 @@ use crate::project::private_dir;
 use crate::{Error, Project, RunHead, RunId};
 
 /// What the name of a directory begins with in which a run is being made.
-pub(crate) const INCOMING: &str = "incoming-";
+const INCOMING: &str = "incoming-";
+/// How often another name is tried where somebody clears up just then.
+const TRIES: u32 = 3;
 
 /// A directory that becomes a run. Its drop removes it, unless it has.
 #[derive(Debug)]
 #[must_use]
 pub(super) struct Incoming {
     path: PathBuf,
+    id: String,
     is_settled: bool,
+    /// As long as it is locked, somebody is at it.
+    _lock: File,
 }
 
 impl Incoming {
     pub(super) fn new(project: &Project) -> Result<Self, Error> {
         project.prepare()?;
-        let name = format!("{INCOMING}{}", Uuid::new_v4().simple());
-        let path = project.state_dir().join(name);
-        private_dir(&path).map_err(|e| Error::io("can't make", &path, e))?;
-        Ok(Self {
-            path,
-            is_settled: false,
-        })
+        sweep(project);
+        let mut tries = 0;
+        loop {
+            let id = Uuid::new_v4().simple().to_string();
+            let path = project.state_dir().join(format!("{INCOMING}{id}"));
+            let fail = |e| Error::io("can't make", &path, e);
+            private_dir(&path).map_err(fail)?;
+            tries += 1;
+            let lock = File::open(&path)
+                .and_then(|lock| lock.try_lock().map(|()| lock).map_err(Into::into));
+            match lock {
+                // It may have been cleared away before it was locked.
+                Ok(lock) if path.exists() => {
+                    return Ok(Self {
+                        path,
+                        id,
+                        is_settled: false,
+                        _lock: lock,
+                    });
+                }
+                Err(e) if tries == TRIES => return Err(fail(e)),
+                _ if tries == TRIES => return Err(fail(io::ErrorKind::NotFound.into())),
+                _ => {}
+            }
+        }
+    }
+
+    /// Returns what nothing else is called.
+    pub(super) fn id(&self) -> &str {
+        &self.id
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -78,6 +107,31 @@ impl Incoming {
     }
 }
 
+/// Removes what exports and imports have left that were killed, with their refs. What somebody is at is locked.
+pub(crate) fn sweep(project: &Project) {
+    let entries = fs_err::read_dir(project.state_dir()).into_iter().flatten();
+    for entry in entries.flatten() {
+        let name = entry.file_name();
+        let id = name.to_str().and_then(|name| name.strip_prefix(INCOMING));
+        let is_dir = entry.file_type().is_ok_and(|kind| kind.is_dir());
+        let Some(id) = id.filter(|_| is_dir) else {
+            continue;
+        };
+        let Some(_lock) = lock_left(&entry.path()) else {
+            continue;
+        };
+        project.git().remove_moving_refs(id);
+        // The next one tries again.
+        let _stays = fs_err::remove_dir_all(entry.path());
+    }
+}
+
+/// Takes the lock of something that is being made, unless somebody is at it.
+pub(super) fn lock_left(path: &Path) -> Option<File> {
+    let left = File::open(path).ok()?;
+    left.try_lock().ok().map(|()| left)
+}
+
 fn is_unknown(e: Errno) -> bool {
     matches!(e, Errno::INVAL | Errno::NOSYS | Errno::NOTSUP)
 }
@@ -85,7 +139,7 @@ fn is_unknown(e: Errno) -> bool {
 impl Drop for Incoming {
     fn drop(&mut self) {
         if !self.is_settled {
-            // What can't be removed goes with the next removal of a run.
+            // What can't be removed goes with the next one.
             let _stays = fs_err::remove_dir_all(&self.path);
         }
     }

@@ -6,5 +6,6 @@
 )]
 
 mod examples;
+mod moving;
 mod night;
 mod phases;

@@ -11,10 +11,10 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
 /// The agents of a pipeline's phases, each of which says what it came to.
-struct Agents(Vec<(&'static str, ScriptedDriver)>);
+pub(crate) struct Agents(Vec<(&'static str, ScriptedDriver)>);
 
 impl Agents {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let agent = |name| {
             let says = format!("{name} came to 42\n");
             let script = Script::new().message().begin().say(&says);
@@ -51,12 +51,12 @@ fn settings(prompt: impl Fn(&str) -> Value) -> Settings {
     serde_json::from_value(settings).unwrap()
 }
 
-fn texts() -> Settings {
+pub(crate) fn texts() -> Settings {
     settings(|name| json!({"Text": format!("Do the {name}.")}))
 }
 
 /// Carries the run out, and gives an answer to each question that it asks.
-async fn carry_out(
+pub(crate) async fn carry_out(
     dir: &Path,
     settings: Option<Settings>,
     interactive: bool,

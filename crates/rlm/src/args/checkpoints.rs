@@ -66,7 +66,7 @@ Examples:
     /// Write a run into one file, to go on elsewhere; here it is sealed as moved
     #[command(
         after_help = "The file has the state, the transcripts and the history that the files of the run stand on, so that no remote is needed. It holds what the state holds, \
-the values of variables for agents and MCP servers too: keep it private. What is not committed is refused, or taken along as it is.
+the values of variables for agents and MCP servers too: keep it private. No commit of a loop takes it in. What is not committed is refused, or taken along as it is.
 A run that was moved is not resumed here any more, but by force: rlm resume RUN --force.
 
 Examples:
@@ -77,7 +77,7 @@ Examples:
     Export(ExportArgs),
     /// Take in a run that was exported elsewhere, with its files
     #[command(
-        after_help = "Into an empty directory, which becomes a repository; into a clone: in its working tree if that stands at the commit of the run, \
+        after_help = "Into a directory that is empty but for the file, and becomes a repository; into a clone: in its working tree if that stands at the commit of the run, \
 else in one of the run's own below .rlm/worktrees. Nothing that is there is written over, and nothing of the run is started: \
 what a resume will run is shown, look at it.
 
@@ -105,7 +105,7 @@ pub(crate) struct ExportArgs {
     /// Leave the history out: the repository is there already
     #[arg(long)]
     pub(crate) state_only: bool,
-    /// Export a run once more that was moved
+    /// Export a run once more that was moved, as the same move: one of its archives comes home
     #[arg(long)]
     pub(crate) force: bool,
     /// Print one JSON object

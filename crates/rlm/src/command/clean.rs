@@ -43,6 +43,7 @@ pub(crate) fn execute(directory: &Path, args: &CleanArgs) -> Result<ExitCode, Fa
         anstream::eprintln!("nothing was removed");
         return Ok(Code::Done.into());
     }
+    project.remove_leftovers();
     let mut failed = false;
     for it in &mut plan {
         it.is_planned = false;

@@ -38,8 +38,11 @@ pub(crate) fn execute(directory: &Path, args: &ReportArgs) -> Result<ExitCode, F
         refuse_other(target, &run)?;
     }
     let is_live = matches!(timeline.state, RunState::Running | RunState::Paused);
-    // What lies in the tree of a run that commits is in its next commit.
-    let takes_it_in = timeline.head.settings.commit && timeline.head.settings.worktree.is_none();
+    // What lies in the tree of a run that commits is in its next commit, but for what is named as a report.
+    let name = target.as_ref().and_then(|it| it.file_name()?.to_str());
+    let is_named = name.is_some_and(|it| it.starts_with("rlm-") && it.ends_with(".html"));
+    let takes_it_in =
+        !is_named && timeline.head.settings.commit && timeline.head.settings.worktree.is_none();
     let page = page(&gather(&project, timeline));
     let Some(target) = target else {
         return written(page.as_bytes());

@@ -106,6 +106,22 @@ mod tests {
     }
 
     #[test]
+    fn a_branch_that_is_a_persons_is_not_named_for_deletion() {
+        let branches = [
+            "rlm/r1",
+            "'rlm/a b'",
+            "main",
+            "'my branch'",
+            "feature/rlm/x",
+        ];
+        let said = branches.map(remove_branch).join(";");
+        assert_eq!(
+            said,
+            " && git branch -D rlm/r1; && git branch -D 'rlm/a b';;;"
+        );
+    }
+
+    #[test]
     fn the_end_says_what_is_there_and_how_to_take_it_or_leave_it() {
         let tree = || Worktree {
             path: "/p/.rlm/worktrees/r1".into(),

@@ -5,7 +5,7 @@ use loop_runner::{Project, RunEntry};
 use serde::Serialize;
 
 use super::size;
-use crate::render::event::count;
+use crate::render::event::{count, utc};
 use crate::render::{plain, quoted, rlm};
 
 /// What reading every byte of a run's store came to.
@@ -17,6 +17,9 @@ pub(crate) struct Verified {
     blobs: usize,
     /// Damaged files that earlier processes moved out of the way.
     set_aside: usize,
+    /// The file that it was exported into, and when, if it goes on elsewhere.
+    moved_to: Option<String>,
+    moved_at: Option<String>,
     /// The save that a resume goes on from.
     resumes_from: Option<u64>,
     /// What is safe to do next.
@@ -77,6 +80,8 @@ impl Verified {
             files: Vec::new(),
             blobs: 0,
             set_aside: 0,
+            moved_to: None,
+            moved_at: None,
             resumes_from: None,
             next: String::new(),
             notes: run.notes.clone(),
@@ -107,6 +112,8 @@ impl Verified {
             true => Verdict::Sound,
             false => Verdict::Damaged,
         };
+        let moved = readable.ok().and_then(|head| head.moved.as_ref());
+        (this.moved_to, this.moved_at) = moved.map(|it| (it.to.clone(), utc(it.at))).unzip();
         let work = run.loss.as_ref().filter(|loss| loss.is_work());
         this.next = match (found.next, readable) {
             (Next::Start, _) => format!("nothing was saved yet; {rlm} run starts a new run"),
@@ -117,6 +124,9 @@ impl Verified {
             (Next::Resume { .. } | Next::ResumeOlder { .. }, Err(why)) => {
                 format!("use the program that wrote it, or a newer one, and remove nothing: {why}")
             }
+            (Next::Resume { .. } | Next::ResumeOlder { .. }, Ok(_)) if moved.is_some() => format!(
+                "go on where it was moved to: {rlm} checkpoints import, there; here it goes on by force alone: `{rlm} resume {id} --force`"
+            ),
             (Next::Resume { seq }, _) if sound && over => {
                 format!("nothing has to be done: the run is over, with save {seq}")
             }
@@ -191,6 +201,13 @@ impl fmt::Display for Verified {
             let files = count(self.set_aside, "damaged file", "damaged files");
             write!(f, "\n  {files} set aside in quarantine/ earlier")?;
         }
+        if let (Some(to), Some(at)) = (&self.moved_to, &self.moved_at) {
+            write!(
+                f,
+                "\n  moved to {} at {at}; this is what stayed here",
+                plain(to)
+            )?;
+        }
         for note in &self.notes {
             write!(f, "\n  note: {}", plain(note))?;
         }
@@ -232,6 +249,8 @@ mod tests {
             ],
             blobs: 1,
             set_aside: 2,
+            moved_to: Some("/p/rlm-first.tar.zst".into()),
+            moved_at: Some("2026-11-22T02:00:00Z".into()),
             resumes_from: Some(5),
             next: "look\nhere".into(),
             notes: Vec::new(),

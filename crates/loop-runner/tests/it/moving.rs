@@ -1,0 +1,105 @@
+//! Runs that are exported, and what keeps one here.
+
+use std::io::{self, Write};
+use std::path::Path;
+
+use cancellable_sleep::SleepGate;
+use loop_runner::moving::{ExportOptions, Exported, Meter, To};
+use loop_runner::{Error, Project, RunId};
+
+use crate::phases::{Agents, carry_out, texts};
+
+async fn export(dir: &Path, to: To, again: bool) -> Result<Exported, Error> {
+    let project = Project::find(dir).unwrap();
+    let how = ExportOptions {
+        state_only: true,
+        again,
+        ..ExportOptions::default()
+    };
+    let run: RunId = "r1".parse().unwrap();
+    let gate = SleepGate::new();
+    let exported = project.export(&run, to, how, &gate, Meter::default());
+    exported.await
+}
+
+/// Where it was moved, and how often.
+fn moved(dir: &Path) -> (Option<String>, u32) {
+    let project = Project::find(dir).unwrap();
+    let head = project.run(&"r1".parse().unwrap()).unwrap().head.unwrap();
+    (head.moved.map(|moved| moved.to), head.moves)
+}
+
+/// A pipe that breaks once the run is sealed.
+#[derive(Default)]
+struct Breaks {
+    is_sealed: bool,
+}
+
+impl Write for Breaks {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self.is_sealed {
+            true => Err(io::ErrorKind::BrokenPipe.into()),
+            false => Ok(bytes.len()),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.is_sealed = true;
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn x112_an_export_that_fails_behind_its_seal_leaves_the_one_before() {
+    let (dir, agents) = (tempfile::tempdir().unwrap(), Agents::new());
+    carry_out(dir.path(), Some(texts()), false, &agents, vec![]).await;
+    let broken = || To::Stream(Box::new(Breaks::default()));
+    export(dir.path(), broken(), false).await.unwrap_err();
+    assert_eq!(moved(dir.path()), (None, 0));
+    let first = dir.path().join("first");
+    export(dir.path(), To::File(first.clone()), false)
+        .await
+        .unwrap();
+    let sealed = moved(dir.path());
+    assert_eq!(sealed, (Some(first.display().to_string()), 1));
+    let refused = export(dir.path(), broken(), false).await.unwrap_err();
+    assert!(refused.is_moved(), "{refused}");
+    export(dir.path(), broken(), true).await.unwrap_err();
+    assert_eq!(moved(dir.path()), sealed);
+    // Once more is the same move.
+    let second = dir.path().join("second");
+    export(dir.path(), To::File(second.clone()), true)
+        .await
+        .unwrap();
+    assert_eq!(moved(dir.path()), (Some(second.display().to_string()), 1));
+}
+
+#[tokio::test]
+async fn x112_what_is_damaged_beside_the_newest_state_is_not_sealed() {
+    let (dir, agents) = (tempfile::tempdir().unwrap(), Agents::new());
+    carry_out(dir.path(), Some(texts()), false, &agents, vec![]).await;
+    let files = fs_err::read_dir(dir.path().join(".rlm/runs/r1")).unwrap();
+    let files = files.map(|entry| entry.unwrap().path());
+    let mut journals: Vec<_> = files
+        .filter(|path| path.extension().is_some_and(|end| end == "ckj"))
+        .collect();
+    journals.sort();
+    let mut bytes = fs_err::read(&journals[0]).unwrap();
+    // What is behind its end is room for more.
+    let used = bytes.iter().rposition(|byte| *byte != 0).unwrap();
+    bytes[used / 2] ^= 1;
+    fs_err::write(&journals[0], bytes).unwrap();
+    let project = Project::find(dir.path()).unwrap();
+    let entry = project.run(&"r1".parse().unwrap()).unwrap();
+    assert!(entry.loss.is_none() && entry.head.is_ok(), "{entry:?}");
+    let file = dir.path().join("file");
+    let refused = export(dir.path(), To::File(file.clone()), false)
+        .await
+        .unwrap_err();
+    let said = refused.to_string();
+    for words in ["is damaged", "progress-", "rlm checkpoints verify r1"] {
+        assert!(said.contains(words), "{said}");
+    }
+    assert!(!file.exists());
+    assert_eq!(moved(dir.path()), (None, 0));
+}

@@ -1,0 +1,73 @@
+//! What is left of an export or an import that was killed, and what of one that is under way is spared.
+
+use std::path::PathBuf;
+
+use crate::LONG;
+use crate::moving::checkpoints;
+use crate::moving_bad::{archive, hanging, names, stopped};
+use crate::scene::{Scene, crash};
+
+/// What is on its way in a project, or was.
+fn incoming(state: PathBuf) -> usize {
+    let is_incoming = |path: &PathBuf| path.display().to_string().contains("/incoming-");
+    names(state).into_iter().filter(is_incoming).count()
+}
+
+fn refs(scene: &Scene) -> String {
+    scene.sandbox.git(&["for-each-ref", "refs/rlm"])
+}
+
+#[test]
+fn x112_what_a_killed_export_leaves_goes_with_the_next_one_or_with_a_cleaning() {
+    let scene = stopped();
+    let words = ["checkpoints", "export", "r1", "-o", "r1.tar.zst"];
+    let clean = ["clean", "--yes"];
+    for (next, at) in [(&clean[..], "bundle create"), (&words, "bundle create")] {
+        crash(hanging(&scene, scene.rlm(&words), at));
+        // Git does not outlive it.
+        scene.wait_until_nothing_is_alive();
+        assert_eq!(incoming(scene.file(".rlm")), 1);
+        assert!(refs(&scene).contains("refs/rlm/moving/"));
+        let left = scene.file(".rlm-export-0123456789abcdef0123456789abcdef.partial");
+        fs_err::write(&left, "half an archive").unwrap();
+        let planned = scene.rlm(&["clean", "--dry-run"]).run(LONG);
+        planned.expect_code(0);
+        assert_eq!(incoming(scene.file(".rlm")), 1);
+        scene.rlm(next).run(LONG).expect_code(0);
+        assert_eq!(incoming(scene.file(".rlm")), 0);
+        assert_eq!(refs(&scene), "");
+        assert_eq!(left.exists(), next == clean);
+    }
+}
+
+#[test]
+fn x112_a_cleaning_spares_an_import_that_is_under_way() {
+    let scene = stopped();
+    archive(&scene);
+    scene.sandbox.git(&["clone", "-q", ".", "../clone"]);
+    let clone = scene.sandbox.path().join("clone");
+    let words = ["-C", "../clone", "checkpoints", "import", "../r1.tar.zst"];
+    let running = hanging(&scene, scene.rlm(&words), "fetch");
+    let clean = ["-C", "../clone", "clean", "--days", "0", "--yes"];
+    scene.rlm(&clean).run(LONG).expect_code(0);
+    assert_eq!(incoming(clone.join(".rlm")), 1);
+    // Another import neither.
+    scene.rlm(&words).run(LONG).expect_code(0);
+    assert_eq!(incoming(clone.join(".rlm")), 1);
+    crash(running);
+    scene.wait_until_nothing_is_alive();
+    scene.rlm(&clean).run(LONG).expect_code(0);
+    assert_eq!(incoming(clone.join(".rlm")), 0);
+}
+
+#[test]
+fn x112_a_file_that_is_there_is_told_before_anything_is_made() {
+    let scene = stopped();
+    fs_err::write(scene.sandbox.path().join("r1.tar.zst"), "mine").unwrap();
+    // Looked for later, this would be told instead.
+    fs_err::write(scene.file("work"), "not committed").unwrap();
+    let words = ["export", "r1", "-o", "../r1.tar.zst"];
+    let refused = checkpoints(&scene, &words).expect_code(1);
+    assert!(refused.stderr.contains("is there already"), "{refused}");
+    assert_eq!(scene.status()["state"], "stopped");
+}
