@@ -8,6 +8,8 @@
 //!
 //! It starts no process, opens no socket and knows no agent: drivers do, and live elsewhere. It takes no decision about a loop.
 //!
+//! `examples/restart.rs` plays an agent that dies in its answer, and the one that goes on.
+//!
 //! # Theory of operation
 //!
 //! A *turn* is one request and its response, made of one or more inputs. An input goes from its receipt to an [`Assignment`], which names the turn that

@@ -21,6 +21,8 @@
 //! guard itself be killed, the main process dies with it and the host sweeps the rest; should both be killed,
 //! [`sweep::find`] and [`sweep::end`] do that later, by the marker.
 //!
+//! `examples/tree.rs` leaves a daemon behind, names it and ends it; `examples/duplex.rs` talks with Claude Code.
+//!
 //! # What survives what
 //! | | with a guard | in a group, on Linux | in a group, elsewhere |
 //! |---|---|---|---|

@@ -7,6 +7,8 @@
 //! Not a database: no queries, no transactions over several stores, one writer. Not a
 //! defence against someone who may write to the directory: checksums find accidents.
 //!
+//! `examples/diary.rs` goes on where it was, also after `kill -9`; the README says how this crate stands beside others.
+//!
 //! # Theory of operation
 //!
 //! A directory is one store. Its writer holds a lock and an *epoch*, a number that only

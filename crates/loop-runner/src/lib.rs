@@ -18,6 +18,8 @@
 //! a process has the run there is a socket in it too, through which any program of the same user can look at it, interrupt, pause, steer and stop it, and change its limits: see
 //! [`control`].
 //!
+//! `examples/resume.rs` is a whole program: a run that is stopped, and taken up again.
+//!
 //! # Limits
 //!
 //! One run a process and one at a time in a working tree. Transcripts stop growing at 64 MiB each and say so. Older ones are compressed while the

@@ -52,6 +52,8 @@
 //!   and the briefs name it until a turn is over that had that before its eyes.
 //! - *Live rules.* [`Happening::RuleSet`] changes a rule; what the new one forbids ends at once.
 //!
+//! `examples/shell.rs` is the smallest shell around the machine, killed in the middle of a turn and gone on with.
+//!
 //! # What is saved
 //!
 //! The types above are free to change. What is written is a form of their own with a version, see [`snapshot`]; every form ever written is read.
