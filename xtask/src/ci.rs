@@ -6,11 +6,11 @@ use crate::command::Show;
 use crate::features::Choice;
 use crate::tally::Tally;
 use crate::workspace::Workspace;
-use crate::{acceptance, docs, features, lint, live, test};
+use crate::{acceptance, docs, features, lint, live, release, test};
 
 type Stage = fn(&Workspace) -> Tally;
 
-const STAGES: [(&str, Stage); 6] = [
+const STAGES: [(&str, Stage); 7] = [
     ("lint", |workspace| {
         lint::run(workspace, lint::Arguments::default())
     }),
@@ -23,6 +23,7 @@ const STAGES: [(&str, Stage); 6] = [
         println!("{}", acceptance::summarise(workspace));
         Tally::default()
     }),
+    ("rehearsal", release::quick_rehearsal),
     ("live", |_| live::run(true)),
 ];
 

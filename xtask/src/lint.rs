@@ -7,6 +7,7 @@ mod unsafe_code;
 use std::path::Path;
 
 use crate::command::{self, Ended, Show};
+use crate::release;
 use crate::tally::Tally;
 use crate::tools::Tool;
 use crate::workspace::Workspace;
@@ -31,7 +32,7 @@ impl Verdict {
 
 type Check = fn(&Workspace) -> Verdict;
 
-const CHECKS: [(&str, Check); 9] = [
+const CHECKS: [(&str, Check); 10] = [
     ("formatting", |_| {
         cargo(&["fmt", "--all", "--check", "--", "--color=never"])
     }),
@@ -63,6 +64,7 @@ const CHECKS: [(&str, Check); 9] = [
     ("unsafe code", |workspace| {
         Verdict::of(unsafe_code::wrong(workspace))
     }),
+    ("packages", |_| Verdict::of(release::wrong())),
     ("cargo-deny", deny),
 ];
 

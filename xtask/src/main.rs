@@ -51,7 +51,7 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Runs all stages: lint, test, acceptance, live.
+    /// Runs all stages: lint, docs, features, test, acceptance, rehearsal, live.
     Ci,
     /// Checks formatting, clippy and the rules of the house.
     Lint(lint::Arguments),

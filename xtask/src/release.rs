@@ -52,6 +52,11 @@ pub(crate) enum Step {
     Rehearse(rehearse::Arguments),
 }
 
+/// Publishes all crates to a registry on loopback, and builds nothing.
+pub(crate) fn quick_rehearsal(workspace: &Workspace) -> Tally {
+    run(workspace, &Step::Rehearse(rehearse::Arguments::quick()))
+}
+
 pub(crate) fn run(workspace: &Workspace, step: &Step) -> Tally {
     let crates = match workspace::metadata().and_then(|metadata| crates::read(&metadata)) {
         Ok(crates) => crates,
@@ -72,6 +77,14 @@ pub(crate) fn run(workspace: &Workspace, step: &Step) -> Tally {
         }
         Step::Tag { target, execute } => tag(&crates, target, *execute),
         Step::Rehearse(arguments) => rehearse::run(workspace, &crates, arguments),
+    }
+}
+
+/// Names what keeps the crates from being released, as far as it is seen without a compiler or a registry.
+pub(crate) fn wrong() -> Vec<String> {
+    match workspace::metadata().and_then(|metadata| crates::read(&metadata)) {
+        Ok(crates) => check::standing(&crates),
+        Err(why) => vec![why],
     }
 }
 

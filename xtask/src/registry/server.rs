@@ -182,13 +182,18 @@ impl Store {
             let lines: Vec<String> = lines.iter().map(ToString::to_string).collect();
             return Reply::Body(lines.join("\n").into_bytes());
         }
-        if self.own.contains(name) {
+        if self.is_own(name) {
             return Reply::Absent;
         }
         match self.kept.lines(name) {
             Some(lines) => Reply::Body(lines.join("\n").into_bytes()),
             None => Reply::See(format!("https://index.crates.io/{}", index::path_of(name))),
         }
+    }
+
+    /// Also by its name in code, under which cargo asks once more for what it did not find.
+    fn is_own(&self, name: &str) -> bool {
+        self.own.contains(&name.replace('_', "-"))
     }
 
     fn package(&self, name: &str, version: &str) -> Reply {
@@ -199,7 +204,7 @@ impl Store {
         };
         match file.and_then(|file| fs::read(file).ok()) {
             Some(package) => Reply::Body(package),
-            None if self.own.contains(name) => Reply::Absent,
+            None if self.is_own(name) => Reply::Absent,
             None => Reply::See(format!(
                 "https://static.crates.io/crates/{name}/{stem}.crate"
             )),

@@ -72,7 +72,7 @@ fn what_was_uploaded_is_there_after_a_restart_and_the_rest_is_elsewhere() {
     let folder = tempfile::tempdir().unwrap();
     let body = upload("leaf", "0.1.0", &[]);
     store(folder.path(), &["leaf", "app"]).answer(&Method::Put, "/api/v1/crates/new", true, &body);
-    let store = store(folder.path(), &["leaf", "app"]);
+    let store = store(folder.path(), &["leaf", "app", "two-words"]);
     let get = |path: &str| store.answer(&Method::Get, path, false, b"");
     let Reply::Body(line) = get("/index/le/af/leaf") else {
         panic!("it has no line")
@@ -83,6 +83,7 @@ fn what_was_uploaded_is_there_after_a_restart_and_the_rest_is_elsewhere() {
     // One's own crate is not sought elsewhere, or a stranger's of the same name would be taken for it.
     assert_eq!(get("/index/3/a/app"), Reply::Absent);
     assert_eq!(get("/dl/app/0.1.0"), Reply::Absent);
+    assert_eq!(get("/index/tw/o_/two_words"), Reply::Absent);
     assert_eq!(
         get("/index/ot/he/other"),
         Reply::See("https://index.crates.io/ot/he/other".into())

@@ -67,17 +67,10 @@ pub(crate) fn run(workspace: &Workspace, crates: &[Crate], arguments: &Arguments
         COLUMNS.map(|it| format!("{it:<10}")).concat()
     );
     for found in crates {
-        let cells = [
-            Cell::of(rules::manifest(found)),
-            read(found, "CHANGELOG.md", |text| {
-                changelog::problems(text, &found.version)
-            }),
-            read(found, "README.md", |text| stale(text, crates)),
-            Cell::of(siblings(found, crates)),
-            files(found),
-            name(found, &arguments.target),
-            semver(workspace, found, arguments.quick),
-        ];
+        let [manifest, changelog, readme, siblings, files] = standing_of(found, crates);
+        let name = name(found, &arguments.target);
+        let semver = semver(workspace, found, arguments.quick);
+        let cells = [manifest, changelog, readme, siblings, files, name, semver];
         let words: Vec<_> = cells
             .iter()
             .map(|cell| format!("{:<10}", cell.word()))
@@ -101,6 +94,29 @@ pub(crate) fn run(workspace: &Workspace, crates: &[Crate], arguments: &Arguments
         println!("semver: first release, nothing to compare");
     }
     tally
+}
+
+/// Names what is wrong with the crates as they stand; nothing is compiled and nobody asked.
+pub(crate) fn standing(crates: &[Crate]) -> Vec<String> {
+    let wrong = crates.iter().flat_map(|found| {
+        let cells = standing_of(found, crates).into_iter().zip(COLUMNS);
+        let tallies =
+            cells.map(|(cell, column)| counted(cell, &format!("{}: {column}", found.name)));
+        tallies.flat_map(|tally| tally.failures)
+    });
+    wrong.collect()
+}
+
+fn standing_of(found: &Crate, crates: &[Crate]) -> [Cell; 5] {
+    [
+        Cell::of(rules::manifest(found)),
+        read(found, "CHANGELOG.md", |text| {
+            changelog::problems(text, &found.version)
+        }),
+        read(found, "README.md", |text| stale(text, crates)),
+        Cell::of(siblings(found, crates)),
+        files(found),
+    ]
 }
 
 fn counted(cell: Cell, what: &str) -> Tally {

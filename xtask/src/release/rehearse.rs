@@ -19,7 +19,7 @@ use crate::workspace::Workspace;
 const FAILS_AT: usize = 3;
 
 /// How much is rehearsed.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Default, clap::Args)]
 pub(crate) struct Arguments {
     /// Only publishes; builds nothing.
     #[arg(long)]
@@ -30,6 +30,17 @@ pub(crate) struct Arguments {
     /// Takes the tree with its changes.
     #[arg(long)]
     allow_dirty: bool,
+}
+
+impl Arguments {
+    /// What fits into minutes, of the tree as it is.
+    pub(crate) fn quick() -> Self {
+        Self {
+            no_build: true,
+            allow_dirty: true,
+            ..Self::default()
+        }
+    }
 }
 
 pub(crate) fn run(workspace: &Workspace, crates: &[Crate], arguments: &Arguments) -> Tally {
@@ -70,7 +81,10 @@ fn try_run(
         });
     }
     if arguments.install {
-        for found in crates.iter().filter(|it| !it.programs.is_empty()) {
+        // A program that another crate needs is no program for people.
+        let is_needed = |name| crates.iter().any(|it| it.siblings.contains_key(name));
+        let programs = crates.iter().filter(|it| !it.programs.is_empty());
+        for found in programs.filter(|it| !is_needed(&it.name)) {
             tally += judged(&found.name, "installed", || {
                 install(folder.path(), found, &target)
             });
@@ -96,11 +110,8 @@ fn publications(registry: &Registry, crates: &[Crate], target: &Target, manner: 
             .iter()
             .for_each(|why| println!("as expected: {why}"));
     }
-    expect(
-        "the fourth upload is refused",
-        first.is_red() == fails,
-        &first,
-    );
+    let is_refused = first.failures.iter().any(|why| why.contains("429"));
+    expect("the fourth upload is refused", is_refused == fails, &first);
     registry.make_room();
     let second = publish::run(crates, target, manner);
     let missing = crates.len().saturating_sub(FAILS_AT);

@@ -72,9 +72,14 @@ fn answer(success: bool, output: &str) -> Result<bool, String> {
     if output.contains("could not find") && output.contains("Updating") {
         return Ok(false);
     }
-    let why = output.lines().filter(|line| !line.trim().is_empty());
-    let why: Vec<&str> = why.map(str::trim).take(3).collect();
-    Err(format!("the index does not answer: {}", why.join("; ")))
+    let progress = ["Updating", "Blocking"];
+    let mut lines = output.lines().map(str::trim);
+    let why =
+        lines.find(|line| !progress.iter().any(|it| line.starts_with(it)) && !line.is_empty());
+    Err(format!(
+        "the index does not answer: {}",
+        why.unwrap_or("cargo says no word")
+    ))
 }
 
 #[cfg(test)]
@@ -91,7 +96,11 @@ mod tests {
             "error: could not find `x@0.1.0` in registry `y`\n",
             "    Updating crates.io index\nerror: download of config.json failed\n",
         ] {
-            assert!(answer(false, silent).is_err(), "{silent}");
+            let why = answer(false, silent).unwrap_err();
+            assert!(
+                why.starts_with("the index does not answer: error: "),
+                "{why}"
+            );
         }
     }
 }
