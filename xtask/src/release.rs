@@ -70,7 +70,13 @@ pub(crate) fn run(workspace: &Workspace, step: &Step) -> Tally {
             target,
             manner,
             execute: true,
-        } => publish::run(&crates, target, *manner),
+        } => match check::uncut(&crates) {
+            uncut if uncut.is_empty() => publish::run(&crates, target, *manner),
+            uncut => Tally {
+                failures: uncut,
+                ..Tally::default()
+            },
+        },
         Step::Publish { target, .. } => {
             println!("nothing is done: --execute does it");
             plan(&crates, target)

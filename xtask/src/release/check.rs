@@ -107,6 +107,23 @@ pub(crate) fn standing(crates: &[Crate]) -> Vec<String> {
     wrong.collect()
 }
 
+/// Names the crates whose version has no section in their changelog: they were not cut.
+pub(super) fn uncut(crates: &[Crate]) -> Vec<String> {
+    let has = |found: &Crate| {
+        let text = fs::read_to_string(found.folder.join("CHANGELOG.md")).unwrap_or_default();
+        changelog::section(&text, &found.version.to_string()).is_some()
+    };
+    let uncut = crates.iter().filter(|found| !has(found));
+    uncut
+        .map(|found| {
+            format!(
+                "{} {}: its changelog does not have it: `release cut` comes first",
+                found.name, found.version
+            )
+        })
+        .collect()
+}
+
 fn standing_of(found: &Crate, crates: &[Crate]) -> [Cell; 5] {
     [
         Cell::of(rules::manifest(found)),
