@@ -52,6 +52,7 @@ mod notify;
 mod options;
 mod permissions;
 mod phases;
+mod picture;
 mod presses;
 mod project;
 mod promises;

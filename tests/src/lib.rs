@@ -26,6 +26,7 @@ pub mod agent;
 pub mod live;
 pub mod model;
 mod os;
+pub mod picture;
 mod pty;
 mod rlm;
 mod sandbox;

@@ -1,0 +1,254 @@
+//! The picture in the README: `rlm demo` as a person sees it, recorded in a real pseudo-terminal, and drawn as an animated SVG.
+//!
+//! The person's keys are real, and so are the shell, the signals, the agent's process and the check; only the agent is scripted, which is what
+//! `rlm demo` is. What differs from one recording to the next (times, names of runs, pids, hashes) is replaced, so that an unchanged program gives the
+//! same file byte for byte, and a test can tell when the picture is no longer true.
+
+mod screen;
+mod svg;
+
+use std::num::NonZeroU16;
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use fs_err as fs;
+use tempfile::TempDir;
+
+use crate::wait::poll_until;
+use crate::{Sandbox, Terminal};
+use screen::Screen;
+
+/// Where the picture stands in this repository.
+const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/rlm.svg");
+const ROWS: u16 = 25;
+const COLUMNS: u16 = 92;
+/// Of the terminal that is looked at. What is printed moves the cursor from where it stands only, so that nothing has to leave it at its top: how far a
+/// small one had been scrolled depends on what was drawn meanwhile.
+const TALL: u16 = 400;
+/// For what comes within a few seconds.
+const LONG: Duration = Duration::from_secs(40);
+/// The agent's time between two words. It thinks for four of them before a step: long enough for a key to come in time, also on a busy machine.
+const PACE: &str = "60ms";
+
+/// The person's own word for what is to be seen.
+const STEER: &str = "explain it in a comment";
+
+/// What happens next in the recording.
+enum Step {
+    /// The person types.
+    Type(String),
+    /// Waits for a screen and takes it.
+    Look(Look),
+}
+
+/// How the last line of a screen begins, what stands in it, and how it ends: with all of that it is drawn completely.
+type Last = [&'static str; 3];
+
+/// A screen, and how it is shown.
+struct Look {
+    /// Stands somewhere on it.
+    has: &'static str,
+    last: Last,
+    caption: &'static str,
+    /// How long it stays in the picture, in milliseconds.
+    shown: u32,
+    /// The times of the status line, which are the picture's and not the machine's: of what is going on, and of all.
+    clock: [u32; 2],
+}
+
+/// One screen of the picture.
+struct Frame {
+    screen: Screen,
+    caption: &'static str,
+    shown: u32,
+}
+
+const SHELL: Last = ["$", "", ""];
+const WORKS: Last = ["iteration", " agent works ", "menu"];
+const SLEEPS: Last = ["iteration", " next iteration in ", "menu"];
+
+const fn look(
+    has: &'static str,
+    last: Last,
+    caption: &'static str,
+    shown: u32,
+    clock: [u32; 2],
+) -> Step {
+    Step::Look(Look {
+        has,
+        last,
+        caption,
+        shown,
+        clock,
+    })
+}
+
+fn keys(keys: impl Into<String>) -> Step {
+    Step::Type(keys.into())
+}
+
+/// The story, chapter by chapter; `place` is where the demo is.
+fn story(place: &Path) -> Vec<Step> {
+    let start = "rlm demo: no account, no network. Only the agent is scripted.";
+    let steer = "Enter: a word to the agent, in the middle of its turn.";
+    let check = "The agent says it is done. The loop's own check has the last word.";
+    let ctrl_c = "Ctrl-C asks first. The agent works on meanwhile.";
+    let stopped = "Stop means stop: saved, and of all that was started 0 are left.";
+    let resumed = "Resume means resume: the iteration that was cut is made again, and says so.";
+    let done = "Done means evidence: the check passed, and nothing is left running.";
+    let resume = format!("rlm -C {} resume", place.display());
+    vec![
+        look("$", SHELL, start, 600, [0, 0]),
+        keys("rlm demo"),
+        look("$ rlm demo", ["$ rlm demo", "", ""], start, 900, [0, 0]),
+        keys("\r"),
+        look("what it must do.", WORKS, start, 2600, [2, 2]),
+        look("there is no roman.sh", WORKS, start, 1000, [3, 3]),
+        look("again and again.", WORKS, steer, 1200, [5, 5]),
+        keys("\r"),
+        look("Enter sends", ["steer>", "", ""], steer, 900, [5, 5]),
+        keys(STEER),
+        look(STEER, ["steer>", "", STEER], steer, 1600, [5, 5]),
+        keys("\r"),
+        look("one too.", WORKS, steer, 2400, [9, 9]),
+        look("next iteration at", SLEEPS, check, 3200, [1, 14]),
+        look("and I keep to it.", WORKS, ctrl_c, 1200, [1, 16]),
+        look("such pairs to the table.", WORKS, ctrl_c, 1000, [4, 19]),
+        keys("\u{3}"),
+        look(
+            "save and exit",
+            ["Ctrl-C", "", "stops"],
+            ctrl_c,
+            3000,
+            [0, 0],
+        ),
+        keys("x"),
+        look("Go on where", SHELL, stopped, 3600, [0, 0]),
+        keys(&resume),
+        look(" resume", ["$ rlm", "", "resume"], resumed, 1200, [0, 0]),
+        keys("\r"),
+        look("no more.", WORKS, resumed, 1800, [2, 21]),
+        look("such pairs to the table.", WORKS, resumed, 2000, [5, 24]),
+        look("next iteration at", SLEEPS, check, 1600, [1, 29]),
+        look("all of it passes", WORKS, done, 1400, [5, 35]),
+        look("done:", SHELL, done, 5500, [0, 0]),
+    ]
+}
+
+/// Plays the story with this `rlm`, and draws it.
+///
+/// # Panics
+///
+/// When the story does not happen; the screen is in the message.
+#[must_use]
+pub fn picture(rlm: &Path) -> String {
+    svg::draw(&record(rlm), COLUMNS, ROWS)
+}
+
+fn record(rlm: &Path) -> Vec<Frame> {
+    let sandbox = Sandbox::new();
+    // As long a path as the demo chooses by itself, so that lines break where they do for everybody.
+    let place = tempfile::Builder::new()
+        .prefix("rlm-demo-")
+        .rand_bytes(8)
+        .tempdir_in("/tmp");
+    let place: TempDir = place.expect("a temporary folder");
+    let profile = sandbox.path().join("profile");
+    let (program, there) = (rlm.display(), place.path().display());
+    let function = format!(
+        "rlm() {{ case $1 in\n\
+         demo) '{program}' demo --dir '{there}' --pace {PACE} ;;\n\
+         *) '{program}' \"$@\" ;;\nesac; }}\n"
+    );
+    fs::write(&profile, function).unwrap();
+    let shell = sandbox.rlm("/bin/sh").args(["-i"]).size(ROWS, COLUMNS);
+    let shell = shell.env("PS1", "$ ").env("ENV", profile);
+    let (running, terminal) = shell.spawn_on_terminal();
+    let mut replay = Replay::new();
+    let mut frames = Vec::new();
+    for step in story(place.path()) {
+        match step {
+            Step::Type(keys) => terminal.send(keys),
+            Step::Look(look) => frames.push(replay.find(&terminal, &look)),
+        }
+    }
+    drop((running, terminal));
+    frames
+}
+
+/// The screen as it was when so much of what is printed had come: the same for everybody who looks, however late.
+struct Replay {
+    screen: vt100::Parser,
+    read: usize,
+}
+
+impl Replay {
+    fn new() -> Self {
+        let some = |number| NonZeroU16::new(number).expect("a terminal has rows and columns");
+        Self {
+            screen: vt100::Parser::new(some(TALL), some(COLUMNS), 0),
+            read: 0,
+        }
+    }
+
+    /// Goes on to the first screen that is as wished.
+    fn find(&mut self, terminal: &Terminal, look: &Look) -> Frame {
+        let found = poll_until(LONG, || {
+            let printed = terminal.bytes();
+            if look.fits(&self.screen) {
+                return Some(());
+            }
+            while let Some(byte) = printed.get(self.read) {
+                self.screen.process(&[*byte]);
+                self.read += 1;
+                // What is drawn in one go ends before something that moves the cursor.
+                let is_drawn = printed
+                    .get(self.read)
+                    .is_none_or(|next| b"\x1b\r\n".contains(next));
+                if is_drawn && look.fits(&self.screen) {
+                    return Some(());
+                }
+            }
+            None
+        });
+        assert!(
+            found.is_some(),
+            "{:?} was not to be seen:\n{}",
+            look.has,
+            self.screen.screen().contents()
+        );
+        Frame {
+            screen: Screen::take(self.screen.screen(), ROWS, look.clock),
+            caption: look.caption,
+            shown: look.shown,
+        }
+    }
+}
+
+impl Look {
+    fn fits(&self, parser: &vt100::Parser) -> bool {
+        let rows = screen::used(parser.screen());
+        let mut rows = rows.iter().rev().take(ROWS.into());
+        let Some(last) = rows.next() else {
+            return false;
+        };
+        let [begins, has, ends] = self.last;
+        last.starts_with(begins)
+            && last.contains(has)
+            && last.trim_end().ends_with(ends)
+            && (last.contains(self.has) || rows.any(|row| row.contains(self.has)))
+    }
+}
+
+/// Writes the picture to where the README has it.
+///
+/// # Panics
+///
+/// As [`picture`], and when the file can't be written.
+#[must_use]
+pub fn main_impl() -> ExitCode {
+    let this = std::env::current_exe().expect("a running program has a path");
+    fs::write(FILE, picture(&this.with_file_name("rlm-under-test"))).unwrap();
+    ExitCode::SUCCESS
+}

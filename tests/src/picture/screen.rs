@@ -1,0 +1,172 @@
+//! A screen as cells with a look, without what differs from one recording to the next.
+
+/// How a character looks.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Ink {
+    pub(super) bold: bool,
+    pub(super) dim: bool,
+    /// The number of the colour, if it is not the usual one.
+    pub(super) color: Option<u8>,
+}
+
+pub(super) type Row = Vec<(char, Ink)>;
+
+/// Characters with their looks, and where the cursor stands if a person types there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Screen {
+    pub(super) rows: Vec<Row>,
+    pub(super) cursor: Option<(u16, u16)>,
+}
+
+const PLACE: &str = "rlm-demo-";
+const RUN: &str = "20261122-091500-7f3a";
+
+impl Screen {
+    /// Takes the last `height` rows of what is to be seen now; `clock` are the seconds that the status line shall tell.
+    pub(super) fn take(screen: &vt100::Screen, height: u16, clock: [u32; 2]) -> Self {
+        let columns = screen.size().1;
+        let top = u16::try_from(used(screen).len())
+            .unwrap_or(u16::MAX)
+            .saturating_sub(height);
+        let row = |row| {
+            let cells = (0..columns.get()).filter_map(|column| screen.cell(row, column));
+            let mut cells: Row = cells.map(|cell| (character(cell), ink(cell))).collect();
+            let end = cells.iter().rposition(|(c, _)| *c != ' ');
+            cells.truncate(end.map_or(0, |end| end + 1));
+            stable(&cells, clock)
+        };
+        let rows: Vec<Row> = (top..top + height).map(row).collect();
+        let (row, column) = screen.cursor_position();
+        let row = row.saturating_sub(top);
+        let typed = rows.get(usize::from(row)).map(|row| text(row));
+        let is_typed = typed.is_some_and(|t| t.starts_with('$') || t.starts_with("steer>"));
+        Self {
+            cursor: is_typed.then_some((row, column)),
+            rows,
+        }
+    }
+}
+
+/// The rows down to the last with something in it.
+pub(super) fn used(screen: &vt100::Screen) -> Vec<String> {
+    let mut rows: Vec<String> = screen.rows(0, screen.size().1.get()).collect();
+    let end = rows.iter().rposition(|row| !row.trim().is_empty());
+    rows.truncate(end.map_or(0, |end| end + 1));
+    rows
+}
+
+/// A bar that fills in time is empty.
+fn character(cell: &vt100::Cell) -> char {
+    match cell.contents().chars().next() {
+        Some('█') => '░',
+        character => character.unwrap_or(' '),
+    }
+}
+
+fn ink(cell: &vt100::Cell) -> Ink {
+    Ink {
+        bold: cell.bold(),
+        dim: cell.dim(),
+        color: match cell.fgcolor() {
+            vt100::Color::Idx(color) => Some(color),
+            _ => None,
+        },
+    }
+}
+
+pub(super) fn text(row: &[(char, Ink)]) -> String {
+    row.iter().map(|(c, _)| c).collect()
+}
+
+/// Replaces words; what stands for one looks as it did.
+fn stable(row: &[(char, Ink)], clock: [u32; 2]) -> Row {
+    let is_part = |c: char| c.is_ascii_alphanumeric() || ".:-".contains(c);
+    let whole = text(row);
+    let mut out = Row::new();
+    let mut rest = row;
+    while let [(first, ink), ..] = rest {
+        let end = rest
+            .iter()
+            .position(|(c, _)| is_part(*c) != is_part(*first));
+        let (piece, behind) = rest.split_at(end.unwrap_or(rest.len()));
+        // What ends a sentence is no part of a word.
+        let end = piece.iter().rposition(|(c, _)| c.is_alphanumeric());
+        let (word, tail) = piece.split_at(end.map_or(0, |end| end + 1));
+        match stands_for(&text(word), &text(&out), &text(behind), &whole, clock) {
+            None => out.extend_from_slice(word),
+            Some(stands) => out.extend(stands.chars().map(|c| (c, *ink))),
+        }
+        out.extend_from_slice(tail);
+        rest = behind;
+    }
+    out
+}
+
+fn stands_for(
+    word: &str,
+    before: &str,
+    behind: &str,
+    whole: &str,
+    [of_this, of_all]: [u32; 2],
+) -> Option<String> {
+    let digits = word.bytes().filter(u8::is_ascii_digit).count();
+    let is_status = whole.starts_with("iteration ") && whole.ends_with("menu");
+    let is_span = digits + 1 == word.len() && word.ends_with('s');
+    if word.starts_with(PLACE) && word.len() > PLACE.len() {
+        Some(format!("{PLACE}1a9e7919"))
+    } else if word.len() == RUN.len() && word.matches('-').count() == 2 && digits > 12 {
+        Some(RUN.to_owned())
+    } else if before.ends_with("pid ") {
+        Some("4711".to_owned())
+    } else if before.ends_with("[main ") {
+        Some(hash(behind))
+    } else if before.ends_with("next iteration at ") {
+        Some("09:15:12".to_owned())
+    } else if behind.starts_with(" s)") {
+        Some("0.1".to_owned())
+    } else if is_status && is_span {
+        let is_all = behind.starts_with(" in all");
+        Some(format!("{}s", if is_all { of_all } else { of_this }))
+    } else {
+        None
+    }
+}
+
+/// A commit's name that depends on its message alone.
+fn hash(text: &str) -> String {
+    let fnv = |hash: u32, byte: u8| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193);
+    format!("{:07x}", text.bytes().fold(0x811c_9dc5, fnv) >> 4)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(text: &str) -> Row {
+        text.chars().map(|c| (c, Ink::default())).collect()
+    }
+
+    #[track_caller]
+    fn expect(shown: &str, stays: &str) {
+        assert_eq!(text(&stable(&row(shown), [3, 14])), stays);
+    }
+
+    #[test]
+    fn what_differs_each_time_is_replaced_and_nothing_else() {
+        expect(
+            "in /tmp/rlm-demo-aB3xYz90: none",
+            "in /tmp/rlm-demo-1a9e7919: none",
+        );
+        expect("agent runs (pid 99)", "agent runs (pid 4711)");
+        expect(
+            "log     /tmp/rlm-demo-aB3xYz90/.rlm/runs/20250101-000000-abcd/transcripts",
+            "log     /tmp/rlm-demo-1a9e7919/.rlm/runs/20261122-091500-7f3a/transcripts",
+        );
+        expect("check passed (12.3 s)", "check passed (0.1 s)");
+        expect(
+            "iteration 1/20 · agent works 61s · 8s in all · Ctrl-C: menu",
+            "iteration 1/20 · agent works 3s · 14s in all · Ctrl-C: menu",
+        );
+        expect("prints 1994 MCMXCIV in 8s", "prints 1994 MCMXCIV in 8s");
+    }
+}
