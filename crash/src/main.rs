@@ -4,6 +4,7 @@
     reason = "a program for maintainers, whose output is its purpose"
 )]
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Instant;
 
@@ -13,6 +14,7 @@ use rlm_crash::{
     blocklog, bytes, cases, child, counting, fault, fulldisk, machine, race, sabotages, sim, storm,
     strace, writers,
 };
+use serde_json::json;
 
 #[global_allocator]
 static ALLOCATOR: counting::Counting = counting::Counting;
@@ -21,6 +23,8 @@ static ALLOCATOR: counting::Counting = counting::Counting;
 struct Layer {
     item: &'static str,
     name: &'static str,
+    /// What it does, for the table of the README.
+    what: &'static str,
     run: fn(Level) -> Outcome,
 }
 
@@ -28,56 +32,67 @@ const LAYERS: [Layer; 11] = [
     Layer {
         item: "D0",
         name: "sim",
+        what: "a model of the protocols: every crash point, torn and reordered sectors, a crash in the recovery",
         run: sim::run,
     },
     Layer {
         item: "D0",
         name: "race",
+        what: "a model of writers that take the store from each other",
         run: race::run,
     },
     Layer {
         item: "D1",
         name: "fault",
+        what: "an error at every call of the file system, and a second one in the recovery",
         run: fault::run,
     },
     Layer {
         item: "D2",
         name: "machine",
+        what: "random histories against a list of what was acknowledged",
         run: machine::run,
     },
     Layer {
         item: "D3",
         name: "strace",
+        what: "the shipped program, failed or killed at its real system calls",
         run: strace::run,
     },
     Layer {
         item: "D4",
         name: "blocklog",
+        what: "the power cut under ext4, XFS and btrfs",
         run: blocklog::run,
     },
     Layer {
         item: "D5",
         name: "storm",
+        what: "SIGKILL at random moments of a real loop",
         run: storm::run,
     },
     Layer {
         item: "D6",
         name: "writers",
+        what: "processes that race for one store, one of them asleep while it loses it",
         run: writers::run,
     },
     Layer {
         item: "D7",
         name: "fulldisk",
+        what: "a disk that is full to the last block and inode",
         run: fulldisk::run,
     },
     Layer {
         item: "D8",
         name: "bytes",
+        what: "every flipped bit and every cut of small files",
         run: bytes::run,
     },
     Layer {
         item: "D9",
         name: "sabotage",
+        what: "the store made to err: each mistake must be noticed",
         run: sabotages::run,
     },
 ];
@@ -98,6 +113,9 @@ struct Arguments {
     /// Only this layer; can be given several times.
     #[arg(long, value_name = "NAME")]
     layer: Vec<String>,
+    /// Also writes the table as JSON.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
     /// Runs one case again, as a note printed it.
     #[arg(long, value_name = "LAYER=CASE")]
     case: Option<String>,
@@ -132,7 +150,7 @@ fn main() -> ExitCode {
         "{:<4}{:<10}{:>12}{:>12}{:>10}{:>12}{:>6}{:>9}",
         "", "layer", "tried", "different", "faults", "acked", "lost", "seconds"
     );
-    let (mut notes, mut skipped, mut lost) = (Vec::new(), Vec::new(), 0);
+    let (mut notes, mut skipped, mut rows, mut lost) = (Vec::new(), Vec::new(), Vec::new(), 0);
     for layer in LAYERS.iter().filter(wanted) {
         let start = Instant::now();
         let outcome = (layer.run)(level);
@@ -149,6 +167,16 @@ fn main() -> ExitCode {
             outcome.lost,
             start.elapsed().as_secs_f32(),
         );
+        rows.push(json!({
+            "item": layer.item,
+            "layer": layer.name,
+            "what": layer.what,
+            "tried": outcome.tried,
+            "faults": outcome.faults,
+            "acked": outcome.acked,
+            "lost": outcome.lost,
+            "skipped": outcome.skipped,
+        }));
         let skips = outcome.skipped.iter();
         skipped.extend(skips.map(|skip| format!("skipped: {}: {skip}", layer.name)));
         notes.extend(
@@ -161,6 +189,13 @@ fn main() -> ExitCode {
     }
     for line in notes.iter().chain(&skipped) {
         println!("{line}");
+    }
+    if let Some(path) = arguments.json {
+        let table = json!({ "level": format!("{level:?}").to_lowercase(), "layers": rows });
+        if let Err(error) = std::fs::write(&path, format!("{table:#}\n")) {
+            println!("{}: {error}", path.display());
+            return ExitCode::from(2);
+        }
     }
     if lost == 0 {
         ExitCode::SUCCESS

@@ -1,6 +1,7 @@
-//! The documentation: that it builds without a warning, that the examples of the READMEs are run, and that links lead somewhere.
+//! The documentation: that it builds without a warning, that the examples of the READMEs are run, that links lead somewhere, and that what is named is there.
 
 mod links;
+mod names;
 
 use std::process::Command;
 
@@ -22,6 +23,7 @@ pub(crate) fn run(workspace: &Workspace) -> Tally {
     }
     tally += judge("examples of the READMEs", unread(workspace));
     tally += judge("links", links::broken(&workspace.root));
+    tally += judge("names", names::unknown(&workspace.root));
     tally
 }
 

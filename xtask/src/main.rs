@@ -20,11 +20,13 @@ mod minimal;
 mod msrv;
 mod night;
 mod peers;
+mod picture;
 mod registry;
 mod release;
 mod snapshots;
 mod sources;
 mod survivors;
+mod tables;
 mod tally;
 mod test;
 mod tools;
@@ -95,6 +97,10 @@ enum Command {
     Minimal,
     /// Compares what each library shows with what was accepted, and looks for snapshots of tests that nobody accepted.
     Snapshots(snapshots::Arguments),
+    /// Records `rlm demo` and draws `docs/rlm.svg`.
+    Picture,
+    /// Stops `rlm` in five ways, looks for saves that a crash loses, and writes what it counted into the README.
+    Tables(tables::Arguments),
     /// Lists the tools that the commands use, and where they are found.
     Tools {
         /// Also installs those that are not there, into `target/tools`.
@@ -129,6 +135,8 @@ fn main() -> ExitCode {
         Command::Loom(arguments) => loom::run(&workspace, arguments),
         Command::Minimal => minimal::run(&workspace),
         Command::Snapshots(arguments) => snapshots::run(&workspace, arguments),
+        Command::Picture => picture::run(),
+        Command::Tables(arguments) => tables::run(&workspace, &arguments),
         Command::Tools { install } => tools::run(&workspace, install),
     };
     finish(&tally.judged(arguments.strict))

@@ -1,0 +1,19 @@
+//! Records `rlm demo` and draws the picture of the README; the recorder is a program of `rlm-tests`.
+
+use crate::command::{self, Show};
+use crate::tally::Tally;
+
+pub(crate) fn run() -> Tally {
+    let build = ["build", "--quiet", "-p", "rlm-tests", "--bins"];
+    if !command::run("cargo", &build, Show::OnFailure).success {
+        return Tally::failed("picture: it does not build");
+    }
+    let run = ["run", "--quiet", "-p", "rlm-tests", "--bin", "picture"];
+    match command::run("cargo", &run, Show::AsItComes).success {
+        true => Tally {
+            passed: 1,
+            ..Tally::default()
+        },
+        false => Tally::failed("picture: the demo did not go as the story does"),
+    }
+}
