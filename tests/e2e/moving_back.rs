@@ -181,7 +181,7 @@ exec cat
 "#;
 
 /// Makes that filter one for `*.slow`, in a repository.
-fn slow(scene: &Scene, repository: &Path) -> String {
+pub(crate) fn slow(scene: &Scene, repository: &Path) -> String {
     let filter = scene.sandbox.path().join("filter");
     fs_err::write(&filter, SMUDGE).unwrap();
     fs_err::set_permissions(&filter, PermissionsExt::from_mode(0o755)).unwrap();

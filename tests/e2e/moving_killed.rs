@@ -1,11 +1,15 @@
 //! What is left of an export or an import that was killed, and what of one that is under way is spared.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+
+use rlm_tests::wait_for;
+use rustix::process::Signal;
 
 use crate::LONG;
-use crate::moving::checkpoints;
+use crate::moving::{checkpoints, git_there};
+use crate::moving_back::slow;
 use crate::moving_bad::{archive, hanging, names, stopped};
-use crate::scene::{Scene, crash};
+use crate::scene::{Scene, crash, stop};
 
 /// What is on its way in a project, or was.
 fn incoming(state: PathBuf) -> usize {
@@ -70,4 +74,37 @@ fn x112_a_file_that_is_there_is_told_before_anything_is_made() {
     let refused = checkpoints(&scene, &words).expect_code(1);
     assert!(refused.stderr.contains("is there already"), "{refused}");
     assert_eq!(scene.status()["state"], "stopped");
+}
+
+#[test]
+fn x112_a_slow_filter_outlives_no_import_into_a_repository_without_a_commit() {
+    let scene = stopped();
+    fs_err::write(scene.file(".gitattributes"), "* filter=slow\n").unwrap();
+    scene.sandbox.git(&["add", ".gitattributes"]);
+    scene.sandbox.git(&["commit", "-q", "-m", "slow"]);
+    archive(&scene);
+    scene
+        .sandbox
+        .git(&["init", "-q", "-b", "theirs", "../other"]);
+    let other = scene.sandbox.path().join("other");
+    let filter = slow(&scene, &other);
+    let hangs = format!("{filter}.hangs");
+    let words = ["-C", "../other", "checkpoints", "import", "../r1.tar.zst"];
+    let hanging = || {
+        fs_err::write(format!("{filter}.hang"), "").unwrap();
+        let running = scene.rlm(&words).spawn();
+        wait_for("the filter to hang", LONG, || {
+            Path::new(&hangs).exists().then_some(())
+        });
+        fs_err::remove_file(&hangs).unwrap();
+        running
+    };
+    stop(hanging(), Signal::INT);
+    scene.expect_nothing_alive();
+    assert_eq!(names(other.clone()), [other.join(".git")]);
+    let git = |words: &[&str]| git_there(&scene, "other", words);
+    assert_eq!(git(&["symbolic-ref", "HEAD"]), "refs/heads/theirs");
+    assert_eq!(git(&["for-each-ref"]), "");
+    crash(hanging());
+    scene.wait_until_nothing_is_alive();
 }

@@ -205,7 +205,16 @@ impl Git {
         drop(look);
         match end.result {
             CheckResult::Passed => Ok(()),
-            CheckResult::Failed(text) | CheckResult::NotRun(text) => Err(complaint(&text)),
+            CheckResult::Failed(text) | CheckResult::NotRun(text) => {
+                // How it ended stands behind what was printed.
+                let (said, how) = text.rsplit_once('\n').unwrap_or(("", &text));
+                let is_silent = said.trim().is_empty();
+                Err(if is_silent {
+                    how.into()
+                } else {
+                    complaint(said)
+                })
+            }
             _ => Err(said(Refusal::Stopped)),
         }
     }
@@ -250,6 +259,11 @@ impl Git {
             true => Ok(refs),
             false => Err("it has other commits than it announces".into()),
         }
+    }
+
+    /// Has git fill the working tree from elsewhere, which can take long: a filter runs for each file. Blocks, on a thread of a runtime.
+    pub(crate) fn fill(&self, words: &[&str]) -> Result<(), String> {
+        self.guarded(&[&STRANGE[..], words].concat())
     }
 
     /// Runs git on what comes from elsewhere: none of the hooks run. Blocks.

@@ -162,7 +162,7 @@ fn bring(git: &Git, tree: &Path, here: &str, tip: &Tip) -> Result<Undo, String> 
         }
     });
     if here != tip.commit {
-        git.strange(&["merge", "--quiet", "--ff-only", &tip.commit])?;
+        git.fill(&["merge", "--quiet", "--ff-only", &tip.commit])?;
     }
     take_uncommitted(git, tip)?;
     Ok(undo)
@@ -237,7 +237,7 @@ fn make(
             ));
         }
     }
-    git.strange(&["reset", "--quiet", "--hard", &tip.commit])?;
+    git.fill(&["reset", "--quiet", "--hard", &tip.commit])?;
     take_uncommitted(&git, tip)?;
     Ok(undo)
 }
@@ -262,7 +262,7 @@ fn hold(tree: &Path) -> Option<File> {
 /// Puts what was not committed into a working tree that stands at the commit below it, uncommitted.
 fn take_uncommitted(git: &Git, tip: &Tip) -> Result<(), String> {
     if let Some(dirty) = &tip.dirty {
-        git.strange(&["read-tree", "-m", "-u", &tip.commit, dirty])?;
+        git.fill(&["read-tree", "-m", "-u", &tip.commit, dirty])?;
         git.strange(&["reset", "--quiet", "--mixed"])?;
     }
     Ok(())
