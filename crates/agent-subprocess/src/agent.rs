@@ -124,6 +124,12 @@ impl Agent {
         self.outputs.next().await
     }
 
+    /// Returns the next line, if it is here already because it was read together with the one before.
+    #[cfg(any(feature = "acp", feature = "claude", feature = "codex"))]
+    pub(crate) fn next_read(&mut self) -> Option<Output> {
+        self.outputs.next_of_batch()
+    }
+
     /// Waits for the end of the main process, whatever its descendants do and whoever holds its streams.
     ///
     /// An agent that writes more than 4 MiB waits until [`next_output`](Self::next_output) takes it, and so does this.

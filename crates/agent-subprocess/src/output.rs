@@ -132,13 +132,18 @@ impl Outputs {
         }
     }
 
+    /// Returns the next line, if it was handed over together with the one before.
+    pub(crate) fn next_of_batch(&mut self) -> Option<Output> {
+        let batch = self.current.as_mut()?;
+        let line = batch.next()?;
+        let stream = batch.stream;
+        Some(Output { stream, line })
+    }
+
     pub(crate) async fn next(&mut self) -> Option<Output> {
         loop {
-            if let Some(batch) = &mut self.current
-                && let Some(line) = batch.next()
-            {
-                let stream = batch.stream;
-                return Some(Output { stream, line });
+            if let Some(output) = self.next_of_batch() {
+                return Some(output);
             }
             // The room is given back before more is waited for.
             self.current = None;

@@ -197,6 +197,10 @@ impl Dialogue for ClaudeConnection {
             .and_then(|now| self.session.answers_due(now))
     }
 
+    fn only_reads(&self) -> bool {
+        !self.session.awaits_answers()
+    }
+
     fn expire(&mut self) {
         let events = self.session.expire(Instant::now());
         self.keep_events(events);

@@ -96,6 +96,11 @@ pub(crate) trait Dialogue: fmt::Debug + Send + Sized + 'static {
         async { false }
     }
 
+    /// Tells whether lines that were read already may be taken without a look at what is late, or under way besides.
+    fn only_reads(&self) -> bool {
+        false
+    }
+
     /// Urges the agent to end its turn for the `n`th time: returns the signal for that, or does something else.
     fn urge(&mut self, n: usize) -> Option<Signal> {
         Some(if n == 0 { Signal::INT } else { Signal::KILL })
@@ -196,6 +201,20 @@ pub(crate) trait Dialogue: fmt::Debug + Send + Sized + 'static {
                 Seen::Late => self.lose_patience(),
             }
             true
+        }
+    }
+
+    /// Takes what was kept, or what the next line means that was read together with the one before.
+    fn take_read(&mut self) -> Option<Observation> {
+        loop {
+            let only_reads = self.only_reads();
+            let link = self.link_mut();
+            let taken = link.kept.take();
+            if taken.is_some() || !only_reads || link.over || link.waits.due().is_some() {
+                return taken;
+            }
+            let output = link.agent.next_read()?;
+            self.take(output);
         }
     }
 

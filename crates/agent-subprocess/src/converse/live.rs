@@ -21,12 +21,19 @@ impl<D: Dialogue> Connection for Live<D> {
 
     fn next(&mut self) -> BoxFuture<'_, Option<Observation>> {
         Box::pin(async move {
-            loop {
-                let taken = self.0.link_mut().kept.take();
-                if taken.is_some() || !self.0.step().await {
-                    return taken.or_else(|| self.0.link_mut().kept.take());
-                }
+            if let Some(seen) = self.0.take_read() {
+                return Some(seen);
             }
+            // Apart, since it is large, and most lines have come with the one before.
+            let waiting = Box::pin(async {
+                loop {
+                    let taken = self.0.link_mut().kept.take();
+                    if taken.is_some() || !self.0.step().await {
+                        return taken.or_else(|| self.0.link_mut().kept.take());
+                    }
+                }
+            });
+            waiting.await
         })
     }
 

@@ -1,37 +1,71 @@
 //! JSON objects of which only the fields that are asked for are understood.
 //!
 //! What nobody asks for is stepped over: most of what the agent writes is texts that are there twice, and lists that only
-//! its own screen needs. So a text is looked at for its end, and for nothing else, until it is wanted.
+//! its own screen needs. So a text is looked at for its end, and for nothing else, until it is wanted. Objects within
+//! objects are taken apart on the way, so that what stands deep is not read once for each level.
 
 mod text;
 
 use std::borrow::Cow;
 use std::str::FromStr;
+use text::Reader;
 use uuid::Uuid;
 
-/// An object whose fields are parsed when they are asked for: a field of a wrong type is a field that is not there.
+/// How deep objects within objects are taken apart; nothing that is asked for stands deeper.
+const DEPTH: usize = 8;
+
+/// An object whose fields are understood when they are asked for: a field of a wrong type is a field that is not there.
 #[derive(Debug, Default)]
-pub(super) struct Object<'a>(Vec<(Cow<'a, str>, &'a str)>);
+pub(super) struct Object<'a>(Vec<Field<'a>>);
+
+#[derive(Debug)]
+struct Field<'a> {
+    name: Cow<'a, str>,
+    /// As it came.
+    value: &'a str,
+    /// What is in it, if it is an object and not too deep.
+    inside: Option<Object<'a>>,
+}
 
 impl<'a> Object<'a> {
     /// Parses a text; `None` if it is no object.
     pub(super) fn parse(text: &'a str) -> Option<Self> {
-        // Most lines have about as many.
-        let mut fields = Vec::with_capacity(8);
-        text::each(text, *b"{}", |reader| {
+        let mut reader = Reader::new(text);
+        let object = Object::read(&mut reader, DEPTH)?;
+        reader.is_at_end().then_some(object)
+    }
+
+    fn read(reader: &mut Reader<'a>, depth: usize) -> Option<Self> {
+        // Most lines have about as many, and what is in them fewer.
+        let mut fields = Vec::with_capacity(if depth == DEPTH { 8 } else { 4 });
+        reader.each(*b"{}", |reader| {
             let name = reader.string()?;
             reader.take(b':')?;
-            fields.push((name, reader.value()?));
+            let (value, inside) = if depth > 0 && reader.peek() == Some(b'{') {
+                let begun = reader.at();
+                let inside = Object::read(reader, depth - 1)?;
+                (reader.since(begun), Some(inside))
+            } else {
+                (reader.value()?, None)
+            };
+            fields.push(Field {
+                name,
+                value,
+                inside,
+            });
             Some(())
         })?;
         Some(Object(fields))
     }
 
-    /// Returns a field as it came; of several of one name the last.
+    /// Returns a field; of several of one name the last.
+    fn field(&self, key: &str) -> Option<&Field<'a>> {
+        self.0.iter().rev().find(|field| field.name == key)
+    }
+
+    /// Returns a field as it came.
     pub(super) fn raw(&self, key: &str) -> Option<&'a str> {
-        let mut fields = self.0.iter().rev();
-        let (_, value) = fields.find(|(name, _)| name == key)?;
-        Some(value)
+        self.field(key).map(|field| field.value)
     }
 
     pub(super) fn text(&self, key: &str) -> String {
@@ -65,8 +99,10 @@ impl<'a> Object<'a> {
         self.get::<f64>(key).unwrap_or_default() as u64
     }
 
-    pub(super) fn object(&self, key: &str) -> Object<'a> {
-        self.raw(key).and_then(Object::parse).unwrap_or_default()
+    /// Returns an object within this one; one without fields if there is none.
+    pub(super) fn object(&self, key: &str) -> &Object<'a> {
+        let inside = self.field(key).and_then(|field| field.inside.as_ref());
+        inside.unwrap_or(const { &Object(Vec::new()) })
     }
 
     /// Returns the objects of a list, leaving out what is none.
@@ -90,8 +126,7 @@ impl<'a> Object<'a> {
     /// Returns the fields of an object whose values are objects; `None` if there is no such object.
     pub(super) fn fields(&self, key: &str) -> Option<Vec<Object<'a>>> {
         let fields = Object::parse(self.raw(key)?)?.0.into_iter();
-        let values = fields.map(|(_, value)| value);
-        Some(values.filter_map(Object::parse).collect())
+        Some(fields.filter_map(|field| field.inside).collect())
     }
 
     fn items<T>(&self, key: &str, item: impl Fn(&'a str) -> Option<T>) -> Vec<T> {

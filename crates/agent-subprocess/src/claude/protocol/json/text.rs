@@ -16,20 +16,12 @@ pub(super) struct Reader<'a> {
 /// them fails, or if the text goes on behind the end.
 pub(super) fn each<'a>(
     text: &'a str,
-    [open, close]: [u8; 2],
-    mut member: impl FnMut(&mut Reader<'a>) -> Option<()>,
+    brackets: [u8; 2],
+    member: impl FnMut(&mut Reader<'a>) -> Option<()>,
 ) -> Option<()> {
     let mut reader = Reader::new(text);
-    reader.take(open)?;
-    if reader.peek() != Some(close) {
-        member(&mut reader)?;
-        while reader.peek() != Some(close) {
-            reader.take(b',')?;
-            member(&mut reader)?;
-        }
-    }
-    reader.take(close)?;
-    reader.peek().is_none().then_some(())
+    reader.each(brackets, member)?;
+    reader.is_at_end().then_some(())
 }
 
 impl<'a> Reader<'a> {
@@ -37,8 +29,40 @@ impl<'a> Reader<'a> {
         Reader { text, at: 0 }
     }
 
+    /// Takes a list or an object, and calls `member` where each member begins. `None` if `member` or the text between two of
+    /// them fails.
+    pub(super) fn each(
+        &mut self,
+        [open, close]: [u8; 2],
+        mut member: impl FnMut(&mut Self) -> Option<()>,
+    ) -> Option<()> {
+        self.take(open)?;
+        if self.peek() != Some(close) {
+            member(self)?;
+            while self.peek() != Some(close) {
+                self.take(b',')?;
+                member(self)?;
+            }
+        }
+        self.take(close)
+    }
+
+    pub(super) fn is_at_end(&mut self) -> bool {
+        self.peek().is_none()
+    }
+
+    /// Returns how far it has read.
+    pub(super) fn at(&self) -> usize {
+        self.at
+    }
+
+    /// Returns what was read since it was at `begun`.
+    pub(super) fn since(&self, begun: usize) -> &'a str {
+        &self.text[begun..self.at]
+    }
+
     /// Returns the next byte that is no white space.
-    fn peek(&mut self) -> Option<u8> {
+    pub(super) fn peek(&mut self) -> Option<u8> {
         loop {
             match *self.text.as_bytes().get(self.at)? {
                 b' ' | b'\t' | b'\n' | b'\r' => self.at += 1,
