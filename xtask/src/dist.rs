@@ -1,4 +1,4 @@
-//! Packs `rlm` for people who have no cargo: the program, completions, manual pages, README, licences and changelog in one archive, its SHA-256
+//! Packs `rlm` for people who have no cargo: the program, completions, manual pages, README with `docs`, licences and changelog in one archive, its SHA-256
 //! beside it. The same commit gives the same archive: nothing in it tells of the machine or of the time but `SOURCE_DATE_EPOCH`, else the commit's.
 //!
 //! The guard needs no file of its own: `rlm` starts itself again for it.
@@ -138,6 +138,8 @@ fn try_run(workspace: &Workspace, arguments: &Arguments) -> Result<PathBuf, Stri
     ] {
         files.insert(name.into(), read(&path)?);
     }
+    // The first page leads there.
+    collect(&workspace.root, &workspace.root.join("docs"), &mut files)?;
     let suffix = if arguments.is_static { "-static" } else { "" };
     let stem = format!("rlm-{}-{target}{suffix}", stamp.version);
     let folder = workspace.target.join("dist");
@@ -151,6 +153,31 @@ fn try_run(workspace: &Workspace, arguments: &Arguments) -> Result<PathBuf, Stri
     fs::write(folder.join(format!("{stem}.tar.gz.sha256")), sum)
         .map_err(|error| error.to_string())?;
     Ok(archive)
+}
+
+/// Adds what lies below a folder, under its name from the root.
+fn collect(
+    root: &Path,
+    folder: &Path,
+    files: &mut BTreeMap<String, Vec<u8>>,
+) -> Result<(), String> {
+    for entry in fs::read_dir(folder)
+        .map_err(|error| error.to_string())?
+        .flatten()
+    {
+        let path = entry.path();
+        if path.is_dir() {
+            collect(root, &path, files)?;
+        } else {
+            let name = path
+                .strip_prefix(root)
+                .unwrap_or(&path)
+                .to_string_lossy()
+                .into_owned();
+            files.insert(name, fs::read(&path).map_err(|error| error.to_string())?);
+        }
+    }
+    Ok(())
 }
 
 fn host() -> Result<String, String> {
