@@ -133,3 +133,48 @@ fn s20_a_tree_of_its_own_stays_and_is_named() {
     assert!(scene.file(".rlm/worktrees/w").is_dir());
     assert_eq!(left(&scene), Vec::<String>::new());
 }
+
+#[test]
+fn s20_of_transcripts_nothing_is_left_but_that_they_were_there() {
+    let scene = Scene::new("print turn {start}");
+    let run = ["-n", "2", "--until", "false", "--run-id", "r1"];
+    quick(scene.run(&run)).expect_code(3);
+    let place = scene.file(".rlm/runs/r1/transcripts");
+    for extra in ["1-1.ndjson.zst", "1-1.ndjson.zst.7f.part"] {
+        fs_err::write(place.join(extra), "").unwrap();
+    }
+    let clean_them = ["r1", "--transcripts", "--yes"];
+    let lines = clean(&scene, &clean_them);
+    assert_eq!(action(&lines, "r1"), ("removed", None));
+    let names = fs_err::read_dir(&place).unwrap();
+    let names: Vec<_> = names.map(|it| it.unwrap().file_name()).collect();
+    assert_eq!(names, ["removed.json"]);
+    let lines = clean(&scene, &clean_them);
+    assert_eq!(action(&lines, "r1"), ("kept", Some("bare")));
+    let gone = [
+        "the transcripts of 2 attempts were removed at 20",
+        "by `rlm clean --transcripts`",
+    ];
+    for logs in [&["logs", "r1"][..], &["logs", "r1", "--iteration", "2"]] {
+        let none = quick(scene.rlm(logs)).expect_code(10);
+        expect_in_order(&none.stderr, &gone);
+        assert_eq!(none.stdout, "");
+    }
+    let report = || {
+        quick(scene.rlm(&["report", "r1", "-o", "-"]))
+            .expect_code(0)
+            .stdout
+    };
+    expect_in_order(
+        &report(),
+        &["was removed by", "prints what is left of them", gone[0]],
+    );
+    // What comes later is there, and the rest is not passed over.
+    quick(scene.rlm(&["resume", "r1", "-n", "3"])).expect_code(3);
+    let logs = quick(scene.rlm(&["logs", "r1"])).expect_code(0);
+    assert!(logs.stdout.contains("turn 3"), "{logs}");
+    expect_in_order(&logs.stderr, &gone);
+    let last = quick(scene.rlm(&["logs", "r1", "--iteration", "3"])).expect_code(0);
+    assert!(!last.stderr.contains("removed"), "{last}");
+    quick(scene.rlm(&["checkpoints", "verify", "r1"])).expect_code(0);
+}

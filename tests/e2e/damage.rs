@@ -254,6 +254,22 @@ fn c63_work_that_a_damage_took_is_not_done_again_unsaid() {
 }
 
 #[test]
+fn c63_work_is_known_to_be_lost_also_where_its_transcripts_were_removed() {
+    let stopped = Stopped::new();
+    let (scene, run) = (&stopped.scene, stopped.run.as_str());
+    let clean = ["clean", run, "--transcripts", "--yes"];
+    scene.rlm(&clean).run(LONG).expect_code(0);
+    stopped.damage_the_middle();
+    let refused = scene.rlm(&["resume", run]).run(LONG).expect_code(2);
+    let words = [
+        "the transcripts reach iteration 4",
+        "--from 4 goes on behind",
+    ];
+    expect_in_order(&refused.stderr, &words);
+    assert_eq!(scene.start_count(), 4);
+}
+
+#[test]
 fn c63_a_person_is_asked_whether_lost_work_is_done_again() {
     let stopped = Stopped::new();
     stopped.damage_the_middle();

@@ -68,6 +68,7 @@ mod sessions;
 mod sets;
 mod smoke;
 mod space;
+mod standing;
 mod steering;
 mod stopping;
 mod stops;

@@ -12,6 +12,7 @@
 mod attached;
 mod change;
 mod client;
+mod doing;
 mod fit;
 mod force;
 mod place;
@@ -33,6 +34,7 @@ use tokio::sync::oneshot;
 pub use attached::{Attached, attach, attach_after};
 pub use change::Change;
 pub use client::{Answers, ask};
+pub use doing::Doing;
 pub use force::Forced;
 pub use protocol::{Answer, Ended, PauseAfter, Redo, Request, Standing, StopAfter};
 pub(crate) use recent::Recent;

@@ -75,7 +75,7 @@ pub use runs::{Committed, Moved, RunEntry, RunHead, RunState, Uncommitted};
 pub use settings::{Leftovers, Permissions, PhaseSettings, PromptSource, Settings};
 pub use space::{Space, TreeSpace};
 pub use timeline::Timeline;
-pub use transcript::{Record, Records, by_age, transcripts};
+pub use transcript::{Record, Records, Removed, by_age, removed_transcripts, transcripts};
 pub use view::{AgentView, View};
 pub use work_tree::{Holder, WorkTree};
 

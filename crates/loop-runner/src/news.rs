@@ -51,6 +51,13 @@ pub enum News {
     GoesOn,
     /// The agent can't take a steer now: it gets it in a turn behind the present one if it can be talked to then, else with the next prompt.
     NextPrompt(u32),
+    /// A person said this to the agent, wherever they said it; what becomes of it is told by its number.
+    Said {
+        /// The number of the steer.
+        id: u32,
+        /// What they said.
+        text: String,
+    },
     /// A message to the run makes no sense now; the text says why.
     Rejected(Cow<'static, str>),
     /// Why a person wants the run to wait; the newest reason counts.
@@ -199,6 +206,7 @@ fn is_output(news: &News) -> bool {
 pub(crate) fn size(news: &News) -> usize {
     match news {
         News::Output { line, .. } => line.bytes.len(),
+        News::Said { text, .. } => text.len(),
         News::Agent(
             Event::TextDelta(text)
             | Event::ThinkingDelta(text)

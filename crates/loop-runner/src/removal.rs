@@ -3,14 +3,15 @@
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use checkpoint_store::reader::{self, KeptOut};
 use uuid::Uuid;
 
+use crate::clock::timestamp;
 use crate::moving;
 use crate::space::TRANSCRIPTS;
-use crate::transcript::transcripts;
+use crate::transcript::{Removed, files};
 use crate::{Error, Project, RunId};
 
 /// What the name of a directory begins with that is being removed.
@@ -73,19 +74,26 @@ impl Project {
         }
     }
 
-    /// Removes the transcripts of a run and leaves its state: it can be resumed as before.
+    /// Removes the transcripts of a run and leaves its state: it can be resumed as before. That they were there is kept, and that it was done `by` this.
     ///
     /// # Errors
     ///
     /// As [`remove`](Self::remove).
-    pub fn remove_transcripts(&self, run: &RunId) -> Result<(), Error> {
+    pub fn remove_transcripts(&self, run: &RunId, by: &str) -> Result<(), Error> {
         let dir = self.existing(run)?;
         let _kept_out = self.keep_out(run, &dir)?;
         let place = dir.join(TRANSCRIPTS);
         let fail = |e| Error::io("can't remove", &place, e);
-        let all = transcripts(&dir).map_err(fail)?;
+        let all = files(&dir).map_err(fail)?;
+        Removed::note(&dir, timestamp(SystemTime::now()), by).map_err(fail)?;
         all.into_iter()
-            .try_for_each(|(.., path)| fs_err::remove_file(path).map_err(fail))
+            .try_for_each(|path| fs_err::remove_file(path).map_err(fail))
+    }
+
+    /// Returns whether a run has transcripts, or what was begun of some.
+    #[must_use]
+    pub fn has_transcripts(&self, run: &RunId) -> bool {
+        files(&self.run_dir(run)).is_ok_and(|files| !files.is_empty())
     }
 
     /// Has nobody take a run, as long as what is returned is kept.

@@ -32,6 +32,7 @@ mod attempt;
 mod beat;
 mod commands;
 mod commit;
+mod footprint;
 mod halt;
 mod heal;
 mod hold;

@@ -10,13 +10,15 @@ use serde::{Deserialize, Serialize};
 
 use crate::project::private_dir;
 pub use list::{by_age, transcripts};
-pub(crate) use list::{path, unknown};
+pub(crate) use list::{files, path, unknown};
 pub use records::Records;
+pub use removed::{Removed, removed_transcripts};
 pub(crate) use room::{Room, Tended};
 
 mod list;
 mod pack;
 mod records;
+mod removed;
 mod room;
 
 /// How old unflushed text may get: what a hard kill can lose (J51).

@@ -1,10 +1,10 @@
 //! What is said through a control socket, as text. Pure.
 
 use agent_subprocess::{ProcessId, ProcessName};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
-use crate::control::{Change, Reviewed};
+use crate::control::{Change, Doing, Reviewed};
 use crate::{RunId, RunState};
 
 /// The version of the protocol; it stands in each line as `v`.
@@ -230,6 +230,13 @@ pub struct Standing {
     /// How many milliseconds ago the loop turned last. It does each 5 s at least, unless it hangs; `None` from a program that does not say.
     #[serde(default)]
     pub turned_ms: Option<u64>,
+    /// What is done now, which may be newer than what is saved; `None` where something is waited for.
+    #[serde(
+        default,
+        deserialize_with = "known",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub doing: Option<Doing>,
     /// Whether an agent runs.
     pub agent_alive: bool,
     /// How many of its tasks in the background are waited for, its turn being over.
@@ -238,6 +245,12 @@ pub struct Standing {
     pub tools: Vec<String>,
     /// What it asks and nobody has answered, likewise.
     pub asks: Vec<String>,
+}
+
+/// Passes over what only a newer program does.
+fn known<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Doing>, D::Error> {
+    let value = Value::deserialize(from)?;
+    Ok(serde_json::from_value(value).ok())
 }
 
 /// What a program tells that knows no phases.

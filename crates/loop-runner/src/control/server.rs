@@ -17,6 +17,7 @@ use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
+use crate::control::Doing;
 use crate::control::place::{self, Identity};
 use crate::control::progress::{Taken, already};
 use crate::control::protocol::{self, Answer, Ended, MAX_LINE, Request, Standing, StopAfter};
@@ -355,6 +356,7 @@ impl Desk {
             steers_waiting: head.unseen_steers().count(),
             session: head.session.as_ref().map(short),
             turned_ms: Some(u64::try_from(self.pulse.age().as_millis()).unwrap_or(u64::MAX)),
+            doing: Doing::of(head),
             agent_alive: agent.alive,
             held_for: agent.held_for,
             tools: agent.tools.iter().take(NAMED).map(short).collect(),

@@ -130,7 +130,7 @@ pub(super) fn place(name: &str) -> Option<PathBuf> {
     let is_good = match folder {
         "store" => is_of_store(file),
         "store/blobs" => checkpoint_store::reject_name(file).is_none(),
-        "transcripts" => is_transcript(file),
+        "transcripts" => is_transcript(file) || file == "removed.json",
         _ => false,
     };
     let folder = folder.strip_prefix("store").unwrap_or(folder);

@@ -79,8 +79,8 @@ pub(crate) struct Attempt {
     pub(super) tools_run: u32,
     /// Since when the agent was silent when that was told last.
     pub(super) silence_told: Option<Timestamp>,
-    /// What git showed as changed when the attempt began.
-    pub(super) changed: Option<Vec<String>>,
+    /// How the working tree was when the attempt began.
+    pub(super) footprint: Option<u64>,
     /// The end of what the agent said last: a promise may stand there.
     last_words: String,
     /// What the present turn came to so far.
@@ -131,7 +131,7 @@ impl Attempt {
             asks: Vec::new(),
             tools_run: 0,
             silence_told: None,
-            changed: None,
+            footprint: None,
             last_words: String::new(),
             said: Said::default(),
         }
@@ -142,7 +142,7 @@ impl Attempt {
         let earlier = std::mem::replace(self, Self::new(conversation, primary, None));
         self.transcript = earlier.transcript;
         self.tools_run = earlier.tools_run;
-        self.changed = earlier.changed;
+        self.footprint = earlier.footprint;
     }
 
     pub(crate) fn flush_at(&self) -> Option<Timestamp> {

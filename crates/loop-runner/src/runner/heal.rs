@@ -6,7 +6,7 @@ use crate::Error;
 use crate::control::Socket;
 use crate::news::News;
 use crate::runner::Runner;
-use crate::transcript::transcripts;
+use crate::transcript::{removed_transcripts, transcripts};
 
 /// How many things that are gone are named; the others are counted.
 const NAMED: usize = 4;
@@ -62,7 +62,8 @@ impl Runner {
 
     fn lost(&self, healed: &Healed) -> Vec<String> {
         let run_dir = self.work_tree.project().run_dir(&self.saved.run);
-        let there = transcripts(&run_dir).unwrap_or_default().len();
+        let removed = removed_transcripts(&run_dir).map_or(0, |it| it.attempts.len());
+        let there = transcripts(&run_dir).unwrap_or_default().len() + removed;
         let made = self.machine.head().counts.attempts as usize;
         let gone = made.saturating_sub(there);
         let transcripts = match gone {

@@ -83,6 +83,11 @@ impl Runner {
                 if let Notice::AttemptStarted { .. } = notice {
                     self.tell_phase();
                 }
+                let steers = &self.machine.head().steers;
+                if let Some(said) = recorded.and_then(|id| steers.iter().find(|it| it.id == id)) {
+                    let (id, text) = (said.id, said.text.clone());
+                    self.tell(News::Said { id, text });
+                }
                 self.tell(News::Run(notice));
                 let head = self.machine.head();
                 let heard = matches!(head.step, Step::Turn { .. } | Step::Interrupted { .. });
@@ -161,8 +166,12 @@ impl Runner {
         };
         // Before the agent starts: what it does first must not count as having been there.
         let understands = driver.capabilities().has(Capability::Tools);
-        let changed = match brief.cut.is_some() || understands {
+        let changed = match brief.cut.is_some() {
             true => self.changed(wishes).await,
+            false => None,
+        };
+        let footprint = match understands {
+            true => self.footprint(wishes).await,
             false => None,
         };
         if wishes.is_end_wanted() {
@@ -185,7 +194,7 @@ impl Runner {
         let starting = tokio::spawn(async move { starting.start(session).await });
         self.ended.clear();
         let mut attempt = Attempt::new(conversation, primary, transcript);
-        attempt.changed = changed;
+        attempt.footprint = footprint;
         attempt.starting = Some(starting);
         self.attempt = Some(attempt);
         Ok(None)

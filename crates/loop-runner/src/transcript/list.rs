@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use loop_state::Head;
 
-use super::Records;
+use super::{Records, pack, removed_transcripts};
 
 /// What the name of a transcript ends with that was compressed.
 const PACKED: &str = "ndjson.zst";
@@ -72,6 +72,19 @@ pub fn by_age(mut all: Vec<(u32, u32, PathBuf)>) -> Vec<(u32, u32, PathBuf)> {
     all
 }
 
+/// Lists every file of transcripts in a run's directory: both forms of one whose compressing was cut, and what was begun.
+pub(crate) fn files(run_dir: &Path) -> io::Result<Vec<PathBuf>> {
+    let entries = match fs_err::read_dir(run_dir.join("transcripts")) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        other => other?,
+    };
+    let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
+    let is_ours = |path: &PathBuf| {
+        numbers(path).is_some() || path.extension().is_some_and(|it| it == pack::PART)
+    };
+    Ok(paths.filter(is_ours).collect())
+}
+
 fn numbers(path: &Path) -> Option<(u32, u32)> {
     let (stem, extension) = path.file_name()?.to_str()?.split_once('.')?;
     let (iteration, attempt) = stem.split_once('-')?;
@@ -90,6 +103,8 @@ pub(crate) fn unknown(run_dir: &Path, saved: &Head) -> Vec<(u32, u32)> {
     let numbers = all
         .into_iter()
         .map(|(iteration, attempt, _)| (iteration, attempt));
+    let removed = removed_transcripts(run_dir).map(|it| it.attempts);
+    let numbers = numbers.chain(removed.into_iter().flatten());
     numbers.filter(is_newer).collect()
 }
 

@@ -200,7 +200,7 @@ Examples:
   rlm attach RUN -q                    from any directory; only what matters
   rlm attach RUN --json | jq -r .event
 
-Exit codes: 0 detached, that of the run when it ended, 10 nothing reached.")]
+Exit codes: 0 detached in the menu, 130 by Ctrl-C where there is none, that of\nthe run when it ended, 10 nothing reached.")]
 pub(crate) struct AttachArgs {
     /// The run; may be left out when only one is live
     pub(crate) run: Option<String>,
@@ -213,7 +213,7 @@ pub(crate) struct AttachArgs {
     /// Show the results of tools and the output of gates in full
     #[arg(short, long, conflicts_with = "json")]
     pub(crate) verbose: bool,
-    /// Never ask anything: no menu, no prompt; Ctrl-C detaches
+    /// Never ask anything: no menu, no prompt; Ctrl-C detaches, and is what this dies of
     #[arg(long)]
     pub(crate) no_input: bool,
 }

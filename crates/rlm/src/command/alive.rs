@@ -1,11 +1,11 @@
-//! `rlm status RUN --alive`: the question of a liveness probe.
+//! Whether a live run works: what `rlm status`, `rlm ps` and the liveness probe `rlm status RUN --alive` say of it.
 
 use std::io::Write as _;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use loop_runner::control::{Answer, Request, ask};
-use loop_runner::{Project, RunEntry};
+use loop_runner::control::{Answer, Request, Standing, ask};
+use loop_runner::{Project, RunEntry, RunId};
 
 use crate::command::live::is_live;
 use crate::duration;
@@ -17,41 +17,83 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const STALE: Duration = Duration::from_secs(30);
 const POLL: Duration = Duration::from_millis(100);
 
+/// How long one of several runs may take, where a person waits for a list.
+pub(crate) const LOOK: Duration = Duration::from_secs(2);
+
+/// What the process that has a run says of it: the one judgement of whether it works.
+#[derive(Debug)]
+pub(crate) enum Life {
+    /// Its loop turns.
+    Turns(Box<Standing>),
+    /// It answers, and its loop has not turned for so long.
+    Hangs(Box<Standing>, Duration),
+    /// It has not answered for so long.
+    Silent(Duration),
+}
+
+impl Life {
+    /// Asks the process.
+    pub(crate) fn of(project: &Project, run: &RunId, patience: Duration) -> Self {
+        let by = Instant::now() + patience;
+        loop {
+            let left = by.saturating_duration_since(Instant::now());
+            let answer = ask(&project.run_dir(run), &Request::Status);
+            match answer.and_then(|mut answers| answers.next(left)) {
+                Ok(Some(Answer::Status(standing))) => {
+                    let age = Duration::from_millis(standing.turned_ms.unwrap_or_default());
+                    return match age > STALE {
+                        true => Self::Hangs(standing, age),
+                        false => Self::Turns(standing),
+                    };
+                }
+                // It has just begun, or its socket is made again within seconds.
+                Err(e) if e.is_nobody() && !left.is_zero() => std::thread::park_timeout(POLL),
+                Ok(Some(Answer::Busy)) if !left.is_zero() => std::thread::park_timeout(POLL),
+                _ => return Self::Silent(patience),
+            }
+        }
+    }
+
+    /// Returns what it said, if it said anything.
+    pub(crate) fn standing(&self) -> Option<&Standing> {
+        match self {
+            Self::Turns(standing) | Self::Hangs(standing, _) => Some(standing),
+            Self::Silent(_) => None,
+        }
+    }
+
+    /// Says what is wrong with it, if anything is.
+    pub(crate) fn trouble(&self) -> Option<String> {
+        match self {
+            Self::Turns(_) => None,
+            Self::Hangs(_, age) => {
+                let age = duration::show(Duration::from_secs(age.as_secs()));
+                Some(format!(
+                    "hangs: its loop turned {age} ago for the last time"
+                ))
+            }
+            Self::Silent(patience) => {
+                let patience = duration::show(*patience);
+                Some(format!(
+                    "does not answer within {patience}: it stands still, or hangs"
+                ))
+            }
+        }
+    }
+}
+
 /// Asks the process that has the run whether its loop turns.
 pub(crate) fn execute(project: &Project, run: &RunEntry) -> Result<ExitCode, Failure> {
     let id = &run.id;
-    let dead = |why: String| Failure {
+    let dead = |why: &str| Failure {
         code: Code::Failed,
         message: format!("run `{id}` {why}"),
     };
     if !is_live(run) {
-        return Err(dead("is not alive: no process has it".into()));
+        return Err(dead("is not alive: no process has it"));
     }
-    let by = Instant::now() + PATIENCE;
-    let standing = loop {
-        let left = by.saturating_duration_since(Instant::now());
-        let answer = ask(&project.run_dir(id), &Request::Status);
-        match answer.and_then(|mut answers| answers.next(left)) {
-            Ok(Some(Answer::Status(standing))) => break Some(standing),
-            // It has just begun, or its socket is made again within seconds.
-            Err(e) if e.is_nobody() && !left.is_zero() => std::thread::park_timeout(POLL),
-            Ok(Some(Answer::Busy)) if !left.is_zero() => std::thread::park_timeout(POLL),
-            _ => break None,
-        }
-    };
-    let silent = || {
-        let patience = duration::show(PATIENCE);
-        dead(format!(
-            "has a process that does not answer within {patience}"
-        ))
-    };
-    let turned = standing.ok_or_else(silent)?.turned_ms;
-    let age = Duration::from_millis(turned.unwrap_or_default());
-    if age > STALE {
-        let age = duration::show(Duration::from_secs(age.as_secs()));
-        return Err(dead(format!(
-            "hangs: its loop turned {age} ago for the last time"
-        )));
+    if let Some(trouble) = Life::of(project, id, PATIENCE).trouble() {
+        return Err(dead(&trouble));
     }
     // A probe has the exit code.
     let _gone = writeln!(anstream::stdout(), "run {id} is alive");

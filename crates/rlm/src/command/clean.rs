@@ -13,8 +13,8 @@ use crate::exit::{Code, Failure};
 use crate::render::{self, Cleaning, Fate};
 
 const DEFAULT_DAYS: u64 = 7;
-/// What a directory takes in which nothing lies, or did once.
-const EMPTY: u64 = 64 << 10;
+/// What the run is told to have lost its transcripts by.
+const BY: &str = "rlm clean --transcripts";
 const DAY: Duration = Duration::from_secs(86_400);
 
 pub(crate) fn execute(directory: &Path, args: &CleanArgs) -> Result<ExitCode, Failure> {
@@ -66,7 +66,7 @@ fn remove(project: &Project, it: &Cleaning, args: &CleanArgs) -> Result<(), Stri
         return Err("something happened to it meanwhile; look again".into());
     }
     let removed = match args.transcripts {
-        true => project.remove_transcripts(&it.run),
+        true => project.remove_transcripts(&it.run, BY),
         false => project.remove(&it.run),
     };
     removed.map_err(|e| e.to_string())
@@ -101,7 +101,7 @@ fn look(project: &Project, run: &RunEntry, args: &CleanArgs, now: SystemTime) ->
     let space = project.space(&run.id);
     let fate = match run.state {
         _ if is_live(run) => Fate::Live,
-        _ if args.transcripts && space.transcripts <= EMPTY => Fate::Bare,
+        _ if args.transcripts && !project.has_transcripts(&run.id) => Fate::Bare,
         _ if age < DAY.saturating_mul(u32::try_from(days).unwrap_or(u32::MAX)) => Fate::Young,
         _ if args.all => Fate::Removed,
         RunState::Damaged if !args.runs.is_empty() => Fate::Removed,

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use loop_runner::control::{Answer, Answers, Request, Standing, ask};
+use loop_runner::control::{Answer, Answers, Request, ask};
 use loop_runner::{Holder, Project, RunEntry, RunId, RunState};
 
 use crate::exit::{Code, Failure};
@@ -15,8 +15,6 @@ pub(crate) const DEFAULT_WAIT: Duration = Duration::from_secs(10);
 const FIRST: Duration = Duration::from_secs(5);
 /// The same for those who say how long they wait.
 const LEAST: Duration = Duration::from_secs(1);
-/// How long a run may take to say how it stands.
-const PATIENCE: Duration = Duration::from_secs(1);
 const POLL: Duration = Duration::from_millis(50);
 
 /// A run that a process has.
@@ -302,13 +300,4 @@ fn not_live(run: &RunEntry) -> Failure {
     Failure::not_found(format!(
         "nothing reached: no process has run `{id}`, it is {state}; {mend}"
     ))
-}
-
-/// What the process of the run says of it; `None` when it does not answer.
-pub(crate) fn standing(project: &Project, run: &RunId) -> Option<Standing> {
-    let mut answers = ask(&project.run_dir(run), &Request::Status).ok()?;
-    match answers.next(PATIENCE) {
-        Ok(Some(Answer::Status(standing))) => Some(*standing),
-        _ => None,
-    }
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use loop_runner::{Record, Records, by_age, transcripts};
+use loop_runner::{Record, Records, by_age, removed_transcripts, transcripts};
 use loop_state::Timestamp;
 use serde::Serialize;
 
@@ -28,6 +28,7 @@ pub(crate) fn execute(directory: &Path, args: &LogsArgs) -> Result<ExitCode, Fai
         Ok(run) => is_live(&run),
         Err(_) => holder.as_ref().is_some_and(|it| it.process.is_alive()),
     };
+    let wanted = |number| args.iteration.is_none_or(|only| only == number);
     let mut out = anstream::stdout().lock();
     let mut seen = BTreeSet::new();
     let mut reading: Option<Reading> = None;
@@ -36,7 +37,6 @@ pub(crate) fn execute(directory: &Path, args: &LogsArgs) -> Result<ExitCode, Fai
         // Asked first: what it wrote before its end is read then.
         let goes_on = args.follow && works();
         let all = transcripts(&project.run_dir(&run)).map_err(|e| unreadable(&e))?;
-        let wanted = |number| args.iteration.is_none_or(|only| only == number);
         let new = all.into_iter().filter(|(number, ..)| wanted(*number));
         let new: Vec<_> = new
             .filter(|(iteration, attempt, _)| !seen.contains(&(*iteration, *attempt)))
@@ -60,6 +60,16 @@ pub(crate) fn execute(directory: &Path, args: &LogsArgs) -> Result<ExitCode, Fai
             Ok(()) if goes_on => std::thread::park_timeout(POLL),
             Ok(()) => break,
         }
+    }
+    let removed = removed_transcripts(&project.run_dir(&run));
+    if let Some(removed) = removed.filter(|it| it.attempts.iter().any(|(it, _)| wanted(*it))) {
+        let (rlm, told) = (render::rlm(), render::removed(&removed));
+        if seen.is_empty() {
+            return Err(Failure::not_found(format!(
+                "{told}; what the journal knows of run `{run}`: {rlm} report {run}"
+            )));
+        }
+        anstream::eprintln!("{told}");
     }
     if let (Some(iteration), true) = (args.iteration, seen.is_empty()) {
         return Err(Failure::not_found(format!(

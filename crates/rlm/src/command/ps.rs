@@ -7,7 +7,8 @@ use std::process::ExitCode;
 use loop_runner::Project;
 
 use crate::args::PsArgs;
-use crate::command::live::{is_live, standing};
+use crate::command::alive::{LOOK, Life};
+use crate::command::live::is_live;
 use crate::exit::{Code, Failure};
 use crate::index;
 use crate::render::{Live, json_line, rlm};
@@ -37,8 +38,8 @@ pub(crate) fn execute(directory: &Path, args: &PsArgs) -> Result<ExitCode, Failu
     let now = jiff::Timestamp::now();
     let mut shown = live.iter().map(|(project, run)| {
         let holder = project.holder(&run.id);
-        let standing = standing(project, &run.id);
-        Live::of(project.root(), run, holder.as_ref(), standing, now)
+        let life = Life::of(project, &run.id, LOOK);
+        Live::of(project.root(), run, holder.as_ref(), &life, now)
     });
     if args.json {
         // Who has read enough is told no more.

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use jiff::tz::TimeZone;
-use loop_runner::{Project, Records, RunId, RunState, Timeline, transcripts};
+use loop_runner::{Project, Records, RunId, RunState, Timeline, removed_transcripts, transcripts};
 use uuid::Uuid;
 
 use crate::args::ReportArgs;
@@ -76,6 +76,13 @@ fn gather(project: &Project, timeline: Timeline) -> Report {
         .into_iter()
         .map(|(iteration, attempt, path)| ((iteration, attempt), path))
         .collect();
+    let removed = removed_transcripts(&project.run_dir(&run));
+    let gone = |iteration, attempt| match &removed {
+        Some(it) if it.attempts.contains(&(iteration, attempt)) => {
+            format!("it was removed by `{}`", it.by)
+        }
+        _ => "there is none".to_owned(),
+    };
     let chosen = in_full(&timeline);
     let room = (ROOM / chosen.len().max(1)).min(MOST_ROOM);
     let mut before: Option<&str> = None;
@@ -85,7 +92,7 @@ fn gather(project: &Project, timeline: Timeline) -> Report {
         if chosen.contains(&index) {
             let file = files.get(&(attempt.iteration, attempt.attempt));
             let transcript = file.map_or_else(
-                || Err("there is none".to_owned()),
+                || Err(gone(attempt.iteration, attempt.attempt)),
                 |file| read(file, room).map_err(|e| e.to_string()),
             );
             let stat = commit.map(|commit| match project.commit_stat(commit) {
@@ -105,6 +112,7 @@ fn gather(project: &Project, timeline: Timeline) -> Report {
             false => project.left_of(&run),
         },
         details,
+        removed,
         zone: TimeZone::system(),
         timeline,
     }

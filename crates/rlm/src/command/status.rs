@@ -4,11 +4,12 @@ use std::io::Write as _;
 use std::path::Path;
 use std::process::ExitCode;
 
-use loop_runner::{Project, RunState};
+use loop_runner::Project;
 
 use crate::args::ManyArgs;
-use crate::command::live::standing;
-use crate::command::{alive, chosen};
+use crate::command::alive::{self, Life};
+use crate::command::chosen;
+use crate::command::live::is_live;
 use crate::exit::{Code, Failure};
 use crate::render::{Status, print, rlm};
 use crate::terminal;
@@ -22,9 +23,8 @@ pub(crate) fn execute(directory: &Path, args: &ManyArgs) -> Result<ExitCode, Fai
     let now = jiff::Timestamp::now();
     let shown = runs.iter().map(|run| {
         damaged |= run.head.is_err() || run.loss.is_some();
-        let works = run.state == RunState::Running;
-        let standing = works.then(|| standing(&project, &run.id)).flatten();
-        Status::of(run, standing.and_then(|standing| standing.held_for), now)
+        let life = is_live(run).then(|| Life::of(&project, &run.id, alive::LOOK));
+        Status::of(run, life.as_ref(), now)
     });
     if runs.len() > 1 && !args.json {
         let shown: Vec<_> = shown.collect();

@@ -47,7 +47,7 @@ pub(crate) enum Fate {
     Damaged,
     /// It goes on elsewhere.
     Moved,
-    /// It has no transcripts that would be worth it.
+    /// It has no transcripts.
     Bare,
     Young,
     /// It is one of the newest, which were to be kept.
@@ -151,7 +151,7 @@ pub(crate) fn cleaned(plan: &[Cleaning]) -> String {
         ),
         (kept(&Fate::Damaged), "damaged"),
         (kept(&Fate::Moved), "that were moved"),
-        (kept(&Fate::Bare), "without any to speak of"),
+        (kept(&Fate::Bare), "without any"),
         (kept(&Fate::Young), "too young"),
         (kept(&Fate::Newest), "of the newest"),
     ];

@@ -19,6 +19,8 @@ use crate::render::{agent, git};
 
 /// How many lines of a failed command's output are shown; the next prompt and the transcript have more.
 const TAIL_LINES: usize = 8;
+/// How much of what was said is shown again.
+const MAX_ECHO: usize = 200;
 
 /// News as lines for the screen; empty when there is nothing to show.
 pub(crate) fn text(news: &News, zone: &TimeZone) -> String {
@@ -38,6 +40,7 @@ pub(crate) fn text(news: &News, zone: &TimeZone) -> String {
         }
         News::Agent(event) => agent::text(event),
         News::GoesOn => "interrupted; the agent goes on with what you said before".into(),
+        News::Said { text, .. } => said(text),
         News::NextPrompt(id) => {
             format!(
                 "steer {id}: the agent can't take it now; it comes after this turn or with the next prompt"
@@ -268,6 +271,18 @@ fn clock(at: Timestamp, zone: &TimeZone) -> String {
     at.to_zoned(zone.clone()).strftime("%H:%M:%S").to_string()
 }
 
+/// Shows again what a person said.
+pub(crate) fn said(text: &str) -> String {
+    let mut lines = text.lines();
+    let first = plain(lines.next().unwrap_or_default());
+    let first: String = first.chars().take(MAX_ECHO).collect();
+    let more = match lines.count() {
+        0 => String::new(),
+        n => format!(" (and {n} more lines)"),
+    };
+    format!("{} {first}{more}", styled(DIM, "you:"))
+}
+
 /// A point in time for programs: RFC 3339, UTC, milliseconds.
 pub(crate) fn utc(at: Timestamp) -> String {
     let at = shown(at);
@@ -290,6 +305,7 @@ pub(crate) fn json(at: Timestamp, news: &News) -> Option<Value> {
         }),
         News::Agent(event) => agent::json(event)?,
         News::GoesOn => json!({"event": "goes_on"}),
+        News::Said { id, text } => json!({"event": "said", "id": id, "text": text}),
         News::NextPrompt(id) => json!({"event": "steer", "id": id, "state": "next_prompt"}),
         News::Rejected(why) => json!({"event": "rejected", "why": why}),
         News::PauseReason(reason) => json!({"event": "pause_reason", "reason": reason}),

@@ -55,6 +55,7 @@ fn is_needed(news: &News) -> bool {
         ),
         News::CommandEnded { result, .. } => *result != CheckResult::Passed,
         News::AgentStarted { .. }
+        | News::Said { .. }
         | News::Output { .. }
         | News::CommandStarted { .. }
         | News::Committed { .. }

@@ -3,15 +3,17 @@
 use std::fmt;
 use std::path::Path;
 
-use loop_runner::control::{Answer, PauseAfter, Request, Standing, StopAfter};
-use loop_runner::{Holder, RunEntry, RunId, RunState};
+use loop_runner::control::{Answer, Doing, PauseAfter, Request, Standing, StopAfter};
+use loop_runner::{Holder, RunEntry, RunHead, RunId, RunState};
 use loop_state::RuleChange;
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, json};
 
+use crate::command::alive::Life;
 use crate::duration::{rough, show};
 use crate::money;
 use crate::render::event::{count, utc, whole};
+use crate::render::status::working;
 use crate::render::style;
 use crate::render::{Cell, Column, GOOD, background, plain, quoted, rlm, styled, table};
 
@@ -115,6 +117,11 @@ pub(crate) struct Live {
     cost_usd: Option<f64>,
     /// Whether its process answers.
     answers: bool,
+    #[serde(skip)]
+    head: Option<RunHead>,
+    /// What is wrong with it.
+    #[serde(skip)]
+    trouble: Option<String>,
     /// What it says of itself.
     #[serde(flatten, serialize_with = "more")]
     standing: Option<Standing>,
@@ -124,7 +131,7 @@ pub(crate) struct Live {
 fn more<S: Serializer>(standing: &Option<Standing>, serializer: S) -> Result<S::Ok, S::Error> {
     let mut more = json!(standing);
     if let Some(fields) = more.as_object_mut() {
-        fields.retain(|name, _| !["run", "state", "iteration"].contains(&name.as_str()));
+        fields.retain(|name, _| !["run", "state", "iteration", "doing"].contains(&name.as_str()));
     }
     match more {
         Value::Object(fields) => fields.serialize(serializer),
@@ -137,13 +144,13 @@ impl Live {
         project: &Path,
         entry: &RunEntry,
         holder: Option<&Holder>,
-        standing: Option<Standing>,
+        life: &Life,
         now: jiff::Timestamp,
     ) -> Self {
         let now = loop_state::Timestamp(u64::try_from(now.as_millisecond()).unwrap_or(0));
         let head = entry.head.as_ref().ok();
         // It knows better than what was read before it was asked.
-        let said = standing.as_ref();
+        let said = life.standing();
         let iteration = said.map(|said| said.iteration);
         Self {
             run: entry.id.clone(),
@@ -155,8 +162,10 @@ impl Live {
             age_s: holder.map(|holder| now.since(holder.since).as_secs()),
             pause_reason: head.and_then(|head| head.pause_reason.clone()),
             cost_usd: head.and_then(|head| money::usd(head.machine.usage)),
-            answers: standing.is_some(),
-            standing,
+            answers: said.is_some(),
+            trouble: life.trouble(),
+            head: head.cloned(),
+            standing: said.cloned(),
         }
     }
 }
@@ -205,9 +214,9 @@ impl Live {
 
     /// What it does, or waits for.
     fn now(&self) -> String {
-        let mut now = Vec::new();
+        let mut now: Vec<String> = self.trouble.iter().cloned().collect();
         match &self.standing {
-            None => now.push("does not answer".to_owned()),
+            None => {}
             Some(standing) => {
                 if standing.stopping {
                     now.push("stopping".to_owned());
@@ -218,6 +227,9 @@ impl Live {
                     now.push(format!("asks: {ask}"));
                 } else if let Some(tool) = standing.tools.first() {
                     now.push(tool.clone());
+                }
+                if let Some(doing) = standing.doing.filter(|doing| *doing != Doing::Turn) {
+                    now.extend(self.head.as_ref().map(|head| working(head, doing)));
                 }
                 if let Some(tasks) = standing.held_for {
                     now.push(format!("waits for {}", background(tasks)));
@@ -268,7 +280,9 @@ mod tests {
         let now = jiff::Timestamp::UNIX_EPOCH;
         for said in [Some(serde_json::from_value(standing).unwrap()), None] {
             let is_said = said.is_some();
-            let live = Live::of(Path::new("/srv/app"), &entry, None, said, now);
+            let silent = Life::Silent(std::time::Duration::from_secs(2));
+            let life = said.map_or(silent, |said| Life::Turns(Box::new(said)));
+            let live = Live::of(Path::new("/srv/app"), &entry, None, &life, now);
             let text = serde_json::to_string(&live).unwrap();
             let fields: Map<String, Value> = serde_json::from_str(&text).unwrap();
             for name in fields.keys() {

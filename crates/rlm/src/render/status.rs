@@ -2,11 +2,13 @@
 
 use std::fmt;
 
-use loop_runner::{Committed, Permissions, RunEntry, RunState, Uncommitted, Worktree};
+use loop_runner::control::Doing;
+use loop_runner::{Committed, Permissions, RunEntry, RunHead, RunState, Uncommitted, Worktree};
 use loop_state::{Step, Timestamp};
 use serde::Serialize;
 
 use crate::agents;
+use crate::command::alive::Life;
 use crate::duration::rough;
 use crate::money;
 use crate::render::banner::may;
@@ -88,8 +90,8 @@ struct Detail {
 }
 
 impl Status {
-    /// `held_for` is how many tasks in the background its process waits for.
-    pub(crate) fn of(run: &RunEntry, held_for: Option<u32>, now: jiff::Timestamp) -> Self {
+    /// `life` is what the process of a live one says.
+    pub(crate) fn of(run: &RunEntry, life: Option<&Life>, now: jiff::Timestamp) -> Self {
         let mut notes = run.notes.clone();
         let detail = match &run.head {
             Ok(head) => {
@@ -110,7 +112,7 @@ impl Status {
                         Some(why) => format!("iteration {} failed: {why}", last.iteration),
                         None => format!("iteration {} complete", last.iteration),
                     }),
-                    next: next(run, m, held_for) + wished(run, m),
+                    next: next(run, head, life) + wished(run, m),
                     reason: reason(run.state, m),
                     pause_reason: head.pause_reason.clone(),
                     moved_to: head.moved.as_ref().map(|moved| moved.to.clone()),
@@ -261,13 +263,23 @@ fn forked(d: &Detail) -> Option<String> {
 }
 
 /// What would happen next.
-fn next(run: &RunEntry, m: &loop_state::Head, held_for: Option<u32>) -> String {
+fn next(run: &RunEntry, head: &RunHead, life: Option<&Life>) -> String {
+    let m = &head.machine;
+    if let Some(trouble) = life.and_then(Life::trouble) {
+        let (id, rlm) = (&run.id, rlm());
+        return format!("its process {trouble}; to end it: {rlm} stop {id} --force");
+    }
+    let said = life.and_then(Life::standing);
+    let held_for = said.and_then(|it| it.held_for);
+    // It knows better than what is saved.
+    let state = said.map_or(run.state, |it| it.state);
+    let doing = said.map_or_else(|| Doing::of(m), |it| it.doing);
     let (at, cut) = m.resumes_at();
     let is_final = m.end.as_ref().is_some_and(|end| end.reason.is_final());
     if let (Some(redo), false) = (Redo::of(run), is_final || run.state == RunState::Moved) {
         return redo.next();
     }
-    match (run.state, &m.step) {
+    match (state, &m.step) {
         (RunState::Paused, Step::Interrupted { .. }) => {
             let (id, rlm) = (&run.id, rlm());
             format!(
@@ -280,9 +292,11 @@ fn next(run: &RunEntry, m: &loop_state::Head, held_for: Option<u32>) -> String {
             format!("{asks}: {rlm} resume {id}, or {rlm} steer {id} TEXT to have it revised")
         }
         (RunState::Paused, _) => format!("it waits for you: {} resume {}", rlm(), run.id),
-        (RunState::Running, Step::Turn { .. }) => match held_for {
-            Some(tasks) => format!("its turn is over; it waits for {}", background(tasks)),
-            None => "the agent works".into(),
+        (RunState::Running, _) if doing.is_some() => match (doing, held_for) {
+            (Some(Doing::Turn), Some(tasks)) => {
+                format!("its turn is over; it waits for {}", background(tasks))
+            }
+            (doing, _) => working(head, doing.unwrap_or(Doing::Begin)),
         },
         (RunState::Running, Step::Sleeping { until }) => {
             format!("iteration {} at {}", m.iteration + 1, utc(*until))
@@ -290,7 +304,7 @@ fn next(run: &RunEntry, m: &loop_state::Head, held_for: Option<u32>) -> String {
         (RunState::Running, Step::Waiting { until, .. }) => {
             format!("iteration {} again at {}", m.iteration, utc(*until))
         }
-        (RunState::Running, _) => "gates and check".into(),
+        (RunState::Running, _) => "it begins".into(),
         (RunState::Moved, _) => format!(
             "nothing here, it goes on elsewhere; here all the same: {} resume {} --force",
             rlm(),
@@ -316,6 +330,30 @@ fn next(run: &RunEntry, m: &loop_state::Head, held_for: Option<u32>) -> String {
             run.id
         ),
         _ => format!("{} resume {}: iteration {at}", rlm(), run.id),
+    }
+}
+
+/// What is done in a run.
+pub(crate) fn working(head: &RunHead, doing: Doing) -> String {
+    let phase = &head.settings.phases[head.machine.phase as usize];
+    match doing {
+        Doing::Turn => "the agent works".into(),
+        Doing::Gate(index) => {
+            let text = phase.gates.get(index as usize);
+            let text = text.map(|text| format!(": {text}")).unwrap_or_default();
+            format!("gate {} runs{text}", index + 1)
+        }
+        Doing::Check => {
+            let text = phase.until.as_ref();
+            let text = text.map(|text| format!(": {text}")).unwrap_or_default();
+            format!("the check runs{text}")
+        }
+        Doing::Finish if head.settings.commit => {
+            "finishes the iteration and commits (git's hooks run)".into()
+        }
+        Doing::Finish => "finishes the iteration".into(),
+        Doing::End => "ends what the agent left".into(),
+        _ => "it begins".into(),
     }
 }
 

@@ -103,6 +103,8 @@ pub(crate) struct Ui {
     /// Whether nothing is left out for calm's sake.
     is_full: bool,
     history: History,
+    /// What was said here and is not known to be recorded.
+    said: std::collections::VecDeque<String>,
     /// What was being written at `steer>` when the menu opened.
     draft: String,
     /// What was typed of a line that has no end yet.
@@ -287,6 +289,7 @@ impl Ui {
             }
             (_, None) => String::new(),
             (News::Agent(event), _) if self.is_said_otherwise(event) => String::new(),
+            (News::Said { text, .. }, _) if self.is_said_here(text) => String::new(),
             (_, Some(text)) => {
                 if !text.is_empty() {
                     let talked = self.talk.settle();

@@ -54,7 +54,7 @@ impl Runner {
             end.reason == EndReason::Completed && attempt.understands() && attempt.tools_run == 0;
         // Who has something in the background has done that, and what comes of it may be still to come.
         let suspicious = suspicious && attempt.background == 0 && attempt.hold_by.is_none();
-        let before = attempt.changed.clone();
-        suspicious && self.changed(wishes).await == before && !wishes.is_end_wanted()
+        let before = attempt.footprint;
+        suspicious && self.footprint(wishes).await == before && !wishes.is_end_wanted()
     }
 }

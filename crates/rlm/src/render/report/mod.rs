@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 
 use agent_duplex::ProcessName;
 use jiff::tz::TimeZone;
-use loop_runner::{Fate, Timeline};
+use loop_runner::{Fate, Removed, Timeline};
 use loop_state::CutCause;
 
 pub(crate) use detail::{Detail, Stat, Transcript};
@@ -39,6 +39,8 @@ pub(crate) struct Report {
     /// What of the run is alive though no process has it.
     pub(crate) left: Vec<ProcessName>,
     pub(crate) zone: TimeZone,
+    /// Which transcripts are not there any more.
+    pub(crate) removed: Option<Removed>,
 }
 
 impl Report {

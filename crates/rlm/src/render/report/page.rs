@@ -13,6 +13,7 @@ use crate::exit::Code;
 use crate::money::dollars;
 use crate::render::banner::may;
 use crate::render::git::uncommitted;
+use crate::render::removed;
 
 pub(super) const CSS: &str = include_str!("style.css");
 /// Nothing is loaded, nothing runs, nothing is sent.
@@ -380,6 +381,10 @@ fn about(html: &mut Html, report: &Report, clock: &Clock) {
         clock.time(html, timeline.until(), &clock.full(timeline.until()));
         html.text(". It is one file that loads nothing and runs nothing. Long texts are shortened in the middle and long transcripts between their beginning and their end, and it is said where; ");
         html.text_in("code", "", &format!("rlm logs {}", timeline.head.run));
-        html.text(" prints all of it. What agents and tools printed is shown as it was, with colours left out and control characters made visible. Settings that hold secrets are not in it, but what was printed is: look through it before you pass it on.");
+        match &report.removed {
+            None => html.text(" prints all of it."),
+            Some(gone) => html.text(&format!(" prints what is left of them: {}.", removed(gone))),
+        }
+        html.text(" What agents and tools printed is shown as it was, with colours left out and control characters made visible. Settings that hold secrets are not in it, but what was printed is: look through it before you pass it on.");
     });
 }

@@ -111,6 +111,7 @@ fn report(asked: &Asked, happenings: impl IntoIterator<Item = Happening>, is_liv
     drop(writer);
     assert!(timeline.unknown.is_empty(), "{:?}", timeline.unknown);
     Report {
+        removed: None,
         timeline,
         prompts: vec![asked.prompt.into()],
         details: BTreeMap::new(),

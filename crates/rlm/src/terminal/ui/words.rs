@@ -5,15 +5,14 @@ use loop_runner::control::PauseAfter;
 use loop_state::{StopCause, StopRequest, Timestamp, When};
 
 use super::{Effect, Prompt, Ui};
-use crate::render::{DIM, plain, styled};
+use crate::render::said;
 use crate::terminal::command::{self, Command};
 use crate::terminal::keys::{Key, MAX_PASTE};
-use crate::terminal::rows::cut;
 use crate::terminal::scene::Scene;
 use crate::terminal::status;
 
-/// How much of what was said is shown again.
-const MAX_ECHO: usize = 200;
+/// How many texts are kept that the run has not recorded yet.
+const MAX_SAID: usize = 16;
 
 impl Ui {
     /// Lines were typed while nothing prompted, or the beginning of one.
@@ -100,14 +99,20 @@ impl Ui {
 
     pub(super) fn steer(&mut self, text: String, now: bool) {
         self.history.add(&text);
-        let mut lines = text.lines();
-        let first = cut(&plain(lines.next().unwrap_or_default()), MAX_ECHO);
-        let more = match lines.count() {
-            0 => String::new(),
-            n => format!(" (and {n} more lines)"),
-        };
-        self.say(line(format!("{} {first}{more}", styled(DIM, "you:"))));
+        self.say(line(said(&text)));
+        self.said.push_back(text.clone());
+        if self.said.len() > MAX_SAID {
+            self.said.pop_front();
+        }
         self.send(Control::Steer { text, now });
+    }
+
+    /// Whether what a person said was said, and shown, here.
+    pub(super) fn is_said_here(&mut self, text: &str) -> bool {
+        let at = self.said.iter().position(|said| said == text);
+        let at = at.filter(|_| !self.is_json && self.log_width.is_some());
+        // What comes behind it was said later.
+        at.inspect(|at| drop(self.said.drain(..=*at))).is_some()
     }
 }
 

@@ -1,0 +1,21 @@
+//! Transcripts that are not there any more.
+
+use loop_runner::Removed;
+
+use crate::render::{count, plain, utc};
+
+/// Says which, since when and by what.
+pub(crate) fn removed(removed: &Removed) -> String {
+    let attempts = count(removed.attempts.len(), "attempt", "attempts");
+    let of = match removed.attempts.len() {
+        1 => "the transcript of",
+        _ => "the transcripts of",
+    };
+    let was = if removed.attempts.len() == 1 {
+        "was"
+    } else {
+        "were"
+    };
+    let (at, by) = (utc(removed.at), plain(&removed.by));
+    format!("{of} {attempts} {was} removed at {at} by `{by}`")
+}
