@@ -6,15 +6,16 @@ use crate::command::Show;
 use crate::features::Choice;
 use crate::tally::Tally;
 use crate::workspace::Workspace;
-use crate::{acceptance, docs, features, lint, live, release, test};
+use crate::{acceptance, docs, features, lint, live, release, snapshots, test};
 
 type Stage = fn(&Workspace) -> Tally;
 
-const STAGES: [(&str, Stage); 7] = [
+const STAGES: [(&str, Stage); 8] = [
     ("lint", |workspace| {
         lint::run(workspace, lint::Arguments::default())
     }),
     ("docs", docs::run),
+    ("snapshots", snapshots::of_tests),
     ("features", |workspace| {
         features::run(workspace, Choice::Usual)
     }),

@@ -32,7 +32,7 @@ impl Verdict {
 
 type Check = fn(&Workspace) -> Verdict;
 
-const CHECKS: [(&str, Check); 10] = [
+const CHECKS: [(&str, Check); 11] = [
     ("formatting", |_| {
         cargo(&["fmt", "--all", "--check", "--", "--color=never"])
     }),
@@ -66,6 +66,7 @@ const CHECKS: [(&str, Check); 10] = [
     }),
     ("packages", |_| Verdict::of(release::wrong())),
     ("cargo-deny", deny),
+    ("advisories", advisories),
 ];
 
 #[derive(Debug, Clone, Copy, Default, clap::Args)]
@@ -146,7 +147,7 @@ fn mac() -> Verdict {
     ])
 }
 
-/// Not the advisories: their database is on a forge, which not every machine reaches.
+/// Licences, bans and sources need nothing from outside.
 fn deny(workspace: &Workspace) -> Verdict {
     // It looks at the crates of all platforms, a build fetches those of one.
     match cargo(&["fetch", "--quiet"]) {
@@ -155,6 +156,17 @@ fn deny(workspace: &Workspace) -> Verdict {
     }
     const CHECKS: [&str; 5] = ["--offline", "check", "bans", "licenses", "sources"];
     match Tool::Deny.run(workspace, &CHECKS, Show::Never) {
+        Ok(ended) => verdict(&ended),
+        Err(why) => Verdict::Skipped(why),
+    }
+}
+
+/// What is known against a version of a dependency; the database of it is on a forge, which not every machine reaches.
+fn advisories(workspace: &Workspace) -> Verdict {
+    match Tool::Deny.run(workspace, &["check", "advisories"], Show::Never) {
+        Ok(ended) if ended.output.contains("failed to fetch advisory database") => {
+            Verdict::Skipped("their database can't be reached".into())
+        }
         Ok(ended) => verdict(&ended),
         Err(why) => Verdict::Skipped(why),
     }

@@ -18,6 +18,7 @@ mod live;
 mod loom;
 mod minimal;
 mod msrv;
+mod mutants;
 mod night;
 mod peers;
 mod picture;
@@ -95,6 +96,8 @@ enum Command {
     Loom(loom::Arguments),
     /// Compiles the published crates with the oldest dependencies that they allow.
     Minimal,
+    /// Looks for changes of the pure cores that no test notices; takes hours.
+    Mutants(mutants::Arguments),
     /// Compares what each library shows with what was accepted, and looks for snapshots of tests that nobody accepted.
     Snapshots(snapshots::Arguments),
     /// Records `rlm demo` and draws `docs/rlm.svg`.
@@ -134,6 +137,7 @@ fn main() -> ExitCode {
         Command::Features => features::run(&workspace, Choice::Pairs),
         Command::Loom(arguments) => loom::run(&workspace, arguments),
         Command::Minimal => minimal::run(&workspace),
+        Command::Mutants(arguments) => mutants::run(&workspace, &arguments),
         Command::Snapshots(arguments) => snapshots::run(&workspace, arguments),
         Command::Picture => picture::run(),
         Command::Tables(arguments) => tables::run(&workspace, &arguments),

@@ -21,6 +21,16 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(workspace: &Workspace, arguments: Arguments) -> Tally {
+    let mut tally = of_tests(workspace);
+    match public_names(workspace, arguments.update) {
+        Ok(names) => tally += names,
+        Err(why) => tally += Tally::skipped(format!("snapshots: public names: {why}")),
+    }
+    tally
+}
+
+/// The part that needs no other compiler, and no time.
+pub(crate) fn of_tests(workspace: &Workspace) -> Tally {
     let mut tally = Tally::default();
     let sources = sources::read(&workspace.root);
     for (what, wrong) in [
@@ -34,10 +44,6 @@ pub(crate) fn run(workspace: &Workspace, arguments: Arguments) -> Tally {
             true => tally.passed += 1,
             false => tally += Tally::failed(format!("snapshots: {what}")),
         }
-    }
-    match public_names(workspace, arguments.update) {
-        Ok(names) => tally += names,
-        Err(why) => tally += Tally::skipped(format!("snapshots: public names: {why}")),
     }
     tally
 }

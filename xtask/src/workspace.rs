@@ -78,8 +78,15 @@ impl Package {
         });
         let manifest = text(&package["manifest_path"]);
         let in_crates = manifest.starts_with(&format!("{root}/crates/"));
+        let targets = |kind: &'static str| {
+            let targets = array(&package["targets"]);
+            targets
+                .filter(move |target| target["kind"][0] == kind)
+                .map(|target| &target["name"])
+        };
+        // A library may bring a helper, as the guard is; a program has the name of its own library.
         let is_library =
-            in_crates && !array(&package["targets"]).any(|target| target["kind"][0] == "bin");
+            in_crates && !targets("bin").any(|bin| targets("lib").any(|lib| lib == bin));
         let all = package["features"].as_object().into_iter().flatten();
         let features = all
             .map(|(name, _)| name.clone())
@@ -121,4 +128,25 @@ pub(crate) fn text(value: &Value) -> String {
 
 pub(crate) fn array(value: &Value) -> impl Iterator<Item = &Value> {
     value.as_array().into_iter().flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_library_that_brings_a_helper_is_a_library_and_the_program_is_none() {
+        let package = |lib: &str, bin: &str| {
+            let package = serde_json::json!({
+                "name": "a",
+                "manifest_path": "/w/crates/a/Cargo.toml",
+                "targets": [{ "name": lib, "kind": ["lib"] }, { "name": bin, "kind": ["bin"] }],
+                "publish": null,
+            });
+            Package::read(&package, "/w")
+        };
+        assert!(package("agent_subprocess", "agent-guard").is_library);
+        assert!(!package("rlm", "rlm").is_library);
+        assert!(package("rlm", "rlm").is_published);
+    }
 }
