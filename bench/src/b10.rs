@@ -215,11 +215,19 @@ fn ours(rlm: &Path, dir: &Path, count: usize) -> Result<(f64, Looked)> {
     Ok((took.as_secs_f64() * 1e3 / count as f64, looked))
 }
 
+/// What is resident now, in KiB.
 fn resident(pid: u32) -> Option<f64> {
+    status_of(pid, "VmRSS:")
+}
+
+/// The most that ever was resident, in KiB.
+pub(crate) fn peak(pid: u32) -> Option<f64> {
+    status_of(pid, "VmHWM:")
+}
+
+fn status_of(pid: u32, key: &str) -> Option<f64> {
     let status = fs_err::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    let line = status
-        .lines()
-        .find_map(|line| line.strip_prefix("VmRSS:"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix(key))?;
     line.split_whitespace().next()?.parse().ok()
 }
 

@@ -2,6 +2,7 @@
 
 mod floor;
 mod ours;
+mod view;
 
 pub(crate) use ours::claude;
 
@@ -130,7 +131,7 @@ fn run(plan: &Plan, outcome: &mut Outcome) -> Result<()> {
         }
     }
     judge(outcome, labels);
-    Ok(())
+    view::run(plan, &file, outcome)
 }
 
 /// What the memory of a series' contenders is called.

@@ -18,7 +18,7 @@ svg { --paper: #fff; --ink: #1c1f23; --grid: #dfe3e8;
   --c0: #0072b2; --c1: #c44e00; --c2: #00795a; --c3: #a8327d; --c4: #8a6500; --c5: #2b8fc9; --c6: #5e56a8; --c7: #5b6570 }
 @media (prefers-color-scheme: dark) { svg { --paper: #15181c; --ink: #e4e7ea; --grid: #353b43;
   --c0: #56b4e9; --c1: #ff9145; --c2: #35cfa0; --c3: #eb8fc9; --c4: #e6bd4d; --c5: #9cd3f3; --c6: #b0a8f0; --c7: #aab2bb } }
-.paper { fill: var(--paper) } text { fill: var(--ink) } .grid { stroke: var(--grid); fill: none } .faint { opacity: .45 }
+.paper { fill: var(--paper) } text { fill: var(--ink) } .grid { stroke: var(--grid); fill: none } .faint { opacity: .7 }
 .curve { fill: none; stroke-linejoin: round } .ours { stroke-width: 2.5 } .floor { stroke-width: 2; stroke-dasharray: 7 4 } .peer { stroke-width: 2; stroke-dasharray: 2 3 }
 ";
 const COLOURS: usize = 8;

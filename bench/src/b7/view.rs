@@ -1,0 +1,193 @@
+//! What an agent prints, through `rlm run` and its own view to a terminal that is read, and to one that is not.
+
+use std::cell::RefCell;
+use std::fs::File;
+use std::io::Read as _;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+
+use crate::Plan;
+use crate::b10::find_rlm;
+use crate::harness::{
+    Contender, Outcome, Progress, Result, Role, Sample, Series, Turn, in_turn, pause,
+};
+
+const QUANTITY: &str = "printed by an agent";
+const MEMORY: &str = "peak memory, printed by an agent";
+const CAT: &str = "cat, to a pipe";
+const READ: &str = "rlm run, a terminal";
+const STALLED: &str = "rlm run, a terminal that nobody reads";
+/// Between two looks whether it has ended.
+const LOOK: Duration = Duration::from_millis(2);
+/// What has not ended by then hangs.
+const HANGS: Duration = Duration::from_secs(120);
+
+/// Measures with the `file` of a size once and several times over.
+pub(super) fn run(plan: &Plan, file: &Path, outcome: &mut Outcome) -> Result<()> {
+    let (Some(rlm), Ok(true)) = (find_rlm(), runs("setsid")) else {
+        outcome.skip(READ, &"it takes `rlm` beside this program, and `setsid`");
+        return Ok(());
+    };
+    let sizes = plan.scale.pick(
+        [(1, "25 MB"), (4, "100 MB")],
+        [(1, "6.4 MB"), (5, "32 MB")],
+        [(1, "60 KB"), (2, "120 KB")],
+    );
+    let megabytes = fs_err::metadata(file)?.len() as f64 / 1e6;
+    let rounds = plan.scale.pick(5, 2, 1);
+    for (times, label) in sizes {
+        let megabytes = megabytes * f64::from(times);
+        let memory: [RefCell<Vec<Sample>>; 2] = Default::default();
+        let ways = [(READ, true), (STALLED, false)].into_iter().zip(&memory);
+        let ours = ways.map(|((name, is_read), memory)| {
+            let rlm = &rlm;
+            Turn::new(name, Role::Ours, move |round| {
+                let dir = plan.scratch.join("b7-view");
+                let shown = show(rlm, &dir, file, times, is_read);
+                fs_err::remove_dir_all(dir)?;
+                let Some((took, value)) = shown? else {
+                    return Ok(None);
+                };
+                memory.borrow_mut().push(Sample { round, value });
+                Ok(Some(megabytes / took.as_secs_f64()))
+            })
+        });
+        let floor = Turn::new(CAT, Role::Floor, |_| {
+            let took = cat(file, times)?;
+            Ok(Some(megabytes / took.as_secs_f64()))
+        });
+        let turns = [floor].into_iter().chain(ours).collect();
+        let found = in_turn(0..rounds, turns, &Progress::of(format!("b7 view, {label}")))?;
+        let size = megabytes * 1e6;
+        outcome
+            .series
+            .push(Series::new(QUANTITY, "MB/s", found).sized(size, label));
+        let memory = [READ, STALLED].into_iter().zip(memory);
+        let memory =
+            memory.map(|(name, memory)| Contender::of(name, Role::Ours, memory.into_inner()));
+        outcome
+            .series
+            .push(Series::new(MEMORY, "MiB", memory.collect()).sized(size, label));
+    }
+    outcome.notes.push(format!(
+        "{QUANTITY}: from the start of `rlm run` until `cat` has written all of it, transcript included"
+    ));
+    Ok(())
+}
+
+fn runs(program: &str) -> std::io::Result<bool> {
+    let mut command = Command::new(program);
+    let tried = command.arg("--version").stdout(Stdio::null()).status()?;
+    Ok(tried.success())
+}
+
+fn cat(file: &Path, times: u32) -> Result<Duration> {
+    let begun = Instant::now();
+    let mut child = Command::new("cat")
+        .args((0..times).map(|_| file))
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()?;
+    let mut out = child.stdout.take().ok_or("it was asked for")?;
+    let mut buffer = vec![0; 64 << 10];
+    while out.read(&mut buffer)? > 0 {}
+    child.wait()?;
+    Ok(begun.elapsed())
+}
+
+/// Returns how long the agent took to print all of it, and the most memory that was resident then, in MiB; `None` if it hung.
+///
+/// Whatever is read or not until then, all is read after it, so that `rlm` can say its last words.
+fn show(
+    rlm: &Path,
+    dir: &Path,
+    file: &Path,
+    times: u32,
+    is_read: bool,
+) -> Result<Option<(Duration, f64)>> {
+    let (home, work) = (dir.join("home"), dir.join("work"));
+    fs_err::create_dir_all(&home)?;
+    fs_err::create_dir_all(&work)?;
+    let (ours, theirs) = terminal()?;
+    let mut reader = is_read.then(|| read(&ours)).transpose()?;
+    let file = std::path::absolute(file)?;
+    let begun = Instant::now();
+    let mut command = Command::new("setsid");
+    command
+        .arg("--ctty")
+        .arg(rlm)
+        .args(["run", "--sleep", "0", "--prompt", "x", "-n", "1", "--"])
+        .args(["sh", "-c", "cat \"$@\" && touch through", "sh"])
+        .args((0..times).map(|_| &file))
+        .current_dir(&work)
+        .env_clear()
+        .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+        .env("HOME", &home)
+        .env("TERM", "xterm-256color")
+        .stdin(theirs.try_clone()?)
+        .stdout(theirs.try_clone()?)
+        .stderr(theirs);
+    let mut child = command.spawn()?;
+    // What it holds would keep the terminal open.
+    drop(command);
+    let (through, mut took) = (work.join("through"), None);
+    let ended = loop {
+        if took.is_none() && through.exists() {
+            let most = crate::b10::peak(child.id()).unwrap_or_default();
+            took = Some((begun.elapsed(), most / 1024.0));
+            if reader.is_none() {
+                reader = Some(read(&ours)?);
+            }
+        }
+        match child.try_wait()? {
+            Some(status) => break status.success(),
+            None if begun.elapsed() > HANGS => {
+                child.kill()?;
+                child.wait()?;
+                return Ok(None);
+            }
+            None => pause(LOOK),
+        }
+    };
+    drop(ours);
+    if let Some(reader) = reader {
+        let _panicked = reader.join();
+    }
+    match ended {
+        true => Ok(took),
+        false => Err("`rlm run` failed".into()),
+    }
+}
+
+/// Reads what is shown until nobody has the terminal any more.
+fn read(ours: &File) -> Result<JoinHandle<()>> {
+    let mut ours = ours.try_clone()?;
+    Ok(std::thread::spawn(move || {
+        let mut buffer = vec![0; 64 << 10];
+        while matches!(ours.read(&mut buffer), Ok(1..)) {}
+    }))
+}
+
+/// Opens a terminal of 24 rows and 100 columns; the second end is for the child alone.
+fn terminal() -> Result<(File, OwnedFd)> {
+    use rustix::fs::{Mode, OFlags, open};
+
+    let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)?;
+    grantpt(&ours)?;
+    unlockpt(&ours)?;
+    let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let theirs = open(ptsname(&ours, Vec::new())?, flags, Mode::empty())?;
+    let size = rustix::termios::Winsize {
+        ws_row: 24,
+        ws_col: 100,
+        ws_xpixel: 0,
+        ws_ypixel: 0,
+    };
+    rustix::termios::tcsetwinsize(&ours, size)?;
+    Ok((File::from(ours), theirs))
+}
