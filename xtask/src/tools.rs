@@ -16,7 +16,6 @@ use crate::workspace::Workspace;
 pub(crate) enum Tool {
     Deny,
     Fuzz,
-    Hack,
     Mutants,
     Nextest,
     PublicApi,
@@ -27,10 +26,9 @@ pub(crate) enum Tool {
 type Row = (Tool, &'static str, &'static str, bool, &'static str);
 
 #[rustfmt::skip]
-const TOOLS: [Row; 7] = [
+const TOOLS: [Row; 6] = [
     (Tool::Deny, "deny", "0.20.2", false, "lint: licences, sources and doubles of dependencies"),
     (Tool::Fuzz, "fuzz", "0.13.2", true, "fuzz: the readers of the store"),
-    (Tool::Hack, "hack", "0.6.46", true, "each feature by itself"),
     (Tool::Mutants, "mutants", "27.1.0", false, "changes of the code that no test notices"),
     (Tool::Nextest, "nextest", "0.9.151", true, "test: a process for each test"),
     (Tool::PublicApi, "public-api", "0.52.0", false, "the public names of a crate"),
