@@ -28,7 +28,7 @@ const JUNK: [&str; 10] = [
 ];
 const LICENSE: &str = "MIT OR Apache-2.0";
 /// crates.io drops a category that it does not know, with a warning that is easily missed. Those that could fit a crate of ours:
-/// https://crates.io/category_slugs
+/// <https://crates.io/category_slugs>
 const CATEGORIES: [&str; 27] = [
     "accessibility",
     "algorithms",
