@@ -84,6 +84,8 @@ fn an_evening_with_a_loop() {
     open(&terminal);
     terminal.send("d");
     watching.wait(LONG).expect_code(0);
+    // What it printed last is read by a thread of its own.
+    terminal.sees("detached; run", LONG);
     evening.story.tells(&["attach"], &terminal.scrolled());
     drop(terminal);
     evening.types(&["ps"], 0);
