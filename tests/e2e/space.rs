@@ -105,7 +105,7 @@ fn s20_transcripts_alone_are_removed_and_the_run_goes_on() {
     );
     assert!(planned["bytes"].as_u64() > Some(80_000), "{planned}");
     assert_eq!(clean(&["--yes"])["action"], "removed");
-    assert!(transcripts(&scene).is_empty());
+    assert_eq!(transcripts(&scene), ["removed.json"]);
     let again = clean(&["--yes"]);
     assert_eq!(
         (&again["action"], &again["why"]),
@@ -114,7 +114,7 @@ fn s20_transcripts_alone_are_removed_and_the_run_goes_on() {
     assert_eq!(scene.status()["iterations_complete"], 1);
     let resume = ["resume", "r", "-n", "2", "--sleep", "0"];
     scene.rlm(&resume).run(LONG).expect_code(0);
-    assert_eq!(transcripts(&scene), ["2-1.ndjson"]);
+    assert_eq!(transcripts(&scene), ["2-1.ndjson", "removed.json"]);
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! `rlm stop`: it comes back when nothing is left, also of a run whose process does not listen.
 
+use rlm_tests::wait_for;
 use rustix::process::Signal;
 
 use crate::LONG;
@@ -150,9 +151,11 @@ fn x101_an_owner_that_does_not_go_is_killed_by_force_and_its_tree_with_it() {
 fn j49_control_a_run_without_its_socket_is_not_reached() {
     let scene = Scene::new("print ready\nhang");
     let running = scene.ready(&["--once"]);
-    // What lies in its place keeps the run from making it again.
-    fs_err::remove_file(socket(&scene)).unwrap();
-    fs_err::create_dir(socket(&scene)).unwrap();
+    // What lies in its place keeps the run from making it again, which it may have done in between.
+    wait_for("the place of the socket", LONG, || {
+        fs_err::remove_file(socket(&scene)).ok()?;
+        fs_err::create_dir(socket(&scene)).ok()
+    });
     let refused = quick(scene.rlm(&["stop", "--wait", "300ms"])).expect_code(1);
     assert!(
         refused.stderr.contains("its socket was removed"),
