@@ -214,7 +214,7 @@ fn c63_work_that_a_damage_took_is_not_done_again_unsaid() {
     );
     let from = from.replace('=', " ");
     let words = [
-        "asks first whether iteration",
+        "asks first whether to make iteration",
         "is refused where",
         &from,
         &behind,
@@ -275,7 +275,7 @@ fn c63_a_person_is_asked_whether_lost_work_is_done_again() {
     stopped.damage_the_middle();
     let dry = stopped.scene.rlm(&["resume", &stopped.run, "--dry-run"]);
     let (running, terminal) = dry.spawn_on_terminal();
-    terminal.wait_text("asks first whether iteration", 0, LONG);
+    terminal.wait_text("asks first whether to make iteration", 0, LONG);
     running.wait(LONG).expect_code(0);
     for (answer, code) in [("\r", 2), ("y\r", 0)] {
         let resume = stopped.scene.rlm(&["resume", &stopped.run]);

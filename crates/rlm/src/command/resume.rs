@@ -9,7 +9,7 @@ use loop_runner::{
     WorkTree,
 };
 
-use loop_state::{Step, StopReason};
+use loop_state::Step;
 
 use crate::args::{LoopArgs, ResumeArgs};
 use crate::command::live::{Target, is_live, of_any_project};
@@ -301,10 +301,8 @@ fn refuse_pointless(
         && more.is_none()
     {
         let reason = &end.reason;
-        let more = match reason {
-            StopReason::Planned => format!("; for more: {} resume {run} -n MORE", render::rlm()),
-            _ => String::new(),
-        };
+        let more = render::go_further(run, reason);
+        let more = more.map_or_else(String::new, |more| format!("; for more: {more}"));
         return Err(Failure::usage(format!(
             "run `{run}` has ended: {reason}; there is nothing to resume{more}"
         )));

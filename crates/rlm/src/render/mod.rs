@@ -96,6 +96,14 @@ pub(crate) fn go_on(run: &RunId, reason: &StopReason) -> Option<String> {
     }
 }
 
+/// Says the same also of a run that has made all that was planned.
+pub(crate) fn go_further(run: &RunId, reason: &StopReason) -> Option<String> {
+    match reason {
+        StopReason::Planned => Some(format!("{} resume {run} -n MORE", rlm())),
+        _ => go_on(run, reason),
+    }
+}
+
 /// A line that warns.
 pub(crate) fn warning(text: &str) -> String {
     format!("{} {}", styled(MIND, "warning:"), plain(text))

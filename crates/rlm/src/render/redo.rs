@@ -55,7 +55,7 @@ impl Redo {
         let (again, ways) = (self.again(), self.ways());
         let (run, rlm, from) = (&self.run, rlm(), self.from());
         format!(
-            "{rlm} resume {run} asks first whether {again} is made again, and is refused where nobody can be asked: \
+            "{rlm} resume {run} asks first whether to make {again} again, and is refused where nobody can be asked: \
              {rlm} resume {run} {from} makes {again} again{ways}"
         )
     }

@@ -2,10 +2,9 @@ use std::fmt;
 
 use loop_runner::Worktree;
 use loop_runner::moving::Forked;
-use loop_state::StopReason;
 use serde::Serialize;
 
-use crate::render::{go_on, plain, rlm};
+use crate::render::{go_further, plain, rlm};
 
 /// A run that was forked; the text and the JSON say the same.
 #[derive(Debug, Serialize)]
@@ -28,11 +27,8 @@ impl Fork {
         let parent = head.machine.parent.clone();
         let parent = parent.expect("a fork has a parent");
         // Where the other run had come to its end there may be nothing left to do by the same limits.
-        let more = match &forked.ended {
-            Some(StopReason::Planned) => Some(format!("{} resume {} -n MORE", rlm(), head.run)),
-            Some(reason) => go_on(&head.run, reason),
-            None => None,
-        };
+        let ended = forked.ended.as_ref();
+        let more = ended.and_then(|reason| go_further(&head.run, reason));
         Self {
             run: head.run.to_string(),
             parent: parent.run,

@@ -3,7 +3,7 @@ use std::fmt;
 use loop_runner::moving::{Arrival, Imported, Runs};
 use serde::Serialize;
 
-use crate::render::{MIND, go_on, plain, rlm, styled};
+use crate::render::{MIND, go_further, plain, rlm, styled};
 
 /// A run that was imported; the text and the JSON say the same.
 #[derive(Debug, Serialize)]
@@ -30,7 +30,7 @@ impl Import {
         let head = &imported.head;
         let end = head.machine.end.as_ref().map(|end| &end.reason);
         let next = match end {
-            Some(reason) => go_on(&head.run, reason),
+            Some(reason) => go_further(&head.run, reason),
             None => Some(format!("{} resume {}", rlm(), head.run)),
         };
         Self {
