@@ -236,7 +236,7 @@ fn semver(workspace: &Workspace, found: &Crate, quick: bool) -> Cell {
     let Some(tag) = git::last_tag(&found.name) else {
         return Cell::Fine("first");
     };
-    if found.library.is_none() {
+    if found.lib.is_none() {
         return Cell::Fine("no lib");
     }
     if quick {

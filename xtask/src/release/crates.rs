@@ -21,7 +21,7 @@ pub(crate) struct Crate {
     pub(crate) keywords: Vec<String>,
     pub(crate) categories: Vec<String>,
     /// The name of its library in code.
-    pub(crate) library: Option<String>,
+    pub(crate) lib: Option<String>,
     pub(crate) programs: Vec<String>,
     pub(crate) features: Vec<String>,
     /// The other members that a registry must have before this one, and which versions of them it takes.
@@ -71,7 +71,7 @@ fn read_one(package: &Value) -> Result<Crate, String> {
         readme: text(&package["readme"]),
         keywords: words(&package["keywords"]),
         categories: words(&package["categories"]),
-        library: targets("lib").next(),
+        lib: targets("lib").next(),
         programs: targets("bin").collect(),
         features: package["features"]
             .as_object()

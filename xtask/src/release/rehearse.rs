@@ -159,8 +159,8 @@ fn take(folder: &Path, found: &Crate, target: &Target) -> Result<(), String> {
     let mut add = target.cargo("add");
     add.args(["--quiet", &found.name]);
     run(add)?;
-    if let Some(library) = &found.library {
-        let text = format!("pub use {library} as it;\n");
+    if let Some(lib) = &found.lib {
+        let text = format!("pub use {lib} as it;\n");
         fs::write(project.join("src/lib.rs"), text).map_err(|error| error.to_string())?;
     }
     let mut check = target.cargo("check");
