@@ -18,6 +18,9 @@ use crate::workspace::Workspace;
 /// The upload that the registry refuses at first, as crates.io does of many new crates.
 const FAILS_AT: usize = 3;
 
+/// Whom cargo is sent to for what the registry does not have; its errors name it.
+const UPSTREAM: &str = "index.crates.io";
+
 /// How much is rehearsed.
 #[derive(Debug, Default, clap::Args)]
 pub(crate) struct Arguments {
@@ -72,7 +75,7 @@ fn try_run(
         allow_dirty: arguments.allow_dirty,
     };
     let mut tally = publications(&registry, crates, &target, manner);
-    if tally.is_red() || arguments.no_build {
+    if tally.is_red() || tally.passed == 0 || arguments.no_build {
         return Ok(tally);
     }
     for found in crates {
@@ -95,6 +98,11 @@ fn try_run(
 
 /// Publishes three times: up to a failure, from there on, and for nothing.
 fn publications(registry: &Registry, crates: &[Crate], target: &Target, manner: Manner) -> Tally {
+    let first = publish::run(crates, target, manner);
+    if first.failures.iter().any(|why| why.contains(UPSTREAM)) {
+        let why = "crates.io does not answer, and cargo has kept no index of it here";
+        return Tally::skipped(format!("rehearsal: {why}"));
+    }
     let mut tally = Tally::default();
     let mut expect = |what: &str, is_so: bool, found: &Tally| match is_so {
         true => tally.passed += 1,
@@ -103,7 +111,6 @@ fn publications(registry: &Registry, crates: &[Crate], target: &Target, manner: 
             .push(format!("rehearsal: {what}: {found}: {:?}", found.failures)),
     };
     let fails = crates.len() > FAILS_AT;
-    let first = publish::run(crates, target, manner);
     if fails {
         first
             .failures
