@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::command::{self, Show};
 use crate::tally::Tally;
-use crate::workspace::Workspace;
+use crate::workspace::{Workspace, array};
 
 /// The loop that everybody has: what `rlm` stands beside.
 const BARE: &str = "while :; do {agent}; done";
@@ -174,7 +174,7 @@ fn crashes(table: &Value, when: &str) -> String {
         "Saves that were acknowledged and then lost ([`crash-test --{level}`](crash/README.md), {when}):\n\n\
          | | what is done to the store | tried | faults | acknowledged | lost |\n|---|---|---|---|---|---|\n"
     );
-    for layer in table["layers"].as_array().into_iter().flatten() {
+    for layer in array(&table["layers"]) {
         let word = |name: &str| layer[name].as_str().unwrap_or_default().to_owned();
         let figure = |name: &str| grouped(layer[name].as_u64().unwrap_or_default());
         let is_skipped = layer["tried"] == 0;
@@ -192,6 +192,11 @@ fn crashes(table: &Value, when: &str) -> String {
             word("what"),
             figures.join(" | ")
         );
+    }
+    let skipped = array(&table["layers"]).flat_map(|layer| array(&layer["skipped"]));
+    let skipped: Vec<&str> = skipped.filter_map(Value::as_str).collect();
+    if !skipped.is_empty() {
+        text += &format!("\nNot tried there: {}.\n", skipped.join("; "));
     }
     text
 }
@@ -219,6 +224,16 @@ mod tests {
         let written = between(page, "x", "new\n").unwrap();
         assert_eq!(written, "a\n<!-- x:begin -->\nnew\n<!-- x:end -->\nb\n");
         assert!(between(page, "y", "").is_none());
+    }
+
+    #[test]
+    fn what_was_not_tried_is_said() {
+        let layer = json!({"item": "D7", "what": "full", "tried": 2, "faults": 1, "acked": 1, "lost": 0, "skipped": ["xfs: no mkfs"]});
+        let told = crashes(&json!({"level": "ci", "layers": [layer]}), "today");
+        assert!(
+            told.ends_with("| D7 | full | 2 | 1 | 1 | 0 |\n\nNot tried there: xfs: no mkfs.\n"),
+            "{told}"
+        );
     }
 
     #[test]
