@@ -86,6 +86,18 @@ impl Html {
 /// Writes text so that it is text for a browser as well: markup is escaped, colours are left out, and every other character that would be obeyed
 /// rather than shown is shown.
 fn escape(out: &mut String, text: &str) {
+    each_visible(text, |c| match c {
+        '&' => out.push_str("&amp;"),
+        '<' => out.push_str("&lt;"),
+        '>' => out.push_str("&gt;"),
+        '"' => out.push_str("&quot;"),
+        '\'' => out.push_str("&#39;"),
+        c => out.push_str(&shown(c)),
+    });
+}
+
+/// Calls `take` for each character but those of colours, and a return before the end of a line.
+fn each_visible(text: &str, mut take: impl FnMut(char)) {
     let mut rest = text;
     while let Some(c) = rest.chars().next() {
         if let Some(len) = crate::render::text::sgr_len(rest) {
@@ -93,14 +105,8 @@ fn escape(out: &mut String, text: &str) {
             continue;
         }
         rest = &rest[c.len_utf8()..];
-        match c {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '"' => out.push_str("&quot;"),
-            '\'' => out.push_str("&#39;"),
-            '\r' if rest.starts_with('\n') => {}
-            c => out.push_str(&shown(c)),
+        if !(c == '\r' && rest.starts_with('\n')) {
+            take(c);
         }
     }
 }
@@ -129,16 +135,6 @@ fn is_hidden(c: char) -> bool {
 #[cfg(test)]
 pub(super) fn as_shown(text: &str) -> String {
     let mut out = String::new();
-    let mut rest = text;
-    while let Some(c) = rest.chars().next() {
-        if let Some(len) = crate::render::text::sgr_len(rest) {
-            rest = &rest[len..];
-            continue;
-        }
-        rest = &rest[c.len_utf8()..];
-        if !(c == '\r' && rest.starts_with('\n')) {
-            out.push_str(&shown(c));
-        }
-    }
+    each_visible(text, |c| out.push_str(&shown(c)));
     out
 }
