@@ -81,18 +81,27 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
-    pub(crate) fn usage(message: impl Into<String>) -> Self {
+    pub(crate) fn new(code: Code, message: impl Into<String>) -> Self {
         Self {
-            code: Code::Usage,
+            code,
             message: message.into(),
         }
     }
 
+    pub(crate) fn failed(message: impl Into<String>) -> Self {
+        Self::new(Code::Failed, message)
+    }
+
+    pub(crate) fn usage(message: impl Into<String>) -> Self {
+        Self::new(Code::Usage, message)
+    }
+
+    pub(crate) fn held(message: impl Into<String>) -> Self {
+        Self::new(Code::Held, message)
+    }
+
     pub(crate) fn not_found(message: impl Into<String>) -> Self {
-        Self {
-            code: Code::NotFound,
-            message: message.into(),
-        }
+        Self::new(Code::NotFound, message)
     }
 }
 
@@ -113,10 +122,7 @@ impl From<loop_runner::Error> for Failure {
         } else {
             Code::Failed
         };
-        Self {
-            code,
-            message: error.to_string(),
-        }
+        Self::new(code, error.to_string())
     }
 }
 

@@ -56,10 +56,8 @@ impl Session {
                 .map_err(|e| Failure::usage(format!("RLM_SHUTDOWN_TIMEOUT: {e}")))?,
             Err(_) => DEFAULT_SHUTDOWN,
         };
-        let failed = |what: &str, e: &dyn std::error::Error| Failure {
-            code: Code::Failed,
-            message: format!("{what}: {e}"),
-        };
+        let failed =
+            |what: &str, e: &dyn std::error::Error| Failure::failed(format!("{what}: {e}"));
         // First, so that every thread has it.
         terminal::block_terminal_signals();
         terminal::restore_on_panic();

@@ -85,10 +85,7 @@ impl Life {
 /// Asks the process that has the run whether its loop turns.
 pub(crate) fn execute(project: &Project, run: &RunEntry) -> Result<ExitCode, Failure> {
     let id = &run.id;
-    let dead = |why: &str| Failure {
-        code: Code::Failed,
-        message: format!("run `{id}` {why}"),
-    };
+    let dead = |why: &str| Failure::failed(format!("run `{id}` {why}"));
     if !is_live(run) {
         return Err(dead("is not alive: no process has it"));
     }

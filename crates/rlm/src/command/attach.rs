@@ -107,10 +107,7 @@ fn prompts(target: &Target) -> Result<Vec<Subject>, Failure> {
         .project
         .run(&target.run)?
         .head
-        .map_err(|why| Failure {
-            code: Code::Failed,
-            message: why,
-        })?;
+        .map_err(Failure::failed)?;
     let texts = target.project.prompts(&saved)?;
     let phases = saved.settings.phases.into_iter().zip(texts);
     let subject = |(phase, text): (loop_runner::PhaseSettings, String)| match phase.prompt {
@@ -157,10 +154,7 @@ fn over(target: &Target, ended: Option<&Ended>, json: bool) -> Result<ExitCode, 
 /// Says that there is nothing more to be seen.
 fn unseen(target: &Target) -> Failure {
     let (run, rlm) = (&target.run, render::rlm());
-    Failure {
-        code: Code::Failed,
-        message: format!(
-            "run `{run}` does not show itself any more, and goes on: {rlm} attach {run}"
-        ),
-    }
+    Failure::failed(format!(
+        "run `{run}` does not show itself any more, and goes on: {rlm} attach {run}"
+    ))
 }

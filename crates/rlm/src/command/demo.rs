@@ -12,7 +12,7 @@ use loop_runner::{AgentSettings, Project, RunEntry};
 use crate::args::{Args, Command, DEMO_AGENT, DemoArgs};
 use crate::command::run;
 use crate::config::Layers;
-use crate::exit::{Code, Failure};
+use crate::exit::Failure;
 use crate::render::{Beginning, Screen};
 use crate::resolve::Resolved;
 use crate::session::Session;
@@ -56,12 +56,8 @@ pub(crate) fn execute(directory: &Path, args: DemoArgs) -> Result<ExitCode, Fail
 
 /// The settings of that run; its agent is this program again.
 fn settings(directory: &Path, pace: Duration, sleep: Duration) -> Result<Resolved, Failure> {
-    let failed = |message: String| Failure {
-        code: Code::Failed,
-        message,
-    };
     let this = std::env::current_exe()
-        .map_err(|e| failed(format!("this program can't find itself: {e}")))?;
+        .map_err(|e| Failure::failed(format!("this program can't find itself: {e}")))?;
     let sleep = duration::show(sleep);
     let words = TYPED.split(' ').map(OsString::from);
     let rest = ["--sleep", &sleep, "--until", CHECK, "--agent-bin"].map(OsString::from);

@@ -34,10 +34,7 @@ const NAME: &str = "output.log";
 
 /// Starts this program again with the same words, and waits until its run is at work or it has ended.
 pub(crate) fn start() -> Result<ExitCode, Failure> {
-    let failed = |what: &str, e: io::Error| Failure {
-        code: Code::Failed,
-        message: format!("{what}: {e}"),
-    };
+    let failed = |what: &str, e: io::Error| Failure::failed(format!("{what}: {e}"));
     let program =
         std::env::current_exe().map_err(|e| failed("this program can't find itself", e))?;
     let (mut says, output) = io::pipe().map_err(|e| failed("no pipe can be made", e))?;
@@ -93,10 +90,9 @@ pub(crate) fn leave_session() -> Result<(), Failure> {
         // One of them was the directory itself, which is closed already.
         let _closed = nix::unistd::close(fd);
     }
-    rustix::process::setsid().map(drop).map_err(|e| Failure {
-        code: Code::Failed,
-        message: format!("no session of its own can be had: {e}"),
-    })
+    rustix::process::setsid()
+        .map(drop)
+        .map_err(|e| Failure::failed(format!("no session of its own can be had: {e}")))
 }
 
 /// Ends this process as soon as whoever started it is gone before the run is at work: until then it belongs to that one's terminal, and may be
@@ -137,10 +133,9 @@ pub(crate) fn settle(
         missing: 0,
         looked: Instant::now(),
     };
-    let file = output.open().map_err(|e| Failure {
-        code: Code::Failed,
-        message: format!("nothing can be written with the run: {e}"),
-    })?;
+    let file = output
+        .open()
+        .map_err(|e| Failure::failed(format!("nothing can be written with the run: {e}")))?;
     let rlm = render::rlm();
     let pid = std::process::id();
     let text = match json {
@@ -163,14 +158,13 @@ pub(crate) fn settle(
         parent.flush()
     });
     // Who started it was stopped, and so is this: nothing has begun.
-    told.map_err(|_| Failure {
-        code: Code::Stopped,
-        message: format!("who started run `{run}` is gone; go on with: {rlm} resume {run}"),
+    told.map_err(|_| {
+        Failure::new(
+            Code::Stopped,
+            format!("who started run `{run}` is gone; go on with: {rlm} resume {run}"),
+        )
     })?;
-    take_over(file).map_err(|e| Failure {
-        code: Code::Failed,
-        message: format!("the output can't be turned: {e}"),
-    })?;
+    take_over(file).map_err(|e| Failure::failed(format!("the output can't be turned: {e}")))?;
     Ok(output)
 }
 

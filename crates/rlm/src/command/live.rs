@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use loop_runner::control::{Answer, Answers, Request, ask};
 use loop_runner::{Holder, Project, RunEntry, RunId, RunState};
 
-use crate::exit::{Code, Failure};
+use crate::exit::Failure;
 use crate::index;
 use crate::render::{self, Told, print};
 
@@ -161,15 +161,12 @@ impl Target {
             }
             None => Default::default(),
         };
-        Failure {
-            code: Code::Failed,
-            message: format!(
-                "{} does not answer within {}: it stands still{cont}, hangs, or its socket was removed and can't be made again; \
+        Failure::failed(format!(
+            "{} does not answer within {}: it stands still{cont}, hangs, or its socket was removed and can't be made again; \
                  what was asked may still come to be. The mend: {rlm} stop {run} --force{kill}",
-                self.process(),
-                crate::duration::show(first(wait)),
-            ),
-        }
+            self.process(),
+            crate::duration::show(first(wait)),
+        ))
     }
 
     /// Says why something did not come to be, and what an answer means that is none.
@@ -189,22 +186,16 @@ impl Target {
             ),
             _ => format!("run `{run}` gives an answer to something else"),
         };
-        Failure {
-            code: Code::Failed,
-            message,
-        }
+        Failure::failed(message)
     }
 
     pub(crate) fn gone(&self) -> Failure {
-        Failure {
-            code: Code::Failed,
-            message: format!(
-                "{} was gone before it said more; what was recorded is kept for {} resume {}",
-                self.process(),
-                render::rlm(),
-                self.run
-            ),
-        }
+        Failure::failed(format!(
+            "{} was gone before it said more; what was recorded is kept for {} resume {}",
+            self.process(),
+            render::rlm(),
+            self.run
+        ))
     }
 }
 
@@ -258,10 +249,8 @@ pub(crate) fn of_any_project(here: Project, name: &str) -> Result<(Project, RunE
 }
 
 fn named(here: Project, name: &str) -> Result<(Project, RunEntry), Failure> {
-    let nothing = |Failure { code, message }| Failure {
-        code,
-        message: format!("nothing reached: {message}"),
-    };
+    let nothing =
+        |Failure { code, message }| Failure::new(code, format!("nothing reached: {message}"));
     let (project, run) = of_any_project(here, name).map_err(nothing)?;
     match is_live(&run) {
         true => Ok((project, run)),

@@ -227,10 +227,7 @@ fn say(out: &mut impl Write, text: &str) -> Result<(), Unheard> {
 }
 
 fn unreadable(error: &io::Error) -> Failure {
-    Failure {
-        code: Code::Failed,
-        message: format!("a transcript can't be read: {error}"),
-    }
+    Failure::failed(format!("a transcript can't be read: {error}"))
 }
 
 /// From when on records are shown.

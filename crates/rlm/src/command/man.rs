@@ -46,12 +46,9 @@ fn find<'a>(root: &'a Command, words: &[String]) -> Result<&'a Command, Failure>
 }
 
 fn failed(error: &io::Error) -> Failure {
-    Failure {
-        code: Code::Failed,
-        message: format!(
-            "the manual can't be written: {error}; name another --dir, or leave it out"
-        ),
-    }
+    Failure::failed(format!(
+        "the manual can't be written: {error}; name another --dir, or leave it out"
+    ))
 }
 
 /// Renders one page. What stands below the options is set as it is: filled lines would make a mess of examples.

@@ -66,10 +66,9 @@ fn no_run_yet() -> Failure {
 /// Prints what was made for another program, which may have read enough of it.
 fn written(text: &[u8]) -> Result<ExitCode, Failure> {
     match io::stdout().write_all(text) {
-        Err(e) if e.kind() != ErrorKind::BrokenPipe => Err(Failure {
-            code: Code::Failed,
-            message: format!("standard output takes nothing: {e}"),
-        }),
+        Err(e) if e.kind() != ErrorKind::BrokenPipe => Err(Failure::failed(format!(
+            "standard output takes nothing: {e}"
+        ))),
         _ => Ok(Code::Done.into()),
     }
 }

@@ -177,11 +177,8 @@ fn unwritable(target: &Path, error: &io::Error) -> Failure {
         ErrorKind::IsADirectory => "it is a directory".to_owned(),
         _ => error.to_string(),
     };
-    Failure {
-        code: Code::Failed,
-        message: format!(
-            "the report can't be written to `{}`: {why}; -o names another place",
-            target.display()
-        ),
-    }
+    Failure::failed(format!(
+        "the report can't be written to `{}`: {why}; -o names another place",
+        target.display()
+    ))
 }

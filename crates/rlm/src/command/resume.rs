@@ -119,10 +119,9 @@ fn dry(session: &Session, directory: &Path, args: ResumeArgs) -> Result<ExitCode
         let run = choose(&project, name.as_deref())?;
         if is_live(&run) {
             let (id, rlm) = (&run.id, render::rlm());
-            return Err(Failure {
-                code: Code::Held,
-                message: format!("run `{id}` is live; how it stands: {rlm} status {id}"),
-            });
+            return Err(Failure::held(format!(
+                "run `{id}` is live; how it stands: {rlm} status {id}"
+            )));
         }
         prepare(&directory, args, asks)
     })?;
@@ -216,12 +215,11 @@ fn prepare(directory: &Path, args: ResumeArgs, asks: bool) -> Result<Prepared, F
         loss,
         ..
     } = chosen;
-    let saved = head.map_err(|why| Failure {
-        code: Code::Failed,
-        message: format!(
+    let saved = head.map_err(|why| {
+        Failure::failed(format!(
             "run `{run}` can't be resumed: {why}; what is safe to do: {} checkpoints verify {run}",
             render::rlm()
-        ),
+        ))
     })?;
     if let Some(moved) = saved.moved.as_ref().filter(|_| !args.force) {
         return Err(moved_away(&run, moved));
@@ -349,10 +347,7 @@ fn choose(project: &Project, name: Option<&str>) -> Result<RunEntry, Failure> {
         let (id, rlm) = (&live.id, render::rlm());
         let message =
             format!("run `{id}` is at work in this project; wait for it, or: {rlm} stop {id}");
-        return Err(Failure {
-            code: Code::Held,
-            message,
-        });
+        return Err(Failure::held(message));
     }
     let gave_up = runs.iter().rev().find_map(gave_up);
     runs.retain(RunEntry::is_resumable);
@@ -365,14 +360,11 @@ fn choose(project: &Project, name: Option<&str>) -> Result<RunEntry, Failure> {
         0 if damaged.is_empty() => Err(Failure::not_found(
             "nothing to resume here: no run was stopped or cut; `rlm status` shows all",
         )),
-        0 => Err(Failure {
-            code: Code::Failed,
-            message: format!(
-                "only damaged state here: {}; what is safe to do: {} checkpoints verify",
-                damaged.join(", "),
-                render::rlm()
-            ),
-        }),
+        0 => Err(Failure::failed(format!(
+            "only damaged state here: {}; what is safe to do: {} checkpoints verify",
+            damaged.join(", "),
+            render::rlm()
+        ))),
         _ => Err(several("can be resumed", &runs)),
     }
 }

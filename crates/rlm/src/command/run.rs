@@ -126,19 +126,18 @@ fn refuse(project: &Project, run: &RunEntry) -> Result<(), Failure> {
     if is_live(run) {
         let pid = project.holder(id).map(|holder| holder.process.pid);
         let pid = pid.map_or_else(String::new, |pid| format!(" (pid {pid})"));
-        return Err(Failure {
-            code: Code::Held,
-            message: format!("run `{id}` is at work{pid}; nothing was changed"),
-        });
+        return Err(Failure::held(format!(
+            "run `{id}` is at work{pid}; nothing was changed"
+        )));
     }
     refuse_moved(run)?;
     match run.was_stopped_by_a_person() {
-        true => Err(Failure {
-            code: Code::Stopped,
-            message: format!(
+        true => Err(Failure::new(
+            Code::Stopped,
+            format!(
                 "run `{id}` was stopped by a person, who alone continues it: {rlm} resume {id}"
             ),
-        }),
+        )),
         false => Ok(()),
     }
 }

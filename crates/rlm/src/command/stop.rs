@@ -107,14 +107,11 @@ pub(crate) fn gone(
 fn force(target: &Target, wait: Duration, json: bool) -> Result<ExitCode, Failure> {
     let forced = target.project.end_by_force(&target.run, wait);
     let forced = forced.map_err(|e| match e.is_nobody() {
-        true => Failure {
-            code: Code::Failed,
-            message: format!(
+        true => Failure::failed(format!(
                 "it is not known which process has run `{}`: who it is was written in .rlm/holder.json, which is gone; \
                  look for it with: fuser .",
                 target.run
-            ),
-        },
+            )),
         false => e.into(),
     })?;
     if !json && forced.killed {
@@ -174,13 +171,13 @@ fn tell(
     if survivors.is_empty() {
         return Ok(code(&run).into());
     }
-    Err(Failure {
-        code: Code::Survivors,
-        message: format!(
+    Err(Failure::new(
+        Code::Survivors,
+        format!(
             "could not end: {}; look at them with ps, and end them yourself",
             names.join(", ")
         ),
-    })
+    ))
 }
 
 /// A run that came to an end of its own is stopped too; one that was killed is, and can be resumed.
@@ -199,11 +196,8 @@ fn unstopped(target: &Target) -> Failure {
             holder.process.pid
         )
     });
-    Failure {
-        code: Code::Failed,
-        message: format!(
-            "{} has heard it and is not gone yet; wait, or: {rlm} stop {run} --force{kill}",
-            target.process()
-        ),
-    }
+    Failure::failed(format!(
+        "{} has heard it and is not gone yet; wait, or: {rlm} stop {run} --force{kill}",
+        target.process()
+    ))
 }

@@ -30,10 +30,7 @@ pub(crate) fn make_project(chosen: Option<&Path>) -> Result<PathBuf, Failure> {
 
 /// Is the demo's agent, on standard input and output. Of the `flags` of the agent that it stands for it heeds those that name the session.
 pub(crate) fn be_agent(pace: Duration, flags: &[OsString]) -> Result<ExitCode, Failure> {
-    let failed = |error: io::Error| Failure {
-        code: Code::Failed,
-        message: format!("the demo's agent ends: {error}"),
-    };
+    let failed = |error: io::Error| Failure::failed(format!("the demo's agent ends: {error}"));
     let resumed = value(flags, "--resume");
     let setup = Setup {
         resumed: resumed.is_some(),

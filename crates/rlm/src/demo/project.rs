@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use super::script::{self, CHECK, PROMPT};
-use crate::exit::{Code, Failure};
+use crate::exit::Failure;
 
 /// What would make git look elsewhere than where it is started.
 const ELSEWHERE: [&str; 5] = [
@@ -55,13 +55,12 @@ pub(super) fn make(chosen: Option<&Path>) -> Result<PathBuf, Failure> {
 }
 
 fn run(directory: &Path, program: &str, arguments: &[&str]) -> Result<(), Failure> {
-    let failed = |why: &str| Failure {
-        code: Code::Failed,
-        message: format!(
+    let failed = |why: &str| {
+        Failure::failed(format!(
             "no repository could be made in `{}`: {}",
             directory.display(),
             why.trim()
-        ),
+        ))
     };
     match output(directory, program, arguments) {
         Ok(output) if output.status.success() => Ok(()),

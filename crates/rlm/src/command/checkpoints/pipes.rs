@@ -13,7 +13,7 @@ use cancellable_sleep::SleepGate;
 use loop_runner::moving::Meter;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use crate::exit::{Code, Failure};
+use crate::exit::Failure;
 
 /// How often is looked whether the work is to end.
 const LOOK: Duration = Duration::from_millis(100);
@@ -53,12 +53,9 @@ impl Piped {
             ))),
             false => fs_err::File::open(path),
         });
-        let file = is_file.map_err(|e| Failure {
-            code: match e.kind() {
-                io::ErrorKind::NotFound => Code::NotFound,
-                _ => Code::Failed,
-            },
-            message: e.to_string(),
+        let file = is_file.map_err(|e| match e.kind() {
+            io::ErrorKind::NotFound => Failure::not_found(e.to_string()),
+            _ => Failure::failed(e.to_string()),
         })?;
         Ok(Self {
             file: file.into_parts().0,
@@ -68,10 +65,7 @@ impl Piped {
 
     fn of(stream: impl AsFd, gate: &SleepGate) -> Result<Self, Failure> {
         let file = stream.as_fd().try_clone_to_owned();
-        let file = file.map_err(|e| Failure {
-            code: Code::Failed,
-            message: format!("a pipe can't be had: {e}"),
-        })?;
+        let file = file.map_err(|e| Failure::failed(format!("a pipe can't be had: {e}")))?;
         Ok(Self {
             file: file.into(),
             gate: gate.clone(),

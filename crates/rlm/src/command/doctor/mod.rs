@@ -37,7 +37,8 @@ pub(crate) fn execute(directory: &Path, args: &DoctorArgs) -> Result<ExitCode, F
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build();
-    let runtime = runtime.map_err(|e| failed(format!("the runtime can't be made: {e}")))?;
+    let runtime =
+        runtime.map_err(|e| Failure::failed(format!("the runtime can't be made: {e}")))?;
     let findings = runtime.block_on(examine(directory.to_owned(), args.agents.clone()));
     // What hangs does so without us.
     runtime.shutdown_background();
@@ -56,18 +57,18 @@ async fn examine(directory: PathBuf, named: Vec<AgentKind>) -> Result<Findings, 
     let found = tokio::task::spawn_blocking(move || find(&directory, &named));
     let Ok(found) = timeout(LOOK, found).await else {
         let what = format!("`{shown}` does not answer: does its file system hang?");
-        return Err(failed(what));
+        return Err(Failure::failed(what));
     };
-    let found = found.map_err(|e| failed(e.to_string()))??;
+    let found = found.map_err(|e| Failure::failed(e.to_string()))??;
     let machine = tokio::spawn(look(found.project, found.settings, begin));
     let patients = found.patients.into_iter();
     let asked = patients.map(|patient| tokio::spawn(examine_agent(patient, begin)));
     let asked: Vec<_> = asked.collect();
     let mut agents = Vec::new();
     for asked in asked {
-        agents.push(asked.await.map_err(|e| failed(e.to_string()))?);
+        agents.push(asked.await.map_err(|e| Failure::failed(e.to_string()))?);
     }
-    let machine = machine.await.map_err(|e| failed(e.to_string()))?;
+    let machine = machine.await.map_err(|e| Failure::failed(e.to_string()))?;
     let chosen: Vec<_> = found.chosen.into_iter().map(AgentKind::name).collect();
     let can_be_used = |name: &&str| {
         agents
@@ -82,13 +83,6 @@ async fn examine(directory: PathBuf, named: Vec<AgentKind>) -> Result<Findings, 
         agents,
         machine,
     })
-}
-
-fn failed(message: String) -> Failure {
-    Failure {
-        code: Code::Failed,
-        message,
-    }
 }
 
 async fn examine_agent(patient: Patient, begin: Instant) -> AgentHealth {

@@ -52,10 +52,7 @@ pub(crate) fn execute(directory: &Path, args: &InitArgs) -> Result<ExitCode, Fai
     for (name, text) in prompts {
         let path = root.join(&name);
         if let Some(parent) = path.parent() {
-            fs_err::create_dir_all(parent).map_err(|e| Failure {
-                code: Code::Failed,
-                message: e.to_string(),
-            })?;
+            fs_err::create_dir_all(parent).map_err(|e| Failure::failed(e.to_string()))?;
         }
         say(write_new(&path, text)?, &name);
     }
@@ -72,14 +69,11 @@ fn write_new(path: &Path, text: &str) -> Result<bool, Failure> {
     match file.and_then(|mut file| file.write_all(text.as_bytes())) {
         Ok(()) => Ok(true),
         Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => Ok(false),
-        Err(e) => Err(Failure {
-            code: Code::Failed,
-            message: format!(
-                "`{}` can't be written: {}; mend that, or name another place with -C",
-                path.display(),
-                e.kind()
-            ),
-        }),
+        Err(e) => Err(Failure::failed(format!(
+            "`{}` can't be written: {}; mend that, or name another place with -C",
+            path.display(),
+            e.kind()
+        ))),
     }
 }
 
