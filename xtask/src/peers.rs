@@ -17,10 +17,25 @@ fn folder(target: &Path) -> PathBuf {
 
 /// Returns its Python, if it is there.
 pub(crate) fn python(target: &Path) -> Option<PathBuf> {
-    let python = folder(target).join("bin").join("python");
-    std::path::absolute(python)
+    program(target, "python")
+}
+
+/// Returns a program that a peer brought, if it is there.
+pub(crate) fn program(target: &Path, name: &str) -> Option<PathBuf> {
+    let program = folder(target).join("bin").join(name);
+    std::path::absolute(program)
         .ok()
         .filter(|path| path.exists())
+}
+
+/// `ralphify 0.3.0`: a peer with the version that is meant.
+pub(crate) fn versioned(peer: &str) -> String {
+    let lines = fs_err::read_to_string(REQUIREMENTS).unwrap_or_default();
+    let mut pins = lines.lines().filter_map(|line| line.split_once("=="));
+    match pins.find(|pin| pin.0 == peer) {
+        Some((name, version)) => format!("{name} {version}"),
+        None => peer.to_owned(),
+    }
 }
 
 /// Installs what is not there yet; what can't be installed is named as skipped, and the benches run without it.

@@ -9,9 +9,12 @@ use serde_json::Value;
 use crate::command::{self, Show};
 use crate::tally::Tally;
 use crate::workspace::{Workspace, array};
+use crate::{bench, peers};
 
 /// The loop that everybody has: what `rlm` stands beside.
 const BARE: &str = "while :; do {agent}; done";
+/// The loop runner among the peers: it starts any command, with no model and no account.
+const RUNNER: &str = "ralphify";
 
 /// Which figures are written.
 #[derive(Debug, clap::Args)]
@@ -19,9 +22,52 @@ pub(crate) struct Arguments {
     /// Two stops in each way and the quick crash tests, instead of twenty and those of a change.
     #[arg(long)]
     quick: bool,
-    /// Runs nothing, and writes what `survivors --json` and `crash-test --json` left in this folder: survivors.json, bare.json (the loop of bash) and crash-test.json.
-    #[arg(long, value_name = "FOLDER", conflicts_with = "quick", value_parser = crate::bench::absolute)]
+    /// First installs the loop runner that is scored beside them, below `target/tools`.
+    #[arg(long)]
+    peers: bool,
+    /// Runs nothing, and writes what `survivors --json` and `crash-test --json` left in this folder: survivors.json, ralphify.json if it is there, bare.json (the loop of bash) and crash-test.json.
+    #[arg(long, value_name = "FOLDER", conflicts_with_all = ["quick", "peers"], value_parser = bench::absolute)]
     from: Option<PathBuf>,
+}
+
+/// A loop of the table of survivors.
+struct Loop {
+    heading: String,
+    /// What it is started by; none is `rlm`.
+    command: Option<String>,
+    /// The name of the file of its score.
+    file: &'static str,
+}
+
+/// `rlm`, the peer when it is installed, or was when its score was taken, and a loop of bash.
+fn loops(program: Option<&Path>) -> Vec<Loop> {
+    let ours = Loop {
+        heading: "`rlm`".into(),
+        command: None,
+        file: "survivors",
+    };
+    let peer = program.map(|program| Loop {
+        heading: peers::versioned(RUNNER),
+        command: Some(runner(program)),
+        file: RUNNER,
+    });
+    let bare = Loop {
+        heading: format!("`{}`", BARE.replace("{agent}", "agent")),
+        command: Some(BARE.into()),
+        file: "bare",
+    };
+    [Some(ours), peer, Some(bare)]
+        .into_iter()
+        .flatten()
+        .collect()
+}
+
+/// It reads its agent from a file, which has to be in a folder of its own.
+fn runner(program: &Path) -> String {
+    let program = program.to_string_lossy().replace('\'', r"'\''");
+    format!(
+        r"mkdir loop && printf -- '---\nagent: %s\n---\nDo the next step.\n' {{agent}} > loop/RALPH.md && exec '{program}' run loop -n 100"
+    )
 }
 
 /// Runs the suites and writes their tables. They are written whatever came of them, since they say what was counted.
@@ -29,8 +75,11 @@ pub(crate) fn run(workspace: &Workspace, arguments: &Arguments) -> Tally {
     let mut tally = Tally::default();
     let folder = workspace.target.join("tables");
     let folder = arguments.from.as_ref().unwrap_or(&folder);
+    if arguments.peers {
+        tally += peers::install(&workspace.target);
+    }
     if arguments.from.is_none() {
-        tally += count(folder, arguments.quick);
+        tally += count(&workspace.target, folder, arguments.quick);
     }
     match write(&workspace.root.join("README.md"), folder) {
         Ok(()) => tally.passed += 1,
@@ -40,7 +89,7 @@ pub(crate) fn run(workspace: &Workspace, arguments: &Arguments) -> Tally {
 }
 
 /// Runs the suites; what they count goes into files in this folder.
-fn count(folder: &Path, quick: bool) -> Tally {
+fn count(target: &Path, folder: &Path, quick: bool) -> Tally {
     let mut tally = Tally::default();
     if let Err(error) = fs::create_dir_all(folder) {
         return Tally::failed(format!("tables: {error}"));
@@ -56,31 +105,51 @@ fn count(folder: &Path, quick: bool) -> Tally {
     {
         return Tally::failed(format!("tables: {package} does not compile"));
     }
-    let stops: &[&str] = if quick { &["--quick"] } else { &[] };
-    let level = if quick { "--quick" } else { "--ci" };
-    let bare = [&["--tool", BARE], stops].concat();
-    let ours = counted(folder, "rlm-survivors", "survivors", "survivors", stops);
-    // It is there to leave something.
-    let _left = counted(folder, "rlm-survivors", "survivors", "bare", &bare);
-    let crash = counted(folder, "rlm-crash", "crash-test", "crash-test", &[level]);
-    for (kept, suite) in [(ours, "survivors"), (crash, "crash-test")] {
-        match kept {
-            true => tally.passed += 1,
-            false => tally += Tally::failed(format!("tables: {suite}: a promise was not kept")),
+    let program = peers::program(target, "ralph");
+    if program.is_none() {
+        tally += Tally::skipped(format!("tables: {RUNNER}: `--peers` installs it"));
+    }
+    for each in loops(program.as_deref()) {
+        let tool = each.command.iter().flat_map(|tool| ["--tool", tool]);
+        let words: Vec<&str> = tool.chain(quick.then_some("--quick")).collect();
+        let is_clean = counted(folder, "rlm-survivors", "survivors", each.file, &words);
+        // The others are there to leave something.
+        if each.command.is_none() {
+            tally += kept("survivors", is_clean);
         }
     }
+    let level = if quick { "--quick" } else { "--ci" };
+    let is_clean = counted(folder, "rlm-crash", "crash-test", "crash-test", &[level]);
+    tally += kept("crash-test", is_clean);
     tally
+}
+
+fn kept(suite: &str, is_clean: bool) -> Tally {
+    match is_clean {
+        true => Tally::passed(1),
+        false => Tally::failed(format!("tables: {suite}: a promise was not kept")),
+    }
 }
 
 /// Writes the tables of what was counted.
 fn write(readme: &Path, folder: &Path) -> Result<(), String> {
     let read = |name: &str| -> Result<Value, String> {
-        let text = fs::read_to_string(folder.join(name)).map_err(|error| error.to_string())?;
+        let path = folder.join(name).with_extension("json");
+        let text = fs::read_to_string(path).map_err(|error| error.to_string())?;
         serde_json::from_str(&text).map_err(|error| format!("{name}: {error}"))
     };
     let when = when();
-    let stops = survivors(&read("survivors.json")?, &read("bare.json")?, &when);
-    let crashes = crashes(&read("crash-test.json")?, &when);
+    let peer = folder.join(RUNNER).with_extension("json");
+    let mut columns = Vec::new();
+    for each in loops(
+        Some(&peer)
+            .filter(|peer| peer.exists())
+            .map(|_| Path::new("")),
+    ) {
+        columns.push((each.heading, read(each.file)?));
+    }
+    let stops = survivors(&columns, &when);
+    let crashes = crashes(&read("crash-test")?, &when);
     let page = fs::read_to_string(readme).map_err(|error| error.to_string())?;
     let page = between(&page, "survivors", &stops)
         .and_then(|page| between(&page, "crash-test", &crashes))
@@ -128,17 +197,22 @@ fn between(page: &str, name: &str, table: &str) -> Option<String> {
     Some(format!("{head}{begin}{table}{end}{tail}"))
 }
 
-fn survivors(ours: &Value, bare: &Value, when: &str) -> String {
+fn survivors(columns: &[(String, Value)], when: &str) -> String {
+    let headings: Vec<&str> = columns.iter().map(|column| column.0.as_str()).collect();
     let mut text = format!(
-        "Stops that left a process alive, of an agent with a child, a child in a session of its own, a daemon, and a grandchild that holds its output \
-         ([`survivors`](survivors/README.md), {when}):\n\n\
-         | stopped by | `rlm` | `{}` |\n|---|---|---|\n",
-        BARE.replace("{agent}", "agent")
+        "Stops that left a process alive, of an agent with a child, a child in a session of its own, a daemon, and a grandchild that holds its output; \
+         in brackets the seconds until the last of them was gone, median and maximum ([`survivors`](survivors/README.md), {when}):\n\n\
+         | stopped by | {} |\n|---|{}\n",
+        headings.join(" | "),
+        "---|".repeat(headings.len())
     );
-    let rows = [ours, bare].map(|score| score["ways"].as_array().cloned().unwrap_or_default());
-    for (ours, bare) in rows[0].iter().zip(&rows[1]) {
-        let way = ours["way"].as_str().unwrap_or_default();
-        text += &format!("| {way} | {} | {} |\n", left(ours), left(bare));
+    for (row, way) in array(&columns[0].1["ways"]).enumerate() {
+        let cells = columns.iter().map(|column| left(&column.1["ways"][row]));
+        let cells = cells.collect::<Vec<_>>().join(" | ");
+        text += &format!(
+            "| {} | {cells} |\n",
+            way["way"].as_str().unwrap_or_default()
+        );
     }
     text
 }
@@ -162,9 +236,11 @@ fn left(way: &Value) -> String {
         what.push("some could not be judged");
     }
     let (bad, all) = (bad.count(), count("runs"));
-    match what.is_empty() {
-        true => format!("{bad} of {all}"),
-        false => format!("{bad} of {all}: {}", what.join(", ")),
+    let gone = |which: &str| way["all_gone_s"][which].as_f64();
+    match (what.is_empty(), gone("p50"), gone("max")) {
+        (true, Some(p50), Some(max)) => format!("{bad} of {all} ({p50:.2}, {max:.2})"),
+        (true, ..) => format!("{bad} of {all}"),
+        (false, ..) => format!("{bad} of {all}: {}", what.join(", ")),
     }
 }
 
@@ -227,6 +303,27 @@ mod tests {
     }
 
     #[test]
+    fn each_loop_has_a_column() {
+        let score = |count: u64| {
+            let left = if count == 0 { json!([]) } else { json!([1]) };
+            json!({"ways": [{"way": "SIGTERM", "runs": 1, "each": [{"verdict": "ended", "left": left}], "runs_with_survivors": {"agent": count}}]})
+        };
+        let columns = [("a".to_owned(), score(0)), ("b".into(), score(1))];
+        let table = survivors(&columns, "today");
+        let expected =
+            "| stopped by | a | b |\n|---|---|---|\n| SIGTERM | 0 of 1 | 1 of 1: agent |\n";
+        assert!(table.ends_with(expected), "{table}");
+        assert_eq!(loops(None).len(), 2);
+        assert_eq!(
+            loops(Some(Path::new("/it's/ralph")))[1]
+                .command
+                .as_deref()
+                .map(|it| it.contains(r"'/it'\''s/ralph'")),
+            Some(true)
+        );
+    }
+
+    #[test]
     fn what_was_not_tried_is_said() {
         let layer = json!({"item": "D7", "what": "full", "tried": 2, "faults": 1, "acked": 1, "lost": 0, "skipped": ["xfs: no mkfs"]});
         let told = crashes(&json!({"level": "ci", "layers": [layer]}), "today");
@@ -240,6 +337,9 @@ mod tests {
     fn a_cell_says_how_often_and_what() {
         let clean = json!({"runs": 2, "each": [{"verdict": "ended", "left": []}, {"verdict": "ended", "left": []}], "runs_with_survivors": {"agent": 0}});
         assert_eq!(left(&clean), "0 of 2");
+        let mut timed = clean.clone();
+        timed["all_gone_s"] = json!({"p50": 0.432, "max": 1.0});
+        assert_eq!(left(&timed), "0 of 2 (0.43, 1.00)");
         let bad = json!({"runs": 2, "ignored": 1, "each": [{"verdict": "ended", "left": [1]}, {"verdict": "ignored", "left": []}], "runs_with_survivors": {"daemon": 1}});
         assert_eq!(left(&bad), "2 of 2: daemon, the loop itself goes on");
         assert_eq!(

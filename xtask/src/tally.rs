@@ -16,6 +16,13 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
+    pub(crate) fn passed(count: usize) -> Self {
+        Self {
+            passed: count,
+            ..Self::default()
+        }
+    }
+
     pub(crate) fn failed(what: impl Into<String>) -> Self {
         Self {
             failures: vec![what.into()],
