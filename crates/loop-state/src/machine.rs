@@ -200,6 +200,7 @@ impl Machine {
 
     fn begin_iteration(&mut self, iteration: u32, at: Timestamp) -> Effects {
         let head = &mut self.head;
+        head.reopen_phase();
         if iteration == 1 {
             // Another phase may have another agent; and what it says has nothing to do with this one.
             head.session = None;

@@ -3,8 +3,8 @@
 use super::person::recorded;
 use super::{Effects, Machine, once_saved};
 use crate::{
-    Autonomy, Effect, Evidence, Finished, Notice, Occasion, Step, StopCause, StopReason,
-    StopRequest, Timestamp, Verdict,
+    Autonomy, Effect, Evidence, Finished, Head, MAX_ERRORS, Notice, Occasion, Step, StopCause,
+    StopReason, StopRequest, Timestamp, Verdict,
 };
 
 impl Machine {
@@ -39,8 +39,8 @@ impl Machine {
         }
         let is_last = self.is_last_phase();
         let head = &mut self.head;
+        head.reopen_phase();
         let name = head.phase_rules().name.clone();
-        head.finished.truncate(head.phase as usize);
         let usage = head.phase_usage();
         head.finished.push(Finished {
             name: name.clone(),
@@ -187,5 +187,19 @@ impl Machine {
         }
         self.go_back_to(1);
         self.begin_attempt(at)
+    }
+}
+
+impl Head {
+    /// Takes back that the present phase is over, since more of it is to be done: what it had come to is its own again.
+    pub(super) fn reopen_phase(&mut self) {
+        let own = (self.phase as usize).min(self.finished.len());
+        let Some(own) = self.finished.drain(own..).next() else {
+            return;
+        };
+        self.errors.splice(..0, own.errors);
+        let surplus = self.errors.len().saturating_sub(MAX_ERRORS);
+        self.errors.drain(..surplus);
+        self.said = self.said.take().or(own.result);
     }
 }

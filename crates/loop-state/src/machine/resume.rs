@@ -49,8 +49,11 @@ impl Machine {
         if let Some(rules) = resume.rules
             && rules.validate().is_ok()
         {
-            head.phase = head.phase.min(rules.phases.len() as u32 - 1);
-            head.finished.truncate(rules.phases.len());
+            let last = rules.phases.len() as u32 - 1;
+            if head.phase > last {
+                head.phase = last;
+                head.reopen_phase();
+            }
             head.rules = rules;
         }
         let waited = matches!(head.step, Step::Interrupted { .. });
@@ -133,6 +136,7 @@ impl Machine {
     /// The same, up to the iteration `most`.
     fn begin_from(&mut self, from: u32, most: u32) {
         let head = &mut self.head;
+        head.reopen_phase();
         head.iteration = from.clamp(1, most);
         head.first_attempt = head.highest_attempt + 1;
         head.attempt = 0;

@@ -40,6 +40,16 @@ fn world(autonomy: Autonomy) -> Rules {
     }
 }
 
+/// The same world, in which each phase may take longer.
+fn longer() -> Rules {
+    let mut rules = world(Autonomy::Full);
+    for phase in &mut rules.phases {
+        phase.limits.max_iterations = Some(3);
+    }
+    rules.max_cost_microusd = Some(5);
+    rules
+}
+
 fn alphabet(at: Timestamp) -> Vec<Happening> {
     let turn = Happening::TurnEnded;
     let stop = |when| {
@@ -89,6 +99,14 @@ fn alphabet(at: Timestamp) -> Vec<Happening> {
         Happening::SessionKnown("s".into()),
         Happening::Resumed(Resume::default()),
         Happening::Resumed(attended),
+        Happening::Resumed(Resume {
+            rules: Some(longer()),
+            ..Resume::default()
+        }),
+        Happening::Resumed(Resume {
+            from: Some(1),
+            ..Resume::default()
+        }),
     ]
 }
 
@@ -115,6 +133,17 @@ fn places() -> Vec<(&'static str, Vec<Happening>)> {
         (
             "a pause",
             vec![Happening::PauseRequested, done(), settled()],
+        ),
+        (
+            "the end",
+            vec![
+                done(),
+                settled(),
+                next(),
+                turn(TurnOutcome::Failed("exit status 1".into())),
+                Happening::CheckEnded(CheckResult::Passed),
+                settled(),
+            ],
         ),
     ]
 }

@@ -236,9 +236,10 @@ fn phases_leave_traces(seen: &Seen<'_>) -> bool {
     let (phase, finished) = (seen.after.phase as usize, seen.after.finished.len());
     let grown = seen.after.phase > seen.before.phase;
     let sealed = matches!(seen.effects.first(), Some(Effect::SealPhase { .. }));
+    // Of the present phase it is known that it is over only where the run is.
+    let is_over = seen.after.end.is_some() && finished == phase + 1;
     phase < seen.after.rules.phases.len()
-        && finished >= phase
-        && finished <= seen.after.rules.phases.len()
+        && (finished == phase || is_over)
         && (!grown || (seen.after.phase == seen.before.phase + 1 && sealed))
 }
 

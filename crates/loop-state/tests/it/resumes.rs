@@ -1,8 +1,8 @@
 //! What a person can ask of a run when they take it up again.
 
 use loop_state::{
-    Again, CheckResult, Effect, Happening, Resume, SessionPolicy, StopCause, StopReason, Tree,
-    TurnOutcome, When,
+    Again, CheckResult, Effect, Evidence, Happening, Resume, Rules, SessionPolicy, StopCause,
+    StopReason, Tree, TurnOutcome, Usage, When,
 };
 
 use crate::person::started;
@@ -83,4 +83,91 @@ fn s13_what_is_discarded_does_not_count() {
     assert_eq!(head.counts.iterations, 2, "they were made all the same");
     trace.iteration(failed("red"));
     assert_eq!(trace.machine.head().iterations_complete(), 1);
+}
+
+/// A plan of `max` iterations.
+fn planned(max: u32) -> Rules {
+    rules(|rules| {
+        rules.phases[0].until = false;
+        rules.phases[0].limits.max_iterations = Some(max);
+    })
+}
+
+fn turn(trace: &mut Trace, outcome: TurnOutcome) {
+    trace.then(Happening::Used(Usage {
+        cost_microusd: 2,
+        ..Usage::default()
+    }));
+    trace.then(Happening::TurnEnded(outcome));
+    trace.then(Happening::Settled(Tree::default()));
+}
+
+#[test]
+fn s13_a_phase_that_goes_on_is_not_over_and_keeps_what_it_came_to() {
+    let mut trace = Trace::new(planned(2));
+    trace.then(Happening::Said("half of it".into()));
+    turn(&mut trace, TurnOutcome::Failed("exit status 1".into()));
+    turn(&mut trace, TurnOutcome::Completed);
+    assert_eq!(trace.reason(), StopReason::Planned);
+    assert_eq!(trace.machine.head().iterations_failed(), 1);
+    // With nothing more to do it stays over.
+    trace.crash_and_resume();
+    assert_eq!(trace.reason(), StopReason::Planned);
+    assert_eq!(trace.machine.head().finished.len(), 1);
+
+    trace.then(Happening::Resumed(Resume {
+        rules: Some(planned(3)),
+        ..Resume::default()
+    }));
+    let head = trace.machine.head();
+    assert_eq!((head.iteration, head.finished.len()), (3, 0));
+    assert_eq!(head.iterations_failed(), 1);
+    assert_eq!(head.phase_usage().cost_microusd, 4);
+    turn(&mut trace, TurnOutcome::Completed);
+    assert_eq!(trace.reason(), StopReason::Planned);
+    let [over] = trace.machine.head().finished.as_slice() else {
+        panic!("{:?}", trace.machine.head().finished);
+    };
+    assert_eq!((over.iterations, over.usage.cost_microusd), (3, 6));
+    assert_eq!(over.errors.len(), 1);
+    assert_eq!(over.result.as_deref(), Some("half of it"));
+}
+
+#[test]
+fn s13_what_is_discarded_of_a_phase_that_was_over_counts_no_more() {
+    let mut trace = Trace::new(rules(|_| {}));
+    trace.then(Happening::TurnEnded(TurnOutcome::Failed("no".into())));
+    trace.then(Happening::CheckEnded(failed("red")));
+    trace.then(Happening::Settled(Tree::default()));
+    trace.iteration(CheckResult::Passed);
+    assert_eq!(trace.reason(), StopReason::Done(Evidence::Check));
+    assert_eq!(trace.machine.head().iterations_failed(), 1);
+    let mut again = |from| {
+        trace.then(Happening::Resumed(Resume {
+            from: Some(from),
+            ..Resume::default()
+        }));
+        let head = trace.machine.head();
+        (head.finished.len(), head.iterations_failed())
+    };
+    assert_eq!(again(2), (0, 1));
+    assert_eq!(again(1), (0, 0));
+}
+
+#[test]
+fn s13_a_phase_that_another_one_follows_now_hands_over_what_it_came_to() {
+    let mut trace = Trace::new(planned(2));
+    trace.then(Happening::Said("all of it".into()));
+    turn(&mut trace, TurnOutcome::Failed("exit status 1".into()));
+    turn(&mut trace, TurnOutcome::Completed);
+    let mut more = planned(2);
+    more.phases.push(more.phases[0].clone());
+    trace.then(Happening::Resumed(Resume {
+        rules: Some(more),
+        ..Resume::default()
+    }));
+    let effects = trace.then(Happening::SleepSkipped);
+    assert_eq!(started(&effects).result.as_deref(), Some("all of it"));
+    let head = trace.machine.head();
+    assert_eq!((head.phase, head.iterations_failed()), (1, 1));
 }
