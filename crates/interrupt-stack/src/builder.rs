@@ -24,7 +24,7 @@ pub enum HardExit {
     /// Ends the process from one of this crate's threads, under no lock, so that [`Builder::before_exit`] has its turn. The press after
     /// that ends it in the signal handler, whatever the thread does.
     Thread,
-    /// Ends nothing; presses are still counted. For programs with an exit of their own.
+    /// Ends nothing; presses are still counted, and `SIGQUIT` begins shutdown. For programs with an exit of their own.
     Off,
     /// Calls this on one of this crate's threads, under no lock, for tests and for embedders. It may come more than once, and while it
     /// runs no deadline acts.

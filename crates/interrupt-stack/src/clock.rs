@@ -24,8 +24,7 @@ impl Clock for SystemClock {
 #[cfg(feature = "test-util")]
 #[derive(Debug)]
 pub struct ManualClock {
-    start: Instant,
-    passed: std::sync::Mutex<std::time::Duration>,
+    now: std::sync::Mutex<Instant>,
 }
 
 #[cfg(feature = "test-util")]
@@ -37,8 +36,7 @@ impl ManualClock {
     )]
     pub fn new() -> Self {
         Self {
-            start: Instant::now(),
-            passed: std::sync::Mutex::default(),
+            now: std::sync::Mutex::new(Instant::now()),
         }
     }
 
@@ -46,22 +44,22 @@ impl ManualClock {
     ///
     /// # Panics
     ///
-    /// Panics when the time would be further away than the platform can say.
+    /// Panics when the time would be further away than the platform can say. The clock stands where it stood then.
     pub fn advance(&self, by: std::time::Duration) {
-        *self
-            .passed
+        *self.lock() += by;
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Instant> {
+        // An advance that panics has changed nothing.
+        self.now
             .lock()
-            .expect("adding cannot poison before it has panicked once") += by;
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 }
 
 #[cfg(feature = "test-util")]
 impl Clock for ManualClock {
     fn now(&self) -> Instant {
-        self.start
-            + *self
-                .passed
-                .lock()
-                .expect("adding cannot poison before it has panicked once")
+        *self.lock()
     }
 }

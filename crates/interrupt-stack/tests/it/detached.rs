@@ -1,5 +1,6 @@
 use std::{
     future::poll_fn,
+    panic::{AssertUnwindSafe, catch_unwind},
     pin::pin,
     sync::{
         Arc, Mutex,
@@ -316,6 +317,17 @@ fn j50_clock_source_and_exit_are_injected() {
     rig.clock.advance(Duration::from_millis(1));
     rig.interrupts.tick();
     assert_eq!(rig.exit(), Cause::Press);
+}
+
+#[test]
+fn a_clock_that_is_moved_too_far_stands_still_and_goes_on() {
+    let rig = Rig::new();
+    for too_far in [Duration::MAX, Duration::from_secs(i64::MAX as u64)] {
+        let advance = AssertUnwindSafe(|| rig.clock.advance(too_far));
+        catch_unwind(advance).expect_err("it says that it panics");
+    }
+    rig.press();
+    assert_eq!(rig.interrupts.cause(), Some(Cause::Press));
 }
 
 #[test]
