@@ -1,3 +1,5 @@
+//! What an agent may do: without being asked for it, after a question, and what the answers are.
+
 /// A question of the agent's: may it use this tool?
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]

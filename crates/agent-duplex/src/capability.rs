@@ -1,3 +1,5 @@
+//! What agents differ in, said before one is started, so that nobody finds it out from an error.
+
 use std::fmt;
 
 /// Something that one agent can do and another can't.

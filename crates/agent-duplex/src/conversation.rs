@@ -1,3 +1,5 @@
+//! The handle that callers hold: it turns calls into commands for the actor, which alone touches the connection.
+
 mod send;
 
 use std::sync::Arc;

@@ -1,3 +1,5 @@
+//! The two traits that a driver implements, and what it is told: all that a conversation knows of any agent.
+
 use std::fmt;
 use std::pin::Pin;
 use std::time::Duration;

@@ -1,3 +1,5 @@
+//! The one error of the crate: its messages side by side, and the predicates that callers branch on.
+
 use std::fmt;
 use std::sync::Arc;
 

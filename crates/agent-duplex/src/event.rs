@@ -1,3 +1,5 @@
+//! What drivers report, in words that are the same for each agent, with the agent's own line beside them.
+
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;

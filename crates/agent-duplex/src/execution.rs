@@ -1,3 +1,5 @@
+//! One input and its answer for who wants no more: a subscription that begins with the turn of the input and ends with it.
+
 use std::sync::Arc;
 
 use crate::{

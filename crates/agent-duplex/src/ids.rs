@@ -1,3 +1,5 @@
+//! How receipts and messages get their ids: unique among all conversations, for one random number each.
+
 use uuid::Uuid;
 
 /// The bits in which the ids of one conversation differ: the lowest, without those that say what kind of id it is.

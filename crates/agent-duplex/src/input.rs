@@ -1,3 +1,5 @@
+//! What goes to the agent, on its way: the caller's input, the receipt for it, and the message that a driver gets.
+
 use std::time::SystemTime;
 
 use uuid::Uuid;

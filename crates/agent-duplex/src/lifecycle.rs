@@ -1,3 +1,5 @@
+//! The states of a conversation, as its readers are told of them.
+
 use std::fmt;
 
 /// Where a conversation stands.

@@ -1,3 +1,5 @@
+//! What a conversation is given at its beginning, with the defaults.
+
 use crate::{Mode, RestartPolicy};
 
 /// The limits of a conversation, and how its agents are started.

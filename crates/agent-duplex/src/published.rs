@@ -1,3 +1,5 @@
+//! What readers get, in one order for all of them: assignments, observations and completions, under numbers.
+
 use std::fmt;
 use std::str::FromStr;
 

@@ -1,3 +1,5 @@
+//! What lies behind the one lock of a conversation, so that an input is taken and told of without the actor.
+
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;

@@ -1,3 +1,5 @@
+//! What a stop reports, and processes by name: in words of this crate, since it knows no process itself.
+
 use std::fmt;
 
 /// A process as people know it: by number and command name, never by command line, which may hold secrets.

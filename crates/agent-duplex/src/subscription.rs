@@ -1,3 +1,5 @@
+//! The two kinds of readers over one kind of queue: who is waited for, and who is dropped when it falls behind.
+
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

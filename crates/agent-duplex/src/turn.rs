@@ -1,3 +1,5 @@
+//! Why turns end: the reasons that a caller decides on, and the text that a person reads.
+
 use std::fmt;
 
 /// How a process ended.

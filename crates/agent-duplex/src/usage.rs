@@ -1,3 +1,5 @@
+//! What an agent used, in units that are the same for each agent, so that it can be added up.
+
 use std::ops::AddAssign;
 
 /// What an agent used. Amounts add up; a reader that missed none has the totals.

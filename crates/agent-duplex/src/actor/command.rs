@@ -1,4 +1,4 @@
-//! What the handles ask for.
+//! What the handles ask for, and how the actor does it, one command at a time.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! How inputs get to the agent.
+//! How inputs get to the agent: kept as handed on, sent, and given back where the agent did not take them.
 
 use std::time::Duration;
 

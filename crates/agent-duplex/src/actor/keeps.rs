@@ -1,4 +1,4 @@
-//! What is told is kept before.
+//! The actor's side of the keeper: what is told is kept before.
 
 use std::sync::Arc;
 use std::time::Duration;

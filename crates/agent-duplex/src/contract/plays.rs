@@ -1,4 +1,4 @@
-//! The scenarios.
+//! The scenarios of the contract, a function each: what is said to the agent, and what has to be seen of it.
 
 mod more;
 

@@ -1,3 +1,5 @@
+//! What the ledger has to tell after one step, put together here so that the order is kept in one place.
+
 use crate::{Event, Line, Observation, Stream, What};
 
 /// What is to be told, in order: events are gathered into observations, and what is no event comes between those.

@@ -1,3 +1,5 @@
+//! When a session is worth going on with: not once the agent names it, but once it has answered in it.
+
 use crate::{Event, SessionChoice};
 
 /// Which session the next agent goes on with, when nobody says so.

@@ -1,3 +1,5 @@
+//! The ledger by itself, by hand and at random, with the audit holding all that it tells against the promises.
+
 use std::fmt::Write as _;
 use std::time::SystemTime;
 

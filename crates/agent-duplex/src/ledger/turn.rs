@@ -1,3 +1,5 @@
+//! A turn while it is open: which messages it is made of, and how much the agent has said of its beginning.
+
 use uuid::Uuid;
 
 use super::report::Report;

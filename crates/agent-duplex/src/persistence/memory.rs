@@ -1,3 +1,5 @@
+//! Persistence without a file: as strict as the file's about what may follow what, and gone with the process.
+
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 

@@ -1,3 +1,5 @@
+//! The records of conversations as rows of a SQLite file; opening the file and judging its errors is `sqlite/file.rs`.
+
 mod file;
 
 use std::path::Path;

@@ -1,3 +1,5 @@
+//! The promises to readers as a check of its own, so that tests of any driver and of the ledger can share it.
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use uuid::Uuid;

@@ -1,3 +1,5 @@
+//! The connection that plays a script: when a step is due, and what it does.
+
 use std::future::ready;
 use std::time::Duration;
 

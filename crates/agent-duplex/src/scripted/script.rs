@@ -1,3 +1,5 @@
+//! The steps of a scripted agent and how a test writes them down; playing them is `connection.rs`.
+
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;

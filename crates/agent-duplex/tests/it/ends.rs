@@ -1,4 +1,4 @@
-//! Deaths, stops, drops.
+//! Deaths, stops and drops: each turn and each reader comes to its end, once.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Many readers of one conversation.
+//! Many readers of one conversation: they share what they get, and one that stalls costs no memory.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,4 +1,4 @@
-//! The lossless reader and the others.
+//! The lossless reader, which holds the agent up, and the others, which are dropped.
 
 use std::time::Duration;
 

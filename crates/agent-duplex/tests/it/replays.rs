@@ -1,4 +1,4 @@
-//! Readers that come late.
+//! Readers that come late: the turn from its beginning, and each thing once.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Agents that are gone and come again.
+//! Agents that are gone and come again: in which session, for which inputs, and when they are given up.
 
 use std::time::Duration;
 

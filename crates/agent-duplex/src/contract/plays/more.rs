@@ -1,4 +1,4 @@
-//! Scenarios of single capabilities.
+//! Scenarios of single capabilities: who lacks one is held to what is promised instead.
 
 use super::{conclude, held, nobody};
 use crate::contract::scene::{Played, Scene, broken, holds};

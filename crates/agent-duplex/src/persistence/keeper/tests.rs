@@ -1,3 +1,5 @@
+//! The keeper over a persistence that waits for the test's word, so that what is kept together is no accident.
+
 use std::sync::{Arc, Mutex, mpsc};
 
 use tokio::sync::oneshot;
