@@ -24,6 +24,7 @@ mod peers;
 mod picture;
 mod registry;
 mod release;
+mod skips;
 mod snapshots;
 mod sources;
 mod survivors;

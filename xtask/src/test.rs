@@ -1,35 +1,25 @@
-//! All tests: nextest when it is there and doctests always.
+//! All tests: nextest when it is there and doctests always. A test that skipped itself is a skip by name; one that is ignored is none, since it is a part
+//! of another one or a tool.
+
+use std::io;
+
+use fs_err as fs;
 
 use crate::command::{self, Ended, Show};
+use crate::skips;
 use crate::tally::Tally;
 use crate::tools::Tool;
 use crate::workspace::Workspace;
 
+/// What nextest writes of each test for the profile `ci`, in its own folder wherever cargo builds.
+const REPORT: &str = "target/nextest/ci/junit.xml";
+
 pub(crate) fn run(workspace: &Workspace, show: Show) -> Tally {
-    let nextest = [
-        "run",
-        "--cargo-quiet",
-        "--workspace",
-        "--all-features",
-        "--profile",
-        "ci",
-    ];
-    let mut tally = match Tool::Nextest.run(workspace, &nextest, show) {
-        Ok(ended) => counted(Tally::of_nextest(&ended.output), &ended, "the tests"),
+    let mut tally = match of_nextest(workspace, show) {
+        Ok(tally) => tally,
         Err(why) => {
             println!("{why}: the tests of a binary share a process");
-            let ended = command::run(
-                "cargo",
-                &[
-                    "test",
-                    "--workspace",
-                    "--all-features",
-                    "--all-targets",
-                    "--no-fail-fast",
-                ],
-                show,
-            );
-            counted(Tally::of_libtest(&ended.output), &ended, "the tests")
+            of_cargo(show)
         }
     };
     let ended = command::run(
@@ -45,6 +35,58 @@ pub(crate) fn run(workspace: &Workspace, show: Show) -> Tally {
     );
     tally += counted(Tally::of_libtest(&ended.output), &ended, "the doctests");
     tally
+}
+
+fn of_nextest(workspace: &Workspace, show: Show) -> Result<Tally, String> {
+    // One of an earlier run would tell of other tests.
+    let report = workspace.root.join(REPORT);
+    match fs::remove_file(&report) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.to_string()),
+        _ => {}
+    }
+    let nextest = [
+        "run",
+        "--cargo-quiet",
+        "--workspace",
+        "--all-features",
+        "--profile",
+        "ci",
+    ];
+    let ended = Tool::Nextest.run(workspace, &nextest, show)?;
+    let mut tally = counted(Tally::of_nextest(&ended.output), &ended, "the tests");
+    match fs::read_to_string(&report) {
+        Ok(report) => skip(&mut tally, skips::of_junit(&report)),
+        Err(error) => {
+            tally += Tally::failed(format!("test: nobody knows what was skipped: {error}"))
+        }
+    }
+    Ok(tally)
+}
+
+fn of_cargo(show: Show) -> Tally {
+    let ended = command::run(
+        "cargo",
+        &[
+            "test",
+            "--workspace",
+            "--all-features",
+            "--all-targets",
+            "--no-fail-fast",
+            "--",
+            "--show-output",
+        ],
+        show,
+    );
+    let mut tally = counted(Tally::of_libtest(&ended.output), &ended, "the tests");
+    skip(&mut tally, skips::of_libtest(&ended.output));
+    tally
+}
+
+/// The runner took them for passed.
+fn skip(tally: &mut Tally, skips: Vec<String>) {
+    tally.passed = tally.passed.saturating_sub(skips.len());
+    let skips = skips.into_iter().map(|skip| format!("test: {skip}"));
+    tally.skipped.extend(skips);
 }
 
 /// A runner that failed without counting a failure (nothing compiled, say) is a failure all the same.

@@ -1,0 +1,94 @@
+//! The tests that skipped themselves: each says why in a line of its own, `skipped: …`, and ends as one that passed.
+
+use crate::command::skip_of;
+
+/// Reads them from the report of nextest, which has what each test printed.
+pub(crate) fn of_junit(report: &str) -> Vec<String> {
+    let cases = report.split("<testcase ").skip(1);
+    let skips = cases.flat_map(|case| {
+        let attribute = |name: &str| {
+            let (_, value) = case.split_once(&format!("{name}=\""))?;
+            Some(unescaped(value.split_once('"')?.0))
+        };
+        let (binary, test) = (attribute("classname"), attribute("name"));
+        let lines = case.lines().map(str::trim_start);
+        lines.filter_map(move |line| {
+            let reason = unescaped(said(line)?);
+            let (binary, test) = (binary.as_deref()?, test.as_deref()?);
+            Some(format!("{binary} {test}: {reason}"))
+        })
+    });
+    skips.collect()
+}
+
+/// Reads them from the output of `cargo test -- --show-output`.
+pub(crate) fn of_libtest(output: &str) -> Vec<String> {
+    let mut test = "a test";
+    let mut skips = Vec::new();
+    for line in output.lines() {
+        if let Some(name) = line
+            .strip_prefix("---- ")
+            .and_then(|rest| rest.strip_suffix(" stdout ----"))
+        {
+            test = name;
+        } else if let Some(reason) = said(line) {
+            skips.push(format!("{test}: {reason}"));
+        }
+    }
+    skips
+}
+
+/// What stands on the line before the test's own words: the section of a report that begins there, and the name where tests run one at a time.
+fn said(line: &str) -> Option<&str> {
+    let line = ["<system-out>", "<system-err>"]
+        .iter()
+        .find_map(|section| line.strip_prefix(section))
+        .unwrap_or(line);
+    let own = match line.strip_prefix("test ") {
+        Some(rest) => rest.split_once(" ... ")?.1,
+        None => line,
+    };
+    skip_of(own)
+}
+
+fn unescaped(text: &str) -> String {
+    const ENTITIES: [(&str, &str); 5] = [
+        ("&lt;", "<"),
+        ("&gt;", ">"),
+        ("&quot;", "\""),
+        ("&apos;", "'"),
+        ("&amp;", "&"),
+    ];
+    let replaced = |text: String, (entity, meant): (&str, &str)| text.replace(entity, meant);
+    ENTITIES.into_iter().fold(text.to_owned(), replaced)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_skip_is_told_with_its_test_wherever_it_was_printed() {
+        let report = "<testsuite name=\"b::e2e\">\n\
+            <testcase name=\"one\" classname=\"b::e2e\" time=\"1\">\n<system-out>\nrunning 1 test\nskipped: no &quot;unshare&quot; &amp;amp; here\n\
+            test one ... ok\n</system-out>\n<system-err></system-err>\n</testcase>\n\
+            <testcase name=\"two\" classname=\"b::e2e\" time=\"1\"><system-out>\ntest two ... skipped: no strace\nok\n</system-out>\n\
+            <system-err>skipped: nor this\n</system-err></testcase>\n\
+            <testcase name=\"three\" classname=\"b::e2e\" time=\"1\"><system-out>it was not skipped: at all</system-out></testcase>";
+        assert_eq!(
+            of_junit(report),
+            [
+                "b::e2e one: no \"unshare\" &amp; here",
+                "b::e2e two: no strace",
+                "b::e2e two: nor this"
+            ]
+        );
+    }
+
+    #[test]
+    fn cargo_test_says_it_where_what_passed_is_shown() {
+        let output = "test a::b ... ok\n\nsuccesses:\n\n---- a::b stdout ----\nskipped: no disk\n\n\nsuccesses:\n    a::b\n";
+        assert_eq!(of_libtest(output), ["a::b: no disk"]);
+        assert!(of_libtest("test a::b ... ok\n").is_empty());
+    }
+}
