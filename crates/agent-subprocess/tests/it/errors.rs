@@ -1,9 +1,11 @@
 //! What cannot be started says why, by type and in words.
 
-use crate::scene::{Scene, alone};
+use crate::rules::works;
+use crate::scene::{Scene, alone, own_test};
 use agent_subprocess::{AgentCommand, Containment};
 use rustix::process::{Resource, getrlimit, setrlimit};
 use std::path::Path;
+use std::process::Command;
 
 const BOTH: [Containment; 2] = [Containment::Guard, Containment::Group];
 
@@ -101,16 +103,35 @@ async fn p48_errors_say_what_to_do() {
     ");
 }
 
+/// Runs a test again without the rights of root.
+fn as_nobody(test: &str) {
+    let own = own_test(test);
+    let program = own.get_program().to_str().unwrap();
+    let nobody = ["--reuid=65534", "--clear-groups", program];
+    if works(
+        "setpriv",
+        &[&nobody[..], &["--list", "--exact", test]].concat(),
+    ) {
+        let status = Command::new("setpriv")
+            .args(nobody)
+            .args(own.get_args())
+            .status();
+        assert!(status.unwrap().success(), "{test} failed as nobody");
+    }
+}
+
 #[tokio::test]
 async fn a_directory_that_may_not_be_entered_is_named_with_a_guard_and_without() {
-    let folder = tempfile::tempdir().unwrap();
-    let closed = folder.path().join("closed");
+    let scene = Scene::new();
+    let closed = scene.path("closed");
     std::fs::create_dir(&closed).unwrap();
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o600);
     std::fs::set_permissions(&closed, mode).unwrap();
     if std::fs::metadata(closed.join(".")).is_ok() {
-        // Nothing is closed to root.
-        return;
+        // Nothing is closed to root, who has to become somebody else for this.
+        return as_nobody(
+            "errors::a_directory_that_may_not_be_entered_is_named_with_a_guard_and_without",
+        );
     }
     for containment in BOTH {
         let command = AgentCommand::new("true").containment(containment);
