@@ -1,4 +1,4 @@
-//! A running agent.
+//! A running agent: how it is waited for, signalled and stopped, whoever keeps its tree.
 
 use crate::error::{Error, Kind};
 use crate::keeper::Keeper;

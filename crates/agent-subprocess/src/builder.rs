@@ -1,4 +1,4 @@
-//! What to start, and how.
+//! What to start, and how: the description of an agent before it runs.
 
 use crate::Marker;
 use crate::agent::Agent;

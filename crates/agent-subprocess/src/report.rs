@@ -1,4 +1,4 @@
-//! What came of a stop.
+//! What came of a stop, and the line that says so.
 
 use crate::{Containment, Exit, ProcessName, Stage};
 use std::fmt;

@@ -1,4 +1,4 @@
-//! How Claude Code is started.
+//! How Claude Code is started: its description, which is the `Driver`, up to the first connection.
 
 use super::arguments::{Arguments, NEEDED};
 use super::connection::{ClaudeConnection, Setup};

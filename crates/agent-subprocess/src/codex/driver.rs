@@ -1,4 +1,4 @@
-//! How Codex is started.
+//! How Codex is started: its description, which is the `Driver`, up to the first connection.
 
 use super::arguments::{self, NEEDED};
 use super::connection::{CodexConnection, Setup};

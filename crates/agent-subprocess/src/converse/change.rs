@@ -1,3 +1,5 @@
+//! A change of what may be done or of the model: the agent answers it between other lines, and maybe never.
+
 use std::time::Duration;
 
 use agent_duplex::{Changing, Error};

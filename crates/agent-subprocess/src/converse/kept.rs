@@ -1,3 +1,5 @@
+//! What was observed while nobody took it, in bounded memory.
+
 use agent_duplex::{Event, Observation};
 use std::collections::VecDeque;
 

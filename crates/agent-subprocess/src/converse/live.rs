@@ -1,3 +1,5 @@
+//! The `Connection` of all drivers that converse: what is not the same for each is the `Dialogue` within.
+
 use super::{Dialogue, Leaving};
 use crate::duplex::{freeze, names};
 use agent_duplex::{

@@ -1,3 +1,5 @@
+//! The error of `mcp`, apart from the crate's: it names servers and variables and never a value, which may be a secret.
+
 /// Says what is wrong with the description of an MCP server, and what to do about it. It holds no value of one.
 #[derive(Debug, thiserror::Error)]
 #[error(transparent)]

@@ -1,4 +1,4 @@
-//! The sweep by `/proc`.
+//! The sweep by `/proc`, where the environment of a process shows its marker.
 
 use super::{Found, SweepReport};
 use crate::{ProcessName, guard, marker, proc_fs};

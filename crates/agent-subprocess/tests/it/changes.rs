@@ -1,4 +1,4 @@
-//! Changes that an agent is asked for.
+//! How the tests of each driver wait for a change that an agent is asked for.
 
 use agent_duplex::{Changing, Connection, Error};
 

@@ -1,3 +1,5 @@
+//! The protocol over lines alone: what its tests open and feed, and the recordings of real agents.
+
 mod asks;
 mod opening;
 mod properties;

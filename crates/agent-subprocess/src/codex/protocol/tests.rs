@@ -1,3 +1,5 @@
+//! The protocol over lines alone: what the real agent once wrote is replayed, and the parts share how.
+
 mod asks;
 mod control;
 mod properties;

@@ -1,4 +1,4 @@
-//! What the driver does for Gemini alone.
+//! What the driver does for Gemini alone: its session is gone on with at once, and again.
 
 use super::*;
 

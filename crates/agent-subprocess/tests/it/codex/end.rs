@@ -1,4 +1,4 @@
-//! How an agent is ended.
+//! How an agent is ended: between turns, in a turn, and by itself.
 
 use super::*;
 use agent_duplex::{ExitStatus, StopStage};

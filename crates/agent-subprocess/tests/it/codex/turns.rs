@@ -1,4 +1,4 @@
-//! Turns as a conversation sees them.
+//! Turns as a conversation sees them: interrupts that keep the process, messages that are never lost or taken twice.
 
 use super::*;
 use agent_duplex::{

@@ -1,3 +1,5 @@
+//! What the agent asks: which answer it gets by itself, what waits for a person, and that each question is answered once.
+
 use super::*;
 
 const OPTIONS: [(&str, &str); 4] = [

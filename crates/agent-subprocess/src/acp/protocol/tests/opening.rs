@@ -1,3 +1,5 @@
+//! How a session is opened, with each thing that an agent may lack, refuse or leave unanswered.
+
 use super::*;
 use crate::mcp::McpServer;
 

@@ -1,3 +1,5 @@
+//! What holds for every line and every death.
+
 use super::*;
 use proptest::prelude::*;
 use proptest::sample::{Index, select};

@@ -1,3 +1,5 @@
+//! Turns: how they end, by what, and what is told of texts and money until then.
+
 use super::*;
 
 fn tool(id: &str, status: &str) -> Value {
