@@ -1,3 +1,5 @@
+//! Waking a crowd: all at once or in batches, with foreign wakers that may panic, from a token that anybody may cancel.
+
 use std::{
     cell::RefCell,
     iter::Flatten,

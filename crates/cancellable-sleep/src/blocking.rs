@@ -1,3 +1,5 @@
+//! The sleep of a thread: a seat like that of a task, with a condition variable in the place of a timer.
+
 use std::{
     pin::pin,
     sync::{Arc, Condvar, Mutex, PoisonError},

@@ -1,3 +1,5 @@
+//! The gate: what callers hold, and where each kind of wait begins and is ended.
+
 use std::{
     fmt,
     num::NonZeroUsize,

@@ -1,3 +1,5 @@
+//! A beat of sleeps, apart for the one decision in it: when the next tick is due after one that came late.
+
 use std::time::Duration;
 
 use tokio::time::Instant;

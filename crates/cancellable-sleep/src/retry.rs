@@ -1,3 +1,5 @@
+//! The gate as `backon`'s sleeper, so that a shutdown ends a back-off as it ends any wait.
+
 use std::time::Duration;
 
 use crate::{Sleep, SleepGate};

@@ -1,3 +1,5 @@
+//! Who sleeps now: the one list under the one lock, from which a wake is counted and told exactly once.
+
 use std::{
     collections::{BTreeMap, btree_map::Entry},
     sync::{Mutex, MutexGuard, PoisonError},

@@ -1,3 +1,5 @@
+//! One sleeper's place at the gate, apart from its timer, so that tasks and threads enter and leave by the same rules.
+
 use std::{marker::PhantomPinned, pin::Pin, sync::Arc, task::Waker};
 
 use crate::{Wake, gate::Shared, roster::Place};

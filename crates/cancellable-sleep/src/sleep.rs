@@ -1,3 +1,5 @@
+//! The future of a sleep: a seat and a timer, or looks at the time of day, and what it answers when several of them end it.
+
 use std::{
     pin::Pin,
     sync::Arc,

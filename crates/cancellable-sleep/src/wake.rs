@@ -1,3 +1,5 @@
+//! Why a sleep ended: the answer that every kind of wait gives.
+
 /// The reason why a sleep ended.
 ///
 /// There are exactly these three, so a `match` on it needs no catch-all arm. `{:?}` is good enough for a log; its words are no

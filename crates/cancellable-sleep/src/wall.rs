@@ -1,3 +1,5 @@
+//! The time of day, for sleeps that outlast a suspend or a clock that is set: where it comes from, and when to look again.
+
 use std::{
     fmt,
     sync::Arc,

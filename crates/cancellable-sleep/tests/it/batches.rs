@@ -1,3 +1,5 @@
+//! A shutdown in batches: it holds at once, wakes everybody, and lets others run in between.
+
 use std::{
     future::poll_fn,
     num::NonZeroUsize,

@@ -1,3 +1,5 @@
+//! Sleeps of real threads, which no paused clock moves on.
+
 use std::{
     thread::{JoinHandle, spawn, yield_now},
     time::{Duration, Instant},

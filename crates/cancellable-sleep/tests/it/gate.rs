@@ -1,3 +1,5 @@
+//! Each kind of wait at a gate: what it answers, and what a drop, a kick and a shutdown do to it.
+
 use std::{
     pin::{Pin, pin},
     task::Poll,

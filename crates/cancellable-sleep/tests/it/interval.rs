@@ -1,3 +1,5 @@
+//! The beat: when ticks are due after slow work, late answers, kicks and drops.
+
 use std::{pin::pin, time::Duration};
 
 use cancellable_sleep::{SleepGate, Wake};

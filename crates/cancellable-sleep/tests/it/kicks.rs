@@ -1,3 +1,5 @@
+//! Kicks from real threads: the one race that paused time cannot show.
+
 use std::{
     sync::{
         Arc,

@@ -1,3 +1,5 @@
+//! Random histories of gates and their sleepers, against a model that says in the plainest way what each answers and when.
+
 use std::{
     collections::BTreeMap,
     num::NonZeroUsize,

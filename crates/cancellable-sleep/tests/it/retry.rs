@@ -1,3 +1,5 @@
+//! Retries of `backon` at a gate: a shutdown ends them, also those that never ask.
+
 use std::{
     sync::{
         Arc,

@@ -1,3 +1,5 @@
+//! A whole story as one snapshot: who wakes when, and why.
+
 use std::{fmt::Write, num::NonZeroUsize, time::Duration};
 
 use tokio::{task::JoinSet, time::Instant};

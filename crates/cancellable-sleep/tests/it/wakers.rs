@@ -1,3 +1,5 @@
+//! Wakers as foreign code: they panic, use the gate, and are exchanged while they are called.
+
 use std::{
     pin::pin,
     sync::Arc,

@@ -1,3 +1,5 @@
+//! Sleeps to a time of day under suspends and clocks that are set, which no real test could wait for.
+
 use std::{
     pin::pin,
     sync::{
