@@ -1,3 +1,5 @@
+//! A writer for async code, on a thread of its own: the queue, its order, and who hears of a failure.
+
 use std::collections::VecDeque;
 use std::marker::PhantomData;
 use std::path::PathBuf;

@@ -1,3 +1,5 @@
+//! Why a call failed: all messages in one place, and the predicates that callers branch on.
+
 use std::io;
 use std::path::{Path, PathBuf};
 

@@ -1,3 +1,5 @@
+//! All messages as a person sees them, and which predicates hold for which case.
+
 use super::*;
 
 /// Every text that a person may see, with what to do next.

@@ -1,3 +1,5 @@
+//! A new store out of the past of another one, which is only read.
+
 use std::path::Path;
 
 use crate::blob;

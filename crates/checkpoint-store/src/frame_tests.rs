@@ -1,3 +1,5 @@
+//! The container's bytes: a layout that stays, what is damage and what a torn tail, any junk.
+
 use super::*;
 
 fn frame(seq: u64, payload: &[u8]) -> Frame {

@@ -1,3 +1,5 @@
+//! What saves and phases are known by: numbers within a store, ids that outlive copies.
+
 use std::fmt;
 use std::time::SystemTime;
 

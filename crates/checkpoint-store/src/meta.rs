@@ -1,3 +1,5 @@
+//! What each file says of itself in its first frame, and what of it a caller sees or adds.
+
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 

@@ -1,3 +1,5 @@
+//! How a store is opened: schema, versions and strictness, with the defaults.
+
 use crate::migrate::Migrations;
 
 /// How a store is opened.

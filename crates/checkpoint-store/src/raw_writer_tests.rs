@@ -1,3 +1,5 @@
+//! A writer that is taken over, fails and goes on, or has a long history behind it.
+
 use super::*;
 use crate::codec;
 use crate::image::Image;

@@ -1,3 +1,5 @@
+//! What a load tells besides the state: where it came from, and what was wrong on the way.
+
 use std::fmt;
 
 use crate::id::PhaseId;

@@ -1,3 +1,5 @@
+//! One value instead of a history: the writer below is the same.
+
 use std::path::Path;
 
 use serde::Serialize;

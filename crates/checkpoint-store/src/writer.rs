@@ -1,3 +1,5 @@
+//! The writer with types: it encodes and decodes, and leaves the rest to `raw_writer.rs`.
+
 use std::marker::PhantomData;
 use std::path::Path;
 

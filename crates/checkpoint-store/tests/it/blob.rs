@@ -1,3 +1,5 @@
+//! Blobs: what is stored never changes, and no name leads elsewhere.
+
 use checkpoint_store::reader;
 
 use crate::support::Dir;

@@ -1,3 +1,5 @@
+//! Newer and older versions: golden files load for ever, what is too new is refused by name.
+
 use std::path::Path;
 
 use checkpoint_store::{Meta, Options, Writer, reader};

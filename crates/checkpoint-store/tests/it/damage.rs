@@ -1,3 +1,5 @@
+//! Files that were cut or changed: an exact state or an error, and never silently an old one.
+
 use std::collections::BTreeMap;
 use std::os::unix::fs::FileExt;
 use std::path::Path;

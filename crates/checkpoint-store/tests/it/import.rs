@@ -1,4 +1,4 @@
-//! Old-style whole-state files.
+//! Whole-state files of other programs: read, never touched, refused when they are damaged.
 
 use std::io::Write;
 

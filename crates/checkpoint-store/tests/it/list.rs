@@ -1,3 +1,5 @@
+//! All stores of a directory, those that cannot be read among them.
+
 use checkpoint_store::{Seq, reader, reader::Health};
 
 use crate::support::{Dir, Log};

@@ -1,3 +1,5 @@
+//! One writer at a time, among real processes: who gets the lock, and who must not keep it.
+
 use std::io::Read;
 use std::process::{Command, Stdio};
 

@@ -1,3 +1,5 @@
+//! Sealed phases: kept apart, told from absent ones, and as far back as an undo goes.
+
 use checkpoint_store::{Meta, Seq, reader};
 
 use crate::support::Dir;

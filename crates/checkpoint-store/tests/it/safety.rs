@@ -1,3 +1,5 @@
+//! Places and files that others could have changed: refused, not followed, set aside.
+
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::net::UnixListener;
 use std::time::Duration;

@@ -1,3 +1,5 @@
+//! What the tests share: stores in directories of their own, and children that are killed.
+
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};

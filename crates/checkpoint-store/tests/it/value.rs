@@ -1,3 +1,5 @@
+//! Single values in a `Store`: what can be saved, how much stays, and what comes back.
+
 use checkpoint_store::{Options, Store, Writer};
 use serde::ser::Error as _;
 use serde::{Deserialize, Serialize, Serializer};
