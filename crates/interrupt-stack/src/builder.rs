@@ -1,3 +1,5 @@
+//! What is chosen before a ladder runs, and the ways to start one: with signals, with a driver, detached.
+
 use std::{fmt, sync::Arc, time::Duration};
 
 use crate::{

@@ -1,3 +1,5 @@
+//! Why shutdown began and where a press came from, as the ladder, the program and its exit code have it.
+
 use std::fmt;
 
 /// Why shutdown began, or why the process ends at once.

@@ -1,3 +1,5 @@
+//! Where a ladder's time comes from: the system's clock, or one that a test moves.
+
 use std::time::Instant;
 
 /// Tells the time to the ladder.

@@ -1,3 +1,5 @@
+//! The last line of a program that has shut down: it ends by its cause, as shells expect.
+
 use crate::{Cause, sys};
 
 /// Ends this process by the cause's signal, so that whoever waits for it sees a death by signal and a shell's `for` loop stops too.

@@ -1,3 +1,5 @@
+//! The feature `driver`: a future on a tokio runtime in the place of all threads.
+
 use std::{
     fmt,
     io::PipeReader,

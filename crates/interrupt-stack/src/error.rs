@@ -1,3 +1,5 @@
+//! Why signals can't be caught, each with the way out.
+
 use std::io;
 
 /// Why the operating system's side could not be set up.

@@ -1,3 +1,5 @@
+//! The program's side of a press: a scope on the stack, and the notice that it takes and answers.
+
 use std::{
     sync::Arc,
     time::{Duration, Instant},

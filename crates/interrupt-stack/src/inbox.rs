@@ -1,3 +1,5 @@
+//! From the signal handler to the ladder: what it posted is read here, and it is told what came of that.
+
 use std::{sync::Arc, time::Instant};
 
 use crate::{catch::Catch, ladder::Ladder, word::Kind};

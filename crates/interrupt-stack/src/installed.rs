@@ -1,3 +1,5 @@
+//! The signals of the process, of which there is one set: who has them, and how they are given back.
+
 use std::{
     collections::BTreeMap,
     io,

@@ -1,3 +1,5 @@
+//! The handles on a ladder: one for the program, which pushes and waits, and one for whoever feeds presses in.
+
 use std::{
     fmt,
     sync::Arc,

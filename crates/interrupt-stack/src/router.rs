@@ -1,3 +1,5 @@
+//! Where handles, threads and signal handler meet: one lock, under which everything is decided and nothing is done.
+
 use std::{
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},

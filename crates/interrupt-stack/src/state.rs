@@ -1,3 +1,5 @@
+//! What was decided and is to be done: which waker, hook or exit comes next, and when a deadline counts.
+
 use std::{
     collections::BTreeMap,
     mem::take,

@@ -1,3 +1,5 @@
+//! System calls that have no safe interface: all of this crate's `unsafe`, each piece with its proof.
+
 #![expect(
     unsafe_code,
     reason = "signal dispositions, masks and `_exit` have no safe interface; all of this crate's unsafe code is here"

@@ -1,3 +1,5 @@
+//! The settings of the terminal as they were found, so that a hard exit leaves the shell no raw mode.
+
 use std::{fs::File, os::fd::AsFd};
 
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcsetattr};

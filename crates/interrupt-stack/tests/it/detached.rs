@@ -1,3 +1,5 @@
+//! The ladder with its threads and without signals: injected presses, a clock that stands still, an exit that can be seen.
+
 use std::{
     future::poll_fn,
     panic::{AssertUnwindSafe, catch_unwind},

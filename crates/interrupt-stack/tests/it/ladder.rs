@@ -1,3 +1,5 @@
+//! The pure machine by hand: each rule as a story that can be read.
+
 use std::{
     fmt::Write,
     time::{Duration, Instant},

@@ -1,3 +1,5 @@
+//! Random histories against the rules said a second time, in milliseconds and plain words.
+
 use std::{
     collections::BTreeSet,
     time::{Duration, Instant},

@@ -1,3 +1,5 @@
+//! Real processes under real signals: how they end, and what a parent or a shell sees of it.
+
 use std::{os::unix::process::ExitStatusExt, time::Duration};
 
 use rustix::process::{Pid, Signal, kill_process};

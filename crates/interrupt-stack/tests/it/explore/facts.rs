@@ -1,3 +1,5 @@
+//! What is known after a history by its events and effects alone: what the invariants are checked against.
+
 use std::collections::BTreeSet;
 
 use interrupt_stack::{

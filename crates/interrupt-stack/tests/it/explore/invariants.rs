@@ -1,3 +1,5 @@
+//! What must hold after each step of any history: a name, a sentence and a check each.
+
 use interrupt_stack::{
     Cause, HandlerId, PressSource,
     ladder::{Effect, Resolution},

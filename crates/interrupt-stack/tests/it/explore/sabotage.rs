@@ -1,3 +1,5 @@
+//! Ladders that are wrong in one way each, so that every invariant is seen to report what it is for.
+
 use std::{
     fmt::Write,
     time::{Duration, Instant},
