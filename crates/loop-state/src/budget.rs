@@ -1,3 +1,5 @@
+//! When a budget is used up, and how that is said.
+
 use std::fmt;
 
 use crate::Head;

@@ -1,3 +1,5 @@
+//! What is counted: failures in a row, waits of the present iteration, totals of the run.
+
 /// Failures in a row, by kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Streaks {

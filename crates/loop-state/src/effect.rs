@@ -1,3 +1,5 @@
+//! What the machine answers with: what has to be done, in order, and what people are told of it.
+
 use serde::{Deserialize, Serialize};
 
 use crate::snapshot::v1;

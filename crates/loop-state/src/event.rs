@@ -1,3 +1,5 @@
+//! What the machine is told: everything that can happen to a run, with its time.
+
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};

@@ -1,3 +1,5 @@
+//! That another agent goes on with the work: said in its prompts until a turn is over that saw it.
+
 use crate::Head;
 use crate::text::tail;
 

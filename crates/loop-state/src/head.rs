@@ -1,3 +1,5 @@
+//! The whole state of a run, and the small parts of it that have no file of their own.
+
 use serde::{Deserialize, Serialize};
 
 use crate::snapshot::Snapshot;

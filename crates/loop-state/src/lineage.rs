@@ -1,3 +1,5 @@
+//! Where a fork comes from, and what of the other run's state does not go along.
+
 use crate::text::tail;
 use crate::{Head, Step, Streaks, Waits};
 

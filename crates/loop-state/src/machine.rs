@@ -1,3 +1,5 @@
+//! How an event becomes effects: each goes to the part that knows its step, and nothing is told before its save.
+
 use std::time::Duration;
 
 use crate::{

@@ -1,3 +1,5 @@
+//! What bounds a run, when that makes no run, and which of it can change while one goes on.
+
 use std::fmt;
 use std::time::Duration;
 

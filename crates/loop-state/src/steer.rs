@@ -1,3 +1,5 @@
+//! A steer and how far it has come, which is kept so that no crash loses what a person said.
+
 use crate::Timestamp;
 
 /// A person's message into the running loop.

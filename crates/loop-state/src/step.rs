@@ -1,3 +1,5 @@
+//! Where in its iteration a run can stand, and what each of these places has to remember.
+
 use crate::{Evidence, Occasion, StopReason, Timestamp};
 
 /// Where in its iteration a run stands.

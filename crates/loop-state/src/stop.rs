@@ -1,3 +1,5 @@
+//! Why a run ends and who wanted that: reasons, evidence and stop requests, with the words for people.
+
 use std::fmt;
 use std::time::Duration;
 

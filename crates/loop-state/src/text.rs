@@ -1,3 +1,5 @@
+//! How large a head can get: the bounds of the texts and lists in it, and which end of a text is kept.
+
 /// The most bytes of one text in the head: the tail of a failed check, a result, a reason.
 pub const MAX_TEXT: usize = 8 * 1024;
 

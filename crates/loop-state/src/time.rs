@@ -1,3 +1,5 @@
+//! Time as an argument: the machine has no clock, it compares what it is told.
+
 use std::ops::Add;
 use std::time::Duration;
 

@@ -1,3 +1,5 @@
+//! What agents used, in the machine's own type: this crate knows no agent.
+
 /// What the agent used, by its own reckoning.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Usage {

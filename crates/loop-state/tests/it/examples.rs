@@ -1,4 +1,4 @@
-//! The example runs to its end.
+//! The example runs to its end: the shell is killed within a turn, and goes on.
 
 #[path = "../../examples/shell.rs"]
 mod shell;

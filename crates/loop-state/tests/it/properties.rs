@@ -1,3 +1,5 @@
+//! Random rules and histories: every promise holds after each step, also over saves and resumes.
+
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
