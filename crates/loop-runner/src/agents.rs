@@ -1,4 +1,4 @@
-//! The agents that a phase can have.
+//! The agents that a phase can have, as they are saved with a run: a variant each, and options in a file beside this one.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;

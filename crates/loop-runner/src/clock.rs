@@ -1,3 +1,5 @@
+//! The run's time, made of two clocks, since its deadlines outlive processes, suspends and clocks that are set.
+
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};

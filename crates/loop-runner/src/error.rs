@@ -1,3 +1,5 @@
+//! Why a run could not be made, found or continued: all messages in one place, predicates for what callers branch on.
+
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};

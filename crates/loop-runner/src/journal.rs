@@ -1,3 +1,5 @@
+//! The run's store as the loop uses it: events are gathered, and saved one save after the other, on a thread beside it.
+
 use std::io;
 use std::path::PathBuf;
 

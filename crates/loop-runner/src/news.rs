@@ -1,3 +1,5 @@
+//! What a run tells its watchers, and a channel in which those who are slow miss output and never hold it up.
+
 use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};

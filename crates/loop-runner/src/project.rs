@@ -1,3 +1,5 @@
+//! Where runs live: a working tree, its state directory `.rlm`, and where in that each run has its files.
+
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};

@@ -1,3 +1,5 @@
+//! The names of runs, and what is refused as one: a name becomes a directory.
+
 use std::fmt;
 use std::str::FromStr;
 

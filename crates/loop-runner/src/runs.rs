@@ -1,3 +1,5 @@
+//! The head that is saved of a run, and the runs of a project as they stand on disk, read without a lock.
+
 use std::path::{Path, PathBuf};
 
 use checkpoint_store::{Loaded, reader};

@@ -1,3 +1,5 @@
+//! What a run was asked to do: saved with it, so that a resume asks for nothing again.
+
 use std::path::PathBuf;
 use std::time::Duration;
 

@@ -1,3 +1,5 @@
+//! What an agent said in one attempt, as lines of JSON: what is written, what becomes one record, how much a kill can lose.
+
 use std::io::{self, BufWriter, Seek, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;

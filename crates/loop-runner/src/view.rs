@@ -1,3 +1,5 @@
+//! What others see of a live run: the saved state, and what is true only of its process.
+
 use agent_duplex::Ask;
 use loop_state::Head;
 use serde::{Deserialize, Serialize};

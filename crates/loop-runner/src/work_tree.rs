@@ -1,3 +1,5 @@
+//! One run at a time in a working tree: the lock, who holds it, and how a dead holder's tree is waited for.
+
 use std::fmt;
 use std::fs::TryLockError;
 use std::os::fd::OwnedFd;

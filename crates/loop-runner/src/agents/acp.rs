@@ -1,3 +1,5 @@
+//! The options of agents that speak the Agent Client Protocol, as they are saved with a run.
+
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::path::Path;

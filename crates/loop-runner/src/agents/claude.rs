@@ -1,3 +1,5 @@
+//! The options of Claude Code, as they are saved with a run.
+
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 use std::path::PathBuf;

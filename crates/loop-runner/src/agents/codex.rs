@@ -1,3 +1,5 @@
+//! The options of Codex, as they are saved with a run.
+
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};

@@ -1,3 +1,5 @@
+//! Values that may be secrets: what is shown or printed has their names only.
+
 use std::collections::BTreeMap;
 use std::fmt;
 

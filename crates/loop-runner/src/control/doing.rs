@@ -1,3 +1,5 @@
+//! The machine's step as one word for those who look on, where something is done and not waited for.
+
 use loop_state::{Head, Step, Then};
 use serde::{Deserialize, Serialize};
 

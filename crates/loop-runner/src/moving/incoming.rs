@@ -1,3 +1,5 @@
+//! A run that is being made, by a fork or an import: nobody sees it before it is whole, and what a crash leaves is removed.
+
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};

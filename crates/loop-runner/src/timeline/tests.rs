@@ -1,3 +1,5 @@
+//! Timelines of runs that the real machine made: one story in which most things happen, and any history.
+
 use std::time::Duration;
 
 use loop_state::{

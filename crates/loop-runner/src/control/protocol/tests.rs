@@ -1,4 +1,4 @@
-//! The lines of the protocol.
+//! The lines of the protocol as text, older and newer ones, and what is refused.
 
 use super::*;
 use proptest::prelude::*;

@@ -1,3 +1,5 @@
+//! The one source of chance in a night, so that its seed is enough to play it again.
+
 use std::time::Duration;
 
 /// Chance from a seed: the same seed, the same night.
