@@ -1,4 +1,4 @@
-//! The command line.
+//! The command line: all commands and what several of them share; a command with more to say has a file below.
 
 use std::ffi::OsString;
 use std::path::PathBuf;

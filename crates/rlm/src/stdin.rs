@@ -1,4 +1,4 @@
-//! Text on standard input.
+//! Text on standard input, read to a bound: a prompt or a steer that somebody pipes in.
 
 use std::io::Read as _;
 

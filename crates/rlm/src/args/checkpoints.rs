@@ -1,3 +1,5 @@
+//! The command lines of `rlm checkpoints` and what can be asked of the saved state, with the examples of the help.
+
 use std::path::PathBuf;
 
 use clap::{Args as ClapArgs, Subcommand};

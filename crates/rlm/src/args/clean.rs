@@ -1,4 +1,4 @@
-//! `rlm clean`
+//! The command line of `rlm clean`, with the examples of its help.
 
 use clap::Args as ClapArgs;
 

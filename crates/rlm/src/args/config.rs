@@ -1,3 +1,5 @@
+//! The command line of `rlm config`: it takes the options of `rlm run`, to show what they would come to.
+
 use clap::{Args as ClapArgs, Subcommand};
 
 use super::RunArgs;

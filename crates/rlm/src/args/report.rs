@@ -1,3 +1,5 @@
+//! The command line of `rlm report`, with the examples of its help.
+
 use std::path::PathBuf;
 
 use clap::Args as ClapArgs;

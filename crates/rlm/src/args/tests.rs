@@ -1,4 +1,4 @@
-//! What the help says can be typed.
+//! What the help and the documents say can be typed: each example is parsed.
 
 use std::path::{Path, PathBuf};
 

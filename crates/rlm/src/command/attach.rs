@@ -1,4 +1,4 @@
-//! `rlm attach`
+//! `rlm attach`: the screen of a run whose process is another one, and what a person wants of it from here.
 
 mod before;
 

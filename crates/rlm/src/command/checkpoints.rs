@@ -1,4 +1,4 @@
-//! `rlm checkpoints`
+//! `rlm checkpoints`: the three that only look are here, those that make or move a run have a file each.
 
 mod export;
 mod fork;

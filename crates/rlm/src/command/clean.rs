@@ -1,4 +1,4 @@
-//! `rlm clean`
+//! `rlm clean`: decides what goes and what stays, asks, and then removes it.
 
 use std::io::{IsTerminal as _, Write as _};
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! `rlm completions`
+//! `rlm completions`: prints a script for a shell, made of the command line's own description.
 
 use std::process::ExitCode;
 

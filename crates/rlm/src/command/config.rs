@@ -1,4 +1,4 @@
-//! `rlm config`
+//! `rlm config`: what counts here and where it comes from, and the schema for editors.
 
 use std::path::Path;
 use std::process::ExitCode;

@@ -1,4 +1,4 @@
-//! `rlm demo`
+//! `rlm demo`: makes a project of its own and runs the scripted agent in it, as a person would.
 
 use std::ffi::OsString;
 use std::io::{IsTerminal, Write};

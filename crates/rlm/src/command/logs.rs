@@ -1,4 +1,4 @@
-//! `rlm logs`
+//! `rlm logs`: a run's transcripts one after the other, also while they grow.
 
 use std::collections::BTreeSet;
 use std::io::{self, Write};

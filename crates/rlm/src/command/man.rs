@@ -1,4 +1,4 @@
-//! `rlm man`
+//! `rlm man`: pages of a manual, made of the command line's own description.
 
 use std::io::{self, Write};
 use std::process::ExitCode;

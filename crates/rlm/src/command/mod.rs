@@ -1,4 +1,4 @@
-//! One file a command.
+//! One file a command, and the few functions with which several of them begin or end.
 
 pub(crate) mod alive;
 pub(crate) mod attach;

@@ -1,4 +1,4 @@
-//! `rlm ps`
+//! `rlm ps`: the runs that are at work, of this project or of the user.
 
 use std::io::Write as _;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! `rlm report`
+//! `rlm report`: gathers what is known of a run and writes the page, never over a file that is something else.
 
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind, Read as _, Write as _};

@@ -1,4 +1,4 @@
-//! `rlm resume`
+//! `rlm resume`: finds the run that is meant, refuses what would be pointless, asks what has to be asked, and goes on with it.
 
 use std::path::Path;
 use std::process::ExitCode;

@@ -1,4 +1,4 @@
-//! `rlm run`
+//! `rlm run`: a new run from what was typed, or with `--resume-or-start` the one that is there.
 
 use std::path::Path;
 use std::process::ExitCode;

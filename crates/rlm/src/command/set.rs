@@ -1,4 +1,4 @@
-//! `rlm set`
+//! `rlm set`: changes rules of a live run, all of them read before the first one is sent.
 
 use std::io::Write as _;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! `rlm status`
+//! `rlm status`: where runs stand, whether they live or not.
 
 use std::io::Write as _;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! `rlm stop`
+//! `rlm stop`: asks a run to end, waits until nothing of it is left, and forces that only where it was told to.
 
 use std::io::Write as _;
 use std::path::Path;

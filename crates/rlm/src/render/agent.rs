@@ -1,4 +1,4 @@
-//! What an agent did, in words.
+//! What an agent did: words for people, JSON for programs.
 
 use agent_duplex::{Event, ToolOutcome};
 use serde_json::{Value, json};

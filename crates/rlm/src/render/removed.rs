@@ -1,4 +1,4 @@
-//! Transcripts that are not there any more.
+//! What is said of transcripts that were removed on purpose.
 
 use loop_runner::Removed;
 

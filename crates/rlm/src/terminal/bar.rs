@@ -1,4 +1,4 @@
-//! How far something is whose end is known.
+//! How far a run is, where its end is known: what ends it first, and the bar for that.
 
 use loop_state::{Head, Step, Timestamp};
 

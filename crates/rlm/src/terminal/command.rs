@@ -1,4 +1,4 @@
-//! Lines that begin with `/`.
+//! Lines that begin with `/`: what they ask for, or the nearest thing that they could.
 
 /// What a person can type while a run goes on.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! The menu that a press opens.
+//! The menu that a press opens: what can be chosen now, by which key, and how it is laid out.
 
 use super::keys::Key;
 use super::rows::Rows;

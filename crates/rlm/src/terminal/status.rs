@@ -1,4 +1,4 @@
-//! The live status line.
+//! The live status line, terser where there is less room, and the longer answer to `/status`.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! `rlm checkpoints export`
+//! `rlm checkpoints export`: where the archive goes, be it a file or a pipe.
 
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};

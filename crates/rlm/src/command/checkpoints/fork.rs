@@ -1,4 +1,4 @@
-//! `rlm checkpoints fork`
+//! `rlm checkpoints fork`: from which run and iteration the new one begins.
 
 use std::path::Path;
 use std::process::ExitCode;

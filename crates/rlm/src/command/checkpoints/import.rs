@@ -1,4 +1,4 @@
-//! `rlm checkpoints import`
+//! `rlm checkpoints import`: where the archive comes from, be it a file or a pipe.
 
 use std::io::{IsTerminal, Read};
 use std::path::Path;

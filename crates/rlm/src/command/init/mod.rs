@@ -1,4 +1,4 @@
-//! `rlm init`
+//! `rlm init`: writes what a project begins with, and nothing over what is there.
 
 use std::io::Write;
 use std::path::Path;

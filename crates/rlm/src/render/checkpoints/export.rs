@@ -1,3 +1,5 @@
+//! What `rlm checkpoints export` says when it is done: where the run is now, and how it goes on elsewhere.
+
 use std::fmt;
 use std::path::Path;
 

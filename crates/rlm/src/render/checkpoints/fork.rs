@@ -1,3 +1,5 @@
+//! What `rlm checkpoints fork` says when it is done: which run there is now, where it works, and how it begins.
+
 use std::fmt;
 
 use loop_runner::Worktree;

@@ -1,3 +1,5 @@
+//! What `rlm checkpoints import` says when it is done: what a resume would run, and what it needs that is not here.
+
 use std::fmt;
 
 use loop_runner::moving::{Arrival, Imported, Runs};

@@ -1,3 +1,5 @@
+//! What `rlm checkpoints list` says of a run: its sealed phases, its iterations since, and what of them is damaged.
+
 use std::fmt;
 
 use checkpoint_store::PhaseInfo;

@@ -1,3 +1,5 @@
+//! What `rlm checkpoints show` says of one saved state: the head as it was, and the last events before it.
+
 use std::fmt;
 
 use loop_runner::{RunHead, SavedState};

@@ -1,3 +1,5 @@
+//! Ages and sizes, as all of `rlm checkpoints` shows them.
+
 use super::{age, ago, size, stamp};
 use loop_state::Timestamp;
 use std::time::{Duration, SystemTime};

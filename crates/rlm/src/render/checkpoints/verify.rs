@@ -1,3 +1,5 @@
+//! What `rlm checkpoints verify` says of a run: each file with its condition, and what is safe to do next.
+
 use std::fmt;
 
 use checkpoint_store::verify::{Condition, File, Next};

@@ -1,4 +1,4 @@
-//! A timeline for programs.
+//! A run's timeline for programs, in the words of the schema rather than of our types.
 
 use loop_runner::Fate;
 use loop_runner::timeline::{Attempt, ProcessEnd, Timeline, Wait, WaitFor, What};

@@ -1,4 +1,4 @@
-//! The page as a whole.
+//! The page of a report as a whole: its head, its sections, and the mark by which it is known again.
 
 use std::time::Duration;
 

@@ -1,3 +1,5 @@
+//! Pages of runs that the real machine made: what they say, that they stay pages whatever is in them, and how large they get.
+
 mod seen;
 
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! What is printed, and when.
+//! What is printed, and when: the log, and below it the live rows where a person sees them.
 
 use anstream::adapter::strip_str;
 

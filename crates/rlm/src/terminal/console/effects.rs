@@ -1,4 +1,4 @@
-//! Doing what the person wants.
+//! Doing what the person wants: the terminal's effects, where they reach the run, the screen and the shell.
 
 use interrupt_stack::{Cause, PressSource};
 use loop_runner::{Control, News};

@@ -1,4 +1,4 @@
-//! The thread that reads the terminal.
+//! The thread that reads the terminal, so that nobody else blocks on it.
 
 use std::sync::Arc;
 use std::thread::JoinHandle;

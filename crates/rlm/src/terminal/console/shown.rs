@@ -1,4 +1,4 @@
-//! What there is to show.
+//! What a run in the foreground gives the screen, whichever process carries it out.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Questions of the agent's.
+//! Questions of the agent's: one at a time, and no key answers one that could not be read yet.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What is chosen in the menu.
+//! The menu while it is open, and what follows from each choice.
 
 use loop_runner::Control;
 use loop_state::{Again, Timestamp, Verdict};

@@ -1,4 +1,4 @@
-//! What a person types to be said or done.
+//! What a person types, as something to say to the agent or as a command.
 
 use loop_runner::Control;
 use loop_runner::control::PauseAfter;

@@ -1,4 +1,4 @@
-//! A page as a browser sees it.
+//! A page as a browser sees it, read by a real parser, so that nothing is taken for text that would run.
 
 use html5ever::tendril::TendrilSink as _;
 use html5ever::{ParseOpts, parse_document};

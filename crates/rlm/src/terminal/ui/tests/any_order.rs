@@ -1,4 +1,4 @@
-//! Whatever happens in whatever order.
+//! Keys, news, presses and sizes in any order: the screen keeps its promises.
 
 use super::*;
 use crate::terminal::editor::Edit;

@@ -1,4 +1,4 @@
-//! Questions, and what becomes of them.
+//! Questions of the agent's, and what becomes of them: answered, withdrawn, repeated, or too long for the screen.
 
 use super::*;
 
