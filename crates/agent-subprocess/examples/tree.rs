@@ -1,4 +1,6 @@
-//! Leaves a daemon behind, names it, and ends it: run it and look for `sleep 60` afterwards.
+//! An agent leaves a daemon behind; the program names it, and ends it.
+//!
+//! `cargo run -p agent-subprocess --example tree` ends by itself, at once. Look for `sleep 60` afterwards: it is gone.
 #![expect(clippy::print_stdout, reason = "this is what the example shows")]
 
 use agent_subprocess::{AgentCommand, StopPolicy, guard};
