@@ -1,3 +1,5 @@
+//! The target `frames`: any frames with right checksums; what it does with them is in `crash/src/fuzzing.rs`.
+
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

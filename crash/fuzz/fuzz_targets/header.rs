@@ -1,3 +1,5 @@
+//! The target `header`: any file header with a right checksum; what it does with it is in `crash/src/fuzzing.rs`.
+
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,3 +1,5 @@
+//! The target `load`: any bytes as files of a store; what it does with them is in `crash/src/fuzzing.rs`.
+
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

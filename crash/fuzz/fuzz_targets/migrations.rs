@@ -1,3 +1,5 @@
+//! The target `migrations`: any frames, read as those of an older version; what it does with them is in `crash/src/fuzzing.rs`.
+
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
