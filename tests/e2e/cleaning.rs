@@ -1,4 +1,4 @@
-//! `rlm clean`
+//! `rlm clean`: what goes, what stays whatever its age, and who is asked before.
 
 use rustix::process::Signal;
 use serde_json::Value;

@@ -1,4 +1,4 @@
-//! What the agent is told.
+//! What the agent is told: the prompt wherever it comes from, read anew, and what failed before.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! Stops and deaths.
+//! Stops and deaths of real agents that speak the Agent Client Protocol, and what they leave.
 
 use std::time::Instant;
 
