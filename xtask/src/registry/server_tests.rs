@@ -1,3 +1,5 @@
+//! The registry on loopback: what it refuses, what it keeps, and that the real cargo can publish to it.
+
 use std::process::Command;
 
 use super::*;

@@ -1,3 +1,5 @@
+//! Versions that grow as they are named, by what changed, and never back.
+
 use proptest::prelude::*;
 
 use super::super::crates::tests::sample;
