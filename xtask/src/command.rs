@@ -14,6 +14,8 @@ pub(crate) struct Ended {
     pub(crate) success: bool,
     /// stdout and stderr, in the order in which they came.
     pub(crate) output: String,
+    /// stdout alone, for what is read: a warning is no data.
+    pub(crate) stdout: String,
 }
 
 /// When the output of a program is passed on.
@@ -51,6 +53,7 @@ pub(crate) fn finish(command: &mut Command, show: Show) -> Ended {
     try_finish(command, show).unwrap_or_else(|error| Ended {
         success: false,
         output: format!("{}: {error}\n", command.get_program().display()),
+        stdout: String::new(),
     })
 }
 
@@ -66,57 +69,74 @@ fn try_finish(command: &mut Command, show: Show) -> io::Result<Ended> {
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
     let mut child = command.spawn()?;
-    let kept = Arc::new(Mutex::new(String::new()));
-    let readers: Vec<_> = [
+    let output = Arc::new(Mutex::new(String::new()));
+    let readers = [
         child.stdout.take().map(boxed),
         child.stderr.take().map(boxed),
-    ]
-    .into_iter()
-    .flatten()
-    .map(|stream| {
-        let kept = Arc::clone(&kept);
-        thread::spawn(move || follow(stream, &kept, show))
-    })
-    .collect();
-    for reader in readers {
-        let _panicked = reader.join();
-    }
+    ];
+    let readers = readers.map(|stream| {
+        let (stream, output) = (stream?, Arc::clone(&output));
+        Some(thread::spawn(move || follow(stream, &output, show)))
+    });
+    let [stdout, _stderr] = readers.map(|reader| {
+        let own = reader.and_then(|reader| reader.join().ok());
+        own.unwrap_or_default()
+    });
     let success = child.wait()?.success();
-    let output = std::mem::take(&mut *kept.lock().unwrap_or_else(PoisonError::into_inner));
+    let output = std::mem::take(&mut *output.lock().unwrap_or_else(PoisonError::into_inner));
     if show == Show::OnFailure && !success {
         print!("{output}");
     }
-    Ok(Ended { success, output })
+    Ok(Ended {
+        success,
+        output,
+        stdout,
+    })
 }
 
 fn boxed(stream: impl Read + Send + 'static) -> Box<dyn Read + Send> {
     Box::new(stream)
 }
 
-fn follow(stream: Box<dyn Read + Send>, kept: &Mutex<String>, show: Show) {
+/// Reads one stream to its end, adds it to the output of both, and returns it.
+fn follow(stream: Box<dyn Read + Send>, output: &Mutex<String>, show: Show) -> String {
     let mut reader = BufReader::new(stream);
-    let mut line = Vec::new();
+    let (mut line, mut own) = (Vec::new(), String::new());
     while matches!(reader.read_until(b'\n', &mut line), Ok(1..)) {
         let text = String::from_utf8_lossy(&line);
-        let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut output = output.lock().unwrap_or_else(PoisonError::into_inner);
         if show.passes_on(&text) {
             print!("{text}");
         }
-        kept.push_str(&text);
-        if kept.len() > 2 * KEPT {
-            let cut = (KEPT..kept.len())
-                .find(|at| kept.is_char_boundary(*at))
-                .unwrap_or(kept.len());
-            kept.drain(..cut);
-        }
-        drop(kept);
+        keep(&mut output, &text);
+        keep(&mut own, &text);
+        drop(output);
         line.clear();
+    }
+    own
+}
+
+/// Adds to what is kept, and lets go of its beginning where it is too much.
+fn keep(kept: &mut String, text: &str) {
+    kept.push_str(text);
+    if kept.len() > 2 * KEPT {
+        let cut = (KEPT..kept.len())
+            .find(|at| kept.is_char_boundary(*at))
+            .unwrap_or(kept.len());
+        kept.drain(..cut);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_read_has_no_warning_in_it() {
+        let ended = run("sh", &["-c", "echo warning >&2; echo data"], Show::Never);
+        assert_eq!(ended.stdout, "data\n");
+        assert_eq!(ended.output.len(), "warning\ndata\n".len());
+    }
 
     #[test]
     fn what_the_tally_names_is_not_passed_on_as_well() {

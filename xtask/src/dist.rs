@@ -10,7 +10,7 @@ use std::process::Command;
 use flate2::{Compression, GzBuilder};
 use fs_err as fs;
 
-use crate::command::{self, Ended, Show};
+use crate::command::{self, Show};
 use crate::registry::digest;
 use crate::release::crates;
 use crate::tally::Tally;
@@ -61,7 +61,7 @@ impl Stamp {
     fn find(version: String) -> Result<Self, String> {
         let git = |arguments: &[&str]| {
             let ended = command::run("git", arguments, Show::Never);
-            ended.success.then(|| ended.output.trim().to_owned())
+            ended.success.then(|| ended.stdout.trim().to_owned())
         };
         let clean = git(&["status", "--porcelain"]).is_some_and(|it| it.is_empty());
         let commit = git(&["rev-parse", "--short=10", "HEAD"]);
@@ -183,7 +183,7 @@ fn collect(
 fn host() -> Result<String, String> {
     let rustc = command::run("rustc", &["--version", "--verbose"], Show::Never);
     let host = rustc
-        .output
+        .stdout
         .lines()
         .find_map(|line| line.strip_prefix("host: "));
     host.map(Into::into).ok_or(rustc.output.clone())
@@ -269,10 +269,14 @@ fn said(program: &Path, arguments: &[&str], folder: &Path) -> Result<String, Str
     let program = std::path::absolute(program).map_err(|error| error.to_string())?;
     let mut command = Command::new(&program);
     command.args(arguments).current_dir(folder);
-    let Ended { success, output } = command::finish(&mut command, Show::Never);
-    match success {
-        true => Ok(output),
-        false => Err(format!("rlm {}: {}", arguments.join(" "), output.trim())),
+    let ended = command::finish(&mut command, Show::Never);
+    match ended.success {
+        true => Ok(ended.stdout),
+        false => Err(format!(
+            "rlm {}: {}",
+            arguments.join(" "),
+            ended.output.trim()
+        )),
     }
 }
 

@@ -119,7 +119,7 @@ fn mac() -> Verdict {
         &["--print", "target-libdir", "--target", TARGET],
         Show::Never,
     );
-    if !Path::new(libraries.output.trim()).is_dir() {
+    if !Path::new(libraries.stdout.trim()).is_dir() {
         return Verdict::Skipped(
             "its standard library is not installed: rustup target add x86_64-apple-darwin".into(),
         );

@@ -115,11 +115,10 @@ pub(crate) fn metadata() -> Result<Value, String> {
         &["metadata", "--format-version=1", "--no-deps"],
         crate::command::Show::Never,
     );
-    let mut lines = metadata.output.lines();
-    let json = lines
-        .find(|line| line.starts_with('{'))
-        .ok_or(metadata.output.as_str())?;
-    serde_json::from_str(json).map_err(|error| error.to_string())
+    match metadata.success {
+        true => serde_json::from_str(&metadata.stdout).map_err(|error| error.to_string()),
+        false => Err(metadata.output),
+    }
 }
 
 pub(crate) fn text(value: &Value) -> String {

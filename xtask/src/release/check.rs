@@ -201,11 +201,7 @@ fn files(found: &Crate) -> Cell {
     if !ended.success {
         return Cell::Wrong(vec![ended.output.trim().to_owned()]);
     }
-    let files: Vec<&str> = ended
-        .output
-        .lines()
-        .filter(|line| !line.starts_with("warning"))
-        .collect();
+    let files: Vec<&str> = ended.stdout.lines().collect();
     let mut wrong = rules::files(&files);
     let size = |file: &&str| fs::metadata(found.folder.join(file)).map_or(0, |it| it.len());
     let bytes: u64 = files.iter().map(size).sum();

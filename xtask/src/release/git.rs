@@ -5,10 +5,13 @@ use crate::command::{self, Show};
 /// Runs git at the root of the workspace and returns its first words, or its complaint.
 pub(crate) fn git(arguments: &[&str]) -> Result<String, String> {
     let ended = command::run("git", arguments, Show::Never);
-    let output = ended.output.trim().to_owned();
     match ended.success {
-        true => Ok(output),
-        false => Err(format!("git {}: {output}", arguments.join(" "))),
+        true => Ok(ended.stdout.trim().to_owned()),
+        false => Err(format!(
+            "git {}: {}",
+            arguments.join(" "),
+            ended.output.trim()
+        )),
     }
 }
 
