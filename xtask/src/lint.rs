@@ -149,16 +149,20 @@ fn mac() -> Verdict {
 
 /// Licences, bans and sources need nothing from outside.
 fn deny(workspace: &Workspace) -> Verdict {
+    let mut deny = match Tool::Deny.command(workspace) {
+        Ok(command) => command,
+        Err(why) => return Verdict::Skipped(why),
+    };
     // It looks at the crates of all platforms, a build fetches those of one.
-    match cargo(&["fetch", "--quiet"]) {
-        Verdict::Passed => {}
-        failed => return failed,
+    let fetched = command::run("cargo", &["fetch", "--quiet"], Show::Never);
+    if !fetched.success {
+        let why = fetched.output.lines().next().unwrap_or_default();
+        return Verdict::Skipped(format!(
+            "the dependencies of other platforms can't be fetched: {why}"
+        ));
     }
-    const CHECKS: [&str; 5] = ["--offline", "check", "bans", "licenses", "sources"];
-    match Tool::Deny.run(workspace, &CHECKS, Show::Never) {
-        Ok(ended) => verdict(&ended),
-        Err(why) => Verdict::Skipped(why),
-    }
+    deny.args(["--offline", "check", "bans", "licenses", "sources"]);
+    verdict(&command::finish(&mut deny, Show::Never))
 }
 
 /// What is known against a version of a dependency; the database of it is on a forge, which not every machine reaches.
