@@ -6,6 +6,7 @@ use std::process::Command;
 use serde_json::Value;
 
 use crate::tally::Tally;
+use crate::workspace::Workspace;
 use crate::{command, peers};
 
 /// What is measured, and where the figures go.
@@ -35,13 +36,12 @@ pub(crate) fn absolute(path: &str) -> std::io::Result<PathBuf> {
     std::path::absolute(path)
 }
 
-pub(crate) fn run(arguments: &Arguments) -> Tally {
-    let target =
-        std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| PathBuf::from("target"), PathBuf::from);
+pub(crate) fn run(workspace: &Workspace, arguments: &Arguments) -> Tally {
+    let target = &workspace.target;
     let out = target.join("bench");
     let mut tally = Tally::default();
     if arguments.peers {
-        tally += peers::install(&target);
+        tally += peers::install(target);
     }
     let figures = arguments
         .json
@@ -63,7 +63,7 @@ pub(crate) fn run(arguments: &Arguments) -> Tally {
     if arguments.keep {
         cargo.args(["--keep", KEPT]);
     }
-    if let (None, Some(python)) = (std::env::var_os("BENCH_PYTHON"), peers::python(&target)) {
+    if let (None, Some(python)) = (std::env::var_os("BENCH_PYTHON"), peers::python(target)) {
         cargo.env("BENCH_PYTHON", python);
     }
     if let Err(error) = fs_err::create_dir_all(&out) {

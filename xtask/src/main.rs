@@ -126,7 +126,7 @@ fn main() -> ExitCode {
         Command::Acceptance { missing } => acceptance::run(&workspace, missing),
         Command::Docs => docs::run(&workspace),
         Command::Live => live::run(false),
-        Command::Bench(arguments) => bench::run(&arguments),
+        Command::Bench(arguments) => bench::run(&workspace, &arguments),
         Command::CrashTest(arguments) => crash_test::run(&arguments),
         Command::Night(arguments) => night::run(&arguments),
         Command::Survivors(arguments) => survivors::run(&arguments),
