@@ -2,6 +2,8 @@
 
 use std::process::Command;
 
+use clap::builder::PossibleValuesParser;
+
 use crate::command::{self, Show};
 use crate::tally::Tally;
 use crate::tools::Tool;
@@ -13,6 +15,7 @@ const TARGETS: [&str; 4] = ["header", "frames", "load", "migrations"];
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// Only these targets
+    #[arg(value_parser = PossibleValuesParser::new(TARGETS))]
     targets: Vec<String>,
     /// How long each target runs
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]

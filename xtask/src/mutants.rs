@@ -110,6 +110,9 @@ fn judge(name: &str, success: bool, output: &str) -> Tally {
         found.sum::<usize>()
     };
     tally.passed = count("caught") + count("timeouts");
+    if success && counts.is_none() {
+        tally += Tally::failed(format!("mutants: {name}: its files have nothing to change"));
+    }
     if !success && tally.failures.is_empty() {
         tally += Tally::failed(format!("mutants: {name}: it did not come to its end"));
     }
@@ -118,6 +121,8 @@ fn judge(name: &str, success: bool, output: &str) -> Tally {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
 
     #[test]
@@ -129,5 +134,28 @@ mod tests {
         assert!(tally.failures[0].contains("b.rs:3:5: replace f"));
         assert!(judge("a", false, "error: no baseline").is_red());
         assert!(!judge("a", true, "4 mutants tested in 1s: 4 caught").is_red());
+        assert!(judge("a", true, "Found 0 mutants to test").is_red());
+    }
+
+    #[test]
+    fn each_pattern_of_the_table_has_files() {
+        let sources = crate::sources::read(&Path::new(env!("CARGO_MANIFEST_DIR")).join(".."));
+        let paths: Vec<String> = { sources.iter() }
+            .map(|source| source.path.display().to_string())
+            .collect();
+        for pattern in CORES.iter().flat_map(|(_, files, _)| *files) {
+            assert!(paths.iter().any(|path| fits(pattern, path)), "{pattern}");
+        }
+    }
+
+    /// Whether a path has the parts around the stars, in their order.
+    fn fits(pattern: &str, path: &str) -> bool {
+        let (first, rest) = pattern.split_once('*').unwrap_or((pattern, ""));
+        let mut parts = rest.split('*');
+        let after = path.strip_prefix(first);
+        after.is_some_and(|after| {
+            let left = parts.try_fold(after, |left, part| Some(left.split_once(part)?.1));
+            left.is_some_and(|left| left.is_empty() || pattern.ends_with('*'))
+        })
     }
 }

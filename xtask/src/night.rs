@@ -2,13 +2,14 @@
 
 use std::process::Command;
 
+use crate::command::{self, Show};
 use crate::tally::Tally;
 
 /// Which nights.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// How many, from seed 0 on.
-    #[arg(long, value_name = "N", default_value_t = 1000)]
+    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..))]
     seeds: u64,
     /// This one only, as a failure names it.
     #[arg(long, value_name = "SEED", conflicts_with = "seeds")]
@@ -33,17 +34,18 @@ pub(crate) fn run(arguments: &Arguments) -> Tally {
 
 /// Runs tests that are told by a variable how much they do, and shows what they print.
 fn test(package: &str, binary: &str, names: &str, (name, value): (&str, String)) -> Tally {
-    let status = Command::new("cargo")
+    let mut cargo = Command::new("cargo");
+    cargo
         .args(["test", "--quiet", "-p", package])
         .args(["--test", binary, names, "--", "--nocapture"])
-        .env(name, value)
-        .status();
-    match status {
-        Ok(status) if status.success() => Tally {
-            passed: 1,
-            ..Tally::default()
-        },
-        Ok(_) => Tally::failed(format!("night: {package} broke a promise")),
-        Err(error) => Tally::failed(format!("cargo: {error}")),
+        .env(name, value);
+    let ended = command::finish(&mut cargo, Show::AsItComes);
+    let tally = Tally::of_libtest(&ended.output).unwrap_or_default();
+    match ended.success {
+        true if tally.passed == 0 => Tally::failed(format!(
+            "night: {package} has no test of that name: {names}"
+        )),
+        true => tally,
+        false => Tally::failed(format!("night: {package} broke a promise")),
     }
 }
