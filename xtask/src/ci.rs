@@ -28,7 +28,7 @@ const STAGES: [(&str, Stage); 9] = [
         Tally::default()
     }),
     ("rehearsal", release::quick_rehearsal),
-    ("live", |_| live::run(true)),
+    ("live", |_| live::quick()),
 ];
 
 pub(crate) fn run(workspace: &Workspace, strict: bool) -> Tally {

@@ -3,8 +3,26 @@
 use crate::command::{self, Show};
 use crate::tally::Tally;
 
-/// Runs all checks, or the most important ones.
-pub(crate) fn run(quick: bool) -> Tally {
+/// Which checks.
+#[derive(Debug, Default, clap::Args)]
+pub(crate) struct Arguments {
+    /// Only those whose names hold one of these, or whose agent's program is one of them [default: all].
+    names: Vec<String>,
+    /// Only the most important ones.
+    #[arg(long)]
+    quick: bool,
+}
+
+/// The most important checks of all agents.
+pub(crate) fn quick() -> Tally {
+    run(&Arguments {
+        quick: true,
+        ..Arguments::default()
+    })
+}
+
+/// Builds what the checks start, and runs them.
+pub(crate) fn run(arguments: &Arguments) -> Tally {
     let built = command::run(
         "cargo",
         &["build", "--quiet", "-p", "rlm-tests", "--bins"],
@@ -13,10 +31,9 @@ pub(crate) fn run(quick: bool) -> Tally {
     if !built.success {
         return Tally::failed("live: it does not build");
     }
-    let mut words = vec!["run", "--quiet", "-p", "rlm-tests", "--bin", "live"];
-    if quick {
-        words.extend(["--", "--quick"]);
-    }
+    let mut words = vec!["run", "--quiet", "-p", "rlm-tests", "--bin", "live", "--"];
+    words.extend(arguments.quick.then_some("--quick"));
+    words.extend(arguments.names.iter().map(String::as_str));
     let ended = command::run("cargo", &words, Show::WithoutSkips);
     let mut tally = Tally::of_live(&ended.output);
     if !ended.success && !tally.is_red() {

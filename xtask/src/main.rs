@@ -70,7 +70,7 @@ enum Command {
     /// Builds the documentation without warnings, and follows its links.
     Docs,
     /// Runs `rlm` around the real agent CLIs, at pinned versions from npm, against a scripted model. `ci` runs the most important of these checks.
-    Live,
+    Live(live::Arguments),
     /// Measures ours, a peer and the floor in turn, and judges the targets.
     Bench(bench::Arguments),
     /// Looks for an acknowledged save that a crash, a fault or a second writer loses.
@@ -125,7 +125,7 @@ fn main() -> ExitCode {
         Command::Test => test::run(&workspace, Show::AsItComes),
         Command::Acceptance { missing } => acceptance::run(&workspace, missing),
         Command::Docs => docs::run(&workspace),
-        Command::Live => live::run(false),
+        Command::Live(arguments) => live::run(&arguments),
         Command::Bench(arguments) => bench::run(&workspace, &arguments),
         Command::CrashTest(arguments) => crash_test::run(&arguments),
         Command::Night(arguments) => night::run(&arguments),
