@@ -23,13 +23,16 @@ const STAGES: [(&str, Stage); 9] = [
     ("loom", |workspace| {
         loom::run(workspace, loom::Arguments::default())
     }),
-    ("acceptance", |workspace| {
-        println!("{}", acceptance::summarise(workspace));
-        Tally::default()
-    }),
+    ("acceptance", acceptance::stage),
     ("rehearsal", release::quick_rehearsal),
     ("live", |_| live::quick()),
 ];
+
+/// What the help says of the whole.
+pub(crate) fn about() -> String {
+    let names: Vec<&str> = STAGES.iter().map(|(name, _)| *name).collect();
+    format!("Runs all stages: {}", names.join(", "))
+}
 
 pub(crate) fn run(workspace: &Workspace, strict: bool) -> Tally {
     let mut total = Tally::default();

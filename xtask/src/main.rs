@@ -55,13 +55,13 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Runs all stages: lint, docs, features, test, acceptance, rehearsal, live.
+    #[command(about = ci::about())]
     Ci,
     /// Checks formatting, clippy and the rules of the house.
     Lint(lint::Arguments),
     /// Runs all tests and doctests.
     Test,
-    /// Lists the acceptance items and the tests that show them.
+    /// Lists the acceptance items and the tests that show them; one without is a failure unless the list says so.
     Acceptance {
         /// Only those without a test.
         #[arg(long)]
