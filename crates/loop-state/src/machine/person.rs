@@ -240,6 +240,9 @@ impl Machine {
             Again::Phase => self.go_back_to(1),
             Again::Iteration => {
                 let head = &mut self.head;
+                if head.step.is_rest() && !matches!(head.step, Step::Waiting { .. }) {
+                    head.discard_from(head.iteration);
+                }
                 // What its own check printed is for the iteration after it.
                 head.feedback = head.feedback.take().filter(|_| head.cut.is_some());
                 head.failure = None;

@@ -3,7 +3,7 @@
 use super::person::recorded;
 use super::{Effects, Machine, once_saved};
 use crate::head::MAX_NUMBER;
-use crate::{Again, CutCause, Effect, Resume, Step, StopReason, Streak, Then, Timestamp};
+use crate::{Again, CutCause, Effect, Head, Resume, Step, StopReason, Streak, Then, Timestamp};
 
 impl Machine {
     pub(super) fn resumed(&mut self, resume: Resume, at: Timestamp) -> Effects {
@@ -149,9 +149,7 @@ impl Machine {
         head.failure = None;
         head.waits = Default::default();
         head.iteration_usage = Default::default();
-        head.said = None;
-        head.errors.retain(|error| error.iteration < head.iteration);
-        head.last.take_if(|last| last.iteration >= head.iteration);
+        head.discard_from(head.iteration);
         head.step = Step::Ready;
     }
 
@@ -164,5 +162,14 @@ impl Machine {
             Effect::RunCheck
         };
         vec![command]
+    }
+}
+
+impl Head {
+    /// Forgets what the iterations of this phase came to that are done again, `from` and those behind it.
+    pub(super) fn discard_from(&mut self, from: u32) {
+        self.said = None;
+        self.errors.retain(|error| error.iteration < from);
+        self.last.take_if(|last| last.iteration >= from);
     }
 }
