@@ -15,7 +15,7 @@ use serde::de::{DeserializeSeed, Error as _, IgnoredAny, IntoDeserializer, MapAc
 use serde::{Deserialize, Deserializer, Serialize, Serializer, ser};
 
 use crate::head::MAX_NUMBER;
-use crate::{Head, RulesError};
+use crate::{Head, RulesError, Step};
 
 mod mirror;
 pub(crate) mod v1;
@@ -85,6 +85,8 @@ enum Kind {
         "the state stands in a phase with index {0}, which its rules don't have; take an earlier one"
     )]
     Phase(u32),
+    #[error("the state works at iteration 0, which no run has; take an earlier one")]
+    Iteration,
     #[error("the state counts further than any run can; take an earlier one")]
     Count,
 }
@@ -119,6 +121,19 @@ impl TryFrom<Snapshot> for Head {
         if head.phase as usize >= head.rules.phases.len() {
             return Err(Kind::Phase(head.phase).into());
         }
+        // Only what is not begun, or lies between two phases, is of no iteration.
+        let has_iteration = head.iteration > 0
+            || matches!(
+                head.step,
+                Step::Ready | Step::Sleeping { .. } | Step::Paused { .. } | Step::Review { .. }
+            );
+        if !has_iteration {
+            return Err(Kind::Iteration.into());
+        }
+        let command = match head.step {
+            Step::Gate { index } | Step::Recheck { gate: index } => index,
+            _ => 0,
+        };
         let (counts, streaks) = (&head.counts, &head.streaks);
         let handover = head.handover.as_ref().map_or(0, |last| last.attempt);
         let numbers = [
@@ -128,7 +143,7 @@ impl TryFrom<Snapshot> for Head {
             [counts.cuts, counts.steers, counts.denied],
             [streaks.failures, streaks.gates, streaks.crashes],
             [streaks.idle, head.waits.tries, counts.processes],
-            [handover, 0, 0],
+            [handover, streaks.unrun, command],
         ];
         match numbers.as_flattened().iter().any(|n| *n > MAX_NUMBER) {
             true => Err(Kind::Count.into()),

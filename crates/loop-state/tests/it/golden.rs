@@ -7,7 +7,7 @@ use loop_state::snapshot::Snapshot;
 use loop_state::{Autonomy, Event, Happening, Head, Machine, Resume, Rules, Timestamp, Waits};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 mod samples;
 use samples::{events, full, heads};
@@ -183,10 +183,24 @@ fn a_head_that_no_machine_can_have_written_is_refused() {
     let phase = refused(|head| head["phase"] = 2.into());
     let rules = refused(|head| head["rules"]["phases"] = Value::Array(vec![]));
     let count = refused(|head| head["highest_attempt"] = u32::MAX.into());
-    insta::assert_snapshot!([phase, rules, count].join("\n"), @r"
+    // Each of these is one more soon.
+    let counts: [fn(&mut Value); 3] = [
+        |head| head["streaks"]["unrun"] = u32::MAX.into(),
+        |head| head["step"] = json!({"Gate": {"index": u32::MAX}}),
+        |head| head["step"] = json!({"Recheck": {"gate": u32::MAX}}),
+    ];
+    for change in counts {
+        assert_eq!(refused(change), count);
+    }
+    let nowhere = refused(|head| {
+        head["iteration"] = 0.into();
+        head["step"] = "Check".into();
+    });
+    insta::assert_snapshot!([phase, rules, count, nowhere].join("\n"), @r"
     the state stands in a phase with index 2, which its rules don't have; take an earlier one
     the state's rules make no run: a run needs at least one phase
     the state counts further than any run can; take an earlier one
+    the state works at iteration 0, which no run has; take an earlier one
     ");
 }
 

@@ -9,6 +9,7 @@ use loop_state::{
     Timer, Timestamp, Tree, TurnOutcome, Usage, Verdict, When,
 };
 use proptest::prelude::*;
+use serde_json::{Value, json};
 
 use crate::promises::{Seen, broken};
 
@@ -245,6 +246,34 @@ fn through_disk(head: &Head) -> Head {
     serde_json::from_slice(&serde_json::to_vec(head).unwrap()).unwrap()
 }
 
+/// A step that no machine may have been in, with numbers of its own.
+fn any_step() -> impl Strategy<Value = Value> {
+    let index = prop_oneof![0u32..4, Just(u32::MAX)];
+    let time = prop_oneof![0u64..1000, Just(u64::MAX)];
+    (0usize..10, index, time).prop_map(|(kind, index, time)| match kind {
+        0 => json!("Ready"),
+        1 => json!({"Turn": {"since": time}}),
+        2 => json!({"Interrupted": {"since": time}}),
+        3 => json!({"Gate": {"index": index}}),
+        4 => json!("Check"),
+        5 => json!({"Recheck": {"gate": index}}),
+        6 => json!({"Settling": {"then": "Next"}}),
+        7 => json!({"Waiting": {"since": 0, "until": time, "why": "Limit"}}),
+        8 => json!({"Settling": {"then": {"Again": "Phase"}}}),
+        _ => json!({"Review": {"since": time, "of": "Batch"}}),
+    })
+}
+
+/// Every number of a saved state, in order.
+fn numbers(value: &mut Value) -> Vec<&mut Value> {
+    match value {
+        Value::Number(_) => vec![value],
+        Value::Array(all) => all.iter_mut().flat_map(numbers).collect(),
+        Value::Object(all) => all.values_mut().flat_map(numbers).collect(),
+        _ => Vec::new(),
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 2000, ..ProptestConfig::default() })]
 
@@ -264,6 +293,48 @@ proptest! {
             let (event, effects, after) = (&event, effects.as_slice(), machine.head());
             let broken = broken(&Seen { before: &before, event, effects, after });
             prop_assert!(broken.is_empty(), "{broken:?}: at {:?} came {event:?}: {effects:?}", before.step);
+        }
+    }
+
+    /// A state that somebody else has written is refused, or whatever happens to it is answered without a panic.
+    #[test]
+    fn a_saved_state_of_a_stranger_is_refused_or_answers(
+        (rules, before) in any_history(),
+        lies in proptest::collection::vec(
+            (any::<prop::sample::Index>(), prop_oneof![Just(0), Just(1), Just(1 << 30), Just(u64::from(u32::MAX)), Just(u64::MAX)]),
+            0..3,
+        ),
+        step in proptest::option::of(any_step()),
+        again in proptest::option::of(prop_oneof![Just("Iteration"), Just("Phase")]),
+        from in proptest::option::of(0u32..4),
+        after in proptest::collection::vec((0u64..40_000, any_happening()), 1..8),
+    ) {
+        let mut machine = Machine::new(rules).unwrap();
+        for event in before {
+            machine.step(event);
+        }
+        let mut saved = serde_json::to_value(machine.head()).unwrap();
+        for (at, lie) in lies {
+            let mut numbers = numbers(&mut saved);
+            let at = at.index(numbers.len());
+            *numbers[at] = lie.into();
+        }
+        if let Some(step) = step {
+            saved["step"] = step;
+        }
+        if let Some(again) = again {
+            saved["again"] = again.into();
+        }
+        if let Ok(head) = serde_json::from_value::<Head>(saved) {
+            let (mut machine, mut now) = (Machine::from(head), 0);
+            let resumed = Happening::Resumed(Resume { from, ..Resume::default() });
+            for (wait, what) in [(0, resumed)].into_iter().chain(after) {
+                now += wait;
+                let due = machine.due(Timestamp(now));
+                for what in due.into_iter().chain([what]) {
+                    machine.step(Event { at: Timestamp(now), what });
+                }
+            }
         }
     }
 
