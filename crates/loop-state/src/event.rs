@@ -79,7 +79,7 @@ pub enum Happening {
     AgainRequested(Again),
     /// A person wants the next attempt in a fresh session.
     FreshRequested,
-    /// The agent's session has this id.
+    /// The agent's session has this id; one of more than [`MAX_TEXT`](crate::MAX_TEXT) bytes is not kept, and its session not gone on with.
     SessionKnown(String),
     /// The agent has come to this result, in its own words. The last one before a phase is over is for the next phase.
     Said(String),

@@ -1,7 +1,7 @@
 //! What a person asks of a run while it goes on, and what its agent tells beside its turns.
 
 use super::{Effects, Machine, once_saved};
-use crate::text::{MAX_STEER_BYTES, MAX_STEERS, tail};
+use crate::text::{MAX_STEER_BYTES, MAX_STEERS, MAX_TEXT, tail};
 use crate::{
     Again, CutCause, Effect, Happening, Notice, SessionPolicy, Steer, SteerState, Step, StopReason,
     Then, Timestamp, Verdict,
@@ -34,10 +34,7 @@ impl Machine {
                 self.head.fresh = true;
                 vec![Effect::Save, Effect::Announce(Notice::Fresh)]
             }
-            Happening::SessionKnown(id) if self.head.session.as_ref() != Some(&id) => {
-                self.head.session = Some(id);
-                vec![Effect::Save]
-            }
+            Happening::SessionKnown(id) => self.session_known(id),
             Happening::Prompted
                 if (!self.head.prompted || !self.head.briefed.is_empty())
                     && matches!(step, Step::Turn { .. }) =>
@@ -74,6 +71,18 @@ impl Machine {
                 Effects::new()
             }
             _ => Effects::new(),
+        }
+    }
+
+    /// A session whose id is longer than any text may be is one that nobody knows: a part of an id is no id.
+    fn session_known(&mut self, id: String) -> Effects {
+        let id = Some(id).filter(|id| id.len() <= MAX_TEXT);
+        match self.head.session == id {
+            true => Effects::new(),
+            false => {
+                self.head.session = id;
+                vec![Effect::Save]
+            }
         }
     }
 

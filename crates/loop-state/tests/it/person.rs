@@ -5,8 +5,8 @@ use std::time::Duration;
 use insta::assert_snapshot;
 use loop_state::{
     Again, Brief, CheckResult, CutCause, Effect, Evidence, Happening, MAX_STEER_BYTES, MAX_STEERS,
-    Notice, Resume, SessionPolicy, SteerState, StopCause, StopReason, Streak, Tree, TurnOutcome,
-    When,
+    MAX_TEXT, Notice, Resume, SessionPolicy, SteerState, StopCause, StopReason, Streak, Tree,
+    TurnOutcome, When,
 };
 
 use crate::rules;
@@ -205,6 +205,20 @@ fn a_paused_run_is_resumed_where_it_was() {
     trace.iteration(failed("no"));
     let effects = trace.crash_and_resume();
     assert_eq!(started(&effects).iteration, 2);
+}
+
+#[test]
+fn a_session_with_an_id_beyond_all_bounds_is_not_gone_on_with() {
+    let mut trace = continuing();
+    let known = |id: String| Happening::SessionKnown(id);
+    let longest = "s".repeat(MAX_TEXT);
+    trace.then(known(longest.clone()));
+    let effects = trace.iteration(failed("no"));
+    assert_eq!(started(&effects).session, Some(longest.clone()));
+    let effects = trace.then(known(longest + "s"));
+    assert_eq!(effects, [Effect::Save], "the one before is not its session");
+    let effects = trace.iteration(failed("no"));
+    assert_eq!(started(&effects).session, None);
 }
 
 #[test]

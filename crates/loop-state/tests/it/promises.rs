@@ -1,6 +1,9 @@
 //! What holds after each step of any machine, whatever came. Each promise is a function of its own, so that a test can say which one is broken.
 
-use loop_state::{Autonomy, Effect, Event, Happening, Head, Notice, Step, TurnOutcome, Wait, When};
+use loop_state::{
+    Autonomy, Effect, Event, Happening, Head, MAX_ERRORS, MAX_PHASES, MAX_STEER_BYTES, MAX_STEERS,
+    MAX_TEXT, Notice, Step, TurnOutcome, Wait, When,
+};
 
 /// One step of a machine.
 pub(crate) struct Seen<'a> {
@@ -246,13 +249,19 @@ fn phases_leave_traces(seen: &Seen<'_>) -> bool {
 fn all_is_bounded(seen: &Seen<'_>) -> bool {
     let head = seen.after;
     let said: usize = head.steers.iter().map(|steer| steer.text.len()).sum();
-    head.steers.len() <= loop_state::MAX_STEERS
-        && said <= loop_state::MAX_STEER_BYTES
-        && head.errors.len() <= loop_state::MAX_ERRORS
-        && head.finished.len() <= loop_state::MAX_PHASES
-        && head
-            .said
-            .as_ref()
-            .is_none_or(|said| said.len() <= loop_state::MAX_TEXT)
+    let last = head.last.as_ref().and_then(|last| last.failure.as_ref());
+    let one = [&head.session, &head.failure, &head.said];
+    let texts = { one.into_iter().flatten() }
+        .chain(last)
+        .chain(head.feedback.as_ref().map(|it| &it.text))
+        .chain(head.handover.as_ref().map(|it| &it.from))
+        .chain(head.errors.iter().map(|it| &it.what))
+        .chain(head.finished.iter().filter_map(|it| it.result.as_ref()))
+        .map(String::len);
+    head.steers.len() <= MAX_STEERS
+        && said <= MAX_STEER_BYTES
+        && head.errors.len() <= MAX_ERRORS
+        && head.finished.len() <= MAX_PHASES
+        && texts.max().unwrap_or_default() <= MAX_TEXT
         && seen.effects.len() <= 8
 }

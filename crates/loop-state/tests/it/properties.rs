@@ -4,9 +4,9 @@ use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use loop_state::{
-    Again, Autonomy, CheckResult, Effect, Event, Happening, Head, Limits, Machine, Notice,
-    PhaseRules, Resume, RuleChange, Rules, SessionPolicy, SteerState, StopCause, StopRequest,
-    Timer, Timestamp, Tree, TurnOutcome, Usage, Verdict, When,
+    Again, Autonomy, CheckResult, Effect, Event, Happening, Head, Limits, MAX_TEXT, Machine,
+    Notice, PhaseRules, Resume, RuleChange, Rules, SessionPolicy, SteerState, StopCause,
+    StopRequest, Timer, Timestamp, Tree, TurnOutcome, Usage, Verdict, When,
 };
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -103,11 +103,19 @@ fn any_use() -> impl Strategy<Value = Usage> {
     })
 }
 
+/// Now and then it is longer than any text may be in the head.
+fn any_text() -> impl Strategy<Value = String> {
+    prop_oneof![
+        20 => Just("so it is".to_owned()),
+        1 => Just("\u{e4}".repeat(MAX_TEXT)),
+    ]
+}
+
 fn any_result() -> impl Strategy<Value = CheckResult> {
     prop_oneof![
         Just(CheckResult::Passed),
-        Just(CheckResult::Failed("no".into())),
-        Just(CheckResult::NotRun("no such command".into())),
+        any_text().prop_map(CheckResult::Failed),
+        any_text().prop_map(CheckResult::NotRun),
         Just(CheckResult::Stopped),
     ]
 }
@@ -115,19 +123,19 @@ fn any_result() -> impl Strategy<Value = CheckResult> {
 fn any_outcome() -> impl Strategy<Value = TurnOutcome> {
     prop_oneof![
         4 => Just(TurnOutcome::Completed),
-        2 => Just(TurnOutcome::Failed("exit status 1".into())),
+        2 => any_text().prop_map(TurnOutcome::Failed),
         1 => Just(TurnOutcome::Stopped),
-        1 => Just(TurnOutcome::NotStarted("gone".into())),
+        1 => any_text().prop_map(TurnOutcome::NotStarted),
         2 => Just(TurnOutcome::Claimed),
         2 => Just(TurnOutcome::Interrupted),
-        2 => Just(TurnOutcome::Transient("no JSON".into())),
-        2 => proptest::option::of(0u64..100_000).prop_map(|reset| TurnOutcome::RateLimited {
+        2 => any_text().prop_map(TurnOutcome::Transient),
+        2 => (proptest::option::of(0u64..100_000), any_text()).prop_map(|(reset, why)| TurnOutcome::RateLimited {
             reset: reset.map(Timestamp),
-            why: "limit".into(),
+            why,
         }),
         1 => Just(TurnOutcome::SessionLost),
-        1 => Just(TurnOutcome::SessionHeld("by pid 7".into())),
-        1 => Just(TurnOutcome::Hopeless("log in".into())),
+        1 => any_text().prop_map(TurnOutcome::SessionHeld),
+        1 => any_text().prop_map(TurnOutcome::Hopeless),
     ]
 }
 
@@ -162,7 +170,7 @@ fn any_happening() -> impl Strategy<Value = Happening> {
         1 => any::<bool>().prop_map(Happening::Attended),
         1 => any_change().prop_map(Happening::RuleSet),
         1 => (0u32..4, any_change()).prop_map(|(phase, change)| Happening::PhaseRuleSet { phase, change }),
-        1 => Just(Happening::Said("so far".into())),
+        1 => any_text().prop_map(Happening::Said),
         6 => any_outcome().prop_map(Happening::TurnEnded),
         4 => any_result().prop_map(Happening::GateEnded),
         4 => any_result().prop_map(Happening::CheckEnded),
@@ -172,14 +180,14 @@ fn any_happening() -> impl Strategy<Value = Happening> {
         1 => any::<bool>().prop_map(|now| Happening::SteerAdded { text: "say".into(), now }),
         1 => (0u32..4, any_state()).prop_map(|(id, state)| Happening::SteerMoved { id, state }),
         1 => any_wish(),
-        1 => Just(Happening::SessionKnown("s".into())),
+        1 => any_text().prop_map(Happening::SessionKnown),
         1 => Just(Happening::NothingDone),
         1 => Just(Happening::Thawed(Duration::from_millis(30))),
     ]
 }
 
 fn any_agent() -> impl Strategy<Value = Option<String>> {
-    prop_oneof![3 => Just(None), 1 => Just(Some("before".to_owned()))]
+    prop_oneof![3 => Just(None), 1 => any_text().prop_map(Some)]
 }
 
 fn any_number() -> impl Strategy<Value = Option<u32>> {
