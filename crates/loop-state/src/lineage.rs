@@ -1,7 +1,7 @@
 //! Where a fork comes from, and what of the other run's state does not go along.
 
 use crate::text::tail;
-use crate::{Head, Step, Streaks, Waits};
+use crate::{Head, Step, Streaks, Then, Waits};
 
 /// Where a run comes from that is a fork of another one.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,7 +18,7 @@ impl Head {
     /// Makes the head of a new run that goes on where this one stands; its first event is [`Happening::Resumed`](crate::Happening::Resumed).
     ///
     /// What was counted and used up to here counts for the fork too, as its history does, so that a budget is not had twice. What failed in a row, and
-    /// every wish to stop or to wait, was the other run's, and so is the conversation: it may know what comes after. A turn that was begun behind the
+    /// every wish to stop, to wait or to begin again, was the other run's, and so is the conversation: it may know what comes after. A turn that was begun behind the
     /// iteration that is gone on from is as if it had not been, but for its number.
     #[must_use]
     pub fn fork(mut self, mut parent: Lineage) -> Self {
@@ -34,6 +34,13 @@ impl Head {
         self.waits = Waits::default();
         self.stopping = None;
         self.pausing = false;
+        self.again = None;
+        if let Step::Settling {
+            then: then @ Then::Again(_),
+        } = &mut self.step
+        {
+            *then = Then::Next;
+        }
         self.halting = false;
         self.end = None;
         self.elsewhere()

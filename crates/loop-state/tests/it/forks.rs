@@ -1,6 +1,6 @@
 //! Runs that begin where another one stood.
 
-use loop_state::{Happening, Head, Lineage, Resume, Step};
+use loop_state::{Again, Effect, Happening, Head, Lineage, Resume, Step, Then, TurnOutcome};
 
 use crate::pipeline::{next_phase, pipeline, plan};
 use crate::traces::{Trace, failed};
@@ -58,4 +58,33 @@ fn x111_a_turn_that_began_with_the_save_that_is_forked_is_not_the_forks() {
     assert!(head.feedback.is_some() && head.session.is_none());
     trace.iteration(failed("red"));
     assert_eq!(trace.machine.head().iteration, 3);
+}
+
+#[test]
+fn x111_a_wish_to_begin_again_was_the_other_runs() {
+    let mut trace = Trace::new(crate::rules(|_| {}));
+    trace.iteration(failed("red"));
+    let lineage = || Lineage {
+        run: "first".into(),
+        iteration: 2,
+        seq: 7,
+    };
+    // A turn that is being ended for it.
+    trace.then(Happening::AgainRequested(Again::Phase));
+    let fork = trace.machine.head().clone().fork(lineage());
+    let trace = Trace::resumed(fork, Resume::default());
+    assert_eq!(trace.machine.head().iteration, 2);
+    // What its attempt left running, of which the check was ended for it.
+    let mut trace = Trace::new(crate::rules(|_| {}));
+    trace.iteration(failed("red"));
+    trace.then(Happening::TurnEnded(TurnOutcome::Completed));
+    trace.then(Happening::AgainRequested(Again::Phase));
+    trace.then(Happening::CheckEnded(failed("ended")));
+    let then = Then::Again(Again::Phase);
+    assert_eq!(trace.machine.head().step, Step::Settling { then });
+    let fork = trace.machine.head().clone().fork(lineage());
+    let mut trace = Trace::resumed(fork, Resume::default());
+    assert!(trace.text.ends_with("    RunCheck\n"), "{}", trace.text);
+    let effects = trace.then(Happening::CheckEnded(failed("red")));
+    assert_eq!(effects, [Effect::EndLeftovers]);
 }
