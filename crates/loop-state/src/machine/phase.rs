@@ -114,7 +114,8 @@ impl Machine {
 
     /// Begins what comes after a complete iteration or phase, unless a limit forbids it.
     pub(super) fn proceed(&mut self, at: Timestamp) -> Effects {
-        if self.is_plan_made() && !self.is_last_phase() {
+        let is_over = self.head.finished.len() > self.head.phase as usize;
+        if self.is_plan_made() && !(self.is_last_phase() && is_over) {
             return self.phase_over(None, None, at);
         }
         match self.limit(at) {
@@ -130,7 +131,7 @@ impl Machine {
         }
         match self.limit(at) {
             // Fewer iterations are planned than when it was asked.
-            Some(_) if self.is_plan_made() && !self.is_last_phase() => self.proceed(at),
+            Some(_) if self.is_plan_made() => self.proceed(at),
             Some(reason) => self.end(reason, at),
             None => vec![Effect::Save, Effect::Announce(Notice::Review(of))],
         }

@@ -98,6 +98,29 @@ fn a_plan_that_becomes_shorter_ends_its_phase_and_not_the_run() {
 }
 
 #[test]
+fn a_plan_of_the_last_phase_that_becomes_shorter_is_sealed_when_it_ends() {
+    let mut trace = Trace::new(rules(|rules| {
+        rules.sleep = Duration::from_secs(10);
+        rules.phases[0].until = false;
+        rules.phases[0].limits.max_iterations = Some(5);
+    }));
+    trace.then(Happening::TurnEnded(TurnOutcome::Completed));
+    trace.then(Happening::Settled(Tree::default()));
+    trace.then(Happening::RuleSet(RuleChange::MaxIterations(Some(1))));
+    let effects = trace.then(Happening::TimeUp(Timer::Sleep));
+    assert!(
+        matches!(effects[0], Effect::SealPhase { .. }),
+        "{effects:?}"
+    );
+    assert_eq!(trace.reason(), StopReason::Planned);
+    assert_eq!(trace.machine.head().finished.len(), 1);
+    // Once: who looks at it again finds it over.
+    let effects = trace.crash_and_resume();
+    assert_eq!(effects[0], Effect::Save);
+    assert_eq!(trace.machine.head().finished.len(), 1);
+}
+
+#[test]
 fn a_rule_of_a_phase_that_is_still_to_come_is_named_with_it_and_saved() {
     let mut trace = Trace::new(rules(|rules| {
         let mut build = rules.phases[0].clone();
