@@ -50,7 +50,7 @@
 //! - *Tries.* [`TurnOutcome::Transient`] is tried again after 1, 4 and 16 s; the fourth failure of an iteration counts, as one.
 //! - *Another agent.* A resume may name the one before it ([`Resume::predecessor`]): its session is left behind, all that people said is told again,
 //!   and the briefs name it until a turn is over that had that before its eyes.
-//! - *Live rules.* [`Happening::RuleSet`] changes a rule; what the new one forbids ends at once.
+//! - *Live rules.* [`Happening::RuleSet`] changes a rule; what the new one forbids ends at once, or is not begun.
 //!
 //! `examples/shell.rs` is the smallest shell around the machine, killed in the middle of a turn and gone on with.
 //!

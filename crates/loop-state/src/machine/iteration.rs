@@ -388,7 +388,7 @@ impl Machine {
     }
 
     /// Work that leaves no trace is not going to end by itself; a limit that is reached at the same time says more.
-    fn stuck_idle(&self) -> Option<StopReason> {
+    pub(super) fn stuck_idle(&self) -> Option<StopReason> {
         let (max, idle) = (self.head.rules.max_failures, self.head.streaks.idle);
         (max > 0 && idle >= max).then_some(StopReason::Stuck(Streak::Idle, idle))
     }

@@ -127,15 +127,22 @@ impl Machine {
             return Effects::new();
         };
         self.head.rules = rules;
-        let effects = match step {
-            Step::Waiting { .. } => self.wait_in_vain(at).map(|reason| self.end(reason, at)),
+        let reason = match (step, change) {
+            (Step::Waiting { .. }, _) => self.wait_in_vain(at),
+            // The next iteration would be paid for before it is known that it was not to be.
+            (step, RuleChange::MaxFailures(_)) if step.is_rest() => {
+                { self.stuck() }.or_else(|| self.stuck_idle())
+            }
             _ => None,
         };
-        let effects = effects.unwrap_or_else(|| {
-            let mut effects = vec![Effect::Save];
-            effects.extend(self.hold_budget(step));
-            effects
-        });
+        let effects = match reason {
+            Some(reason) => self.end(reason, at),
+            None => {
+                let mut effects = vec![Effect::Save];
+                effects.extend(self.hold_budget(step));
+                effects
+            }
+        };
         let phases = &self.head.rules.phases;
         let notice = match phases.len() > 1 && change.is_of_phase() {
             true => Notice::PhaseRuleSet {

@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use insta::assert_snapshot;
 use loop_state::{
-    Autonomy, Effect, Happening, Notice, RuleChange, StopReason, Timer, Timestamp, Tree,
+    Autonomy, Effect, Happening, Notice, RuleChange, StopReason, Streak, Timer, Timestamp, Tree,
     TurnOutcome,
 };
 
 use crate::limits::{HOUR, limited, metered, used};
 use crate::person::started;
 use crate::rules;
-use crate::traces::Trace;
+use crate::traces::{Trace, failed};
 
 #[test]
 fn a_rule_that_changes_is_in_effect_at_once() {
@@ -118,6 +118,34 @@ fn a_plan_of_the_last_phase_that_becomes_shorter_is_sealed_when_it_ends() {
     let effects = trace.crash_and_resume();
     assert_eq!(effects[0], Effect::Save);
     assert_eq!(trace.machine.head().finished.len(), 1);
+}
+
+#[test]
+fn failures_that_are_too_many_by_a_new_rule_begin_no_other_iteration() {
+    let rests = [
+        (Autonomy::Full, None),
+        (Autonomy::Full, Some(Happening::PauseRequested)),
+        (Autonomy::Batch(1), None),
+    ];
+    for (autonomy, wish) in rests {
+        let mut trace = Trace::new(rules(|rules| {
+            rules.sleep = Duration::from_secs(10);
+            rules.autonomy = autonomy;
+        }));
+        trace.then(Happening::Attended(true));
+        trace.then(Happening::TurnEnded(TurnOutcome::Failed("died".into())));
+        trace.then(Happening::CheckEnded(failed("red")));
+        trace.then(Happening::Settled(Tree::default()));
+        wish.map(|wish| trace.then(wish));
+        let change = |max| Happening::RuleSet(RuleChange::MaxFailures(max));
+        trace.then(change(2));
+        assert_eq!(trace.machine.head().end, None);
+        trace.then(change(1));
+        assert_eq!(trace.reason(), StopReason::Stuck(Streak::Failures, 1));
+        // Who resumes it all the same wants to see another one.
+        let effects = trace.crash_and_resume();
+        assert_eq!(started(&effects).iteration, 2);
+    }
 }
 
 #[test]
