@@ -1,4 +1,4 @@
-//! The same for many things, on all cores.
+//! The same work for many things, on all cores: in their order, with the sabotage in each thread, and until one result is enough.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};

@@ -1,4 +1,4 @@
-//! A loop that goes on and on.
+//! A loop that goes on and on has no more memory, threads and descriptors in the end.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! When an agent that is gone is started again.
+//! What a caller can choose about starting agents that are gone again; what keeps to it is `starts.rs`.
 
 use std::time::Duration;
 

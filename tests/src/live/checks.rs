@@ -1,4 +1,4 @@
-//! What is shown with the real CLI.
+//! What is shown with real Claude Code as a loop runs it: a whole run, and one that is killed and resumed.
 
 use std::collections::BTreeSet;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! What is shown with the real CLI in a conversation.
+//! What is shown with real Claude Code in a conversation.
 
 use std::path::Path;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Doing what the machine says.
+//! Doing what the machine says: each effect, where it meets the disk, the agent and the commands.
 
 use agent_duplex::{Capability, Conversation, Input, ProcessName, SessionChoice, StopReport};
 use agent_subprocess::{Context, Marker, StopPolicy};

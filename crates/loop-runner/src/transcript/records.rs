@@ -1,4 +1,4 @@
-//! The one way to read a transcript.
+//! The one way to read a transcript, be it compressed, cut, or still growing.
 
 use std::io::{self, BufRead, BufReader, Read};
 use std::os::unix::fs::MetadataExt;

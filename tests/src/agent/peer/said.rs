@@ -1,4 +1,4 @@
-//! What the two protocols say.
+//! What the scripted agent says, in the words of Codex's app server or of the Agent Client Protocol.
 
 use std::io::{self, Write};
 use std::time::{Duration, SystemTime};

@@ -1,4 +1,4 @@
-//! A run that is looked at from elsewhere.
+//! Both ends of a run that is looked at from elsewhere: who sees what, who is slow, how many there may be.
 
 use super::*;
 use crate::control::attach;
