@@ -32,7 +32,7 @@ impl Verdict {
 
 type Check = fn(&Workspace) -> Verdict;
 
-const CHECKS: [(&str, Check); 11] = [
+const CHECKS: [(&str, Check); 12] = [
     ("formatting", |_| {
         cargo(&["fmt", "--all", "--check", "--", "--color=never"])
     }),
@@ -60,6 +60,9 @@ const CHECKS: [(&str, Check); 11] = [
     }),
     ("file lengths", |workspace| {
         Verdict::of(files::too_long(workspace))
+    }),
+    ("file headers", |workspace| {
+        Verdict::of(files::without_header(workspace))
     }),
     ("unsafe code", |workspace| {
         Verdict::of(unsafe_code::wrong(workspace))

@@ -1,4 +1,4 @@
-//! Rules on files: how long they may be, and that tests do not claim items that are not there.
+//! Rules on files: how long they may be, that each says why it is there, and that tests do not claim items that are not there.
 
 use std::collections::HashSet;
 
@@ -52,9 +52,45 @@ fn is_too_long(text: &str) -> bool {
     text.lines().count() > LONGEST && !excused
 }
 
+/// Names the files that do not begin with what they are for.
+pub(super) fn without_header(workspace: &Workspace) -> Vec<String> {
+    let sources = sources::read(&workspace.root);
+    let without = sources.iter().filter(|source| !has_header(&source.text));
+    without
+        .map(|source| {
+            format!(
+                "{}: say in its first line, by `//!`, what it is for and why it is apart",
+                source.path.display()
+            )
+        })
+        .collect()
+}
+
+/// The first line has to have it, before attributes and imports: whoever opens the file reads that.
+fn has_header(text: &str) -> bool {
+    let said = text.strip_prefix("//!").and_then(|it| it.lines().next());
+    said.is_some_and(|said| !said.trim().is_empty())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_file_begins_with_what_it_is_for() {
+        assert!(has_header("//! A table.\n\nuse std::fmt;\n"));
+        for text in [
+            "",
+            "use std::fmt;\n",
+            "use std::fmt;\n//! A table.\n",
+            "//!\n//! A table.\n",
+            "/// A table.\nstruct Table;\n",
+            "#![no_main]\n//! A table.\n",
+            "\n//! A table.\n",
+        ] {
+            assert!(!has_header(text), "{text:?}");
+        }
+    }
 
     #[test]
     fn a_long_file_needs_a_reason() {
