@@ -66,6 +66,8 @@ mod terminal;
 #[cfg(feature = "tracing")]
 mod trace;
 mod word;
+#[cfg(test)]
+mod word_tests; // not within `word`, which the tests of the model checker compile too
 
 /// What `word` is made of; a model checker includes the file beside atomics of its own.
 use std::sync::atomic;

@@ -1,6 +1,6 @@
-//! Deadlines that a process misses because it was stopped.
+//! Deadlines that a process misses because it was stopped, and what the signal handler is told of the ladder.
 
-use crate::{catch::Catch, ladder::Rules};
+use crate::{catch::Catch, ladder::Rules, word::Verdict};
 
 use super::*;
 
@@ -66,4 +66,49 @@ fn news_of_a_stop_in_that_time_give_the_shutdown_its_time_back() {
 fn detached_ladder_waits_for_no_news() {
     let (mut state, deadline) = shutting_down(None);
     assert!(state.catch_up(deadline + 9 * LATE) && state.exit.is_some());
+}
+
+/// The handler decides alone whether a press is the last one, also by presses that came through no signal.
+#[test]
+fn signal_handler_knows_how_far_the_ladder_has_climbed_and_since_when() {
+    let debounce = Rules::default().debounce;
+    let catch = catch();
+    let mut state = State::new(
+        Ladder::new(Rules::default()),
+        Inbox::new(Some(catch.clone())),
+    );
+    let signal = |at: Instant| {
+        let (at, debounce) = (catch.micros(at), debounce.as_micros() as u64);
+        catch.word.press(at, debounce, 2)
+    };
+    let mut now = Instant::now() + SHUTDOWN;
+    let handler = state.ladder.push();
+    let notified = state.ladder.press(PressSource::RawByte, now);
+    assert_eq!(notified, Effect::Notify(handler));
+    state.settle();
+    assert_eq!(signal(now + debounce / 2), Verdict::Part);
+
+    now += SHUTDOWN;
+    let begun = state.ladder.press(PressSource::RawByte, now);
+    assert_eq!(begun, Effect::BeginShutdown(Cause::Press));
+    state.settle();
+    assert_eq!(signal(now + debounce / 2), Verdict::Part);
+    assert_eq!(signal(now + SHUTDOWN), Verdict::LastRung);
+    assert!(!catch.word.is_ending());
+}
+
+/// On the first rung one more press is the router's, and the next one is not.
+#[test]
+fn open_notice_leaves_the_signal_handler_one_press() {
+    let catch = catch();
+    let mut state = State::new(
+        Ladder::new(Rules::default()),
+        Inbox::new(Some(catch.clone())),
+    );
+    let now = Instant::now() + SHUTDOWN;
+    state.ladder.push();
+    let _notified = state.ladder.press(PressSource::RawByte, now);
+    state.settle();
+    let verdicts = [1, 2].map(|n| catch.word.press(catch.micros(now + n * SHUTDOWN), 0, 2));
+    assert_eq!(verdicts, [Verdict::Posted, Verdict::LastRung]);
 }

@@ -205,7 +205,7 @@ impl Node {
     }
 }
 
-/// Goes everywhere, or until `wanted` is broken.
+/// Goes everywhere; or until `wanted` is broken, and where nothing is wanted to be, to the end of the depth at which something is.
 fn explore(start: Node, depth: usize, wanted: Option<&str>) -> Found {
     let mut found = Found::default();
     let mut level = HashMap::from([(start.key(), (start, 1_u64))]);
@@ -225,6 +225,9 @@ fn explore(start: Node, depth: usize, wanted: Option<&str>) -> Found {
             if wanted.is_some_and(|wanted| found.broken.contains(wanted)) {
                 return found;
             }
+        }
+        if wanted.is_none() && !found.broken.is_empty() {
+            return found;
         }
         found.states += next.len();
         found.sequences += next.values().map(|(_, ways)| ways).sum::<u64>();

@@ -10,6 +10,13 @@ use interrupt_stack::{
     ladder::{Effect, Ladder, Press, Resolution, Rules},
 };
 
+const ANSWERS: [Resolution; 4] = [
+    Resolution::Handled,
+    Resolution::Declined,
+    Resolution::Escalated,
+    Resolution::Dropped,
+];
+
 /// Drives a ladder by names and writes down what happens.
 struct Script {
     ladder: Ladder,
@@ -237,6 +244,22 @@ fn j35_decline_of_a_handler_that_is_gone_goes_below_it() {
         "BeginShutdown(Press)",
         "`new` stands above, not below"
     );
+}
+
+/// An answer is for one notice, from whoever has taken it.
+#[test]
+fn answer_to_another_press_or_before_the_take_changes_nothing() {
+    let mut s = Script::new(&["run", "turn"]);
+    s.press();
+    for (taken, others) in [(false, [0, 1, 2]), (true, [0, 2, u64::MAX])] {
+        assert!(!taken || s.take("turn"));
+        for (number, resolution) in others.into_iter().flat_map(|n| ANSWERS.map(|r| (n, r))) {
+            let mut ladder = s.ladder.clone();
+            assert_eq!(ladder.resolve(number, resolution, s.now), None);
+            let (before, after) = (format!("{:?}", s.ladder), format!("{ladder:?}"));
+            assert_eq!(before, after, "{resolution:?} to {number}");
+        }
+    }
 }
 
 #[test]

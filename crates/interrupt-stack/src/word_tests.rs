@@ -1,0 +1,132 @@
+//! The word against a second account of it, one step after another. What its sides do at once is for `tests/loom.rs`.
+
+use std::collections::VecDeque;
+
+use proptest::{collection::vec, prelude::*, sample::select};
+
+use crate::word::{Kind, Verdict, Word};
+
+const DEBOUNCE: u64 = 30_000;
+/// As many presses as wait at once: 16 slots, of which each other kind has one.
+const MOST_PRESSES: usize = 11;
+
+#[derive(Clone, Debug)]
+enum Step {
+    Press {
+        last_rung: u64,
+    },
+    Raise(Kind),
+    /// The router reads so many posts at most, and says where that has led; it may have had a press of its own.
+    Settle {
+        most: usize,
+        rung: u8,
+        press: bool,
+    },
+    Wait(u64),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    use Kind::*;
+    let others = select(vec![Terminate, Hangup, Quit, Suspend, Resume]);
+    let settled = (0..20_usize, 0..=3_u8, any::<bool>());
+    prop_oneof![
+        6 => select(vec![2, 3, u64::MAX]).prop_map(|last_rung| Step::Press { last_rung }),
+        3 => others.prop_map(Step::Raise),
+        3 => settled.prop_map(|(most, rung, press)| Step::Settle { most, rung, press }),
+        5 => select(vec![1, 15, 16, 17, 29_999, 30_000, 30_016, 1 << 20]).prop_map(Step::Wait),
+    ]
+}
+
+/// The rules in plain words.
+#[derive(Default)]
+struct Model {
+    /// Posted and not read.
+    posts: VecDeque<(Kind, u64)>,
+    rung: u64,
+    /// When the last press was accepted, to the 16 µs after it.
+    last: Option<u64>,
+    /// How many were read.
+    read: u64,
+}
+
+impl Model {
+    fn is_posted(&self, kind: Kind) -> bool {
+        self.posts.iter().any(|post| post.0 == kind)
+    }
+
+    fn presses(&self) -> usize {
+        let is_press = |post: &&(Kind, u64)| post.0 == Kind::Press;
+        self.posts.iter().filter(is_press).count()
+    }
+
+    fn climbed(&self) -> u64 {
+        let by_presses = self.rung + self.presses() as u64;
+        match self {
+            _ if self.is_posted(Kind::Quit) => by_presses.max(3),
+            _ if self.is_posted(Kind::Terminate) => by_presses.max(2),
+            _ if self.is_posted(Kind::Hangup) => by_presses.max(2),
+            _ => by_presses,
+        }
+    }
+
+    fn press(&mut self, now: u64, last_rung: u64) -> Verdict {
+        if self.last.is_some_and(|last| now < last + DEBOUNCE) {
+            return Verdict::Part;
+        }
+        if self.climbed() >= last_rung {
+            return Verdict::LastRung;
+        }
+        if self.presses() == MOST_PRESSES {
+            return Verdict::Part;
+        }
+        self.pressed(now);
+        self.posts.push_back((Kind::Press, now));
+        Verdict::Posted
+    }
+
+    fn pressed(&mut self, now: u64) {
+        self.last = self.last.max(Some(now.next_multiple_of(16)));
+    }
+
+    fn raise(&mut self, kind: Kind, now: u64) -> bool {
+        let is_new = !self.is_posted(kind);
+        if is_new {
+            self.posts.push_back((kind, now));
+        }
+        is_new
+    }
+}
+
+proptest! {
+    #[test]
+    fn word_agrees_with_the_model(steps in vec(step(), 0..120)) {
+        let (word, mut model, mut now) = (Word::new(), Model::default(), 1);
+        for step in steps {
+            match step {
+                Step::Wait(time) => now += time,
+                Step::Press { last_rung } => {
+                    let verdict = model.press(now, last_rung);
+                    prop_assert_eq!(word.press(now, DEBOUNCE, last_rung), verdict);
+                }
+                Step::Raise(kind) => {
+                    prop_assert_eq!(word.raise(kind, now), model.raise(kind, now));
+                }
+                Step::Settle { most, rung, press } => {
+                    let mut read = Vec::new();
+                    while read.len() < most {
+                        let post = model.posts.pop_front();
+                        prop_assert_eq!(word.read(model.read), post);
+                        let Some((kind, _)) = post else { break };
+                        read.push(kind);
+                        model.read += 1;
+                    }
+                    let last = press.then_some(now);
+                    word.settle(&read, rung, last);
+                    model.rung = rung.into();
+                    last.into_iter().for_each(|now| model.pressed(now));
+                }
+            }
+            prop_assert_eq!(word.is_ending(), model.climbed() >= 3);
+        }
+    }
+}
