@@ -1,17 +1,11 @@
 //! Whether the published crates compile with the oldest dependencies that their manifests allow: a lower bound that nobody tries becomes a lie.
 
-use std::io;
-use std::path::Path;
 use std::process::Command;
 
-use fs_err as fs;
-
 use crate::command::{self, Show};
+use crate::sources;
 use crate::tally::Tally;
 use crate::workspace::Workspace;
-
-/// Not a part of the workspace's sources, at its root.
-const LEFT_OUT: [&str; 2] = ["target", ".git"];
 
 pub(crate) fn run(workspace: &Workspace) -> Tally {
     if !command::run("cargo", &["+nightly", "--version"], Show::Never).success {
@@ -19,19 +13,15 @@ pub(crate) fn run(workspace: &Workspace) -> Tally {
     }
     // In a copy, so that the lock file stays as it is.
     let copy = workspace.target.join("minimal");
-    let sources = copy.join("sources");
-    let fresh = match fs::remove_dir_all(&sources) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        _ => copy_sources(&workspace.root, &sources),
-    };
-    if let Err(error) = fresh {
-        return Tally::failed(format!("minimal: {}: {error}", sources.display()));
+    let fresh = copy.join("sources");
+    if let Err(error) = sources::copy_afresh(&workspace.root, &fresh) {
+        return Tally::failed(format!("minimal: {}: {error}", fresh.display()));
     }
     let cargo = |arguments: &[&str]| {
         let mut cargo = Command::new("cargo");
         cargo
             .args(arguments)
-            .current_dir(&sources)
+            .current_dir(&fresh)
             .env("CARGO_TARGET_DIR", copy.join("build"));
         command::finish(&mut cargo, Show::OnFailure).success
     };
@@ -47,19 +37,4 @@ pub(crate) fn run(workspace: &Workspace) -> Tally {
         }
     }
     tally
-}
-
-fn copy_sources(from: &Path, to: &Path) -> io::Result<()> {
-    fs::create_dir_all(to)?;
-    for entry in fs::read_dir(from)? {
-        let entry = entry?;
-        let name = entry.file_name();
-        let kind = entry.file_type()?;
-        if kind.is_dir() && !LEFT_OUT.iter().any(|left_out| name == *left_out) {
-            copy_sources(&entry.path(), &to.join(&name))?;
-        } else if kind.is_file() {
-            fs::copy(entry.path(), to.join(&name))?;
-        }
-    }
-    Ok(())
 }

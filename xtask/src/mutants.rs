@@ -2,43 +2,66 @@
 //!
 //! What can't be told from the code as it is, and why, stands in `.cargo/mutants.toml`.
 
-use crate::command::Show;
+use crate::command::{self, Show};
+use crate::sources;
 use crate::tally::Tally;
 use crate::tools::Tool;
 use crate::workspace::Workspace;
 
-/// The cores: their package, their files, and which tests judge them: those that play real processes are left out where others do.
-const CORES: [(&str, &[&str], &[&str]); 4] = [
-    (
-        "interrupt-stack",
-        &[
-            "crates/interrupt-stack/src/ladder.rs",
-            "crates/interrupt-stack/src/word.rs",
-        ],
-        &["-E", "kind(lib) | test(/^(ladder|explore|detached|model)/)"],
-    ),
-    (
-        "loop-state",
-        &[
+/// A pure core, and what judges it.
+struct Core {
+    name: &'static str,
+    package: &'static str,
+    files: &'static [&'static str],
+    /// What is built.
+    targets: &'static [&'static str],
+    /// Which tests of it are run, as nextest filters them: those that play real processes are left out where others judge.
+    tests: &'static str,
+}
+
+const CORES: [Core; 5] = [
+    Core {
+        name: "ladder",
+        package: "interrupt-stack",
+        files: &["crates/interrupt-stack/src/ladder.rs"],
+        targets: &["--lib", "--test=it"],
+        tests: "kind(lib) | test(/^(ladder|explore|detached|model)/)",
+    },
+    Core {
+        name: "word",
+        package: "interrupt-stack",
+        files: &["crates/interrupt-stack/src/word.rs"],
+        targets: &["--lib", "--test=loom"],
+        tests: "all()",
+    },
+    Core {
+        name: "machine",
+        package: "loop-state",
+        files: &[
             "crates/loop-state/src/machine*",
             "crates/loop-state/src/machine/*",
             "crates/loop-state/src/rules.rs",
         ],
-        &[],
-    ),
-    (
-        "checkpoint-store",
-        &["crates/checkpoint-store/src/frame.rs"],
-        &["-E", "kind(lib)"],
-    ),
-    (
-        "agent-subprocess",
-        &[
+        targets: &["--test=it"],
+        tests: "all()",
+    },
+    Core {
+        name: "frame",
+        package: "checkpoint-store",
+        files: &["crates/checkpoint-store/src/frame.rs"],
+        targets: &["--lib"],
+        tests: "all()",
+    },
+    Core {
+        name: "protocols",
+        package: "agent-subprocess",
+        files: &[
             "crates/agent-subprocess/src/*/protocol.rs",
             "crates/agent-subprocess/src/*/protocol/*.rs",
         ],
-        &["-E", "kind(lib)"],
-    ),
+        targets: &["--lib"],
+        tests: "all()",
+    },
 ];
 
 #[derive(Debug, clap::Args)]
@@ -51,43 +74,55 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(workspace: &Workspace, arguments: &Arguments) -> Tally {
-    let known = |name: &&String| !CORES.iter().any(|core| core.0 == name.as_str());
+    let known = |name: &&String| !CORES.iter().any(|core| core.package == name.as_str());
     if let Some(name) = arguments.crates.iter().find(known) {
         return Tally::failed(format!("mutants: {name} has no core in the table"));
     }
     let wanted =
         |name: &str| arguments.crates.is_empty() || arguments.crates.iter().any(|it| it == name);
+    // In a copy that stays where it is, so that what is built for one mutant serves the next, and one shard the next.
+    let folder = workspace.target.join("mutants");
+    let copy = folder.join("sources");
+    if let Err(error) = sources::copy_afresh(&workspace.root, &copy) {
+        return Tally::failed(format!("mutants: {}: {error}", copy.display()));
+    }
     let mut tally = Tally::default();
-    for (name, files, tests) in CORES.into_iter().filter(|core| wanted(core.0)) {
-        let out = workspace.target.join("mutants").join(name);
-        let Some(out) = out
-            .to_str()
-            .filter(|out| fs_err::create_dir_all(out).is_ok())
-        else {
-            return Tally::failed(format!("mutants: {} can't be written to", out.display()));
-        };
-        // One at a time: a machine that is busy makes time-outs, which count as caught.
-        let mut words = vec!["--package", name, "--test-tool", "nextest", "--jobs", "1"];
-        words.extend(["--minimum-test-timeout", "60", "--output", out]);
-        words.extend(files.iter().flat_map(|file| ["--file", file]));
-        words.extend(
-            arguments
-                .shard
-                .iter()
-                .flat_map(|shard| ["--shard", shard.as_str()]),
-        );
-        // Before the `--`, so that what is built is what is run.
-        words.extend([
-            "--all-features",
-            "--cargo-arg=--lib",
-            "--cargo-arg=--test=it",
-        ]);
-        words.push("--");
-        words.extend(tests);
-        match Tool::Mutants.run(workspace, &words, Show::AsItComes) {
-            Ok(ended) => tally += judge(name, ended.success, &ended.output),
-            Err(why) => return Tally::skipped(format!("mutants: {why}")),
+    for core in CORES.iter().filter(|core| wanted(core.package)) {
+        // Where its lists are, and the log of each mutant.
+        let out = folder.join(core.name);
+        if let Err(error) = fs_err::create_dir_all(&out) {
+            return Tally::failed(format!("mutants: {error}"));
         }
+        let mut mutants = match Tool::Mutants.command(workspace) {
+            Ok(mutants) => mutants,
+            Err(why) => return Tally::skipped(format!("mutants: {why}")),
+        };
+        mutants
+            .current_dir(&copy)
+            // No debug information, and incremental: a mutant costs its compilation.
+            .env("CARGO_TARGET_DIR", folder.join("build"))
+            .env("CARGO_INCREMENTAL", "1")
+            .env("CARGO_PROFILE_DEV_DEBUG", "0")
+            // The first red test is enough, and nobody reads how it fails.
+            .env("NEXTEST_PROFILE", "mutants")
+            .env("PROPTEST_MAX_SHRINK_ITERS", "0")
+            // One at a time: a machine that is busy makes time-outs, which count as caught.
+            .args(["--in-place", "--test-tool", "nextest", "--jobs", "1"])
+            .args(["--minimum-test-timeout", "60", "--package", core.package])
+            .arg("--output")
+            .arg(&out)
+            .args(core.files.iter().flat_map(|file| ["--file", file]));
+        if let Some(shard) = &arguments.shard {
+            mutants.args(["--shard", shard]);
+        }
+        // Before the `--`, so that what is built is what is run.
+        let targets = core.targets.iter();
+        mutants
+            .arg("--all-features")
+            .args(targets.map(|target| format!("--cargo-arg={target}")))
+            .args(["--", "-E", core.tests]);
+        let ended = command::finish(&mut mutants, Show::AsItComes);
+        tally += judge(core.name, ended.success, &ended.output);
     }
     tally
 }
@@ -143,7 +178,7 @@ mod tests {
         let paths: Vec<String> = { sources.iter() }
             .map(|source| source.path.display().to_string())
             .collect();
-        for pattern in CORES.iter().flat_map(|(_, files, _)| *files) {
+        for pattern in CORES.iter().flat_map(|core| core.files) {
             assert!(paths.iter().any(|path| fits(pattern, path)), "{pattern}");
         }
     }

@@ -1,5 +1,6 @@
 //! The Rust sources of the workspace, and the tests in them.
 
+use std::io;
 use std::path::{Path, PathBuf};
 
 use fs_err as fs;
@@ -47,6 +48,32 @@ fn collect(root: &Path, folder: &Path, extensions: &[&str], sources: &mut Vec<So
             sources.push(Source { path, text });
         }
     }
+}
+
+/// Not a part of the workspace's sources, wherever it lies.
+const LEFT_OUT: [&str; 2] = ["target", ".git"];
+
+/// Makes a copy of the workspace's sources, in the place of one that is there, for what must not change them.
+pub(crate) fn copy_afresh(from: &Path, to: &Path) -> io::Result<()> {
+    match fs::remove_dir_all(to) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => copy(from, to),
+    }
+}
+
+fn copy(from: &Path, to: &Path) -> io::Result<()> {
+    fs::create_dir_all(to)?;
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        let kind = entry.file_type()?;
+        if kind.is_dir() && !LEFT_OUT.iter().any(|left_out| name == *left_out) {
+            copy(&entry.path(), &to.join(&name))?;
+        } else if kind.is_file() {
+            fs::copy(entry.path(), to.join(&name))?;
+        }
+    }
+    Ok(())
 }
 
 impl Source {
