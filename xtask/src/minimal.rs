@@ -31,7 +31,13 @@ pub(crate) fn run(workspace: &Workspace) -> Tally {
     let mut tally = Tally::default();
     for package in workspace.published() {
         let check = ["check", "--quiet", "--all-features", "-p", &package.name];
-        match cargo(&check) {
+        let success = cargo(&check);
+        println!(
+            "minimal: {}: {}",
+            package.name,
+            if success { "ok" } else { "FAILED" }
+        );
+        match success {
             true => tally.passed += 1,
             false => tally += Tally::failed(format!("minimal: {}", package.name)),
         }

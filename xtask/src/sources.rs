@@ -55,10 +55,8 @@ const LEFT_OUT: [&str; 2] = ["target", ".git"];
 
 /// Makes a copy of the workspace's sources, in the place of one that is there, for what must not change them.
 pub(crate) fn copy_afresh(from: &Path, to: &Path) -> io::Result<()> {
-    match fs::remove_dir_all(to) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        _ => copy(from, to),
-    }
+    crate::workspace::remove(to)?;
+    copy(from, to)
 }
 
 fn copy(from: &Path, to: &Path) -> io::Result<()> {

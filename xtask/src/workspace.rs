@@ -1,5 +1,6 @@
 //! The workspace as `cargo metadata` tells it; without resolving, so that it works offline and beside a stale lock file.
 
+use std::io;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
@@ -117,7 +118,15 @@ pub(crate) fn metadata() -> Result<Value, String> {
     );
     match metadata.success {
         true => serde_json::from_str(&metadata.stdout).map_err(|error| error.to_string()),
-        false => Err(metadata.output),
+        false => Err(metadata.output.trim().to_owned()),
+    }
+}
+
+/// Removes a folder with all that is in it, if it is there.
+pub(crate) fn remove(folder: &Path) -> io::Result<()> {
+    match fs_err::remove_dir_all(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        done => done,
     }
 }
 

@@ -1,7 +1,8 @@
 //! A whole release against a registry on loopback: it fails half-way, is gone on with, and each crate is then taken into an empty project and built
 //! there. The uploads and their order are those of `release publish`.
 
-use std::path::Path;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
@@ -13,7 +14,7 @@ use super::target::Target;
 use crate::command::{self, Show};
 use crate::registry::{self, Registry};
 use crate::tally::Tally;
-use crate::workspace::Workspace;
+use crate::workspace::{self, Workspace};
 
 /// The upload that the registry refuses at first, as crates.io does of many new crates.
 const FAILS_AT: usize = 3;
@@ -33,6 +34,48 @@ pub(crate) struct Arguments {
     /// Takes the tree with its changes.
     #[arg(long)]
     allow_dirty: bool,
+}
+
+/// Where a rehearsal keeps its things. They are gone when it is, or, if it was interrupted, when the next begins.
+struct Place {
+    /// For the registry, a home of cargo's, and what is built: up to a gigabyte, below `target`.
+    large: PathBuf,
+    /// Not below the workspace, of which cargo would take the projects for members.
+    projects: tempfile::TempDir,
+    _one_at_a_time: fs::File,
+}
+
+impl Place {
+    fn take(target: &Path) -> io::Result<Self> {
+        fs::create_dir_all(target)?;
+        let lock = fs::File::create(target.join("rehearsal.lock"))?;
+        if lock.file().try_lock().is_err() {
+            println!(
+                "another rehearsal goes on in {}: waiting for its end",
+                target.display()
+            );
+            lock.file().lock()?;
+        }
+        let large = target.join("rehearsal");
+        workspace::remove(&large)?;
+        fs::create_dir_all(&large)?;
+        Ok(Self {
+            large,
+            projects: tempfile::tempdir()?,
+            _one_at_a_time: lock,
+        })
+    }
+
+    /// Where cargo puts what it builds.
+    fn target(&self) -> PathBuf {
+        self.large.join("target")
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _left_to_the_next = workspace::remove(&self.large);
+    }
 }
 
 impl Arguments {
@@ -58,14 +101,10 @@ fn try_run(
     crates: &[Crate],
     arguments: &Arguments,
 ) -> Result<Tally, String> {
-    // Not below the workspace, of which cargo would take the projects for members.
-    let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
-    let (config, home) = (
-        folder.path().join("config.toml"),
-        folder.path().join("home"),
-    );
+    let place = Place::take(&workspace.target).map_err(|error| error.to_string())?;
+    let (config, home) = (place.large.join("config.toml"), place.large.join("home"));
     let own = crates.iter().map(|it| it.name.clone()).collect();
-    let mut options = registry::options(&workspace.root, folder.path().join("registry"), own)?;
+    let mut options = registry::options(&workspace.root, place.large.join("registry"), own)?;
     options.room = Some(FAILS_AT);
     let registry = Registry::serve(0, options)?;
     registry.configure(&config)?;
@@ -78,9 +117,10 @@ fn try_run(
     if tally.is_red() || tally.passed == 0 || arguments.no_build {
         return Ok(tally);
     }
+    println!("each is taken into an empty project, and the first with a runtime takes a minute");
     for found in crates {
         tally += judged(&found.name, "an empty project", || {
-            take(folder.path(), found, &target)
+            take(&place, found, &target)
         });
     }
     if arguments.install {
@@ -88,9 +128,7 @@ fn try_run(
         let is_needed = |name| crates.iter().any(|it| it.siblings.contains_key(name));
         let programs = crates.iter().filter(|it| !it.programs.is_empty());
         for found in programs.filter(|it| !is_needed(&it.name)) {
-            tally += judged(&found.name, "installed", || {
-                install(folder.path(), found, &target)
-            });
+            tally += judged(&found.name, "installed", || install(&place, found, &target));
         }
     }
     Ok(tally)
@@ -151,13 +189,13 @@ fn judged(name: &str, what: &str, work: impl FnOnce() -> Result<(), String>) -> 
 }
 
 /// Makes an empty project, adds the crate as anybody does, uses it, and checks that this compiles.
-fn take(folder: &Path, found: &Crate, target: &Target) -> Result<(), String> {
-    let project = folder.join("projects").join(&found.name);
+fn take(place: &Place, found: &Crate, target: &Target) -> Result<(), String> {
+    let project = place.projects.path().join(&found.name);
     fs::create_dir_all(&project).map_err(|error| error.to_string())?;
     let run = |mut cargo: Command| {
         cargo
             .current_dir(&project)
-            .env("CARGO_TARGET_DIR", folder.join("target"));
+            .env("CARGO_TARGET_DIR", place.target());
         finished(&mut cargo)
     };
     let mut init = target.cargo("init");
@@ -175,8 +213,8 @@ fn take(folder: &Path, found: &Crate, target: &Target) -> Result<(), String> {
     run(check)
 }
 
-fn install(folder: &Path, found: &Crate, target: &Target) -> Result<(), String> {
-    let root = folder.join("installed");
+fn install(place: &Place, found: &Crate, target: &Target) -> Result<(), String> {
+    let root = place.large.join("installed");
     let mut cargo = target.cargo("install");
     cargo.args([
         "--quiet",
@@ -186,10 +224,8 @@ fn install(folder: &Path, found: &Crate, target: &Target) -> Result<(), String> 
         &found.name,
         "--root",
     ]);
-    cargo
-        .arg(&root)
-        .env("CARGO_TARGET_DIR", folder.join("target"));
-    finished(cargo.current_dir(folder))?;
+    cargo.arg(&root).env("CARGO_TARGET_DIR", place.target());
+    finished(cargo.current_dir(place.projects.path()))?;
     for program in &found.programs {
         let ended = command::finish(
             Command::new(root.join("bin").join(program)).arg("--version"),
@@ -208,5 +244,24 @@ fn finished(cargo: &mut Command) -> Result<(), String> {
     match ended.success {
         true => Ok(()),
         false => Err(ended.output.trim().to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_an_interrupted_rehearsal_left_is_gone_and_two_do_not_meet() {
+        let target = tempfile::tempdir().unwrap();
+        let left = target.path().join("rehearsal/home/left");
+        fs::create_dir_all(&left).unwrap();
+        let place = Place::take(target.path()).unwrap();
+        assert!(!left.exists() && place.large.is_dir());
+        let other = fs::File::open(target.path().join("rehearsal.lock")).unwrap();
+        assert!(other.file().try_lock().is_err());
+        drop(place);
+        assert!(!target.path().join("rehearsal").exists());
+        other.file().try_lock().unwrap();
     }
 }
