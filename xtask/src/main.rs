@@ -44,7 +44,11 @@ use crate::tally::Tally;
 use crate::workspace::Workspace;
 
 #[derive(Debug, Parser)]
-#[command(name = "cargo xtask", about = "Maintainers' commands")]
+#[command(
+    name = "xtask",
+    bin_name = "cargo xtask",
+    about = "Maintainers' commands"
+)]
 struct Arguments {
     /// What can't be done here is a failure, not a skip.
     #[arg(long, global = true)]
