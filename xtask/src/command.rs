@@ -24,6 +24,8 @@ pub(crate) enum Show {
     Never,
     OnFailure,
     AsItComes,
+    /// Where cargo is: a line for each package that it builds before an upload.
+    Verified,
     /// As it comes, but for the lines `skipped: …`, which become a part of the tally.
     WithoutSkips,
 }
@@ -32,6 +34,7 @@ impl Show {
     fn passes_on(self, line: &str) -> bool {
         match self {
             Self::Never | Self::OnFailure => false,
+            Self::Verified => line.trim_start().starts_with("Verifying "),
             Self::AsItComes => true,
             Self::WithoutSkips => skip_of(line).is_none(),
         }

@@ -12,6 +12,8 @@ mod rehearse;
 mod rules;
 mod target;
 
+use std::path::Path;
+
 use self::crates::Crate;
 use self::publish::Manner;
 pub(crate) use self::target::Target;
@@ -70,18 +72,19 @@ pub(crate) fn run(workspace: &Workspace, step: &Step) -> Tally {
             target,
             manner,
             execute: true,
-        } => match check::uncut(&crates) {
-            uncut if uncut.is_empty() => publish::run(&crates, target, *manner),
-            uncut => Tally {
-                failures: uncut,
+        } => match check::unready(&crates, manner.allow_dirty) {
+            unready if unready.is_empty() => publish::run(&crates, target, *manner),
+            unready => Tally {
+                failures: unready,
                 ..Tally::default()
             },
         },
         Step::Publish { target, .. } => {
-            println!("nothing is done: --execute does it");
-            plan(&crates, target)
+            let tally = plan(&crates, target);
+            println!("nothing was done: --execute does it");
+            tally
         }
-        Step::Tag { target, execute } => tag(&crates, target, *execute),
+        Step::Tag { target, execute } => tag(&workspace.root, &crates, target, *execute),
         Step::Rehearse(arguments) => rehearse::run(workspace, &crates, arguments),
     }
 }
@@ -96,18 +99,16 @@ pub(crate) fn wrong() -> Vec<String> {
 
 fn plan(crates: &[Crate], target: &Target) -> Tally {
     let mut tally = Tally::default();
+    let published = publish::published(crates, target);
     println!(
         "{:<4}{:<20}{:<9}{:<12}{:<26}needs",
         "", "crate", "version", "registry", "last tag"
     );
     for (at, found) in crates.iter().enumerate() {
-        let state = match target.has(&found.name, Some(&found.version)) {
+        let state = match published.as_ref().map(|it| it[at]) {
             Ok(true) => "published",
             Ok(false) => "to publish",
-            Err(why) => {
-                tally += Tally::skipped(format!("{}: {why}", found.name));
-                "unknown"
-            }
+            Err(_) => "unknown",
         };
         let last = git::last_tag(&found.name).unwrap_or_else(|| "none".into());
         let needs: Vec<&str> = found.siblings.keys().map(String::as_str).collect();
@@ -120,10 +121,16 @@ fn plan(crates: &[Crate], target: &Target) -> Tally {
         );
         tally.passed += usize::from(state != "unknown");
     }
+    if let Err(why) = published {
+        tally += Tally::skipped(format!("plan: {why}"));
+    }
     tally
 }
 
-fn tag(crates: &[Crate], target: &Target, execute: bool) -> Tally {
+fn tag(root: &Path, crates: &[Crate], target: &Target, execute: bool) -> Tally {
+    if let Err(why) = git::whole(root) {
+        return Tally::failed(format!("release tag: {why}"));
+    }
     let mut tally = Tally::default();
     for found in crates {
         let tag = found.tag();
@@ -141,8 +148,9 @@ fn tag(crates: &[Crate], target: &Target, execute: bool) -> Tally {
                 continue;
             }
             Err(why) => {
+                // It would not answer for the others either.
                 tally.failures.push(format!("{tag}: {why}"));
-                continue;
+                break;
             }
         }
         println!("tag  {tag}");

@@ -44,7 +44,9 @@ pub(crate) fn problems(text: &str, version: &Version) -> Vec<String> {
 /// Moves what is unreleased under `version`; a new, empty section stands above it.
 pub(crate) fn cut(text: &str, version: &Version, date: &str) -> Result<String, String> {
     if section(text, &version.to_string()).is_some() {
-        return Err(format!("it has a section of {version} already"));
+        return Err(format!(
+            "it has a section of {version} already, and no tag of it is here: `git fetch --tags` if it is published; if it was only cut, take that commit back"
+        ));
     }
     let Some((_, from)) = headings(text).find(|(heading, _)| *heading == UNRELEASED) else {
         return Err(format!("it has no `## {UNRELEASED}`"));

@@ -29,6 +29,8 @@ enum Cell {
     Fine(&'static str),
     Wrong(Vec<String>),
     Skipped(String),
+    /// Skipped for a reason that holds for all crates, and is told once.
+    Untold,
 }
 
 impl Cell {
@@ -43,7 +45,7 @@ impl Cell {
         match self {
             Self::Fine(word) => word,
             Self::Wrong(_) => "WRONG",
-            Self::Skipped(_) => "skipped",
+            Self::Skipped(_) | Self::Untold => "skipped",
         }
     }
 }
@@ -60,16 +62,21 @@ const COLUMNS: [&str; 7] = [
 
 pub(crate) fn run(workspace: &Workspace, crates: &[Crate], arguments: &Arguments) -> Tally {
     let mut tally = Tally::default();
+    let names = known(crates, &arguments.target);
+    let semver = compared(workspace, crates, arguments.quick);
     println!(
         "{:<20}{:<9}{}",
         "crate",
         "version",
         COLUMNS.map(|it| format!("{it:<10}")).concat()
     );
-    for found in crates {
+    for (at, found) in crates.iter().enumerate() {
         let [manifest, changelog, readme, siblings, files] = standing_of(found, crates);
-        let name = name(found, &arguments.target);
-        let semver = semver(workspace, found, arguments.quick);
+        let name = match &names {
+            Ok(known) => name(found, known[at], &arguments.target),
+            Err(_) => Cell::Untold,
+        };
+        let semver = breaks(workspace, found, semver.is_ok());
         let cells = [manifest, changelog, readme, siblings, files, name, semver];
         let words: Vec<_> = cells
             .iter()
@@ -85,15 +92,45 @@ pub(crate) fn run(workspace: &Workspace, crates: &[Crate], arguments: &Arguments
             tally += counted(cell, &format!("{}: {column}", found.name));
         }
     }
-    tally += counted(tree(arguments.allow_dirty), "the tree");
-    tally += counted(dry_run(crates, arguments), "the dry run");
     if crates
         .iter()
         .all(|found| git::last_tag(&found.name).is_none())
     {
         println!("semver: first release, nothing to compare");
     }
+    for (column, unknown) in [
+        ("name", names.as_ref().err()),
+        ("semver", semver.as_ref().err()),
+    ] {
+        tally
+            .skipped
+            .extend(unknown.map(|why| format!("{column}: {why}")));
+    }
+    tally += counted(tree(arguments.allow_dirty), "the tree");
+    let dry = match names {
+        Ok(_) => dry_run(crates, arguments),
+        Err(why) => Cell::Skipped(why),
+    };
+    tally += counted(dry, "the dry run");
     tally
+}
+
+/// Says of each name whether the registry knows it; the first question that is not answered is the last.
+fn known(crates: &[Crate], target: &Target) -> Result<Vec<bool>, String> {
+    crates
+        .iter()
+        .map(|found| target.has(&found.name, None))
+        .collect()
+}
+
+/// Sees to the tool before the table begins, if there is a release to compare with.
+fn compared(workspace: &Workspace, crates: &[Crate], quick: bool) -> Result<(), String> {
+    let is_later = |found: &Crate| found.lib.is_some() && git::last_tag(&found.name).is_some();
+    match crates.iter().any(is_later) {
+        false => Ok(()),
+        true if quick => Err("a quick check compiles nothing".into()),
+        true => Tool::SemverChecks.find_or_install(workspace).map(drop),
+    }
 }
 
 /// Names what is wrong with the crates as they stand; nothing is compiled and nobody asked.
@@ -107,8 +144,18 @@ pub(crate) fn standing(crates: &[Crate]) -> Vec<String> {
     wrong.collect()
 }
 
-/// Names the crates whose version has no section in their changelog: they were not cut.
-pub(super) fn uncut(crates: &[Crate]) -> Vec<String> {
+/// Names what keeps all of them from going out, so that it is known before the first does: changes that are not committed, of whichever crate, and
+/// versions without a section in their changelog, which were not cut.
+pub(super) fn unready(crates: &[Crate], allow_dirty: bool) -> Vec<String> {
+    let dirty = match tree(allow_dirty) {
+        Cell::Wrong(lines) => lines,
+        _ => Vec::new(),
+    };
+    let dirty = dirty.into_iter().map(|line| format!("the tree: {line}"));
+    dirty.chain(uncut(crates)).collect()
+}
+
+fn uncut(crates: &[Crate]) -> Vec<String> {
     let has = |found: &Crate| {
         let text = fs::read_to_string(found.folder.join("CHANGELOG.md")).unwrap_or_default();
         changelog::section(&text, &found.version.to_string()).is_some()
@@ -143,6 +190,7 @@ fn counted(cell: Cell, what: &str) -> Tally {
             ..Tally::default()
         },
         Cell::Skipped(why) => Tally::skipped(format!("{what}: {why}")),
+        Cell::Untold => Tally::default(),
         Cell::Wrong(lines) => Tally {
             failures: lines.iter().map(|line| format!("{what}: {line}")).collect(),
             ..Tally::default()
@@ -215,33 +263,32 @@ fn files(found: &Crate) -> Cell {
 }
 
 /// A name that the registry knows, of a crate that was never released from here, is somebody else's.
-fn name(found: &Crate, target: &Target) -> Cell {
-    match target.has(&found.name, None) {
-        Ok(false) => Cell::Fine("free"),
-        Ok(true) if git::last_tag(&found.name).is_some() => Cell::Fine("ours"),
-        Ok(true) => Cell::Wrong(vec![format!(
-            "{} knows the name, and no tag {}-v… is here: it is taken, or the tags were not fetched",
+fn name(found: &Crate, is_known: bool, target: &Target) -> Cell {
+    match is_known {
+        false => Cell::Fine("free"),
+        true if git::last_tag(&found.name).is_some() => Cell::Fine("ours"),
+        true => Cell::Wrong(vec![format!(
+            "{} knows the name, and no tag {}-v… is here: it is taken, or `git fetch --unshallow --tags` is missing",
             target.name(),
             found.name
         )]),
-        Err(why) => Cell::Skipped(why),
     }
 }
 
-fn semver(workspace: &Workspace, found: &Crate, quick: bool) -> Cell {
+fn breaks(workspace: &Workspace, found: &Crate, has_tool: bool) -> Cell {
     let Some(tag) = git::last_tag(&found.name) else {
         return Cell::Fine("first");
     };
     if found.lib.is_none() {
         return Cell::Fine("no lib");
     }
-    if quick {
-        return Cell::Skipped("a quick check compiles nothing".into());
+    if !has_tool {
+        return Cell::Untold;
     }
     let words = ["--color=never", "--baseline-rev", &tag, "-p", &found.name];
     match Tool::SemverChecks.run(workspace, &words, Show::Never) {
         Ok(ended) if ended.success => Cell::Fine("ok"),
-        Ok(ended) => Cell::Wrong(ended.output.lines().map(Into::into).collect()),
+        Ok(ended) => Cell::Wrong(vec![format!("since {tag}:\n{}", ended.output.trim_end())]),
         Err(why) => Cell::Skipped(why),
     }
 }
@@ -276,13 +323,12 @@ fn dry_run(crates: &[Crate], arguments: &Arguments) -> Cell {
         return Cell::Fine("nothing to publish");
     }
     println!(
-        "the dry run builds {} packages, which takes minutes",
+        "the dry run builds {} packages, and first what they depend on, which takes minutes",
         new.len()
     );
     let mut cargo = arguments.target.cargo("publish");
     cargo.args([
         "--dry-run",
-        "--quiet",
         "--color=never",
         "--registry",
         arguments.target.name(),
@@ -291,9 +337,10 @@ fn dry_run(crates: &[Crate], arguments: &Arguments) -> Cell {
     for (found, _) in &new {
         cargo.args(["-p", &found.name]);
     }
-    let ended = command::finish(&mut cargo, Show::Never);
+    let ended = command::finish(&mut cargo, Show::Verified);
+    let error = ended.output.find("\nerror").unwrap_or(0);
     match ended.success {
         true => Cell::Fine("ok"),
-        false => Cell::Wrong(ended.output.lines().map(Into::into).collect()),
+        false => Cell::Wrong(vec![ended.output[error..].trim().to_owned()]),
     }
 }

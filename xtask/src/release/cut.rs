@@ -38,13 +38,18 @@ pub(crate) fn run(root: &Path, crates: &[Crate], arguments: &Arguments) -> Tally
 type Edit = (PathBuf, String);
 
 fn try_run(root: &Path, crates: &[Crate], arguments: &Arguments) -> Result<(), String> {
+    git::whole(root)?;
+    if arguments.execute {
+        unchanged()?;
+    }
     let mut known = Vec::new();
     for found in crates {
         known.push((found.clone(), history(found)?));
     }
     let cuts = bump::decide(&known, arguments.bump, &arguments.picks)?;
     if cuts.is_empty() {
-        return Err("nothing stands under Unreleased in any changelog".into());
+        let why = "nothing stands under Unreleased in any changelog: either nothing changed, or it is cut, and `release publish` is next";
+        return Err(why.into());
     }
     let edits = edits(root, crates, &cuts, &today()?)?;
     let words: Vec<_> = cuts.iter().map(ToString::to_string).collect();
@@ -61,11 +66,6 @@ fn try_run(root: &Path, crates: &[Crate], arguments: &Arguments) -> Result<(), S
     if !arguments.execute {
         println!("nothing was done: --execute does it");
         return Ok(());
-    }
-    if let Some(change) = git::changes()?.first() {
-        return Err(format!(
-            "the tree has changes, such as `{change}`: commit them first"
-        ));
     }
     for (path, text) in &edits {
         fs::write(path, text).map_err(|error| error.to_string())?;
@@ -84,6 +84,16 @@ fn try_run(root: &Path, crates: &[Crate], arguments: &Arguments) -> Result<(), S
     git::git(&["commit", "--quiet", "--all", "--message", &subject])?;
     println!("{}", git::git(&["log", "--oneline", "-1"])?);
     Ok(())
+}
+
+/// The commit is made of everything that is changed, so that nothing may be before.
+fn unchanged() -> Result<(), String> {
+    match git::changes()?.first() {
+        None => Ok(()),
+        Some(change) => Err(format!(
+            "the tree has changes, such as `{change}`: commit them first; those of a cut that was interrupted go with `git checkout .`"
+        )),
+    }
 }
 
 fn history(found: &Crate) -> Result<History, String> {

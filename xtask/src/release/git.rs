@@ -1,5 +1,7 @@
 //! What git is asked, and the few things that it is told.
 
+use std::path::Path;
+
 use crate::command::{self, Show};
 
 /// Runs git at the root of the workspace and returns its first words, or its complaint.
@@ -39,8 +41,40 @@ pub(crate) fn last_tag(name: &str) -> Option<String> {
     tags.ok()?.lines().next().map(Into::into)
 }
 
+/// Complains about a clone that lacks commits, and with them tags: every crate would seem to be new.
+pub(crate) fn whole(root: &Path) -> Result<(), String> {
+    let root = root.to_string_lossy();
+    match git(&["-C", &root, "rev-parse", "--is-shallow-repository"])?.as_str() {
+        "false" => Ok(()),
+        _ => Err("this clone is shallow: `git fetch --unshallow --tags` first".into()),
+    }
+}
+
 /// Lists what is changed and not committed.
 pub(crate) fn changes() -> Result<Vec<String>, String> {
     let changes = git(&["status", "--porcelain"])?;
     Ok(changes.lines().map(Into::into).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clone_that_lacks_commits_is_told_how_to_get_them() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name).to_string_lossy().into_owned();
+        let (whole_one, shallow) = (path("whole"), path("shallow"));
+        git(&["init", "--quiet", &whole_one]).unwrap();
+        for subject in ["one", "two"] {
+            let who = ["-c", "user.name=a", "-c", "user.email=a@b"];
+            let commit = ["commit", "--quiet", "--allow-empty", "--message", subject];
+            git(&[&["-C", &whole_one], &who[..], &commit].concat()).unwrap();
+        }
+        let from = format!("file://{whole_one}");
+        git(&["clone", "--quiet", "--depth=1", &from, &shallow]).unwrap();
+        assert_eq!(whole(Path::new(&whole_one)), Ok(()));
+        let why = whole(Path::new(&shallow)).unwrap_err();
+        assert!(why.contains("git fetch --unshallow --tags"), "{why}");
+    }
 }

@@ -23,37 +23,36 @@ pub(crate) struct Manner {
     pub(crate) allow_dirty: bool,
 }
 
-/// Says of each crate whether the registry has its version.
+/// Says of each crate whether the registry has its version. An index that does not answer for one is not asked for the others: cargo tries for ten
+/// seconds each time.
 pub(crate) fn published(crates: &[Crate], target: &Target) -> Result<Vec<bool>, String> {
     let has = |found: &Crate| target.has(&found.name, Some(&found.version));
     crates.iter().map(has).collect()
 }
 
 pub(crate) fn run(crates: &[Crate], target: &Target, manner: Manner) -> Tally {
+    let mut tally = Tally::default();
     let result = carry_out(
         crates,
+        &mut tally.passed,
         |found| target.has(&found.name, Some(&found.version)),
         |found| upload(found, target, manner),
         |found| wait(|| target.has(&found.name, Some(&found.version)), PATIENCE),
     );
-    match result {
-        Ok(done) => Tally {
-            passed: done,
-            ..Tally::default()
-        },
-        Err(why) => Tally::failed(format!("release publish: {why}")),
+    if let Err(why) = result {
+        tally += Tally::failed(format!("release publish: {why}"));
     }
+    tally
 }
 
-/// Takes each crate that is not there yet to where it can be seen, and returns how many those were; stops at the first that fails, because the next
-/// may need it.
+/// Takes each crate that is not there yet to where it can be seen, and counts those; stops at the first that fails, because the next may need it.
 fn carry_out(
     crates: &[Crate],
+    done: &mut usize,
     mut has: impl FnMut(&Crate) -> Result<bool, String>,
     mut upload: impl FnMut(&Crate) -> Result<(), String>,
     mut wait: impl FnMut(&Crate) -> Result<(), String>,
-) -> Result<usize, String> {
-    let mut done = 0;
+) -> Result<(), String> {
     for found in crates {
         let name = format!("{} {}", found.name, found.version);
         let wrong = |why: String| format!("{name}: {why}; the same command goes on from here");
@@ -64,18 +63,18 @@ fn carry_out(
         upload(found).map_err(wrong)?;
         wait(found).map_err(wrong)?;
         println!("{name}: published");
-        done += 1;
+        *done += 1;
     }
-    Ok(done)
+    Ok(())
 }
 
 fn upload(found: &Crate, target: &Target, manner: Manner) -> Result<(), String> {
     let mut cargo = target.cargo("publish");
-    cargo.args(["--quiet", "--color=never", "--locked", "-p", &found.name]);
+    cargo.args(["--color=never", "--locked", "-p", &found.name]);
     cargo.args(["--registry", target.name()]);
     cargo.args(manner.no_verify.then_some("--no-verify"));
     cargo.args(manner.allow_dirty.then_some("--allow-dirty"));
-    let ended = command::finish(&mut cargo, Show::Never);
+    let ended = command::finish(&mut cargo, Show::Verified);
     match ended.success {
         true => Ok(()),
         false => Err(reason(&ended.output)),
@@ -84,7 +83,8 @@ fn upload(found: &Crate, target: &Target, manner: Manner) -> Result<(), String> 
 
 /// Cargo's words, and what they come to.
 fn reason(output: &str) -> String {
-    let lines = output
+    let error = output.find("\nerror").unwrap_or(0);
+    let lines = output[error..]
         .lines()
         .map(str::trim)
         .filter(|line| !line.is_empty());
@@ -148,8 +148,10 @@ mod tests {
             let index = RefCell::new(Vec::<String>::new());
             for fault in faults.into_iter().map(Some).chain([None]) {
                 let before = index.borrow().len();
+                let mut done = 0;
                 let result = carry_out(
                     &crates,
+                    &mut done,
                     |found| Ok(index.borrow().contains(&found.name)),
                     |found| {
                         for needed in found.siblings.keys() {
@@ -166,7 +168,7 @@ mod tests {
                         false => Ok(()),
                     },
                 );
-                if let Ok(done) = result {
+                if result.is_ok() {
                     prop_assert_eq!(done, index.borrow().len() - before);
                     prop_assert_eq!(index.borrow().len(), crates.len());
                 } else {
@@ -198,6 +200,9 @@ mod tests {
     fn known_refusals_say_what_to_do() {
         assert!(reason("error: x\n  status 429 Too Many Requests").contains("ten minutes"));
         assert!(reason("error: no token found").contains("cargo login"));
-        assert_eq!(reason("error: one\n\n  two\n"), "error: one; two");
+        assert_eq!(
+            reason("   Uploading x\nerror: one\n\n  two\n"),
+            "error: one; two"
+        );
     }
 }

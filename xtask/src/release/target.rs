@@ -72,14 +72,17 @@ fn answer(success: bool, output: &str) -> Result<bool, String> {
     if output.contains("could not find") && output.contains("Updating") {
         return Ok(false);
     }
-    let progress = ["Updating", "Blocking"];
-    let mut lines = output.lines().map(str::trim);
-    let why =
-        lines.find(|line| !progress.iter().any(|it| line.starts_with(it)) && !line.is_empty());
-    Err(format!(
-        "the index does not answer: {}",
-        why.unwrap_or("cargo says no word")
-    ))
+    let mut lines = output
+        .lines()
+        .map(str::trim)
+        .filter(|line| !line.is_empty());
+    let error = lines.find(|line| line.starts_with("error"));
+    let error = error.unwrap_or("cargo says no word");
+    // Each `Caused by:` goes a step back; the last is where it began.
+    let why = lines
+        .next_back()
+        .map_or(error.to_owned(), |cause| format!("{error}: {cause}"));
+    Err(format!("the index does not answer: {why}"))
 }
 
 #[cfg(test)]
@@ -94,11 +97,16 @@ mod tests {
         assert_eq!(answer(true, "x\n"), Ok(true));
         for silent in [
             "error: could not find `x@0.1.0` in registry `y`\n",
-            "    Updating crates.io index\nerror: download of config.json failed\n",
+            "    Updating crates.io index\nwarning: spurious network error (1 try remaining)\nerror: download of config.json failed\n\nCaused by:\n  no such host\n",
         ] {
             let why = answer(false, silent).unwrap_err();
             assert!(
                 why.starts_with("the index does not answer: error: "),
+                "{why}"
+            );
+            assert!(
+                !why.contains("spurious")
+                    && (!silent.contains("host") || why.ends_with(": no such host")),
                 "{why}"
             );
         }
