@@ -260,7 +260,7 @@ pub(crate) fn scan(file: &[u8], salt: u64) -> Result<(Vec<Frame>, Tail), Fault> 
             // Room that no save has used yet.
             Err(Fault::Damaged { .. }) if is_zero(&file[at..]) => break,
             Err(Fault::Damaged { offset, reason }) => {
-                let tail = if valid_later(file, at + 1, salt, expected.unwrap_or(0)) {
+                let tail = if valid_later(file, at, salt, expected.unwrap_or(0)) {
                     Tail::Damaged { offset, reason }
                 } else {
                     Tail::Torn { offset: at }
@@ -292,7 +292,7 @@ pub(crate) fn without_zeros(file: &[u8], from: usize) -> usize {
 /// The bytes looked at are bounded: a file made to be expensive counts as damaged.
 fn valid_later(file: &[u8], from: usize, salt: u64, seq: u64) -> bool {
     // No frame begins in the room behind the last byte that was written.
-    let last = without_zeros(file, from.min(file.len()));
+    let last = without_zeros(file, from);
     let mut budget = 4 * file.len() + MAX_STORED as usize;
     let mut at = from;
     while let Some(found) = file.get(at..last).and_then(|rest| {
@@ -300,14 +300,12 @@ fn valid_later(file: &[u8], from: usize, salt: u64, seq: u64) -> bool {
             .position(|window| window == FRAME_MAGIC)
     }) {
         at += found;
-        let cost = file
-            .get(at + 8..at + 12)
-            .map_or(0, |len| u32_at(len, 0) as usize);
-        let cost = HEADER + cost.min(file.len() - at);
-        if cost > budget {
+        // What says to be longer than the file is not read, however often somebody's data says so.
+        let read = Some(len(&file[at..])).filter(|len| at + len <= file.len());
+        let Some(left) = budget.checked_sub(read.unwrap_or(HEADER)) else {
             return true;
-        }
-        budget -= cost;
+        };
+        budget = left;
         if decode(file, at, salt).is_ok_and(|frame| frame.seq >= seq) {
             return true;
         }

@@ -141,7 +141,138 @@ fn many_large_claims_cost_bounded_work() {
     assert!(matches!(scan(&bytes, 1).unwrap().1, Tail::Damaged { .. }));
 }
 
+#[test]
+fn data_that_looks_like_long_frames_is_a_torn_tail_all_the_same() {
+    let mut bytes = file(1, &[b"a"]);
+    let offset = bytes.len();
+    for len in [MAX_STORED, u32::MAX] {
+        for _ in 0..200 {
+            bytes.extend_from_slice(b"CKF1 is no frame");
+            let claim = bytes.len() - 8;
+            bytes[claim..claim + 4].copy_from_slice(&len.to_le_bytes());
+        }
+    }
+    assert_eq!(scan(&bytes, 1).unwrap().1, Tail::Torn { offset });
+}
+
+#[test]
+fn a_header_that_is_not_ours_says_why() {
+    let header = encode_header(u64::MAX - 7);
+    assert_eq!(decode_header(&header), Ok(u64::MAX - 7));
+    let cut = decode_header(&header[..HEADER - 1]);
+    assert_eq!(cut, Err(damaged(HEADER - 1, "the file header is cut")));
+    for (at, bit) in (0..HEADER).flat_map(|at| (0..8).map(move |bit| (at, bit))) {
+        let mut other = header.clone();
+        other[at] ^= 1 << bit;
+        let reason = match at {
+            0..8 => "the file header has no magic number",
+            _ => "the file header has a wrong checksum",
+        };
+        assert_eq!(decode_header(&other), Err(damaged(0, reason)), "byte {at}");
+    }
+    let mut newer = header.clone();
+    newer[8] = MAJOR as u8 + 1;
+    let crc = crc32c(&newer[..28]);
+    newer[28..].copy_from_slice(&crc.to_le_bytes());
+    let found = MAJOR + 1;
+    assert_eq!(decode_header(&newer), Err(Fault::NewerContainer { found }));
+}
+
+/// Nothing that is in a frame can be another by one bit and still be read.
+#[test]
+fn a_bit_that_flips_in_a_frame_is_found() {
+    let bytes = file(1, &[b"hello"]);
+    for (at, bit) in (HEADER..bytes.len()).flat_map(|at| (0..8).map(move |bit| (at, bit))) {
+        let mut other = bytes.clone();
+        other[at] ^= 1 << bit;
+        let found = decode(&other, HEADER, 1);
+        assert!(
+            matches!(found, Err(Fault::Damaged { offset: HEADER, .. })),
+            "byte {at}: {found:?}"
+        );
+    }
+}
+
+#[test]
+fn the_limits_of_a_frame_are_what_the_writer_may_use_and_no_more() {
+    let decoded = |frame: Frame| {
+        let mut bytes = encode_header(1);
+        frame.encode(&mut bytes, 1, b"abcd");
+        decode(&bytes, HEADER, 1)
+    };
+    let usual = frame(1, b"abcd");
+    let of_raw = |raw_len, head_len| Frame {
+        raw_len,
+        head_len,
+        ..usual
+    };
+    let of_stored = |stored_len| Frame {
+        stored_len,
+        ..usual
+    };
+    let of_kind = |kind, flags| Frame {
+        kind,
+        flags,
+        ..usual
+    };
+    for good in [
+        of_raw(4000, 4000),
+        of_raw(0, 0),
+        of_kind(LAST_KIND, CRITICAL),
+        of_kind(LAST_KIND + 1, !CRITICAL),
+    ] {
+        let read = Frame {
+            offset: HEADER,
+            ..good
+        };
+        assert_eq!(decoded(good), Ok(read));
+    }
+    let large = "the frame is larger than allowed";
+    let lengths = "the frame's lengths contradict each other";
+    for (bad, reason) in [
+        (of_raw(4001, 0), lengths),
+        (of_raw(4, 5), lengths),
+        (of_raw(MAX_RAW, 0), lengths),
+        (of_raw(MAX_RAW + 1, 0), large),
+        (of_stored(5), "the frame is cut"),
+        (of_stored(MAX_STORED), "the frame is cut"),
+        (of_stored(MAX_STORED + 1), large),
+        (of_stored(3), "the frame has a wrong checksum"),
+    ] {
+        assert_eq!(decoded(bad), Err(damaged(HEADER, reason)), "{bad:?}");
+    }
+}
+
+#[test]
+fn a_fault_is_placed_in_the_file_of_its_bytes() {
+    assert_eq!(damaged(5, "cut").after(7), damaged(12, "cut"));
+    let newer = Fault::NewerFrame { kind: 9 };
+    assert_eq!(newer.clone().after(7), newer);
+}
+
 proptest::proptest! {
+    /// Wherever it stands in its file.
+    #[test]
+    fn a_frame_is_read_as_it_was_written(
+        before in proptest::collection::vec(proptest::num::u8::ANY, 0..80),
+        payload in proptest::collection::vec(proptest::num::u8::ANY, 0..80),
+        (kind, flags) in (0..=LAST_KIND, proptest::num::u8::ANY),
+        (seq, salt) in (proptest::num::u64::ANY, proptest::num::u64::ANY),
+    ) {
+        let mut bytes = before;
+        let offset = bytes.len();
+        let written = Frame { kind, flags, offset, ..frame(seq, &payload) };
+        written.encode(&mut bytes, salt, &payload);
+        bytes.extend_from_slice(b"and more");
+        let read = decode(&bytes, offset, salt);
+        proptest::prop_assert_eq!(&read, &Ok(written));
+        proptest::prop_assert_eq!(read.unwrap().stored(&bytes), payload);
+        proptest::prop_assert_eq!(offset + len(&bytes[offset..]), written.end());
+        proptest::prop_assert_eq!(&bytes[written.end()..], b"and more");
+        let other = decode(&bytes, offset, salt.wrapping_add(1));
+        proptest::prop_assert_eq!(other, Err(damaged(offset, "the frame has a wrong checksum")));
+    }
+
     /// Any bytes at all: no panic, and no frame out of nothing.
     #[test]
     fn arbitrary_bytes_never_panic(junk in proptest::collection::vec(proptest::num::u8::ANY, 0..200)) {
