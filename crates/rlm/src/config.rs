@@ -35,7 +35,7 @@ pub(crate) use layers::{Layers, Phase, defaults};
 pub(crate) use schema::schema;
 pub(crate) use show::{Group, Row, groups};
 pub(crate) use tree::{Origin, Tree};
-pub(crate) use watch::{LIVE, Watched};
+pub(crate) use watch::Watched;
 
 pub(crate) const FILE_NAME: &str = "rlm.toml";
 const MAX_MCP_BYTES: u64 = 1 << 20;

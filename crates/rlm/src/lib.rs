@@ -4,7 +4,8 @@
 //!
 //! # What is where
 //!
-//! `args` is the command line, `agents` which agents there are, `config` the layers of configuration, which know where each value comes from, `resolve` turns them into the settings of a run. `command` has one file a command.
+//! `args` is the command line, `agents` which agents there are, `config` the layers of configuration, which know where each value comes from, `resolve` turns them into the settings of a run; `limits` says which of them can change
+//! while it goes on. `command` has one file a command.
 //! `session` carries a run out in the foreground: signals in, news to the screen, the end as an exit code; `terminal` is the screen, the keys and the menu. `render` is functions from what happened
 //! to text. Only this package installs signal handlers and only this package prints; it takes no decision on a run's state.
 
@@ -18,6 +19,7 @@ mod drivers;
 mod duration;
 mod exit;
 mod index;
+mod limits;
 mod money;
 mod presses;
 mod render;

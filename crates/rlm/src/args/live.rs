@@ -5,6 +5,7 @@ use std::time::Duration;
 use clap::{Args as ClapArgs, ValueEnum};
 
 use crate::duration;
+use crate::limits;
 
 /// Which run is meant, and how long its answer is waited for.
 #[derive(Debug, ClapArgs)]
@@ -108,14 +109,14 @@ What is set is on disk when it is `recorded`, and a resume has it too; what the 
 limit away. What belongs to a phase is set for the present one, which is \
 named; for others there is rlm.toml, which is read again after each turn and lowers what bounds the run, but never raises it.
 
-Keys: max-iterations, max-duration, iteration-timeout, idle-timeout, check-timeout, max-failures, sleep, autonomy, max-cost, max-tokens, wait-on-limit
+Keys: {}
 
 Examples:
   rlm set max-iterations=200           the only run that is live here
   rlm set RUN sleep=5m max-failures=10
   rlm set RUN max-duration=none
 
-{LIVE}"))]
+{LIVE}", limits::keys()))]
 pub(crate) struct SetArgs {
     /// What to set, and to what. A first argument without `=` is the run, which may be left out when only one is live
     #[arg(value_name = "KEY=VALUE", required = true)]

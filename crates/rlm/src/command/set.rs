@@ -5,14 +5,14 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use loop_runner::control::{Change, Request};
-use loop_state::{RuleChange, RulesError};
+use loop_state::RuleChange;
 
 use crate::args::SetArgs;
 use crate::command::control::request;
 use crate::command::live::Target;
-use crate::config::{LIVE, nearest};
+use crate::config::nearest;
 use crate::exit::{Code, Failure};
-use crate::{duration, money};
+use crate::limits::{self, LIMITS};
 
 pub(crate) fn execute(directory: &Path, args: &SetArgs) -> Result<ExitCode, Failure> {
     let (run, words) = match args.words.as_slice() {
@@ -69,47 +69,15 @@ fn change(word: &str) -> Result<Change, Failure> {
             "`{word}` sets nothing: write KEY=VALUE"
         )));
     };
-    let wrong = |e: String| Failure::usage(format!("{key}: {e}"));
-    let number = |most: u64| {
-        let read = value.parse::<u64>().ok().filter(|it| *it <= most);
-        read.ok_or_else(|| wrong(format!("`{value}` is no number from 0 to {most}")))
-    };
-    let small = || number(u32::MAX.into()).map(|number| number as u32);
-    let time = || duration::parse(value).map_err(wrong);
-    let some = value != "none";
-    Ok(match key {
-        "max-iterations" => Change::MaxIterations(some.then(small).transpose()?),
-        "max-duration" => Change::MaxDuration(some.then(time).transpose()?),
-        "iteration-timeout" => Change::IterationTimeout(some.then(time).transpose()?),
-        "idle-timeout" => Change::IdleTimeout(some.then(time).transpose()?),
-        "check-timeout" => Change::CheckTimeout(time()?),
-        "max-failures" if some => Change::MaxFailures(small()?),
-        "max-failures" => Change::MaxFailures(0),
-        "sleep" => Change::Sleep(time()?),
-        "autonomy" => Change::Autonomy(
-            value
-                .parse()
-                .map_err(|e: RulesError| wrong(e.to_string()))?,
-        ),
-        "max-cost" => {
-            let cost = || money::parse(value).map_err(wrong);
-            Change::MaxCost(some.then(cost).transpose()?)
-        }
-        "max-tokens" => {
-            let tokens = || money::tokens(value).map_err(wrong);
-            Change::MaxTokens(some.then(tokens).transpose()?)
-        }
-        "wait-on-limit" => Change::WaitOnLimit(time()?),
-        _ => return Err(unknown(key)),
-    })
+    let limit = LIMITS.iter().find(|limit| limit.key == key);
+    let limit = limit.ok_or_else(|| unknown(key))?;
+    (limit.read)(value).map_err(|e| Failure::usage(format!("{key}: {e}")))
 }
 
 fn unknown(key: &str) -> Failure {
-    // A file is no person's word on whether they are asked.
-    let keys = [&LIVE[..], &["autonomy"]].concat();
-    let what = match nearest(key, &keys) {
+    let what = match nearest(key, &LIMITS.map(|limit| limit.key)) {
         Some(near) => format!("did you mean `{near}`?"),
-        None => format!("what can is {}", keys.join(", ")),
+        None => format!("what can is {}", limits::keys()),
     };
     Failure::usage(format!("`{key}` can't be set while a run goes on; {what}"))
 }

@@ -1,7 +1,6 @@
 //! Settings that change while a run goes on: its limits follow them, all else is for the next run.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
 
 use loop_runner::control::Change;
 use loop_runner::{Reloaded, Settings};
@@ -10,21 +9,7 @@ use loop_state::RuleChange;
 use super::Config;
 use super::layers::{Layers, defaults};
 use super::tree::Tree;
-
-/// The keys that can change while a run goes on.
-pub(crate) const LIVE: [&str; 10] = [
-    // In the order of the fields of `Limits`.
-    "max-iterations",
-    "iteration-timeout",
-    "idle-timeout",
-    "check-timeout",
-    "max-duration",
-    "max-failures",
-    "sleep",
-    "max-cost",
-    "max-tokens",
-    "wait-on-limit",
-];
+use crate::limits::{LIMITS, follows_files};
 
 /// The settings of a run that goes on, as they were said last.
 #[derive(Debug)]
@@ -39,24 +24,14 @@ pub(crate) struct Watched {
 struct Phase {
     name: String,
     /// What was said of it and of the run when it was last looked at.
-    said: Limits,
+    said: Said,
     /// What counts.
-    limits: Limits,
+    counts: Said,
 }
 
+/// What the files say of each of the [`LIMITS`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Limits {
-    max_iterations: Option<u32>,
-    iteration_timeout: Option<Duration>,
-    idle_timeout: Option<Duration>,
-    check_timeout: Option<Duration>,
-    max_duration: Option<Duration>,
-    max_failures: Option<u32>,
-    sleep: Option<Duration>,
-    max_cost: Option<u64>,
-    max_tokens: Option<u64>,
-    wait_on_limit: Option<Duration>,
-}
+struct Said([Option<Change>; LIMITS.len()]);
 
 impl Watched {
     /// Takes what a run was made of. It can have been given more than that before it was resumed, so only what changes from now on counts.
@@ -65,8 +40,8 @@ impl Watched {
             let (name, driven) = (phase.name.clone(), phase.agent.is_driven());
             let config = layers.phase(&name).over(defaults(driven)).config();
             Phase {
-                said: Limits::said(&layers, &name),
-                limits: Limits::of(&config),
+                said: Said::of_phase(&layers, &name),
+                counts: Said::of(&config),
                 name,
             }
         };
@@ -106,15 +81,15 @@ impl Watched {
         }
         let mut unsaid = BTreeSet::new();
         for (at, phase) in self.phases.iter_mut().enumerate() {
-            let limits = Limits::said(&self.layers, &phase.name);
-            unsaid.extend(phase.said.lost(&limits));
-            phase.said = limits;
-            let limits = limits.over(phase.limits);
-            let changes = phase.limits.changes_to(limits).into_iter();
+            let said = Said::of_phase(&self.layers, &phase.name);
+            unsaid.extend(phase.said.lost(said));
+            phase.said = said;
+            let counts = said.over(phase.counts);
+            let changes = phase.counts.changes_to(counts);
             // What is of the whole run is said once.
             let once = changes.filter(|it| at == 0 || RuleChange::from(*it).is_of_phase());
             reloaded.changes.extend(once.map(|change| (at, change)));
-            phase.limits = limits;
+            phase.counts = counts;
         }
         if !unsaid.is_empty() {
             reloaded.warnings.push(format!(
@@ -126,91 +101,32 @@ impl Watched {
     }
 }
 
-impl Limits {
+impl Said {
     /// Returns what is said of a phase, without defaults.
-    fn said(layers: &Layers, phase: &str) -> Self {
+    fn of_phase(layers: &Layers, phase: &str) -> Self {
         Self::of(&layers.phase(phase).config())
     }
 
     fn of(config: &Config) -> Self {
-        Self {
-            max_iterations: config.max_iterations.map(Into::into),
-            iteration_timeout: config.iteration_timeout,
-            idle_timeout: config.idle_timeout,
-            check_timeout: config.check_timeout,
-            max_duration: config.max_duration,
-            max_failures: config.max_failures,
-            sleep: config.sleep,
-            max_cost: config.max_cost,
-            max_tokens: config.max_tokens,
-            wait_on_limit: config.wait_on_limit,
-        }
+        Self(LIMITS.map(|limit| limit.said?(config)))
     }
 
-    /// Returns these where something is said, and else the others.
-    fn over(self, others: Self) -> Self {
-        Self {
-            max_iterations: self.max_iterations.or(others.max_iterations),
-            iteration_timeout: self.iteration_timeout.or(others.iteration_timeout),
-            idle_timeout: self.idle_timeout.or(others.idle_timeout),
-            check_timeout: self.check_timeout.or(others.check_timeout),
-            max_duration: self.max_duration.or(others.max_duration),
-            max_failures: self.max_failures.or(others.max_failures),
-            sleep: self.sleep.or(others.sleep),
-            max_cost: self.max_cost.or(others.max_cost),
-            max_tokens: self.max_tokens.or(others.max_tokens),
-            wait_on_limit: self.wait_on_limit.or(others.wait_on_limit),
-        }
+    /// Returns this where something is said, and else the other.
+    fn over(self, other: Self) -> Self {
+        Self(std::array::from_fn(|at| self.0[at].or(other.0[at])))
     }
 
     /// Names the keys of which something was said, and now nothing is.
-    fn lost(&self, now: &Self) -> impl Iterator<Item = &'static str> {
-        let said = |limits: &Self| {
-            [
-                limits.max_iterations.is_some(),
-                limits.iteration_timeout.is_some(),
-                limits.idle_timeout.is_some(),
-                limits.check_timeout.is_some(),
-                limits.max_duration.is_some(),
-                limits.max_failures.is_some(),
-                limits.sleep.is_some(),
-                limits.max_cost.is_some(),
-                limits.max_tokens.is_some(),
-                limits.wait_on_limit.is_some(),
-            ]
-        };
-        let lost = said(self).into_iter().zip(said(now));
-        let lost = LIVE.into_iter().zip(lost);
-        lost.filter_map(|(key, (before, now))| (before && !now).then_some(key))
+    fn lost(self, now: Self) -> impl Iterator<Item = &'static str> {
+        let each = LIMITS.into_iter().zip(self.0).zip(now.0);
+        each.filter_map(|((limit, before), now)| {
+            (before.is_some() && now.is_none()).then_some(limit.key)
+        })
     }
 
-    fn changes_to(self, new: Self) -> Vec<Change> {
-        let changes = [
-            (self.max_iterations != new.max_iterations)
-                .then_some(Change::MaxIterations(new.max_iterations)),
-            (self.iteration_timeout != new.iteration_timeout)
-                .then_some(Change::IterationTimeout(new.iteration_timeout)),
-            (self.idle_timeout != new.idle_timeout)
-                .then_some(Change::IdleTimeout(new.idle_timeout)),
-            (self.max_duration != new.max_duration)
-                .then_some(Change::MaxDuration(new.max_duration)),
-            (self.max_cost != new.max_cost).then_some(Change::MaxCost(new.max_cost)),
-            (self.max_tokens != new.max_tokens).then_some(Change::MaxTokens(new.max_tokens)),
-            // These always have a default.
-            new.check_timeout
-                .filter(|_| self.check_timeout != new.check_timeout)
-                .map(Change::CheckTimeout),
-            new.max_failures
-                .filter(|_| self.max_failures != new.max_failures)
-                .map(Change::MaxFailures),
-            new.sleep
-                .filter(|_| self.sleep != new.sleep)
-                .map(Change::Sleep),
-            new.wait_on_limit
-                .filter(|_| self.wait_on_limit != new.wait_on_limit)
-                .map(Change::WaitOnLimit),
-        ];
-        changes.into_iter().flatten().collect()
+    fn changes_to(self, new: Self) -> impl Iterator<Item = Change> {
+        let each = self.0.into_iter().zip(new.0);
+        each.filter_map(|(before, new)| new.filter(|_| before != new))
     }
 }
 
@@ -251,7 +167,7 @@ fn others(old: &Layers, new: &Layers) -> BTreeSet<String> {
         let (old, new) = (said(old), said(new));
         let changed = old.symmetric_difference(&new);
         let top = changed.map(|(key, _)| key.split('.').next().unwrap_or_default());
-        others.extend(top.filter(|key| !LIVE.contains(key)).map(str::to_owned));
+        others.extend(top.filter(|key| !follows_files(key)).map(str::to_owned));
     }
     others
 }
@@ -260,6 +176,7 @@ fn others(old: &Layers, new: &Layers) -> BTreeSet<String> {
 mod tests {
     use super::*;
     use std::path::Path;
+    use std::time::Duration;
 
     fn write(root: &Path, text: &str) {
         fs_err::write(root.join("rlm.toml"), text).unwrap();
