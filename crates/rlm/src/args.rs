@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args as ClapArgs, Parser, Subcommand};
+use clap::{Arg, Args as ClapArgs, Parser, Subcommand};
 use loop_runner::RunId;
 use loop_state::Autonomy;
 
@@ -313,6 +313,7 @@ impl Show {
 /// What `run` says and `resume` may say anew. Nothing has its default here: what is not given comes from a lower layer, or from the saved run.
 /// It is written out as the keys of `rlm.toml`.
 #[derive(Debug, Default, PartialEq, Eq, ClapArgs, serde::Serialize)]
+#[command(mut_args(switch))]
 #[serde(rename_all = "kebab-case")]
 pub(crate) struct LoopArgs {
     /// The prompt
@@ -424,15 +425,7 @@ pub(crate) struct LoopArgs {
     pub(crate) autonomy: Option<Autonomy>,
     /// Commit what each iteration changed when it is over, also of one that failed, which its commit says: all that git
     /// does not ignore, what you write meanwhile included; your hooks run. Nothing may be uncommitted when the run begins
-    #[arg(
-        long,
-        value_name = "true|false",
-        num_args = 0..=1,
-        require_equals = true,
-        default_missing_value = "true",
-        hide_possible_values = true,
-        help_heading = "Git"
-    )]
+    #[arg(long, help_heading = "Git")]
     pub(crate) commit: Option<bool>,
     /// Run this by sh -c when something happens that --notify-on names: RLM_EVENT, RLM_TEXT and others say what, standard input
     /// says it in JSON. It has 10 s, and holds nothing up
@@ -455,16 +448,23 @@ pub(crate) struct LoopArgs {
     #[serde(serialize_with = "as_text")]
     pub(crate) heartbeat: Option<PathBuf>,
     /// Ring the terminal's bell when you are needed and when the run is over, if it is in the foreground there
-    #[arg(
-        long,
-        value_name = "true|false",
-        num_args = 0..=1,
-        require_equals = true,
-        default_missing_value = "true",
-        hide_possible_values = true,
-        help_heading = "Watching"
-    )]
+    #[arg(long, help_heading = "Watching")]
     pub(crate) bell: Option<bool>,
+}
+
+/// The options that are on when nothing is said behind them, and that `--NAME=false` turns off again, such as for a resume.
+const SWITCHES: [&str; 2] = ["commit", "bell"];
+
+fn switch(option: Arg) -> Arg {
+    if !SWITCHES.contains(&option.get_id().as_str()) {
+        return option;
+    }
+    option
+        .value_name("true|false")
+        .num_args(0..=1)
+        .require_equals(true)
+        .default_missing_value("true")
+        .hide_possible_values(true)
 }
 
 /// A path as people see it: one that is no text is taken from the arguments themselves.
