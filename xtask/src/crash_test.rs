@@ -18,10 +18,7 @@ pub(crate) fn run(arguments: &Arguments) -> Tally {
     cargo.extend(arguments.arguments.iter().map(String::as_str));
     let ended = command::run("cargo", &cargo, Show::WithoutSkips);
     let mut tally = match ended.success {
-        true => Tally {
-            passed: 1,
-            ..Tally::default()
-        },
+        true => Tally::passed(1),
         false => Tally::failed("crash-test: a promise was not kept, or it did not run"),
     };
     let skipped = ended.output.lines().filter_map(command::skip_of);

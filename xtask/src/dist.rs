@@ -40,10 +40,7 @@ pub(crate) fn run(workspace: &Workspace, arguments: &Arguments) -> Tally {
     match try_run(workspace, arguments) {
         Ok(archive) => {
             println!("{}", archive.display());
-            Tally {
-                passed: 1,
-                ..Tally::default()
-            }
+            Tally::passed(1)
         }
         Err(why) => Tally::failed(format!("dist: {why}")),
     }

@@ -30,10 +30,7 @@ pub(crate) fn run(workspace: &Workspace) -> Tally {
 fn judge(what: &str, wrong: Vec<String>) -> Tally {
     wrong.iter().for_each(|line| println!("    {line}"));
     if wrong.is_empty() {
-        return Tally {
-            passed: 1,
-            ..Tally::default()
-        };
+        return Tally::passed(1);
     }
     Tally::failed(format!("docs: {what}"))
 }

@@ -76,10 +76,7 @@ pub(crate) fn run(arguments: &Arguments) -> Tally {
         .args(["--bin", "survivors", "--"])
         .args(arguments.words());
     match command.status() {
-        Ok(status) if status.success() => Tally {
-            passed: 1,
-            ..Tally::default()
-        },
+        Ok(status) if status.success() => Tally::passed(1),
         Ok(_) => Tally::failed("survivors: stop did not mean stop, or it could not be seen"),
         Err(error) => Tally::failed(format!("cargo: {error}")),
     }

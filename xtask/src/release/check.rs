@@ -185,10 +185,7 @@ fn standing_of(found: &Crate, crates: &[Crate]) -> [Cell; 5] {
 
 fn counted(cell: Cell, what: &str) -> Tally {
     match cell {
-        Cell::Fine(_) => Tally {
-            passed: 1,
-            ..Tally::default()
-        },
+        Cell::Fine(_) => Tally::passed(1),
         Cell::Skipped(why) => Tally::skipped(format!("{what}: {why}")),
         Cell::Untold => Tally::default(),
         Cell::Wrong(lines) => Tally {

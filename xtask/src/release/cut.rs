@@ -26,10 +26,7 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(root: &Path, crates: &[Crate], arguments: &Arguments) -> Tally {
     match try_run(root, crates, arguments) {
-        Ok(()) => Tally {
-            passed: 1,
-            ..Tally::default()
-        },
+        Ok(()) => Tally::passed(1),
         Err(why) => Tally::failed(format!("release cut: {why}")),
     }
 }

@@ -179,10 +179,7 @@ fn judged(name: &str, what: &str, work: impl FnOnce() -> Result<(), String>) -> 
     match work() {
         Ok(()) => {
             println!("{name}: {what}: ok, {:.0} s", begun.elapsed().as_secs_f64());
-            Tally {
-                passed: 1,
-                ..Tally::default()
-            }
+            Tally::passed(1)
         }
         Err(why) => Tally::failed(format!("rehearsal: {name}: {what}: {why}")),
     }
