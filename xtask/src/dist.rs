@@ -11,6 +11,7 @@ use flate2::{Compression, GzBuilder};
 use fs_err as fs;
 
 use crate::command::{self, Show};
+use crate::day;
 use crate::registry::digest;
 use crate::release::crates;
 use crate::tally::Tally;
@@ -79,27 +80,10 @@ impl Stamp {
     /// What `rlm --version` says behind its name.
     fn words(&self) -> String {
         match &self.commit {
-            Some(commit) => format!("{} ({commit} {})", self.version, day(self.time)),
+            Some(commit) => format!("{} ({commit} {})", self.version, day::of(self.time)),
             None => self.version.clone(),
         }
     }
-}
-
-/// The day in UTC, after Howard Hinnant's `civil_from_days`.
-fn day(time: u64) -> String {
-    let days = time / 86_400 + 719_468;
-    let (era, of_era) = (days / 146_097, days % 146_097);
-    let year = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year + year / 4 - year / 100);
-    let shifted = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * shifted + 2) / 5 + 1;
-    let month = if shifted < 10 {
-        shifted + 3
-    } else {
-        shifted - 9
-    };
-    let year = year + era * 400 + u64::from(month <= 2);
-    format!("{year:04}-{month:02}-{day:02}")
 }
 
 fn try_run(workspace: &Workspace, arguments: &Arguments) -> Result<PathBuf, String> {
@@ -302,19 +286,6 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-
-    #[test]
-    fn days_are_told_in_utc() {
-        for (time, expected) in [
-            (0, "1970-01-01"),
-            (951_782_400, "2000-02-29"),
-            (1_795_305_599, "2026-11-21"),
-            (1_795_305_600, "2026-11-22"),
-            (4_107_542_400, "2100-03-01"),
-        ] {
-            assert_eq!(day(time), expected, "{time}");
-        }
-    }
 
     proptest! {
         /// What is packed comes out, the program can be run, and the same files make the same bytes.

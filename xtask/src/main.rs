@@ -9,6 +9,7 @@ mod bench;
 mod ci;
 mod command;
 mod crash_test;
+mod day;
 mod dist;
 mod docs;
 mod features;

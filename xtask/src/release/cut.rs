@@ -8,6 +8,7 @@ use super::bump::{self, Bump, Cut, History, Pick};
 use super::crates::Crate;
 use super::{changelog, git};
 use crate::command::{self, Show};
+use crate::day;
 use crate::tally::Tally;
 
 /// What is released, at which versions.
@@ -48,7 +49,7 @@ fn try_run(root: &Path, crates: &[Crate], arguments: &Arguments) -> Result<(), S
         let why = "nothing stands under Unreleased in any changelog: either nothing changed, or it is cut, and `release publish` is next";
         return Err(why.into());
     }
-    let edits = edits(root, crates, &cuts, &today()?)?;
+    let edits = edits(root, crates, &cuts, &day::today())?;
     let words: Vec<_> = cuts.iter().map(ToString::to_string).collect();
     let subject = format!("release: {}", words.join(", "));
     for (path, text) in &edits {
@@ -138,13 +139,4 @@ fn edits(root: &Path, crates: &[Crate], cuts: &[Cut], date: &str) -> Result<Vec<
 
 fn read(path: &Path) -> Result<String, String> {
     fs::read_to_string(path).map_err(|error| error.to_string())
-}
-
-/// The day, as `date` tells it, in UTC.
-fn today() -> Result<String, String> {
-    let ended = command::run("date", &["-u", "+%Y-%m-%d"], Show::Never);
-    match ended.success {
-        true => Ok(ended.output.trim().to_owned()),
-        false => Err(ended.output),
-    }
 }
