@@ -51,6 +51,14 @@ pub(crate) fn run(program: &str, arguments: &[&str], show: Show) -> Ended {
     finish(Command::new(program).args(arguments), show)
 }
 
+/// Whether a nightly compiler is here; an error says that it is not.
+pub(crate) fn nightly() -> Result<(), String> {
+    match run("cargo", &["+nightly", "--version"], Show::Never).success {
+        true => Ok(()),
+        false => Err("a nightly compiler is not installed".into()),
+    }
+}
+
 /// Runs a program to its end with nothing on its standard input; one that can't be started has failed, and says why.
 pub(crate) fn finish(command: &mut Command, show: Show) -> Ended {
     try_finish(command, show).unwrap_or_else(|error| Ended {

@@ -24,10 +24,7 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(workspace: &Workspace, arguments: &Arguments) -> Tally {
     let mut tally = Tally::default();
-    if !command::run("cargo", &["+nightly", "--version"], Show::Never).success {
-        return Tally::skipped("fuzz: a nightly compiler is not installed");
-    }
-    let fuzz = match Tool::Fuzz.command(workspace) {
+    let fuzz = match command::nightly().and_then(|()| Tool::Fuzz.command(workspace)) {
         Ok(command) => command,
         Err(why) => return Tally::skipped(format!("fuzz: {why}")),
     };
@@ -77,4 +74,32 @@ pub(crate) fn run(workspace: &Workspace, arguments: &Arguments) -> Tally {
         }
     }
     tally
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use toml_edit::DocumentMut;
+
+    use super::*;
+
+    /// Here, where they are compiled, and what they call: none of the three can know of the others.
+    #[test]
+    fn the_targets_are_those_of_the_package_and_of_the_crash_tests() {
+        let crash = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crash");
+        let read = |file: &str| fs_err::read_to_string(crash.join(file)).unwrap();
+        let manifest: DocumentMut = read("fuzz/Cargo.toml").parse().unwrap();
+        let programs = manifest["bin"].as_array_of_tables().unwrap().iter();
+        let programs: Vec<&str> = programs.map(|bin| bin["name"].as_str().unwrap()).collect();
+        assert_eq!(programs, TARGETS);
+        let called = read("src/fuzzing.rs");
+        let rows = TARGETS.map(|target| format!("    (\"{target}\", {target}),\n"));
+        let table = format!(
+            "[(&str, Target); {}] = [\n{}];",
+            TARGETS.len(),
+            rows.concat()
+        );
+        assert!(called.contains(&table), "{table}");
+    }
 }

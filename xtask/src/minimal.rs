@@ -8,8 +8,8 @@ use crate::tally::Tally;
 use crate::workspace::Workspace;
 
 pub(crate) fn run(workspace: &Workspace) -> Tally {
-    if !command::run("cargo", &["+nightly", "--version"], Show::Never).success {
-        return Tally::skipped("minimal: a nightly compiler is not installed");
+    if let Err(why) = command::nightly() {
+        return Tally::skipped(format!("minimal: {why}"));
     }
     // In a copy, so that the lock file stays as it is.
     let copy = workspace.target.join("minimal");

@@ -2,10 +2,10 @@
 //! or that no test has.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use fs_err as fs;
 
+use crate::command;
 use crate::sources::{self, Source};
 use crate::tally::Tally;
 use crate::tools::Tool;
@@ -50,12 +50,7 @@ pub(crate) fn of_tests(workspace: &Workspace) -> Tally {
 
 /// Compares what each library shows; an error says why that can't be known here.
 fn public_names(workspace: &Workspace, update: bool) -> Result<Tally, String> {
-    let nightly = Command::new("cargo")
-        .args(["+nightly", "--version"])
-        .output();
-    if !nightly.is_ok_and(|nightly| nightly.status.success()) {
-        return Err("a nightly compiler is not installed".into());
-    }
+    command::nightly()?;
     let mut tally = Tally::default();
     for package in workspace.libraries() {
         let name = package.name.as_str();
