@@ -6,6 +6,7 @@
 
 mod acceptance;
 mod bench;
+mod changes;
 mod ci;
 mod command;
 mod crash_test;

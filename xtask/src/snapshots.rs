@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use fs_err as fs;
 
+use crate::changes;
 use crate::command;
 use crate::sources::{self, Source};
 use crate::tally::Tally;
@@ -74,7 +75,7 @@ fn public_names(workspace: &Workspace, update: bool) -> Result<Tally, String> {
             fs::create_dir_all(workspace.root.join(FOLDER)).map_err(|error| error.to_string())?;
             fs::write(&path, shown.as_bytes()).map_err(|error| error.to_string())?;
         }
-        let changes = changes(&fs::read_to_string(&path).unwrap_or_default(), &shown);
+        let changes = changes::of(&fs::read_to_string(&path).unwrap_or_default(), &shown);
         changes.iter().for_each(|line| println!("    {line}"));
         match changes.is_empty() {
             true => {
@@ -88,17 +89,6 @@ fn public_names(workspace: &Workspace, update: bool) -> Result<Tally, String> {
         }
     }
     Ok(tally)
-}
-
-/// The lines that only one of them has.
-fn changes(before: &str, now: &str) -> Vec<String> {
-    let lacking = |one: &str, other: &str, mark: char| {
-        let known: Vec<&str> = other.lines().collect();
-        let lines = one.lines().filter(|line| !known.contains(line));
-        lines.map(|line| format!("{mark} {line}")).collect()
-    };
-    let gone: Vec<String> = lacking(before, now, '-');
-    [gone, lacking(now, before, '+')].concat()
 }
 
 /// What a test wrote because it saw something else than what was accepted.
@@ -141,13 +131,6 @@ fn name_of(path: &Path) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn what_came_and_what_went_is_named() {
-        let (before, now) = ("pub fn a()\npub fn b()\n", "pub fn a()\npub fn b(u8)\n");
-        assert_eq!(changes(before, now), ["- pub fn b()", "+ pub fn b(u8)"]);
-        assert!(changes(now, now).is_empty());
-    }
 
     #[test]
     fn a_snapshot_is_called_after_its_test_or_by_name() {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
 
+use crate::changes;
 use crate::sources::{self, Source};
 use crate::workspace::Workspace;
 
@@ -44,17 +45,9 @@ pub(super) fn wrong(workspace: &Workspace) -> Vec<String> {
     }
     let listed = fs_err::read_to_string(workspace.root.join(LIST)).unwrap_or_default();
     let now = page(&files);
-    let lacking = |one: &str, other: &str, mark: char| {
-        let lines = one
-            .lines()
-            .filter(|line| !other.lines().any(|known| known == *line));
-        lines
-            .map(|line| format!("{LIST}: {mark} {line}"))
-            .collect::<Vec<_>>()
-    };
     if listed != now {
-        wrong.extend(lacking(&listed, &now, '-'));
-        wrong.extend(lacking(&now, &listed, '+'));
+        let changes = changes::of(&listed, &now).into_iter();
+        wrong.extend(changes.map(|line| format!("{LIST}: {line}")));
         wrong.push("look at it, then `cargo xtask lint --update`".into());
     }
     wrong

@@ -1,0 +1,24 @@
+//! What became of a text that is kept to be compared with.
+
+/// The lines that only one of them has.
+pub(crate) fn of(before: &str, now: &str) -> Vec<String> {
+    let lacking = |one: &str, other: &str, mark: char| {
+        let known: Vec<&str> = other.lines().collect();
+        let lines = one.lines().filter(|line| !known.contains(line));
+        lines.map(|line| format!("{mark} {line}")).collect()
+    };
+    let gone: Vec<String> = lacking(before, now, '-');
+    [gone, lacking(now, before, '+')].concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_came_and_what_went_is_named() {
+        let (before, now) = ("pub fn a()\npub fn b()\n", "pub fn a()\npub fn b(u8)\n");
+        assert_eq!(of(before, now), ["- pub fn b()", "+ pub fn b(u8)"]);
+        assert!(of(now, now).is_empty());
+    }
+}
