@@ -2,8 +2,11 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use fs_err as fs;
+
+use crate::command::{self, Show};
 
 /// A source file, its path relative to the root.
 #[derive(Debug)]
@@ -20,15 +23,7 @@ pub(crate) fn read(root: &Path) -> Vec<Source> {
 /// The same, of other files.
 pub(crate) fn with_extensions(root: &Path, extensions: &[&str]) -> Vec<Source> {
     let mut sources = Vec::new();
-    for folder in [
-        "bench",
-        "crash",
-        "crates",
-        "survivors",
-        "tests",
-        "xtask",
-        "examples",
-    ] {
+    for folder in ["bench", "crash", "crates", "survivors", "tests", "xtask"] {
         collect(root, &root.join(folder), extensions, &mut sources);
     }
     sources.sort_by(|one, other| one.path.cmp(&other.path));
@@ -50,25 +45,29 @@ fn collect(root: &Path, folder: &Path, extensions: &[&str], sources: &mut Vec<So
     }
 }
 
-/// Not a part of the workspace's sources, wherever it lies.
-const LEFT_OUT: [&str; 2] = ["target", ".git"];
-
 /// Makes a copy of the workspace's sources, in the place of one that is there, for what must not change them.
 pub(crate) fn copy_afresh(from: &Path, to: &Path) -> io::Result<()> {
     crate::workspace::remove(to)?;
     copy(from, to)
 }
 
+/// Copies what git has, or would take: what is built may lie among it, under any name.
 fn copy(from: &Path, to: &Path) -> io::Result<()> {
-    fs::create_dir_all(to)?;
-    for entry in fs::read_dir(from)? {
-        let entry = entry?;
-        let name = entry.file_name();
-        let kind = entry.file_type()?;
-        if kind.is_dir() && !LEFT_OUT.iter().any(|left_out| name == *left_out) {
-            copy(&entry.path(), &to.join(&name))?;
-        } else if kind.is_file() {
-            fs::copy(entry.path(), to.join(&name))?;
+    let mut git = Command::new("git");
+    git.current_dir(from).args(["ls-files", "-z"]).args([
+        "--cached",
+        "--others",
+        "--exclude-standard",
+    ]);
+    let listed = command::finish(&mut git, Show::Never);
+    if !listed.success {
+        return Err(io::Error::other(listed.output));
+    }
+    for file in listed.stdout.split_terminator('\0') {
+        let (file, copy) = (from.join(file), to.join(file));
+        if file.is_file() {
+            fs::create_dir_all(copy.parent().unwrap_or(to))?;
+            fs::copy(&file, &copy)?;
         }
     }
     Ok(())
@@ -109,6 +108,16 @@ fn item(word: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_sources_are_copied_and_nothing_that_was_built() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        let place = tempfile::tempdir().unwrap();
+        copy(&root, place.path()).unwrap();
+        let is_there = |file: &str| place.path().join(file).exists();
+        assert!(is_there("Cargo.lock") && is_there("crates/rlm/src/lib.rs"));
+        assert!(!is_there(".git") && !is_there("target"));
+    }
 
     #[test]
     fn tests_are_found_by_their_attribute() {
