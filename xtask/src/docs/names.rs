@@ -1,4 +1,4 @@
-//! What the pages for contributors name: that the test, the file or the folder is there.
+//! What the pages for contributors name, and what the crates' tables of guarantees are shown by: that the test, the file or the folder is there.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -9,6 +9,8 @@ use crate::sources;
 
 /// The pages that name tests and files of this repository.
 const PAGES: [&str; 2] = ["CONTRIBUTING.md", "SECURITY.md"];
+/// The section that has the tables.
+const GUARANTEES: &str = "## Guarantees";
 /// A name with so many words is a test's.
 const WORDS: usize = 4;
 
@@ -26,7 +28,47 @@ pub(super) fn unknown(root: &Path) -> Vec<String> {
         let wrong = wrong.map(|name| format!("{page}: {name}: there is nothing of that name"));
         wrong.collect::<Vec<_>>()
     });
-    complaints.collect()
+    let mut complaints: Vec<String> = complaints.collect();
+    let readmes = sources::with_extensions(root, &["md"]).into_iter();
+    for page in readmes.filter(|page| page.path.ends_with("README.md")) {
+        let proofs = proofs(&page.text);
+        let wrong = proofs.filter(|name| !is_shown(name, &tests, &sources));
+        complaints.extend(
+            wrong.map(|name| format!("{}: {name}: no test has that name", page.path.display())),
+        );
+    }
+    complaints
+}
+
+/// What the last column of the tables of guarantees names.
+fn proofs(text: &str) -> impl Iterator<Item = &str> {
+    let mut is_ours = false;
+    let rows = text.lines().filter(move |line| {
+        if line.starts_with("## ") {
+            is_ours = *line == GUARANTEES;
+        }
+        is_ours && line.starts_with('|')
+    });
+    let cells = rows.filter_map(|row| row.trim_end_matches('|').rsplit('|').next());
+    cells.flat_map(|cell| cell.split('`').skip(1).step_by(2))
+}
+
+/// Whether a test has this name, with stars, or a file of tests; what is no such name is not judged.
+fn is_shown(name: &str, tests: &HashSet<&str>, sources: &[sources::Source]) -> bool {
+    let is_word = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_' || c == '*';
+    if !name.chars().all(is_word) {
+        return true;
+    }
+    match name.split_once('*') {
+        Some((first, last)) => {
+            { tests.iter() }.any(|test| test.starts_with(first) && test.ends_with(last))
+        }
+        None if name.contains('_') => tests.contains(name),
+        None => sources.iter().any(|source| {
+            source.path.file_stem().is_some_and(|stem| stem == name)
+                || source.path.iter().any(|part| part == name)
+        }),
+    }
 }
 
 enum Kind {
@@ -73,5 +115,35 @@ mod tests {
             Kind::Other => '-',
         });
         assert_eq!(kinds.collect::<String>(), "tp---");
+    }
+
+    #[test]
+    fn what_a_guarantee_is_shown_by_is_its_last_cell() {
+        let text = "`a`\n## Guarantees\n\n| promised | shown by |\n|---|---|\n| `send` | `l80_*`, `model`; `Audit` |\n## Limits\n| `b` |\n";
+        let names: Vec<&str> = proofs(text).collect();
+        assert_eq!(names, ["l80_*", "model", "Audit"]);
+        let (tests, model) = (
+            HashSet::from(["l80_a", "c_b_holds"]),
+            Path::new("a/model.rs"),
+        );
+        let model = sources::Source {
+            path: model.into(),
+            text: String::new(),
+        };
+        let is_shown = |name: &str| is_shown(name, &tests, std::slice::from_ref(&model));
+        for name in [
+            "l80_*",
+            "c_*_holds",
+            "c_b_holds",
+            "model",
+            "a",
+            "Audit",
+            "a::b",
+        ] {
+            assert!(is_shown(name), "{name}");
+        }
+        for name in ["l81_*", "c_*_hold", "c_b", "night"] {
+            assert!(!is_shown(name), "{name}");
+        }
     }
 }
