@@ -1,6 +1,7 @@
 //! All tests: nextest when it is there and doctests always. A test that skipped itself is a skip by name; one that is ignored is none, since it is a part
 //! of another one or a tool.
 
+use std::collections::BTreeSet;
 use std::io;
 
 use fs_err as fs;
@@ -82,9 +83,15 @@ fn of_cargo(show: Show) -> Tally {
     tally
 }
 
-/// The runner took them for passed.
-fn skip(tally: &mut Tally, skips: Vec<String>) {
-    tally.passed = tally.passed.saturating_sub(skips.len());
+/// The runner took their tests for passed, of which some leave out several things, and some one thing twice.
+fn skip(tally: &mut Tally, mut skips: Vec<String>) {
+    skips.dedup();
+    let tests = skips
+        .iter()
+        .filter_map(|skip| Some(skip.split_once(": ")?.0));
+    tally.passed = tally
+        .passed
+        .saturating_sub(tests.collect::<BTreeSet<_>>().len());
     let skips = skips.into_iter().map(|skip| format!("test: {skip}"));
     tally.skipped.extend(skips);
 }
@@ -99,4 +106,23 @@ fn counted(tally: Option<Tally>, ended: &Ended, what: &str) -> Tally {
         tally += Tally::failed(format!("test: {what}: none ran"));
     }
     tally
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_test_that_left_something_out_is_no_passed_one() {
+        let mut tally = Tally::passed(3);
+        let skips = [
+            "a one: no xfs",
+            "a one: no xfs",
+            "a one: no btrfs",
+            "a two: no disk",
+        ];
+        skip(&mut tally, skips.map(Into::into).into());
+        assert_eq!(tally.to_string(), "1 passed, 0 failed, 3 skipped");
+        assert_eq!(tally.skipped[2], "test: a two: no disk");
+    }
 }
