@@ -9,6 +9,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use clap::Parser;
+use clap::builder::PossibleValuesParser;
 use rlm_crash::outcome::{Level, Outcome};
 use rlm_crash::{
     blocklog, bytes, cases, child, counting, fault, fulldisk, machine, race, sabotages, sim, storm,
@@ -111,7 +112,7 @@ struct Arguments {
     #[arg(long)]
     nightly: bool,
     /// Only this layer; can be given several times.
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = PossibleValuesParser::new(LAYERS.iter().map(|layer| layer.name)))]
     layer: Vec<String>,
     /// Also writes the table as JSON.
     #[arg(long, value_name = "FILE")]
@@ -151,6 +152,7 @@ fn main() -> ExitCode {
         "", "layer", "tried", "different", "faults", "acked", "lost", "seconds"
     );
     let (mut notes, mut skipped, mut rows, mut lost) = (Vec::new(), Vec::new(), Vec::new(), 0);
+    let mut is_blind = false;
     for layer in LAYERS.iter().filter(wanted) {
         let start = Instant::now();
         let outcome = (layer.run)(level);
@@ -179,13 +181,20 @@ fn main() -> ExitCode {
         }));
         let skips = outcome.skipped.iter();
         skipped.extend(skips.map(|skip| format!("skipped: {}: {skip}", layer.name)));
+        if outcome.tried == 0 && outcome.skipped.is_empty() {
+            notes.push(format!(
+                "{}: nothing was tried, and nothing says why",
+                layer.name
+            ));
+            is_blind = true;
+        }
+        lost += outcome.lost;
         notes.extend(
             outcome
                 .notes
                 .into_iter()
                 .map(|note| format!("{}: {note}", layer.name)),
         );
-        lost += outcome.lost;
     }
     for line in notes.iter().chain(&skipped) {
         println!("{line}");
@@ -197,9 +206,9 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     }
-    if lost == 0 {
-        ExitCode::SUCCESS
-    } else {
+    if lost > 0 || is_blind {
         ExitCode::FAILURE
+    } else {
+        ExitCode::SUCCESS
     }
 }
