@@ -74,6 +74,23 @@ fn before(strace: &OsString, list: &Path, inject: Option<&Injection>) -> Vec<OsS
     words
 }
 
+/// Returns the calls of a program that was traced into `list`, which went well, that concern its store.
+fn listed_calls(
+    traced: Kept,
+    list: &Path,
+    store: &Path,
+) -> Result<BTreeSet<(String, u32)>, String> {
+    traced.map_err(|broken| broken.what)?;
+    let text = std::fs::read_to_string(list).map_err(|err| err.to_string())?;
+    // Links are followed in what strace prints.
+    let store = std::fs::canonicalize(store).map_err(|err| err.to_string())?;
+    let calls = calls(&text, &store.display().to_string());
+    match calls.is_empty() {
+        true => Err("strace may not trace here".into()),
+        false => Ok(calls),
+    }
+}
+
 /// Returns the calls that concern a directory: how they are called, and which of its thread's
 /// calls of that name each is.
 fn calls(list: &str, dir: &str) -> BTreeSet<(String, u32)> {
@@ -129,16 +146,11 @@ fn savers(strace: &OsString, runs: usize) -> Outcome {
         };
         let list = place.path().join("list");
         let (dir, mut ledger) = (place.path().join("store"), Ledger::default());
-        let listed = traced(before(strace, &list, None), &dir, seed, &mut ledger)
-            .map_err(|broken| broken.what)
-            .and_then(|()| std::fs::read_to_string(&list).map_err(|err| err.to_string()));
-        let calls = match listed {
-            Ok(text) => calls(&text, &dir.display().to_string()),
+        let listed = traced(before(strace, &list, None), &dir, seed, &mut ledger);
+        let calls = match listed_calls(listed, &list, &dir) {
+            Ok(calls) => calls,
             Err(why) => return Outcome::skip(format!("faults at system calls: {why}")),
         };
-        if calls.is_empty() {
-            return Outcome::skip("faults at system calls: strace may not trace here");
-        }
         injections.extend(some(calls, seed, runs - injections.len()));
         if injections.len() == runs {
             break;
@@ -204,12 +216,9 @@ fn loops(strace: &OsString, runs: usize) -> Outcome {
         Err(why) => return Outcome::skip(format!("faults at system calls of rlm: {why}")),
     };
     let list = project.place().join("list");
-    let listed = project
-        .go(&before(strace, &list, None), ITERATIONS)
-        .map_err(|broken| broken.what)
-        .and_then(|()| std::fs::read_to_string(&list).map_err(|err| err.to_string()));
-    let calls = match listed {
-        Ok(text) => calls(&text, &project.store().display().to_string()),
+    let listed = project.go(&before(strace, &list, None), ITERATIONS);
+    let calls = match listed_calls(listed, &list, &project.store()) {
+        Ok(calls) => calls,
         Err(why) => return Outcome::skip(format!("faults at system calls of rlm: {why}")),
     };
     let one = |inject: &Injection| {
