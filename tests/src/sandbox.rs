@@ -1,5 +1,6 @@
 //! A place of its own for one test: folders, a repository, a mark, and an end for whatever carries the mark.
 
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -24,6 +25,8 @@ const END: Duration = Duration::from_secs(10);
 #[must_use]
 pub struct Sandbox {
     folder: TempDir,
+    /// Where programs are looked for.
+    search_path: String,
     survivors: Survivors,
 }
 
@@ -39,7 +42,9 @@ impl Sandbox {
             .prefix("rlm-test-")
             .tempdir()
             .expect("a temporary folder");
+        let path = std::env::var("PATH").unwrap_or_else(|_| "/usr/bin:/bin".into());
         let this = Self {
+            search_path: without_agents(&path, &folder.path().join("path")),
             folder,
             survivors: Survivors::new(),
         };
@@ -128,7 +133,7 @@ impl Sandbox {
     pub fn environment(&self) -> Vec<(String, String)> {
         let path = |part: &str| self.path().join(part).display().to_string();
         let pairs = [
-            ("PATH", path_without_agents()),
+            ("PATH", self.search_path.clone()),
             ("LANG", "C.UTF-8".into()),
             ("TERM", "xterm-256color".into()),
             ("HOME", path("home")),
@@ -161,15 +166,56 @@ impl Drop for Sandbox {
     }
 }
 
-/// The search path without the folders in which a real agent lies: no test may start one by finding it.
-fn path_without_agents() -> String {
-    let path = std::env::var("PATH").unwrap_or_else(|_| "/usr/bin:/bin".into());
-    let has_agent = |folder: &Path| {
-        let mut agents = ["claude", "codex", "gemini", "opencode"].iter();
-        agents.any(|agent| folder.join(agent).exists()) && !folder.join("sh").exists()
-    };
-    let folders = path
-        .split(':')
-        .filter(|folder| !has_agent(Path::new(folder)));
+/// The agents that may be installed here.
+const AGENTS: [&str; 4] = ["claude", "codex", "gemini", "opencode"];
+
+/// A search path without a real agent: no test may start one by finding it, and pay for it. A folder that has one is replaced by one below `place` of
+/// links to everything else in it.
+fn without_agents(path: &str, place: &Path) -> String {
+    let folders = path.split(':').enumerate().map(|(number, folder)| {
+        let has_agent = AGENTS.map(|agent| Path::new(folder).join(agent).exists());
+        match has_agent.contains(&true) {
+            true => links_to_others(Path::new(folder), &place.join(number.to_string())),
+            false => folder.to_owned(),
+        }
+    });
     folders.collect::<Vec<_>>().join(":")
+}
+
+fn links_to_others(folder: &Path, links: &Path) -> String {
+    fs::create_dir_all(links).unwrap();
+    let folder = fs::canonicalize(folder).unwrap();
+    for entry in fs::read_dir(folder).unwrap() {
+        let entry = entry.unwrap();
+        let name = entry.file_name();
+        if AGENTS.iter().all(|agent| name != *agent) {
+            symlink(entry.path(), links.join(&name)).unwrap();
+        }
+    }
+    links.display().to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_with_an_agent_is_on_the_search_path_without_it() {
+        let place = tempfile::tempdir().unwrap();
+        let (bin, other) = (place.path().join("bin"), place.path().join("other"));
+        for folder in [&bin, &other] {
+            fs::create_dir(folder).unwrap();
+        }
+        for name in ["claude", "sh", "claude-like"] {
+            fs::write(bin.join(name), name).unwrap();
+        }
+        let path = format!("{}:{}", bin.display(), other.display());
+        let found = without_agents(&path, &place.path().join("path"));
+        let (links, rest) = found.split_once(':').unwrap();
+        assert_eq!(rest, other.display().to_string());
+        let links = Path::new(links);
+        assert!(!links.join("claude").exists());
+        assert_eq!(fs::read_to_string(links.join("sh")).unwrap(), "sh");
+        assert!(links.join("claude-like").exists());
+    }
 }
