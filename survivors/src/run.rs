@@ -205,12 +205,13 @@ impl Stage {
         };
         let begun = Instant::now();
         let found = poll_until(plan.ready, || {
+            // Asked first: what it did before its end counts.
+            let over = tool.has_ended() || given_up.load(Ordering::Relaxed);
             let is_it = match plan.moment {
                 Moment::Turn | Moment::Gate => self.all_kinds_alive(),
                 Moment::Start => begun.elapsed() >= plan.early(number),
                 Moment::Sleep => output(tool).contains(SLEEPS),
             };
-            let over = tool.has_ended() || given_up.load(Ordering::Relaxed);
             is_it.then_some(true).or_else(|| over.then_some(false))
         });
         let why = match found {

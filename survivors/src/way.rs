@@ -55,12 +55,13 @@ impl Way {
             Self::OnePress => 1,
             Self::ThreePresses => 3,
             Self::HangUp => return None,
+            // A tool that has ended by itself while its agent works is scored by what it left.
             Self::Term => {
-                tool.signal(Signal::TERM);
+                let _sent = tool.signal_unless_reaped(Signal::TERM);
                 0
             }
             Self::Kill => {
-                tool.signal(Signal::KILL);
+                let _sent = tool.signal_unless_reaped(Signal::KILL);
                 0
             }
         };

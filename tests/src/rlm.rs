@@ -11,7 +11,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use fs_err as fs;
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 
 use crate::pty::Terminal;
 use crate::sandbox::Sandbox;
@@ -204,9 +204,18 @@ impl Running {
     /// When it is not there any more.
     #[track_caller]
     pub fn signal(&self, signal: Signal) {
-        // The handle has not been waited for, so the number is still this process's.
-        kill_process(Pid::from_child(&self.child), signal)
-            .expect("the process should still be there");
+        assert!(
+            self.signal_unless_reaped(signal),
+            "the process should still be there"
+        );
+    }
+
+    /// The same, unless it is known to have ended; tells whether that was not so.
+    pub fn signal_unless_reaped(&self, signal: Signal) -> bool {
+        let pid = Pid::from_child(&self.child);
+        // Only while nobody has waited for it is the number this process's, and only its handle waits for it.
+        let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        waitid(WaitId::Pid(pid), look).is_ok() && kill_process(pid, signal).is_ok()
     }
 
     /// What it printed on stdout so far; empty on a terminal.

@@ -67,6 +67,15 @@ fn a_tool_that_ignores_a_stop_is_no_zero() {
 }
 
 #[test]
+fn a_tool_that_is_gone_before_the_stop_is_scored_by_what_it_left() {
+    let all_are_there = "[ $(ls ../agent/record/child-* | wc -l) -ge 4 ]";
+    let command = format!("{{agent}} & until {all_are_there}; do sleep 0.05; done 2>/dev/null");
+    for way in [Way::Term, Way::Kill] {
+        assert_eq!(left(&command, way), &Role::ALL[..5], "{way:?}");
+    }
+}
+
+#[test]
 fn a_tool_that_never_starts_the_agent_is_no_zero() {
     let verdict = stopped(&plan("echo no {agent}", PATIENCE), Way::Kill);
     let Verdict::NeverReady { why } = verdict else {
