@@ -64,6 +64,13 @@ pub fn main_impl() -> ExitCode {
     let wanted: Vec<_> = { all().into_iter() }
         .filter(|(agent, name, _)| wanted(agent, name))
         .collect();
+    if wanted.is_empty() {
+        println!(
+            "failed: no check has one of these in its name: {}",
+            only.join(" ")
+        );
+        return ExitCode::FAILURE;
+    }
     let checks = match present(wanted) {
         checks if checks.is_empty() => return ExitCode::SUCCESS,
         checks => checks,
