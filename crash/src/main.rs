@@ -57,7 +57,7 @@ const LAYERS: [Layer; 11] = [
     Layer {
         item: "D3",
         name: "strace",
-        what: "the shipped program, failed or killed at its real system calls",
+        what: "programs that save and, less often, the shipped one, failed or killed at their real system calls",
         run: strace::run,
     },
     Layer {
@@ -69,7 +69,7 @@ const LAYERS: [Layer; 11] = [
     Layer {
         item: "D5",
         name: "storm",
-        what: "SIGKILL at random moments of a real loop",
+        what: "SIGKILL at random moments of programs that save and, less often, of a loop of the shipped one",
         run: storm::run,
     },
     Layer {
