@@ -42,9 +42,8 @@ impl Machine {
             {
                 return self.transient(why, at);
             }
-            TurnOutcome::RateLimited { .. } if halted && !timed_out => {
-                return self.turn_halted(at);
-            }
+            // It was halted, or is to be done again.
+            TurnOutcome::RateLimited { .. } => return self.turn_halted(at),
             TurnOutcome::Interrupted if !halted => return self.turn_interrupted(at),
             TurnOutcome::Stopped | TurnOutcome::Interrupted if halted && !timed_out => {
                 return self.turn_halted(at);
@@ -54,7 +53,6 @@ impl Machine {
             TurnOutcome::Stopped => Some("it was stopped from outside".into()),
             TurnOutcome::Failed(why)
             | TurnOutcome::Transient(why)
-            | TurnOutcome::RateLimited { why, .. }
             | TurnOutcome::SessionHeld(why)
             | TurnOutcome::NotStarted(why)
             | TurnOutcome::Hopeless(why) => Some(tail(why)),
@@ -100,10 +98,10 @@ impl Machine {
         } else {
             0
         };
-        let (idled, in_a_row) = (head.idled, head.streaks.idle);
+        let in_a_row = head.streaks.idle;
         // Gates, and the end of what the agent left running, can take long: a crash there must not cost the turn.
         let mut effects = vec![Effect::Save];
-        if idled && in_a_row > 0 {
+        if in_a_row > 0 {
             effects.push(Effect::Announce(Notice::NothingDone { in_a_row }));
         }
         effects.extend(self.judge());

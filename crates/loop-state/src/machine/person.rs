@@ -209,7 +209,7 @@ impl Machine {
                 return self.reviewed(Verdict::StartOver, step, at);
             }
             _ if is_boundary && again == Again::Phase => {
-                return once_saved(Notice::Again(again), self.phase_again(true, true, at));
+                return once_saved(Notice::Again(again), self.phase_again(true, at));
             }
             _ if is_boundary => return Effects::new(),
             Step::Sleeping { .. }

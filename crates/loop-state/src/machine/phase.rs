@@ -130,9 +130,8 @@ impl Machine {
             return self.proceed(at);
         }
         match self.limit(at) {
-            // Fewer iterations are planned than when it was asked.
-            Some(_) if self.is_plan_made() => self.proceed(at),
-            Some(reason) => self.end(reason, at),
+            // Nothing could be done with an answer: the plan is shorter now, or a limit was reached.
+            Some(_) => self.proceed(at),
             None => vec![Effect::Save, Effect::Announce(Notice::Review(of))],
         }
     }
@@ -153,7 +152,7 @@ impl Machine {
         let effects = match verdict {
             Verdict::Continue => self.proceed(at),
             Verdict::Exit => self.end(StopReason::Stopped(StopCause::Person), at),
-            Verdict::StartOver => self.phase_again(self.is_at_boundary(), true, at),
+            Verdict::StartOver => self.phase_again(self.is_at_boundary(), at),
             Verdict::Revise(text) => {
                 let Some(id) = self.record_steer(text, at) else {
                     return Effects::new();
@@ -168,7 +167,7 @@ impl Machine {
     /// Goes on with what a person said to the work before their eyes: at a boundary that is the whole phase behind it.
     pub(super) fn revise(&mut self, at: Timestamp) -> Effects {
         match self.is_at_boundary() {
-            true => self.phase_again(true, false, at),
+            true => self.phase_again(true, at),
             false => self.proceed(at),
         }
     }
@@ -179,9 +178,8 @@ impl Machine {
     }
 
     /// Runs a phase again from its first iteration: at a boundary the one behind it.
-    pub(super) fn phase_again(&mut self, is_boundary: bool, fresh: bool, at: Timestamp) -> Effects {
+    pub(super) fn phase_again(&mut self, is_boundary: bool, at: Timestamp) -> Effects {
         let head = &mut self.head;
-        head.fresh |= fresh;
         if is_boundary {
             head.phase = head.phase.saturating_sub(1);
             head.finished.truncate(head.phase as usize);

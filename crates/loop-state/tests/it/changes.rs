@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use insta::assert_snapshot;
 use loop_state::{
-    Autonomy, Effect, Happening, Notice, RuleChange, StopReason, Streak, Timer, Timestamp, Tree,
-    TurnOutcome,
+    Autonomy, Effect, Happening, MAX_PHASES, Notice, RuleChange, RulesError, StopReason, Streak,
+    Timer, Timestamp, Tree, TurnOutcome,
 };
 
 use crate::limits::{HOUR, limited, metered, used};
@@ -37,6 +37,57 @@ fn a_rule_that_changes_is_in_effect_at_once() {
         Duration::from_secs(60),
     )));
     assert!(matches!(trace.reason(), StopReason::RateLimit { .. }));
+}
+
+#[test]
+fn what_is_a_rule_of_the_run_is_told_without_a_phase() {
+    let mut trace = metered(|rules| {
+        let next = rules.phases[0].clone();
+        rules.phases.push(next);
+    });
+    let mut alone = metered(|_| {});
+    let minute = Duration::from_secs(60);
+    for (change, is_of_phase) in [
+        (RuleChange::MaxIterations(Some(9)), true),
+        (RuleChange::IterationTimeout(Some(minute)), true),
+        (RuleChange::IdleTimeout(None), true),
+        (RuleChange::CheckTimeout(minute), true),
+        (RuleChange::MaxDuration(Some(minute)), false),
+        (RuleChange::MaxFailures(5), false),
+        (RuleChange::Sleep(minute), false),
+        (RuleChange::Autonomy(Autonomy::Full), false),
+        (RuleChange::MaxCost(Some(9)), false),
+        (RuleChange::MaxTokens(Some(9)), false),
+        (RuleChange::WaitOnLimit(minute), false),
+    ] {
+        assert_eq!(change.is_of_phase(), is_of_phase, "{change}");
+        let phase = trace.machine.head().rules.phases[0].name.clone();
+        let told = match is_of_phase {
+            true => Notice::PhaseRuleSet { phase, change },
+            false => Notice::RuleSet(change),
+        };
+        let effects = trace.then(Happening::RuleSet(change));
+        assert_eq!(effects, [Effect::Save, Effect::Announce(told)]);
+        // Where there is one phase only, nobody needs its name.
+        let effects = alone.then(Happening::RuleSet(change));
+        let told = Notice::RuleSet(change);
+        assert_eq!(effects, [Effect::Save, Effect::Announce(told)]);
+    }
+}
+
+#[test]
+fn as_many_phases_as_fit_make_a_run_and_no_more() {
+    for (count, wrong) in [
+        (0, Some(RulesError::NoPhase)),
+        (MAX_PHASES, None),
+        (
+            MAX_PHASES + 1,
+            Some(RulesError::TooManyPhases(MAX_PHASES + 1)),
+        ),
+    ] {
+        let rules = rules(|rules| rules.phases = vec![rules.phases[0].clone(); count]);
+        assert_eq!(rules.validate().err(), wrong);
+    }
 }
 
 #[test]

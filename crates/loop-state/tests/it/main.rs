@@ -9,6 +9,7 @@ mod forks;
 mod golden;
 mod handover;
 mod limits;
+mod moments;
 mod money;
 mod person;
 mod pipeline;
@@ -16,6 +17,7 @@ mod promises;
 mod properties;
 mod resumes;
 mod silence;
+mod taken_up;
 mod told;
 mod traces;
 

@@ -1,10 +1,13 @@
 //! What an agent was told that may never have read it.
 
-use loop_state::{CheckResult, Effect, Feedback, FeedbackSource, Happening, Tree, TurnOutcome};
+use loop_state::{
+    CheckResult, Effect, Feedback, FeedbackSource, Happening, MAX_STEER_BYTES, Resume,
+    SessionPolicy, SteerState, Tree, TurnOutcome, When,
+};
 
 use crate::person::{started, steer};
 use crate::rules;
-use crate::traces::{Trace, failed};
+use crate::traces::{Trace, failed, stop};
 
 fn gone() -> Happening {
     Happening::TurnEnded(TurnOutcome::Failed("it is gone".into()))
@@ -67,4 +70,84 @@ fn the_output_of_a_gate_that_passes_now_is_told_to_nobody() {
     trace.then(gone());
     let effects = next(&mut trace, Happening::GateEnded(CheckResult::Passed));
     assert_eq!(started(&effects).feedback, None);
+}
+
+/// Whoever looks at a run that stands still sees what its agent has not heard.
+#[test]
+fn what_was_delivered_to_an_agent_that_is_gone_was_said_to_nobody() {
+    let states = |trace: &Trace| {
+        let steers = trace.machine.head().steers.iter();
+        steers.map(|steer| steer.state).collect::<Vec<_>>()
+    };
+    let mut trace = Trace::new(rules(|_| {}));
+    trace.then(steer("mind the docs", false));
+    trace.then(Happening::SteerMoved {
+        id: 1,
+        state: SteerState::Delivered,
+    });
+    trace.then(Happening::TurnEnded(TurnOutcome::Completed));
+    assert_eq!(states(&trace), [SteerState::Recorded]);
+
+    // The first agent of a process, when it can't be started, has heard nothing of its prompt either.
+    let mut trace = Trace::new(rules(|_| {}));
+    trace.then(stop(When::Now));
+    trace.then(Happening::TurnEnded(TurnOutcome::Stopped));
+    let said = Resume {
+        feedback: Some("mind the docs".into()),
+        ..Resume::default()
+    };
+    trace.then(Happening::Resumed(said));
+    trace.then(Happening::CheckEnded(failed("no")));
+    assert_eq!(states(&trace), [SteerState::Seen], "it is in the prompt");
+    trace.then(Happening::TurnEnded(TurnOutcome::NotStarted("no".into())));
+    assert_eq!(states(&trace), [SteerState::Recorded]);
+}
+
+/// A prompt is noted once, and each later one that holds something new.
+#[test]
+fn an_answer_to_the_prompt_is_noted_where_it_says_something_new() {
+    let mut trace = Trace::new(rules(|rules| {
+        rules.phases[0].session = SessionPolicy::Continue;
+    }));
+    trace.then(Happening::SessionKnown("s1".into()));
+    assert_eq!(trace.then(Happening::Prompted), [Effect::Save]);
+    assert_eq!(trace.then(Happening::Prompted), []);
+    trace.then(steer("mind the docs", false));
+    trace.then(Happening::TurnEnded(TurnOutcome::Completed));
+    assert_eq!(trace.then(Happening::Prompted), [], "no turn runs");
+    trace.then(Happening::CheckEnded(failed("no")));
+    trace.then(Happening::Settled(Tree::default()));
+    assert_eq!(trace.then(Happening::Prompted), [Effect::Save]);
+    assert_eq!(trace.then(Happening::Prompted), []);
+    // So it is not told again after a crash.
+    trace.crash_and_resume();
+    assert_eq!(trace.machine.head().unseen_steers().count(), 0);
+}
+
+#[test]
+fn steers_fill_their_room_to_the_last_byte() {
+    for (first, second, taken) in [
+        (MAX_STEER_BYTES, 1, 1),
+        (MAX_STEER_BYTES + 1, 1, 1),
+        (MAX_STEER_BYTES - 1, 1, 2),
+        (1, MAX_STEER_BYTES, 1),
+    ] {
+        let mut trace = Trace::new(rules(|_| {}));
+        for len in [first, second] {
+            trace.then(steer(&"x".repeat(len), false));
+        }
+        let count = trace.machine.head().steers.len();
+        assert_eq!(count, taken, "{first} and {second} bytes");
+    }
+}
+
+#[test]
+fn an_agent_that_says_the_same_again_says_nothing_new() {
+    let mut trace = Trace::new(rules(|_| {}));
+    let known = || Happening::SessionKnown("s1".into());
+    assert_eq!(trace.then(known()), [Effect::Save]);
+    assert_eq!(trace.then(known()), []);
+    trace.then(Happening::Said("half of it".into()));
+    trace.then(Happening::Said(" \n".into()));
+    assert_eq!(trace.machine.head().said.as_deref(), Some("half of it"));
 }
