@@ -15,7 +15,7 @@ const STAGES: [(&str, Stage); 9] = [
         lint::run(workspace, lint::Arguments::default())
     }),
     ("docs", docs::run),
-    ("snapshots", snapshots::of_tests),
+    ("snapshots", snapshots::stage),
     ("features", |workspace| {
         features::run(workspace, Choice::Usual)
     }),

@@ -2,6 +2,7 @@
 //! or that no test has.
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use fs_err as fs;
 
@@ -22,16 +23,33 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(workspace: &Workspace, arguments: Arguments) -> Tally {
+    let program = command::nightly().and_then(|()| Tool::PublicApi.find_or_install(workspace));
+    judged(workspace, program, arguments.update, Tally::failed)
+}
+
+/// The same with a tool that is there already, and where it reads what this nightly compiler writes, whose format changes: neither is a reason for the
+/// other stages to wait, or to be red.
+pub(crate) fn stage(workspace: &Workspace) -> Tally {
+    let absent = "cargo-public-api is not installed: `cargo xtask snapshots` does that";
+    let program =
+        command::nightly().and_then(|()| Tool::PublicApi.find(workspace).ok_or(absent.to_owned()));
+    judged(workspace, program, false, Tally::skipped)
+}
+
+fn judged(
+    workspace: &Workspace,
+    program: Result<PathBuf, String>,
+    update: bool,
+    unread: fn(String) -> Tally,
+) -> Tally {
     let mut tally = of_tests(workspace);
-    match public_names(workspace, arguments.update) {
-        Ok(names) => tally += names,
-        Err(why) => tally += Tally::skipped(format!("snapshots: public names: {why}")),
-    }
+    let names = program.and_then(|program| public_names(workspace, &program, update, unread));
+    tally += names.unwrap_or_else(|why| Tally::skipped(format!("snapshots: public names: {why}")));
     tally
 }
 
 /// The part that needs no other compiler, and no time.
-pub(crate) fn of_tests(workspace: &Workspace) -> Tally {
+fn of_tests(workspace: &Workspace) -> Tally {
     let mut tally = Tally::default();
     let sources = sources::read(&workspace.root);
     for (what, wrong) in [
@@ -50,8 +68,12 @@ pub(crate) fn of_tests(workspace: &Workspace) -> Tally {
 }
 
 /// Compares what each library shows; an error says why that can't be known here.
-fn public_names(workspace: &Workspace, update: bool) -> Result<Tally, String> {
-    command::nightly()?;
+fn public_names(
+    workspace: &Workspace,
+    program: &Path,
+    update: bool,
+    unread: fn(String) -> Tally,
+) -> Result<Tally, String> {
     let mut tally = Tally::default();
     for package in workspace.libraries() {
         let name = package.name.as_str();
@@ -59,14 +81,20 @@ fn public_names(workspace: &Workspace, update: bool) -> Result<Tally, String> {
         let features = package.features.iter().map(String::as_str);
         let features: Vec<&str> = features.filter(|name| !name.ends_with("bundled")).collect();
         // Without the traits that follow from the fields, and those that everything has.
-        let mut command = Tool::PublicApi.command(workspace)?;
+        let mut command = Command::new(program);
         command
-            .args(["--package", name, "--no-default-features", "-sss"])
+            .args([
+                "public-api",
+                "--package",
+                name,
+                "--no-default-features",
+                "-sss",
+            ])
             .args(["--color", "never", "--features", &features.join(",")]);
         let output = command.output().map_err(|error| error.to_string())?;
         if !output.status.success() {
             print!("{}", String::from_utf8_lossy(&output.stderr));
-            tally += Tally::failed(format!("snapshots: the names of {name} can't be read"));
+            tally += unread(format!("snapshots: the names of {name} can't be read"));
             continue;
         }
         let shown = String::from_utf8_lossy(&output.stdout);
@@ -79,7 +107,7 @@ fn public_names(workspace: &Workspace, update: bool) -> Result<Tally, String> {
         changes.iter().for_each(|line| println!("    {line}"));
         match changes.is_empty() {
             true => {
-                println!("{name}: its public names are those of {}", path.display());
+                println!("snapshots: the public names of {name}: ok");
                 tally.passed += 1;
             }
             false => {
@@ -131,6 +159,35 @@ fn name_of(path: &Path) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::workspace::Package;
+
+    #[test]
+    fn names_that_cannot_be_read_are_red_where_they_were_asked_for_and_named_where_not() {
+        let root = tempfile::tempdir().unwrap();
+        let package = Package {
+            name: "a".into(),
+            folder: root.path().join("crates/a"),
+            is_library: true,
+            is_published: true,
+            features: Vec::new(),
+            default_features: Vec::new(),
+            dependencies: Vec::new(),
+        };
+        let workspace = Workspace {
+            root: root.path().into(),
+            target: root.path().join("target"),
+            packages: vec![package],
+        };
+        let of =
+            |program: Result<PathBuf, String>, unread| judged(&workspace, program, false, unread);
+        let unreadable = || Ok("false".into());
+        assert!(of(unreadable(), Tally::failed).is_red());
+        let stage = of(unreadable(), Tally::skipped);
+        assert_eq!(stage.skipped, ["snapshots: the names of a can't be read"]);
+        let absent = of(Err("no tool".into()), Tally::skipped);
+        assert_eq!(absent.skipped, ["snapshots: public names: no tool"]);
+        assert!(!stage.is_red() && !absent.is_red());
+    }
 
     #[test]
     fn a_snapshot_is_called_after_its_test_or_by_name() {

@@ -92,7 +92,8 @@ impl Tool {
             .map_or_else(|| self.install(workspace), Ok)
     }
 
-    fn find(self, workspace: &Workspace) -> Option<PathBuf> {
+    /// Returns the program if it is there.
+    pub(crate) fn find(self, workspace: &Workspace) -> Option<PathBuf> {
         let (_, name, pinned, any, _) = *self.row();
         let ours = tools(workspace).join("bin");
         let mut others = Vec::new();
