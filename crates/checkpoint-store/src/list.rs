@@ -83,7 +83,7 @@ pub fn list(root: impl AsRef<Path>) -> Result<Vec<Entry>> {
 }
 
 /// Returns none for a directory that is not a store.
-pub(crate) fn entry(path: PathBuf) -> Result<Option<Entry>> {
+fn entry(path: PathBuf) -> Result<Option<Entry>> {
     let dir = Dir::open(&path);
     describe(path, dir)
 }

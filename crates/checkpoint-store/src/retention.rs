@@ -1,19 +1,16 @@
-//! What may be removed, decided before anything is: old phases of one store, finished
-//! stores of a directory of stores, and what was set aside.
+//! What of a store may be removed, decided before anything is: old phases, and what was
+//! set aside.
 //!
 //! A plan says what would go and what would stay, and why; [`Plan::apply`] then takes the
 //! lock and looks again, so that nothing goes that became needed meanwhile.
 
 use std::collections::BTreeSet;
 use std::fmt;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use crate::dir::Dir;
-use crate::disk::unix;
-use crate::error::{Error, Result};
-use crate::list::{self, Health};
+use crate::error::Result;
 use crate::load::{self, Index, Want};
 use crate::lock::Lock;
 use crate::tidy::QUARANTINE;
@@ -23,7 +20,7 @@ const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 /// What to keep.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Policy {
-    /// How many phases of a store, or finished stores, are kept at most. Default: 5.
+    /// How many phases are kept at most. Default: 5.
     pub keep: usize,
     /// How old they may get. Default: 30 days.
     pub max_age: Duration,
@@ -31,9 +28,6 @@ pub struct Policy {
     pub quarantine_bytes: u64,
     /// The present time. A file of a later time counts as new. Default: when this was made.
     pub now: SystemTime,
-    /// Also removes stores that could be resumed, and those that cannot be read.
-    /// Default: false.
-    pub force: bool,
 }
 
 impl Default for Policy {
@@ -43,7 +37,6 @@ impl Default for Policy {
             max_age: 30 * DAY,
             quarantine_bytes: 64 << 20,
             now: SystemTime::now(),
-            force: false,
         }
     }
 }
@@ -57,19 +50,6 @@ impl Policy {
         }
     }
 
-    /// Says why a store that nobody has open is to be kept whatever its age.
-    fn protects(&self, store: &list::Entry) -> Option<&'static str> {
-        if self.force {
-            None
-        } else if matches!(store.health, Health::Unreadable(_)) {
-            Some("it cannot be read, and may hold the only copy")
-        } else if store.is_resumable() {
-            Some("it can be resumed")
-        } else {
-            None
-        }
-    }
-
     fn too_old(&self, created: SystemTime) -> Option<String> {
         let age = self.now.duration_since(created).unwrap_or_default();
         let days = |time: Duration| time.as_secs() / DAY.as_secs();
@@ -80,13 +60,13 @@ impl Policy {
     }
 }
 
-/// A file or a store, and why it goes or stays.
+/// A file, and why it goes or stays.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Item {
-    /// Its name in the directory that the plan is for.
+    /// Its name in the store.
     pub name: String,
-    /// How many bytes it takes; of a store that stays, zero.
+    /// How many bytes it takes.
     pub bytes: u64,
     /// The reason.
     pub why: String,
@@ -98,7 +78,6 @@ pub struct Item {
 pub struct Plan {
     dir: PathBuf,
     policy: Policy,
-    is_root: bool,
     /// What goes.
     pub remove: Vec<Item>,
     /// What stays.
@@ -133,7 +112,6 @@ pub(crate) fn plan_in(dir: &Dir, policy: Policy) -> Result<Plan> {
     let mut plan = Plan {
         dir: dir.path().to_owned(),
         policy,
-        is_root: false,
         remove: Vec::new(),
         keep: Vec::new(),
     };
@@ -183,95 +161,6 @@ fn len(dir: &Dir, name: &str) -> Result<u64> {
     }
 }
 
-/// Plans the clean-up of the stores right below `root`, and of what is left of those whose
-/// removal was cut short. Those that a writer has open always stay; without force also those
-/// that could be resumed and those that cannot be read.
-///
-/// # Errors
-/// As [`reader::list`](crate::reader::list).
-pub fn plan_stores(root: impl AsRef<Path>, policy: Policy) -> Result<Plan> {
-    let mut stores = list::list(root.as_ref())?;
-    stores.sort_by_key(|store| std::cmp::Reverse(store.modified));
-    let mut plan = Plan {
-        dir: root.as_ref().to_owned(),
-        policy,
-        is_root: true,
-        remove: Vec::new(),
-        keep: Vec::new(),
-    };
-    plan.remove.extend(half_removed(root.as_ref())?);
-    let mut candidates = 0;
-    for store in stores {
-        let protected = match store.locked {
-            true => Some("a writer has it open"),
-            false => plan.policy.protects(&store),
-        };
-        let created = store.modified.unwrap_or(SystemTime::UNIX_EPOCH);
-        let name = store.name;
-        if let Some(why) = protected {
-            let why = why.into();
-            plan.keep.push(Item {
-                name,
-                bytes: 0,
-                why,
-            });
-            continue;
-        }
-        match plan.policy.against(candidates, created) {
-            Some(why) => plan.remove.push(Item {
-                name,
-                bytes: size(&store.path),
-                why,
-            }),
-            None => plan.keep.push(Item {
-                name,
-                bytes: 0,
-                why: "it is among the newest".into(),
-            }),
-        }
-        candidates += 1;
-    }
-    Ok(plan)
-}
-
-/// What stores are called while they are removed.
-const HALF: &str = ".removed-";
-
-/// Returns what a clean-up left that was ended before it was done.
-fn half_removed(root: &Path) -> Result<Vec<Item>> {
-    let failed = |err| Error::io(root, "list the directory", err);
-    let mut items = Vec::new();
-    for found in fs_err::read_dir(root).map_err(failed)? {
-        let found = found.map_err(failed)?;
-        if let Ok(name) = found.file_name().into_string()
-            && is_half_removed(&name)
-            && found.file_type().map_err(failed)?.is_dir()
-        {
-            items.push(Item {
-                name,
-                bytes: size(&found.path()),
-                why: "an earlier clean-up did not finish it".into(),
-            });
-        }
-    }
-    items.sort_by(|a, b| a.name.cmp(&b.name));
-    Ok(items)
-}
-
-fn is_half_removed(name: &str) -> bool {
-    let number = name.strip_prefix(HALF).unwrap_or_default();
-    number.len() == 16 && number.bytes().all(|byte| byte.is_ascii_hexdigit())
-}
-
-/// How many bytes the files of a store take, as far as that can be told.
-fn size(path: &Path) -> u64 {
-    let Ok(entries) = fs_err::read_dir(path) else {
-        return 0;
-    };
-    let metas = entries.filter_map(|entry| fs_err::symlink_metadata(entry.ok()?.path()).ok());
-    metas.map(|meta| meta.len()).sum()
-}
-
 impl Plan {
     /// Adds what was set aside: the newest files up to a size stay, unless they are too old.
     fn quarantine(&mut self, dir: &Dir) -> Result<()> {
@@ -313,16 +202,10 @@ impl Plan {
     /// Removes what is planned and still not needed, and returns what was removed.
     ///
     /// # Errors
-    /// [`is_locked`](Error::is_locked) if a writer has the store open; of several stores,
-    /// those that a writer opened meanwhile are passed over.
+    /// [`is_locked`](crate::Error::is_locked) if a writer has the store open.
     pub fn apply(self) -> Result<Vec<Item>> {
-        match self.is_root {
-            true => self.apply_stores(),
-            false => {
-                let dir = Dir::open(&self.dir)?;
-                self.apply_in(&dir)
-            }
-        }
+        let dir = Dir::open(&self.dir)?;
+        self.apply_in(&dir)
     }
 
     fn apply_in(self, dir: &Dir) -> Result<Vec<Item>> {
@@ -344,46 +227,6 @@ impl Plan {
         // It stays if anything is left in it.
         drop(dir.disk().unlink_sub(QUARANTINE));
         Ok(self.remove)
-    }
-
-    fn apply_stores(self) -> Result<Vec<Item>> {
-        let still = plan_stores(&self.dir, self.policy.clone())?.remove;
-        let root = fs_err::canonicalize(&self.dir)
-            .map_err(|err| Error::io(&self.dir, "find the directory", err))?;
-        let mut removed = Vec::new();
-        for item in still {
-            let path = root.join(&item.name);
-            if !self.remove.iter().any(|planned| planned.name == item.name) {
-                continue;
-            }
-            if is_half_removed(&item.name) {
-                match fs_err::remove_dir_all(&path) {
-                    // Another clean-up is at it as well.
-                    Err(err) if err.kind() == io::ErrorKind::NotFound => {}
-                    done => done.map_err(|err| Error::io(&path, "remove", err))?,
-                }
-                removed.push(item);
-                continue;
-            }
-            let dir = Dir::open(&path)?;
-            let lock = match Lock::take(&dir) {
-                Err(err) if err.is_locked() => continue,
-                lock => lock?,
-            };
-            // A writer may have come and gone between the look and the lock.
-            let now = list::entry(path.clone())?;
-            if now.is_some_and(|store| self.policy.protects(&store).is_some()) {
-                continue;
-            }
-            // Under another name first, so that no half of it is ever taken for a store.
-            let hidden = root.join(format!("{HALF}{:016x}", dir.disk().random()));
-            unix::rename_new(&path, &hidden)
-                .and_then(|()| fs_err::remove_dir_all(&hidden))
-                .map_err(|err| Error::io(&path, "remove", err))?;
-            drop(lock);
-            removed.push(item);
-        }
-        Ok(removed)
     }
 }
 

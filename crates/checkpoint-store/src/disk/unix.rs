@@ -180,15 +180,6 @@ pub(crate) fn make_all(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Gives a directory a name that is free.
-pub(crate) fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
-    let flags = RenameFlags::NOREPLACE;
-    match rustix::fs::renameat_with(CWD, from, CWD, to, flags) {
-        Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => fs_err::rename(from, to),
-        renamed => renamed.map_err(io::Error::from),
-    }
-}
-
 #[derive(Debug)]
 struct UnixHandle(File);
 
