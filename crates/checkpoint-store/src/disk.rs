@@ -89,6 +89,14 @@ pub trait Directory: Any + Debug + Send + Sync {
         AHEAD
     }
 
+    /// Returns the same where a journal grows ahead, and what it would be elsewhere: what other amounts are measured by.
+    fn stride(&self) -> u64 {
+        match self.ahead() {
+            0 => AHEAD,
+            ahead => ahead,
+        }
+    }
+
     /// Returns the time of day.
     fn now(&self) -> SystemTime {
         SystemTime::now()

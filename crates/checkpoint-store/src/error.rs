@@ -45,13 +45,15 @@ pub(crate) enum Kind {
     },
     #[error("holds schema `{found}`, not `{expected}`; choose another directory")]
     OtherSchema { found: String, expected: String },
-    #[error("holds checkpoints of other phases only ({found}), none of `{wanted}`")]
+    #[error(
+        "holds checkpoints of other phases only ({found}), none of `{wanted}`; take one of those"
+    )]
     OtherPhase { found: String, wanted: String },
     #[error(
         "was taken over by writer epoch {by} (this writer has epoch {own}); open it again to go on"
     )]
     Fenced { own: u64, by: u64 },
-    #[error("was removed while it was open")]
+    #[error("was removed while it was open; see who removes it, then open it again")]
     Vanished,
     #[error(
         "durability lost: {first}; then, with a new file: {then}; what was acknowledged before may still be on disk"
@@ -92,7 +94,7 @@ pub(crate) enum Kind {
     Decode { what: &'static str, reason: String },
     #[error("cannot bring schema version {from} to the next: {reason}; no file was touched")]
     Migrate { from: u32, reason: String },
-    #[error("{what} takes {bytes} bytes, the limit is {limit}")]
+    #[error("{what} takes {bytes} bytes, the limit is {limit}; make it smaller")]
     TooLarge {
         what: &'static str,
         bytes: u64,

@@ -1,5 +1,5 @@
 //! The container: a file header and frames, as bytes. Pure; `journal.rs` and
-//! `sealed.rs` write them, `load.rs` reads them.
+//! `seal.rs` write them, `load.rs` reads them.
 //!
 //! Every integer is little-endian.
 //!

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::compact::{Compact, RECENT, Weight};
 use crate::dir::{MAX_FILE, Temp};
-use crate::disk::{AHEAD, Handle};
+use crate::disk::Handle;
 use crate::error::{Error, Kind, Result};
 use crate::image::{Image, within};
 use crate::journal::{Journal, Kept};
@@ -21,11 +21,7 @@ const PIECE: usize = 64 << 10;
 impl RawWriter {
     /// Replaces the journal by one without old heads, once they outweigh the rest.
     pub(crate) fn compact(&mut self) -> Result<()> {
-        let least = match self.dir.disk().ahead() {
-            0 => AHEAD,
-            ahead => ahead,
-        };
-        if !self.weight.is_due(least) {
+        if !self.weight.is_due(self.dir.disk().stride()) {
             return Ok(());
         }
         if let Some(first) = self.seqs.before_last(RECENT - 1) {

@@ -12,6 +12,7 @@ use serde::de::DeserializeOwned;
 use crate::dir::{Dir, read_up_to};
 use crate::disk::Open;
 use crate::error::{Error, Kind, Result};
+use crate::image::within;
 
 /// Most bytes that a file may hold, as stored and unpacked.
 const MAX_STORED: u64 = 64 << 20;
@@ -77,7 +78,8 @@ fn read(path: &Path) -> Result<Vec<u8>> {
         .open_file(name.ok_or_else(missing)?, Open::Read)?
         .ok_or_else(missing)?;
     let bytes = read_up_to(&*file, MAX_STORED + 1).map_err(|err| Error::io(path, "read", err))?;
-    within(path, "the file", bytes.len() as u64, MAX_STORED)?;
+    let too_large = |kind| Error::new(path, kind);
+    within("the file", bytes.len(), MAX_STORED as usize).map_err(too_large)?;
     Ok(bytes)
 }
 
@@ -92,14 +94,7 @@ fn unpacked(path: &Path, stored: Vec<u8>) -> Result<Vec<u8>> {
         let reason = err.to_string();
         Error::new(path, Kind::Corrupt { reason })
     })?;
-    within(path, "the unpacked file", raw.len() as u64, MAX_RAW)?;
+    let too_large = |kind| Error::new(path, kind);
+    within("the unpacked file", raw.len(), MAX_RAW as usize).map_err(too_large)?;
     Ok(raw)
-}
-
-fn within(path: &Path, what: &'static str, bytes: u64, limit: u64) -> Result<()> {
-    if bytes <= limit {
-        return Ok(());
-    }
-    let kind = Kind::TooLarge { what, bytes, limit };
-    Err(Error::new(path, kind))
 }

@@ -79,26 +79,17 @@ impl Replay {
     /// Applies one frame with its payload.
     pub(crate) fn step(&mut self, frame: &Frame, raw: Vec<u8>) -> Result<(), Fault> {
         match frame.kind {
-            DELTA => {
+            DELTA | EVENTS => {
                 self.bytes += u64::from(frame.raw_len);
                 if self.bytes > MAX_STATE {
                     return Err(damaged(frame.offset, "the state is larger than allowed"));
                 }
+                let has_head = frame.kind == DELTA;
+                let head_len = if has_head { frame.head_len as usize } else { 0 };
                 self.marks.push(Mark {
                     seq: frame.seq,
-                    has_head: true,
-                    delta: Some((raw, frame.head_len as usize)),
-                });
-            }
-            EVENTS => {
-                self.bytes += u64::from(frame.raw_len);
-                if self.bytes > MAX_STATE {
-                    return Err(damaged(frame.offset, "the state is larger than allowed"));
-                }
-                self.marks.push(Mark {
-                    seq: frame.seq,
-                    has_head: false,
-                    delta: Some((raw, 0)),
+                    has_head,
+                    delta: Some((raw, head_len)),
                 });
             }
             TRUNCATE => {

@@ -10,7 +10,7 @@ use std::io;
 use std::sync::Arc;
 
 use crate::dir::Dir;
-use crate::disk::{AHEAD, Directory, Handle};
+use crate::disk::{Directory, Handle};
 use crate::error::{Error, Result};
 use crate::frame::{self, HEADER};
 use crate::journal::Kept;
@@ -44,16 +44,12 @@ pub(crate) struct Place {
 impl Saves {
     /// None yet. How many stay in memory depends on the disk.
     pub(crate) fn new(disk: &dyn Directory) -> Self {
-        let ahead = match disk.ahead() {
-            0 => AHEAD,
-            ahead => ahead,
-        };
         Self {
             place: None,
             older: 0,
             newest: VecDeque::new(),
             bytes: 0,
-            most: ahead / 16,
+            most: disk.stride() / 16,
         }
     }
 
