@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::snapshot::v1;
+use crate::snapshot::form;
 use crate::{
     Again, Cut, Feedback, Occasion, RuleChange, Steer, SteerState, StopReason, Timestamp, Tree,
     Usage, Verdict, Wait,
@@ -73,7 +73,7 @@ pub struct Brief {
 
 /// News of the run. It is serialised for those who look at a run from another process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(into = "v1::Notice", from = "v1::Notice")]
+#[serde(into = "form::Notice", from = "form::Notice")]
 #[non_exhaustive]
 pub enum Notice {
     /// An attempt begins; nothing was started yet.

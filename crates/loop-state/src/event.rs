@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::snapshot::v1;
+use crate::snapshot::form;
 use crate::{Again, RuleChange, Rules, SteerState, StopRequest, Timestamp, Usage, Verdict};
 
 /// Something that happened, and when. It is serialised in a form that is kept apart from these fields, as the head is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(into = "v1::Event", from = "v1::Event")]
+#[serde(into = "form::Event", from = "form::Event")]
 pub struct Event {
     /// When it happened.
     pub at: Timestamp,
@@ -151,7 +151,7 @@ pub enum TurnOutcome {
 
 /// How a gate or the check ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(into = "v1::CheckResult", from = "v1::CheckResult")]
+#[serde(into = "form::CheckResult", from = "form::CheckResult")]
 #[non_exhaustive]
 pub enum CheckResult {
     /// It exited with 0.

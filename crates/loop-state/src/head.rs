@@ -181,8 +181,7 @@ impl Head {
     }
 
     /// Returns what the present phase has used: all that is not another one's.
-    #[must_use]
-    pub fn phase_usage(&self) -> Usage {
+    pub(crate) fn phase_usage(&self) -> Usage {
         let finished = self.finished.iter().map(|phase| phase.usage);
         finished.fold(self.usage, Usage::without)
     }

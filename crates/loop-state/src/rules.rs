@@ -98,7 +98,8 @@ pub struct Limits {
     pub idle_timeout: Option<Duration>,
 }
 
-/// Why rules make no run.
+/// Why rules make no run. Beside the opaque [`SnapshotError`](crate::snapshot::SnapshotError) it is open, since rules are a person's settings, and who reads
+/// those may say which one is wrong in their own words.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RulesError {

@@ -17,8 +17,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, ser};
 use crate::head::MAX_NUMBER;
 use crate::{Head, RulesError, Step};
 
+pub(crate) mod form;
 mod mirror;
-pub(crate) mod v1;
 
 const VERSION: &str = "version";
 
@@ -49,7 +49,7 @@ pub struct Snapshot(Form);
 #[derive(Clone, Debug)]
 enum Form {
     /// Version 2, and those before it, which had fewer fields and cases.
-    V1 { version: u32, head: Box<v1::Head> },
+    Known { version: u32, head: Box<form::Head> },
     /// One that this program does not know.
     Newer(u32),
 }
@@ -62,7 +62,7 @@ impl Snapshot {
     #[must_use]
     pub fn version(&self) -> u32 {
         match self.0 {
-            Form::V1 { version, .. } | Form::Newer(version) => version,
+            Form::Known { version, .. } | Form::Newer(version) => version,
         }
     }
 }
@@ -101,7 +101,7 @@ impl SnapshotError {
 
 impl From<Head> for Snapshot {
     fn from(head: Head) -> Self {
-        Self(Form::V1 {
+        Self(Form::Known {
             version: Self::VERSION,
             head: Box::new(head.into()),
         })
@@ -115,7 +115,7 @@ impl TryFrom<Snapshot> for Head {
     fn try_from(snapshot: Snapshot) -> Result<Self, SnapshotError> {
         let head: Self = match snapshot.0 {
             Form::Newer(version) => return Err(Kind::Newer(version).into()),
-            Form::V1 { head, .. } => (*head).into(),
+            Form::Known { head, .. } => (*head).into(),
         };
         head.rules.validate().map_err(Kind::from)?;
         if head.phase as usize >= head.rules.phases.len() {
@@ -156,13 +156,13 @@ impl TryFrom<Snapshot> for Head {
 struct Written<'a> {
     version: u32,
     #[serde(flatten)]
-    head: &'a v1::Head,
+    head: &'a form::Head,
 }
 
 impl Serialize for Snapshot {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match &self.0 {
-            Form::V1 { head, .. } => {
+            Form::Known { head, .. } => {
                 let version = Self::VERSION;
                 Written { version, head }.serialize(serializer)
             }
@@ -200,9 +200,9 @@ impl<'de> Visitor<'de> for ByVersion {
             return Ok(Snapshot(Form::Newer(version)));
         }
         let rest = Rest { first, map };
-        let head = v1::Head::deserialize(MapAccessDeserializer::new(rest))?;
+        let head = form::Head::deserialize(MapAccessDeserializer::new(rest))?;
         let head = Box::new(head);
-        Ok(Snapshot(Form::V1 { version, head }))
+        Ok(Snapshot(Form::Known { version, head }))
     }
 }
 

@@ -1,4 +1,5 @@
-//! Version 1. Never change or remove anything here; a field that is added needs a default. It is long because it is one form: all that is ever written.
+//! What is written, as version 2; versions 0 and 1 had fewer fields and cases, and are read by the same types. Never change or remove anything here; a field
+//! that is added needs a default. It is long because it is one form: all that is ever written.
 
 use std::time::Duration;
 
