@@ -248,24 +248,6 @@ fn s25_a_finished_iteration_is_done_again_as_another_attempt() {
 }
 
 #[test]
-fn s25_an_iteration_that_is_done_again_fails_once() {
-    let mut trace = Trace::new(rules(|rules| rules.sleep = Duration::from_secs(9)));
-    for _ in 0..2 {
-        trace.then(Happening::TurnEnded(TurnOutcome::Failed("died".into())));
-        trace.then(Happening::CheckEnded(failed("red")));
-        trace.then(Happening::Settled(Tree::default()));
-        let head = trace.machine.head();
-        assert_eq!(
-            (head.iterations_complete(), head.iterations_failed()),
-            (1, 1)
-        );
-        trace.then(Happening::AgainRequested(Again::Iteration));
-        let head = trace.machine.head();
-        assert_eq!((head.iterations_failed(), &head.last), (0, &None));
-    }
-}
-
-#[test]
 fn s25_start_over_begins_at_iteration_one_in_any_step() {
     let over = || Happening::AgainRequested(Again::Phase);
     let mut trace = continuing();

@@ -1,4 +1,6 @@
-//! What a person can ask of a run when they take it up again.
+//! What a person can ask of a run when they take it up again, or do again.
+
+use std::time::Duration;
 
 use loop_state::{
     Again, CheckResult, Effect, Evidence, Happening, Resume, Rules, SessionPolicy, StopCause,
@@ -48,6 +50,24 @@ fn s25_a_stop_while_a_restart_waits_for_its_tree_ends_the_run_and_a_resume_resta
     assert_eq!(trace.reason(), StopReason::Stopped(StopCause::Person));
     let brief = started(&trace.then(Happening::Resumed(Resume::default()))).clone();
     assert_eq!((brief.iteration, brief.attempt), (1, 2));
+}
+
+#[test]
+fn s25_an_iteration_that_is_done_again_fails_once() {
+    let mut trace = Trace::new(rules(|rules| rules.sleep = Duration::from_secs(9)));
+    for _ in 0..2 {
+        trace.then(Happening::TurnEnded(TurnOutcome::Failed("died".into())));
+        trace.then(Happening::CheckEnded(failed("red")));
+        trace.then(Happening::Settled(Tree::default()));
+        let head = trace.machine.head();
+        assert_eq!(
+            (head.iterations_complete(), head.iterations_failed()),
+            (1, 1)
+        );
+        trace.then(Happening::AgainRequested(Again::Iteration));
+        let head = trace.machine.head();
+        assert_eq!((head.iterations_failed(), &head.last), (0, &None));
+    }
 }
 
 #[test]
