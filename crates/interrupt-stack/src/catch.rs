@@ -160,6 +160,11 @@ impl Catch {
         self.start + Duration::from_micros(micros)
     }
 
+    /// See [`Word::admit`].
+    pub(crate) fn admits(&self, at: Instant) -> bool {
+        self.word.admit(self.micros(at), self.debounce)
+    }
+
     pub(crate) fn micros(&self, at: Instant) -> u64 {
         micros(at.saturating_duration_since(self.start))
     }

@@ -26,6 +26,12 @@ impl Inbox {
         self.catch.is_some()
     }
 
+    /// Says whether a press that no signal made is one of its own beside those that signals make.
+    pub(crate) fn admits(&self, now: Instant) -> bool {
+        let catch = self.catch.as_ref();
+        catch.is_none_or(|catch| catch.admits(now))
+    }
+
     /// Returns the oldest post that was not read.
     pub(crate) fn next(&mut self) -> Option<(Kind, Instant)> {
         let catch = self.catch.as_ref()?;
@@ -38,9 +44,8 @@ impl Inbox {
     /// Tells the handler what came of all that was decided.
     pub(crate) fn settle(&mut self, ladder: &Ladder, is_ending: bool) {
         if let Some(catch) = &self.catch {
-            let last = ladder.last_press().map(|at| catch.micros(at));
             let rung = if is_ending { 3 } else { ladder.rung() };
-            catch.word.settle(&self.read, rung, last);
+            catch.word.settle(&self.read, rung);
             self.read.clear();
         }
     }

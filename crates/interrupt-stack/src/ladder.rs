@@ -351,10 +351,6 @@ impl Ladder {
         }
     }
 
-    pub(crate) fn last_press(&self) -> Option<Instant> {
-        self.last_press
-    }
-
     fn still_counts(&self, now: Instant) -> bool {
         self.dropped
             .is_some_and(|at| now.saturating_duration_since(at) < self.rules.cooldown)

@@ -92,7 +92,7 @@ impl Router {
     }
 
     pub(crate) fn press(&self, source: PressSource) {
-        self.decide(|state, now| Some(state.ladder.press(source, now)));
+        self.decide(|state, now| Some(state.press(source, now)));
     }
 
     pub(crate) fn terminate(&self, cause: Cause) {

@@ -130,6 +130,14 @@ impl State {
         any | self.pass(now)
     }
 
+    /// Decides a press that no signal made.
+    pub(crate) fn press(&mut self, source: PressSource, now: Instant) -> Effect {
+        match self.inbox.admits(now) {
+            true => self.ladder.press(source, now),
+            false => Effect::Debounced,
+        }
+    }
+
     pub(crate) fn resume(&mut self, now: Instant) {
         self.suspend = false; // as the system forgets a stop that it has not carried out
         (self.suspended, self.resumed, self.late) = (false, true, None);

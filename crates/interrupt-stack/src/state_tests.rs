@@ -83,13 +83,13 @@ fn signal_handler_knows_how_far_the_ladder_has_climbed_and_since_when() {
     };
     let mut now = Instant::now() + SHUTDOWN;
     let handler = state.ladder.push();
-    let notified = state.ladder.press(PressSource::RawByte, now);
+    let notified = state.press(PressSource::RawByte, now);
     assert_eq!(notified, Effect::Notify(handler));
     state.settle();
     assert_eq!(signal(now + debounce / 2), Verdict::Part);
 
     now += SHUTDOWN;
-    let begun = state.ladder.press(PressSource::RawByte, now);
+    let begun = state.press(PressSource::RawByte, now);
     assert_eq!(begun, Effect::BeginShutdown(Cause::Press));
     state.settle();
     assert_eq!(signal(now + debounce / 2), Verdict::Part);

@@ -93,6 +93,11 @@ impl Fields {
         by_flags.max(self.rung + self.presses)
     }
 
+    /// Whether a press at this time belongs to the last one.
+    fn is_part(self, now: u64, debounce: u64) -> bool {
+        self.last != 0 && now.saturating_sub(self.last << 4) < debounce
+    }
+
     /// Takes the next sequence number.
     fn claim(&mut self) -> u64 {
         let number = self.next;
@@ -115,10 +120,11 @@ impl Word {
     /// From so many rungs on the answer is [`Verdict::LastRung`], and nothing changes.
     pub(crate) fn press(&self, now: u64, debounce: u64, last_rung: u64) -> Verdict {
         let claimed = self.change(|fields| {
-            if fields.last != 0 && now.saturating_sub(fields.last << 4) < debounce {
+            if fields.is_part(now, debounce) {
                 return Err(Verdict::Part);
             }
-            // Each unsettled press climbs one rung at least, so this ends no process that the ladder would not end.
+            // Each unsettled press climbs one rung at least, since `last` knows of every press before it, so this ends no process that the
+            // ladder would not end.
             if fields.climbed() >= last_rung {
                 return Err(Verdict::LastRung);
             }
@@ -136,6 +142,19 @@ impl Word {
             }
             Err(verdict) => verdict,
         }
+    }
+
+    /// The router's side: says whether a press that no signal made is one of its own, and not part of another. From then on what follows
+    /// it too closely is part of it, though it is not decided yet.
+    pub(crate) fn admit(&self, now: u64, debounce: u64) -> bool {
+        let admitted = self.change(|fields| match fields.is_part(now, debounce) {
+            true => Err(()),
+            false => {
+                fields.last = now.div_ceil(16);
+                Ok(())
+            }
+        });
+        admitted.is_ok()
     }
 
     /// Says whether the hard exit is decided, or will be.
@@ -171,16 +190,14 @@ impl Word {
     }
 
     /// The router's side: takes off what it has `read` and decided, and says in the same step where that has led.
-    pub(crate) fn settle(&self, read: &[Kind], rung: u8, last: Option<u64>) {
+    pub(crate) fn settle(&self, read: &[Kind], rung: u8) {
         let presses = read.iter().filter(|kind| **kind == Kind::Press).count() as u64;
         let flags = read.iter().fold(0, |flags, kind| flags | kind.flag());
-        let last = last.map_or(0, |last| last.div_ceil(16));
         // It cannot fail: nothing here refuses.
         let _: Result<(), ()> = self.change(|fields| {
             fields.rung = rung.into();
             fields.presses -= presses;
             fields.flags &= !flags;
-            fields.last = fields.last.max(last);
             Ok(())
         });
     }

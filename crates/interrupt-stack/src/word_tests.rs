@@ -16,11 +16,12 @@ enum Step {
         last_rung: u64,
     },
     Raise(Kind),
-    /// The router reads so many posts at most, and says where that has led; it may have had a press of its own.
+    /// The router has a press of its own.
+    Admit,
+    /// It reads so many posts at most, and says where that has led.
     Settle {
         most: usize,
         rung: u8,
-        press: bool,
     },
     Wait(u64),
 }
@@ -28,11 +29,12 @@ enum Step {
 fn step() -> impl Strategy<Value = Step> {
     use Kind::*;
     let others = select(vec![Terminate, Hangup, Quit, Suspend, Resume]);
-    let settled = (0..20_usize, 0..=3_u8, any::<bool>());
+    let settled = (0..20_usize, 0..=3_u8);
     prop_oneof![
         6 => select(vec![2, 3, u64::MAX]).prop_map(|last_rung| Step::Press { last_rung }),
         3 => others.prop_map(Step::Raise),
-        3 => settled.prop_map(|(most, rung, press)| Step::Settle { most, rung, press }),
+        1 => Just(Step::Admit),
+        3 => settled.prop_map(|(most, rung)| Step::Settle { most, rung }),
         5 => select(vec![1, 15, 16, 17, 29_999, 30_000, 30_016, 1 << 20]).prop_map(Step::Wait),
     ]
 }
@@ -70,7 +72,7 @@ impl Model {
     }
 
     fn press(&mut self, now: u64, last_rung: u64) -> Verdict {
-        if self.last.is_some_and(|last| now < last + DEBOUNCE) {
+        if self.is_part(now) {
             return Verdict::Part;
         }
         if self.climbed() >= last_rung {
@@ -79,13 +81,21 @@ impl Model {
         if self.presses() == MOST_PRESSES {
             return Verdict::Part;
         }
-        self.pressed(now);
+        self.last = Some(now.next_multiple_of(16));
         self.posts.push_back((Kind::Press, now));
         Verdict::Posted
     }
 
-    fn pressed(&mut self, now: u64) {
-        self.last = self.last.max(Some(now.next_multiple_of(16)));
+    fn admit(&mut self, now: u64) -> bool {
+        let is_new = !self.is_part(now);
+        if is_new {
+            self.last = Some(now.next_multiple_of(16));
+        }
+        is_new
+    }
+
+    fn is_part(&self, now: u64) -> bool {
+        self.last.is_some_and(|last| now < last + DEBOUNCE)
     }
 
     fn raise(&mut self, kind: Kind, now: u64) -> bool {
@@ -111,7 +121,8 @@ proptest! {
                 Step::Raise(kind) => {
                     prop_assert_eq!(word.raise(kind, now), model.raise(kind, now));
                 }
-                Step::Settle { most, rung, press } => {
+                Step::Admit => prop_assert_eq!(word.admit(now, DEBOUNCE), model.admit(now)),
+                Step::Settle { most, rung } => {
                     let mut read = Vec::new();
                     while read.len() < most {
                         let post = model.posts.pop_front();
@@ -120,10 +131,8 @@ proptest! {
                         read.push(kind);
                         model.read += 1;
                     }
-                    let last = press.then_some(now);
-                    word.settle(&read, rung, last);
+                    word.settle(&read, rung);
                     model.rung = rung.into();
-                    last.into_iter().for_each(|now| model.pressed(now));
                 }
             }
             prop_assert_eq!(word.is_ending(), model.climbed() >= 3);

@@ -44,16 +44,7 @@ impl Router {
             self.posts.push((kind, at));
             read.push(kind);
         }
-        let (rung, last) = self.ladder();
-        word.settle(&read, rung, last);
-    }
-
-    fn ladder(&self) -> (u8, Option<u64>) {
-        let presses: Vec<_> = self.presses().collect();
-        (
-            presses.len().min(self.top) as u8,
-            presses.iter().copied().max(),
-        )
+        word.settle(&read, self.presses().count().min(self.top) as u8);
     }
 
     fn presses(&self) -> impl Iterator<Item = u64> {
@@ -156,6 +147,25 @@ fn fourth_press_needs_no_thread() {
     });
 }
 
+/// A press that no signal made is one with the signal beside it, however long the router takes to say so: two presses end nothing.
+#[test]
+fn press_of_the_routers_side_is_one_with_the_signal_beside_it() {
+    explore(|| {
+        let word = Arc::new(Word::new());
+        let handler = thread::spawn({
+            let word = word.clone();
+            move || [1_010_000, 1_100_000].map(|at| word.press(at, DEBOUNCE, 2))
+        });
+        let mut presses = usize::from(word.admit(1_000_000, DEBOUNCE));
+        word.settle(&[], presses as u8);
+        let verdicts = handler.join().unwrap();
+        assert!(!verdicts.contains(&Verdict::LastRung), "{verdicts:?}");
+        let posted = verdicts.iter().filter(|it| **it == Verdict::Posted);
+        presses += posted.count();
+        assert_eq!(presses, 2, "{verdicts:?}");
+    });
+}
+
 /// An answer of the router's side takes back only the presses that it has read.
 #[test]
 fn answer_does_not_take_back_a_press_that_comes_beside_it() {
@@ -169,7 +179,7 @@ fn answer_does_not_take_back_a_press_that_comes_beside_it() {
         let mut router = Router::default();
         router.turn(&word);
         // `handled`: the ladder starts over, from what was read so far.
-        word.settle(&[], 0, router.ladder().1);
+        word.settle(&[], 0);
         assert_eq!(handler.join().unwrap(), Verdict::Posted);
         let before = router.presses().count();
         let mut read = Vec::new();
@@ -177,7 +187,7 @@ fn answer_does_not_take_back_a_press_that_comes_beside_it() {
             read.push(kind);
         }
         assert_eq!(before + read.len(), 2);
-        word.settle(&read, read.len() as u8, Some(2_000_000));
+        word.settle(&read, read.len() as u8);
         let unread = 2 - read.len();
         let more = (0..unread)
             .all(|n| word.press(3_000_000 + n as u64 * 1_000_000, DEBOUNCE, 2) == Verdict::Posted);
@@ -261,7 +271,7 @@ fn presses_at_their_most_leave_a_slot_for_each_other_kind() {
         let kinds = Vec::from_iter(kinds);
         assert_eq!(kinds[..11], [Kind::Press; 11]);
         assert_eq!(kinds[11..], others);
-        word.settle(&kinds, 0, None);
+        word.settle(&kinds, 0);
         assert_eq!(press(31), Verdict::Posted, "there is room again");
         assert_eq!(word.read(16), Some((Kind::Press, 31 * DEBOUNCE)));
     });
