@@ -21,12 +21,12 @@ pub use log::{Entry, Flying, Log};
 
 use self::fuse::{Disk, Served};
 use crate::ledger::Ledger;
+use crate::mistake;
 use crate::old::{self, Old};
 use crate::outcome::{Level, Outcome};
 use crate::place::{self, BTRFS, EXT4, System, WRITEBACK, XFS};
 use crate::reference::{Kept, broken};
 use crate::rng::Rng;
-use crate::sabotages;
 use crate::saver::{self, Kind, Saver};
 
 /// What a logged program does.
@@ -154,9 +154,9 @@ fn all(jobs: &[Job], time: Duration) -> Outcome {
     let sum = Mutex::new(Outcome::default());
     // Two file systems of one identity cannot be mounted side by side, if they mind.
     let alone = Mutex::new(());
-    let sabotage = sabotages::now();
+    let sabotage = mistake::now();
     let work = |root: &Path| {
-        sabotages::set(sabotage);
+        mistake::set(sabotage);
         while let Some(job) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
             let turn = (!job.system.can_repeat).then(|| alone.lock());
             let outcome = job.run(root, end);

@@ -13,7 +13,7 @@ use std::process::ExitCode;
 use checkpoint_store::sabotage::Sabotage;
 
 use crate::fuzzing;
-use crate::sabotages;
+use crate::mistake;
 use crate::saver::{Kind, Saver, Stop};
 
 /// The first argument of a program that is to be killed.
@@ -54,7 +54,7 @@ fn save(arguments: &[OsString]) -> Option<()> {
     };
     if let [sabotage] = sabotage {
         let known = |one: &&Sabotage| *sabotage == *format!("{one:?}");
-        sabotages::set(Some(*sabotages::ALL.iter().find(known)?));
+        mistake::set(Some(*mistake::ALL.iter().find(known)?));
     }
     let number = |text: &OsString| text.to_str()?.parse().ok();
     let kind = KINDS.iter().find(|(_, word)| kind == word)?.0;

@@ -27,6 +27,7 @@ pub mod fuzzing;
 pub mod ledger;
 pub mod machine;
 pub mod memory;
+pub mod mistake;
 pub mod old;
 pub mod outcome;
 pub mod parallel;

@@ -17,7 +17,7 @@ use crate::reference::{Event, Head, Kept, State, broken};
 use crate::rng::{Rng, mix};
 use crate::session::{DIR, Session, calmly};
 use crate::step::{Step, Workload};
-use crate::{parallel, sabotages};
+use crate::{mistake, parallel};
 
 /// How many parts the histories are dealt out in, each with random numbers of its own.
 const PARTS: u64 = 8;
@@ -143,11 +143,7 @@ fn explore_part(part: u64, cases: u32) -> Outcome {
     let config = Config {
         cases,
         failure_persistence: None,
-        max_shrink_iters: if sabotages::now().is_none() {
-            20_000
-        } else {
-            0
-        },
+        max_shrink_iters: if mistake::now().is_none() { 20_000 } else { 0 },
         ..Config::default()
     };
     let mut seed = [0; 32];

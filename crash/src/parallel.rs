@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+use crate::mistake;
 use crate::outcome::{Finding, Outcome};
-use crate::sabotages;
 use crate::step::Workload;
 
 /// Looks for a broken promise in each workload. Of several findings one is made small and
@@ -21,7 +21,7 @@ pub(crate) fn search<C: Send>(
         if let Some(mut found) = found {
             outcome.lost += 1;
             if outcome.notes.is_empty() {
-                if sabotages::now().is_none() {
+                if mistake::now().is_none() {
                     found = shrink(found);
                 }
                 outcome.notes.push(explain(found));
@@ -42,11 +42,11 @@ pub fn map<T: Sync, R: Send>(
         .map_or(1, usize::from)
         .min(items.len());
     let (next, done) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
-    let sabotage = sabotages::now();
+    let sabotage = mistake::now();
     std::thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| {
-                sabotages::set(sabotage);
+                mistake::set(sabotage);
                 while let index = next.fetch_add(1, Ordering::Relaxed)
                     && let Some(item) = items.get(index)
                 {

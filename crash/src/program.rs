@@ -13,8 +13,8 @@ use nix::unistd::Pid;
 
 use crate::child;
 use crate::ledger::{Ledger, Note};
+use crate::mistake;
 use crate::reference::{Kept, broken};
-use crate::sabotages;
 use crate::saver::Kind;
 
 /// How long a program may take that needs some milliseconds.
@@ -222,7 +222,7 @@ pub fn saver(dir: &Path, first: u32, steps: u32, kind: Kind) -> Vec<OsString> {
         steps.to_string().into(),
         child::word(kind).into(),
     ];
-    words.extend(sabotages::now().map(|sabotage| format!("{sabotage:?}").into()));
+    words.extend(mistake::now().map(|sabotage| format!("{sabotage:?}").into()));
     words
 }
 

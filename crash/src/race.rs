@@ -15,7 +15,7 @@ use crate::reference::{Event, Head, Kept, State, broken, text};
 use crate::seam::Shared;
 use crate::session::{DIR, Session, calmly};
 use crate::step::Workload;
-use crate::{parallel, sabotages, workloads};
+use crate::{mistake, parallel, workloads};
 
 /// What the first writer is doing when it stands still.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -153,9 +153,9 @@ pub fn replay(case: &Case) -> Kept<(bool, bool)> {
     let (pause, paused) = channel::<()>();
     let (resume, resumed) = channel::<()>();
     let second = {
-        let (shared, at, sabotage) = (shared.clone(), case.second, sabotages::now());
+        let (shared, at, sabotage) = (shared.clone(), case.second, mistake::now());
         move || -> (Kept<Taken>, bool) {
-            sabotages::set(sabotage);
+            mistake::set(sabotage);
             // The first writer may end without having stood still: then its sender is gone.
             start.recv().ok();
             let base = shared.pc().calls().len() as u64;

@@ -1,51 +1,10 @@
 //! D9: switches each mistake on that the store knows how to make, and asks whether a layer
 //! notices. A mistake that nobody notices is red: it says that a layer is blind.
 
-use std::cell::Cell;
-
-use checkpoint_store::sabotage::{self, Sabotage};
+use checkpoint_store::sabotage::Sabotage;
 
 use crate::outcome::{Level, Outcome};
-use crate::{fault, machine, race, sim};
-
-thread_local! {
-    static NOW: Cell<Option<Sabotage>> = const { Cell::new(None) };
-}
-
-/// Returns the sabotage that is on in this thread.
-pub fn now() -> Option<Sabotage> {
-    NOW.get()
-}
-
-/// Switches a sabotage on in this thread, or the one before off.
-pub fn set(sabotage: Option<Sabotage>) {
-    NOW.set(sabotage);
-    sabotage::set(sabotage);
-}
-
-/// All of them.
-pub const ALL: [Sabotage; 20] = [
-    Sabotage::DropFileSync,
-    Sabotage::DropDirSync,
-    Sabotage::SyncAfterRename,
-    Sabotage::SkipCrc,
-    Sabotage::SkipSalt,
-    Sabotage::SkipSeq,
-    Sabotage::SkipTailCut,
-    Sabotage::CutWithoutSync,
-    Sabotage::RetrySync,
-    Sabotage::AckBeforeSync,
-    Sabotage::WatermarkAtAck,
-    Sabotage::DropProgressEarly,
-    Sabotage::IgnoreTrailing,
-    Sabotage::ReuseName,
-    Sabotage::RandomPhaseName,
-    Sabotage::EpochByPresence,
-    Sabotage::ScanBeforeCreate,
-    Sabotage::TwoFrames,
-    Sabotage::HealFromMemory,
-    Sabotage::SkipNameCheck,
-];
+use crate::{fault, machine, mistake, race, sim};
 
 /// A layer.
 pub type Run = fn(Level) -> Outcome;
@@ -61,7 +20,7 @@ const LAYERS: [(&str, Run); 4] = [
 /// Runs the layer.
 pub fn run(level: Level) -> Outcome {
     let mut outcome = Outcome::default();
-    for sabotage in ALL {
+    for sabotage in mistake::ALL {
         outcome.tried += 1;
         let caught = caught(sabotage, level);
         if caught.is_empty() {
@@ -106,8 +65,6 @@ pub fn caught(sabotage: Sabotage, level: Level) -> Vec<(&'static str, String)> {
 
 /// Runs one layer with a sabotage switched on; returns what it saw, if it saw anything.
 pub fn noticed(sabotage: Sabotage, run: Run, level: Level) -> Option<String> {
-    set(Some(sabotage));
-    let outcome = run(level);
-    set(None);
+    let outcome = mistake::during(sabotage, || run(level));
     (outcome.lost > 0).then(|| outcome.notes.into_iter().next().unwrap_or_default())
 }

@@ -3,7 +3,7 @@
 use checkpoint_store::sabotage::Sabotage;
 use rlm_crash::outcome::Level;
 use rlm_crash::sabotages::Run;
-use rlm_crash::{cases, fault, machine, race, sabotages, sim};
+use rlm_crash::{cases, fault, machine, mistake, race, sabotages, sim};
 
 use crate::keeps_all_promises;
 
@@ -39,9 +39,7 @@ fn d9_what_a_note_prints_shows_the_mistake_again() {
         let note = sabotages::noticed(sabotage, run, Level::Test).unwrap();
         let (_, case) = note.rsplit_once("--case ").unwrap();
         assert_eq!(cases::replay(case), Ok(()), "{case} without the sabotage");
-        sabotages::set(Some(sabotage));
-        let again = cases::replay(case);
-        sabotages::set(None);
+        let again = mistake::during(sabotage, || cases::replay(case));
         assert!(again.is_err(), "{case}");
     }
 }
@@ -60,7 +58,7 @@ macro_rules! noticed {
         #[test]
         fn d9_every_sabotage_has_a_test() {
             let tested = [$(Sabotage::$sabotage),+];
-            assert!(sabotages::ALL.iter().all(|sabotage| tested.contains(sabotage)));
+            assert!(mistake::ALL.iter().all(|sabotage| tested.contains(sabotage)));
         }
     };
 }

@@ -7,7 +7,9 @@ use rlm_crash::old::Old;
 use rlm_crash::outcome::{Level, Outcome};
 use rlm_crash::rng::Rng;
 use rlm_crash::saver::Kind;
-use rlm_crash::{blocklog, bytes, counting, fulldisk, fuzzing, sabotages, storm, strace, writers};
+use rlm_crash::{
+    blocklog, bytes, counting, fulldisk, fuzzing, mistake, sabotages, storm, strace, writers,
+};
 
 use crate::{is_skipped, keeps_all_promises};
 
@@ -51,9 +53,7 @@ fn d5_a_program_that_says_so_too_early_is_noticed() {
 
 /// Whether a layer of real programs notices a mistake of the store, or could not run at all.
 fn notices(sabotage: Sabotage, run: impl FnOnce() -> Outcome) -> bool {
-    sabotages::set(Some(sabotage));
-    let outcome = run();
-    sabotages::set(None);
+    let outcome = mistake::during(sabotage, run);
     outcome.lost > 0 || is_skipped(&outcome)
 }
 

@@ -1,0 +1,53 @@
+//! The mistake that the store makes in this thread, if it is told to make one. Layers hand it on to
+//! their threads and programs.
+
+use std::cell::Cell;
+
+use checkpoint_store::sabotage::{self, Sabotage};
+
+thread_local! {
+    static NOW: Cell<Option<Sabotage>> = const { Cell::new(None) };
+}
+
+/// Returns the sabotage that is on in this thread.
+pub fn now() -> Option<Sabotage> {
+    NOW.get()
+}
+
+/// Switches a sabotage on in this thread, or the one before off.
+pub fn set(sabotage: Option<Sabotage>) {
+    NOW.set(sabotage);
+    sabotage::set(sabotage);
+}
+
+/// Acts with a sabotage switched on in this thread, and off afterwards.
+pub fn during<T>(sabotage: Sabotage, act: impl FnOnce() -> T) -> T {
+    set(Some(sabotage));
+    let result = act();
+    set(None);
+    result
+}
+
+/// All of them.
+pub const ALL: [Sabotage; 20] = [
+    Sabotage::DropFileSync,
+    Sabotage::DropDirSync,
+    Sabotage::SyncAfterRename,
+    Sabotage::SkipCrc,
+    Sabotage::SkipSalt,
+    Sabotage::SkipSeq,
+    Sabotage::SkipTailCut,
+    Sabotage::CutWithoutSync,
+    Sabotage::RetrySync,
+    Sabotage::AckBeforeSync,
+    Sabotage::WatermarkAtAck,
+    Sabotage::DropProgressEarly,
+    Sabotage::IgnoreTrailing,
+    Sabotage::ReuseName,
+    Sabotage::RandomPhaseName,
+    Sabotage::EpochByPresence,
+    Sabotage::ScanBeforeCreate,
+    Sabotage::TwoFrames,
+    Sabotage::HealFromMemory,
+    Sabotage::SkipNameCheck,
+];
