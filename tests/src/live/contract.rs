@@ -13,30 +13,13 @@ use fs_err as fs;
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::Check;
-use super::real::Real;
+use super::real::{Real, of_every_agent};
 use super::scene::{Scene, Took};
 use crate::poll_until;
 
 /// By the program of the agent and by name.
-pub(super) const CHECKS: [(&str, &str, Check); 5] = [
-    ("claude", "the driver contract: claude", |rlm, agent| {
-        column(Real::Claude, rlm, agent)
-    }),
-    ("codex", "the driver contract: codex", |rlm, agent| {
-        column(Real::Codex, rlm, agent)
-    }),
-    ("gemini", "the driver contract: gemini", |rlm, agent| {
-        column(Real::Gemini, rlm, agent)
-    }),
-    ("opencode", "the driver contract: opencode", |rlm, agent| {
-        column(Real::Opencode, rlm, agent)
-    }),
-    (
-        "claude-agent-acp",
-        "the driver contract: claude-agent-acp",
-        |rlm, agent| column(Real::ClaudeAcp, rlm, agent),
-    ),
-];
+pub(super) const CHECKS: [(&str, &str, Check); 5] =
+    of_every_agent!("the driver contract: ", "", column);
 
 /// A turn of a slow CLI on a loaded machine, with the pauses of its retries.
 const PATIENCE: Duration = Duration::from_secs(60);

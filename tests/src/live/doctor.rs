@@ -5,33 +5,14 @@ use std::path::Path;
 use serde_json::Value;
 
 use super::checks::RUN;
-use super::real::Real;
+use super::real::{Real, of_every_agent};
 use super::scene::Scene;
 use super::{Check, install};
 use crate::{Ended, Rlm};
 
 /// By the program of the agent and by name.
-pub(super) const CHECKS: [(&str, &str, Check); 5] = [
-    ("claude", "claude: what rlm doctor says", |rlm, agent| {
-        examined(Real::Claude, rlm, agent)
-    }),
-    ("codex", "codex: what rlm doctor says", |rlm, agent| {
-        examined(Real::Codex, rlm, agent)
-    }),
-    ("gemini", "gemini: what rlm doctor says", |rlm, agent| {
-        examined(Real::Gemini, rlm, agent)
-    }),
-    (
-        "opencode",
-        "opencode: what rlm doctor says",
-        |rlm, agent| examined(Real::Opencode, rlm, agent),
-    ),
-    (
-        "claude-agent-acp",
-        "claude-agent-acp: what rlm doctor says",
-        |rlm, agent| examined(Real::ClaudeAcp, rlm, agent),
-    ),
-];
+pub(super) const CHECKS: [(&str, &str, Check); 5] =
+    of_every_agent!("", ": what rlm doctor says", examined);
 
 fn examined(real: Real, rlm: &Path, agent: &Path) -> String {
     let scene = Scene::of(real, rlm, agent, "");

@@ -23,6 +23,24 @@ pub(super) enum Real {
     ClaudeAcp,
 }
 
+/// A check of each agent: by the agent's program, by a name around that program, and what is told which agent it is.
+macro_rules! of_every_agent {
+    ($before:literal, $after:literal, $check:path) => {
+        of_every_agent! {
+            $before, $after, $check,
+            Claude "claude", Codex "codex", Gemini "gemini", Opencode "opencode", ClaudeAcp "claude-agent-acp"
+        }
+    };
+    ($before:literal, $after:literal, $check:path, $($real:ident $program:literal),+) => {
+        [$((
+            $program,
+            concat!($before, $program, $after),
+            |rlm, agent| $check(Real::$real, rlm, agent),
+        )),+]
+    };
+}
+pub(super) use of_every_agent;
+
 impl Real {
     pub(super) fn program(self) -> &'static str {
         match self {
