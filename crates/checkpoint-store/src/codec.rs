@@ -1,6 +1,7 @@
 //! CBOR and compression; the only module that names either library.
 
-use ciborium::de::from_reader_with_recursion_limit;
+use ciborium::de::{self, from_reader_with_recursion_limit};
+use ciborium::ser;
 use serde::Serialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
 
@@ -27,15 +28,27 @@ const SEAL_LEVEL: i32 = 7;
 /// Appends `value` to `out`, or says why it cannot be encoded so that it can be read again.
 pub(crate) fn encode<T: Serialize + ?Sized>(out: &mut Vec<u8>, value: &T) -> Result<(), String> {
     let start = out.len();
-    ciborium::into_writer(value, &mut *out).map_err(|err| err.to_string())?;
-    from_reader_with_recursion_limit::<IgnoredAny, _>(&out[start..], MAX_DEPTH)
-        .map_err(|err| err.to_string())?;
+    ciborium::into_writer(value, &mut *out).map_err(|err| match err {
+        ser::Error::Value(reason) => reason,
+        ser::Error::Io(err) => err.to_string(),
+    })?;
+    from_reader_with_recursion_limit::<IgnoredAny, _>(&out[start..], MAX_DEPTH).map_err(reason)?;
     Ok(())
 }
 
 /// Decodes one value from the front of `bytes` and moves `bytes` past it.
 pub(crate) fn decode_next<T: DeserializeOwned>(bytes: &mut &[u8]) -> Result<T, String> {
-    from_reader_with_recursion_limit(bytes, 2 * MAX_DEPTH).map_err(|err| err.to_string())
+    from_reader_with_recursion_limit(bytes, 2 * MAX_DEPTH).map_err(reason)
+}
+
+/// What a person may make of it; the library prints its own names.
+fn reason(err: de::Error<std::io::Error>) -> String {
+    match err {
+        de::Error::Semantic(_, reason) => reason,
+        de::Error::RecursionLimitExceeded => "it is nested too deeply".into(),
+        de::Error::Syntax(at) => format!("byte {at} is no CBOR"),
+        de::Error::Io(_) => "it ends too early".into(),
+    }
 }
 
 /// Decodes the value that `bytes` hold, and nothing besides.

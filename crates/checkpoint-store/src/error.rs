@@ -4,6 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::frame::Fault;
+use crate::journal::Kept;
 
 /// A specialised result for the store's calls.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -26,7 +27,7 @@ pub(crate) enum Kind {
         source: io::Error,
     },
     #[error(
-        "the disk is full, {bytes} bytes are needed; make room and save again, what was saved before is intact"
+        "the disk is full, at least {bytes} bytes are needed; make room and save again, what was saved before is intact"
     )]
     Full { bytes: u64 },
     #[error("no such {0}")]
@@ -89,7 +90,7 @@ pub(crate) enum Kind {
     #[error("the value cannot be encoded as CBOR: {0}")]
     Encode(String),
     #[error(
-        "cannot read {what} as the asked type: {reason}; it was written by another program or schema"
+        "cannot read {what} as the asked type: {reason}; load it as the types that it was saved with, or name a migration"
     )]
     Decode { what: &'static str, reason: String },
     #[error("cannot bring schema version {from} to the next: {reason}; no file was touched")]
@@ -147,6 +148,14 @@ impl Error {
             return Self::new(path, Kind::Full { bytes });
         }
         Self::io(path, doing, source)
+    }
+
+    /// Adds to the bytes that a full disk lacks those of saves which were still to come.
+    pub(crate) fn with_room_for(mut self, rest: impl Iterator<Item = Result<Kept>>) -> Self {
+        if let Kind::Full { bytes } = &mut self.kind {
+            *bytes += rest.flatten().map(|kept| kept.len()).sum::<u64>();
+        }
+        self
     }
 
     /// Tells whether the same call may succeed with other files.
@@ -259,7 +268,8 @@ impl Error {
     }
 
     /// Tells whether the disk or the quota is full. The writer stays usable: once there is
-    /// room again, the same save succeeds.
+    /// room again, the same save succeeds. The text says how many bytes are needed at least,
+    /// those that have to be written anew included.
     pub fn is_full(&self) -> bool {
         match &self.kind {
             Kind::Full { .. } => true,

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::dir::Dir;
+use crate::error::Kind;
 use crate::raw_writer::RawWriter;
 use crate::test_disk::{Call, TestDisk};
 use crate::{Meta, Options};
@@ -80,6 +81,61 @@ fn c62_saves_into_the_room_ahead_succeed_on_a_full_disk_and_the_next_says_what_i
     assert!(writer.healed().is_some(), "by a new file");
     drop(writer);
     assert_eq!(newest(&path), Some(head(n + 1)));
+}
+
+/// Who makes as much room as the error asks for is not asked for more.
+#[test]
+fn c62_a_full_disk_is_told_in_bytes_that_are_enough() {
+    let root = tempfile::tempdir().unwrap();
+    let path = root.path().join("s");
+    let (mut writer, _) = open(&path, 0);
+    let noise = |n: u64| -> Vec<u8> {
+        let noise =
+            (0..5000_u64).map(|i| ((i + n).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8);
+        let mut raw = Vec::new();
+        crate::codec::encode(&mut raw, &noise.collect::<Vec<u8>>()).unwrap();
+        raw
+    };
+    for n in 0..100 {
+        writer.append(noise(n), 0).unwrap();
+    }
+    drop(writer);
+    let open = |room| {
+        let left = AtomicU64::new(room);
+        let take = move |bytes| {
+            let (same, set) = (Ordering::Relaxed, Ordering::Relaxed);
+            left.fetch_update(same, set, |left| left.checked_sub(bytes))
+        };
+        let hook = move |call| match call {
+            Call::Grow(bytes) if take(bytes).is_err() => Err(io::ErrorKind::StorageFull.into()),
+            _ => Ok(()),
+        };
+        let dir = Dir::on(TestDisk::open(&path, 0, hook), &path).unwrap();
+        RawWriter::open_on(dir, Options::default())
+    };
+    let err = open(100_000).err().unwrap();
+    let Kind::Full { bytes } = *err.kind() else {
+        panic!("{err}")
+    };
+    const LOCK: u64 = 64; // its text is written anew
+    open(bytes + LOCK).unwrap();
+}
+
+/// A file that does not fit is nothing to the journal, whose room ahead is there for just this.
+#[test]
+fn c62_no_room_for_a_blob_or_a_phase_leaves_the_journal_its_room() {
+    let root = tempfile::tempdir().unwrap();
+    let path = root.path().join("s");
+    let (mut writer, space) = open(&path, 8 * 4096);
+    save(&mut writer, 1).unwrap();
+    space.is_full.store(true, Ordering::Relaxed);
+    assert!(writer.put_blob("b", b"bytes").unwrap_err().is_full());
+    let sealed = writer.save_phase("p", head(9), Meta::default());
+    assert!(sealed.unwrap_err().is_full());
+    assert_eq!(save(&mut writer, 2).unwrap(), 2);
+    assert!(writer.healed().is_none());
+    drop(writer);
+    assert_eq!(newest(&path), Some(head(2)));
 }
 
 /// Where zeros reserve nothing the state on disk is intact all the same.

@@ -97,15 +97,16 @@ impl RawWriter {
                 Ok(())
             }
         };
-        let mut end = 0;
-        for kept in all {
+        let (mut end, mut all) = (0, all);
+        while let Some(kept) = all.next() {
             let kept = kept?;
             image.carry(&kept);
             weight.add(&kept);
             saves.push(kept);
             if image.bytes.len() > PIECE {
                 end += image.bytes.len() as u64;
-                flush(&image.bytes)?;
+                // Whoever makes room wants to know once how much, and not a piece at a time.
+                flush(&image.bytes).map_err(|err| err.with_room_for(all.by_ref()))?;
                 image.bytes.clear();
             }
         }

@@ -38,7 +38,8 @@
 //! # Limits
 //!
 //! A save takes at most 256 MiB (64 MiB compressed), a file 1 GiB, the events of one state
-//! 4 GiB, the nesting of a value 128 levels. A writer holds some 100 KiB of its journal in
+//! 4 GiB, the nesting of a value 128 levels. Plain serde writes a `Vec<u8>` as a list of numbers, most of them two bytes long; `serde_bytes`
+//! writes the bytes. A writer holds some 100 KiB of its journal in
 //! memory; to open a store and to seal a phase takes memory for the whole state.
 //! Old phases are kept until someone removes them; only [`Store`] removes its own.
 //! Durability is that of `fsync` on the file system: network and memory file systems promise

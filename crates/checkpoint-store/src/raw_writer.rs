@@ -173,6 +173,7 @@ impl RawWriter {
     pub(crate) fn saving<T>(&mut self, mut save: impl FnMut(&mut Self) -> Result<T>) -> Result<T> {
         self.ready()?;
         match save(self) {
+            Err(first) if self.is_untouched_by(&first) => Err(first),
             Err(first) if first.is_about_files() || first.is_about_removal() => {
                 self.again(first, save)
             }
@@ -196,12 +197,24 @@ impl RawWriter {
                 Err(then) if then.is_about_removal() && tries.next().is_some() => {
                     self.dir.disk().pause();
                 }
+                Err(then) if is_healed && self.is_untouched_by(&then) => return Err(then),
+                Err(then) if is_healed && then.is_full() => {
+                    // The next try writes everything to a new file once more.
+                    let then = then.with_room_for(self.saves.all(&self.dir));
+                    return Err(self.give_up(first, then));
+                }
                 Err(then) if !is_healed || then.is_about_files() || then.is_fenced() => {
                     return Err(self.give_up(first, then));
                 }
                 result => return result,
             }
         }
+    }
+
+    /// Tells whether there was no room for a file beside the journal, a blob or a phase. It has no name yet, and the journal, which a
+    /// failed write of its own would have ended, takes saves as before.
+    fn is_untouched_by(&self, err: &Error) -> bool {
+        matches!(err.kind(), Kind::Full { .. }) && self.journal.is_some()
     }
 
     /// Makes it final if a newer writer took over.
