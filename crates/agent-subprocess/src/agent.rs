@@ -59,6 +59,8 @@ pub struct Agent {
     outputs: Outputs,
     lists: u64,
     stopping: Option<Stopping>,
+    /// Whether it was told to stand still, and not to go on.
+    suspended: bool,
     report: Option<StopReport>,
     _hold: Vec<OwnedFd>,
 }
@@ -78,6 +80,7 @@ impl Agent {
             outputs,
             lists: 0,
             stopping: None,
+            suspended: false,
             report: None,
             _hold: hold,
         }
@@ -165,6 +168,7 @@ impl Agent {
     /// # Errors
     /// When whoever keeps the tree takes no order any more.
     pub fn suspend(&mut self) -> Result<(), Error> {
+        self.suspended = true;
         self.signal(Signal::STOP, Whom::Tree)
     }
 
@@ -173,6 +177,7 @@ impl Agent {
     /// # Errors
     /// When whoever keeps the tree takes no order any more.
     pub fn resume(&mut self) -> Result<(), Error> {
+        self.suspended = false;
         self.signal(Signal::CONT, Whom::Tree)
     }
 
@@ -216,10 +221,11 @@ impl Agent {
 
     /// Stops the whole tree, stage by stage as `policy` says, and tells what came of it.
     ///
-    /// Never fails and never hangs: what cannot be ended within the budget is named as a survivor, and a guard that does
+    /// A [suspended](Self::suspend) tree goes on with the first stage. Never fails and never hangs: what cannot be ended within the budget is named as a survivor, and a guard that does
     /// not answer is killed and its tree swept by marker. After a normal exit it ends the leftovers. Lines that were
     /// written until the end can still be taken with [`next_output`](Self::next_output). Called again, it returns the
-    /// same report.
+    /// same report. Once the runtime of its spawn has ended, nobody hears what becomes of the tree: the main process is
+    /// named as a survivor then, and dropping this ends the tree.
     ///
     /// # Cancel safety
     /// Dropping the future leaves the stop where it is, and the next call goes on there. It can only shorten what is
@@ -359,6 +365,10 @@ impl Agent {
             }),
             Stage::Kill => self.keeper.order(Order::Stop { grace: 0, rounds }),
         };
+        // Who stands still ends of no gentle word. It comes first, so that nothing else is done before it.
+        if self.suspended && now.stage < Stage::Terminate {
+            let _not_taken = self.keeper.signal(Signal::CONT, Whom::Tree);
+        }
     }
 
     /// Whoever keeps the tree has said nothing at all: the main process is all that can be named.

@@ -193,6 +193,41 @@ async fn a_suspended_tree_goes_on_and_can_be_stopped_while_suspended() {
     scene.nobody_is_left();
 }
 
+/// It would sleep through the gentle stages, and lose what an agent saves in them.
+#[tokio::test]
+async fn a_suspended_agent_hears_the_gentle_stages_of_a_stop() {
+    let cases = [
+        (
+            "trap 'exit 5' INT; echo ready; while :; do sleep 0.1; done",
+            Stage::Interrupt,
+            5,
+        ),
+        (
+            "trap '' INT; echo ready; cat >/dev/null; exit 6",
+            Stage::CloseStdin,
+            6,
+        ),
+    ];
+    for containment in [Containment::Guard, Containment::Group] {
+        for (script, stage, code) in cases {
+            let scene = Scene::new();
+            let command = scene.agent(script).stdin(StdinMode::Piped);
+            let mut agent = command.containment(containment).spawn().await.unwrap();
+            says(&mut agent, "ready").await;
+            agent.suspend().unwrap();
+            let mut policy = short();
+            match stage {
+                Stage::Interrupt => policy.interrupt = Duration::from_secs(3),
+                _ => policy.close_stdin = Duration::from_secs(3),
+            }
+            let report = agent.stop(&policy).await;
+            let exit = report.exit.and_then(|exit| exit.code);
+            assert_eq!((report.stage, exit), (stage, Some(code)), "{report:?}");
+            scene.nobody_is_left();
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_dropped_stop_goes_on_where_it_was() {
     let scene = Scene::new();
