@@ -189,11 +189,14 @@ impl AgentCommand {
         self
     }
 
-    /// Starts the agent. Must be called within a tokio runtime with I/O and time.
+    /// Starts the agent. The runtime it is called in keeps it: while that lives, the [`Agent`] may be used from any other.
     ///
     /// # Errors
     /// When the program is not found or may not be executed, the working directory cannot be entered, the arguments are
-    /// too long, there are too few descriptors, or no guard can be had.
+    /// too long, the marker would not work, there are too few descriptors, or no guard can be had.
+    ///
+    /// # Panics
+    /// Panics outside of a tokio runtime with I/O and time enabled.
     ///
     /// # Cancel safety
     /// Dropping the future ends what was started so far.

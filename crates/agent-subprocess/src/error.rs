@@ -50,7 +50,7 @@ pub(crate) enum Kind {
     #[error("`{program}` could not be started: {source}")]
     Spawn { program: String, source: io::Error },
     #[error(
-        "this program cannot be its own guard: call `run_if_guard` first in main, or name a `guard_program`"
+        "this program cannot be its own guard: call `run_if_guard` first in main, before any thread is started (within `#[tokio::main]` is too late), or name a `guard_program`"
     )]
     NoGuard,
     #[error(
@@ -68,6 +68,8 @@ pub(crate) enum Kind {
     GuardRefused { path: PathBuf, reason: String },
     #[error("no pipe or socket could be made: {source}; raise the limit of open files (ulimit -n)")]
     Pipe { source: io::Error },
+    #[error("the marker would not work: {reason}")]
+    Marker { reason: &'static str },
     #[error("{what} cannot hold a NUL byte: remove it")]
     Nul { what: &'static str },
     #[error("at most {limit} descriptors can be held: hold fewer")]

@@ -20,6 +20,9 @@ impl AgentCommand {
     /// Refuses what cannot be started, and completes the rest: the marker's variable, absolute paths.
     pub(crate) fn check(&mut self) -> Result<(), Error> {
         if let Some(marker) = &self.marker {
+            if let Some(reason) = marker.reject() {
+                return Err(Kind::Marker { reason }.into());
+            }
             self.env
                 .insert(marker.variable.clone().into(), Some(marker.value().into()));
         }

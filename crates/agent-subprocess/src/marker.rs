@@ -4,17 +4,32 @@
 ///
 /// A descendant inherits the variable through `setsid`, double forks and re-parenting, so that [`sweep`](crate::sweep)
 /// finds it when the guard and the host are gone. A process that clears its environment or changes its user is not found.
+/// A spawn refuses a marker that no sweep could find, or that a sweep for another scope would.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Marker {
-    /// The name of the environment variable, for example `RLM_MARKER`.
+    /// The name of the environment variable, for example `RLM_MARKER`; not empty and without `=`.
     pub variable: String,
-    /// A random text without a full stop, one for each run: what a sweep looks for.
+    /// A random text without a full stop, not empty, one for each run: what a sweep looks for.
     pub scope: String,
     /// The member of the scope, for example `3.1` for the first attempt of the third iteration.
     pub member: String,
 }
 
 impl Marker {
+    /// Says what is wrong with it, if anything is.
+    pub(crate) fn reject(&self) -> Option<&'static str> {
+        match (&*self.variable, &*self.scope) {
+            (variable, _) if variable.is_empty() || variable.contains('=') => {
+                Some("its variable is empty or holds `=`: name one such as RLM_MARKER")
+            }
+            (_, "") => Some("its scope is empty: make up a random text"),
+            (_, scope) if scope.contains('.') => Some(
+                "its scope holds a full stop, so that a sweep for what stands before it would end this tree too: leave it out",
+            ),
+            _ => None,
+        }
+    }
+
     pub(crate) fn value(&self) -> String {
         format!("{}.{}", self.scope, self.member)
     }

@@ -33,7 +33,9 @@ static PROGRAM: Mutex<Option<PathBuf>> = Mutex::new(None);
 
 /// Runs the guard and ends the process if this process was started as one; returns at once otherwise.
 ///
-/// To be called first in `main`, before any thread is started. A process is a guard by its arguments *and* by the
+/// To be called first in `main`, before any thread is started: the first line under `#[tokio::main]` is too late, since the runtime
+/// and its threads are there. Then there is no guard, [`Containment::Auto`](crate::Containment::Auto) falls back to a group and
+/// [`Containment::Guard`](crate::Containment::Guard) fails. A process is a guard by its arguments *and* by the
 /// socket on its standard input, never by an environment variable, which a nested host would inherit.
 ///
 /// # Platform

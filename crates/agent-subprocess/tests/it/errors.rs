@@ -2,7 +2,7 @@
 
 use crate::rules::works;
 use crate::scene::{Scene, alone, own_test};
-use agent_subprocess::{AgentCommand, Containment};
+use agent_subprocess::{AgentCommand, Containment, Marker};
 use rustix::process::{Resource, getrlimit, setrlimit};
 use std::path::Path;
 use std::process::Command;
@@ -100,6 +100,28 @@ async fn p48_errors_say_what_to_do() {
     the working directory FOLDER/nowhere cannot be entered: No such file or directory (os error 2); create it, or choose another
     arguments and environment of `true` are too long for the system: pass large input on standard input
     the program and its arguments cannot hold a NUL byte: remove it
+    ");
+}
+
+/// What no sweep would find is no marker, and what one for another scope would find ends the wrong tree.
+#[tokio::test]
+async fn p48_a_marker_that_would_not_work_is_refused() {
+    let cases = [("", "a"), ("X=Y", "a"), ("X", ""), ("X", "a.b")];
+    let mut texts = Vec::new();
+    for (variable, scope) in cases {
+        let marker = Marker {
+            variable: variable.into(),
+            scope: scope.into(),
+            member: "3.1".into(),
+        };
+        let spawned = AgentCommand::new("true").marker(marker).spawn().await;
+        texts.push(spawned.unwrap_err().to_string());
+    }
+    insta::assert_snapshot!(texts.join("\n"), @r"
+    the marker would not work: its variable is empty or holds `=`: name one such as RLM_MARKER
+    the marker would not work: its variable is empty or holds `=`: name one such as RLM_MARKER
+    the marker would not work: its scope is empty: make up a random text
+    the marker would not work: its scope holds a full stop, so that a sweep for what stands before it would end this tree too: leave it out
     ");
 }
 
