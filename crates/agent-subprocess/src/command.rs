@@ -4,6 +4,9 @@
 //! instead (mode 0600, removed at the end of the turn), and one that holds `{prompt}` the prompt itself. With either,
 //! standard input is `/dev/null`. Mind that `{prompt}` shows the prompt to everybody who may list processes, and that
 //! the system bounds one argument (128 KiB on Linux).
+//!
+//! What the program writes is handed on as lines without a meaning, [`Observation::raw`](agent_duplex::Observation::raw): there are no
+//! messages, deltas or tools. A turn has one [`TurnEnd`](agent_duplex::TurnEnd), by the exit.
 
 mod prompt;
 
