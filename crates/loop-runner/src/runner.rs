@@ -9,7 +9,6 @@ use cancellable_sleep::SleepGate;
 use loop_state::{Happening, Head, Machine, StopReason, Timestamp, Usage};
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
-use uuid::Uuid;
 
 use crate::check::RunningCheck;
 use crate::clock::Clock;
@@ -171,22 +170,8 @@ impl Runner {
         for (phase, text) in settings.phases.iter_mut().zip(&prompts) {
             blobs.push(prompts::keep(&mut journal, phase, text).await?);
         }
-        let saved = RunHead {
-            run,
-            machine,
-            settings,
-            scope: Uuid::new_v4().simple().to_string(),
-            prompts: blobs,
-            git_commit: None,
-            git_changed: None,
-            committed: None,
-            uncommitted: None,
-            losses: Vec::new(),
-            pause_reason: None,
-            origin: None,
-            moved: None,
-            moves: 0,
-        };
+        let mut saved = RunHead::new(run, machine, settings);
+        saved.prompts = blobs;
         // Saved before anything can be asked to stop: a run that a press ends at once can be resumed.
         journal.save(&saved).await?;
         let first = Happening::Started;

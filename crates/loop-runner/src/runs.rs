@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use checkpoint_store::{Loaded, reader};
 use loop_state::{Event, Head, StopCause, StopReason, Timestamp};
 use serde::{Deserialize, Serialize};
+use uuid::Uuid;
 
 use crate::journal::options;
 use crate::{Error, Loss, Project, RunId, Settings, runner};
@@ -102,6 +103,26 @@ pub struct Uncommitted {
 }
 
 impl RunHead {
+    /// Makes that of a run that has done nothing yet.
+    pub(crate) fn new(run: RunId, machine: Head, settings: Settings) -> Self {
+        Self {
+            run,
+            machine,
+            settings,
+            scope: Uuid::new_v4().simple().to_string(),
+            prompts: Vec::new(),
+            git_commit: None,
+            git_changed: None,
+            committed: None,
+            uncommitted: None,
+            losses: Vec::new(),
+            pause_reason: None,
+            origin: None,
+            moved: None,
+            moves: 0,
+        }
+    }
+
     /// Whether no process has begun to work on it, so that it was not cut either. What a fork counts is what its parent had.
     fn is_untouched(&self) -> bool {
         let processes = self.machine.counts.processes;

@@ -1,7 +1,6 @@
 //! What a run would be, before there is one.
 
 use loop_state::{Brief, Head};
-use uuid::Uuid;
 
 use super::{Runner, prompts};
 use crate::{Error, Project, RunHead, RunId, Settings, prompt, runs};
@@ -47,22 +46,6 @@ impl Runner {
             };
             told.push(prompt::compose(&brief, phase, None, &text, None));
         }
-        let head = RunHead {
-            run,
-            machine,
-            settings,
-            scope: Uuid::new_v4().simple().to_string(),
-            prompts: Vec::new(),
-            git_commit: None,
-            git_changed: None,
-            committed: None,
-            uncommitted: None,
-            losses: Vec::new(),
-            pause_reason: None,
-            origin: None,
-            moved: None,
-            moves: 0,
-        };
-        Ok((head, told))
+        Ok((RunHead::new(run, machine, settings), told))
     }
 }
