@@ -30,18 +30,13 @@ pub(crate) fn driver(
     context: Context,
     locks: &Option<SessionLocks>,
 ) -> Box<dyn Driver> {
+    let locks = locks.clone();
     match Made::of_phase(phase, context) {
         Made::Command(driver) => Box::new(driver),
         // It locks its sessions itself.
         Made::Codex(driver) => Box::new(driver),
-        Made::Claude(driver) => Box::new(match locks {
-            Some(locks) => driver.session_locks(locks.clone()),
-            None => driver,
-        }),
-        Made::Acp(driver) => Box::new(match locks {
-            Some(locks) => driver.session_locks(locks.clone()),
-            None => driver,
-        }),
+        Made::Claude(driver) => Box::new(maybe(driver, locks, ClaudeDriver::session_locks)),
+        Made::Acp(driver) => Box::new(maybe(driver, locks, AcpDriver::session_locks)),
     }
 }
 
@@ -102,10 +97,7 @@ impl Made {
                     .mcp_servers(servers)
                     .args(args);
                 let driver = claude(driver, *options);
-                Self::Claude(match model {
-                    Some(model) => driver.model(model),
-                    None => driver,
-                })
+                Self::Claude(maybe(driver, model, ClaudeDriver::model))
             }
             AgentSettings::Codex {
                 program,
@@ -118,10 +110,7 @@ impl Made {
                     .mcp_servers(servers)
                     .args(args);
                 let driver = codex(driver, *options);
-                Self::Codex(match model {
-                    Some(model) => driver.model(model),
-                    None => driver,
-                })
+                Self::Codex(maybe(driver, model, CodexDriver::model))
             }
             AgentSettings::Acp {
                 preset,
@@ -135,10 +124,7 @@ impl Made {
                     .mcp_servers(servers)
                     .args(args);
                 let driver = acp(driver, *options);
-                Self::Acp(match model {
-                    Some(model) => driver.model(model),
-                    None => driver,
-                })
+                Self::Acp(maybe(driver, model, AcpDriver::model))
             }
             other => Self::Command(CommandDriver::new(other.program().to_vec(), context)),
         }
@@ -175,76 +161,53 @@ pub(crate) fn capabilities(agent: &AgentSettings) -> Capabilities {
     }
 }
 
+/// Tells a driver something, if that was said.
+fn maybe<D, T>(driver: D, said: Option<T>, tell: impl FnOnce(D, T) -> D) -> D {
+    match said {
+        Some(said) => tell(driver, said),
+        None => driver,
+    }
+}
+
 /// Tells the driver what else was chosen.
-fn claude(mut driver: ClaudeDriver, options: ClaudeOptions) -> ClaudeDriver {
-    driver = driver
+fn claude(driver: ClaudeDriver, options: ClaudeOptions) -> ClaudeDriver {
+    let driver = driver
         .allowed_tools(options.allowed_tools)
         .disallowed_tools(options.disallowed_tools)
         .settings(options.settings.0)
         .hooks(options.hooks)
         .add_dirs(options.add_dirs)
         .strict_mcp(options.strict_mcp);
-    for (name, value) in options.env.0 {
-        driver = driver.env(name, value);
-    }
-    if let Some(model) = options.fallback_model {
-        driver = driver.fallback_model(model);
-    }
-    if let Some(effort) = options.effort {
-        driver = driver.effort(effort);
-    }
-    if let Some(turns) = options.max_turns {
-        driver = driver.max_turns(turns);
-    }
-    if let Some(tools) = options.tools {
-        driver = driver.tools(tools);
-    }
-    if let Some(text) = options.system_prompt {
-        driver = driver.system_prompt(text);
-    }
-    if let Some(text) = options.append_system_prompt {
-        driver = driver.append_system_prompt(text);
-    }
-    if let Some(sources) = options.setting_sources {
-        driver = driver.setting_sources(sources);
-    }
-    match options.env_allow {
-        Some(names) => driver.env_allow(names),
-        None => driver,
-    }
+    let driver = maybe(driver, options.fallback_model, ClaudeDriver::fallback_model);
+    let driver = maybe(driver, options.effort, ClaudeDriver::effort);
+    let driver = maybe(driver, options.max_turns, ClaudeDriver::max_turns);
+    let driver = maybe(driver, options.tools, ClaudeDriver::tools);
+    let driver = maybe(driver, options.system_prompt, ClaudeDriver::system_prompt);
+    let append = options.append_system_prompt;
+    let driver = maybe(driver, append, ClaudeDriver::append_system_prompt);
+    let sources = options.setting_sources;
+    let driver = maybe(driver, sources, ClaudeDriver::setting_sources);
+    let driver = maybe(driver, options.env_allow, ClaudeDriver::env_allow);
+    let set = |driver: ClaudeDriver, (name, value)| driver.env(name, value);
+    options.env.0.into_iter().fold(driver, set)
 }
 
-fn codex(mut driver: CodexDriver, options: CodexOptions) -> CodexDriver {
-    driver = driver.config(options.config.0).analytics(options.analytics);
-    for (name, value) in options.env.0 {
-        driver = driver.env(name, value);
-    }
-    if let Some(effort) = options.effort {
-        driver = driver.effort(effort);
-    }
-    if let Some(text) = options.system_prompt {
-        driver = driver.system_prompt(text);
-    }
-    if let Some(text) = options.append_system_prompt {
-        driver = driver.append_system_prompt(text);
-    }
-    match options.env_allow {
-        Some(names) => driver.env_allow(names),
-        None => driver,
-    }
+fn codex(driver: CodexDriver, options: CodexOptions) -> CodexDriver {
+    let driver = driver.config(options.config.0).analytics(options.analytics);
+    let driver = maybe(driver, options.effort, CodexDriver::effort);
+    let driver = maybe(driver, options.system_prompt, CodexDriver::system_prompt);
+    let append = options.append_system_prompt;
+    let driver = maybe(driver, append, CodexDriver::append_system_prompt);
+    let driver = maybe(driver, options.env_allow, CodexDriver::env_allow);
+    let set = |driver: CodexDriver, (name, value)| driver.env(name, value);
+    options.env.0.into_iter().fold(driver, set)
 }
 
-fn acp(mut driver: AcpDriver, options: AcpOptions) -> AcpDriver {
-    for (name, value) in options.env.0 {
-        driver = driver.env(name, value);
-    }
-    if let Some(method) = options.auth_method {
-        driver = driver.auth_method(method);
-    }
-    match options.env_allow {
-        Some(names) => driver.env_allow(names),
-        None => driver,
-    }
+fn acp(driver: AcpDriver, options: AcpOptions) -> AcpDriver {
+    let driver = maybe(driver, options.auth_method, AcpDriver::auth_method);
+    let driver = maybe(driver, options.env_allow, AcpDriver::env_allow);
+    let set = |driver: AcpDriver, (name, value)| driver.env(name, value);
+    options.env.0.into_iter().fold(driver, set)
 }
 
 /// Finds a place for the locks of agents' sessions. One that all of the user's programs see goes before one that those of a
