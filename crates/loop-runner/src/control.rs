@@ -12,9 +12,11 @@
 mod attached;
 mod change;
 mod client;
+mod desk;
 mod doing;
 mod fit;
 mod force;
+mod peer;
 mod place;
 mod progress;
 mod protocol;
@@ -22,6 +24,7 @@ mod recent;
 mod reviewed;
 mod server;
 mod show;
+mod standing;
 #[cfg(test)]
 mod tests;
 mod ways;

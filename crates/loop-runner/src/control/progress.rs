@@ -1,9 +1,11 @@
 //! How far a request has come, as the view of the run shows it. Pure.
 
+use std::time::Duration;
+
 use loop_state::{Head, SteerState, Step};
 
 use crate::View;
-use crate::control::protocol::{Answer, Request};
+use crate::control::protocol::{Answer, Request, StopAfter};
 use crate::control::wishes::Mark;
 
 /// A request that the run has taken, and what it is known by.
@@ -19,6 +21,16 @@ pub(crate) enum Taken {
 }
 
 impl Taken {
+    pub(crate) fn of(request: &Request, mark: Mark) -> Self {
+        match request {
+            Request::Interrupt => Self::Interrupt(mark),
+            Request::Pause { .. } => Self::Pause,
+            Request::Steer { .. } => Self::Steer(mark.steers),
+            Request::Stop { .. } | Request::Abort => Self::Stop,
+            _ => Self::Done,
+        }
+    }
+
     /// Returns how far it has come.
     pub(crate) fn progress(self, view: &View) -> Answer {
         let head = &view.head;
@@ -73,6 +85,21 @@ fn recorded(steer: Option<u32>) -> Answer {
     Answer::Recorded {
         steer,
         budget_ms: None,
+    }
+}
+
+/// Returns the first that is said of a request that the run has taken. What stops now takes as long as `stop_budget`.
+pub(crate) fn first(request: &Request, mark: Mark, stop_budget: Duration) -> Answer {
+    match request {
+        Request::Interrupt => Answer::Delivered,
+        Request::Steer { .. } => recorded(Some(mark.steers)),
+        Request::Stop { after } if *after != StopAfter::Now => recorded(None),
+        Request::Stop { .. } | Request::Abort => Answer::Recorded {
+            steer: None,
+            budget_ms: Some(u64::try_from(stop_budget.as_millis()).unwrap_or(u64::MAX)),
+        },
+        Request::Pause { .. } | Request::Set(_) => recorded(None),
+        _ => Answer::InEffect,
     }
 }
 

@@ -10,10 +10,11 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::View;
+use crate::control::desk::Over;
 use crate::control::fit;
+use crate::control::peer::Peer;
 use crate::control::protocol::{self, Answer, MAX_LINE};
 use crate::control::recent::Recent;
-use crate::control::server::{Over, Peer};
 use crate::news::News;
 use loop_state::Timestamp;
 

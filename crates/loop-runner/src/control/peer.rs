@@ -1,0 +1,93 @@
+//! The connection of one who asks: who may, what they said, what they are told, and whether they are still there.
+
+use std::io;
+use std::time::Duration;
+
+use cancellable_sleep::SleepGate;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::UnixStream;
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::time::timeout;
+
+use crate::control::desk::Over;
+use crate::control::protocol::{self, Answer, MAX_LINE};
+
+/// How long a peer may take for its request, and to read an answer.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How often a peer that says nothing more is looked at whether it is still there.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// Who asks.
+pub(super) struct Peer<'a>(&'a mut OwnedWriteHalf);
+
+impl<'a> Peer<'a> {
+    pub(super) fn new(to: &'a mut OwnedWriteHalf) -> Self {
+        Self(to)
+    }
+
+    pub(super) async fn tell(&mut self, answer: &Answer) -> io::Result<()> {
+        self.say(&protocol::line(answer)).await
+    }
+
+    pub(super) async fn say(&mut self, line: &[u8]) -> io::Result<()> {
+        timeout(PATIENCE, self.0.write_all(line)).await?
+    }
+
+    /// Waits for the end of the run, which has come already but may not be told yet.
+    pub(super) async fn tell_end(&mut self, over: &mut Over) -> io::Result<()> {
+        let ended = over.wait_for(Option::is_some).await;
+        let ended = ended.ok().and_then(|ended| ended.clone());
+        match ended {
+            Some(ended) => self.tell(&Answer::Ended(ended)).await,
+            None => Ok(()),
+        }
+    }
+}
+
+/// Waits until a peer says more or hangs up. One that only says that it has nothing more to say still listens.
+pub(super) async fn left(from: &mut BufReader<OwnedReadHalf>) {
+    let mut more = [0];
+    if !matches!(from.read(&mut more).await, Ok(0)) {
+        return;
+    }
+    let gate = SleepGate::new();
+    let stream: &UnixStream = from.get_ref().as_ref();
+    while !has_hung_up(stream) {
+        let _elapsed = gate.sleep(LOOK).await;
+    }
+}
+
+fn has_hung_up(stream: &UnixStream) -> bool {
+    let mut look = [PollFd::new(stream, PollFlags::empty())];
+    let looked = poll(&mut look, Some(&Timespec::default()));
+    looked.is_err() || !look[0].revents().is_empty()
+}
+
+/// Reads the request: one line, or as much of a longer one as may be kept.
+pub(super) async fn read_line(from: &mut BufReader<OwnedReadHalf>) -> io::Result<Vec<u8>> {
+    let mut line = Vec::new();
+    let mut from = from.take(MAX_LINE as u64);
+    timeout(PATIENCE, from.read_until(b'\n', &mut line)).await??;
+    Ok(line)
+}
+
+/// The socket is private; this is for a descriptor or a directory that somebody opened too wide. Who may kill the run may also ask it.
+pub(super) fn may_ask(peer: u32, own: u32) -> bool {
+    peer == own || peer == 0
+}
+
+pub(super) fn own_uid() -> u32 {
+    rustix::process::geteuid().as_raw()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::may_ask;
+
+    #[test]
+    fn x118_only_its_user_and_root_may_ask() {
+        assert!(may_ask(1000, 1000) && may_ask(0, 1000));
+        assert!(!may_ask(1001, 1000) && !may_ask(1000, 0));
+    }
+}
