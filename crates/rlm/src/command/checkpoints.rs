@@ -12,7 +12,7 @@ use checkpoint_store::Seq;
 use loop_runner::{Place, Project};
 
 use crate::args::{CheckpointsCommand, ManyArgs, ShowArgs};
-use crate::command::chosen;
+use crate::command::meant;
 use crate::exit::{Code, Failure};
 use crate::render::{List, Shown, Verified, print};
 
@@ -29,7 +29,7 @@ pub(crate) fn execute(directory: &Path, what: &CheckpointsCommand) -> Result<Exi
 }
 
 fn list(here: Project, args: &ManyArgs) -> Result<ExitCode, Failure> {
-    let (project, runs) = chosen(here, args)?;
+    let (project, runs) = meant::named_or_all(here, args)?;
     let (mut damaged, commit) = (false, project.head_commit());
     for run in &runs {
         let list = List::of(&project, run, commit.as_deref(), jiff::Timestamp::now());
@@ -55,7 +55,7 @@ fn show(project: &Project, args: &ShowArgs) -> Result<ExitCode, Failure> {
 
 fn verify(here: Project, args: &ManyArgs) -> Result<ExitCode, Failure> {
     let mut damaged = false;
-    let (project, runs) = chosen(here, args)?;
+    let (project, runs) = meant::named_or_all(here, args)?;
     for run in &runs {
         let verified = Verified::of(&project, run);
         damaged |= !verified.is_sound();

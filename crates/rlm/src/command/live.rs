@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use loop_runner::control::{Answer, Answers, Request, ask};
 use loop_runner::{Holder, Project, RunEntry, RunId, RunState};
 
+use crate::command::meant;
 use crate::exit::Failure;
-use crate::index;
 use crate::render::{self, Told, print};
 
 pub(crate) const DEFAULT_WAIT: Duration = Duration::from_secs(10);
@@ -40,13 +40,7 @@ impl Target {
     /// Finds the run that is meant: the named one, or the only one that is live.
     pub(crate) fn find(directory: &Path, name: Option<&str>) -> Result<Self, Failure> {
         let here = Project::find(directory)?;
-        let (project, entry) = match name {
-            Some(name) => named(here, name)?,
-            None => {
-                let entry = only(&here)?;
-                (here, entry)
-            }
-        };
+        let (project, entry) = meant::live(here, name)?;
         let run = entry.id;
         refuse_own_agent(&run)?;
         let holder = project.holder(&run);
@@ -221,63 +215,8 @@ pub(crate) fn is_live(run: &RunEntry) -> bool {
     matches!(run.state, RunState::Running | RunState::Paused)
 }
 
-/// Finds a run of this project, or else a live one of another.
-pub(crate) fn of_any_project(here: Project, name: &str) -> Result<(Project, RunEntry), Failure> {
-    let run = name.parse()?;
-    let missing = match here.run(&run) {
-        Ok(entry) => return Ok((here, entry)),
-        Err(e) if !e.is_not_found() => return Err(e.into()),
-        Err(e) => e,
-    };
-    let mut found = index::find(&run);
-    match (found.pop(), found.is_empty()) {
-        (Some((project, entry)), true) => {
-            render::called_in(project.root());
-            Ok((project, entry))
-        }
-        (None, _) => Err(missing.into()),
-        (Some((last, _)), false) => {
-            let places = found.iter().map(|(project, _)| project).chain([&last]);
-            let places = places.map(|project| render::quoted(&project.root().to_string_lossy()));
-            let places: Vec<String> = places.map(|place| format!("-C {place}")).collect();
-            Err(Failure::usage(format!(
-                "runs of several projects are named `{run}`, say which is meant: {}",
-                places.join(", or ")
-            )))
-        }
-    }
-}
-
-fn named(here: Project, name: &str) -> Result<(Project, RunEntry), Failure> {
-    let nothing =
-        |Failure { code, message }| Failure::new(code, format!("nothing reached: {message}"));
-    let (project, run) = of_any_project(here, name).map_err(nothing)?;
-    match is_live(&run) {
-        true => Ok((project, run)),
-        false => Err(not_live(&run)),
-    }
-}
-
-fn only(project: &Project) -> Result<RunEntry, Failure> {
-    let mut live = project.runs()?;
-    live.retain(is_live);
-    match live.len() {
-        1 => Ok(live.remove(0)),
-        0 => Err(Failure::not_found(
-            "nothing reached: no run of this project is live; `rlm status` shows all",
-        )),
-        _ => {
-            let names: Vec<String> = live.iter().map(|run| run.id.to_string()).collect();
-            Err(Failure::usage(format!(
-                "several runs are live, name one: {}",
-                names.join(", ")
-            )))
-        }
-    }
-}
-
 /// Says that nobody has a run, and how it can be taken up.
-fn not_live(run: &RunEntry) -> Failure {
+pub(super) fn not_live(run: &RunEntry) -> Failure {
     let id = &run.id;
     let mend = match run.state {
         RunState::Stopped | RunState::Crashed => {

@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use crate::args::LogsArgs;
 use crate::command::live::is_live;
-use crate::command::named_or_newest;
+use crate::command::meant;
 use crate::exit::{Code, Failure};
 use crate::render::{self, BOLD, DIM, styled};
 
@@ -20,7 +20,7 @@ use crate::render::{self, BOLD, DIM, styled};
 const POLL: Duration = Duration::from_millis(200);
 
 pub(crate) fn execute(directory: &Path, args: &LogsArgs) -> Result<ExitCode, Failure> {
-    let (project, run) = named_or_newest(directory, args.run.as_deref())?;
+    let (project, run) = meant::named_or_newest(directory, args.run.as_deref())?;
     let run = run.id;
     // While its state was removed and is written again, it is still at work.
     let holder = project.holder(&run);

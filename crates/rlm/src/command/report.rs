@@ -11,7 +11,7 @@ use loop_runner::{Project, Records, RunId, RunState, Timeline, removed_transcrip
 use uuid::Uuid;
 
 use crate::args::ReportArgs;
-use crate::command::{named_or_newest, written};
+use crate::command::{meant, written};
 use crate::exit::{Code, Failure};
 use crate::render::report::{Detail, Report, Stat, Transcript, in_full, is_of, json, page};
 use crate::render::{json_line, plain, quoted};
@@ -23,7 +23,7 @@ const MOST_ROOM: usize = 96 << 10;
 const BEGINNING: u64 = 2048;
 
 pub(crate) fn execute(directory: &Path, args: &ReportArgs) -> Result<ExitCode, Failure> {
-    let (project, run) = named_or_newest(directory, args.run.as_deref())?;
+    let (project, run) = meant::named_or_newest(directory, args.run.as_deref())?;
     let run = run.id;
     let timeline = project.timeline(&run)?;
     if args.json {

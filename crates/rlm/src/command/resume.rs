@@ -12,8 +12,8 @@ use loop_runner::{
 use loop_state::Step;
 
 use crate::args::{LoopArgs, ResumeArgs};
-use crate::command::live::{Target, is_live, of_any_project};
-use crate::command::{control, detach};
+use crate::command::live::{Target, is_live};
+use crate::command::{control, detach, meant};
 use crate::config::{self, Layers, Watched};
 use crate::exit::{Code, Failure};
 use crate::render::{Beginning, DryRun, Redo};
@@ -53,12 +53,14 @@ fn waits(directory: &Path, args: &ResumeArgs) -> Result<Option<(Target, Request)
     let waits = |run: &RunEntry| is_live(run) && (wakes(run) || limited(run));
     let run = match &args.run {
         // That it does not exist is found out, and said, where it is resumed.
-        Some(name) => of_any_project(project, name).ok().map(|(_, run)| run),
+        Some(name) => meant::of_any_project(project, name)
+            .ok()
+            .map(|(_, run)| run),
         None => {
             let mut runs = project.runs()?;
             runs.retain(waits);
             if runs.len() > 1 {
-                return Err(several("wait", &runs));
+                return Err(meant::several("wait", &runs));
             }
             runs.pop()
         }
@@ -116,7 +118,7 @@ fn dry(session: &Session, directory: &Path, args: ResumeArgs) -> Result<ExitCode
         ..
     } = session.prepare(move || {
         let project = Project::find(&directory)?;
-        let run = choose(&project, name.as_deref())?;
+        let run = meant::resumable(&project, name.as_deref())?;
         if is_live(&run) {
             let (id, rlm) = (&run.id, render::rlm());
             return Err(Failure::held(format!(
@@ -207,7 +209,7 @@ fn prepare(directory: &Path, args: ResumeArgs, asks: bool) -> Result<Prepared, F
     let (from, feedback) = (args.from, args.feedback);
     let feedback = feedback.map(control::said).transpose()?;
     let mut project = Project::find(directory)?;
-    let chosen = choose(&project, args.run.as_deref())?;
+    let chosen = meant::resumable(&project, args.run.as_deref())?;
     let redo = Redo::of(&chosen).filter(|_| from.is_none());
     let RunEntry {
         id: run,
@@ -318,69 +320,4 @@ fn refuse_pointless(
         ))),
         _ => Ok(()),
     }
-}
-
-/// Finds the run that is meant: the named one, or the only one that can be resumed.
-fn choose(project: &Project, name: Option<&str>) -> Result<RunEntry, Failure> {
-    if let Some(name) = name {
-        let run = project.run(&name.parse::<RunId>()?)?;
-        if run.state == RunState::Empty {
-            return Err(Failure::not_found(format!(
-                "run `{name}` died before anything was saved; start it: {} run --run-id {name} …",
-                render::rlm()
-            )));
-        }
-        return Ok(run);
-    }
-    let mut runs = project.runs()?;
-    let damaged: Vec<String> = runs
-        .iter()
-        .filter(|r| r.state == RunState::Damaged)
-        .map(|r| r.id.to_string())
-        .collect();
-    // One in a tree of its own is in nobody's way.
-    let is_here = |run: &RunEntry| {
-        let head = run.head.as_ref();
-        head.is_ok_and(|head| head.settings.worktree.is_none())
-    };
-    if let Some(live) = runs.iter().find(|run| is_live(run) && is_here(run)) {
-        let (id, rlm) = (&live.id, render::rlm());
-        let message =
-            format!("run `{id}` is at work in this project; wait for it, or: {rlm} stop {id}");
-        return Err(Failure::held(message));
-    }
-    let gave_up = runs.iter().rev().find_map(gave_up);
-    runs.retain(RunEntry::is_resumable);
-    match runs.len() {
-        1 => Ok(runs.remove(0)),
-        0 if gave_up.is_some() => Err(Failure::not_found(format!(
-            "no run was stopped or cut here; {}",
-            gave_up.unwrap_or_default()
-        ))),
-        0 if damaged.is_empty() => Err(Failure::not_found(
-            "nothing to resume here: no run was stopped or cut; `rlm status` shows all",
-        )),
-        0 => Err(Failure::failed(format!(
-            "only damaged state here: {}; what is safe to do: {} checkpoints verify",
-            damaged.join(", "),
-            render::rlm()
-        ))),
-        _ => Err(several("can be resumed", &runs)),
-    }
-}
-
-fn several(what: &str, runs: &[RunEntry]) -> Failure {
-    let names: Vec<&str> = runs.iter().map(|run| run.id.as_str()).collect();
-    Failure::usage(format!(
-        "several runs {what}, name one: {}",
-        names.join(", ")
-    ))
-}
-
-/// Says how a run that gave up can be taken up again, if this one did.
-fn gave_up(run: &RunEntry) -> Option<String> {
-    let head = run.head.as_ref().ok()?;
-    let reason = &head.machine.end.as_ref()?.reason;
-    let again = render::go_on(&run.id, reason)?;
-    Some(format!("run {} ended ({reason}): {again}", run.id))
 }

@@ -8,15 +8,15 @@ use loop_runner::Project;
 
 use crate::args::ManyArgs;
 use crate::command::alive::{self, Life};
-use crate::command::chosen;
 use crate::command::live::is_live;
+use crate::command::meant;
 use crate::exit::{Code, Failure};
 use crate::render::{Status, print, rlm};
 use crate::terminal;
 
 pub(crate) fn execute(directory: &Path, args: &ManyArgs) -> Result<ExitCode, Failure> {
     let mut damaged = false;
-    let (project, runs) = chosen(Project::find(directory)?, args)?;
+    let (project, runs) = meant::named_or_all(Project::find(directory)?, args)?;
     if let ([run], true) = (runs.as_slice(), args.alive) {
         return alive::execute(&project, run);
     }

@@ -7,7 +7,7 @@ use loop_runner::Project;
 use loop_runner::moving::ForkPoint;
 
 use crate::args::ForkArgs;
-use crate::command::live::of_any_project;
+use crate::command::meant;
 use crate::command::run::new_id;
 use crate::exit::{Code, Failure};
 use crate::render::{Fork, print};
@@ -15,7 +15,7 @@ use crate::session::Session;
 
 pub(super) fn execute(directory: &Path, args: &ForkArgs) -> Result<ExitCode, Failure> {
     let session = Session::begin(true, false)?;
-    let (project, parent) = of_any_project(Project::find(directory)?, &args.run)?;
+    let (project, parent) = meant::of_any_project(Project::find(directory)?, &args.run)?;
     let project = project.in_root();
     let point = ForkPoint {
         iteration: args.at,

@@ -12,7 +12,7 @@ use crate::render::{self, Screen, go_on};
 
 /// A run that only a person, or more room, takes up again.
 #[derive(Debug)]
-pub(crate) struct Over {
+pub(super) struct Over {
     run: RunId,
     reason: StopReason,
     usage: Usage,
@@ -22,7 +22,7 @@ pub(crate) struct Over {
 impl Over {
     /// Returns how the run ended, if that is so: time mends a rate limit and a session that somebody else has, and what failed may have been mended;
     /// a limit is none any more once `what` says a higher one.
-    pub(crate) fn of(run: &RunEntry, what: &LoopArgs) -> Option<Self> {
+    pub(super) fn of(run: &RunEntry, what: &LoopArgs) -> Option<Self> {
         let head = run.head.as_ref().ok()?;
         let reason = head.machine.end.as_ref()?.reason.clone();
         let goes_on = match &reason {
@@ -41,7 +41,7 @@ impl Over {
     }
 
     /// Says so, and returns the run's own exit code.
-    pub(crate) fn tell(self, screen: &Screen) -> ExitCode {
+    pub(super) fn tell(self, screen: &Screen) -> ExitCode {
         let Self {
             run,
             reason,
