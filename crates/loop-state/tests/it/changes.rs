@@ -200,6 +200,19 @@ fn failures_that_are_too_many_by_a_new_rule_begin_no_other_iteration() {
 }
 
 #[test]
+fn a_lower_limit_of_failures_leaves_a_turn_its_chance() {
+    let mut trace = Trace::new(rules(|_| {}));
+    trace.then(Happening::TurnEnded(TurnOutcome::Failed("no".into())));
+    trace.then(Happening::CheckEnded(failed("red")));
+    trace.then(Happening::Settled(Tree::default()));
+    assert_eq!(trace.machine.head().streaks.failures, 1);
+    let change = RuleChange::MaxFailures(1);
+    let told = Effect::Announce(Notice::RuleSet(change));
+    assert_eq!(trace.then(Happening::RuleSet(change)), [Effect::Save, told]);
+    assert_eq!(trace.machine.head().end, None);
+}
+
+#[test]
 fn a_rule_of_a_phase_that_is_still_to_come_is_named_with_it_and_saved() {
     let mut trace = Trace::new(rules(|rules| {
         let mut build = rules.phases[0].clone();

@@ -153,6 +153,32 @@ fn s13_a_phase_that_goes_on_is_not_over_and_keeps_what_it_came_to() {
 }
 
 #[test]
+fn s13_a_phase_that_is_over_by_the_rules_it_is_given_again_is_not_sealed_again() {
+    let mut trace = Trace::new(planned(2));
+    turn(&mut trace, TurnOutcome::Completed);
+    turn(&mut trace, TurnOutcome::Completed);
+    let effects = trace.then(Happening::Resumed(Resume {
+        rules: Some(planned(2)),
+        ..Resume::default()
+    }));
+    let seals = |effect: &Effect| matches!(effect, Effect::SealPhase { .. });
+    assert!(!effects.iter().any(seals), "{effects:?}");
+    assert_eq!(trace.reason(), StopReason::Planned);
+}
+
+/// A turn that is made again had nothing to do with what the iteration before it came to.
+#[test]
+fn what_was_said_before_an_iteration_that_is_begun_again_is_kept() {
+    let mut trace = Trace::new(planned(3));
+    trace.then(Happening::Said("half of it".into()));
+    turn(&mut trace, TurnOutcome::Completed);
+    trace.then(Happening::AgainRequested(Again::Iteration));
+    let effects = trace.then(Happening::TurnEnded(TurnOutcome::Stopped));
+    assert_eq!(started(&effects).iteration, 2);
+    assert_eq!(trace.machine.head().said.as_deref(), Some("half of it"));
+}
+
+#[test]
 fn s13_what_is_discarded_of_a_phase_that_was_over_counts_no_more() {
     let mut trace = Trace::new(rules(|_| {}));
     trace.then(Happening::TurnEnded(TurnOutcome::Failed("no".into())));
