@@ -406,7 +406,7 @@ impl Session {
             return vec![Event::Exited(exit)];
         }
         let interrupted = self.leaving || self.interrupt.is_some();
-        if self.turn.is_none() && !self.waiting.is_empty() && !self.leaving {
+        if !self.waiting.is_empty() && !self.leaving {
             self.starting.clone_from(&self.waiting);
             self.begin(&mut events);
         }
