@@ -1,7 +1,9 @@
 //! The protocol over lines alone: what the real agent once wrote is replayed, and the parts share how.
 
 mod asked;
+mod calls;
 mod control;
+mod exits;
 mod fates;
 mod odd;
 mod properties;

@@ -81,6 +81,11 @@ fn x108_what_a_turn_uses_is_asked_for_within_it_and_counted_once() {
     begin(&mut session, &json!([ABLE]));
     let next = call(&mut session);
     assert_eq!(answer(&mut session, &next[0], 0.7, 200).0, 200_000);
+    // An agent that the agent started streams nothing: what it says is the end of a call.
+    answer(&mut session, &next[0], 0.7, 200);
+    let apart = json!({"type": "assistant", "parent_tool_use_id": "t", "message": {}});
+    let line = apart.to_string();
+    assert_eq!(asks(&session.hear(line.as_bytes()).lines).len(), 1);
     session.interrupt(false).unwrap();
     assert!(
         call(&mut session).is_empty(),

@@ -2,6 +2,7 @@
 
 use super::fates::{fate, result, status, with_messages};
 use super::*;
+use agent_duplex::Permissions;
 
 /// The requests in some lines, with their ids.
 fn requests(lines: &[u8]) -> Vec<(String, Value)> {
@@ -30,7 +31,9 @@ fn refusal(id: &str) -> Value {
 #[test]
 fn p16_an_answer_is_waited_for_as_long_as_was_chosen_and_means_nothing_later() {
     let mut session = fresh();
+    assert!(!session.awaits_answers());
     let introduction = requests(&session.initialize());
+    assert!(session.awaits_answers());
     let mode = requests(&session.set_mode("default"));
     let start = Instant::now();
     assert_eq!(session.answers_due(start), Some(start + TIMEOUTS.others));
@@ -112,7 +115,11 @@ fn p27_an_agent_that_cannot_forget_its_queue_has_its_messages_taken_back() {
             vec!["interrupt"],
         ),
         (
-            Some(json!([])),
+            Some(json!(["interrupt_cancel_queued_v1"])),
+            vec!["interrupt"],
+        ),
+        (
+            Some(json!(["interrupt_receipt_v1"])),
             vec!["cancel_async_message", "cancel_async_message", "interrupt"],
         ),
     ] {
@@ -238,6 +245,49 @@ fn tasks_in_the_background_are_those_that_were_listed_last() {
         .collect();
     hear(&mut session, &tasks(json!(many)));
     assert_eq!(session.tasks.len(), TASKS);
+}
+
+#[test]
+fn what_is_written_is_what_the_agent_reads() {
+    let read = |line: Vec<u8>| {
+        assert_eq!(line.last(), Some(&b'\n'));
+        serde_json::from_slice::<Value>(&line).unwrap()
+    };
+    let message = Message::new("say \"hi\"\n\u{1f600}");
+    let said = read(Session::message(&message));
+    assert_eq!(
+        said,
+        json!({"type": "user", "message": {"role": "user", "content": &*message.text},
+            "parent_tool_use_id": null, "session_id": "", "uuid": message.id.to_string()})
+    );
+
+    let mut session = fresh();
+    let input = json!({"command": "ls"});
+    let request = json!({"subtype": "can_use_tool", "tool_name": "Bash", "input": &input});
+    let ask = json!({"type": "control_request", "request_id": "a\"", "request": request});
+    hear(&mut session, &ask);
+    let answer = |answer: Value| json!({"type": "control_response", "response": {"subtype": "success", "request_id": "a\"", "response": answer}});
+    assert_eq!(
+        read(session.answer("a\"", &Decision::Allow).unwrap()),
+        answer(json!({"behavior": "allow", "updatedInput": input}))
+    );
+    let message = "not \"now\"".to_owned();
+    let no = Decision::Deny { message };
+    assert_eq!(
+        read(session.answer("a\"", &no).unwrap()),
+        answer(json!({"behavior": "deny", "message": "not \"now\""}))
+    );
+
+    for (permissions, expected) in [
+        (Permissions::Ask, "default"),
+        (Permissions::Deny, "default"),
+        (Permissions::Edits, "acceptEdits"),
+        (Permissions::All, "bypassPermissions"),
+    ] {
+        let asked = requests(&session.set_mode(mode(permissions)));
+        let request = json!({"subtype": "set_permission_mode", "mode": expected});
+        assert_eq!(asked[0].1, request);
+    }
 }
 
 #[test]

@@ -1,7 +1,6 @@
 //! What becomes of messages, requests and questions.
 
 use super::*;
-use crate::claude::protocol::summary::summary;
 use agent_duplex::InputState;
 use std::collections::BTreeSet;
 
@@ -95,6 +94,48 @@ fn p20_a_message_that_is_done_without_a_turn_has_one_all_the_same() {
 }
 
 #[test]
+fn p20_a_turn_has_the_messages_that_are_its_own() {
+    // One that is done while the turn of another runs is a part of it.
+    let (mut session, [a, b]) = with_messages();
+    for line in [fate(&a, "started"), status()] {
+        hear(&mut session, &line);
+    }
+    let taken = Event::Input {
+        id: b.id,
+        state: InputState::Taken,
+    };
+    assert_eq!(hear(&mut session, &fate(&b, "completed")), [taken]);
+    assert!(session.owes_turn());
+    // One that is dropped before the turn begins is not.
+    let (mut session, [a, b]) = with_messages();
+    for line in [
+        fate(&a, "started"),
+        fate(&b, "started"),
+        fate(&b, "cancelled"),
+    ] {
+        hear(&mut session, &line);
+    }
+    assert_eq!(started(&hear(&mut session, &status())), [[a.id]]);
+    // Other lines name them too.
+    for kind in ["assistant", "result"] {
+        let (mut session, [a, b]) = with_messages();
+        hear(&mut session, &fate(&b, "queued"));
+        let line = json!({"type": kind, "user_message_uuids": [a.id.to_string()]});
+        assert_eq!(started(&hear(&mut session, &line)), [[a.id]]);
+    }
+}
+
+#[test]
+fn an_interrupt_of_what_was_dropped_is_over() {
+    let (mut session, [a]) = with_messages();
+    session.interrupt(false).unwrap();
+    hear(&mut session, &fate(&a, "cancelled"));
+    session.sent(&Message::new("next"));
+    assert!(!session.is_interrupting());
+    assert!(session.interrupt(false).is_some());
+}
+
+#[test]
 fn p26_what_the_agent_drops_for_the_end_of_its_process_is_not_called_dropped() {
     let dropped = |leaving: bool| {
         let (mut session, [a]) = with_messages();
@@ -137,6 +178,7 @@ fn a_death_ends_the_turn_of_messages_that_were_not_taken_up() {
 #[test]
 fn p21_an_interrupt_is_asked_for_once_and_again_only_to_drop_what_waits() {
     let (mut session, [_]) = with_messages();
+    assert!(!session.is_interrupting());
     assert!(session.interrupt(false).is_some() && session.is_interrupting());
     assert!(session.interrupt(false).is_none());
     assert!(session.interrupt(true).is_some());
@@ -165,6 +207,42 @@ fn an_interrupt_that_hits_the_turn_after_its_own_is_told() {
     };
     assert!(warning.contains("too late"));
     assert_eq!(end.reason, EndReason::Interrupted);
+}
+
+#[test]
+fn a_turn_that_another_interrupts_is_no_late_interrupt_of_ours() {
+    let mut session = fresh();
+    let aborted = json!({"type": "result", "terminal_reason": "aborted_streaming"});
+    for end in [result(), aborted.clone(), aborted] {
+        session.sent(&Message::new("hello"));
+        let events = hear(&mut session, &end);
+        let [Event::TurnStarted { .. }, Event::TurnCompleted(_)] = &events[..] else {
+            panic!("{events:?}")
+        };
+    }
+}
+
+#[test]
+fn an_interrupt_that_hits_nothing_or_was_asked_for_again_is_not_told_as_late() {
+    for (again, reason) in [(false, "completed"), (true, "aborted_streaming")] {
+        let (mut session, [a, b]) = with_messages();
+        for line in [fate(&a, "started"), status(), fate(&b, "queued")] {
+            hear(&mut session, &line);
+        }
+        session.interrupt(false).unwrap();
+        for line in [result(), fate(&b, "started"), status()] {
+            hear(&mut session, &line);
+        }
+        if again {
+            session.interrupt(false).unwrap();
+        }
+        let end = json!({"type": "result", "terminal_reason": reason});
+        let events = hear(&mut session, &end);
+        assert!(
+            matches!(events[..], [Event::TurnCompleted(_)]),
+            "{events:?}"
+        );
+    }
 }
 
 #[test]
@@ -208,6 +286,14 @@ fn p17_what_is_asked_beyond_the_bound_or_not_understood_is_answered_at_once() {
         heard.events.is_empty() && heard.lines.len() == 1,
         "{heard:?}"
     );
+    // A few large ones are many too.
+    for (bytes, refused) in [(ASKED, 0), (ASKED + 1, 1)] {
+        let (mut session, [_]) = with_messages();
+        hear(&mut session, &ask(0));
+        session.asks.get_mut("a0").unwrap().input = "x".repeat(bytes);
+        let heard = session.hear(ask(1).to_string().as_bytes());
+        assert_eq!(heard.lines.len(), refused);
+    }
     let hook = json!({"type": "control_request", "request_id": "h", "request": {"subtype": "hook_callback"}});
     let heard = session.hear(hook.to_string().as_bytes());
     let answer: Value = serde_json::from_slice(&heard.lines[0]).unwrap();
@@ -252,112 +338,6 @@ fn a_question_from_the_background_outlives_the_turn() {
 }
 
 #[test]
-fn what_an_agent_of_the_agents_says_is_no_answer() {
-    let (mut session, [_]) = with_messages();
-    hear(&mut session, &status());
-    let line = json!({"type": "assistant", "parent_tool_use_id": "t0", "message": {"content": [
-        {"type": "text", "text": "inner"}, {"type": "tool_use", "id": "t1", "name": "Read", "input": {"file_path": "a\nb"}},
-    ]}});
-    let events = hear(&mut session, &line);
-    let [Event::ToolStarted { id, summary, .. }] = &events[..] else {
-        panic!("{events:?}")
-    };
-    assert_eq!((&**id, &**summary), ("t1", "a b"));
-    let delta = json!({"type": "stream_event", "parent_tool_use_id": "t0", "event": {
-        "type": "content_block_delta", "delta": {"type": "text_delta", "text": "inner"}}});
-    assert_eq!(hear(&mut session, &delta), []);
-    let end = json!({"type": "user", "message": {"content": [{"type": "tool_result", "tool_use_id": "t1", "content": [
-        {"type": "text", "text": "é".repeat(4000)}, {"type": "image"}]}]}});
-    let events = hear(&mut session, &end);
-    let [
-        Event::ToolFinished {
-            outcome: ToolOutcome::Done,
-            text,
-            ..
-        },
-    ] = &events[..]
-    else {
-        panic!("{events:?}")
-    };
-    assert_eq!(text.len(), 4096);
-}
-
-#[test]
-fn calls_are_shown_on_one_line() {
-    let shown = [
-        (
-            "Bash",
-            json!({"command": "cat <<E\n\ta\u{1b}[2J\nE\n", "timeout": 5}),
-        ),
-        ("Edit", json!({"file_path": "/a/b", "old_string": "c"})),
-        ("NotebookEdit", json!({"notebook_path": "/n"})),
-        (
-            "Grep",
-            json!({"pattern": "x.*", "path": "/etc", "-n": true}),
-        ),
-        ("Glob", json!({"pattern": "*.rs"})),
-        (
-            "WebFetch",
-            json!({"url": "http://localhost", "prompt": "sum up"}),
-        ),
-        ("WebSearch", json!({"query": "why"})),
-        ("Task", json!({"description": "look", "prompt": "at all"})),
-        ("AskUserQuestion", json!({"question": "which?", "n": 1})),
-        ("Bash", json!({"script": "odd"})),
-        ("Bash", json!({"command": "é".repeat(1000)})),
-        ("Bash", json!({})),
-        ("Bash", json!(null)),
-    ]
-    .map(|(tool, input)| {
-        let call = json!({"input": input}).to_string();
-        summary(tool, &Object::parse(&call).unwrap())
-    });
-    assert_eq!(shown[10].chars().count(), 401);
-    let shown: Vec<&str> = shown
-        .iter()
-        .map(|text| text.get(..60).unwrap_or(text))
-        .collect();
-    insta::assert_snapshot!(shown.join("\n"), @r#"
-    cat <<E a [2J E
-    /a/b
-    /n
-    x.* in /etc
-    *.rs
-    http://localhost
-    why
-    look
-    {"n":1,"question":"which?"}
-    {"script":"odd"}
-    éééééééééééééééééééééééééééééé
-
-    null
-    "#);
-}
-
-#[test]
-fn a_question_about_an_unknown_tool_hides_none_of_its_inputs() {
-    let asked = |tool: &str, input: Value| {
-        let (mut session, [_]) = with_messages();
-        let request = json!({"subtype": "can_use_tool", "tool_name": tool, "input": input});
-        let line = json!({"type": "control_request", "request_id": "a", "request": request});
-        match hear(&mut session, &line).pop() {
-            Some(Event::PermissionAsked(ask)) => ask.summary,
-            other => panic!("{other:?}"),
-        }
-    };
-    let input = json!({"command": "ls", "host": "production"});
-    let shown = asked("mcp__remote__run", input.clone());
-    assert_eq!(shown, r#"{"command":"ls","host":"production"}"#);
-    assert_eq!(asked("mcp__remote__Bash", input.clone()), shown);
-    assert_eq!(asked("Bash", input), "ls");
-    let long = asked(
-        "mcp__remote__run",
-        json!({"a": "x".repeat(1000), "host": "b"}),
-    );
-    assert!(long.ends_with('…') && long.chars().count() == 401, "{long}");
-}
-
-#[test]
 fn x107_limits_tasks_and_resets_are_told() {
     let mut session = fresh();
     let lines = [
@@ -385,4 +365,35 @@ fn x107_limits_tasks_and_resets_are_told() {
     Session { id: "n" }
     Identified { agent: "Claude Code ", model: "m" }
     "#);
+}
+
+#[test]
+fn a_session_that_is_another_is_told_once_and_as_a_fault_where_its_id_was_chosen() {
+    let chosen = Uuid::new_v4().to_string();
+    let init = |id: &str| json!({"type": "system", "subtype": "init", "session_id": id});
+    let reset = |id: &str| json!({"type": "conversation_reset", "new_conversation_id": id});
+    let is_named = |event: &Event| matches!(event, Event::Session { id } if id == "other");
+    for (was, line, named, warned) in [
+        (&*chosen, init("other"), true, true),
+        // It was resumed by a name.
+        ("name", init("other"), true, false),
+        ("name", init("name"), false, false),
+        ("name", init(""), false, false),
+        ("name", reset("other"), true, false),
+        ("name", reset("name"), false, false),
+        ("name", reset(""), false, false),
+    ] {
+        let mut session = Session::new(was.to_owned(), true, TIMEOUTS);
+        let events = hear(&mut session, &line);
+        let sessions = events
+            .iter()
+            .filter(|event| matches!(event, Event::Session { .. }));
+        assert_eq!(sessions.count(), usize::from(named), "{line}");
+        assert_eq!(events.iter().any(is_named), named, "{line}");
+        let warnings = events
+            .iter()
+            .filter(|event| matches!(event, Event::Warning(_)));
+        assert_eq!(warnings.count(), usize::from(warned), "{line}");
+        assert!(!hear(&mut session, &line).iter().any(is_named), "{line}");
+    }
 }

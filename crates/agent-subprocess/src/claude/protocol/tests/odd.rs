@@ -77,11 +77,25 @@ fn of_fields_of_one_name_the_last_counts_however_it_is_written() {
 }
 
 #[test]
+fn a_line_is_one_object_and_nothing_beside_it() {
+    let line = r#"{"type":"assistant","message":{"content":"a"}}"#;
+    assert_eq!(said(&format!(" {line}\t\r")), message("a"));
+    for more in ["x", "}", ",", line] {
+        assert_eq!(said(&format!("{line} {more}")), []);
+    }
+    let line = r#"{"type":"assistant","message":{"content":[{"type":"text","text":"a"}]x}}"#;
+    assert_eq!(said(line), [], "a list that goes on is none");
+}
+
+#[test]
 fn depth_and_size_of_numbers_harm_nobody() {
     let deep = format!("{}1{}", "[".repeat(300_000), "]".repeat(300_000));
     let line = format!(
         r#"{{"type":"assistant","deep":{deep},"message":{{"deep":{deep},"content":"a"}}}}"#
     );
+    assert_eq!(said(&line), message("a"));
+    let deep = format!("{}1{}", r#"{"a":"#.repeat(300_000), "}".repeat(300_000));
+    let line = format!(r#"{{"type":"assistant","deep":{deep},"message":{{"content":"a"}}}}"#);
     assert_eq!(said(&line), message("a"));
     for number in ["1e999", "-1", "18446744073709551616", "0.5", "\"7\""] {
         let line = format!(

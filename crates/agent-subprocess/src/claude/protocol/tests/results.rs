@@ -45,10 +45,17 @@ fn p24_a_turn_is_judged_by_what_ended_it_and_not_by_its_subtype() {
             json!({"terminal_reason": "api_error", "result": "Not logged in · Please run /login"}),
         ),
         error(json!({"result": "Invalid API key"})),
+        error(json!({"result": "Not logged in"})),
+        error(json!({"result": "Please run /login"})),
         error(json!({"errors": ["No conversation found with session ID: x"]})),
         error(json!({"errors": ["odd"]})),
         json!({"stop_reason": "refusal", "terminal_reason": "completed"}),
         json!({"stop_reason": "max_tokens", "terminal_reason": "completed"}),
+        json!({"stop_reason": "model_context_window_exceeded"}),
+        json!({"terminal_reason": "max_turns"}),
+        json!({"terminal_reason": "budget_exhausted"}),
+        json!({"terminal_reason": "rapid_refill_breaker"}),
+        json!({"terminal_reason": "blocking_limit"}),
         json!({}),
     ];
     let ends = cases
@@ -68,10 +75,17 @@ fn p24_a_turn_is_judged_by_what_ended_it_and_not_by_its_subtype() {
     NotLoggedIn "API Error: 401; log in with `claude` once in a terminal, or set ANTHROPIC_API_KEY"
     NotLoggedIn "Not logged in · Please run /login; log in with `claude` once in a terminal, or set ANTHROPIC_API_KEY"
     NotLoggedIn "Invalid API key; log in with `claude` once in a terminal, or set ANTHROPIC_API_KEY"
+    NotLoggedIn "Not logged in; log in with `claude` once in a terminal, or set ANTHROPIC_API_KEY"
+    NotLoggedIn "Please run /login; log in with `claude` once in a terminal, or set ANTHROPIC_API_KEY"
     SessionNotFound "No conversation found with session ID: x; start a fresh session, or go back to the working directory it was made in"
     Failed "odd"
     Refused ""
     MaxTokens ""
+    ContextOverflow ""
+    MaxTurns ""
+    BudgetExhausted ""
+    ContextOverflow ""
+    RateLimited ""
     Completed ""
     "#);
 }
@@ -102,23 +116,28 @@ fn p24_without_a_reason_our_own_interrupt_counts() {
 
 #[test]
 fn a_failed_call_tells_why_where_the_result_does_not() {
-    let reason = |failure: &str| {
+    for (failure, expected) in [
+        ("authentication_failed", EndReason::NotLoggedIn),
+        ("rate_limit", EndReason::RateLimited),
+        ("max_output_tokens", EndReason::MaxTokens),
+        ("overloaded", EndReason::ServiceFailed),
+        // To ask again is in vain, also where it is the service that says so.
+        ("model_not_found", EndReason::Failed),
+        ("invalid_request", EndReason::Failed),
+        ("tomorrow", EndReason::ServiceFailed),
+    ] {
         let mut session = fresh();
         session.sent(&Message::new("hello"));
         hear(
             &mut session,
             &json!({"type": "assistant", "error": failure, "message": {"content": []}}),
         );
-        let result = json!({"type": "result", "is_error": true, "result": "no"});
-        match hear(&mut session, &result).pop() {
-            Some(Event::TurnCompleted(end)) => end.reason,
-            other => panic!("{other:?}"),
-        }
-    };
-    assert_eq!(reason("authentication_failed"), EndReason::NotLoggedIn);
-    assert_eq!(reason("rate_limit"), EndReason::RateLimited);
-    assert_eq!(reason("overloaded"), EndReason::ServiceFailed);
-    assert_eq!(reason("model_not_found"), EndReason::Failed);
+        let result = json!({"type": "result", "is_error": true, "terminal_reason": "api_error", "result": "no"});
+        let Some(Event::TurnCompleted(end)) = hear(&mut session, &result).pop() else {
+            panic!("{failure}")
+        };
+        assert_eq!(end.reason, expected, "{failure}");
+    }
 }
 
 /// What a result with these totals counts as used.
@@ -190,6 +209,41 @@ fn p28_what_was_used_is_the_difference_of_totals_that_may_begin_again() {
         usage(5, 6, 1000)
     );
     assert_eq!(used(&mut session, 7.5, 705, since), usage(5, 0, 500_000));
+}
+
+#[test]
+fn p28_totals_of_which_one_shrinks_began_again() {
+    let usage = |input_tokens, output_tokens, cost_microusd| Usage {
+        input_tokens,
+        output_tokens,
+        cost_microusd,
+    };
+    for (input, output, cost, expected) in [
+        (10, 10, 1.0, None),
+        (11, 12, 1.5, Some(usage(1, 2, 500_000))),
+        (9, 12, 1.5, Some(usage(9, 12, 1_500_000))),
+        (11, 9, 1.5, Some(usage(11, 9, 1_500_000))),
+        (11, 12, 0.5, Some(usage(11, 12, 500_000))),
+    ] {
+        let mut session = Session::new("s".into(), false, TIMEOUTS);
+        let mut total = |input: u64, output: u64, cost: f64| {
+            let models =
+                json!({"modelUsage": {"a": {"inputTokens": input, "outputTokens": output}}});
+            used(&mut session, cost, 0, models)
+        };
+        total(10, 10, 1.0);
+        assert_eq!(total(input, output, cost), expected);
+    }
+    // Tokens that are not told by model are those of the turn.
+    let mut session = Session::new("s".into(), false, TIMEOUTS);
+    let turn = json!({"modelUsage": {}, "usage": {
+        "input_tokens": 1, "cache_read_input_tokens": 2, "cache_creation_input_tokens": 3, "output_tokens": 4}});
+    for _ in 0..2 {
+        assert_eq!(
+            used(&mut session, 0.0, 0, turn.clone()),
+            Some(usage(6, 4, 0))
+        );
+    }
 }
 
 #[test]

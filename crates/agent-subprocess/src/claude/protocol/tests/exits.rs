@@ -1,0 +1,189 @@
+//! What the end of the process leaves, and a service that does not know us.
+
+use super::fates::{fate, result, status, with_messages};
+use super::*;
+
+const UNKNOWN: &str = "No conversation found with session ID: x";
+
+fn refused() -> Value {
+    json!({"type": "system", "subtype": "api_retry", "attempt": 1, "max_retries": 10, "error_status": 401})
+}
+
+/// How the process's end ends the turn; `None` if there is none.
+fn judged(mut session: Session, stderr: &str) -> Option<(EndReason, String)> {
+    let mut events = session.exited(ExitStatus::Code(1), stderr.to_owned());
+    match events.pop() {
+        Some(Event::TurnCompleted(end)) => {
+            assert_eq!(end.exit, Some(ExitStatus::Code(1)));
+            Some((end.reason, end.detail))
+        }
+        Some(Event::Exited(_)) => None,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn p25_the_end_of_the_process_is_judged_by_what_was_asked_and_what_it_said() {
+    let no_detail = |reason| Some((reason, String::new()));
+    let running = || {
+        let (mut session, [_]) = with_messages();
+        hear(&mut session, &status());
+        session
+    };
+    assert_eq!(judged(running(), "oops"), no_detail(EndReason::Died));
+    let mut interrupted = running();
+    interrupted.interrupt(false).unwrap();
+    assert_eq!(judged(interrupted, ""), no_detail(EndReason::Interrupted));
+    let mut leaving = running();
+    assert!(!leaving.is_leaving());
+    leaving.leave();
+    assert!(leaving.is_leaving());
+    assert_eq!(judged(leaving, ""), no_detail(EndReason::Interrupted));
+
+    // What stands on standard error counts for the start only.
+    let (session, [_]) = with_messages();
+    let (reason, mend) = judged(session, UNKNOWN).unwrap();
+    assert_eq!(reason, EndReason::SessionNotFound);
+    assert!(mend.contains("start a fresh session"), "{mend}");
+    assert_eq!(judged(running(), UNKNOWN), no_detail(EndReason::Died));
+    let (session, [_]) = with_messages();
+    let (reason, mend) = judged(session, "error: unknown option '--x'").unwrap();
+    assert_eq!(reason, EndReason::Died);
+    assert!(mend.contains("extra arguments"), "{mend}");
+
+    // Nothing was said to it, or it was told to end before it took that up.
+    let mut idle = fresh();
+    hear(&mut idle, &json!({"type": "system", "subtype": "init"}));
+    assert_eq!(judged(idle, ""), None);
+    let (mut leaving, [_]) = with_messages();
+    leaving.leave();
+    assert_eq!(judged(leaving, ""), None);
+}
+
+#[test]
+fn a_service_that_refuses_to_know_us_twice_ends_the_turn() {
+    let (mut session, [_]) = with_messages();
+    let lines = |session: &mut Session, line: Value| {
+        let heard = session.hear(line.to_string().as_bytes());
+        heard.lines.len()
+    };
+    assert_eq!(lines(&mut session, refused()), 0);
+    assert!(!session.is_refused());
+    // A call that is answered begins the count again.
+    let answer = json!({"type": "assistant", "message": {"content": []}});
+    assert_eq!(lines(&mut session, answer.clone()), 0);
+    assert_eq!(lines(&mut session, refused()), 0);
+    assert_eq!(lines(&mut session, refused()), 1, "an interrupt");
+    assert!(session.is_refused());
+    // It was the last word, whatever else comes.
+    assert_eq!(lines(&mut session, answer), 0);
+    assert_eq!(lines(&mut session, refused()), 0);
+    assert!(session.is_refused());
+    let (reason, detail) = judged(session, "").unwrap();
+    assert_eq!((reason, &*detail), (EndReason::NotLoggedIn, LOG_IN));
+
+    // Other errors of the service are no refusal.
+    let (mut session, [_]) = with_messages();
+    let busy = json!({"type": "system", "subtype": "api_retry", "error_status": 529});
+    assert!((0..5).all(|_| lines(&mut session, busy.clone()) == 0));
+    assert!(!session.is_refused());
+}
+
+#[test]
+fn who_goes_on_after_a_refusal_is_given_up_and_not_heard_again() {
+    let (mut session, [_]) = with_messages();
+    hear(&mut session, &refused());
+    let events = session.give_up();
+    let [Event::TurnCompleted(end)] = &events[..] else {
+        panic!("{events:?}")
+    };
+    assert_eq!((end.reason, &*end.detail), (EndReason::NotLoggedIn, LOG_IN));
+    assert_eq!(hear(&mut session, &refused()), []);
+    let exited = Event::Exited(ExitStatus::Code(1));
+    assert_eq!(
+        session.exited(ExitStatus::Code(1), String::new()),
+        std::slice::from_ref(&exited)
+    );
+
+    // Without a turn there is a question that nobody answers any more.
+    let mut session = fresh();
+    let ask = json!({"type": "control_request", "request_id": "a", "request": {"subtype": "can_use_tool"}});
+    hear(&mut session, &ask);
+    let withdrawn = Event::PermissionWithdrawn { id: "a".to_owned() };
+    assert_eq!(
+        session.exited(ExitStatus::Code(1), String::new()),
+        [withdrawn, exited]
+    );
+}
+
+#[test]
+fn a_failure_before_the_first_message_is_the_answer_to_it() {
+    let failed = json!({"type": "result", "subtype": "error_during_execution", "is_error": true, "errors": [UNKNOWN]});
+    let mut session = fresh();
+    assert!(!session.spoke());
+    assert_eq!(hear(&mut session, &failed), []);
+    assert!(session.spoke());
+    let message = Message::new("hello");
+    let events = session.fail(&message).unwrap();
+    let [
+        Event::TurnStarted { inputs },
+        Event::TurnCompleted(TurnEnd { reason, detail, .. }),
+    ] = &events[..]
+    else {
+        panic!("{events:?}")
+    };
+    assert_eq!(
+        (&inputs[..], *reason),
+        (&[message.id][..], EndReason::SessionNotFound)
+    );
+    assert!(session.fail(&message).is_none(), "told once");
+
+    // Nobody sent one: it is a warning beside the end.
+    let mut session = fresh();
+    hear(&mut session, &failed);
+    let exited = Event::Exited(ExitStatus::Code(1));
+    assert_eq!(
+        session.exited(ExitStatus::Code(1), String::new()),
+        [Event::Warning(detail.clone()), exited]
+    );
+    // Another result without a turn is nothing.
+    let mut session = fresh();
+    hear(&mut session, &result());
+    assert!(session.fail(&message).is_none());
+}
+
+#[test]
+fn a_turn_begins_by_what_only_a_turn_has() {
+    let begins = |announced: bool, line: Value| {
+        let (mut session, [a]) = with_messages();
+        if announced {
+            hear(&mut session, &fate(&a, "started"));
+        }
+        let events = hear(&mut session, &line);
+        events
+            .iter()
+            .any(|event| matches!(event, Event::TurnStarted { inputs } if *inputs == [a.id]))
+    };
+    let event = |kind: &str| json!({"type": "stream_event", "event": {"type": kind}});
+    let status = |what: &str| json!({"type": "system", "subtype": "status", "status": what});
+    let init = || json!({"type": "system", "subtype": "init"});
+    for (announced, line, expected) in [
+        (false, status("requesting"), true),
+        (false, status("compacting"), false),
+        (false, event("message_start"), true),
+        (false, event("message_stop"), false),
+        (false, json!({"type": "assistant"}), true),
+        (
+            false,
+            json!({"type": "assistant", "parent_tool_use_id": "t"}),
+            false,
+        ),
+        (false, refused(), true),
+        (false, result(), true),
+        (false, init(), false),
+        // It is the turn of a message that is known.
+        (true, init(), true),
+    ] {
+        assert_eq!(begins(announced, line.clone()), expected, "{line}");
+    }
+}
