@@ -4,9 +4,9 @@
 use serde_json::Value;
 
 /// How many lines one message may be spread over.
-const LINES: usize = 256;
+pub(super) const LINES: usize = 256;
 /// How many bytes such a message may have.
-const BYTES: usize = 16 << 20;
+pub(super) const BYTES: usize = 16 << 20;
 
 /// The beginning of a message that has not come to its end.
 #[derive(Debug, Default)]
@@ -26,7 +26,7 @@ impl Framing {
                 return (Some(value), had);
             }
             Err(error) if !had => {
-                if error.is_eof() && line.starts_with(b"{") && line.len() < BYTES {
+                if error.is_eof() && line.starts_with(b"{") {
                     self.begun.extend_from_slice(line);
                     self.lines = 1;
                 }
