@@ -8,9 +8,9 @@ use serde_json::{Value, json};
 use std::collections::{BTreeMap, VecDeque};
 
 /// How many questions may wait for an answer. Beyond, they are declined.
-const ASKS: usize = 64;
+pub(super) const ASKS: usize = 64;
 /// How many of the requests that were answered last are remembered, so that none is answered twice.
-const ANSWERED: usize = 256;
+pub(super) const ANSWERED: usize = 256;
 
 /// In which words a request is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
 /// How many conversations are counted: ours, and those of agents that the agent started.
-const THREADS: usize = 256;
+pub(super) const THREADS: usize = 256;
 /// From how many hundredths of a limit on it is warned of.
 const WARN: u64 = 90;
 

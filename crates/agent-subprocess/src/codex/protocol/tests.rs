@@ -2,7 +2,9 @@
 
 mod asks;
 mod control;
+mod items;
 mod properties;
+mod states;
 
 use super::*;
 use crate::codex::options::Options;

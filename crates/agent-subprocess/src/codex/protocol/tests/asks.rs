@@ -1,6 +1,7 @@
 //! What the agent asks, and how it is answered.
 
 use super::*;
+use crate::codex::protocol::asks::{ANSWERED, ASKS as ASKED};
 use agent_duplex::Ask;
 
 #[test]
@@ -17,6 +18,34 @@ fn p17_what_is_not_known_is_refused_once() {
     ok(&mut session, &json!(3), json!({"turn": {"id": "a"}}));
     let heard = tell(&mut session, "turn/started", json!({"turn": {"id": "a"}}));
     assert_eq!(heard.events.len(), 1);
+}
+
+#[test]
+fn p17_questions_have_bounds_and_an_answer_each() {
+    let mut session = opened_with(Permissions::Ask);
+    begin(&mut session, "a");
+    let mut asked = |n: usize, method: &str| {
+        let params = json!({"command": "make"});
+        let line = json!({"id": n, "method": method, "params": params});
+        let heard = hear(&mut session, &line);
+        let open = matches!(heard.events[..], [Event::PermissionAsked(_)]);
+        let denied = matches!(heard.events[..], [Event::PermissionDenied { .. }]);
+        (open, denied, heard.lines.len())
+    };
+    let command = "item/commandExecution/requestApproval";
+    assert!((0..ASKED).all(|n| asked(n, command) == (true, false, 0)));
+    assert_eq!(asked(ASKED, command), (false, true, 1));
+    // A form that a server wants filled in is nothing to allow.
+    let form = "mcpServer/elicitation/request";
+    assert_eq!(asked(ASKED + 1, form), (false, false, 1));
+    // Each is answered once, as long as that is known.
+    let unknown = "item/tool/call";
+    let others = 1000..1000 + ANSWERED;
+    assert!(others.clone().all(|n| asked(n, unknown).2 == 1));
+    assert!(others.clone().all(|n| asked(n, unknown).2 == 0));
+    assert_eq!(asked(others.end, unknown).2, 1);
+    assert!(others.clone().skip(1).all(|n| asked(n, unknown).2 == 0));
+    assert_eq!(asked(others.start, unknown).2, 1, "forgotten");
 }
 
 /// Every kind of question, with what is answered when it is allowed and when it is not.
@@ -146,6 +175,24 @@ fn x124_what_a_denial_says_goes_before_it_as_a_word() {
     // Without words, or in a turn that is not ours.
     for (turn, message) in [("a", ""), ("b", "no")] {
         assert_eq!(said(turn, message).1.len(), 1);
+    }
+    // Where the answer has a place for it, or the turn is about to end.
+    for (method, interrupts) in [
+        ("execCommandApproval", false),
+        ("item/commandExecution/requestApproval", true),
+    ] {
+        let mut session = opened_with(Permissions::Ask);
+        begin(&mut session, "a");
+        let params = json!({"threadId": THREAD, "turnId": "a", "command": "make"});
+        let line = json!({"id": 0, "method": method, "params": params});
+        hear(&mut session, &line);
+        if interrupts {
+            session.interrupt(false);
+        }
+        let message = "no".to_owned();
+        let answer = session.answer("0", &Decision::Deny { message }).unwrap();
+        let lines = answer.iter().filter(|byte| **byte == b'\n');
+        assert_eq!(lines.count(), 1, "{method}");
     }
 }
 

@@ -1,6 +1,7 @@
 //! What depends on the order of what we say and what the agent answers.
 
 use super::*;
+use crate::codex::protocol::limits::THREADS;
 
 #[test]
 fn p20_what_is_too_late_for_a_turn_begins_the_next() {
@@ -156,6 +157,14 @@ fn p28_tokens_are_told_once() {
     );
     assert_eq!(used(&mut session, THREAD, 40, 40), 40, "counted anew");
     assert_eq!(used(&mut session, THREAD, 100, 60), 60);
+    // As many are known as the bound allows, two of them by now.
+    for n in 0..THREADS - 2 {
+        assert_eq!(used(&mut session, &n.to_string(), 5, 5), 5);
+    }
+    assert_eq!(used(&mut session, "0", 5, 5), 0);
+    for _ in 0..2 {
+        assert_eq!(used(&mut session, "beyond", 5, 5), 5, "not known");
+    }
 }
 
 #[test]

@@ -1,0 +1,138 @@
+//! What the agent's items and errors say.
+
+use super::*;
+use crate::codex::protocol::item;
+
+#[test]
+fn p25_every_kind_of_call_has_a_name_a_summary_and_an_end() {
+    let kinds = [
+        json!({"type": "commandExecution", "command": "make", "aggregatedOutput": "made"}),
+        json!({"type": "fileChange", "changes": [{"path": "/a"}, {"path": "/b"}]}),
+        json!({"type": "mcpToolCall", "server": "s", "tool": "t", "arguments": {"a": 1}, "error": {"message": "no"}}),
+        json!({"type": "dynamicToolCall", "tool": "d", "arguments": "as it is", "success": false,
+            "contentItems": [{"text": "one"}, {"image": 1}, {"text": "two"}]}),
+        json!({"type": "collabAgentToolCall", "tool": "spawn", "prompt": "look", "status": "cancelled"}),
+        json!({"type": "webSearch", "query": "why", "status": "interrupted"}),
+        json!({"type": "imageView", "path": "/i", "success": true}),
+        json!({"type": "imageGeneration"}),
+        json!({"type": "sleep", "durationMs": 5}),
+        json!({"type": "agentMessage", "text": "no call"}),
+    ];
+    let shown = kinds.map(|item| {
+        let (outcome, result) = (item::outcome(&item), item::result(&item));
+        format!(
+            "{:?} {:?} {outcome:?} {result:?}",
+            item::tool(&item),
+            item::summary(&item)
+        )
+    });
+    insta::assert_snapshot!(shown.join("\n"), @r#"
+    Some("shell") "make" Done "made"
+    Some("apply_patch") "/a, /b" Done ""
+    Some("mcp__s__t") "{\"a\":1}" Failed "no"
+    Some("d") "as it is" Failed "one\ntwo"
+    Some("spawn") "look" Cut ""
+    Some("web_search") "why" Cut ""
+    Some("view_image") "/i" Done ""
+    Some("image_generation") "" Done ""
+    Some("sleep") "5 ms" Done ""
+    None "" Done ""
+    "#);
+}
+
+#[test]
+fn p54_what_is_said_of_an_end_is_the_services_word_and_what_mends_it() {
+    let ended = |status: &str, kind: &str, message: &str| {
+        let mut session = opened();
+        begin(&mut session, "a");
+        let error = json!({"message": message, "codexErrorInfo": kind});
+        let params = json!({"turnId": "a", "willRetry": false, "error": error});
+        tell(&mut session, "error", params);
+        match complete(&mut session, "a", status).events.pop() {
+            Some(Event::TurnCompleted(end)) => (end.reason, end.detail),
+            other => panic!("{other:?}"),
+        }
+    };
+    let mended = format!("no; {LOG_IN}");
+    for (status, kind, message, reason, detail) in [
+        ("completed", "other", "once", EndReason::Completed, ""),
+        ("interrupted", "other", "once", EndReason::Interrupted, ""),
+        ("failed", "unauthorized", "", EndReason::NotLoggedIn, LOG_IN),
+        (
+            "failed",
+            "unauthorized",
+            "no",
+            EndReason::NotLoggedIn,
+            &mended,
+        ),
+        (
+            "failed",
+            "badRequest",
+            r#"{"error":{"message":"inner"}}"#,
+            EndReason::Failed,
+            "inner",
+        ),
+        (
+            "failed",
+            "badRequest",
+            r#"{"error":1}"#,
+            EndReason::Failed,
+            r#"{"error":1}"#,
+        ),
+        ("tomorrow", "other", "odd", EndReason::ProtocolError, "odd"),
+    ] {
+        let expected = (reason, detail.to_owned());
+        assert_eq!(ended(status, kind, message), expected, "{status} {kind}");
+    }
+}
+
+#[test]
+fn what_the_service_changes_by_itself_is_told() {
+    let mut session = opened();
+    begin(&mut session, "a");
+    let reset = Event::ContextReset {
+        why: "compacted".to_owned(),
+    };
+    let heard = tell(&mut session, "thread/compacted", json!({"turnId": "a"}));
+    assert_eq!(heard.events, std::slice::from_ref(&reset));
+    let heard = tell(&mut session, "thread/compacted", json!({"turnId": "a"}));
+    assert_eq!(heard.events, [], "once a turn");
+    let heard = tell(&mut session, "thread/compacted", json!({"turnId": "x"}));
+    assert_eq!(heard.events, [reset]);
+
+    let heard = tell(
+        &mut session,
+        "model/rerouted",
+        json!({"fromModel": "m", "toModel": "n"}),
+    );
+    let [Event::Warning(warning), Event::Identified { agent, model }] = &heard.events[..] else {
+        panic!("{heard:?}")
+    };
+    assert!(warning.contains("n instead of m"), "{warning}");
+    assert_eq!((&**agent, &**model), ("Codex 1.2.3", "n"));
+}
+
+#[test]
+fn a_warning_is_told_once_however_often_it_is_repeated() {
+    let mut session = opened();
+    let mut warned = |method: &str, params: Value| {
+        let events = tell(&mut session, method, params).events;
+        matches!(events[..], [Event::Warning(_)])
+    };
+    let warning = |n: usize| json!({"message": format!("w{n}")});
+    let server = |status: &str| json!({"name": "s", "error": "e", "status": status});
+    let mcp = "mcpServer/startupStatus/updated";
+    assert!(!warned(mcp, server("starting")));
+    assert!(warned(mcp, server("failed")));
+    assert!(warned("configWarning", json!({"summary": "c"})));
+    assert!(!warned("warning", json!({})), "an empty one is none");
+    for _ in 0..3 {
+        assert!(!warned(mcp, server("failed")));
+        assert!(!warned("configWarning", json!({"summary": "c"})));
+    }
+    // Those that were told last are known, and no more than that.
+    assert!((0..2 * WARNINGS).all(|n| warned("warning", warning(n))));
+    assert!((WARNINGS..2 * WARNINGS).all(|n| !warned("guardianWarning", warning(n))));
+    assert!(warned("warning", warning(0)));
+    assert_eq!(session.warned.len(), WARNINGS);
+}

@@ -1,0 +1,323 @@
+//! What the connection asks of a session, and what a turn has.
+
+use super::*;
+use crate::codex::protocol::framing::{BYTES, LINES};
+
+fn unopened() -> Session {
+    session(&SessionChoice::Fresh, Permissions::All)
+}
+
+#[test]
+fn a_session_is_busy_with_what_was_written_and_not_with_what_waits() {
+    let mut session = unopened();
+    assert!(!session.spoke() && !session.is_settled() && session.thread().is_none());
+    session.hear(b"noise");
+    assert!(!session.spoke());
+    say(&mut session, "before");
+    session.interrupt(false);
+    assert!(session.owes_turn() && !session.is_busy() && !session.is_interrupting());
+
+    let mut session = opened();
+    assert!(session.spoke() && session.is_settled() && !session.has_failed());
+    assert_eq!(session.thread(), Some(THREAD));
+    assert!(!session.is_busy());
+    let (_, heard) = say(&mut session, "work");
+    assert!(session.is_busy() && !session.is_interrupting());
+    session.interrupt(false);
+    assert!(session.is_interrupting());
+    ok(&mut session, &id(&heard), json!({"turn": {"id": "a"}}));
+    tell(&mut session, "turn/started", json!({"turn": {"id": "a"}}));
+    assert!(session.is_busy() && session.is_interrupting());
+    complete(&mut session, "a", "interrupted");
+    assert!(!session.is_busy() && !session.is_interrupting());
+
+    let mut session = unopened();
+    session.initialize();
+    hear(&mut session, &json!({"id": 1, "error": {"message": "no"}}));
+    assert!(session.is_settled() && session.has_failed() && session.thread().is_none());
+}
+
+#[test]
+fn messages_wait_up_to_a_bound() {
+    let mut session = unopened();
+    for _ in 0..WAITING {
+        assert!(session.has_room());
+        say(&mut session, "work");
+    }
+    assert!(!session.has_room());
+}
+
+#[test]
+fn p25_the_end_of_the_process_is_judged_by_what_was_asked() {
+    let ended = |session: &mut Session| {
+        let events = session.exited(ExitStatus::Code(1), "oops".to_owned());
+        match events.last() {
+            Some(Event::TurnCompleted(end)) => {
+                assert_eq!(
+                    (end.exit, &*end.stderr_tail),
+                    (Some(ExitStatus::Code(1)), "oops")
+                );
+                Some(end.reason)
+            }
+            Some(Event::Exited(_)) => None,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(ended(&mut opened()), None);
+    let mut running = opened();
+    begin(&mut running, "a");
+    assert_eq!(ended(&mut running), Some(EndReason::Died));
+    let mut interrupted = opened();
+    begin(&mut interrupted, "a");
+    interrupted.interrupt(false);
+    assert_eq!(ended(&mut interrupted), Some(EndReason::Interrupted));
+    let mut leaving = opened();
+    begin(&mut leaving, "a");
+    assert!(!leaving.is_leaving());
+    leaving.leave();
+    assert!(leaving.is_leaving());
+    assert_eq!(ended(&mut leaving), Some(EndReason::Interrupted));
+
+    // A message that no turn took dies with the agent, unless that was wanted.
+    for (leaving, reason) in [(false, Some(EndReason::Died)), (true, None)] {
+        let mut session = opened();
+        say(&mut session, "work");
+        if leaving {
+            session.leave();
+        }
+        assert_eq!(ended(&mut session), reason);
+    }
+}
+
+#[test]
+fn p20_a_turn_begins_once_and_by_its_own_name() {
+    let started = |id: &str| json!({"turn": {"id": id}});
+    let mut session = opened();
+    begin(&mut session, "a");
+    for id in ["a", ""] {
+        let heard = tell(&mut session, "turn/started", started(id));
+        assert_eq!(heard.events, [], "{id:?}");
+    }
+    let heard = tell(&mut session, "turn/started", started("b"));
+    assert_eq!(reasons(&heard), [EndReason::ProtocolError]);
+    assert!(
+        matches!(heard.events.last(), Some(Event::TurnStarted { inputs }) if inputs.is_empty())
+    );
+
+    // A turn that is another's does not answer our message.
+    let mut session = opened();
+    let (message, heard) = say(&mut session, "work");
+    ok(&mut session, &id(&heard), started("a"));
+    let heard = tell(&mut session, "turn/started", started("x"));
+    assert_eq!(heard.events, [Event::TurnStarted { inputs: vec![] }]);
+    complete(&mut session, "x", "completed");
+    // Where nobody says that it began, what belongs to it does.
+    let item = json!({"turnId": "a", "item": {"type": "agentMessage", "id": "m"}});
+    let heard = tell(&mut session, "item/started", item);
+    let inputs = vec![message];
+    assert_eq!(heard.events, [Event::TurnStarted { inputs }]);
+}
+
+#[test]
+fn p20_what_waits_after_an_interrupt_is_written_when_that_is_over() {
+    for (status, at_once) in [("completed", true), ("interrupted", false)] {
+        let mut session = opened();
+        begin(&mut session, "a");
+        let (_, heard) = say(&mut session, "and this");
+        refuse(&mut session, &id(&heard));
+        let turn = json!({"threadId": THREAD, "turn": {"id": "a", "status": status}});
+        let line = json!({"method": "turn/completed", "params": turn}).to_string();
+        let heard = session.hear(line.as_bytes());
+        assert_eq!(heard.lines.is_empty(), !at_once, "{status}");
+        assert_eq!(session.go_on().lines.is_empty(), at_once, "{status}");
+    }
+}
+
+#[test]
+fn what_is_taken_back_or_comes_at_the_end_is_not_written() {
+    let mut session = unopened();
+    let (first, _) = say(&mut session, "one");
+    let (second, _) = say(&mut session, "two");
+    session.unsay(first);
+    let waiting: Vec<Uuid> = session.waiting.iter().map(|message| message.id).collect();
+    assert_eq!(waiting, [second]);
+    let mut session = opened();
+    session.leave();
+    assert!(say(&mut session, "work").1.lines.is_empty());
+}
+
+#[test]
+fn p22_an_interrupt_of_nothing_hits_no_later_turn() {
+    let starts = |mut session: Session, heard: Heard| {
+        ok(&mut session, &id(&heard), json!({"turn": {"id": "b"}}));
+        tell(&mut session, "turn/started", json!({"turn": {"id": "b"}})).lines
+    };
+    let mut idle = opened();
+    assert!(idle.interrupt(false).lines.is_empty());
+    let (_, heard) = say(&mut idle, "work");
+    assert!(starts(idle, heard).is_empty());
+
+    // What waits for the end of an interrupted turn is not a part of it.
+    let mut session = opened();
+    begin(&mut session, "a");
+    let (_, heard) = say(&mut session, "and this");
+    refuse(&mut session, &id(&heard));
+    let turn = json!({"threadId": THREAD, "turn": {"id": "a", "status": "interrupted"}});
+    let line = json!({"method": "turn/completed", "params": turn}).to_string();
+    session.hear(line.as_bytes());
+    session.interrupt(false);
+    let heard = session.go_on();
+    assert!(starts(session, heard).is_empty());
+}
+
+#[test]
+fn p25_a_text_is_told_once_and_what_is_cut_off_as_far_as_it_is_kept() {
+    let item = |id: &str| json!({"turnId": "a", "item": {"type": "agentMessage", "id": id}});
+    let delta = |id: &str, text: &str| json!({"turnId": "a", "itemId": id, "delta": text});
+    let partial = |text: &str| Event::Message {
+        text: text.to_owned(),
+        partial: true,
+    };
+    let mut session = opened();
+    begin(&mut session, "a");
+    tell(&mut session, "item/started", item("m"));
+    tell(&mut session, "item/agentMessage/delta", delta("m", "lost"));
+    // It begins again.
+    let heard = tell(&mut session, "item/started", item("m"));
+    assert_eq!(heard.events, []);
+    tell(&mut session, "item/agentMessage/delta", delta("m", "one"));
+    let heard = tell(&mut session, "item/started", item("n"));
+    assert_eq!(heard.events, [partial("one")]);
+    for method in [
+        "item/reasoning/textDelta",
+        "item/reasoning/summaryTextDelta",
+    ] {
+        let heard = tell(&mut session, method, delta("r", "hm"));
+        assert_eq!(heard.events, [Event::ThinkingDelta("hm".to_owned())]);
+    }
+    let piece = "x".repeat(1 << 20);
+    for _ in 0..5 {
+        tell(&mut session, "item/agentMessage/delta", delta("n", &piece));
+    }
+    let heard = complete(&mut session, "a", "completed");
+    assert_eq!(heard.events[0], partial(&piece.repeat(4)));
+}
+
+#[test]
+fn p19_of_messages_without_names_the_one_with_the_words_is_taken() {
+    let mut session = opened();
+    begin(&mut session, "a");
+    let messages = ["one", "two"].map(|text| {
+        let (message, heard) = say(&mut session, text);
+        ok(&mut session, &id(&heard), json!({"turnId": "a"}));
+        message
+    });
+    for (text, expected) in [("two", Some(1)), ("other", None), ("one", Some(0))] {
+        let content = json!([{"type": "text", "text": text}]);
+        let item = json!({"type": "userMessage", "id": "u", "content": content});
+        let params = json!({"turnId": "a", "item": item});
+        let heard = tell(&mut session, "item/started", params);
+        let taken = expected.map(|n: usize| Event::Input {
+            id: messages[n],
+            state: InputState::Taken,
+        });
+        assert_eq!(heard.events, Vec::from_iter(taken), "{text}");
+    }
+}
+
+#[test]
+fn p21_an_interrupt_that_is_refused_again_and_again_is_given_up() {
+    let mut session = opened();
+    begin(&mut session, "a");
+    let mut heard = session.interrupt(false);
+    let item = || json!({"turnId": "a", "item": {"type": "agentMessage", "id": "m"}});
+    for _ in 1..INTERRUPTS {
+        let refused = refuse(&mut session, &id(&heard));
+        assert!(refused.events.is_empty() && refused.lines.is_empty());
+        heard = tell(&mut session, "item/started", item());
+        assert_eq!(methods(&heard), ["turn/interrupt"]);
+    }
+    let refused = refuse(&mut session, &id(&heard));
+    assert!(
+        matches!(refused.events[..], [Event::Warning(_)]),
+        "{refused:?}"
+    );
+    assert!(tell(&mut session, "item/started", item()).lines.is_empty());
+}
+
+#[test]
+fn p16_a_message_that_is_not_answered_is_with_the_turn_it_was_written_for() {
+    let mut session = opened();
+    begin(&mut session, "a");
+    say(&mut session, "and this");
+    let now = Instant::now();
+    let due = session.answers_due(now).unwrap();
+    session.renew();
+    let later = now + Duration::from_secs(3600);
+    assert_eq!(
+        session.expire(due).events,
+        [],
+        "who stood still is not late"
+    );
+    assert_eq!(session.answers_due(later), Some(later + TIMEOUTS.others));
+    let heard = session.expire(later + TIMEOUTS.others);
+    let [Event::Warning(warning)] = &heard.events[..] else {
+        panic!("{heard:?}")
+    };
+    assert!(warning.contains("the message"), "{warning}");
+    assert!(heard.lines.is_empty(), "it may have been taken");
+
+    // When that is over, it is written for the next.
+    let mut session = opened();
+    begin(&mut session, "a");
+    say(&mut session, "and this");
+    let due = session.answers_due(now).unwrap();
+    assert!(complete(&mut session, "a", "completed").lines.is_empty());
+    assert_eq!(methods(&session.expire(due)), ["turn/start"]);
+
+    // Without an answer there is no conversation, and why is told.
+    let mut session = unopened();
+    session.initialize();
+    let due = session.answers_due(now).unwrap();
+    session.expire(due);
+    let why = session.refusal().unwrap_or_default();
+    assert!(why.contains("did not answer in time"), "{why}");
+}
+
+#[test]
+fn p4_a_message_is_put_together_up_to_a_bound() {
+    let put_together = |lines: &[&[u8]]| {
+        let mut framing = Framing::default();
+        let (mut values, mut lost) = (Vec::new(), 0);
+        for line in lines {
+            let (value, gave_up) = framing.take(line);
+            values.extend(value);
+            lost += usize::from(gave_up);
+        }
+        (values, lost + usize::from(framing.give_up()))
+    };
+    // What is JSON by itself may stand in a text.
+    let (values, lost) = put_together(&[br#"{"method": "a"#, b"7", b"{}", br#"b"}"#]);
+    assert_eq!((values, lost), (vec![json!({"method": "a\n7\n{}\nb"})], 0));
+    // One that never came to its end.
+    assert_eq!(put_together(&[br#"{"method": "a"#]), (vec![], 1));
+
+    let spread = |lines: usize| {
+        let mut all: Vec<&[u8]> = vec![b"x"; lines];
+        all[0] = br#"{"method": "a"#;
+        all[lines - 1] = br#"b"}"#;
+        let (values, lost) = put_together(&all);
+        (values.len(), lost)
+    };
+    assert_eq!(spread(LINES), (1, 0));
+    assert_eq!(spread(LINES + 1), (0, 1));
+
+    let large = |bytes: usize| {
+        let begun = [br#"{"method": ""#.to_vec(), vec![b'x'; bytes - 20]].concat();
+        let more = "x".repeat(bytes - begun.len() - 2);
+        let (values, lost) = put_together(&[&begun, more.as_bytes(), br#"b"}"#]);
+        (values.len(), lost)
+    };
+    assert_eq!(large(BYTES - 1), (1, 0));
+    assert_eq!(large(BYTES), (0, 1));
+}
