@@ -3,6 +3,7 @@
 mod asks;
 mod opening;
 mod properties;
+mod states;
 mod turns;
 
 use super::*;

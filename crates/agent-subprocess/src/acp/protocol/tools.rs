@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 /// How many calls may be open; beyond, the oldest counts as cut.
 const TOOLS: usize = 1024;
 /// How many of the calls that ended last are remembered, so that late words about them begin none anew.
-const ENDED: usize = 1024;
+pub(super) const ENDED: usize = 1024;
 
 /// A call that has not ended.
 #[derive(Debug)]

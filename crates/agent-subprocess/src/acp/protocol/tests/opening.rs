@@ -81,9 +81,12 @@ fn p29_the_history_of_a_session_is_not_told_as_new() {
     }
     let heard = hear(&mut session, &json!({"id": 2, "result": null}));
     assert!(matches!(&heard.events[..], [Event::Session { id }] if id == "s"));
+    // Said twice, it is no answer to anything else.
+    hear(&mut session, &json!({"id": 2, "result": null}));
     // Some go on with it when they have answered; it is over when they are quiet.
     let now = Instant::now();
     let due = session.answers_due(now).unwrap();
+    assert_eq!(due, now + QUIET);
     assert_eq!(update(&mut session, chunk("older")), []);
     let later = session
         .answers_due(now + Duration::from_millis(100))
@@ -313,6 +316,7 @@ fn l97_the_model_is_chosen_as_the_agent_has_it() {
                 &mut session,
                 &json!({"id": 4, "error": {"message": "gone"}}),
             );
+            assert!(!session.is_asking() && session.refusal().is_none());
             assert_eq!(session.change_answer(), Some(Err("gone".to_owned())));
         } else {
             assert!(session.refusal().unwrap().is_unsupported());

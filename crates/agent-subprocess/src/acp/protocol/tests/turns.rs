@@ -1,6 +1,7 @@
 //! Turns: how they end, by what, and what is told of texts and money until then.
 
 use super::*;
+use crate::acp::protocol::tools::ENDED;
 
 fn tool(id: &str, status: &str) -> Value {
     json!({"sessionUpdate": "tool_call_update", "toolCallId": id, "status": status, "title": "make", "kind": "execute"})
@@ -235,6 +236,30 @@ fn p25_a_text_beyond_the_limit_is_told_in_pieces_without_a_loss() {
         _ => None,
     });
     assert_eq!(lengths.collect::<Vec<_>>(), [4, 4, 1]);
+}
+
+#[test]
+fn p25_late_words_about_a_call_that_ended_begin_none_anew() {
+    let mut session = fresh();
+    prompt(&mut session);
+    let all = ENDED + 2;
+    for n in 0..all {
+        assert_eq!(
+            update(&mut session, tool(&n.to_string(), "failed")).len(),
+            2
+        );
+    }
+    for n in [2, 3, all - 1] {
+        assert_eq!(update(&mut session, tool(&n.to_string(), "completed")), []);
+    }
+    assert_eq!(
+        update(&mut session, tool("1", "completed")).len(),
+        2,
+        "forgotten"
+    );
+    let nothing =
+        json!({"sessionUpdate": "agent_thought_chunk", "content": {"type": "text", "text": ""}});
+    assert_eq!(update(&mut session, nothing), []);
 }
 
 #[test]

@@ -1,0 +1,321 @@
+//! What the connection asks of a session, and what it stands at.
+
+use super::*;
+use crate::acp::protocol::choices::Choices;
+use crate::acp::protocol::ending::{Trouble, misses, trouble, words};
+
+#[test]
+fn l91_the_end_of_the_process_is_judged_by_what_was_asked() {
+    let ended = |mut session: Session| {
+        let events = session.exited(ExitStatus::Code(1), String::new());
+        match events.last() {
+            Some(Event::TurnCompleted(end)) => Some(end.reason),
+            Some(Event::Exited(_)) => None,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(ended(fresh()), None);
+    let running = || {
+        let mut session = fresh();
+        prompt(&mut session);
+        assert!(!session.is_interrupting() && !session.is_leaving());
+        session
+    };
+    assert_eq!(ended(running()), Some(EndReason::Died));
+    let mut interrupted = running();
+    interrupted.interrupt();
+    assert!(interrupted.is_interrupting());
+    assert_eq!(ended(interrupted), Some(EndReason::Interrupted));
+    let mut leaving = running();
+    leaving.leave();
+    assert!(leaving.is_leaving());
+    assert_eq!(ended(leaving), Some(EndReason::Interrupted));
+}
+
+fn models(current: &str) -> Value {
+    let values = json!([{"value": "a"}, {"value": "b"}]);
+    json!([{"id": "o", "category": "model", "currentValue": current, "options": values}])
+}
+
+#[test]
+fn l97_another_model_is_told_when_the_session_is_open() {
+    let is_told = |events: &[Event], wanted: &str| matches!(events, [Event::Identified { model, .. }] if model == wanted);
+    let changed = |model: &str| json!({"sessionUpdate": "config_option_update", "configOptions": models(model)});
+    let opened = json!({"sessionId": "s", "configOptions": models("a")});
+    let (mut session, _) = begin(wishes(), json!({}), opened.clone());
+    assert_eq!(update(&mut session, changed("a")), []);
+    assert!(is_told(&update(&mut session, changed("b")), "b"));
+    let wishes = Wishes {
+        model: Some("b".to_owned()),
+        ..wishes()
+    };
+    let (mut session, _) = begin(wishes, json!({}), opened);
+    assert!(session.is_opening());
+    assert_eq!(update(&mut session, changed("b")), [], "told with the rest");
+    let answer = json!({"id": 3, "result": {"configOptions": models("b")}});
+    assert!(is_told(&hear(&mut session, &answer).events, "b"));
+    // Asked for while it runs: one that it is told to take, and the one of the beginning.
+    for (asked, model) in [(Some("c"), "c"), (None, "a")] {
+        let line = session
+            .set_model(asked.map(str::to_owned))
+            .unwrap()
+            .unwrap();
+        let line = json::parse(&line).unwrap();
+        assert_eq!(line["params"]["value"], model);
+        let heard = hear(
+            &mut session,
+            &json!({"id": line["id"], "result": {"configOptions": models(model)}}),
+        );
+        assert!(is_told(&heard.events, model), "{heard:?}");
+        assert_eq!(session.change_answer(), Some(Ok(())));
+    }
+    assert_eq!(fresh().set_model(None).unwrap(), None, "it has no names");
+}
+
+/// An agent that offers modes in one way or the other.
+fn offers(mode: &str) -> [Value; 2] {
+    let modes = json!([{"id": "default"}, {"id": "autoEdit"}, {"id": "yolo"}]);
+    let values = json!([{"value": "default"}, {"value": "autoEdit"}, {"value": "yolo"}]);
+    [
+        json!({"sessionId": "s", "modes": {"currentModeId": mode, "availableModes": modes}}),
+        json!({"sessionId": "s", "configOptions": [{"id": "o", "category": "mode", "currentValue": mode, "options": values}]}),
+    ]
+}
+
+#[test]
+fn x124_who_could_do_everything_has_to_obey_when_that_is_over() {
+    use Permissions::{All, Ask, Edits};
+    /// What becomes of a change of the mode: it is made, refused, or not answered.
+    type Step = (Permissions, Option<bool>);
+    let steps: [(&[Step], bool); 6] = [
+        (&[(Edits, Some(true))], false),
+        (&[(All, Some(true)), (Edits, Some(true))], true),
+        (
+            &[(All, Some(true)), (Ask, Some(true)), (Edits, Some(true))],
+            false,
+        ),
+        // It stays in the mode that it had, or nobody knows.
+        (&[(All, Some(false)), (Edits, Some(true))], false),
+        (&[(All, None), (Edits, Some(true))], true),
+        (
+            &[(All, Some(true)), (Ask, Some(false)), (Edits, Some(true))],
+            true,
+        ),
+    ];
+    for offer in offers("default") {
+        for (steps, expected) in steps {
+            let mut choices = Choices::default();
+            choices.take(&offer);
+            for (permissions, became) in steps {
+                assert!(choices.choose_mode(*permissions).is_some());
+                match became {
+                    Some(true) => {}
+                    other => choices.mode_is_unknown(other.is_none()),
+                }
+            }
+            assert_eq!(choices.has_to_obey(Edits), expected, "{steps:?}");
+            assert!(choices.has_to_obey(Ask) && !choices.has_to_obey(All));
+        }
+    }
+}
+
+#[test]
+fn x124_a_mode_that_is_not_certain_is_chosen_again() {
+    let now = Instant::now();
+    for offer in offers("default") {
+        let all = Permissions::All;
+        let (mut session, _) = begin(wishes(), json!({}), offer);
+        assert!(session.set_permissions(all).unwrap().is_some());
+        assert_eq!(session.set_permissions(all).unwrap(), None, "it is known");
+        let due = session.answers_due(now).unwrap();
+        session.renew();
+        assert_eq!(session.expire(due), [], "who stood still is not late");
+        let due = session.answers_due(now).unwrap();
+        assert!(matches!(session.expire(due)[..], [Event::Warning(_)]));
+        let line = session.set_permissions(all).unwrap().unwrap();
+        let id = json::parse(&line).unwrap()["id"].clone();
+        hear(&mut session, &json!({"id": id, "error": {"message": "no"}}));
+        assert!(session.set_permissions(all).unwrap().is_some());
+    }
+    // What another change costs the mode keeps.
+    let opened = json!({"sessionId": "s", "configOptions": models("a"), "modes": offers("default")[0]["modes"]});
+    let (mut session, _) = begin(wishes(), json!({}), opened);
+    session.set_model(Some("b".to_owned())).unwrap().unwrap();
+    let due = session.answers_due(now).unwrap();
+    session.expire(due);
+    assert_eq!(session.set_permissions(Permissions::Ask).unwrap(), None);
+    // An agent may change it by itself.
+    let changed = json!({"sessionUpdate": "current_mode_update", "currentModeId": "yolo"});
+    update(&mut session, changed);
+    assert!(session.set_permissions(Permissions::Ask).unwrap().is_some());
+}
+
+#[test]
+fn p25_a_question_about_a_new_call_ends_the_text_before_it() {
+    let mut session = fresh();
+    prompt(&mut session);
+    let ask = |n: u32| {
+        let call = json!({"toolCallId": "t", "title": "make", "kind": "execute"});
+        let params = json!({"sessionId": "s", "toolCall": call});
+        json!({"id": n, "method": "session/request_permission", "params": params})
+    };
+    update(&mut session, chunk("before"));
+    let heard = hear(&mut session, &ask(0));
+    let whole = Event::Message {
+        text: "before".to_owned(),
+        partial: false,
+    };
+    assert_eq!(heard.events[0], whole);
+    update(&mut session, chunk("beside"));
+    let heard = hear(&mut session, &ask(1));
+    assert!(
+        matches!(heard.events[..], [Event::PermissionAsked(_)]),
+        "{heard:?}"
+    );
+}
+
+#[test]
+fn an_error_says_its_message_and_what_stands_beside_it_once() {
+    for (error, expected) in [
+        (json!({"message": "a"}), "a"),
+        (json!({"message": "a", "data": "b"}), "a: b"),
+        (json!({"message": "a", "data": {"details": "b"}}), "a: b"),
+        (json!({"message": "a", "data": "no a here"}), "no a here"),
+        (json!({"data": {"service": "b"}}), "b"),
+        (json!({"code": 7}), "error 7"),
+    ] {
+        assert_eq!(words(&error), expected, "{error}");
+    }
+}
+
+#[test]
+fn an_errors_trouble_is_its_code_or_a_word_of_it() {
+    for (trouble_of, expected) in [
+        ((-32000, "x"), Trouble::NotLoggedIn),
+        ((401, "x"), Trouble::NotLoggedIn),
+        ((403, "x"), Trouble::NotLoggedIn),
+        ((429, "x"), Trouble::RateLimited),
+        ((500, "x"), Trouble::ServiceFailed),
+        ((599, "x"), Trouble::ServiceFailed),
+        ((600, "x"), Trouble::Other),
+        ((1, "Session not found"), Trouble::SessionNotFound),
+        ((1, "Please run /login"), Trouble::NotLoggedIn),
+        ((1, "Incorrect API key"), Trouble::NotLoggedIn),
+        ((1, "maximum context"), Trouble::ContextOverflow),
+        ((1, "too many requests"), Trouble::RateLimited),
+        ((1, "HTTP 429"), Trouble::RateLimited),
+        ((1, "fetch failed"), Trouble::ServiceFailed),
+        ((1, "ECONNREFUSED"), Trouble::ServiceFailed),
+        ((1, "HTTP 529"), Trouble::ServiceFailed),
+        ((1, "HTTP 5290"), Trouble::Other),
+    ] {
+        let (code, message) = trouble_of;
+        let error = json!({"code": code, "message": message});
+        assert_eq!(trouble(&error), expected, "{error}");
+    }
+    for (code, message, expected) in [
+        (-32002, "x", true),
+        (1, "unknown session", true),
+        (1, "the session is busy", false),
+        (1, "invalid parameter", false),
+    ] {
+        let error = json!({"code": code, "message": message});
+        assert_eq!(misses(&error), expected, "{error}");
+    }
+}
+
+#[test]
+fn l97_a_model_that_is_not_taken_at_the_start_is_a_start_that_failed() {
+    let wishes = Wishes {
+        model: Some("b".to_owned()),
+        ..wishes()
+    };
+    let opened = json!({"sessionId": "s", "configOptions": models("a")});
+    let (mut session, _) = begin(wishes.clone(), json!({}), opened.clone());
+    hear(&mut session, &json!({"id": 3, "error": {"message": "no"}}));
+    assert!(session.refusal().is_some_and(|error| error.is_start()));
+    // One that it takes is told, whatever it says of itself.
+    let (mut session, _) = begin(wishes, json!({}), opened);
+    hear(&mut session, &json!({"id": 3, "result": {}}));
+    let line = session.set_model(Some("a".to_owned())).unwrap().unwrap();
+    let id = json::parse(&line).unwrap()["id"].clone();
+    let answer = json!({"id": id, "result": {"configOptions": models("c")}});
+    let events = hear(&mut session, &answer).events;
+    assert!(matches!(events[..], [Event::Identified { .. }]));
+}
+
+#[test]
+fn p45_a_fresh_session_that_is_not_found_is_a_start_that_failed() {
+    let mut session = Session::new(wishes());
+    session.initialize();
+    hear(&mut session, &json!({"id": 1, "result": {}}));
+    let error = json!({"code": -32002, "message": "Session not found"});
+    hear(&mut session, &json!({"id": 2, "error": error}));
+    assert!(session.refusal().is_some_and(|error| error.is_start()));
+}
+
+#[test]
+fn a_session_is_closed_where_the_agent_knows_how() {
+    let close = json!({"sessionCapabilities": {"close": {}}});
+    for (capabilities, opened, asks) in [
+        (close.clone(), json!({"sessionId": "s"}), true),
+        (json!({}), json!({"sessionId": "s"}), false),
+        (close, json!({}), false),
+    ] {
+        let (mut session, _) = begin(wishes(), capabilities, opened);
+        assert!(!session.is_closing() && !session.is_leaving());
+        let line = session.close();
+        assert!(session.is_leaving());
+        assert_eq!((line.is_some(), session.is_closing()), (asks, asks));
+        if let Some(line) = line {
+            let line = json::parse(&line).unwrap();
+            assert_eq!(line["method"], "session/close");
+            hear(&mut session, &json!({"id": line["id"], "result": null}));
+            assert!(!session.is_closing());
+        }
+    }
+}
+
+#[test]
+fn x124_who_never_asks_can_not_be_made_to() {
+    let wishes = Wishes {
+        never_asks: true,
+        permissions: Permissions::All,
+        ..wishes()
+    };
+    let (mut session, _) = begin(wishes, json!({}), json!({"sessionId": "s"}));
+    let error = session.set_permissions(Permissions::Ask).unwrap_err();
+    assert!(error.is_unsupported());
+    assert_eq!(session.set_permissions(Permissions::All).unwrap(), None);
+}
+
+#[test]
+fn x124_an_answered_change_leaves_the_mode_known() {
+    let ask = Permissions::Ask;
+    let begun = || {
+        let mut opened = offers("yolo")[0].clone();
+        opened["configOptions"] = models("a");
+        let wishes = Wishes {
+            permissions: Permissions::All,
+            ..wishes()
+        };
+        begin(wishes, json!({}), opened).0
+    };
+    let mut session = begun();
+    assert!(!session.is_asking());
+    let line = session.set_permissions(ask).unwrap().unwrap();
+    assert!(session.is_asking());
+    let id = json::parse(&line).unwrap()["id"].clone();
+    hear(&mut session, &json!({"id": id, "result": null}));
+    assert_eq!(session.change_answer(), Some(Ok(())));
+    assert_eq!(session.set_permissions(ask).unwrap(), None);
+    // Nor does a model that nobody answers for touch it.
+    session.set_model(Some("b".to_owned())).unwrap().unwrap();
+    assert_eq!(session.change_answer(), None);
+    assert_eq!(session.set_permissions(ask).unwrap(), None);
+    // One that is not answered does.
+    let mut session = begun();
+    session.set_permissions(ask).unwrap().unwrap();
+    assert_eq!(session.change_answer(), None);
+    assert!(session.set_permissions(ask).unwrap().is_some());
+}
