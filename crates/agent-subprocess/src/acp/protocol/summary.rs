@@ -185,5 +185,7 @@ mod tests {
         ];
         let shown: Vec<_> = calls.map(|call| known(call).summary()).into();
         insta::assert_debug_snapshot!(shown);
+        let named = json!({"title": "Edit /a/b", "kind": "edit", "locations": [{"path": "/a/b"}]});
+        assert_eq!(known(named).summary(), "Edit /a/b", "said once");
     }
 }

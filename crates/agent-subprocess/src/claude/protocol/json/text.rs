@@ -253,6 +253,13 @@ mod tests {
         }
     }
 
+    #[test]
+    fn p13_every_escape_is_understood() {
+        let raw = r#"\"\\\/\b\f\n\r\té"#;
+        assert_eq!(unescaped(raw).unwrap(), "\"\\/\u{8}\u{c}\n\r\té");
+        assert_eq!(unescaped(r"\x"), None);
+    }
+
     proptest! {
         #[test]
         fn p13_an_object_says_what_it_says_to_serde_json(

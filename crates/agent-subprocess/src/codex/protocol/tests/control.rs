@@ -124,6 +124,7 @@ fn p16_what_is_not_answered_in_time_is_given_up() {
     session.initialize();
     say(&mut session, "work");
     let due = session.answers_due(now).unwrap();
+    assert_eq!(due, now + TIMEOUTS.initialize);
     assert_eq!(reasons(&session.expire(due)), [EndReason::ProtocolError]);
     assert!(session.refusal().is_some());
 }

@@ -275,13 +275,37 @@ fn p16_a_message_that_is_not_answered_is_with_the_turn_it_was_written_for() {
     assert!(complete(&mut session, "a", "completed").lines.is_empty());
     assert_eq!(methods(&session.expire(due)), ["turn/start"]);
 
-    // Without an answer there is no conversation, and why is told.
+    // Without an id or an answer there is no conversation, and why is told.
+    let mut session = unopened();
+    session.initialize();
+    hear(&mut session, &json!({"id": 1, "result": {}}));
+    hear(&mut session, &json!({"id": 2, "result": {"thread": {}}}));
+    let why = session.refusal().unwrap_or_default();
+    assert!(why.contains("without an id"), "{why}");
     let mut session = unopened();
     session.initialize();
     let due = session.answers_due(now).unwrap();
     session.expire(due);
     let why = session.refusal().unwrap_or_default();
     assert!(why.contains("did not answer in time"), "{why}");
+}
+
+#[test]
+fn p20_a_turn_that_the_agent_does_not_begin_has_an_end_that_says_why() {
+    for (code, reason) in [
+        (-32001, EndReason::ServiceFailed),
+        (-32600, EndReason::Failed),
+    ] {
+        let mut session = opened();
+        let (message, heard) = say(&mut session, "work");
+        let error = json!({"code": code, "message": "not now"});
+        let heard = hear(&mut session, &json!({"id": id(&heard), "error": error}));
+        let [Event::TurnStarted { inputs }, Event::TurnCompleted(end)] = &heard.events[..] else {
+            panic!("{heard:?}")
+        };
+        assert_eq!(*inputs, [message]);
+        assert_eq!((end.reason, &*end.detail), (reason, "not now"));
+    }
 }
 
 #[test]
