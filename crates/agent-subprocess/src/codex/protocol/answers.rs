@@ -43,7 +43,11 @@ impl Session {
                 let end = self.opening.judge(&why);
                 self.fail(end, heard);
             }
-            (Request::Start(id), None) => self.starts(id, text(&result["turn"]["id"])),
+            (Request::Start(id), None) => {
+                // A turn that has begun since that was asked has the message already.
+                let turn = text(&result["turn"]["id"]).to_owned();
+                self.set(id, Stage::Starting(Some(turn)));
+            }
             (Request::Start(id), Some(why)) => self.not_started(id, why, error, heard),
             (Request::Steer(id, turn), refusal) => {
                 let now = self.turn.as_mut().filter(|now| now.id == turn);
@@ -116,16 +120,6 @@ impl Session {
             heard.events.push(Event::TurnStarted { inputs });
             self.end(end, heard);
         }
-    }
-
-    fn starts(&mut self, id: Uuid, turn: &str) {
-        // Where a turn runs already, the message became part of it.
-        let runs = self.turn.as_ref().is_some_and(|running| running.id == turn);
-        let stage = match runs {
-            true => Stage::Steering,
-            false => Stage::Starting(Some(turn.to_owned())),
-        };
-        self.set(id, stage);
     }
 
     fn not_started(&mut self, id: Uuid, why: String, error: &Value, heard: &mut Heard) {
