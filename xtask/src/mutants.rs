@@ -106,8 +106,8 @@ pub(crate) fn run(workspace: &Workspace, arguments: &Arguments) -> Tally {
             // The first red test is enough, and nobody reads how it fails.
             .env("NEXTEST_PROFILE", "mutants")
             .env("PROPTEST_MAX_SHRINK_ITERS", "0")
-            // One at a time: a machine that is busy makes time-outs, which count as caught.
-            .args(["--in-place", "--test-tool", "nextest", "--jobs", "1"])
+            // In place is one at a time: a machine that is busy makes time-outs, which count as caught.
+            .args(["--in-place", "--test-tool", "nextest"])
             .args(["--minimum-test-timeout", "60", "--package", core.package])
             .arg("--output")
             .arg(&out)
