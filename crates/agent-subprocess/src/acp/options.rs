@@ -83,9 +83,9 @@ impl AcpDriver {
     }
 
     /// Lets the agent inherit of the host's environment only what has one of these names; one may end with `*`. Added to
-    /// that is what an agent cannot do without: `PATH`, `HOME`, `USER`, `SHELL`, `TERM`, `TMPDIR`, `TZ`, locale, proxies,
-    /// certificates, what begins with `XDG_`, and what a known agent calls its own: `GEMINI_*`, `GOOGLE_API_KEY`,
-    /// `GOOGLE_GEMINI_*` and `GOOGLE_GENAI_*`; `OPENCODE_*`; or `ANTHROPIC_*` and `CLAUDE_*`. The keys of the services that
+    /// that is what an agent cannot do without: `PATH`, `HOME`, `USER`, `LOGNAME`, `SHELL`, `TERM`, `TMPDIR`, `TZ`, locale,
+    /// proxies, certificates, what begins with `XDG_`, and what a known agent calls its own: `GEMINI_*`, `GOOGLE_API_KEY`,
+    /// `GOOGLE_GEMINI_*` and `GOOGLE_GENAI_*`; `OPENCODE_*`; or `ANTHROPIC_*`, `CLAUDE_*` and `IS_SANDBOX`. The keys of the services that
     /// OpenCode can use are not among that. By default it inherits all.
     #[must_use]
     pub fn env_allow(mut self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {

@@ -199,9 +199,9 @@ impl ClaudeDriver {
     }
 
     /// Lets the agent inherit of the host's environment only what has one of these names; one may end with `*`. Added to
-    /// that is what an agent cannot do without: `PATH`, `HOME`, `USER`, `SHELL`, `TERM`, `TMPDIR`, `TZ`, locale, proxies,
-    /// certificates, and what begins with `XDG_`, `ANTHROPIC_` and `CLAUDE_`. Credentials of a cloud are not among that: who
-    /// reaches the model through one allows them too, such as `AWS_*` or `GOOGLE_*`. By default it inherits all.
+    /// that is what an agent cannot do without: `PATH`, `HOME`, `USER`, `LOGNAME`, `SHELL`, `TERM`, `TMPDIR`, `TZ`, locale,
+    /// proxies, certificates, what begins with `XDG_`, `ANTHROPIC_` and `CLAUDE_`, and `IS_SANDBOX`. Credentials of a cloud are
+    /// not among that: who reaches the model through one allows them too, such as `AWS_*` or `GOOGLE_*`. By default it inherits all.
     #[must_use]
     pub fn env_allow(mut self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.options.env.allow(names);

@@ -126,8 +126,8 @@ impl CodexDriver {
     }
 
     /// Lets the agent inherit of the host's environment only what has one of these names; one may end with `*`. Added to
-    /// that is what an agent cannot do without: `PATH`, `HOME`, `USER`, `SHELL`, `TERM`, `TMPDIR`, `TZ`, locale, proxies,
-    /// certificates, and what begins with `XDG_`, `CODEX_` and `OPENAI_`. The key of another provider is not among that. By
+    /// that is what an agent cannot do without: `PATH`, `HOME`, `USER`, `LOGNAME`, `SHELL`, `TERM`, `TMPDIR`, `TZ`, locale,
+    /// proxies, certificates, and what begins with `XDG_`, `CODEX_` and `OPENAI_`. The key of another provider is not among that. By
     /// default it inherits all.
     #[must_use]
     pub fn env_allow(mut self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
