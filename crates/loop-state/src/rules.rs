@@ -214,6 +214,37 @@ impl Rules {
         rules.validate()?;
         Ok(rules)
     }
+
+    /// Returns whether a change of the phase with index `phase`, or of the run, allows more of what a person was promised when the run began:
+    /// iterations, time, money, tokens, failures in a row and waiting.
+    ///
+    /// It is for what comes from a place that an agent can write, which must not raise what bounds it. How long a turn, a check or a pause takes
+    /// is no such bound: whatever it is, those end the run where they did.
+    #[must_use]
+    pub fn are_raised_by(&self, phase: u32, change: &RuleChange) -> bool {
+        fn raises<T: Ord>(now: Option<T>, new: Option<T>) -> bool {
+            now.is_some_and(|now| new.is_none_or(|new| new > now))
+        }
+        match *change {
+            RuleChange::MaxIterations(new) => {
+                let phase = self.phases.get(phase as usize);
+                raises(phase.and_then(|phase| phase.limits.max_iterations), new)
+            }
+            RuleChange::MaxDuration(new) => raises(self.max_duration, new),
+            RuleChange::MaxFailures(new) => {
+                let bound = |max: u32| Some(max).filter(|max| *max > 0);
+                raises(bound(self.max_failures), bound(new))
+            }
+            RuleChange::MaxCost(new) => raises(self.max_cost_microusd, new),
+            RuleChange::MaxTokens(new) => raises(self.max_tokens, new),
+            RuleChange::WaitOnLimit(new) => new > self.wait_on_limit,
+            RuleChange::IterationTimeout(_)
+            | RuleChange::IdleTimeout(_)
+            | RuleChange::CheckTimeout(_)
+            | RuleChange::Sleep(_)
+            | RuleChange::Autonomy(_) => false,
+        }
+    }
 }
 
 /// One rule, changed while the run goes on. What is used up by the new rule ends what uses it.

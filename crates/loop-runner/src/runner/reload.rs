@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use loop_state::{Happening, RuleChange, Rules};
+use loop_state::{Happening, RuleChange};
 
 use super::Runner;
 use crate::control::Change;
@@ -59,7 +59,7 @@ impl Runner {
             }
             let refused = match head.rules.with(phase, &rule) {
                 Ok(rules) if rules == head.rules => continue,
-                Ok(_) if raises_a_bound(&head.rules, phase, &rule) => {
+                Ok(_) if head.rules.are_raised_by(phase, &rule) => {
                     "what bounds a run is only lowered by what an agent can write; set it on the run itself, with rlm set".to_owned()
                 }
                 Ok(_) => {
@@ -85,60 +85,5 @@ impl Runner {
             self.tell(News::Warning(warning));
         }
         set
-    }
-}
-
-/// Returns whether a rule allows the run more than now of what a person was promised when it began: iterations, time, money, tokens, failures in a
-/// row and waiting. A file, which an agent can write, never does. How long a turn, a check or a pause takes is no such bound: whatever it is, those end
-/// the run where they did.
-fn raises_a_bound(now: &Rules, phase: u32, rule: &RuleChange) -> bool {
-    fn raises<T: Ord>(now: Option<T>, new: Option<T>) -> bool {
-        now.is_some_and(|now| new.is_none_or(|new| new > now))
-    }
-    match *rule {
-        RuleChange::MaxIterations(new) => {
-            raises(now.phases[phase as usize].limits.max_iterations, new)
-        }
-        RuleChange::MaxFailures(new) => raises(
-            Some(now.max_failures).filter(|max| *max > 0),
-            Some(new).filter(|max| *max > 0),
-        ),
-        RuleChange::WaitOnLimit(new) => new > now.wait_on_limit,
-        RuleChange::MaxDuration(new) => raises(now.max_duration, new),
-        RuleChange::MaxCost(new) => raises(now.max_cost_microusd, new),
-        RuleChange::MaxTokens(new) => raises(now.max_tokens, new),
-        _ => false,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_bound_can_be_lowered_and_not_raised() {
-        let limits = |max| loop_state::PhaseRules {
-            limits: loop_state::Limits {
-                max_iterations: max,
-                ..Default::default()
-            },
-            ..Default::default()
-        };
-        let rules = Rules {
-            phases: vec![limits(None), limits(Some(5))],
-            max_tokens: Some(5),
-            max_failures: 3,
-            ..Rules::default()
-        };
-        let raises = |rule| raises_a_bound(&rules, 1, &rule);
-        assert!(raises(RuleChange::MaxTokens(Some(6))) && raises(RuleChange::MaxTokens(None)));
-        assert!(!raises(RuleChange::MaxTokens(Some(4))) && !raises(RuleChange::MaxCost(Some(4))));
-        let iterations = RuleChange::MaxIterations;
-        assert!(raises(iterations(None)) && raises(iterations(Some(6))));
-        assert!(!raises(iterations(Some(4))));
-        assert!(!raises_a_bound(&rules, 0, &iterations(Some(9))));
-        assert!(raises(RuleChange::MaxFailures(0)) && !raises(RuleChange::MaxFailures(2)));
-        assert!(raises(RuleChange::WaitOnLimit(std::time::Duration::MAX)));
-        assert!(!raises(RuleChange::Sleep(std::time::Duration::MAX)));
     }
 }

@@ -91,6 +91,24 @@ fn as_many_phases_as_fit_make_a_run_and_no_more() {
 }
 
 #[test]
+fn what_bounds_a_run_is_raised_by_more_of_it_or_by_no_limit() {
+    let mut rules = rules(|rules| rules.max_tokens = Some(5));
+    rules.phases[0].limits.max_iterations = None;
+    rules.phases.push(rules.phases[0].clone());
+    rules.phases[1].limits.max_iterations = Some(5);
+    let raises = |change| rules.are_raised_by(1, &change);
+    assert!(raises(RuleChange::MaxTokens(Some(6))) && raises(RuleChange::MaxTokens(None)));
+    assert!(!raises(RuleChange::MaxTokens(Some(5))) && !raises(RuleChange::MaxCost(Some(4))));
+    let iterations = RuleChange::MaxIterations;
+    assert!(raises(iterations(None)) && raises(iterations(Some(6))));
+    assert!(!raises(iterations(Some(4))));
+    assert!(!rules.are_raised_by(0, &iterations(Some(9))));
+    assert!(raises(RuleChange::MaxFailures(0)) && !raises(RuleChange::MaxFailures(2)));
+    assert!(raises(RuleChange::WaitOnLimit(Duration::MAX)));
+    assert!(!raises(RuleChange::Sleep(Duration::MAX)));
+}
+
+#[test]
 fn a_changed_rule_is_told_in_words() {
     let changes = [
         RuleChange::MaxIterations(Some(9)),
