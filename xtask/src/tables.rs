@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::command::{self, Show};
 use crate::tally::Tally;
 use crate::workspace::{Workspace, array};
-use crate::{bench, peers};
+use crate::{bench, day, peers};
 
 /// The loop that everybody has: what `rlm` stands beside.
 const BARE: &str = "while :; do {agent}; done";
@@ -179,13 +179,9 @@ fn counted(folder: &Path, package: &str, program: &str, name: &str, words: &[&st
 
 /// The day and the machine: figures without them say little.
 fn when() -> String {
-    let said = |program, words: &[&str]| {
-        let ended = command::run(program, words, Show::Never);
-        ended.output.trim().to_owned()
-    };
     let cores = thread::available_parallelism().map_or(1, usize::from);
-    let (day, machine) = (said("date", &["-u", "+%Y-%m-%d"]), said("uname", &["-sm"]));
-    format!("{day}, {machine}, {cores} cores")
+    let machine = command::run("uname", &["-sm"], Show::Never).output;
+    format!("{}, {}, {cores} cores", day::today(), machine.trim())
 }
 
 /// Puts a table where the page has a place for it.
