@@ -75,18 +75,26 @@ impl Choices {
 
     /// Takes the options as they stand; `true` if the model is another one now.
     pub(super) fn take_options(&mut self, from: &Value) -> bool {
+        let mut changed = false;
         for option in list(&from["configOptions"]) {
             match text(option, "category") {
                 "mode" => self.mode_option = Some(Choice::of(option)),
-                "model" => self.model_option = Some(Choice::of(option)),
+                "model" => {
+                    let choice = Choice::of(option);
+                    changed = self.model_is(choice.value.clone());
+                    self.model_option = Some(choice);
+                }
                 _ => {}
             }
         }
-        let model = self
-            .model_option
-            .as_ref()
-            .map(|option| option.value.clone());
-        model.is_some_and(|model| self.model_is(model))
+        changed
+    }
+
+    /// Notes which model was asked for and taken, which the answer may name otherwise; `true` if that is another one than before.
+    pub(super) fn model_taken(&mut self, asked: String, answer: &Value) -> bool {
+        let before = std::mem::replace(&mut self.model, asked);
+        self.take_options(answer);
+        self.model != before
     }
 
     pub(super) fn mode_is(&mut self, mode: &str) {
@@ -94,7 +102,7 @@ impl Choices {
     }
 
     /// Notes which model it is; `true` if that is another one.
-    pub(super) fn model_is(&mut self, model: String) -> bool {
+    fn model_is(&mut self, model: String) -> bool {
         std::mem::replace(&mut self.model, model) != self.model
     }
 

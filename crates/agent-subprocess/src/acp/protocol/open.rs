@@ -296,8 +296,7 @@ impl Session {
         match answer {
             Ok(result) => {
                 change.answer = Some(Ok(()));
-                let changed = self.choices.take_options(result) | self.choices.model_is(model);
-                if changed && self.stage == Stage::Open {
+                if self.choices.model_taken(model, result) && self.stage == Stage::Open {
                     heard.events.push(self.identified());
                 }
             }

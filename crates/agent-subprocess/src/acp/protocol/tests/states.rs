@@ -72,6 +72,30 @@ fn l97_another_model_is_told_when_the_session_is_open() {
     assert_eq!(fresh().set_model(None).unwrap(), None, "it has no names");
 }
 
+#[test]
+fn l97_the_model_that_the_agent_names_is_told_not_the_one_that_was_asked_for() {
+    let opened = json!({"sessionId": "s", "configOptions": models("a")});
+    let (mut session, _) = begin(wishes(), json!({}), opened);
+    let mut told = |asked: &str, result: Value| {
+        let line = session.set_model(Some(asked.to_owned())).unwrap().unwrap();
+        let line = json::parse(&line).unwrap();
+        let heard = hear(&mut session, &json!({"id": line["id"], "result": result}));
+        match heard.events.as_slice() {
+            [Event::Identified { model, .. }] => Some(model.clone()),
+            _ => None,
+        }
+    };
+    let named = |model| json!({"configOptions": models(model)});
+    assert_eq!(told("fast", named("b")).as_deref(), Some("b"));
+    assert_eq!(
+        told("other", named("b")),
+        None,
+        "it stayed at the one it had"
+    );
+    // One that names none has taken what it was asked for.
+    assert_eq!(told("c", json!({})).as_deref(), Some("c"));
+}
+
 /// An agent that offers modes in one way or the other.
 fn offers(mode: &str) -> [Value; 2] {
     let modes = json!([{"id": "default"}, {"id": "autoEdit"}, {"id": "yolo"}]);
