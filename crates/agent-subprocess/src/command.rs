@@ -6,7 +6,7 @@
 //! the system bounds one argument (128 KiB on Linux).
 //!
 //! What the program writes is handed on as lines without a meaning, [`Observation::raw`](agent_duplex::Observation::raw): there are no
-//! messages, deltas or tools. A turn has one [`TurnEnd`](agent_duplex::TurnEnd), by the exit.
+//! messages, deltas or tools. A turn has one [`TurnEnd`], by the exit.
 
 mod prompt;
 
