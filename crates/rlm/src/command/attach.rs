@@ -26,6 +26,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const FIRST_NEWS: Duration = Duration::from_millis(300);
 /// Who is given up as soon as this does not look another time.
 const AT_ONCE: Duration = Duration::from_secs(1);
+const POLL: Duration = Duration::from_millis(20);
 /// How many wishes of a person wait.
 const WISHES: usize = 64;
 
@@ -76,11 +77,15 @@ pub(crate) fn execute(directory: &Path, args: &AttachArgs) -> Result<ExitCode, F
             return over(&target, ended.as_ref(), args.json);
         }
         // Who took nothing for a while, as behind a ^Z, was given up.
-        if began.elapsed() < AT_ONCE {
-            return Err(unseen(&target));
-        }
+        let again = match began.elapsed() < AT_ONCE {
+            true => Err(unseen(&target)),
+            false => open(&target, session.options().interactive, Some(seen)),
+        };
+        attached = match again {
+            Err(_) if goes(&target) => return over(&target, None, args.json),
+            again => again?,
+        };
         screen.attached(&target.run, target.holder.as_ref());
-        attached = open(&target, session.options().interactive, Some(seen))?;
     }
 }
 
@@ -94,6 +99,18 @@ fn open(target: &Target, attended: bool, seen: Option<Timestamp>) -> Result<Atta
         Err(e) if e.is_silent() => Err(target.silent(PATIENCE)),
         Err(e) => Err(e.into()),
     })
+}
+
+/// Whether its process was about to go: one that is killed loses its sockets before it lets go of the run.
+fn goes(target: &Target) -> bool {
+    let by = Instant::now() + AT_ONCE;
+    while target.is_live() {
+        if Instant::now() >= by {
+            return false;
+        }
+        std::thread::park_timeout(POLL);
+    }
+    true
 }
 
 fn now() -> Timestamp {
