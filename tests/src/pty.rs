@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Termios, Winsize, tcgetattr, tcgetpgrp, tcsetwinsize};
 
@@ -17,6 +17,8 @@ use crate::wait::poll_until;
 
 /// Kept of what was printed; what comes later is read and forgotten, so that the program is never held up.
 const KEPT: usize = 16 << 20;
+/// Read in one look at most: more than a line holds, so that a program that prints without end does not hold up who looks.
+const BLOCKS: usize = 64;
 /// Rows that have left the screen and are kept.
 const SCROLLED: usize = 10_000;
 
@@ -35,6 +37,32 @@ pub struct Terminal {
 struct Printed {
     bytes: Vec<u8>,
     screen: vt100::Parser,
+}
+
+impl Printed {
+    /// Takes what the line holds, and tells whether a process still has the other side.
+    ///
+    /// Whoever looks calls it too: what a process had written before it ended is then seen, however late the reader's turn comes.
+    fn catch_up(&mut self, mut line: &File) -> bool {
+        let mut block = [0; 8192];
+        for _ in 0..BLOCKS {
+            let mut fds = [PollFd::new(line, PollFlags::IN)];
+            // Only who holds the lock reads: what is there now is there for the read too, and it can't block.
+            match poll(&mut fds, Some(&Timespec::default())) {
+                Ok(0) => return true,
+                Ok(_) => {}
+                Err(_) => return false,
+            }
+            // An error means that the last process on the terminal has ended.
+            let Ok(count @ 1..) = line.read(&mut block) else {
+                return false;
+            };
+            let room = KEPT.saturating_sub(self.bytes.len()).min(count);
+            self.bytes.extend_from_slice(&block[..room]);
+            self.screen.process(&block[..count]);
+        }
+        true
+    }
 }
 
 impl std::fmt::Debug for Printed {
@@ -59,7 +87,7 @@ impl Terminal {
         )?;
         tcsetwinsize(&ours, size(rows, columns))?;
         let ours = File::from(ours);
-        let mut reader = ours.try_clone()?;
+        let reader = ours.try_clone()?;
         let printed = Arc::new(Mutex::new(Printed {
             bytes: Vec::new(),
             screen: vt100::Parser::new(some(rows), some(columns), SCROLLED),
@@ -67,7 +95,6 @@ impl Terminal {
         let sink = Arc::clone(&printed);
         let (ended, end) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
         let reader = thread::spawn(move || {
-            let mut block = [0; 8192];
             loop {
                 let mut fds = [
                     PollFd::new(&reader, PollFlags::IN),
@@ -77,14 +104,10 @@ impl Terminal {
                 if !fds[1].revents().is_empty() || polled.is_err() {
                     return;
                 }
-                // An error means that the last process on the terminal has ended.
-                let Ok(count @ 1..) = reader.read(&mut block) else {
-                    return;
-                };
                 let mut sink = sink.lock().unwrap_or_else(PoisonError::into_inner);
-                let room = KEPT.saturating_sub(sink.bytes.len()).min(count);
-                sink.bytes.extend_from_slice(&block[..room]);
-                sink.screen.process(&block[..count]);
+                if !sink.catch_up(&reader) {
+                    return;
+                }
             }
         });
         let terminal = Self {
@@ -134,6 +157,12 @@ impl Terminal {
     }
 
     fn printed(&self) -> MutexGuard<'_, Printed> {
+        let mut printed = self.locked();
+        printed.catch_up(&self.ours);
+        printed
+    }
+
+    fn locked(&self) -> MutexGuard<'_, Printed> {
         self.printed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -256,7 +285,7 @@ impl Terminal {
     /// Reads nothing that is printed until the guard is dropped, as a terminal whose line is stuck.
     #[must_use]
     pub fn stall(&self) -> impl Drop + '_ {
-        self.printed()
+        self.locked()
     }
 
     /// The settings of the terminal.
