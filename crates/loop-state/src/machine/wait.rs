@@ -159,13 +159,9 @@ impl Head {
     /// Returns what is waited beyond `base`, so that not all runs of an account ask again at the same moment: up to a fifth of it, a minute at most. It is
     /// the same for the same state, and another one for each attempt of each run.
     fn jitter(&self, base: Duration) -> Duration {
-        let mut z = self.started_at.0 ^ u64::from(self.counts.attempts).rotate_left(40);
-        // The finalizer of SplitMix64.
-        z = z.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        let seed = self.started_at.0 ^ u64::from(self.counts.attempts).rotate_left(40);
         let most = (base / 5).min(MOST_JITTER).as_millis() as u64;
-        Duration::from_millis((z ^ (z >> 31)) % (most + 1))
+        Duration::from_millis(spread(seed) % (most + 1))
     }
 
     /// Returns why the present wait for a rate limit is longer than the run may wait.
@@ -199,4 +195,12 @@ impl Head {
             self.step = Step::Ready;
         }
     }
+}
+
+/// A step of SplitMix64: for seeds that are near each other it gives numbers that are not.
+fn spread(seed: u64) -> u64 {
+    let mut z = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
 }

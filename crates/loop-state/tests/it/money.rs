@@ -1,5 +1,6 @@
 //! What is used belongs to an iteration and a phase, and waits are spread.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use loop_state::{
@@ -7,7 +8,7 @@ use loop_state::{
     TurnOutcome,
 };
 
-use crate::limits::{garbled, limited, metered, used, wait};
+use crate::limits::{HOUR, garbled, limited, metered, used, wait};
 use crate::person::started;
 use crate::traces::Trace;
 use crate::{at, rules};
@@ -34,6 +35,30 @@ fn x107_runs_that_wait_for_the_same_moment_do_not_ask_at_once() {
         tenths.iter().all(|tenth| (50..200).contains(tenth)),
         "{tenths:?}"
     );
+}
+
+/// Nor does one run whose limit is named anew each time.
+#[test]
+fn x107_each_attempt_of_a_run_waits_another_time() {
+    let mut machine = Machine::new(rules(|rules| {
+        rules.wait_on_limit = Duration::from_secs(1_000_000);
+    }))
+    .unwrap();
+    let mut now = 1_800_000_000_000;
+    machine.step(at(now, Happening::Started));
+    let mut more = BTreeSet::new();
+    for _ in 0..8 {
+        let reset = now + HOUR;
+        machine.step(at(now, limited(Some(reset))));
+        let Step::Waiting { until, .. } = machine.head().step else {
+            panic!("{:?}", machine.head().step)
+        };
+        more.insert(until.0 - reset);
+        now = until.0;
+        let due = machine.due(until).unwrap();
+        machine.step(at(now, due));
+    }
+    assert_eq!(more.len(), 8, "{more:?}");
 }
 
 /// Whatever is used, wherever in the run, belongs to one iteration and to one phase.
