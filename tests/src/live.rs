@@ -54,11 +54,16 @@ pub fn versions() -> Vec<(&'static str, &'static str)> {
 #[must_use]
 pub fn main_impl() -> ExitCode {
     agent_subprocess::guard::run_if_guard();
-    let (options, only): (Vec<String>, Vec<String>) =
-        { std::env::args().skip(1) }.partition(|word| word == QUICK);
-    let quick = !options.is_empty();
+    let (words, quick) = asked();
+    let unknown: Vec<_> = { words.iter() }.filter(|word| is_unknown(word)).collect();
+    for word in &unknown {
+        println!("failed: no check has `{word}` in its name, and no agent's program is called so");
+    }
+    if !unknown.is_empty() {
+        return ExitCode::FAILURE;
+    }
     let wanted = |agent: &str, name: &str| {
-        let named = only.is_empty() || only.iter().any(|part| part == agent || name.contains(part));
+        let named = words.is_empty() || words.iter().any(|word| chooses(word, agent, name));
         named && (!quick || acp::is_quick(agent, name))
     };
     let wanted: Vec<_> = { all().into_iter() }
@@ -66,8 +71,8 @@ pub fn main_impl() -> ExitCode {
         .collect();
     if wanted.is_empty() {
         println!(
-            "failed: no check has one of these in its name: {}",
-            only.join(" ")
+            "failed: {QUICK} leaves out each check of these: {}",
+            words.join(" ")
         );
         return ExitCode::FAILURE;
     }
@@ -124,6 +129,24 @@ pub fn main_impl() -> ExitCode {
     }
 }
 
+/// What the command line asks for: the words that choose the checks, and whether only the most important are wanted.
+fn asked() -> (Vec<String>, bool) {
+    let (options, words): (Vec<_>, Vec<_>) =
+        { std::env::args().skip(1) }.partition(|word| word == QUICK);
+    (words, !options.is_empty())
+}
+
+fn chooses(word: &str, agent: &str, name: &str) -> bool {
+    word == agent || name.contains(word)
+}
+
+/// Whether a word chooses nothing, so that who misspelt it is not told that all is well.
+fn is_unknown(word: &str) -> bool {
+    !all()
+        .iter()
+        .any(|(agent, name, _)| chooses(word, agent, name))
+}
+
 /// Installs the agents of these checks and finds their folders. What has no agent here is skipped, and that is told outside of the cage.
 fn present(
     wanted: Vec<(&'static str, &'static str, Check)>,
@@ -175,4 +198,19 @@ fn beside_this(name: &str) -> PathBuf {
     std::env::current_exe()
         .expect("a running program has a path")
         .with_file_name(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_word_is_of_a_name_or_an_agent_s_program() {
+        for known in ["contract", "opencode", "the driver contract: gemini"] {
+            assert!(!is_unknown(known), "{known}");
+        }
+        for unknown in ["contrat", "open-code", "--quik"] {
+            assert!(is_unknown(unknown), "{unknown}");
+        }
+    }
 }

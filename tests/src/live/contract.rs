@@ -50,7 +50,7 @@ const SHORT: [Scenario; 8] = [
 /// All scenarios where words choose the checks, so that a run of all checks takes minutes and not more.
 fn scenarios(real: Real) -> &'static [Scenario] {
     match real {
-        Real::Gemini | Real::Opencode | Real::ClaudeAcp if std::env::args().len() == 1 => &SHORT,
+        Real::Gemini | Real::Opencode | Real::ClaudeAcp if super::asked().0.is_empty() => &SHORT,
         _ => &Scenario::ALL,
     }
 }
