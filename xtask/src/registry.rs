@@ -72,7 +72,7 @@ pub(crate) fn options(
 }
 
 /// Where cargo keeps what it fetched.
-fn home() -> Result<PathBuf, String> {
+pub(crate) fn home() -> Result<PathBuf, String> {
     let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
     let home = home.or_else(|| Some(std::env::home_dir()?.join(".cargo")));
     home.ok_or_else(|| "neither CARGO_HOME nor HOME is set".into())

@@ -10,9 +10,8 @@ mod git;
 mod publish;
 mod rehearse;
 mod rules;
+mod tag;
 mod target;
-
-use std::path::Path;
 
 use self::crates::Crate;
 use self::publish::Manner;
@@ -42,7 +41,7 @@ pub(crate) enum Step {
         #[arg(long)]
         execute: bool,
     },
-    /// Tags what the registry has, as CRATE-vVERSION.
+    /// Tags what the registry has, as CRATE-vVERSION, at the commit that its package was made of.
     Tag {
         #[command(flatten)]
         target: Target,
@@ -84,7 +83,7 @@ pub(crate) fn run(workspace: &Workspace, step: &Step) -> Tally {
             println!("nothing was done: --execute does it");
             tally
         }
-        Step::Tag { target, execute } => tag(&workspace.root, &crates, target, *execute),
+        Step::Tag { target, execute } => tag::run(&workspace.root, &crates, target, *execute),
         Step::Rehearse(arguments) => rehearse::run(workspace, &crates, arguments),
     }
 }
@@ -123,50 +122,6 @@ fn plan(crates: &[Crate], target: &Target) -> Tally {
     }
     if let Err(why) = published {
         tally += Tally::skipped(format!("plan: {why}"));
-    }
-    tally
-}
-
-fn tag(root: &Path, crates: &[Crate], target: &Target, execute: bool) -> Tally {
-    if let Err(why) = git::whole(root) {
-        return Tally::failed(format!("release tag: {why}"));
-    }
-    let mut tally = Tally::default();
-    for found in crates {
-        let tag = found.tag();
-        if git::has_tag(&tag) {
-            println!("keep {tag}");
-            tally.passed += 1;
-            continue;
-        }
-        match target.has(&found.name, Some(&found.version)) {
-            Ok(true) => {}
-            Ok(false) => {
-                tally
-                    .skipped
-                    .push(format!("{tag}: it is not published yet"));
-                continue;
-            }
-            Err(why) => {
-                // It would not answer for the others either.
-                tally.failures.push(format!("{tag}: {why}"));
-                break;
-            }
-        }
-        println!("tag  {tag}");
-        let message = format!("{} {}", found.name, found.version);
-        let made = match execute {
-            true => git::git(&["tag", "--annotate", "--message", &message, &tag]).map(drop),
-            false => Ok(()),
-        };
-        match made {
-            Ok(()) => tally.passed += 1,
-            Err(why) => tally.failures.push(why),
-        }
-    }
-    match execute {
-        true => println!("git push --follow-tags takes them to the others"),
-        false => println!("nothing was done: --execute does it"),
     }
     tally
 }

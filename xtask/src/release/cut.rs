@@ -42,7 +42,7 @@ fn try_run(root: &Path, crates: &[Crate], arguments: &Arguments) -> Result<(), S
     }
     let mut known = Vec::new();
     for found in crates {
-        known.push((found.clone(), history(found)?));
+        known.push((found.clone(), history(root, found)?));
     }
     let cuts = bump::decide(&known, arguments.bump, &arguments.picks)?;
     if cuts.is_empty() {
@@ -94,10 +94,10 @@ fn unchanged() -> Result<(), String> {
     }
 }
 
-fn history(found: &Crate) -> Result<History, String> {
+fn history(root: &Path, found: &Crate) -> Result<History, String> {
     let changelog = read(&found.folder.join("CHANGELOG.md"))?;
     Ok(History {
-        is_tagged: git::has_tag(&found.tag()),
+        is_tagged: git::has_tag(root, &found.tag()),
         is_changed: changelog::section(&changelog, changelog::UNRELEASED)
             .is_some_and(|body| !body.is_empty()),
     })

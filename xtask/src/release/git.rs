@@ -1,12 +1,19 @@
 //! What git is asked, and the few things that it is told.
 
 use std::path::Path;
+use std::process::Command;
 
 use crate::command::{self, Show};
 
 /// Runs git at the root of the workspace and returns its first words, or its complaint.
 pub(crate) fn git(arguments: &[&str]) -> Result<String, String> {
-    let ended = command::run("git", arguments, Show::Never);
+    git_in(Path::new("."), arguments)
+}
+
+/// The same in another folder.
+pub(crate) fn git_in(folder: &Path, arguments: &[&str]) -> Result<String, String> {
+    let mut git = Command::new("git");
+    let ended = command::finish(git.current_dir(folder).args(arguments), Show::Never);
     match ended.success {
         true => Ok(ended.stdout.trim().to_owned()),
         false => Err(format!(
@@ -17,14 +24,9 @@ pub(crate) fn git(arguments: &[&str]) -> Result<String, String> {
     }
 }
 
-pub(crate) fn has_tag(tag: &str) -> bool {
-    git(&[
-        "rev-parse",
-        "--quiet",
-        "--verify",
-        &format!("refs/tags/{tag}"),
-    ])
-    .is_ok()
+pub(crate) fn has_tag(root: &Path, tag: &str) -> bool {
+    let name = format!("refs/tags/{tag}");
+    git_in(root, &["rev-parse", "--quiet", "--verify", &name]).is_ok()
 }
 
 /// Returns the newest tag of a crate that leads to what is checked out.
@@ -43,8 +45,7 @@ pub(crate) fn last_tag(name: &str) -> Option<String> {
 
 /// Complains about a clone that lacks commits, and with them tags: every crate would seem to be new.
 pub(crate) fn whole(root: &Path) -> Result<(), String> {
-    let root = root.to_string_lossy();
-    match git(&["-C", &root, "rev-parse", "--is-shallow-repository"])?.as_str() {
+    match git_in(root, &["rev-parse", "--is-shallow-repository"])?.as_str() {
         "false" => Ok(()),
         _ => Err("this clone is shallow: `git fetch --unshallow --tags` first".into()),
     }

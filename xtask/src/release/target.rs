@@ -1,8 +1,9 @@
 //! The registry that crates go to, as cargo sees it: crates.io, or one that cargo's configuration names.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use fs_err as fs;
 use semver::Version;
 
 use crate::command::{self, Show};
@@ -61,6 +62,35 @@ impl Target {
         cargo.current_dir(std::env::temp_dir());
         let ended = command::finish(&mut cargo, Show::Never);
         answer(ended.success, &ended.output)
+    }
+
+    /// Takes a package from the registry into a home of cargo's that has nothing of it yet, and returns the folder into which cargo unpacked it; `None`
+    /// where the registry does not have it. What cargo kept from before may be of another registry that stood at the same address.
+    ///
+    /// # Errors
+    ///
+    /// When the index does not answer, or the package can't be had.
+    pub(crate) fn take(
+        &self,
+        home: &Path,
+        name: &str,
+        version: &Version,
+    ) -> Result<Option<PathBuf>, String> {
+        let fresh = Self {
+            home: Some(home.into()),
+            ..self.clone()
+        };
+        // Cargo reads the package for what it tells of it.
+        if !fresh.has(name, Some(version))? {
+            return Ok(None);
+        }
+        let sources = fs::read_dir(home.join("registry/src")).map_err(|error| error.to_string())?;
+        let mut folders =
+            { sources.flatten() }.map(|it| it.path().join(format!("{name}-{version}")));
+        let folder = folders.find(|it| it.is_dir());
+        folder.map(Some).ok_or_else(|| {
+            format!("cargo told of {name} {version} and did not unpack it: another cargo may")
+        })
     }
 }
 
