@@ -24,8 +24,8 @@ pub(crate) enum Show {
     Never,
     OnFailure,
     AsItComes,
-    /// Where cargo is: a line for each package that it builds before an upload.
-    Verified,
+    /// Where cargo is: its lines that begin with this word, one for each package.
+    Steps(&'static str),
     /// As it comes, but for the lines `skipped: …`, which become a part of the tally.
     WithoutSkips,
 }
@@ -34,11 +34,17 @@ impl Show {
     fn passes_on(self, line: &str) -> bool {
         match self {
             Self::Never | Self::OnFailure => false,
-            Self::Verified => line.trim_start().starts_with("Verifying "),
+            Self::Steps(word) => line.split_whitespace().next() == Some(word),
             Self::AsItComes => true,
             Self::WithoutSkips => skip_of(line).is_none(),
         }
     }
+}
+
+/// What cargo says from its first error on.
+pub(crate) fn errors(output: &str) -> &str {
+    let error = output.find("\nerror").unwrap_or(0);
+    output[error..].trim()
 }
 
 /// Returns what a line of a program's output names as skipped.
@@ -154,5 +160,17 @@ mod tests {
         let (skip, other) = ("skipped: two: no npm\n", "ok: one\n");
         assert!(Show::WithoutSkips.passes_on(other) && !Show::WithoutSkips.passes_on(skip));
         assert!(Show::AsItComes.passes_on(skip) && !Show::OnFailure.passes_on(other));
+    }
+
+    #[test]
+    fn of_cargo_the_steps_are_shown_and_the_errors_kept() {
+        let output = "   Compiling one v0.1.0\nwarning: x\nerror: two\n\nCaused by:\n  three\n";
+        let shown = |line: &&str| Show::Steps("Compiling").passes_on(line);
+        assert_eq!(
+            output.lines().filter(shown).collect::<Vec<_>>(),
+            ["   Compiling one v0.1.0"]
+        );
+        assert_eq!(errors(output), "error: two\n\nCaused by:\n  three");
+        assert_eq!(errors("no such program\n"), "no such program");
     }
 }

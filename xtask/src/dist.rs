@@ -195,7 +195,7 @@ fn build(
     cargo
         .args([
             "build",
-            "--quiet",
+            "--color=never",
             "--locked",
             "--profile=dist",
             "--bin=rlm",
@@ -205,9 +205,12 @@ fn build(
         .args(["--target", target])
         .env("CARGO_ENCODED_RUSTFLAGS", flags.join("\u{1f}"))
         .env("RLM_VERSION", stamp.words());
-    let ended = command::finish(&mut cargo, Show::Never);
+    let ended = command::finish(&mut cargo, Show::Steps("Compiling"));
     if !ended.success {
-        return Err(format!("it does not build: {}", ended.output.trim()));
+        return Err(format!(
+            "it does not build: {}",
+            command::errors(&ended.output)
+        ));
     }
     Ok(workspace.target.join(target).join("dist/rlm"))
 }

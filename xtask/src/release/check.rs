@@ -334,10 +334,9 @@ fn dry_run(crates: &[Crate], arguments: &Arguments) -> Cell {
     for (found, _) in &new {
         cargo.args(["-p", &found.name]);
     }
-    let ended = command::finish(&mut cargo, Show::Verified);
-    let error = ended.output.find("\nerror").unwrap_or(0);
+    let ended = command::finish(&mut cargo, Show::Steps("Verifying"));
     match ended.success {
         true => Cell::Fine("ok"),
-        false => Cell::Wrong(vec![ended.output[error..].trim().to_owned()]),
+        false => Cell::Wrong(vec![command::errors(&ended.output).to_owned()]),
     }
 }

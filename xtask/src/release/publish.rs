@@ -74,7 +74,7 @@ fn upload(found: &Crate, target: &Target, manner: Manner) -> Result<(), String> 
     cargo.args(["--registry", target.name()]);
     cargo.args(manner.no_verify.then_some("--no-verify"));
     cargo.args(manner.allow_dirty.then_some("--allow-dirty"));
-    let ended = command::finish(&mut cargo, Show::Verified);
+    let ended = command::finish(&mut cargo, Show::Steps("Verifying"));
     match ended.success {
         true => Ok(()),
         false => Err(reason(&ended.output)),
@@ -83,8 +83,7 @@ fn upload(found: &Crate, target: &Target, manner: Manner) -> Result<(), String> 
 
 /// Cargo's words, and what they come to.
 fn reason(output: &str) -> String {
-    let error = output.find("\nerror").unwrap_or(0);
-    let lines = output[error..]
+    let lines = command::errors(output)
         .lines()
         .map(str::trim)
         .filter(|line| !line.is_empty());
