@@ -1,8 +1,23 @@
-//! Changes of the pure cores that no test notices: each is a rule that nobody holds, or code that nobody needs. It takes hours, so no stage has it.
+//! Changes of the pure cores that no test notices: each is a rule that nobody holds, or code that nobody needs. It takes many minutes, so no stage has it.
+//!
+//! cargo-mutants lists them (`list`). Compiled one after the other they take hours, so all of a core are built at once, each behind a condition (`rewrite`,
+//! `build`), and the tests are run with one after the other chosen (`judge`). Only what can't stand behind a condition is compiled for itself (`alone`).
 //!
 //! What can't be told from the code as it is, and why, stands in `.cargo/mutants.toml`.
 
-use crate::command::{self, Show};
+mod alone;
+mod build;
+mod judge;
+mod list;
+mod rewrite;
+
+use std::fmt;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Instant;
+
+use crate::mutants::judge::Verdict;
+use crate::mutants::list::{Mutant, Shard};
 use crate::sources;
 use crate::tally::Tally;
 use crate::tools::Tool;
@@ -13,6 +28,8 @@ struct Core {
     name: &'static str,
     package: &'static str,
     files: &'static [&'static str],
+    /// The crates that compile these files, by the root of each.
+    roots: &'static [&'static str],
     /// What is built.
     targets: &'static [&'static str],
     /// Which tests of it are run, as nextest filters them: those that play real processes are left out where others judge.
@@ -24,6 +41,7 @@ const CORES: [Core; 5] = [
         name: "ladder",
         package: "interrupt-stack",
         files: &["crates/interrupt-stack/src/ladder.rs"],
+        roots: &["crates/interrupt-stack/src/lib.rs"],
         targets: &["--lib", "--test=it"],
         tests: "kind(lib) | test(/^(ladder|explore|detached|model)/)",
     },
@@ -31,6 +49,10 @@ const CORES: [Core; 5] = [
         name: "word",
         package: "interrupt-stack",
         files: &["crates/interrupt-stack/src/word.rs"],
+        roots: &[
+            "crates/interrupt-stack/src/lib.rs",
+            "crates/interrupt-stack/tests/loom.rs",
+        ],
         targets: &["--lib", "--test=loom"],
         tests: "all()",
     },
@@ -42,6 +64,7 @@ const CORES: [Core; 5] = [
             "crates/loop-state/src/machine/*",
             "crates/loop-state/src/rules.rs",
         ],
+        roots: &["crates/loop-state/src/lib.rs"],
         targets: &["--test=it"],
         tests: "all()",
     },
@@ -49,6 +72,7 @@ const CORES: [Core; 5] = [
         name: "frame",
         package: "checkpoint-store",
         files: &["crates/checkpoint-store/src/frame.rs"],
+        roots: &["crates/checkpoint-store/src/lib.rs"],
         targets: &["--lib"],
         tests: "all()",
     },
@@ -59,6 +83,7 @@ const CORES: [Core; 5] = [
             "crates/agent-subprocess/src/*/protocol.rs",
             "crates/agent-subprocess/src/*/protocol/*.rs",
         ],
+        roots: &["crates/agent-subprocess/src/lib.rs"],
         targets: &["--lib"],
         tests: "all()",
     },
@@ -70,7 +95,25 @@ pub(crate) struct Arguments {
     crates: Vec<String>,
     /// A part of them, such as 0/8, to be spread over nights.
     #[arg(long, value_name = "K/N")]
-    shard: Option<String>,
+    shard: Option<Shard>,
+}
+
+/// Where it works: a copy that stays where it is, so that what is built for one core serves the next, and one run the next.
+struct Place<'a> {
+    workspace: &'a Workspace,
+    folder: PathBuf,
+    copy: PathBuf,
+}
+
+impl Place<'_> {
+    /// Runs a command in the copy, with no debug information and incremental: what changes is a few files.
+    fn prepare<'a>(&self, command: &'a mut Command) -> &'a mut Command {
+        command
+            .current_dir(&self.copy)
+            .env("CARGO_TARGET_DIR", self.folder.join("build"))
+            .env("CARGO_INCREMENTAL", "1")
+            .env("CARGO_PROFILE_DEV_DEBUG", "0")
+    }
 }
 
 pub(crate) fn run(workspace: &Workspace, arguments: &Arguments) -> Tally {
@@ -78,80 +121,110 @@ pub(crate) fn run(workspace: &Workspace, arguments: &Arguments) -> Tally {
     if let Some(name) = arguments.crates.iter().find(known) {
         return Tally::failed(format!("mutants: {name} has no core in the table"));
     }
+    for tool in [Tool::Mutants, Tool::Nextest] {
+        if let Err(why) = tool.find_or_install(workspace) {
+            return Tally::skipped(format!("mutants: {why}"));
+        }
+    }
+    let folder = workspace.target.join("mutants");
+    let place = Place {
+        copy: folder.join("sources"),
+        workspace,
+        folder,
+    };
+    if let Err(error) = sources::copy_afresh(&workspace.root, &place.copy) {
+        return Tally::failed(format!("mutants: {}: {error}", place.copy.display()));
+    }
     let wanted =
         |name: &str| arguments.crates.is_empty() || arguments.crates.iter().any(|it| it == name);
-    // In a copy that stays where it is, so that what is built for one mutant serves the next, and one shard the next.
-    let folder = workspace.target.join("mutants");
-    let copy = folder.join("sources");
-    if let Err(error) = sources::copy_afresh(&workspace.root, &copy) {
-        return Tally::failed(format!("mutants: {}: {error}", copy.display()));
-    }
     let mut tally = Tally::default();
     for core in CORES.iter().filter(|core| wanted(core.package)) {
-        // Where its lists are, and the log of each mutant.
-        let out = folder.join(core.name);
-        if let Err(error) = fs_err::create_dir_all(&out) {
-            return Tally::failed(format!("mutants: {error}"));
-        }
-        let mut mutants = match Tool::Mutants.command(workspace) {
-            Ok(mutants) => mutants,
-            Err(why) => return Tally::skipped(format!("mutants: {why}")),
-        };
-        mutants
-            .current_dir(&copy)
-            // No debug information, and incremental: a mutant costs its compilation.
-            .env("CARGO_TARGET_DIR", folder.join("build"))
-            .env("CARGO_INCREMENTAL", "1")
-            .env("CARGO_PROFILE_DEV_DEBUG", "0")
-            // The first red test is enough, and nobody reads how it fails.
-            .env("NEXTEST_PROFILE", "mutants")
-            .env("PROPTEST_MAX_SHRINK_ITERS", "0")
-            // In place is one at a time: a machine that is busy makes time-outs, which count as caught.
-            .args(["--in-place", "--test-tool", "nextest"])
-            .args(["--minimum-test-timeout", "60", "--package", core.package])
-            .arg("--output")
-            .arg(&out)
-            .args(core.files.iter().flat_map(|file| ["--file", file]));
-        if let Some(shard) = &arguments.shard {
-            mutants.args(["--shard", shard]);
-        }
-        // Before the `--`, so that what is built is what is run.
-        let targets = core.targets.iter();
-        mutants
-            .arg("--all-features")
-            .args(targets.map(|target| format!("--cargo-arg={target}")))
-            .args(["--", "-E", core.tests]);
-        let ended = command::finish(&mut mutants, Show::AsItComes);
-        tally += judge(core.name, ended.success, &ended.output);
+        let judged = judged(&place, core, arguments.shard);
+        tally +=
+            judged.unwrap_or_else(|why| Tally::failed(format!("mutants: {}: {why}", core.name)));
     }
     tally
 }
 
-/// Reads `140 mutants tested in 9m: 2 missed, 120 caught, 17 unviable, 1 timeouts`; a missed one has a line of its own.
-fn judge(name: &str, success: bool, output: &str) -> Tally {
-    let mut tally = Tally::default();
-    let missed = output
-        .lines()
-        .filter_map(|line| line.strip_prefix("MISSED"));
-    tally.failures = missed
-        .map(|mutant| format!("mutants: {}", mutant.trim()))
-        .collect();
-    let counts = output
-        .lines()
-        .find_map(|line| Some(line.split_once("mutants tested")?.1.split_once(": ")?.1));
-    let count = |what: &str| {
-        let counts = counts.unwrap_or_default().split(", ");
-        let found = counts.filter_map(|part| part.strip_suffix(what)?.trim().parse::<usize>().ok());
-        found.sum::<usize>()
+fn judged(place: &Place<'_>, core: &Core, shard: Option<Shard>) -> Result<Tally, String> {
+    let begun = Instant::now();
+    let all = list::mutants(place, core)?;
+    if all.is_empty() {
+        return Err("its files have nothing to change".into());
+    }
+    let mutants = match shard {
+        Some(shard) => shard.of(all),
+        None => all,
     };
-    tally.passed = count("caught") + count("timeouts");
-    if success && counts.is_none() {
-        tally += Tally::failed(format!("mutants: {name}: its files have nothing to change"));
+    let outcome = outcome(place, core, &mutants)?;
+    println!(
+        "mutants: {}: {} in {:.0} s: {outcome}",
+        core.name,
+        mutants.len(),
+        begun.elapsed().as_secs_f64(),
+    );
+    Ok(outcome.tally())
+}
+
+fn outcome(place: &Place<'_>, core: &Core, mutants: &[Mutant]) -> Result<Outcome, String> {
+    let originals = build::originals(place, core, mutants)?;
+    let built = build::build(place, core, &originals, mutants)?;
+    println!(
+        "mutants: {}: {} in one build, {} alone, {} unviable",
+        core.name,
+        built.together.len(),
+        built.alone.len(),
+        built.unviable,
+    );
+    let verdicts = judge::judge(place, core, &built.together)?;
+    build::write(place, &originals)?;
+    let mut outcome = alone::judge(place, core, &built.alone)?;
+    outcome.unviable += built.unviable;
+    for (mutant, verdict) in verdicts {
+        match verdict {
+            Verdict::Missed => outcome.missed.push(mutant.name.clone()),
+            Verdict::Caught => outcome.caught += 1,
+            Verdict::TimedOut => outcome.timed_out += 1,
+        }
     }
-    if !success && tally.failures.is_empty() {
-        tally += Tally::failed(format!("mutants: {name}: it did not come to its end"));
+    Ok(outcome)
+}
+
+/// What became of mutants.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Outcome {
+    /// By name.
+    missed: Vec<String>,
+    caught: usize,
+    timed_out: usize,
+    /// Those that are no program.
+    unviable: usize,
+}
+
+impl Outcome {
+    fn tally(self) -> Tally {
+        let failures = self.missed.iter().map(|name| format!("mutants: {name}"));
+        Tally {
+            failures: failures.collect(),
+            ..Tally::passed(self.caught + self.timed_out)
+        }
     }
-    tally
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            missed,
+            caught,
+            timed_out,
+            unviable,
+        } = self;
+        let missed = missed.len();
+        write!(
+            f,
+            "{missed} missed, {caught} caught, {timed_out} timed out, {unviable} unviable"
+        )
+    }
 }
 
 #[cfg(test)]
@@ -161,15 +234,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_missed_mutant_is_a_failure_by_name() {
-        let output = "Found 3 mutants to test\nMISSED   crates/a/src/b.rs:3:5: replace f -> bool with true in 1s build + 2s test\n\
-                      7 mutants tested in 12s: 1 missed, 4 caught, 1 unviable, 1 timeouts\n";
-        let tally = judge("a", false, output);
+    fn a_missed_mutant_is_a_failure_by_name_and_one_that_is_no_program_is_nothing() {
+        let outcome = Outcome {
+            missed: vec!["crates/a/src/b.rs:3:5: replace f -> bool with true".into()],
+            caught: 4,
+            timed_out: 1,
+            unviable: 2,
+        };
+        assert_eq!(
+            outcome.to_string(),
+            "1 missed, 4 caught, 1 timed out, 2 unviable"
+        );
+        let tally = outcome.tally();
         assert_eq!(tally.to_string(), "5 passed, 1 failed, 0 skipped");
         assert!(tally.failures[0].contains("b.rs:3:5: replace f"));
-        assert!(judge("a", false, "error: no baseline").is_red());
-        assert!(!judge("a", true, "4 mutants tested in 1s: 4 caught").is_red());
-        assert!(judge("a", true, "Found 0 mutants to test").is_red());
+    }
+
+    #[test]
+    fn each_root_of_the_table_is_there() {
+        let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        for root in CORES.iter().flat_map(|core| core.roots) {
+            assert!(workspace.join(root).is_file(), "{root}");
+        }
     }
 
     #[test]
