@@ -16,6 +16,7 @@ pub(crate) struct Stat {
     pub(crate) group: u32,
     /// 0 where its leader is outside the pid namespace.
     pub(crate) session: u32,
+    flags: u32,
     pub(crate) threads: usize,
     pub(crate) start_time: u64,
 }
@@ -24,6 +25,14 @@ impl Stat {
     /// A zombie or a process on its way out runs no more code.
     pub(crate) fn is_dead(&self) -> bool {
         matches!(self.state, b'Z' | b'X' | b'x')
+    }
+
+    /// A thread of the kernel has neither arguments nor an environment.
+    ///
+    /// Not told by its parent, pid 2: in a container that is a process as any other.
+    pub(crate) fn is_kernel_thread(&self) -> bool {
+        const PF_KTHREAD: u32 = 0x0020_0000;
+        self.flags & PF_KTHREAD != 0
     }
 
     pub(crate) fn id(&self) -> ProcessId {
@@ -58,6 +67,7 @@ fn parse(stat: &[u8]) -> Option<Stat> {
         parent: fields.get(1)?.parse().ok()?,
         group: fields.get(2)?.parse().ok()?,
         session: fields.get(3)?.parse().ok()?,
+        flags: fields.get(6)?.parse().ok()?,
         threads: fields.get(17)?.parse().ok()?,
         start_time: fields.get(19)?.parse().ok()?,
     })
@@ -164,7 +174,15 @@ mod tests {
             (stat.state, stat.parent, stat.group, stat.start_time),
             (b'S', 3, 5, 4711)
         );
+        assert!(!stat.is_kernel_thread());
         assert!(parse(b"7 (a S").is_none());
+    }
+
+    #[test]
+    fn a_thread_of_the_kernel_is_known_by_its_flags() {
+        let line =
+            b"2 (kthreadd) S 0 0 0 0 -1 2129984 0 0 0 0 0 3 0 0 20 0 1 0 36 0 0 18446744073709551615";
+        assert!(parse(line).expect("parses").is_kernel_thread());
     }
 
     #[test]

@@ -11,6 +11,8 @@ use std::time::{Duration, Instant};
 
 /// The environment of a process is bounded by the kernel to about this.
 const MAX_ENVIRONMENT: u64 = 8 << 20;
+/// Most environments have room in it.
+const ROOM: usize = 8 << 10;
 /// How often a process in the middle of an exec is looked at.
 const LOOKS: u32 = 10;
 
@@ -23,8 +25,9 @@ fn own_line() -> BTreeSet<u32> {
     line
 }
 
+/// Reads a file of a process. With room from the start: read in small pieces, as a file of unknown size is, it would cost several times as much.
 fn read(pid: u32, file: &str) -> Vec<u8> {
-    let mut bytes = Vec::new();
+    let mut bytes = Vec::with_capacity(ROOM);
     if let Ok(file) = File::open(format!("/proc/{pid}/{file}")) {
         // Of a process that ends meanwhile, what was read so far is as good as nothing.
         let _partly = file.take(MAX_ENVIRONMENT).read_to_end(&mut bytes);
@@ -42,10 +45,18 @@ enum Kind {
 
 /// Tells what a process is. In the middle of an exec it has neither arguments nor environment: then it is looked at again.
 fn kind(pid: u32, variable: &str, scope: &str) -> Kind {
-    for _ in 0..LOOKS {
-        let (environment, line) = (read(pid, "environ"), read(pid, "cmdline"));
+    for look in 0..LOOKS {
+        let environment = read(pid, "environ");
+        if is_marked(&environment, variable.as_bytes(), scope.as_bytes()) {
+            return Kind::Member;
+        }
+        let line = read(pid, "cmdline");
         if environment.is_empty() && line.is_empty() && is_in_exec(pid) {
             pause(Duration::from_millis(1));
+            continue;
+        }
+        if environment.is_empty() && look == 0 {
+            // Its exec may have ended between the two.
             continue;
         }
         let tag = marker::tag(scope);
@@ -54,12 +65,9 @@ fn kind(pid: u32, variable: &str, scope: &str) -> Kind {
             guard::WORD.as_bytes(),
             tag.as_bytes(),
         ];
-        return if is_marked(&environment, variable.as_bytes(), scope.as_bytes()) {
-            Kind::Member
-        } else if line.split(|byte| *byte == 0).take(3).eq(guard) {
-            Kind::Guard
-        } else {
-            Kind::Stranger
+        return match line.split(|byte| *byte == 0).take(3).eq(guard) {
+            true => Kind::Guard,
+            false => Kind::Stranger,
         };
     }
     Kind::Stranger
@@ -75,12 +83,9 @@ fn is_marked(environment: &[u8], variable: &[u8], scope: &[u8]) -> bool {
     })
 }
 
-/// Threads of the kernel have neither arguments nor environment too, and the dead have lost theirs.
+/// The dead have lost their arguments and environment too.
 fn is_in_exec(pid: u32) -> bool {
-    const KTHREADD: u32 = 2;
-    proc_fs::stat(pid).is_some_and(|stat| {
-        !stat.is_dead() && pid != KTHREADD && !matches!(stat.parent, 0 | KTHREADD)
-    })
+    proc_fs::stat(pid).is_some_and(|stat| !stat.is_dead() && !stat.is_kernel_thread())
 }
 
 fn pause(time: Duration) {
@@ -101,7 +106,10 @@ pub(super) fn find(variable: &str, scope: &str) -> Vec<Found> {
     let own = own_line();
     let look = |pid| {
         // The start time first: if the pid is reused in between, the later check of both fails.
-        let stat = proc_fs::stat(pid).filter(|stat| !stat.is_dead())?;
+        let stat = proc_fs::stat(pid)?;
+        if stat.is_dead() || stat.is_kernel_thread() {
+            return None;
+        }
         let is_guard = match kind(pid, variable, scope) {
             Kind::Stranger => return None,
             kind => kind == Kind::Guard,
