@@ -1,6 +1,10 @@
-//! The tests that skipped themselves: each says why in a line of its own, `skipped: …`, and ends as one that passed.
+//! The tests that passed and yet show nothing: those that skipped themselves, each of which says why in a line of its own, `skipped: …`, and those that
+//! failed before they passed.
 
 use crate::command::skip_of;
+
+/// What nextest puts into the case of a test that passed at its second try.
+const FLAKES: [&str; 2] = ["<flakyFailure ", "<flakyError "];
 
 /// Reads them from the report of nextest, which has what each test printed.
 pub(crate) fn of_junit(report: &str) -> Vec<String> {
@@ -11,9 +15,12 @@ pub(crate) fn of_junit(report: &str) -> Vec<String> {
             Some(unescaped(value.split_once('"')?.0))
         };
         let (binary, test) = (attribute("classname"), attribute("name"));
-        let lines = case.lines().map(str::trim_start);
-        lines.filter_map(move |line| {
-            let reason = unescaped(said(line)?);
+        let flaky = FLAKES.iter().any(|flake| case.contains(flake));
+        let flaky = flaky.then(|| "failed, and passed when it was tried again".to_owned());
+        let said = case.lines().map(str::trim_start).filter_map(said);
+        let reasons = flaky.into_iter().chain(said.map(unescaped));
+        let reasons: Vec<String> = reasons.collect();
+        reasons.into_iter().filter_map(move |reason| {
             let (binary, test) = (binary.as_deref()?, test.as_deref()?);
             Some(format!("{binary} {test}: {reason}"))
         })
@@ -82,6 +89,17 @@ mod tests {
                 "b::e2e two: no strace",
                 "b::e2e two: nor this"
             ]
+        );
+    }
+
+    #[test]
+    fn a_test_that_failed_before_it_passed_is_told() {
+        let report = "<testsuite>\n<testcase name=\"one\" classname=\"b::e2e\" time=\"1\">\n<flakyFailure timestamp=\"2026-11-22T08:00:00Z\" type=\"test failure\">\
+            <system-out>no &lt;flakyFailure &gt;</system-out></flakyFailure></testcase>\n\
+            <testcase name=\"two\" classname=\"b::e2e\"><system-out>&lt;flakyFailure &gt;</system-out></testcase>";
+        assert_eq!(
+            of_junit(report),
+            ["b::e2e one: failed, and passed when it was tried again"]
         );
     }
 
