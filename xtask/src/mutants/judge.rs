@@ -80,7 +80,7 @@ pub(super) fn judge<'a>(
     let work = || {
         while let Some(mutant) = take() {
             let verdict = verdict(stages(mutant), mutant.number);
-            lock(&progress).tell(verdict);
+            lock(&progress).tell(mutant, verdict);
             lock(&verdicts).push((*mutant, verdict));
         }
     };
@@ -120,9 +120,12 @@ impl Progress {
         }
     }
 
-    fn tell(&mut self, verdict: Verdict) {
+    fn tell(&mut self, mutant: &Mutant, verdict: Verdict) {
         self.done += 1;
-        self.missed += usize::from(verdict == Verdict::Missed);
+        if verdict == Verdict::Missed {
+            self.missed += 1;
+            println!("mutants: missed: {}", mutant.name);
+        }
         if self.told.elapsed() >= SILENCE {
             self.told = Instant::now();
             let Self {
