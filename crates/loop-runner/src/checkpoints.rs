@@ -5,7 +5,7 @@ use checkpoint_store::{LoadReport, PhaseInfo, Seq, reader};
 use loop_state::{CutCause, Event, Head, Step, Timestamp};
 
 use crate::journal::options;
-use crate::{Committed, Error, Project, RunHead, RunId};
+use crate::{Committed, Error, Project, RunHead, RunId, runs};
 
 /// The saved states of a run: the coarse ones, one a phase, and the fine ones.
 #[derive(Debug)]
@@ -143,7 +143,7 @@ impl Project {
         };
         let head = loaded.head;
         Ok(SavedState {
-            head: head.ok_or_else(|| Error::nothing_saved(run.clone()))?,
+            head: head.ok_or_else(|| runs::nothing_saved(self, run))?,
             events: loaded.events,
             save: loaded.seq,
             report: loaded.report,

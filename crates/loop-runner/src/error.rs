@@ -65,6 +65,10 @@ enum Kind {
         "run `{0}` has nothing saved to continue from: it ended before its first save; start a new one"
     )]
     NothingSaved(RunId),
+    #[error(
+        "the state of run `{0}` is gone, and only transcripts are left of it: it can't be gone on with; start a new run under another name"
+    )]
+    StateGone(RunId),
     #[error("run `{run}` can't be {what}: {source}")]
     Store {
         run: RunId,
@@ -214,6 +218,10 @@ impl Error {
         Self(Box::new(Kind::NothingSaved(run)))
     }
 
+    pub(crate) fn state_gone(run: RunId) -> Self {
+        Self(Box::new(Kind::StateGone(run)))
+    }
+
     pub(crate) fn store(run: &RunId, what: &'static str, source: checkpoint_store::Error) -> Self {
         if source.is_vanished() {
             let run = run.clone();
@@ -314,7 +322,7 @@ impl Error {
         matches!(*self.0, Kind::Moved { .. })
     }
 
-    /// Returns whether there is no such run, no such state of it, or nothing saved in it.
+    /// Returns whether there is no such run, no such state of it, or nothing saved in it: then a run of that name can be made.
     #[must_use]
     pub fn is_not_found(&self) -> bool {
         matches!(

@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::git::looks::{Looks, OwnLooks};
 use crate::journal::options;
-use crate::{Error, Project, RunHead, RunId};
+use crate::{Error, Project, RunHead, RunId, runs};
 
 mod archive;
 mod arrive;
@@ -76,9 +76,7 @@ impl Project {
         let dir = self.existing(run)?;
         let (mut writer, loaded) =
             Writer::<RunHead, Event>::open(dir, options(false)).map_err(store)?;
-        let mut head = loaded
-            .head
-            .ok_or_else(|| Error::nothing_saved(run.clone()))?;
+        let mut head = loaded.head.ok_or_else(|| runs::nothing_saved(self, run))?;
         if head.moved.take().is_some() {
             writer.append(&head, &[]).map_err(store)?;
         }

@@ -195,7 +195,7 @@ impl Runner {
         project.run(&run)?;
         let (mut journal, loaded) = Journal::open(project, &run, false)?;
         let Some(mut saved) = loaded.head else {
-            return Err(Error::nothing_saved(run));
+            return Err(runs::nothing_saved(project, &run));
         };
         if let Some(moved) = &saved.moved {
             return Err(Error::moved(&run, moved));

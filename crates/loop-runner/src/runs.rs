@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::journal::options;
+use crate::space::TRANSCRIPTS;
 use crate::{Error, Loss, Project, RunId, Settings, runner};
 
 /// What is saved of a run: the machine's head and what the runner must know to go on.
@@ -309,9 +310,8 @@ impl Project {
         let dir = self.run_dir(&id);
         let live = reader::is_locked(&dir).unwrap_or(false);
         let loaded = reader::load_with::<RunHead, Event>(&dir, &options(false));
-        // Where an attempt was made something was saved before it, so what is missing there was lost.
-        let is_empty = loaded.as_ref().is_ok_and(|loaded| loaded.head.is_none())
-            && !dir.join("transcripts").exists();
+        let is_empty =
+            loaded.as_ref().is_ok_and(|loaded| loaded.head.is_none()) && !was_begun(&dir);
         let mut loss = None;
         let (head, notes) = match loaded {
             Ok(Loaded {
@@ -339,7 +339,11 @@ impl Project {
             }
             Ok(loaded) => {
                 let skipped = loaded.report.skipped.iter().map(ToString::to_string);
-                (Err("nothing was saved yet".to_owned()), skipped.collect())
+                let why = match is_empty {
+                    true => "nothing was saved yet",
+                    false => "its state is gone, and only transcripts are left",
+                };
+                (Err(why.to_owned()), skipped.collect())
             }
             Err(e) => (Err(e.to_string()), Vec::new()),
         };
@@ -356,6 +360,19 @@ impl Project {
             notes,
             loss,
         }
+    }
+}
+
+/// Whether an attempt was made. Something was saved before it, so what is missing there was lost.
+fn was_begun(run_dir: &Path) -> bool {
+    run_dir.join(TRANSCRIPTS).exists()
+}
+
+/// Says of a run without a saved state what became of that.
+pub(crate) fn nothing_saved(project: &Project, id: &RunId) -> Error {
+    match was_begun(&project.run_dir(id)) {
+        true => Error::state_gone(id.clone()),
+        false => Error::nothing_saved(id.clone()),
     }
 }
 

@@ -20,7 +20,7 @@ use loop_state::{
 };
 
 use crate::journal::options;
-use crate::{Committed, Error, Fate, Project, RunHead, RunId, RunState};
+use crate::{Committed, Error, Fate, Project, RunHead, RunId, RunState, runs};
 
 mod commits;
 mod fold;
@@ -316,7 +316,7 @@ impl Project {
             report,
             ..
         } = reader::load_with::<RunHead, Event>(&dir, &options).map_err(unread)?;
-        let head = head.ok_or_else(|| Error::nothing_saved(run.clone()))?;
+        let head = head.ok_or_else(|| runs::nothing_saved(self, run))?;
         let state = RunState::of(&head, reader::is_locked(&dir).unwrap_or(false));
         let mut oldest: Option<Head> = None;
         let mut committed: Vec<Committed> = Vec::new();

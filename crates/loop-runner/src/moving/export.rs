@@ -24,7 +24,7 @@ use super::manifest::{self, BUNDLE, Entry, FORMAT, Manifest, Tip};
 use super::{Halt, Meter, archive, halting};
 use crate::clock::timestamp;
 use crate::journal::options;
-use crate::{Error, Moved, Project, RunHead, RunId, RunState, WorkTree, survivors};
+use crate::{Error, Moved, Project, RunHead, RunId, RunState, WorkTree, runs, survivors};
 
 /// How much of an archive that is printed is held back until the run is sealed.
 const HELD_BACK: u64 = 64;
@@ -187,7 +187,7 @@ fn export(
         Writer::<RunHead, Event>::open(&dir, options(false)).map_err(store)?;
     let mut head = loaded
         .head
-        .ok_or_else(|| Error::nothing_saved(run.clone()))?;
+        .ok_or_else(|| runs::nothing_saved(project, &run))?;
     refuse_moved(&head, how)?;
     let mut notes: Vec<String> = loaded
         .report

@@ -108,7 +108,7 @@ fn fork(project: &Project, parent: &RunId, point: ForkPoint, halt: &Halt) -> Res
         Writer::<RunHead, Event>::open(incoming.path(), options(false)).map_err(store)?;
     let mut head = loaded
         .head
-        .ok_or_else(|| Error::nothing_saved(parent.clone()))?;
+        .ok_or_else(|| runs::nothing_saved(project, parent))?;
     let worktree = project.worktree_at(&point.run, &commit, "--run-id ID")?;
     let made = (|| {
         let ended = head.machine.end.take().map(|end| end.reason);

@@ -73,6 +73,40 @@ async fn x110_a_stop_before_the_run_begins_is_known_by_who_said_it() {
     assert_eq!((head.counts.attempts, head.resumes_at()), (0, (1, false)));
 }
 
+/// Who takes a run up or begins it where there is none is sent from neither to the other.
+#[tokio::test]
+async fn a_run_whose_state_is_gone_is_neither_gone_on_with_nor_begun_anew() {
+    let dir = tempfile::tempdir().unwrap();
+    let project = Project::find(dir.path()).unwrap();
+    let run: RunId = "r1".parse().unwrap();
+    let work_tree = WorkTree::take(&project, &run, &SleepGate::new())
+        .await
+        .unwrap();
+    let open = || Runner::open(work_tree.clone(), None, None, Options::default());
+    let create = || Runner::create(work_tree.clone(), settings(), Options::default());
+    assert!(open().await.unwrap_err().is_not_found());
+    drop(create().await.unwrap());
+    let run_dir = project.run_dir(&run);
+    for file in fs_err::read_dir(&run_dir).unwrap() {
+        let path = file.unwrap().path();
+        if path.extension().is_some_and(|it| it == "ckj") {
+            fs_err::remove_file(path).unwrap();
+        }
+    }
+    assert_eq!(project.run(&run).unwrap().state, RunState::Empty);
+    assert!(open().await.unwrap_err().is_not_found());
+    // With a transcript there is something that must not be mixed with another run's.
+    fs_err::create_dir(run_dir.join("transcripts")).unwrap();
+    assert_eq!(project.run(&run).unwrap().state, RunState::Damaged);
+    for error in [
+        open().await.unwrap_err(),
+        project.timeline(&run).unwrap_err(),
+    ] {
+        assert!(!error.is_not_found() && error.to_string().contains("another name"));
+    }
+    assert!(create().await.unwrap_err().is_usage());
+}
+
 /// Without a guard, whom a command started is known by its marker.
 #[tokio::test]
 async fn x127_the_end_of_a_check_is_none_of_the_agents() {
