@@ -140,14 +140,14 @@ fn build(plan: &Plan, outcome: &mut Outcome) -> Result<()> {
 fn watch(outcome: &mut Outcome, what: &'static str, unit: &'static str, value: f64) {
     let one = |name, role, value| Contender::of(name, role, vec![Sample { round: 0, value }]);
     let mut contenders = vec![one(NOW, Role::Ours, value)];
-    match kept::known().remove(what) {
+    match kept::known(what, unit) {
         Some(kept) => {
             contenders.push(one(KEPT, Role::Floor, kept.value));
-            outcome.notes.push(kept.compared(what, unit, value));
+            outcome.notes.push(kept.compared(what, value));
         }
         None => outcome
             .notes
-            .push(format!("{what}: nothing was kept before")),
+            .push(format!("{what}: nothing was kept in {unit}")),
     }
     outcome.series.push(Series::new(what, unit, contenders));
 }

@@ -23,7 +23,7 @@ pub(super) struct Kept {
 
 impl Kept {
     /// Says how a figure stands to this one.
-    pub(super) fn compared(&self, what: &str, unit: &str, now: f64) -> String {
+    pub(super) fn compared(&self, what: &str, now: f64) -> String {
         let change = now / self.value - 1.0;
         let change = match change {
             change if change.abs() <= SAME => "as it was".to_owned(),
@@ -32,15 +32,20 @@ impl Kept {
         };
         let Self {
             value,
+            unit,
             date,
             machine,
-            ..
         } = self;
         format!("{what}: {change}; it was {value} {unit} on {date} ({machine})")
     }
 }
 
-pub(super) fn known() -> BTreeMap<String, Kept> {
+/// Returns what was kept of a figure. One in another unit tells nothing about it.
+pub(super) fn known(what: &str, unit: &str) -> Option<Kept> {
+    all().remove(what).filter(|kept| kept.unit == unit)
+}
+
+fn all() -> BTreeMap<String, Kept> {
     serde_json::from_str(KNOWN).unwrap_or_default()
 }
 
@@ -50,7 +55,7 @@ pub(super) fn known() -> BTreeMap<String, Kept> {
 ///
 /// Fails when the file cannot be written.
 pub(crate) fn keep(path: &Path, machine: &Machine, outcomes: &[Outcome]) -> Result<()> {
-    let mut all = known();
+    let mut all = all();
     let found = outcomes
         .iter()
         .filter(|outcome| outcome.id.starts_with("b14"));
@@ -78,7 +83,11 @@ mod tests {
 
     #[test]
     fn what_is_kept_can_be_read_and_growth_is_named() {
-        assert!(serde_json::from_str::<BTreeMap<String, Kept>>(KNOWN).is_ok());
+        let all: BTreeMap<String, Kept> = serde_json::from_str(KNOWN).unwrap();
+        for (what, kept) in all {
+            assert_eq!(known(&what, "another unit"), None);
+            assert_eq!(known(&what, &kept.unit), Some(kept));
+        }
         let kept = Kept {
             value: 10.0,
             unit: "MB".into(),
@@ -86,14 +95,14 @@ mod tests {
             machine: "any".into(),
         };
         assert!(
-            kept.compared("binary", "MB", 10.1)
+            kept.compared("binary", 10.1)
                 .starts_with("binary: as it was")
         );
-        let grown = kept.compared("binary", "MB", 12.5);
+        let grown = kept.compared("binary", 12.5);
         assert_eq!(
             grown,
             "binary: GROWN by 25 %; it was 10 MB on 2026-01-01 (any)"
         );
-        assert!(kept.compared("binary", "MB", 5.0).contains("less by 50 %"));
+        assert!(kept.compared("binary", 5.0).contains("less by 50 %"));
     }
 }
