@@ -293,13 +293,13 @@ impl Peer {
                 self.open(id, method, params)
             }
             "turn/start" | "session/prompt" => {
-                let text = self.message(params, None)?;
+                let text = self.message(params, Taken::Began(self.turns + 1))?;
                 self.wire.accept(id, self.turns + 1, params)?;
                 self.prompts.push_back(text);
                 Ok(())
             }
             "turn/steer" => {
-                let text = self.message(params, Some(Taken::Folded(self.turns)))?;
+                let text = self.message(params, Taken::Folded(self.turns))?;
                 self.session.remember(Memory::User(text))?;
                 self.steers += 1;
                 self.wire.steered(id, params)
@@ -335,8 +335,8 @@ impl Peer {
         self.wire.opened(id, &session, params)
     }
 
-    /// Notes what it was told.
-    fn message(&mut self, params: &Value, taken: Option<Taken>) -> io::Result<String> {
+    /// Notes a message, and what becomes of it.
+    fn message(&mut self, params: &Value, taken: Taken) -> io::Result<String> {
         let parts = params["input"].as_array().or(params["prompt"].as_array());
         let texts = parts.into_iter().flatten();
         let texts: Vec<&str> = texts.filter_map(|part| part["text"].as_str()).collect();
@@ -349,7 +349,7 @@ impl Peer {
             id: self.known.to_string(),
             text: text.clone(),
             at_ms: now_ms(),
-            taken: Some(taken.unwrap_or(Taken::Began(self.turns + 1))),
+            taken: Some(taken),
         };
         heard::log(&self.dir, &Heard::Message(message))?;
         Ok(text)
