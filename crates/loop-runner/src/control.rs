@@ -50,9 +50,9 @@ pub(crate) use wishes::{Coming, Mark, Wish, Wishes};
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Control {
-    /// The run shall stop.
+    /// The run shall stop, within [`Options::stop_budget`](crate::Options::stop_budget) where that is now. A second one can only make it sooner.
     Stop(StopRequest),
-    /// The run shall stop now, for a person who has no patience with the agent.
+    /// The run shall stop now, for a person who has no patience with the agent: all that runs has a second to end, also where a stop is under way.
     Abort,
     /// A person has something to say to the agent. Where a phase or a batch waits for their word, that is [`Verdict::Revise`].
     Steer {

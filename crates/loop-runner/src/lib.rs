@@ -18,7 +18,44 @@
 //! a process has the run there is a socket in it too, through which any program of the same user can look at it, interrupt, pause, steer and stop it, and change its limits: see
 //! [`control`].
 //!
-//! `examples/resume.rs` is a whole program: a run that is stopped, and taken up again.
+//! # What its caller brings
+//!
+//! - *The guard*: [`agent_subprocess::guard::run_if_guard`] first in `main`. Where it was not called, and elsewhere than on Linux, an agent is in a
+//!   process group only: a daemon of its may get away, a `kill -9` of this process leaves all of it running, and [`Outcome::proven`] is false.
+//! - *The drivers*, by a [`DriverFactory`]: those of `agent-subprocess`, each a feature of that crate.
+//! - *Signals*, as messages: [`Control::Stop`] after the iteration or now, then [`Control::Abort`]. Agents are in sessions of their own, so that
+//!   a Ctrl-C of the terminal reaches this process only.
+//! - *A watcher* or none: the [`NewsReceiver`] may be dropped.
+//!
+//! The README has a whole program, and `examples/resume.rs` is one that ends by itself: a run that is stopped, and taken up again.
+//!
+//! # Errors
+//!
+//! What can go wrong with one iteration is no [`Error`]: the run goes on, or ends with a [`StopReason`](loop_state::StopReason). Of an error:
+//!
+//! | | is | then |
+//! |---|---|---|
+//! | [`is_not_found`](Error::is_not_found) | no run of that name, or nothing was saved of it | [`Runner::create`] |
+//! | [`is_held`](Error::is_held) | somebody works in the tree; the text names run and pid | wait, or stop it through [`control`] |
+//! | [`is_moved`](Error::is_moved) | the run was exported and goes on elsewhere | there, or [`Project::take_back`] |
+//! | [`is_usage`](Error::is_usage) | settings, names or a prompt file that make no run; a name that is taken; also each that was moved | ask differently |
+//! | none of them | a file can't be read or written, or a state is damaged beyond use: the text names it | mend that, and open the run again; [`Project::verify`] says what is left of it |
+//!
+//! # Files
+//!
+//! All is in `.rlm` at the top of the project, private to the user (0700) and ignored by git. `rlm` knows these runs as its own.
+//!
+//! | | |
+//! |---|---|
+//! | `holder.json` | who works in the tree, for people; stays when nobody does |
+//! | `runs/RUN/*.ckj`, `*.ckpt`, `epoch-*`, `LOCK` | the store; what is damaged is moved to its `quarantine/` |
+//! | `runs/RUN/blobs/` | the last text of each prompt, without a checksum |
+//! | `runs/RUN/transcripts/ITERATION-ATTEMPT.ndjson` | a [`Record`] a line, `.zst` once it is old: [`transcripts`], [`Records`] |
+//! | `runs/RUN/control.sock` | while a process has the run |
+//! | `runs/RUN/scratch/`, `survivors` | what the agent of the moment needs, and what a guard found after the death of this process |
+//! | `worktrees/` | working trees of a run's own |
+//!
+//! The agent, the gates and the check have `RLM_RUN_ID`, `RLM_PHASE`, `RLM_ITERATION` and `RLM_ATTEMPT` in their environment.
 //!
 //! # Limits
 //!

@@ -146,7 +146,7 @@ pub enum Command {
     Check,
 }
 
-/// The watcher's end: news with their times, in order. A watcher that lags misses agent output and never holds the run up.
+/// The watcher's end: news with their times, in order. A watcher that lags misses agent output and never holds the run up; nor does one that is dropped.
 #[derive(Debug)]
 pub struct NewsReceiver {
     from: mpsc::Receiver<(Timestamp, News)>,

@@ -304,7 +304,10 @@ impl Runner {
         self.view.subscribe()
     }
 
-    /// Runs to an end.
+    /// Runs to an end: of the run, or by a stop. When it returns, what the run had started is ended, or named in the [`Outcome`].
+    ///
+    /// `drivers` is asked for each attempt, and again where one goes on in another process of the agent. `control` is what this process wants of the
+    /// run, such as a stop at a signal; where all its senders are dropped that is nothing any more, and the run goes on.
     ///
     /// # Errors
     ///

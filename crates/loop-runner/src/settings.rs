@@ -105,7 +105,8 @@ fn background_wait() -> Duration {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum PromptSource {
-    /// A file, read anew for each iteration. The last text read is kept with the run and serves when the file is gone.
+    /// A file, read anew for each iteration; by an absolute path, since a resume may come from another directory. The last text read is kept with the
+    /// run and serves when the file is gone.
     File(PathBuf),
     /// A text. Whoever makes or takes up a run with it keeps it, which makes it [`Kept`](Self::Kept).
     Text(String),

@@ -84,7 +84,8 @@ impl fmt::Display for Holder {
 impl WorkTree {
     /// Takes the working tree of `project` for `run`.
     ///
-    /// When the last holder was killed its guard may still be ending the agent's tree: that is waited for, and what is left after it is ended.
+    /// When the last holder was killed its guard may still be ending the agent's tree: that is waited for, and what is left after it is ended. That
+    /// takes 10 s at most, and `gate` is what ends it sooner: shut down, it is as if somebody held the tree.
     ///
     /// # Errors
     ///
