@@ -7,6 +7,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
+use std::time::SystemTime;
 
 use fs_err as fs;
 use serde_json::{Value, json};
@@ -42,6 +43,8 @@ pub(crate) struct Registry {
 
 struct Store {
     url: String,
+    /// Tells it from another that stood at the same address: cargo keeps packages by the address of their index, and looks at no digest again.
+    id: String,
     folder: PathBuf,
     own: BTreeSet<String>,
     kept: Kept,
@@ -85,8 +88,8 @@ impl Registry {
     /// Writes the configuration with which cargo takes this registry, named `local`, in place of crates.io.
     pub(crate) fn configure(&self, file: &Path) -> Result<(), String> {
         let text = format!(
-            "[source.crates-io]\nreplace-with = \"local\"\n\n[registries.local]\nindex = \"sparse+{}/index/\"\ntoken = \"rehearsal\"\n",
-            self.store.url
+            "[source.crates-io]\nreplace-with = \"local\"\n\n[registries.local]\nindex = \"sparse+{}/index/{}/\"\ntoken = \"rehearsal\"\n",
+            self.store.url, self.store.id
         );
         fs::write(file, text).map_err(|error| error.to_string())
     }
@@ -123,6 +126,7 @@ impl Store {
         let lines = options.folder.join("index");
         fs::create_dir_all(&lines).map_err(wrong)?;
         fs::create_dir_all(options.folder.join("crates")).map_err(wrong)?;
+        let id = id(&options.folder.join("id")).map_err(wrong)?;
         let mut index = BTreeMap::new();
         for entry in fs::read_dir(&lines).map_err(wrong)?.flatten() {
             let text = fs::read_to_string(entry.path()).map_err(wrong)?;
@@ -134,6 +138,7 @@ impl Store {
         }
         Ok(Self {
             url,
+            id,
             own: options.own,
             kept: Kept::new(&options.home, &options.lock),
             folder: options.folder,
@@ -163,7 +168,7 @@ impl Store {
     fn answer(&self, method: &Method, path: &str, has_token: bool, body: &[u8]) -> Reply {
         let words: Vec<&str> = path.trim_start_matches('/').split('/').collect();
         match (method, words.as_slice()) {
-            (Method::Get, ["index", "config.json"]) => {
+            (Method::Get, ["index", .., "config.json"]) => {
                 let (api, dl) = (&self.url, format!("{}/dl/{{crate}}/{{version}}", self.url));
                 Reply::Body(json!({ "api": api, "dl": dl }).to_string().into_bytes())
             }
@@ -277,6 +282,15 @@ impl Store {
         fs::write(self.folder.join("index").join(&name), text.join("\n")).map_err(failed)?;
         Ok(stem)
     }
+}
+
+/// What was written when the folder was made, which is another time for each.
+fn id(file: &Path) -> std::io::Result<String> {
+    if !file.exists() {
+        let since = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
+        fs::write(file, since.as_nanos().to_string())?;
+    }
+    fs::read_to_string(file)
 }
 
 impl Reply {

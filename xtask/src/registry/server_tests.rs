@@ -96,6 +96,24 @@ fn what_was_uploaded_is_there_after_a_restart_and_the_rest_is_elsewhere() {
     );
 }
 
+/// Cargo would build what it took from the first.
+#[test]
+fn a_registry_that_was_removed_is_not_taken_for_the_next_at_its_address() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("config.toml");
+    let id = || {
+        let registry = Registry::serve(0, options(folder.path(), &[])).unwrap();
+        registry.configure(&config).unwrap();
+        let text = fs::read_to_string(&config).unwrap();
+        let (_, rest) = text.split_once("/index/").unwrap();
+        rest.split('/').next().unwrap().to_owned()
+    };
+    let first = id();
+    assert_eq!(id(), first);
+    fs::remove_dir_all(folder.path().join("registry")).unwrap();
+    assert_ne!(id(), first);
+}
+
 /// Cargo itself publishes to it, asks it, and builds what another project takes from it; no other host is needed.
 #[test]
 fn cargo_publishes_to_it_and_takes_from_it() {
