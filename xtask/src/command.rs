@@ -24,7 +24,7 @@ pub(crate) enum Show {
     Never,
     OnFailure,
     AsItComes,
-    /// Where cargo is: its lines that begin with this word, one for each package.
+    /// Where cargo is: its lines that begin with this word, one for each package, and for which other cargo it waits.
     Steps(&'static str),
     /// As it comes, but for the lines `skipped: …`, which become a part of the tally.
     WithoutSkips,
@@ -34,7 +34,10 @@ impl Show {
     fn passes_on(self, line: &str) -> bool {
         match self {
             Self::Never | Self::OnFailure => false,
-            Self::Steps(word) => line.split_whitespace().next() == Some(word),
+            Self::Steps(word) => {
+                let first = line.split_whitespace().next();
+                first == Some(word) || first == Some("Blocking")
+            }
             Self::AsItComes => true,
             Self::WithoutSkips => skip_of(line).is_none(),
         }
@@ -164,13 +167,16 @@ mod tests {
 
     #[test]
     fn of_cargo_the_steps_are_shown_and_the_errors_kept() {
-        let output = "   Compiling one v0.1.0\nwarning: x\nerror: two\n\nCaused by:\n  three\n";
+        let waits = "    Blocking waiting for file lock on build directory";
+        let compiles = "   Compiling one v0.1.0";
+        let output =
+            format!("{waits}\n{compiles}\nwarning: x\nerror: two\n\nCaused by:\n  three\n");
         let shown = |line: &&str| Show::Steps("Compiling").passes_on(line);
         assert_eq!(
             output.lines().filter(shown).collect::<Vec<_>>(),
-            ["   Compiling one v0.1.0"]
+            [waits, compiles]
         );
-        assert_eq!(errors(output), "error: two\n\nCaused by:\n  three");
+        assert_eq!(errors(&output), "error: two\n\nCaused by:\n  three");
         assert_eq!(errors("no such program\n"), "no such program");
     }
 }
