@@ -322,7 +322,8 @@ impl Error {
         matches!(*self.0, Kind::Moved { .. })
     }
 
-    /// Returns whether there is no such run, no such state of it, or nothing saved in it: then a run of that name can be made.
+    /// Returns whether there is no such run, no such state of it, or nothing saved in it. From
+    /// [`Runner::open`](crate::Runner::open) it means that a run of that name can be made.
     #[must_use]
     pub fn is_not_found(&self) -> bool {
         matches!(

@@ -59,7 +59,7 @@
 //!
 //! # Limits
 //!
-//! One run a process and one at a time in a working tree. Transcripts stop growing at 64 MiB each and say so. Older ones are compressed while the
+//! One run at a time in a working tree; a process may have several, each in a tree of its own. Transcripts stop growing at 64 MiB each and say so. Older ones are compressed while the
 //! run goes on; those of a run may take [`Settings::max_transcripts`](field@Settings::max_transcripts) of disk, but for the newest eight and a beginning and an end of each.
 
 mod agents;
