@@ -105,6 +105,7 @@ fn what_bounds_a_run_is_raised_by_more_of_it_or_by_no_limit() {
     assert!(!rules.are_raised_by(0, &iterations(Some(9))));
     assert!(raises(RuleChange::MaxFailures(0)) && !raises(RuleChange::MaxFailures(2)));
     assert!(raises(RuleChange::WaitOnLimit(Duration::MAX)));
+    assert!(!raises(RuleChange::WaitOnLimit(rules.wait_on_limit)));
     assert!(!raises(RuleChange::Sleep(Duration::MAX)));
 }
 
