@@ -10,7 +10,9 @@
 
 mod prompt;
 
-use crate::duplex::{exit_status, freeze, names, nothing_to_stop, observation, stop_report};
+use crate::duplex::{
+    exit_status, freeze, names, no_descriptor, nothing_to_stop, observation, start, stop_report,
+};
 use crate::scratch::ScratchFile;
 use crate::{Agent, AgentCommand, Context, Exit, StdinMode};
 use agent_duplex::{BoxFuture, Capabilities, Connection, Driver, EndReason, Error, Event};
@@ -120,15 +122,8 @@ impl Turn {
             .stdin(stdin)
             .max_line(MAX_LINE)
             .context(context)
-            .map_err(|e| {
-                let what =
-                    format!("the lock can't be handed on: {e}; raise the limit of open files");
-                Error::start(what, Some(e.into()))
-            })?;
-        let agent = command
-            .spawn()
-            .await
-            .map_err(|e| Error::start(e.to_string(), Some(e.into())))?;
+            .map_err(no_descriptor)?;
+        let agent = start(command).await?;
         let prompt_file = prompt.file;
         Ok(Turn {
             agent,

@@ -1,10 +1,26 @@
 //! What the drivers share: the words of this crate in those of `agent-duplex`.
 
+use crate::{Agent, AgentCommand, Exit, Output, Stage};
 use agent_duplex::{
     Error, ExitStatus, Line, Observation, ProcessName, StopReport, StopStage, Stream,
 };
+use std::io;
 
-use crate::{Agent, Exit, Output, Stage};
+/// Starts what was composed.
+pub(crate) async fn start(command: AgentCommand) -> Result<Agent, Error> {
+    command.spawn().await.map_err(not_started)
+}
+
+/// Says that a conversation can't begin; the reason says what to do.
+pub(crate) fn not_started(why: impl std::error::Error + Send + Sync + 'static) -> Error {
+    Error::start(why.to_string(), Some(why.into()))
+}
+
+/// Says that a conversation can't begin because the held descriptor can't be duplicated.
+pub(crate) fn no_descriptor(error: io::Error) -> Error {
+    let what = format!("the lock can't be handed on: {error}; raise the limit of open files");
+    Error::start(what, Some(error.into()))
+}
 
 pub(crate) fn exit_status(exit: Exit) -> Option<ExitStatus> {
     exit.code

@@ -1,9 +1,10 @@
 //! The environment of an agent that converses: what it may inherit of the host's, and what was set for it.
 
+use crate::duplex::no_descriptor;
 use crate::{AgentCommand, Context, StdinMode};
 use agent_duplex::Error;
 use std::ffi::{OsStr, OsString};
-use std::{fmt, io};
+use std::fmt;
 
 /// Longer lines lose their middle and with it their meaning. One message may come whole on one line, twice.
 const MAX_LINE: usize = 64 << 20;
@@ -126,11 +127,6 @@ impl Environment {
         let value = value.or_else(|| std::env::var_os(name))?;
         value.into_string().ok()
     }
-}
-
-pub(crate) fn no_descriptor(error: io::Error) -> Error {
-    let what = format!("the lock can't be handed on: {error}; raise the limit of open files");
-    Error::start(what, Some(error.into()))
 }
 
 impl fmt::Debug for Environment {

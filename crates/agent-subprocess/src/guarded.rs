@@ -40,6 +40,13 @@ pub(crate) enum Failure {
     Other(Error),
 }
 
+impl Failure {
+    fn of_guard(path: &Path, what: String) -> Self {
+        let path = path.to_owned();
+        Self::Other(Kind::Guard { path, what }.into())
+    }
+}
+
 /// Starts a guard and has it spawn the agent.
 pub(crate) async fn start(
     path: &Path,
@@ -47,15 +54,7 @@ pub(crate) async fn start(
     descriptors: &[BorrowedFd<'_>],
     marker: Option<Marker>,
 ) -> Result<Keeper, Failure> {
-    let failed = |what: String| {
-        Failure::Other(
-            Kind::Guard {
-                path: path.to_owned(),
-                what,
-            }
-            .into(),
-        )
-    };
+    let failed = |what: String| Failure::of_guard(path, what);
     let spec = frame(spec);
     // What is small is there when the guard is ready for it, and saves waiting for each other once.
     let (early, late) = if spec.len() <= EARLY {
@@ -139,15 +138,7 @@ async fn greet(
     spec: Option<&[u8]>,
     descriptors: &[BorrowedFd<'_>],
 ) -> Result<Line, Failure> {
-    let failed = |what: String| {
-        Failure::Other(
-            Kind::Guard {
-                path: path.to_owned(),
-                what,
-            }
-            .into(),
-        )
-    };
+    let failed = |what: String| Failure::of_guard(path, what);
     for _ in 0..TRIES {
         let (child, socket) = spawn_guard(path, marker).map_err(Failure::Other)?;
         let pid = child.id().unwrap_or(0);

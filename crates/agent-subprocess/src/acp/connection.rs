@@ -1,9 +1,9 @@
 //! The live end: an agent's process, and the waits that its protocol needs.
 
 use super::protocol::Session;
+use crate::SessionLocks;
 use crate::converse::{Change, Dialogue, Link, Means, last_line};
 use crate::session_locks::{Lease, Refusal};
-use crate::{Agent, SessionLocks, StopPolicy};
 use agent_duplex::{
     Changing, Decision, Error, Event, ExitStatus, Line, Message, Observation, Permissions, Stream,
 };
@@ -12,12 +12,9 @@ use std::future::ready;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// What a connection knows of its agent besides the process.
+/// What a connection knows of its agent besides the process and the session.
 #[derive(Debug)]
 pub(super) struct Setup {
-    pub(super) name: &'static str,
-    pub(super) program: String,
-    pub(super) policy: StopPolicy,
     pub(super) lease: Option<Lease>,
     pub(super) locks: Option<SessionLocks>,
     /// How long a change may take.
@@ -37,9 +34,9 @@ pub(super) struct AcpConnection {
 }
 
 impl AcpConnection {
-    pub(super) fn new(agent: Agent, session: Session, setup: Setup) -> Self {
+    pub(super) fn new(link: Link, session: Session, setup: Setup) -> Self {
         AcpConnection {
-            link: Link::new(agent, setup.name, setup.program, setup.policy, None),
+            link,
             session,
             lease: setup.lease,
             locks: setup.locks,

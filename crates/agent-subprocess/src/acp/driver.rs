@@ -5,8 +5,8 @@ use super::gemini;
 use super::options::Options;
 use super::protocol::{Session, Wishes};
 use crate::Context;
-use crate::converse::Live;
-use crate::mcp;
+use crate::converse::{Link, Live};
+use crate::duplex::{not_started, start};
 use crate::session_locks::held;
 use agent_duplex::{
     BoxFuture, Capabilities, Capability, Connection, Driver, Error, Permissions, SessionChoice,
@@ -196,7 +196,6 @@ impl AcpDriver {
     }
 
     fn wishes(&self, session: SessionChoice) -> Result<Wishes, Error> {
-        let refuse = |e: mcp::Error| Error::start(e.to_string(), Some(e.into()));
         let servers = &self.options.mcp_servers;
         let cwd = std::path::absolute(&self.context.cwd).map_err(|e| {
             let what = format!("the working directory has no absolute path: {e}; name another");
@@ -215,7 +214,7 @@ impl AcpDriver {
             roots: [cwd, real],
             servers: servers
                 .expanded(|name| self.options.env.variable(name, &self.context))
-                .map_err(refuse)?,
+                .map_err(not_started)?,
             model: self.options.model.clone(),
             permissions: self.options.permissions,
             auth_method: self.options.auth_method.clone(),
@@ -272,19 +271,14 @@ impl Driver for AcpDriver {
                 self.keep_session(id);
             }
             let wishes = self.wishes(session)?;
-            let agent = command
-                .spawn()
-                .await
-                .map_err(|e| Error::start(e.to_string(), Some(e.into())))?;
+            let agent = start(command).await?;
+            let link = Link::new(agent, self.kind.name, &self.program, &self.context, None);
             let setup = Setup {
-                name: self.kind.name,
-                program: self.program[0].to_string_lossy().into_owned(),
-                policy: self.context.stop.clone(),
                 lease,
                 locks: self.options.locks.clone(),
                 answer: self.options.timeouts.others,
             };
-            let connection = AcpConnection::new(agent, Session::new(wishes), setup);
+            let connection = AcpConnection::new(link, Session::new(wishes), setup);
             Ok(Box::new(Live(connection)) as Box<dyn Connection>)
         })
     }

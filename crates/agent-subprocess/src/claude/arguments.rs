@@ -3,7 +3,7 @@
 
 use super::options::Options;
 use super::protocol::mode;
-use crate::mcp;
+use crate::duplex::not_started;
 use crate::scratch::ScratchFile;
 use agent_duplex::{Error, Permissions, SessionChoice};
 use serde_json::Value;
@@ -134,9 +134,11 @@ impl Arguments {
             self.say("--strict-mcp-config");
         }
         if !options.mcp_servers.is_empty() {
-            let refuse = |e: mcp::Error| Error::start(e.to_string(), Some(e.into()));
-            let servers = options.mcp_servers.expanded(variable).map_err(refuse)?;
-            let json = servers.to_json().map_err(refuse)?;
+            let servers = options
+                .mcp_servers
+                .expanded(variable)
+                .map_err(not_started)?;
+            let json = servers.to_json().map_err(not_started)?;
             self.file("--mcp-config", scratch, "mcp", "json", &json)?;
         }
         Ok(())

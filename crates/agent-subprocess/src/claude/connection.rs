@@ -6,7 +6,6 @@ use super::protocol::{Session, mode};
 use crate::converse::{Change, Dialogue, Link, Means, Timeouts};
 use crate::scratch::ScratchFile;
 use crate::session_locks::Lease;
-use crate::{Agent, StopPolicy};
 use agent_duplex::{
     Changing, Decision, Error, Event, ExitStatus, Line, Message, Observation, Permissions, Stream,
 };
@@ -23,11 +22,9 @@ const WRITTEN: Duration = Duration::from_millis(200);
 /// What a connection knows of its agent besides the process.
 #[derive(Debug)]
 pub(super) struct Setup {
-    pub(super) program: String,
     pub(super) session: String,
     /// Whether the session was there before.
     pub(super) has_past: bool,
-    pub(super) policy: StopPolicy,
     /// Whether everything may be permitted while it runs; that must be said at the start.
     pub(super) may_all: bool,
     pub(super) timeouts: Timeouts,
@@ -51,10 +48,9 @@ pub(super) struct ClaudeConnection {
 }
 
 impl ClaudeConnection {
-    pub(super) fn new(agent: Agent, setup: Setup) -> Self {
-        let session = Some(setup.session.clone());
+    pub(super) fn new(link: Link, setup: Setup) -> Self {
         ClaudeConnection {
-            link: Link::new(agent, NAME, setup.program, setup.policy, session),
+            link,
             session: Session::new(setup.session, setup.has_past, setup.timeouts),
             may_all: setup.may_all,
             answer: setup.timeouts.others,

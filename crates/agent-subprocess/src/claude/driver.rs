@@ -4,7 +4,8 @@ use super::arguments::{Arguments, NEEDED};
 use super::connection::{ClaudeConnection, Setup};
 use super::options::Options;
 use crate::Context;
-use crate::converse::Live;
+use crate::converse::{Link, Live};
+use crate::duplex::start;
 use crate::session_locks::held;
 use agent_duplex::{
     BoxFuture, Capabilities, Capability, Connection, Driver, Error, Permissions, SessionChoice,
@@ -83,22 +84,18 @@ impl Driver for ClaudeDriver {
             let command = env.command(&self.program, &NEEDED, &self.context)?;
             let command = command.args(&arguments.words).env_remove("CLAUDECODE");
             let (command, lease) = held(command, self.options.locks.as_ref(), &id).await?;
-            let program = self.program[0].to_string_lossy().into_owned();
-            let agent = command
-                .spawn()
-                .await
-                .map_err(|e| Error::start(e.to_string(), Some(e.into())))?;
+            let agent = start(command).await?;
+            let known = Some(id.clone());
+            let link = Link::new(agent, NAME, &self.program, &self.context, known);
             let setup = Setup {
-                program,
                 session: id,
                 has_past: !matches!(session, SessionChoice::Fresh),
-                policy: self.context.stop.clone(),
                 may_all: self.options.permissions == Permissions::All,
                 timeouts: self.options.timeouts,
                 files: arguments.files,
                 lease,
             };
-            let connection = ClaudeConnection::new(agent, setup);
+            let connection = ClaudeConnection::new(link, setup);
             Ok(Box::new(Live(connection)) as Box<dyn Connection>)
         })
     }

@@ -2,11 +2,9 @@
 
 mod cleaning;
 
-use super::driver::NAME;
-use super::opening::{Opening, is_held};
+use super::opening::is_held;
 use super::protocol::{LOG_IN, Session};
-use crate::converse::{Dialogue, INTERRUPT, Link, Means, Timeouts, last_line};
-use crate::{Agent, StopPolicy};
+use crate::converse::{Dialogue, INTERRUPT, Link, Means, last_line};
 use agent_duplex::{
     Changing, Decision, Error, Event, ExitStatus, Line, Message, Observation, Permissions, Stream,
 };
@@ -18,16 +16,6 @@ use tokio::time::Instant;
 
 /// How long to wait for the conversation; an agent that takes longer gets its first message when it is open.
 const OPEN: Duration = Duration::from_secs(10);
-
-/// What a connection knows of its agent besides the process.
-#[derive(Debug)]
-pub(super) struct Setup {
-    pub(super) program: String,
-    pub(super) policy: StopPolicy,
-    pub(super) permissions: Permissions,
-    pub(super) timeouts: Timeouts,
-    pub(super) opening: Opening,
-}
 
 /// A running agent.
 #[derive(Debug)]
@@ -41,10 +29,10 @@ pub(super) struct CodexConnection {
 }
 
 impl CodexConnection {
-    pub(super) fn new(agent: Agent, setup: Setup) -> Self {
+    pub(super) fn new(link: Link, session: Session) -> Self {
         CodexConnection {
-            link: Link::new(agent, NAME, setup.program, setup.policy, None),
-            session: Session::new(setup.opening, setup.permissions, setup.timeouts),
+            link,
+            session,
             since: cleaning::now(),
             cleaning: None,
         }

@@ -1,11 +1,13 @@
 //! How Codex is started: its description, which is the `Driver`, up to the first connection.
 
 use super::arguments::{self, NEEDED};
-use super::connection::{CodexConnection, Setup};
+use super::connection::CodexConnection;
 use super::opening::Opening;
 use super::options::Options;
+use super::protocol::Session;
 use crate::Context;
-use crate::converse::Live;
+use crate::converse::{Link, Live};
+use crate::duplex::start;
 use agent_duplex::{BoxFuture, Capabilities, Capability, Connection, Driver, Error, SessionChoice};
 use std::ffi::OsString;
 
@@ -75,19 +77,11 @@ impl Driver for CodexDriver {
             let words = arguments::compose(&self.options)?;
             let env = &self.options.env;
             let command = env.command(&self.program, &NEEDED, &self.context)?;
-            let command = command.args(&words);
-            let agent = command
-                .spawn()
-                .await
-                .map_err(|e| Error::start(e.to_string(), Some(e.into())))?;
-            let setup = Setup {
-                program: self.program[0].to_string_lossy().into_owned(),
-                policy: self.context.stop.clone(),
-                permissions: self.options.permissions,
-                timeouts: self.options.timeouts,
-                opening,
-            };
-            let connection = CodexConnection::new(agent, setup);
+            let agent = start(command.args(&words)).await?;
+            let link = Link::new(agent, NAME, &self.program, &self.context, None);
+            let (permissions, timeouts) = (self.options.permissions, self.options.timeouts);
+            let session = Session::new(opening, permissions, timeouts);
+            let connection = CodexConnection::new(link, session);
             Ok(Box::new(Live(connection)) as Box<dyn Connection>)
         })
     }

@@ -1,7 +1,8 @@
 //! How a conversation begins: what the agent is told of it, and what its refusal means.
 
 use super::options::Options;
-use crate::mcp::{self, McpServer, McpServers};
+use crate::duplex::not_started;
+use crate::mcp::{McpServer, McpServers};
 use agent_duplex::{EndReason, Error, Permissions, SessionChoice, TurnEnd};
 use serde_json::{Map, Value, json};
 use std::fmt;
@@ -27,8 +28,10 @@ impl Opening {
         let (approval, sandbox, _) = words(options.permissions);
         let mut config = options.config.clone();
         if !options.mcp_servers.is_empty() {
-            let refuse = |e: mcp::Error| Error::start(e.to_string(), Some(e.into()));
-            let servers = options.mcp_servers.expanded(variable).map_err(refuse)?;
+            let servers = options
+                .mcp_servers
+                .expanded(variable)
+                .map_err(not_started)?;
             config.insert("mcp_servers".to_owned(), servers_of(&servers)?);
         }
         if let Some(effort) = &options.effort {

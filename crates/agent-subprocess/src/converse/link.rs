@@ -2,8 +2,9 @@
 
 use super::{Kept, Leaving, Stopping, Waits};
 use crate::writer::Writer;
-use crate::{Agent, StopPolicy};
+use crate::{Agent, Context, StopPolicy};
 use agent_duplex::{Event, Observation, StopReport};
+use std::ffi::OsString;
 
 /// A running agent.
 #[derive(Debug)]
@@ -30,12 +31,13 @@ pub(crate) struct Link {
 }
 
 impl Link {
-    /// Takes a process that was started with a pipe as its standard input, and keeps that it was, and its session if that is known.
+    /// Takes a process that was started from `program`, its name and its leading words, with a pipe as its standard input; keeps that it was, and
+    /// its session if that is known.
     pub(crate) fn new(
         mut agent: Agent,
         name: &'static str,
-        program: String,
-        policy: StopPolicy,
+        program: &[OsString],
+        context: &Context,
         session: Option<String>,
     ) -> Self {
         let stdin = agent.take_stdin().expect("it was started with a pipe");
@@ -46,8 +48,8 @@ impl Link {
         Link {
             agent,
             name,
-            program,
-            policy,
+            program: program[0].to_string_lossy().into_owned(),
+            policy: context.stop.clone(),
             writer: Writer::new(stdin),
             kept,
             frozen: false,

@@ -2,7 +2,7 @@
 
 use super::{Lease, Refusal, SessionLocks};
 use crate::AgentCommand;
-use crate::environment::no_descriptor;
+use crate::duplex::no_descriptor;
 use agent_duplex::Error;
 use std::time::{Duration, Instant};
 use tokio::time::timeout;
