@@ -154,6 +154,16 @@ fn x128_an_agent_in_a_conversation_may_do_it_too() {
     scene.talking(&["resume"]).run(LONG).expect_code(0);
 }
 
+/// No save comes between one command of the loop's own and the next.
+#[test]
+fn x128_a_gate_may_do_it_and_what_comes_after_it_is_run() {
+    let scene = Scene::new("print turn {start}");
+    let run = ["--gate", "rm -rf .rlm", "--gate", "true", "--until", "true"];
+    let ended = scene.run(&run).run(LONG).expect_code(0);
+    assert!(!ended.stdout.contains("can't be run"), "{ended}");
+    assert_eq!(scene.status()["state"], "ended");
+}
+
 /// A thread that writes where nobody reads hangs for good.
 #[test]
 fn x128_the_end_does_not_wait_for_a_heartbeat_that_hangs() {

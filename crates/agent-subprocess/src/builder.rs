@@ -163,6 +163,10 @@ impl AgentCommand {
 
     /// Names the file (created with mode 0600) to which the guard adds what it found after the death of the host.
     /// [`SweepReport::read`](crate::sweep::SweepReport::read) reads it.
+    ///
+    /// Nobody is left to hear that it can't be written then, so [`spawn`](Self::spawn) refuses a path where it can't:
+    /// its directory must be there. A relative path counts from the working directory of the host. Without a guard
+    /// nothing is added.
     pub fn survivors_file(mut self, path: impl Into<PathBuf>) -> Self {
         self.survivors_file = Some(path.into());
         self
@@ -193,7 +197,8 @@ impl AgentCommand {
     ///
     /// # Errors
     /// When the program is not found or may not be executed, the working directory cannot be entered, the arguments are
-    /// too long, the marker would not work, there are too few descriptors, or no guard can be had.
+    /// too long, the marker would not work, the survivors file cannot be written, there are too few descriptors, or no
+    /// guard can be had.
     ///
     /// # Panics
     /// Panics outside of a tokio runtime with I/O and time enabled.

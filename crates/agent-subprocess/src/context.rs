@@ -23,7 +23,8 @@ pub struct Context {
     pub hold: Option<Arc<OwnedFd>>,
     /// A directory for files that live as long as the attempt, such as a prompt; made with mode 0700 when it is needed.
     pub scratch: PathBuf,
-    /// The file to which a guard adds what it found after the death of the host.
+    /// The file to which a guard adds what it found after the death of the host, in a directory that is there; see
+    /// [`AgentCommand::survivors_file`].
     pub survivors_file: Option<PathBuf>,
     /// The stages of a stop and their times.
     pub stop: StopPolicy,

@@ -36,6 +36,10 @@ pub(crate) enum Kind {
     )]
     BadDirectory { path: PathBuf, source: io::Error },
     #[error(
+        "the survivors file {path} cannot be written: {source}; name a file in a directory that is there and may be written"
+    )]
+    BadSurvivorsFile { path: PathBuf, source: io::Error },
+    #[error(
         "arguments and environment of `{program}` are too long for the system: pass large input on standard input"
     )]
     TooLong { program: String },
@@ -112,6 +116,12 @@ impl Error {
     /// Tells whether the working directory does not exist or cannot be entered.
     pub fn is_bad_directory(&self) -> bool {
         matches!(self.0, Kind::BadDirectory { .. })
+    }
+
+    /// Tells whether the file that was named by [`survivors_file`](crate::AgentCommand::survivors_file) cannot be
+    /// written.
+    pub fn is_bad_survivors_file(&self) -> bool {
+        matches!(self.0, Kind::BadSurvivorsFile { .. })
     }
 
     /// Tells whether arguments and environment together were too long for the system.

@@ -3,7 +3,7 @@
 use crate::error::{Error, Kind};
 use crate::keeper::Keeper;
 use crate::wire::MAX_HOLD;
-use crate::{AgentCommand, Containment, group, guard};
+use crate::{AgentCommand, Containment, group, guard, sweep};
 use std::ffi::{OsStr, OsString};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
@@ -46,13 +46,17 @@ impl AgentCommand {
             return Err(Kind::TooManyHeld { limit: MAX_HOLD }.into());
         }
         // The guard stands in `/`, so that every path must be absolute.
-        let absolute = |path: PathBuf| {
-            std::path::absolute(&path).map_err(|source| Kind::BadDirectory { path, source })
-        };
-        self.directory = Some(absolute(
-            self.directory.take().unwrap_or_else(|| ".".into()),
-        )?);
-        self.survivors_file = self.survivors_file.take().map(absolute).transpose()?;
+        let path = self.directory.take().unwrap_or_else(|| ".".into());
+        let directory = std::path::absolute(&path);
+        self.directory = Some(directory.map_err(|source| Kind::BadDirectory { path, source })?);
+        if let Some(path) = self.survivors_file.take() {
+            let absolute = std::path::absolute(&path).and_then(|path| {
+                sweep::check_report(&path)?;
+                Ok(path)
+            });
+            self.survivors_file =
+                Some(absolute.map_err(|source| Kind::BadSurvivorsFile { path, source })?);
+        }
         Ok(())
     }
 

@@ -81,6 +81,23 @@ impl SweepReport {
     }
 }
 
+/// Looks whether a report could be added to a file, and leaves nothing behind. Takes no descriptor, and waits for no FIFO.
+pub(crate) fn check_report(path: &Path) -> io::Result<()> {
+    use rustix::fs::{Access, access};
+    use rustix::io::Errno;
+    if path.is_dir() {
+        return Err(Errno::ISDIR.into());
+    }
+    let allowed = match access(path, Access::WRITE_OK) {
+        Err(Errno::NOENT) => {
+            let directory = path.parent().unwrap_or(path);
+            access(directory, Access::WRITE_OK | Access::EXEC_OK)
+        }
+        known => known,
+    };
+    Ok(allowed?)
+}
+
 /// Finds the processes whose environment has `variable=scope` or `variable=scope.…`, and the guards of the scope.
 ///
 /// # Platform

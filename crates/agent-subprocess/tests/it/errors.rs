@@ -2,7 +2,7 @@
 
 use crate::rules::works;
 use crate::scene::{Scene, alone, own_test};
-use agent_subprocess::{AgentCommand, Containment, Marker};
+use agent_subprocess::{AgentCommand, Containment, Error, Marker};
 use rustix::process::{Resource, getrlimit, setrlimit};
 use std::path::Path;
 use std::process::Command;
@@ -123,6 +123,58 @@ async fn p48_a_marker_that_would_not_work_is_refused() {
     the marker would not work: its scope is empty: make up a random text
     the marker would not work: its scope holds a full stop, so that a sweep for what stands before it would end this tree too: leave it out
     ");
+}
+
+#[tokio::test]
+async fn p48_a_survivors_file_that_can_not_be_written_is_refused_before_anything_runs() {
+    let scene = Scene::new();
+    let folder = scene.directory.path();
+    std::fs::write(folder.join("plain"), "").unwrap();
+    let closed = scene.path("closed");
+    std::fs::create_dir(&closed).unwrap();
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o500);
+    std::fs::set_permissions(&closed, mode).unwrap();
+    let everything_is_open = rustix::fs::access(&closed, rustix::fs::Access::WRITE_OK).is_ok();
+    let mut texts = Vec::new();
+    for containment in BOTH {
+        let agent = || scene.agent("touch ran").containment(containment);
+        let mut refused = Vec::new();
+        for path in ["closed", "nowhere/survivors", "plain/survivors"] {
+            let error = agent().survivors_file(folder.join(path)).spawn().await;
+            refused.push(error.unwrap_err());
+        }
+        refused.push(agent().survivors_file("").spawn().await.unwrap_err());
+        assert!(refused.iter().all(Error::is_bad_survivors_file));
+        if !everything_is_open {
+            let error = agent().survivors_file(closed.join("survivors")).spawn();
+            let error = error.await.unwrap_err();
+            assert!(error.is_bad_survivors_file(), "{error}");
+        }
+        let refused = refused.iter().map(ToString::to_string);
+        let refused = refused.collect::<Vec<_>>().join("\n");
+        texts.push(refused.replace(folder.to_str().unwrap(), "FOLDER"));
+        assert!(!scene.path("ran").exists());
+    }
+    assert_eq!(texts[0], texts[1], "with a guard and without");
+    insta::assert_snapshot!(texts[0], @r"
+    the survivors file FOLDER/closed cannot be written: Is a directory (os error 21); name a file in a directory that is there and may be written
+    the survivors file FOLDER/nowhere/survivors cannot be written: No such file or directory (os error 2); name a file in a directory that is there and may be written
+    the survivors file FOLDER/plain/survivors cannot be written: Not a directory (os error 20); name a file in a directory that is there and may be written
+    the survivors file  cannot be written: cannot make an empty path absolute; name a file in a directory that is there and may be written
+    ");
+    for file in ["plain", "survivors"] {
+        let agent = scene.agent("exit 0").survivors_file(folder.join(file));
+        assert!(agent.spawn().await.unwrap().wait().await.success());
+    }
+    assert!(
+        !scene.path("survivors").exists(),
+        "there was nothing to say"
+    );
+    if everything_is_open {
+        as_nobody(
+            "errors::p48_a_survivors_file_that_can_not_be_written_is_refused_before_anything_runs",
+        );
+    }
 }
 
 /// Runs a test again without the rights of root.

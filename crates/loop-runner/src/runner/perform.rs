@@ -249,7 +249,8 @@ impl Runner {
             }),
             hold: Some(self.work_tree.lock()),
             scratch: scratch(self.work_tree.project(), &self.saved.run),
-            survivors_file: Some(run_dir.join(REPORT)),
+            // Somebody may have removed the state a moment ago. Until it is put back, only a sweep finds what outlived everything.
+            survivors_file: run_dir.is_dir().then(|| run_dir.join(REPORT)),
             stop: self.stop_policy(),
         }
     }
