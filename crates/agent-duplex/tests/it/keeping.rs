@@ -371,8 +371,8 @@ fn l100_a_file_that_is_not_as_it_should_be_is_an_error_and_never_an_empty_histor
     the conversation can't be kept: PATH was written by a newer version of this program (schema 2, this one knows 1); update it
     the conversation can't be kept: PATH is damaged; put a copy in its place, or name a new file
     the conversation can't be kept: PATH is damaged; put a copy in its place, or name a new file
-    the conversation can't be kept: PATH can't be written; change its permissions or its directory's
-    the conversation can't be kept: PATH/no/where can't be created; name a file in a directory that can be written
+    the conversation can't be kept: PATH is a directory; name a file in it
+    the conversation can't be kept: PATH/no/where can't be created; name a file in a directory that is there and can be written
     ");
 }
 

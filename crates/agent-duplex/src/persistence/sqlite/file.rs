@@ -26,6 +26,10 @@ impl Database {
     pub(super) fn open(path: &Path) -> Result<Self, Error> {
         // A name alone might mean something else to SQLite, as `:memory:` does.
         let path = std::path::absolute(path).map_err(|e| unusable(path, e))?;
+        if path.is_dir() {
+            let text = format!("{} is a directory; name a file in it", path.display());
+            return Err(Error::persistence(text, None));
+        }
         create(&path).map_err(|e| unusable(&path, e))?;
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let connection = Connection::open_with_flags(&path, flags).map_err(|e| fault(&path, e))?;
@@ -137,7 +141,8 @@ fn synced(directory: &Path) -> std::io::Result<()> {
 
 fn unusable(path: &Path, e: std::io::Error) -> Error {
     let path = path.display();
-    let text = format!("{path} can't be created; name a file in a directory that can be written");
+    let mend = "name a file in a directory that is there and can be written";
+    let text = format!("{path} can't be created; {mend}");
     Error::persistence(text, Some(e.into()))
 }
 
