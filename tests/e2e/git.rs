@@ -236,6 +236,29 @@ fn a_tree_that_a_hook_refuses_is_not_left_behind() {
 }
 
 #[test]
+fn a_tree_in_which_a_file_is_in_the_way_of_the_directory_is_not_left_behind() {
+    let scene = scene("print made");
+    fs_err::write(scene.file("sub"), "").unwrap();
+    scene.sandbox.git(&["add", "sub"]);
+    scene.sandbox.git(&["commit", "-q", "-m", "a file"]);
+    fs_err::remove_file(scene.file("sub")).unwrap();
+    let there = scene.file("sub/deep");
+    fs_err::create_dir_all(&there).unwrap();
+    fs_err::write(there.join("kept"), "").unwrap();
+    let run = || scene.run(&["--once", "--worktree", "r1"]).dir(&there);
+    let ended = run().run(LONG).expect_code(1);
+    let said = ["can't make the directory", "worktrees/r1/sub/deep"];
+    expect_in_order(&ended.stderr, &said);
+    assert!(!scene.file(".rlm/worktrees/r1").exists());
+    scene.sandbox.git(&["add", "-A", "sub"]);
+    scene
+        .sandbox
+        .git(&["commit", "-q", "-m", "a directory instead"]);
+    run().run(LONG).expect_code(0);
+    assert!(scene.file(".rlm/worktrees/r1/sub/deep/kept").exists());
+}
+
+#[test]
 fn what_a_cut_attempt_edited_is_in_the_next_commit_and_named_there() {
     let scene = scene("append work {start}\n@1 print ready\n@1 hang");
     let running = scene.ready(&["-n", "1", "--commit", "--run-id", "r1"]);

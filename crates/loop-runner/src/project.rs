@@ -67,6 +67,13 @@ impl Project {
         &self.tree
     }
 
+    /// Returns where in that working tree the project was found from; empty at its top.
+    #[must_use]
+    pub fn within(&self) -> &Path {
+        let within = self.directory.strip_prefix(&self.tree);
+        within.unwrap_or(Path::new(""))
+    }
+
     pub(crate) fn git_mut(&mut self) -> &mut Git {
         &mut self.git
     }

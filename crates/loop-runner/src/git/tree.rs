@@ -49,13 +49,26 @@ pub(crate) fn all(state: &Path) -> Vec<PathBuf> {
     paths.filter(|path| path.is_dir()).collect()
 }
 
+impl Worktree {
+    /// Returns the directory at this place in the tree, and makes it where the commit does not have it: git knows no empty ones.
+    pub(crate) fn directory(&self, within: &Path) -> Result<PathBuf, Error> {
+        let mut directory = self.path.clone();
+        directory.extend(within);
+        let made = fs_err::create_dir_all(&directory);
+        made.map_err(|e| Error::io("can't make the directory", &directory, e))?;
+        Ok(directory)
+    }
+}
+
 impl Project {
     /// Makes a working tree for a run that is new, and `commits` or does not, from the commit that the present one is based on, on a new branch `rlm/NAME`. Returns it with
-    /// the number of files whose changes are not in it, because they are not committed. Blocks.
+    /// the number of files whose changes are not in it, because they are not committed. What is [`within`](Self::within) the present tree is there
+    /// too. Blocks.
     ///
     /// # Errors
     ///
-    /// [`Error::is_usage`] when there is no repository, no commit, or a tree or a branch of that name; others when git fails.
+    /// [`Error::is_usage`] when there is no repository, no commit, or a tree or a branch of that name, and when git fails; others when the disk does.
+    /// Then nothing is left.
     pub fn add_worktree(
         &self,
         name: &RunId,
@@ -80,7 +93,10 @@ impl Project {
             ));
         };
         let left = self.git().change_count().unwrap_or(0);
-        Ok((self.worktree_at(name, &base, "--worktree NAME")?, left))
+        let worktree = self.worktree_at(name, &base, "--worktree NAME")?;
+        let made = worktree.directory(self.within());
+        made.inspect_err(|_| self.remove_worktree(&worktree.path, Some(&worktree.branch)))?;
+        Ok((worktree, left))
     }
 
     /// Makes a working tree from a commit, on a new branch `rlm/NAME`; `other` is the option that gives it another name.

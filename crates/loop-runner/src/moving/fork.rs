@@ -147,11 +147,7 @@ fn fork(project: &Project, parent: &RunId, point: ForkPoint, halt: &Halt) -> Res
 /// Gives the run a working tree in place of the one that it had.
 fn rebind(head: &mut RunHead, root: &Path, worktree: &Worktree) -> Result<(), Error> {
     let within = head.settings.directory.strip_prefix(head.tree(root));
-    let mut directory = worktree.path.clone();
-    directory.extend(within.unwrap_or(Path::new("")));
-    // A directory that git does not have is not there.
-    fs_err::create_dir_all(&directory).map_err(|e| Error::directory(&directory, e))?;
-    head.settings.directory = directory;
+    head.settings.directory = worktree.directory(within.unwrap_or(Path::new("")))?;
     head.settings.worktree = Some(worktree.clone());
     Ok(())
 }

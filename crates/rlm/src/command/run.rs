@@ -119,13 +119,8 @@ fn own_tree(
     run: &RunId,
     settings: &mut Settings,
 ) -> Result<(Project, usize), Failure> {
-    let within = project.directory().strip_prefix(project.tree());
-    let within = within.unwrap_or(Path::new("")).to_owned();
     let (worktree, left_behind) = project.add_worktree(name, run, settings.commit)?;
-    // A directory that git does not have is not there.
-    let directory = worktree.path.join(within);
-    fs_err::create_dir_all(&directory).map_err(|e| Failure::usage(e.to_string()))?;
-    settings.directory = directory;
+    settings.directory = worktree.path.join(project.within());
     let project = project.in_worktree(&worktree)?;
     settings.worktree = Some(worktree);
     Ok((project, left_behind))
