@@ -37,6 +37,15 @@ pub(crate) fn show(bytes: u64) -> String {
     }
 }
 
+/// Writes a number of bytes so that [`parse`] reads it again.
+pub(crate) fn exact(bytes: u64) -> String {
+    let units = [("GB", 1_000_000_000), ("MB", 1_000_000), ("kB", 1000)];
+    let whole =
+        { units.into_iter() }.find(|(_, factor)| bytes > 0 && bytes.is_multiple_of(*factor));
+    let (unit, factor) = whole.unwrap_or(("B", 1));
+    format!("{}{unit}", bytes / factor)
+}
+
 /// Reads a size from the file: a whole number, or text.
 pub(crate) fn of_file<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
     from.deserialize_any(Size).map(Some)
@@ -80,17 +89,21 @@ mod tests {
             "99999999999TB",
         ];
         let shown = read.map(|text| match parse(text) {
-            Ok(bytes) => format!("{text:?} = {bytes}, {}", show(bytes)),
+            Ok(bytes) => {
+                let exact = exact(bytes);
+                assert_eq!(parse(&exact), Ok(bytes));
+                format!("{text:?} = {bytes}, {}, {exact}", show(bytes))
+            }
             Err(why) => why,
         });
         insta::assert_snapshot!(shown.join("\n"), @r#"
-        "0" = 0, 0 kB
-        "4096" = 4096, 5 kB
-        "500MB" = 500000000, 500.0 MB
-        "500 mb" = 500000000, 500.0 MB
-        "2GiB" = 2147483648, 2.1 GB
-        "1kB" = 1000, 1 kB
-        "7 B" = 7, 1 kB
+        "0" = 0, 0 kB, 0B
+        "4096" = 4096, 5 kB, 4096B
+        "500MB" = 500000000, 500.0 MB, 500MB
+        "500 mb" = 500000000, 500.0 MB, 500MB
+        "2GiB" = 2147483648, 2.1 GB, 2147483648B
+        "1kB" = 1000, 1 kB, 1kB
+        "7 B" = 7, 1 kB, 7B
         `` is no size: write for example 500MB or 2GiB
         `-1` is no size: write for example 500MB or 2GiB
         `2.5GB` is no size: write for example 500MB or 2GiB

@@ -8,6 +8,7 @@ use super::file::{self, File, Whose};
 use super::tree::{Origin, Tree};
 use crate::agents::AgentKind;
 use crate::args::{LoopArgs, PermissionsArg, RunArgs};
+use crate::bytes;
 use crate::duration;
 use crate::exit::Failure;
 use crate::resolve;
@@ -203,7 +204,10 @@ pub(crate) fn defaults(driven: bool) -> Tree {
         ("sleep", time(resolve::DEFAULT_SLEEP)),
         ("wait-on-limit", time(resolve::DEFAULT_WAIT)),
         ("leftovers", "end".into()),
-        ("max-transcripts", "2GB".into()),
+        (
+            "max-transcripts",
+            bytes::exact(loop_runner::Settings::MAX_TRANSCRIPTS).into(),
+        ),
         ("commit", false.into()),
         ("worktree", false.into()),
         (
