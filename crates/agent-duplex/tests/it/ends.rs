@@ -311,8 +311,7 @@ async fn a_stop_does_not_wait_for_an_agent_that_takes_no_input() {
 
 #[tokio::test(start_paused = true)]
 async fn last_words_are_waited_for_a_bounded_time_and_not_while_nobody_reads() {
-    let mut options = agent_duplex::ConversationOptions::default();
-    options.backlog = 1;
+    let options = agent_duplex::ConversationOptions::default().with_backlog(1);
     let mut script = Script::new().message().begin().observe(delta("x"));
     for i in 0..100 {
         script = script.last_words(delta(&i.to_string()));

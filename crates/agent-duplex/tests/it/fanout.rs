@@ -78,8 +78,7 @@ async fn l87_p11_a_hundred_readers_and_a_stalled_one_leave_memory_flat() {
         script = script.make(move |_| lines.line());
     }
     let driver = ScriptedDriver::new(steered()).plays(script.end(EndReason::Completed));
-    let mut options = ConversationOptions::default();
-    options.backlog = 50;
+    let options = ConversationOptions::default().with_backlog(50);
     let mut talk = Talk::limited(driver, options);
     let mut stalled = talk.conversation.subscribe(20);
     let readers: Vec<_> = (0..READERS)

@@ -120,8 +120,7 @@ async fn x123_an_agent_of_one_shot_is_closed_after_its_turn() {
     let driver = ScriptedDriver::new(resumable())
         .plays(turn(Script::new().session("s").gate(&gate), "one"))
         .plays(turn(Script::new().session("s"), "two"));
-    let mut options = ConversationOptions::default();
-    options.mode = Mode::OneShot;
+    let options = ConversationOptions::default().with_mode(Mode::OneShot);
     let mut talk = Talk::limited(driver, options);
     talk.send("one");
     // Not even an agent that can be steered is told more than once.

@@ -58,8 +58,7 @@ async fn l87_p11_a_stalled_subscriber_is_dropped_with_its_position_and_the_other
 
 #[tokio::test]
 async fn l87_a_subscriber_that_reads_along_is_not_dropped() {
-    let mut options = ConversationOptions::default();
-    options.backlog = 10;
+    let options = ConversationOptions::default().with_backlog(10);
     let mut talk = Talk::limited(chatty(), options);
     let mut subscription = talk.conversation.subscribe(20);
     talk.send("go");
@@ -77,8 +76,7 @@ async fn l87_a_subscriber_that_reads_along_is_not_dropped() {
 
 #[tokio::test]
 async fn p11_a_slow_primary_loses_nothing_and_holds_the_agent_up() {
-    let mut options = ConversationOptions::default();
-    options.backlog = 10;
+    let options = ConversationOptions::default().with_backlog(10);
     let mut talk = Talk::limited(chatty(), options);
     let mut ahead = talk.conversation.subscribe(10_000);
     talk.send("go");
@@ -100,8 +98,7 @@ async fn p11_a_slow_primary_loses_nothing_and_holds_the_agent_up() {
 
 #[tokio::test]
 async fn commands_act_while_the_primary_is_not_read() {
-    let mut options = ConversationOptions::default();
-    options.backlog = 1;
+    let options = ConversationOptions::default().with_backlog(1);
     let mut talk = Talk::limited(chatty(), options);
     talk.send("go");
     talk.start().await;

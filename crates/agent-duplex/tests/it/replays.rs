@@ -50,8 +50,7 @@ async fn late(
     capacity: usize,
 ) -> (Vec<Published>, Vec<Published>) {
     let gate = Gate::new();
-    let mut options = ConversationOptions::default();
-    options.backlog = 100_000;
+    let options = ConversationOptions::default().with_backlog(100_000);
     let mut talk = Talk::limited(gated(things, &gate), options);
     talk.send("first");
     talk.start().await;
@@ -154,9 +153,8 @@ proptest! {
                 }
                 script = script.end(EndReason::Completed);
             }
-            let mut options = ConversationOptions::default();
             // As good as in step with the reader.
-            options.backlog = 1;
+            let options = ConversationOptions::default().with_backlog(1);
             let driver = ScriptedDriver::new(steered()).plays(script);
             let mut talk = Talk::limited(driver, options);
             talk.start().await;

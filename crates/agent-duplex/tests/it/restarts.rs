@@ -5,10 +5,10 @@ use std::time::Duration;
 use agent_duplex::scripted::{Call, Gate, Script, ScriptedDriver};
 use agent_duplex::{
     Ask, Capabilities, ConversationOptions, Decision, EndReason, Error, Event, Input, InputState,
-    Lifecycle, LostSession, Mode, Queued, SessionChoice, What,
+    Lifecycle, LostSession, Mode, Queued, RestartPolicy, SessionChoice, What,
 };
 
-use crate::talk::{Talk, delta, restarting, resumable, soon, steered, warning};
+use crate::talk::{Talk, delta, resumable, soon, steered, warning};
 
 const BUDGET: Duration = Duration::from_secs(8);
 
@@ -221,8 +221,8 @@ async fn p45_a_session_that_is_lost_fails_or_is_forgotten() {
                 .end(EndReason::SessionNotFound)
                 .over()
         };
-        let mut options = restarting();
-        options.restart.as_mut().unwrap().lost_session = lost_session;
+        let policy = RestartPolicy::default().with_lost_session(lost_session);
+        let options = ConversationOptions::default().with_restart(policy);
         let driver = ScriptedDriver::new(resumable()).plays(lost()).plays(lost());
         let mut talk = Talk::limited(driver.plays(lost()).plays(lost()), options);
         soon(talk.conversation.start(resumed("s"))).await.unwrap();
@@ -326,8 +326,7 @@ async fn p47_nothing_that_an_agent_still_says_is_in_the_turns_of_the_next_one() 
     let first = first.last_words(Event::TurnStarted { inputs: vec![] });
     let first = first.last_words(delta("late")).last_words(ask);
     let driver = ScriptedDriver::new(resumable()).plays(first);
-    let mut options = ConversationOptions::default();
-    options.mode = Mode::OneShot;
+    let options = ConversationOptions::default().with_mode(Mode::OneShot);
     let mut talk = Talk::limited(driver.plays(answers()), options);
     talk.send("one");
     talk.becomes(Lifecycle::InTurn).await;
@@ -449,12 +448,9 @@ async fn l99_an_input_chooses_the_turn_to_go_on_from() {
     texts.push(described(&assigned));
     texts.push(warnings[0].clone());
     texts.push(talk.warned().await);
-    texts.push(
-        Input::new("go")
-            .from_parent("none")
-            .unwrap_err()
-            .to_string(),
-    );
+    let invalid = Input::new("go").from_parent("none").unwrap_err();
+    assert!(invalid.is_invalid());
+    texts.push(invalid.to_string());
     insta::assert_snapshot!(texts.join("\n"), @r#"
     turn 1
     turn 2 after 1

@@ -22,9 +22,7 @@ pub(crate) fn resumable() -> Capabilities {
 }
 
 pub(crate) fn restarting() -> ConversationOptions {
-    let mut options = ConversationOptions::default();
-    options.restart = Some(RestartPolicy::default());
-    options
+    ConversationOptions::default().with_restart(RestartPolicy::default())
 }
 
 pub(crate) fn delta(text: &str) -> Event {

@@ -98,6 +98,17 @@ async fn l83_a_full_inbox_takes_nothing_and_records_nothing() {
 }
 
 #[tokio::test]
+async fn l83_an_inbox_has_the_room_that_it_was_given() {
+    let options = ConversationOptions::default().with_inbox(2);
+    let mut talk = Talk::limited(ScriptedDriver::new(steered()), options);
+    talk.send("one");
+    talk.send("two");
+    let error = talk.conversation.send(Input::new("over")).unwrap_err();
+    assert!(error.is_full(), "{error}");
+    assert_eq!(talk.conversation.pending().len(), 2);
+}
+
+#[tokio::test]
 async fn l84_inputs_during_a_turn_are_handed_on_at_once_to_who_can_be_steered() {
     let mut script = Script::new().message().begin();
     for _ in 0..50 {
