@@ -310,12 +310,6 @@ impl Error {
         matches!(*self.0, Kind::Silent(_))
     }
 
-    /// Returns whether the files of an iteration are in no commit, so that nothing can go on from there.
-    #[must_use]
-    pub fn is_not_committed(&self) -> bool {
-        matches!(*self.0, Kind::NotCommitted { .. })
-    }
-
     /// Returns whether the run goes on elsewhere.
     #[must_use]
     pub fn is_moved(&self) -> bool {

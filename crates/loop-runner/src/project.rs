@@ -83,8 +83,7 @@ impl Project {
     }
 
     /// Returns the directory that holds a directory for each run.
-    #[must_use]
-    pub fn runs_dir(&self) -> PathBuf {
+    pub(crate) fn runs_dir(&self) -> PathBuf {
         self.state_dir().join("runs")
     }
 

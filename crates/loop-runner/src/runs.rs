@@ -39,7 +39,7 @@ pub struct RunHead {
     pub uncommitted: Option<Uncommitted>,
     /// What was lost of it by damages that it went on from, the latest last.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub losses: Vec<Loss>,
+    pub(crate) losses: Vec<Loss>,
     /// Why a person wants the run to wait, while it waits or is about to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pause_reason: Option<String>,

@@ -46,8 +46,8 @@ impl Project {
     ///
     /// # Errors
     ///
-    /// [`Error::is_not_found`] when there is no such run or iteration, [`Error::is_not_committed`] when that is in no commit, [`Error::is_usage`] also
-    /// when the new run exists.
+    /// [`Error::is_not_found`] when there is no such run or iteration, [`Error::is_usage`] when that is in no commit
+    /// ([`Progress::commit`] tells beforehand) or the new run exists.
     ///
     /// # Cancel safety
     ///
