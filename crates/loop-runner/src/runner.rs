@@ -152,6 +152,11 @@ impl Runner {
     /// # Errors
     ///
     /// [`Error::is_usage`] when the settings make no run, the prompt can't be read or the run exists.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future lets the working tree go. There is no run then, and another one may be made under its name; or, when its first save had
+    /// begun, there is one that was not started, for [`open`](Self::open).
     pub async fn create(
         work_tree: WorkTree,
         mut settings: Settings,
@@ -185,6 +190,11 @@ impl Runner {
     /// # Errors
     ///
     /// [`Error::is_not_found`] when nothing is saved, [`Error::is_held`] when another process works on it.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future lets the run and the working tree go. What is saved of the run stays as it was; damaged files of it are set aside by then, and
+    /// a prompt that `settings` bring may lie beside it, where it does no harm.
     pub async fn open(
         work_tree: WorkTree,
         settings: Option<Settings>,
