@@ -12,10 +12,10 @@ use std::time::Duration;
 use agent_subprocess::{command::CommandDriver, guard};
 use cancellable_sleep::SleepGate;
 use loop_runner::{
-    AgentSettings, Control, DriverFactory, Leftovers, News, NewsReceiver, Options, Outcome,
-    Permissions, PhaseSettings, Project, PromptSource, RunId, Runner, Settings, WorkTree,
+    AgentSettings, Control, DriverFactory, News, NewsReceiver, Options, Outcome, PhaseSettings,
+    Project, PromptSource, RunId, Runner, Settings, WorkTree,
 };
-use loop_state::{Limits, Notice, SessionPolicy, StopCause, StopRequest, When};
+use loop_state::{Notice, StopCause, StopRequest, When};
 use tokio::sync::mpsc;
 
 /// Reads its prompt, as every agent should, and works.
@@ -85,38 +85,14 @@ async fn carry_out(
 }
 
 fn settings(directory: &Path) -> Settings {
-    let phase = PhaseSettings {
-        name: "main".into(),
-        prompt: PromptSource::Text("Write three lines.".into()),
-        agent: AgentSettings::Command {
-            argv: ["sh", "-c", AGENT].map(OsString::from).into(),
-        },
-        permissions: Permissions::default(),
-        mcp_servers: Default::default(),
-        session: SessionPolicy::Fresh,
-        promise: None,
-        gates: vec!["test -s notes".into()],
-        until: Some("test $(wc -l < notes) -ge 3".into()), // the loop runs it, not the agent
-        check_timeout: Duration::from_secs(60),
-        background_wait: PhaseSettings::BACKGROUND_WAIT,
-        limits: Limits {
-            max_iterations: Some(10),
-            ..Limits::default()
-        },
-    };
-    Settings {
-        directory: directory.into(),
-        phases: vec![phase],
-        max_duration: Some(Duration::from_secs(600)),
-        max_failures: 3,
-        sleep: Duration::ZERO,
-        max_cost_microusd: None,
-        max_tokens: None,
-        wait_on_limit: None,
-        autonomy: None,
-        commit: false,
-        worktree: None,
-        leftovers: Leftovers::End,
-        max_transcripts: None,
-    }
+    let argv = ["sh", "-c", AGENT].map(OsString::from).into();
+    let prompt = PromptSource::Text("Write three lines.".into());
+    let mut phase = PhaseSettings::new("main", prompt, AgentSettings::Command { argv });
+    phase.gates = vec!["test -s notes".into()];
+    phase.until = Some("test $(wc -l < notes) -ge 3".into()); // the loop runs it, not the agent
+    phase.limits.max_iterations = Some(10);
+    let mut settings = Settings::new(directory, vec![phase]);
+    settings.max_duration = Some(Duration::from_secs(600));
+    settings.sleep = Duration::ZERO;
+    settings
 }

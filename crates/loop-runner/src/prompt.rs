@@ -143,26 +143,16 @@ fn unreadable(kind: std::io::ErrorKind) -> String {
 mod tests {
     use super::*;
     use crate::{AgentSettings, PromptSource};
-    use loop_state::{Cut, Feedback, Limits, Steer, Timestamp};
-    use std::time::Duration;
+    use loop_state::{Cut, Feedback, Steer, Timestamp};
 
     fn phase() -> PhaseSettings {
-        PhaseSettings {
-            name: "main".into(),
-            prompt: PromptSource::Kept("prompt-1".into()),
-            agent: AgentSettings::Command {
-                argv: vec!["agent".into()],
-            },
-            permissions: Default::default(),
-            mcp_servers: Default::default(),
-            session: Default::default(),
-            promise: None,
-            gates: vec!["cargo fmt --check".into()],
-            until: Some("cargo test".into()),
-            check_timeout: Duration::from_secs(900),
-            background_wait: PhaseSettings::BACKGROUND_WAIT,
-            limits: Limits::default(),
-        }
+        let agent = AgentSettings::Command {
+            argv: vec!["agent".into()],
+        };
+        let mut phase = PhaseSettings::new("main", PromptSource::Kept("prompt-1".into()), agent);
+        phase.gates = vec!["cargo fmt --check".into()];
+        phase.until = Some("cargo test".into());
+        phase
     }
 
     fn plain() -> Brief {

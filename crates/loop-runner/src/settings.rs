@@ -9,8 +9,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::{AgentSettings, Error, Worktree, prompt};
 
-/// Everything that a run needs, saved with it: a resume asks for nothing again.
+/// Everything that a run needs, saved with it: a resume asks for nothing again. [`Settings::new`] makes them with the defaults.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Settings {
     /// Where the agent, the gates and the check work; absolute.
     pub directory: PathBuf,
@@ -19,9 +20,9 @@ pub struct Settings {
     /// How long the run may be active.
     #[serde(default)]
     pub max_duration: Option<Duration>,
-    /// How many failures of one kind in a row end the run; 0 for no limit.
+    /// How many failures of one kind in a row end the run, 3 by default; 0 for no limit.
     pub max_failures: u32,
-    /// The pause between two iterations.
+    /// The pause between two iterations; 10 s by default.
     pub sleep: Duration,
     /// What the run may cost, in millionths of a US dollar. Every agent of the run must say what it costs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -60,8 +61,9 @@ pub enum Leftovers {
     Keep,
 }
 
-/// What one phase does.
+/// What one phase does. [`PhaseSettings::new`] makes it with the defaults.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct PhaseSettings {
     /// Its name.
     pub name: String,
@@ -87,7 +89,7 @@ pub struct PhaseSettings {
     /// The command for `sh -c` that decides that the phase is done.
     #[serde(default)]
     pub until: Option<String>,
-    /// How long a gate or the check may take.
+    /// How long a gate or the check may take; 15 min by default.
     pub check_timeout: Duration,
     /// How long nothing may come of what the agent has running in the background when its turn is over, before it is ended and judged: no end of a
     /// task, no turn that the agent begins by itself. 30 s by default; 0 waits for nothing.
@@ -115,8 +117,29 @@ pub enum PromptSource {
 }
 
 impl PhaseSettings {
+    /// How long a gate or the check may take, by default.
+    pub const CHECK_TIMEOUT: Duration = Duration::from_secs(900);
     /// How long nothing may come of what runs in the background, by default.
     pub const BACKGROUND_WAIT: Duration = Duration::from_secs(30);
+
+    /// Makes a phase that has no gates, no limits and no end yet: give it `until`, a `promise` or `max_iterations`.
+    #[must_use]
+    pub fn new(name: impl Into<String>, prompt: PromptSource, agent: AgentSettings) -> Self {
+        Self {
+            name: name.into(),
+            prompt,
+            agent,
+            permissions: Permissions::default(),
+            mcp_servers: McpServers::default(),
+            session: SessionPolicy::default(),
+            promise: None,
+            gates: Vec::new(),
+            until: None,
+            check_timeout: Self::CHECK_TIMEOUT,
+            background_wait: Self::BACKGROUND_WAIT,
+            limits: Limits::default(),
+        }
+    }
 
     /// Returns these settings as they may be shown to anybody: without the values of variables, headers and the like.
     #[must_use]
@@ -157,6 +180,43 @@ impl From<Permissions> for agent_duplex::Permissions {
 impl Settings {
     /// How many bytes of disk the older transcripts of a run may take, by default.
     pub const MAX_TRANSCRIPTS: u64 = 2_000_000_000;
+
+    /// Makes the settings of a run that works in this directory, an absolute path, without a limit of time or money.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use loop_runner::{AgentSettings, PhaseSettings, PromptSource, Settings};
+    ///
+    /// let agent = AgentSettings::Command { argv: vec!["my-agent".into()] };
+    /// let prompt = PromptSource::Text("Do the next step of PLAN.md.".into());
+    /// let mut phase = PhaseSettings::new("main", prompt, agent);
+    /// phase.until = Some("make test".into());
+    /// phase.limits.max_iterations = Some(20);
+    /// let mut settings = Settings::new("/home/me/project", vec![phase]);
+    /// settings.commit = true;
+    /// settings.validate()?;
+    /// # Ok::<(), loop_runner::Error>(())
+    /// ```
+    #[must_use]
+    pub fn new(directory: impl Into<PathBuf>, phases: Vec<PhaseSettings>) -> Self {
+        let rules = Rules::default();
+        Self {
+            directory: directory.into(),
+            phases,
+            max_duration: None,
+            max_failures: rules.max_failures,
+            sleep: rules.sleep,
+            max_cost_microusd: None,
+            max_tokens: None,
+            wait_on_limit: None,
+            autonomy: None,
+            commit: false,
+            worktree: None,
+            leftovers: Leftovers::default(),
+            max_transcripts: None,
+        }
+    }
 
     /// Checks that a run by these settings can begin: its rules have an end, its phases have names, and its prompt files can be read.
     ///

@@ -25,10 +25,6 @@ pub(crate) use resumed::{Given, resumed};
 pub(crate) const DEFAULT_ITERATIONS: u32 = 100;
 pub(crate) const DEFAULT_ITERATION_TIMEOUT: Duration = Duration::from_secs(3600);
 pub(crate) const DEFAULT_IDLE_TIMEOUT: Duration = Duration::from_secs(900);
-pub(crate) const DEFAULT_CHECK_TIMEOUT: Duration = Duration::from_secs(900);
-pub(crate) const DEFAULT_FAILURES: u32 = 3;
-pub(crate) const DEFAULT_SLEEP: Duration = Duration::from_secs(10);
-pub(crate) const DEFAULT_WAIT: Duration = Duration::from_secs(6 * 3600);
 pub(crate) const DEFAULT_PROMPT: &str = "PROMPT.md";
 /// The largest prompt that is taken from standard input.
 const MAX_STDIN: u64 = 4 << 20;
@@ -68,21 +64,17 @@ pub(crate) fn new_run(
     let phases = phases.map(|it| phase(&of, it, layers.has_phases()));
     let phases = phases.collect::<Result<Vec<_>, Failure>>()?;
     refuse_driver_options(&args.what, &phases)?;
-    let settings = Settings {
-        directory: directory.to_owned(),
-        phases,
-        max_duration: run.max_duration,
-        max_failures: run.max_failures.unwrap_or(DEFAULT_FAILURES),
-        sleep: run.sleep.unwrap_or(DEFAULT_SLEEP),
-        max_cost_microusd: run.max_cost,
-        max_tokens: run.max_tokens,
-        wait_on_limit: run.wait_on_limit,
-        autonomy: run.autonomy,
-        leftovers: run.leftovers.map(Into::into).unwrap_or_default(),
-        commit: run.commit.unwrap_or_default(),
-        worktree: None,
-        max_transcripts: run.max_transcripts,
-    };
+    let mut settings = Settings::new(directory, phases);
+    settings.max_duration = run.max_duration;
+    settings.max_failures = run.max_failures.unwrap_or(settings.max_failures);
+    settings.sleep = run.sleep.unwrap_or(settings.sleep);
+    settings.max_cost_microusd = run.max_cost;
+    settings.max_tokens = run.max_tokens;
+    settings.wait_on_limit = run.wait_on_limit;
+    settings.autonomy = run.autonomy;
+    settings.leftovers = run.leftovers.map(Into::into).unwrap_or_default();
+    settings.commit = run.commit.unwrap_or_default();
+    settings.max_transcripts = run.max_transcripts;
     money::refuse_unreported(&settings)?;
     Ok(Resolved {
         settings,
@@ -163,33 +155,21 @@ fn phase(
     let file = what.prompt_file.as_ref().map(|file| directory.join(file));
     let default = root.join(config.prompt_file.unwrap_or_else(|| DEFAULT_PROMPT.into()));
     let prompt = prompt(config.prompt, file.unwrap_or(default)).map_err(of_phase)?;
-    let phase = PhaseSettings {
-        name: said.name.clone(),
-        prompt,
-        agent,
-        permissions: config
-            .permissions
-            .filter(|_| driven)
-            .map(Into::into)
-            .unwrap_or_default(),
-        mcp_servers,
-        session: config
-            .session
-            .filter(|_| driven)
-            .map(Into::into)
-            .unwrap_or_default(),
-        promise,
-        gates: config.gates.unwrap_or_default(),
-        until: config.until,
-        check_timeout: config.check_timeout.unwrap_or(DEFAULT_CHECK_TIMEOUT),
-        background_wait: config
-            .background_wait
-            .unwrap_or(PhaseSettings::BACKGROUND_WAIT),
-        limits: Limits {
-            max_iterations: config.max_iterations.map(Into::into),
-            iteration_timeout: config.iteration_timeout,
-            idle_timeout: config.idle_timeout,
-        },
+    let mut phase = PhaseSettings::new(said.name.clone(), prompt, agent);
+    if driven {
+        phase.permissions = config.permissions.map(Into::into).unwrap_or_default();
+        phase.session = config.session.map(Into::into).unwrap_or_default();
+    }
+    phase.mcp_servers = mcp_servers;
+    phase.promise = promise;
+    phase.gates = config.gates.unwrap_or_default();
+    phase.until = config.until;
+    phase.check_timeout = config.check_timeout.unwrap_or(phase.check_timeout);
+    phase.background_wait = config.background_wait.unwrap_or(phase.background_wait);
+    phase.limits = Limits {
+        max_iterations: config.max_iterations.map(Into::into),
+        iteration_timeout: config.iteration_timeout,
+        idle_timeout: config.idle_timeout,
     };
     let project = root.join(config::FILE_NAME);
     let file = tree.file_of(kind.name()).unwrap_or(&project);

@@ -196,34 +196,15 @@ pub(super) fn missing(settings: &Settings, is_there: impl Fn(&Path) -> bool) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
 
     #[test]
     fn x112_paths_of_the_project_are_said_anew_and_others_are_named() {
-        let phase = PhaseSettings {
-            name: "main".into(),
-            prompt: PromptSource::File("/old/PROMPT.md".into()),
-            agent: AgentSettings::Command {
-                argv: vec![
-                    "/old/agent.sh".into(),
-                    "--in=/old".into(),
-                    "/older/x".into(),
-                ],
-            },
-            permissions: Default::default(),
-            mcp_servers: McpServers::default(),
-            session: Default::default(),
-            promise: None,
-            gates: vec!["cat /old/x".into()],
-            until: None,
-            check_timeout: Duration::from_secs(1),
-            background_wait: Duration::ZERO,
-            limits: Default::default(),
-        };
-        let mut settings: Settings = serde_json::from_value(serde_json::json!({
-            "directory": "/old/.rlm/worktrees/r1/sub", "phases": [phase], "max_failures": 3, "sleep": {"secs": 0, "nanos": 0},
-        }))
-        .unwrap();
+        let argv = ["/old/agent.sh", "--in=/old", "/older/x"].map(OsString::from);
+        let agent = AgentSettings::Command { argv: argv.into() };
+        let prompt = PromptSource::File("/old/PROMPT.md".into());
+        let mut phase = PhaseSettings::new("main", prompt, agent);
+        phase.gates = vec!["cat /old/x".into()];
+        let mut settings = Settings::new("/old/.rlm/worktrees/r1/sub", vec![phase]);
         let (tree, root) = (Path::new("/new/tree"), Path::new("/new"));
         let places = Places {
             pairs: vec![

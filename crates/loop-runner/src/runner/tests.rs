@@ -7,24 +7,25 @@ use std::time::{Duration, Instant};
 use agent_subprocess::Context;
 use cancellable_sleep::SleepGate;
 use loop_state::{StopCause, StopReason, StopRequest, When};
-use serde_json::json;
 use tokio::sync::mpsc;
 
 use super::{DriverFactory, Options, Runner};
 use crate::check::RunningCheck;
 use crate::control::{self, Answer, Request};
-use crate::{Control, Error, Outcome, Project, RunId, RunState, Settings, WorkTree};
+use crate::{
+    AgentSettings, Control, Error, Outcome, PhaseSettings, Project, PromptSource, RunId, RunState,
+    Settings, WorkTree,
+};
 
 fn settings() -> Settings {
-    let time = |secs: u64| json!({"secs": secs, "nanos": 0});
-    let limits = json!({"max_iterations": 5, "iteration_timeout": null, "idle_timeout": null});
-    let phase = json!({
-        "name": "main", "prompt": {"Text": "x"}, "agent": {"Command": {"argv": ["never"]}}, "gates": [], "until": null,
-        "check_timeout": time(9), "limits": limits,
-    });
-    let settings =
-        json!({"directory": "/", "phases": [phase], "max_failures": 3, "sleep": time(0)});
-    serde_json::from_value(settings).unwrap()
+    let agent = AgentSettings::Command {
+        argv: vec!["never".into()],
+    };
+    let mut phase = PhaseSettings::new("main", PromptSource::Text("x".into()), agent);
+    phase.limits.max_iterations = Some(5);
+    let mut settings = Settings::new("/", vec![phase]);
+    settings.sleep = Duration::ZERO;
+    settings
 }
 
 /// Carries a run out that is told these things before it begins. No agent is ever started.

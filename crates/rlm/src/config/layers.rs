@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use loop_runner::{PhaseSettings, Settings};
+use loop_state::Rules;
 use toml::Value;
 
 use super::file::{self, File, Whose};
@@ -188,6 +190,7 @@ fn words<T: clap::ValueEnum>() -> Vec<String> {
 /// Returns what counts where nothing is said.
 pub(crate) fn defaults(driven: bool) -> Tree {
     let time = |time| Value::from(duration::show(time));
+    let rules = Rules::default();
     let all = [
         ("prompt-file", resolve::DEFAULT_PROMPT.into()),
         ("max-iterations", resolve::DEFAULT_ITERATIONS.into()),
@@ -195,18 +198,15 @@ pub(crate) fn defaults(driven: bool) -> Tree {
             "iteration-timeout",
             time(resolve::DEFAULT_ITERATION_TIMEOUT),
         ),
-        ("check-timeout", time(resolve::DEFAULT_CHECK_TIMEOUT)),
-        (
-            "background-wait",
-            time(loop_runner::PhaseSettings::BACKGROUND_WAIT),
-        ),
-        ("max-failures", resolve::DEFAULT_FAILURES.into()),
-        ("sleep", time(resolve::DEFAULT_SLEEP)),
-        ("wait-on-limit", time(resolve::DEFAULT_WAIT)),
+        ("check-timeout", time(PhaseSettings::CHECK_TIMEOUT)),
+        ("background-wait", time(PhaseSettings::BACKGROUND_WAIT)),
+        ("max-failures", rules.max_failures.into()),
+        ("sleep", time(rules.sleep)),
+        ("wait-on-limit", time(rules.wait_on_limit)),
         ("leftovers", "end".into()),
         (
             "max-transcripts",
-            bytes::exact(loop_runner::Settings::MAX_TRANSCRIPTS).into(),
+            bytes::exact(Settings::MAX_TRANSCRIPTS).into(),
         ),
         ("commit", false.into()),
         ("worktree", false.into()),
