@@ -98,7 +98,7 @@ fn x112_who_imports_what_is_here_is_told_what_helps() {
     };
     import(&[]).expect_code(0);
     let refused = import(&[]).expect_code(2);
-    let words = ["exists already", "rlm resume r1", "--copy"];
+    let words = ["exists already", "--copy", ": rlm -C ../other resume r1\n"];
     expect_in_order(&refused.stderr, &words);
     // What it does not name helps neither.
     assert!(!refused.stderr.contains("choose"), "{refused}");

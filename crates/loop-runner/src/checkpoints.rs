@@ -5,7 +5,7 @@ use checkpoint_store::{LoadReport, PhaseInfo, Seq, reader};
 use loop_state::{CutCause, Event, Head, Step, Timestamp};
 
 use crate::journal::options;
-use crate::{Committed, Error, Project, RunHead, RunId, runs};
+use crate::{Committed, Error, Mend, Project, RunHead, RunId, runs};
 
 /// The saved states of a run: the coarse ones, one a phase, and the fine ones.
 #[derive(Debug)]
@@ -119,14 +119,20 @@ impl Project {
                 let mut rows = rows.filter(|row| row.iteration == number).peekable();
                 let discarded = rows.peek().map(|row| row.last);
                 let row = rows.find(|row| !row.discarded);
-                let unknown = || match discarded {
+                let unknown = || {
+                    match discarded {
                     Some(save) => Error::unfit(
                         run,
                         format!(
-                            "went back behind iteration {number}, which does not count any more; as it was: rlm checkpoints show {run} --save {save}"
+                            "went back behind iteration {number}, which does not count any more; to see it as it was, look at save {save}"
                         ),
-                    ),
+                    )
+                    .mended_by(Mend::Look {
+                        run: run.clone(),
+                        save: save.get(),
+                    }),
                     None => Error::no_such_state(run, format!("iteration {number}")),
+                }
                 };
                 Some(row.ok_or_else(unknown)?.last)
             }

@@ -4,9 +4,10 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::{Holder, RunId};
+use crate::{Holder, Mend, RunId};
 
-/// Why a run could not be made, found or continued. Its text names the place and what to do.
+/// Why a run could not be made, found or continued. Its text names the place and what to do, which for some is a [`mend`](Self::mend) that a program
+/// may have a command for.
 #[derive(Debug)]
 pub struct Error(Box<Kind>);
 
@@ -35,9 +36,9 @@ enum Kind {
         "`{0}` is not a run id: use 1 to 64 letters, digits, `.`, `_` or `-`, beginning with a letter or digit"
     )]
     BadRunId(String),
-    #[error("no run `{run}` in `{}`; `rlm status` shows what is there, and -C DIR names another project", path.display())]
+    #[error("no run `{run}` in `{}`; choose one that is there, or another project", path.display())]
     NoSuchRun { run: RunId, path: PathBuf },
-    #[error("run `{run}` has no {what} on record; `rlm checkpoints list {run}` shows what it has")]
+    #[error("run `{run}` has no {what} on record; choose from what it has")]
     NoSuchState { run: RunId, what: String },
     #[error(
         "iteration {iteration} of run `{run}` is in no commit, so that its files can't be had again; {mend}"
@@ -46,20 +47,29 @@ enum Kind {
         run: RunId,
         iteration: u32,
         mend: String,
+        by: Option<Mend>,
     },
     #[error("it was stopped, and nothing of it is left")]
     Stopped,
-    #[error("run `{0}` is at work: stop it first: rlm stop {0}")]
+    #[error("run `{0}` is at work: stop it first")]
     AtWork(RunId),
     #[error(
-        "run `{run}` was moved to `{to}` and goes on there; to go on here all the same: rlm resume {run} --force"
+        "run `{run}` was moved to `{to}` and goes on there; to go on here all the same, take it back"
     )]
     Moved { run: RunId, to: String },
     #[error("`{}`: {problem}", path.display())]
-    Archive { path: PathBuf, problem: String },
+    Archive {
+        path: PathBuf,
+        problem: String,
+        by: Option<Mend>,
+    },
     #[error("run `{run}` {problem}")]
-    Unfit { run: RunId, problem: String },
-    #[error("run `{0}` exists already; go on with it: rlm resume {0}, or choose another name")]
+    Unfit {
+        run: RunId,
+        problem: String,
+        by: Option<Mend>,
+    },
+    #[error("run `{0}` exists already; choose another name, or go on with it")]
     RunExists(RunId),
     #[error(
         "run `{0}` has nothing saved to continue from: it ended before its first save; start a new one"
@@ -183,6 +193,7 @@ impl Error {
             run,
             iteration,
             mend,
+            by: None,
         }))
     }
 
@@ -196,8 +207,8 @@ impl Error {
     }
 
     pub(crate) fn archive(path: &Path, problem: String) -> Self {
-        let path = path.into();
-        Self(Box::new(Kind::Archive { path, problem }))
+        let (path, by) = (path.into(), None);
+        Self(Box::new(Kind::Archive { path, problem, by }))
     }
 
     pub(crate) fn stopped() -> Self {
@@ -206,8 +217,18 @@ impl Error {
 
     /// `problem` says what to do.
     pub(crate) fn unfit(run: &RunId, problem: impl Into<String>) -> Self {
-        let (run, problem) = (run.clone(), problem.into());
-        Self(Box::new(Kind::Unfit { run, problem }))
+        let (run, problem, by) = (run.clone(), problem.into(), None);
+        Self(Box::new(Kind::Unfit { run, problem, by }))
+    }
+
+    /// Says what mends a problem whose text ends with that.
+    pub(crate) fn mended_by(mut self, mend: Mend) -> Self {
+        if let Kind::Archive { by, .. } | Kind::NotCommitted { by, .. } | Kind::Unfit { by, .. } =
+            &mut *self.0
+        {
+            *by = Some(mend);
+        }
+        self
     }
 
     pub(crate) fn run_exists(run: RunId) -> Self {
@@ -280,6 +301,23 @@ impl Error {
         let source = agent_duplex::Error::unsupported("command", "take MCP servers", mend);
         let phase = phase.to_owned();
         Self(Box::new(Kind::Unsupported { phase, source }))
+    }
+
+    /// Returns what would mend it, where that is one thing that a program may have a command for. The text ends with it, so that a command can be put
+    /// behind: `run x is at work: stop it first`, and how.
+    #[must_use]
+    pub fn mend(&self) -> Option<Mend> {
+        match &*self.0 {
+            Kind::NoSuchRun { .. } => Some(Mend::ChooseRun),
+            Kind::NoSuchState { run, .. } => Some(Mend::ChooseState(run.clone())),
+            Kind::AtWork(run) => Some(Mend::Stop(run.clone())),
+            Kind::Moved { run, .. } => Some(Mend::TakeBack(run.clone())),
+            Kind::RunExists(run) => Some(Mend::Resume(run.clone())),
+            Kind::Archive { by, .. } | Kind::NotCommitted { by, .. } | Kind::Unfit { by, .. } => {
+                by.clone()
+            }
+            _ => None,
+        }
     }
 
     /// Returns whether an agent can't do what the settings ask of it.

@@ -5,6 +5,8 @@ use std::process::ExitCode;
 
 use loop_state::StopReason;
 
+use crate::render;
+
 /// What the process says to its parent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
@@ -122,7 +124,7 @@ impl From<loop_runner::Error> for Failure {
         } else {
             Code::Failed
         };
-        Self::new(code, error.to_string())
+        Self::new(code, render::mended(&error))
     }
 }
 

@@ -24,7 +24,7 @@ use super::manifest::{self, BUNDLE, Entry, FORMAT, Manifest, Tip};
 use super::{Halt, Meter, archive, halting};
 use crate::clock::timestamp;
 use crate::journal::options;
-use crate::{Error, Moved, Project, RunHead, RunId, RunState, WorkTree, runs, survivors};
+use crate::{Error, Mend, Moved, Project, RunHead, RunId, RunState, WorkTree, runs, survivors};
 
 /// How much of an archive that is printed is held back until the run is sealed.
 const HELD_BACK: u64 = 64;
@@ -107,10 +107,8 @@ impl Project {
         let head = match entry.head {
             Ok(head) => head,
             Err(why) if entry.state == RunState::Damaged => {
-                return Err(Error::unfit(
-                    run,
-                    format!("is damaged ({why}); what is safe to do: rlm checkpoints verify {run}"),
-                ));
+                let problem = format!("is damaged ({why}); look what is safe to do");
+                return Err(Error::unfit(run, problem).mended_by(Mend::Verify(run.clone())));
             }
             Err(_) => return Err(Error::nothing_saved(run.clone())),
         };
@@ -119,12 +117,10 @@ impl Project {
             refuse_existing(path)?;
         }
         if let Some(loss) = entry.loss {
-            return Err(Error::unfit(
-                run,
-                format!(
-                    "has lost work ({loss}), and would not say so elsewhere: take it up here first: rlm resume {run}"
-                ),
-            ));
+            let problem = format!(
+                "has lost work ({loss}), and would not say so elsewhere: take it up here first"
+            );
+            return Err(Error::unfit(run, problem).mended_by(Mend::Resume(run.clone())));
         }
         let project = match &head.settings.worktree {
             Some(own) => self.in_worktree(own)?,
@@ -178,10 +174,10 @@ fn export(
     let dir = project.run_dir(&run);
     let store = |e| Error::store(&run, "exported", e);
     refuse_damaged(&dir).map_err(|why| {
-        Error::unfit(
-            &run,
-            format!("is damaged ({why}), and could not be taken in elsewhere: rlm checkpoints verify {run}"),
-        )
+        let problem = format!(
+            "is damaged ({why}), and could not be taken in elsewhere: look what is safe to do"
+        );
+        Error::unfit(&run, problem).mended_by(Mend::Verify(run.clone()))
     })?;
     let (mut writer, loaded) =
         Writer::<RunHead, Event>::open(&dir, options(false)).map_err(store)?;

@@ -12,7 +12,7 @@ use super::{Halt, halting};
 use crate::git::tree::Worktree;
 use crate::journal::options;
 use crate::runs::Origin;
-use crate::{Error, Fate, Place, Progress, Project, RunHead, RunId, runs};
+use crate::{Error, Fate, Mend, Place, Progress, Project, RunHead, RunId, runs};
 
 /// From where a fork goes on, and what it is called.
 #[derive(Clone, Debug)]
@@ -74,17 +74,25 @@ fn fork(project: &Project, parent: &RunId, point: ForkPoint, halt: &Halt) -> Res
         let from = now.machine.parent.as_ref();
         let from = from.filter(|it| e.is_not_found() && point.iteration <= it.iteration);
         from.map_or(e, |it| {
-            Error::unfit(
-                parent,
-                format!(
-                    "goes on from run `{}`, which made iteration {}: rlm checkpoints fork {} --at {}",
-                    it.run, point.iteration, it.run, point.iteration
-                ),
-            )
+            let iteration = point.iteration;
+            let problem = format!(
+                "goes on from run `{}`, which made iteration {iteration}: fork that one",
+                it.run
+            );
+            let error = Error::unfit(parent, problem);
+            match it.run.parse() {
+                Ok(run) => error.mended_by(Mend::Fork { run, iteration }),
+                Err(_) => error,
+            }
         })
     })?;
     let no_commit = |mend| Error::not_committed(parent, row.iteration, mend);
-    let commit = { row.commit.clone() }.ok_or_else(|| no_commit(mend(parent, &rows, &now)))?;
+    let commit = row.commit.clone();
+    let commit = commit.ok_or_else(|| match instead(&rows, &now) {
+        Some(instead) => no_commit(instead),
+        None => no_commit("have it commit those that come".into())
+            .mended_by(Mend::Commit(parent.clone())),
+    })?;
     if project.git().top().is_none() || project.git().commit_of(&commit).is_none() {
         return Err(no_commit(format!(
             "its commit {commit} is not in this repository any more: fetch it from where it is"
@@ -179,10 +187,9 @@ fn choose<'a>(
         (None, [_]) => Ok(complete[0]),
         (None, []) if rows.iter().any(|row| of_number(&row)) => Err(Error::unfit(
             run,
-            format!(
-                "has not completed iteration {number}; `rlm checkpoints list {run}` shows what it has"
-            ),
-        )),
+            format!("has not completed iteration {number}; choose from what it has"),
+        )
+        .mended_by(Mend::ChooseState(run.clone()))),
         (None, []) => {
             let phase = point.phase.as_ref();
             let of = phase.map_or_else(String::new, |phase| format!(" of phase `{phase}`"));
@@ -201,19 +208,15 @@ fn choose<'a>(
 /// How many iterations are named.
 const NAMED: usize = 8;
 
-/// Says what can be forked instead, and how.
-fn mend(run: &RunId, rows: &[Progress], now: &RunHead) -> String {
+/// Says what can be forked instead; `None` of a run that commits nothing.
+fn instead(rows: &[Progress], now: &RunHead) -> Option<String> {
     let committed = rows.iter().rev().filter(|row| row.commit.is_some());
     let committed: Vec<String> = { committed.take(NAMED) }
         .map(|row| row.iteration.to_string())
         .collect();
     match (committed.is_empty(), now.settings.commit) {
-        (false, _) => format!("those that are: {}", committed.join(", ")),
-        (true, true) => "none of this run is yet".into(),
-        (true, false) => {
-            format!(
-                "a run commits each one with --commit: rlm resume {run} --commit, or rlm run --commit"
-            )
-        }
+        (false, _) => Some(format!("those that are: {}", committed.join(", "))),
+        (true, true) => Some("none of this run is yet".into()),
+        (true, false) => None,
     }
 }

@@ -20,7 +20,7 @@ use super::paths::{self, Places, Runs};
 use super::{Halt, Meter, archive, halting};
 use crate::journal::options;
 use crate::runs::Origin;
-use crate::{Error, Project, RunHead, RunId};
+use crate::{Error, Mend, Project, RunHead, RunId};
 
 /// What a run is called that is imported.
 #[derive(Clone, Debug)]
@@ -281,21 +281,17 @@ fn before(
     let here = here.head.ok().filter(|_| !manifest.copy);
     match here.filter(|here| here.scope == head.scope) {
         Some(here) if here.moved.is_some() && here.moves < manifest.moves => Ok(Some(here)),
-        Some(here) if here.moved.is_some() => Err(Error::archive(
-            name,
-            format!(
-                "it was exported from here, and no later; to go on here: rlm resume {run} --force"
-            ),
-        )),
+        Some(here) if here.moved.is_some() => {
+            let problem = "it was exported from here, and no later; to go on here, take it back";
+            Err(Error::archive(name, problem.into()).mended_by(Mend::TakeBack(run.clone())))
+        }
         _ if manifest.copy => Err(Error::run_exists(run.clone())),
         // Only a copy is given another name.
-        _ => Err(Error::unfit(
-            run,
-            format!(
-                "exists already; go on with it: rlm resume {run}, or import in another directory; only a copy gets another name, \
-                 which it was exported as: --copy"
-            ),
-        )),
+        _ => {
+            let problem = "exists already, and only what was exported as a copy (--copy) gets another name: import it in another directory, or go on \
+                with the one that is here";
+            Err(Error::unfit(run, problem).mended_by(Mend::Resume(run.clone())))
+        }
     }
 }
 

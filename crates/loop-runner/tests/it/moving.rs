@@ -5,7 +5,7 @@ use std::path::Path;
 
 use cancellable_sleep::SleepGate;
 use loop_runner::moving::{ExportOptions, Exported, Meter, To};
-use loop_runner::{Error, Project, RunId};
+use loop_runner::{Error, Mend, Project, RunId};
 
 use crate::phases::{Agents, carry_out, texts};
 
@@ -97,9 +97,10 @@ async fn x112_what_is_damaged_beside_the_newest_state_is_not_sealed() {
         .await
         .unwrap_err();
     let said = refused.to_string();
-    for words in ["is damaged", "progress-", "rlm checkpoints verify r1"] {
+    for words in ["is damaged", "progress-", "look what is safe to do"] {
         assert!(said.contains(words), "{said}");
     }
+    assert_eq!(refused.mend(), Some(Mend::Verify("r1".parse().unwrap())));
     assert!(!file.exists());
     assert_eq!(moved(dir.path()), (None, 0));
 }

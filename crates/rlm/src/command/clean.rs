@@ -60,7 +60,7 @@ pub(crate) fn execute(directory: &Path, args: &CleanArgs) -> Result<ExitCode, Fa
 
 /// Removes what was decided on, unless something happened to it while a person was asked.
 fn remove(project: &Project, it: &Cleaning, args: &CleanArgs) -> Result<(), String> {
-    let now = project.run(&it.run).map_err(|e| e.to_string())?;
+    let now = project.run(&it.run).map_err(|e| render::mended(&e))?;
     let now = look(project, &now, args, SystemTime::now());
     if (now.state, now.last) != (it.state, it.last) || now.fate != Fate::Removed {
         return Err("something happened to it meanwhile; look again".into());
@@ -69,7 +69,7 @@ fn remove(project: &Project, it: &Cleaning, args: &CleanArgs) -> Result<(), Stri
         true => project.remove_transcripts(&it.run, BY),
         false => project.remove(&it.run),
     };
-    removed.map_err(|e| e.to_string())
+    removed.map_err(|e| render::mended(&e))
 }
 
 fn named(project: &Project, names: &[String]) -> Result<Vec<RunEntry>, Failure> {
