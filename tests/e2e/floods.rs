@@ -24,6 +24,12 @@ fn peak_until_done(scene: &Scene, mut running: Running) -> u64 {
     peak
 }
 
+fn wait_until_through(scene: &Scene) {
+    wait_for("the end of the flood", FLOOD, || {
+        scene.file("through").exists().then_some(())
+    });
+}
+
 fn flood(script: &str, arguments: &[&str]) -> (Scene, u64) {
     let scene = Scene::new(&format!("{script}\ntouch through\nawait go"));
     let running = scene.run(arguments).spawn();
@@ -54,7 +60,7 @@ fn x115_a_flood_behind_an_open_menu_costs_no_memory_and_what_is_left_out_is_coun
     terminal.sees("Ctrl-C again", LONG);
     let before = terminal.screen();
     fs_err::write(scene.file("begin"), "").unwrap();
-    scene.wait_for_file("through");
+    wait_until_through(&scene);
     assert_eq!(terminal.screen(), before, "nothing comes between");
     let peak = memory(running.pid(), "VmHWM");
     terminal.send("\r");
@@ -71,7 +77,7 @@ fn x115_a_flood_behind_an_open_menu_costs_no_memory_and_what_is_left_out_is_coun
     terminal.sees("ready", LONG);
     menu::open(&terminal);
     fs_err::write(scene.file("begin"), "").unwrap();
-    scene.wait_for_file("through");
+    wait_until_through(&scene);
     terminal.send("\r");
     terminal.sees_no(menu::MENU, LONG);
     fs_err::write(scene.file("go"), "").unwrap();
@@ -116,7 +122,7 @@ fn x115_a_screen_that_takes_nothing_costs_no_memory() {
         RLM, "run", "-p", PROMPT, "--json", "--once", "--", "sh", "-c", &agent,
     ]);
     let outer = outer.spawn();
-    scene.wait_for_file("through");
+    wait_until_through(&scene);
     let pid: i32 = fs_err::read_to_string(scene.file("pid"))
         .unwrap()
         .trim()
