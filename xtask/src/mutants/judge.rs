@@ -41,6 +41,7 @@ pub(super) enum Verdict {
 /// A program of tests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Suite {
+    package: String,
     program: PathBuf,
     folder: PathBuf,
     tests: Vec<String>,
@@ -164,6 +165,7 @@ fn read(list: &str) -> Option<Vec<Suite>> {
         let runs =
             |test: &Value| test["ignored"] == false && test["filter-match"]["status"] == "matches";
         Suite {
+            package: text(&suite["package-name"]),
             program: text(&suite["binary-path"]).into(),
             folder: text(&suite["cwd"]).into(),
             tests: { tests.filter(|(_, test)| runs(test)) }
@@ -245,7 +247,9 @@ impl Suite {
             .args(["--test-threads", "1", "--exact"])
             .args(&self.tests)
             .current_dir(&self.folder)
+            // As cargo has them: those of this package are inherited otherwise, or none.
             .env("CARGO_MANIFEST_DIR", &self.folder)
+            .env("CARGO_PKG_NAME", &self.package)
             .env(CHOICE, number.to_string())
             // Nobody reads how it fails, and the next one is to find the same files.
             .env("PROPTEST_MAX_SHRINK_ITERS", "0")
@@ -283,6 +287,7 @@ mod tests {
 
     fn suite(program: &str, tests: &[&str]) -> Suite {
         Suite {
+            package: "a".into(),
             program: program.into(),
             folder: "/".into(),
             tests: tests.iter().map(|&test| test.into()).collect(),
@@ -292,15 +297,18 @@ mod tests {
     #[test]
     fn tests_are_read_with_what_is_left_out_of_them() {
         let list = r#"{ "rust-suites": {
-            "a": { "binary-path": "/t/a-1", "cwd": "/w/a", "testcases": {
+            "a": { "package-name": "a", "binary-path": "/t/a-1", "cwd": "/w/a", "testcases": {
                 "b::c": { "ignored": false, "filter-match": { "status": "matches" } },
                 "b::d": { "ignored": false, "filter-match": { "status": "mismatch", "reason": "expression" } },
                 "b::e": { "ignored": true, "filter-match": { "status": "matches" } } } },
             "a::it": { "binary-path": "/t/it-1", "cwd": "/w/a", "testcases": {} } } }"#;
         let [read] = read(list).unwrap().try_into().unwrap();
         assert_eq!(
-            (read.tests, read.program),
-            (vec!["b::c".to_owned()], "/t/a-1".into())
+            read,
+            Suite {
+                folder: "/w/a".into(),
+                ..suite("/t/a-1", &["b::c"])
+            }
         );
     }
 

@@ -130,9 +130,9 @@ impl Piece {
     }
 }
 
-/// Joins the text and its pieces, which come in the order of a walk through the tree: what is around another begins before it and ends behind it.
+/// Joins the text and its pieces, which come in the order of a walk through the tree, so that of two at one place the outer begins first and ends last.
 fn join(text: &str, mut pieces: Vec<Piece>) -> (String, Vec<Part>) {
-    pieces.sort_by_key(|piece| (piece.at, piece.kind != Kind::End));
+    pieces.sort_by_key(|piece| piece.at);
     let (mut new, mut parts, mut open) = (String::new(), Vec::new(), Vec::new());
     let mut done = 0;
     for piece in pieces {
@@ -202,14 +202,9 @@ impl<'a> Writer<'a> {
     }
 
     /// Puts the changed copies of an expression before it.
-    fn expression(
-        &mut self,
-        it: &Expr,
-        changes: &[Change<'_>],
-        within: impl FnOnce(&mut Self, &Expr),
-    ) {
+    fn expression(&mut self, it: &Expr, changes: &[Change<'_>]) {
         if changes.is_empty() {
-            return within(self, it);
+            return visit::visit_expr(self, it);
         }
         let place = place(it);
         let mut begin = Piece::new(place.start, Kind::Begin, "(");
@@ -226,23 +221,13 @@ impl<'a> Writer<'a> {
             begin.push(*number, &words);
         }
         begin.text.push_str("{ (");
-        self.around(begin, place.end, ") })", |this| within(this, it));
+        self.around(begin, place.end, ") })", |this| visit::visit_expr(this, it));
     }
 
     fn around(&mut self, begin: Piece, at: usize, end: &str, within: impl FnOnce(&mut Self)) {
         self.pieces.push(begin);
         within(self);
         self.pieces.push(Piece::new(at, Kind::End, end));
-    }
-
-    fn operands(&mut self, it: &Expr) {
-        match it {
-            Expr::Binary(binary) => {
-                self.operands(&binary.left);
-                self.operands(&binary.right);
-            }
-            other => self.visit_expr(other),
-        }
     }
 
     /// Of `a && let Some(b) = c && d` only the operands can be copied, since a `let` is no expression elsewhere.
@@ -318,18 +303,18 @@ impl<'a, 'ast> Visit<'ast> for Writer<'a> {
                 for operator in operators(it) {
                     changes.extend(self.take("BinaryOperator", operator));
                 }
-                self.expression(it, &changes, Self::operands);
+                self.expression(it, &changes);
             }
             Expr::Unary(unary) => {
                 let changes = self.take("UnaryOperator", &unary.op);
-                self.expression(it, &changes, |this, _| this.visit_expr(&unary.expr));
+                self.expression(it, &changes);
             }
             Expr::Struct(literal) => {
                 let mut changes = Vec::new();
                 for field in &literal.fields {
                     changes.extend(self.take("StructField", field));
                 }
-                self.expression(it, &changes, |this, it| visit::visit_expr(this, it));
+                self.expression(it, &changes);
             }
             _ => visit::visit_expr(self, it),
         }
