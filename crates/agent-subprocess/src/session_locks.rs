@@ -409,9 +409,13 @@ mod tests {
         }
         let parent = rustix::process::getppid().unwrap().as_raw_pid();
         let parent = crate::proc_fs::stat(parent.unsigned_abs()).unwrap().id();
+        let successor = crate::ProcessId {
+            start_time: parent.start_time + 1,
+            ..parent
+        };
         let holders = [
             (Some(process(dead)), true),
-            (Some(process(parent.pid)), true),
+            (Some(successor), true),
             (Some(parent), false),
             (None, true),
         ];
