@@ -1,9 +1,14 @@
 //! Links within the Markdown files of the repository: that the file is there, and the heading in it.
+//!
+//! The page of a crate is read on crates.io and docs.rs, where a path leads nowhere: it names its files as docs.rs shows them.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Component, Path, PathBuf};
 
 use fs_err as fs;
+
+/// Where docs.rs shows the files of a package; the name follows, and `/latest/source/`.
+const SOURCE: &str = "https://docs.rs/crate/";
 
 /// Names each link that leads nowhere.
 pub(super) fn broken(root: &Path) -> Vec<String> {
@@ -48,8 +53,16 @@ fn complaint(
     pages: &BTreeMap<PathBuf, String>,
     exists: &impl Fn(&Path) -> bool,
 ) -> Option<String> {
-    if target.contains("://") || target.starts_with("mailto:") {
+    if let Some(source) = target.strip_prefix(SOURCE) {
+        let (name, path) = source.split_once("/latest/source/")?;
+        let here = Path::new("crates").join(name).join(path);
+        return (!exists(&here)).then(|| format!("{target}: there is no {}", here.display()));
+    } else if target.contains("://") || target.starts_with("mailto:") {
         return None;
+    } else if is_of_a_crate(page) && !target.starts_with('#') {
+        return Some(format!(
+            "{target}: leads nowhere on crates.io; link to {SOURCE}NAME/latest/source/{target}"
+        ));
     }
     let (file, anchor) = target.split_once('#').unwrap_or((target, ""));
     let to = match file {
@@ -62,6 +75,11 @@ fn complaint(
     let anchors = pages.get(&to).map(|text| anchors(text))?;
     (!anchor.is_empty() && !anchors.contains(anchor))
         .then(|| format!("{target}: there is no such heading"))
+}
+
+/// Tells whether it is what crates.io shows of a crate.
+fn is_of_a_crate(page: &Path) -> bool {
+    page.starts_with("crates") && page.components().count() == 3 && page.ends_with("README.md")
 }
 
 /// Resolves `..` by the text alone.
@@ -191,6 +209,22 @@ mod tests {
         for bad in ["gone.json", "../README.md#two", "#two-2", "../a.md"] {
             assert!(wrong(bad), "{bad}");
         }
+    }
+
+    #[test]
+    fn the_page_of_a_crate_names_files_as_docs_rs_shows_them() {
+        let page = Path::new("crates/one/README.md");
+        let pages = [(page.to_owned(), "# One\n".to_owned())].into();
+        let exists = |path: &Path| path == page || path == Path::new("crates/one/examples/a.rs");
+        let wrong = |target: &str| complaint(page, target, &pages, &exists).is_some();
+        assert!(!wrong("#one"));
+        assert!(!wrong(
+            "https://docs.rs/crate/one/latest/source/examples/a.rs"
+        ));
+        assert!(wrong(
+            "https://docs.rs/crate/one/latest/source/examples/b.rs"
+        ));
+        assert!(wrong("examples/a.rs"));
     }
 
     #[test]
