@@ -63,7 +63,7 @@ const LAYERS: [Layer; 11] = [
     Layer {
         item: "D4",
         name: "blocklog",
-        what: "the power cut under ext4, XFS and btrfs",
+        what: "the power cut under ext4, and under XFS and btrfs where they can be made",
         run: blocklog::run,
     },
     Layer {
