@@ -38,6 +38,14 @@ fn l90_a_gate_that_is_being_ended_is_ended_sooner_for_who_loses_patience() {
 }
 
 #[test]
+fn l90_a_gate_that_has_let_go_of_its_output_hears_of_a_stop_like_any_other() {
+    let scene = Scene::new("print turn {start}");
+    let gate = format!("exec >/dev/null 2>&1\n{DEAF}");
+    let told = told(&scene, scene.run(&["--once", "--gate", &gate]));
+    assert_eq!(told, "INT\n");
+}
+
+#[test]
 fn l90_an_agent_that_is_being_ended_in_its_turn_is_ended_sooner_for_who_loses_patience() {
     let scene = Scene::new("");
     let run = scene.rlm(&["run", "-p", "x", "--once", "--", "sh", "-c", DEAF]);

@@ -171,6 +171,18 @@ fn s05_a_check_that_takes_too_long_has_not_passed() {
 }
 
 #[test]
+fn s05_a_check_that_has_let_go_of_its_output_has_no_more_time_than_others() {
+    let scene = Scene::new("print once");
+    let check = "exec >/dev/null 2>&1; sleep 5";
+    let ended = scene
+        .run(&["--check-timeout", "1s", "-n", "1", "--until", check])
+        .run(LONG)
+        .expect_code(3);
+    expect_in_order(&ended.stdout, &["check did not pass", "longer than 1s"]);
+    scene.expect_nothing_alive();
+}
+
+#[test]
 fn s06_a_failure_is_recorded_and_the_loop_goes_on() {
     let scene = Scene::new("@1 warn out of tokens\n@1 exit 3\nprint fine");
     let ended = scene.run(&["-n", "2"]).run(LONG).expect_code(0);

@@ -5,7 +5,7 @@ use std::fmt;
 use std::time::Duration;
 
 use agent_duplex::{BoxFuture, ProcessName};
-use agent_subprocess::{Agent, AgentCommand, Containment, Context};
+use agent_subprocess::{Agent, AgentCommand, Containment, Context, Exit, Output};
 use cancellable_sleep::SleepGate;
 use loop_state::CheckResult;
 use tokio::sync::{mpsc, oneshot};
@@ -18,8 +18,8 @@ use crate::survivors::names;
 
 /// How much of the output is kept: its end.
 const TAIL: usize = 8 * 1024;
-/// How long is waited until a command stands still.
-const FREEZE_PATIENCE: Duration = Duration::from_millis(200);
+/// How long is waited until what runs stands still.
+pub(crate) const FREEZE_PATIENCE: Duration = Duration::from_millis(200);
 
 /// A gate or the check while it runs.
 #[derive(Debug)]
@@ -162,6 +162,12 @@ async fn play(
     })
 }
 
+/// What is heard of a command that runs: its lines, then that there are no more, then its end.
+enum Heard {
+    Said(Option<Output>),
+    Ended(Exit),
+}
+
 /// Runs a command of the loop's own to its end, with all that it starts.
 pub(crate) async fn run(
     command: AgentCommand,
@@ -181,7 +187,15 @@ pub(crate) async fn run(
     tokio::pin!(clock);
     let mut frozen_at = None;
     let mut not_run = false;
+    let mut is_silent = false;
     let how = loop {
+        // One that has let go of its output may run on, and is as bound as any other.
+        let heard = async {
+            match is_silent {
+                false => Heard::Said(process.next_output().await),
+                true => Heard::Ended(process.wait().await),
+            }
+        };
         tokio::select! {
             biased;
             _ = halted.told() => break None,
@@ -202,10 +216,10 @@ pub(crate) async fn run(
                 let _gone = done.send(());
             }
             _ = &mut clock, if frozen_at.is_none() => break Some(format!("it took longer than {timeout:?}")),
-            output = process.next_output() => match output {
-                Some(output) => push_line(&mut tail, &output.line.bytes),
-                None => {
-                    let exit = process.wait().await;
+            heard = heard => match heard {
+                Heard::Said(Some(output)) => push_line(&mut tail, &output.line.bytes),
+                Heard::Said(None) => is_silent = true,
+                Heard::Ended(exit) => {
                     not_run = is_not_run(exit.code, &tail);
                     break Some(if exit.success() { String::new() } else { exit.to_string() });
                 }
