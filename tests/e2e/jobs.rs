@@ -86,6 +86,33 @@ fn x126_suspend_stops_the_tree_and_fg_lets_it_go_on() {
 }
 
 #[test]
+fn x126_suspend_while_an_agent_starts_holds_nothing_up() {
+    let scene = Scene::new("");
+    let agent = scene.file("agent");
+    let introduced_never = "#!/bin/sh\necho >up\nwhile read line; do :; done\n";
+    fs_err::write(&agent, introduced_never).unwrap();
+    fs_err::set_permissions(&agent, PermissionsExt::from_mode(0o755)).unwrap();
+    let (shell, terminal) = scene.sandbox.shell().spawn_on_terminal();
+    terminal.sees("$ ", LONG);
+    let rlm = crate::RLM;
+    terminal.send(format!(
+        "{rlm} run -n 1 --agent acp --agent-bin ./agent -p x\r"
+    ));
+    scene.wait_for_file("up");
+    terminal.send(b"\x1a");
+    wait_for("the shell in the foreground", LONG, || {
+        (terminal.foreground() == Some(shell.pid())).then_some(())
+    });
+    terminal.send("fg\r");
+    // Who doesn't hear does not answer in its time.
+    scene.rlm(&["stop"]).run(LONG).expect_code(0);
+    terminal.sees("stopped", LONG);
+    terminal.send("exit\r");
+    shell.wait(LONG);
+    scene.expect_nothing_alive();
+}
+
+#[test]
 fn x126_suspend_in_the_menu_gives_the_shell_its_terminal_back() {
     let scene = Scene::new("say ready\nawait go\nturn");
     let (shell, terminal, line) = shell(&scene, "--once");

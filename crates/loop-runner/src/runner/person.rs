@@ -4,8 +4,9 @@ use std::borrow::Cow;
 
 use agent_duplex::{Conversation, Input, SessionChoice};
 use loop_state::{Happening, SteerState, Step, StopCause, StopRequest, TurnOutcome, Verdict, When};
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
+use crate::check::FREEZE_PATIENCE;
 use crate::control::{Coming, Control, Mark, PauseAfter, Wish};
 use crate::error::Error;
 use crate::news::News;
@@ -305,8 +306,7 @@ impl Runner {
             settling.freeze(frozen).await;
         }
         if let Some(attempt) = &self.attempt {
-            // One that is gone needs neither.
-            let _gone = attempt.conversation.freeze(frozen).await;
+            freeze(&attempt.conversation, frozen).await;
         }
         let now = self.clock.now();
         if frozen {
@@ -320,4 +320,10 @@ impl Runner {
         }
         Some(Happening::Thawed(frozen))
     }
+}
+
+/// Stops an agent where it stands, or lets it go on. One that is being started hears it when that is done, for which nobody waits.
+pub(super) async fn freeze(conversation: &Conversation, frozen: bool) {
+    // One that is gone needs neither.
+    let _gone_or_later = timeout(FREEZE_PATIENCE, conversation.freeze(frozen)).await;
 }

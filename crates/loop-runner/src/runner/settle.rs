@@ -11,10 +11,10 @@ use crate::Leftovers;
 use crate::check::Freezer;
 use crate::hurry::{Hurried, Hurry};
 use crate::news::News;
-use crate::runner::Runner;
 use crate::runner::ask::deny;
 use crate::runner::attempt::Attempt;
 use crate::runner::commit::{Commit, CommitEnd};
+use crate::runner::{Runner, person};
 
 /// A finished attempt whose tree is being ended, and whose work is committed then.
 #[derive(Debug)]
@@ -45,8 +45,7 @@ impl Settling {
     /// Stops what runs where it stands, or lets it go on.
     pub(super) async fn freeze(&self, frozen: bool) {
         if let Some(conversation) = &self.conversation {
-            // One that is gone needs neither.
-            let _gone = conversation.freeze(frozen).await;
+            person::freeze(conversation, frozen).await;
         }
         self.freezer.freeze(frozen).await;
     }
