@@ -52,6 +52,24 @@ fn x112_no_other_run_is_begun_while_it_goes_on_elsewhere() {
 }
 
 #[test]
+fn x112_a_refusal_leaves_it_to_go_on_elsewhere() {
+    let scene = Scene::new("@1 print ready\n@1 hang");
+    stop(scene.ready(&["-n", "2", "--run-id", "r1"]), Signal::INT);
+    export(&scene, "r1");
+    let resume = |more: &[&str]| scene.rlm(&[&["resume", "r1"], more].concat()).run(LONG);
+    fs_err::write(scene.file("rlm.toml"), "sleep = [").unwrap();
+    resume(&["--force"]).expect_code(2);
+    fs_err::remove_file(scene.file("rlm.toml")).unwrap();
+    resume(&["--force", "--agent-bin", "/nowhere/agent"]).expect_code(2);
+    let refused = resume(&[]).expect_code(2);
+    expect_in_order(&refused.stderr, &["was moved to", "resume r1 --force"]);
+    assert_eq!(scene.start_count(), 1);
+    resume(&["--force"]).expect_code(0);
+    resume(&[]).expect_code(2);
+    assert_eq!(scene.status()["state"], "ended");
+}
+
+#[test]
 fn x112_one_that_was_over_is_not_said_to_have_ended_here() {
     let scene = Scene::new("print done");
     job(&scene, Some("r1")).expect_code(3);

@@ -37,7 +37,7 @@
 //! |---|---|---|
 //! | [`is_not_found`](Error::is_not_found) | no run of that name, or nothing was saved of it | [`Runner::create`] |
 //! | [`is_held`](Error::is_held) | somebody works in the tree; the text names run and pid | wait, or stop it through [`control`] |
-//! | [`is_moved`](Error::is_moved) | the run was exported and goes on elsewhere | there, or [`Project::take_back`] |
+//! | [`is_moved`](Error::is_moved) | the run was exported and goes on elsewhere | there, or [`Options::take_back`] |
 //! | [`is_usage`](Error::is_usage) | settings, names or a prompt file that make no run; a name that is taken; also each that was moved | ask differently |
 //! | none of them | a file can't be read or written, or a state is damaged beyond use: the text names it | mend that, and open the run again; [`Project::verify`] says what is left of it |
 //!

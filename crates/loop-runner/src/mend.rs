@@ -23,7 +23,7 @@ pub enum Mend {
     Stop(RunId),
     /// To take up the run; see [`Runner::open`](crate::Runner::open).
     Resume(RunId),
-    /// To take up the run, though it goes on elsewhere; see [`Project::take_back`](crate::Project::take_back).
+    /// To take up the run, though it goes on elsewhere; see [`Options::take_back`](crate::Options::take_back).
     TakeBack(RunId),
     /// To have the run commit what it does from now on; see [`Settings::commit`](field@crate::Settings::commit).
     Commit(RunId),

@@ -7,13 +7,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use cancellable_sleep::SleepGate;
-use checkpoint_store::Writer;
-use loop_state::Event;
 use tokio_util::sync::CancellationToken;
 
 use crate::git::looks::{Looks, OwnLooks};
-use crate::journal::options;
-use crate::{Error, Project, RunHead, RunId, runs};
+use crate::{Error, Project};
 
 mod archive;
 mod arrive;
@@ -62,25 +59,6 @@ impl Halt {
             true => Err(Error::stopped()),
             false => Ok(()),
         }
-    }
-}
-
-impl Project {
-    /// Lifts the seal of a run that was moved, so that it can be resumed here all the same; nothing if it has none. Blocks.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::is_held`] when a process has it, [`Error::is_not_found`] when there is none.
-    pub fn take_back(&self, run: &RunId) -> Result<(), Error> {
-        let store = |e| Error::store(run, "taken back", e);
-        let dir = self.existing(run)?;
-        let (mut writer, loaded) =
-            Writer::<RunHead, Event>::open(dir, options(false)).map_err(store)?;
-        let mut head = loaded.head.ok_or_else(|| runs::nothing_saved(self, run))?;
-        if head.moved.take().is_some() {
-            writer.append(&head, &[]).map_err(store)?;
-        }
-        Ok(())
     }
 }
 

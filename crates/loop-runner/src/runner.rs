@@ -70,6 +70,8 @@ pub struct Options {
     /// Whether a person can be asked; otherwise the agent's questions are answered with no at once, and no phase waits for a person's word. By
     /// default nobody can.
     pub interactive: bool,
+    /// Whether a run that was exported, and goes on elsewhere, is taken up here all the same: its first save lifts the seal. By default it is not.
+    pub take_back: bool,
 }
 
 impl Default for Options {
@@ -77,6 +79,7 @@ impl Default for Options {
         Self {
             stop_budget: Duration::from_secs(8),
             interactive: false,
+            take_back: false,
         }
     }
 }
@@ -207,8 +210,9 @@ impl Runner {
         let Some(mut saved) = loaded.head else {
             return Err(runs::nothing_saved(project, &run));
         };
-        if let Some(moved) = &saved.moved {
-            return Err(Error::moved(&run, moved));
+        match saved.moved.take() {
+            Some(moved) if !options.take_back => return Err(Error::moved(&run, &moved)),
+            _ => {}
         }
         let run_dir = project.run_dir(&run);
         let loss = Loss::of(&run_dir, &saved.machine, loaded.seq, &loaded.report);

@@ -97,6 +97,7 @@ impl Session {
         Options {
             stop_budget: self.shutdown_budget,
             interactive: self.terminal.can_ask(),
+            ..Options::default()
         }
     }
 

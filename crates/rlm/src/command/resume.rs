@@ -5,8 +5,8 @@ use std::process::ExitCode;
 
 use loop_runner::control::Request;
 use loop_runner::{
-    AgentSettings, Loss, Moved, Project, RunEntry, RunHead, RunId, RunState, Runner, Settings,
-    WorkTree,
+    AgentSettings, Loss, Moved, Options, Project, RunEntry, RunHead, RunId, RunState, Runner,
+    Settings, WorkTree,
 };
 
 use loop_state::Step;
@@ -154,6 +154,10 @@ pub(crate) fn carry_on(
     let screen = args.show.screen();
     let directory = directory.to_owned();
     let (asks, is_detached) = (session.options().interactive, args.show.detached);
+    let options = Options {
+        take_back: args.force,
+        ..session.options()
+    };
     let Prepared {
         project,
         run,
@@ -171,7 +175,7 @@ pub(crate) fn carry_on(
     );
     let (runner, news) = session.block_on(async {
         let work_tree = WorkTree::take(&project, &run, &session.gate()).await?;
-        let opened = Runner::open(work_tree, settings, from, session.options()).await;
+        let opened = Runner::open(work_tree, settings, from, options).await;
         let (runner, news) = opened?;
         let runner = match feedback {
             Some(text) => runner.with_feedback(text)?,
@@ -208,7 +212,7 @@ pub(crate) fn moved_away(run: &RunId, moved: &Moved) -> Failure {
 fn prepare(directory: &Path, args: ResumeArgs, asks: bool) -> Result<Prepared, Failure> {
     let (from, feedback) = (args.from, args.feedback);
     let feedback = feedback.map(control::said).transpose()?;
-    let mut project = Project::find(directory)?;
+    let project = Project::find(directory)?;
     let chosen = meant::resumable(&project, args.run.as_deref())?;
     let redo = Redo::of(&chosen).filter(|_| from.is_none());
     let RunEntry {
@@ -233,10 +237,7 @@ fn prepare(directory: &Path, args: ResumeArgs, asks: bool) -> Result<Prepared, F
         Some(redo) => accept(redo, asks)?,
         None => {}
     }
-    if saved.moved.is_some() && !args.dry_run {
-        project.take_back(&run)?;
-    }
-    project = match &saved.settings.worktree {
+    let project = match &saved.settings.worktree {
         Some(own) => project.in_worktree(own)?,
         None => project.in_root(),
     };
