@@ -159,3 +159,41 @@ fn x102_a_kill_of_the_guard_alone_fails_the_turn_and_leaves_nothing() {
     stop(running, Signal::TERM);
     scene.expect_nothing_alive();
 }
+
+#[test]
+fn x102_a_tree_whose_guard_was_stopped_outlives_no_end_of_the_loop() {
+    for signals in [&[Signal::TERM][..], &[Signal::TERM; 2], &[Signal::KILL]] {
+        let scene = Scene::new(STUBBORN_TREE);
+        let running = scene.ready(&["--until", "false"]);
+        kill_process(guard(&scene), Signal::STOP).unwrap();
+        for signal in signals {
+            running.signal(*signal);
+        }
+        running.wait(LONG);
+        scene.wait_until_nothing_is_alive();
+    }
+}
+
+#[test]
+fn x102_what_a_guard_that_stands_still_has_not_ended_is_named_by_who_ends_it() {
+    let script = format!(
+        "@1 {}\nprint turn {{start}}",
+        STUBBORN_TREE.replace('\n', "\n@1 ")
+    );
+    let scene = Scene::new(&script);
+    crash(scene.ready(&["--once"]));
+    // It waits for who is deaf to SIGTERM.
+    kill_process(guard(&scene), Signal::STOP).unwrap();
+    let left = scene.children_alive(1);
+    let ended = scene.rlm(&["resume"]).run(LONG).expect_code(0);
+    let words = ["left alive by an earlier process", "iteration 1, attempt 2"];
+    expect_in_order(&ended.stdout, &words);
+    assert!(!left.is_empty());
+    for process in left {
+        assert!(
+            ended.stdout.contains(&process.pid.to_string()),
+            "{process:?}: {ended}"
+        );
+    }
+    scene.expect_nothing_alive();
+}

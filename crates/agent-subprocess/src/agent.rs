@@ -16,7 +16,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 const LIST: Duration = Duration::from_secs(2);
 /// What noting who is alive may take at the beginning of a stop.
 const NOTE: Duration = Duration::from_millis(500);
-/// What killing a guard that does not answer, and the sweep after it, may take beyond the budget.
+/// What killing a guard that does not answer, and the sweep after it, may take at most.
 const GIVE_UP: Duration = Duration::from_secs(8);
 
 /// Where a stop stands; times count from `start`, those of the policy too.
@@ -222,7 +222,7 @@ impl Agent {
     /// Stops the whole tree, stage by stage as `policy` says, and tells what came of it.
     ///
     /// A [suspended](Self::suspend) tree goes on with the first stage. Never fails and never hangs: what cannot be ended within the budget is named as a survivor, and a guard that does
-    /// not answer is killed and its tree swept by marker. After a normal exit it ends the leftovers. Lines that were
+    /// not answer is killed and its tree swept by marker, a quarter of a second (of a short budget an eighth) before its end. After a normal exit it ends the leftovers. Lines that were
     /// written until the end can still be taken with [`next_output`](Self::next_output). Called again, it returns the
     /// same report. Once the runtime of its spawn has ended, nobody hears what becomes of the tree: the main process is
     /// named as a survivor then, and dropping this ends the tree.
@@ -330,6 +330,7 @@ impl Agent {
 
     /// Has everybody noted who is alive, before a gentle stage makes them go unseen.
     async fn note(&mut self, policy: &StopPolicy) {
+        self.keeper.wake();
         self.lists += 1;
         let noted = self.keeper.order(Order::Note).and_then(|()| {
             self.keeper.order(Order::List {
@@ -351,6 +352,7 @@ impl Agent {
         let milliseconds = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         let rounds = milliseconds(now.policy.rounds());
         let time = now.until.saturating_sub(now.start.elapsed());
+        self.keeper.wake();
         // An order that is not taken is answered by the next stage, and in the end by giving up on the keeper.
         let _not_taken = match now.stage {
             Stage::Gone => Ok(()),

@@ -53,6 +53,14 @@ impl Keeper {
         }
     }
 
+    /// Lets a guard go on that was stopped: it would not hear of a stop.
+    pub(crate) fn wake(&self) {
+        #[cfg(target_os = "linux")]
+        if let Some(guard) = self.guard() {
+            let _gone = crate::proc_fs::signal(guard, Signal::CONT, |_| true);
+        }
+    }
+
     pub(crate) fn containment(&self) -> Containment {
         if self.guard().is_some() {
             Containment::Guard

@@ -32,7 +32,8 @@
 //! | `kill -9` of the host | nothing, 1.5 s later | everything, until a sweep | everything |
 //! | `kill -9` of the guard | nothing marked: the host sweeps | – | – |
 //! | `kill -9` of both | all but the main process, until a sweep | – | – |
-//! | SIGSTOP of the guard, then a stop | nothing marked: the guard is killed, the host sweeps | – | – |
+//! | SIGSTOP of the guard, then a stop, a drop or `kill -9` of the host | nothing, proven: the guard goes on | – | – |
+//! | a guard that does not answer a stop | nothing marked: the guard is killed, the host sweeps | – | – |
 //! | another user's process, a stopped tracer's | it, named in the report | it, named | it |
 //!
 //! As the first process of a container a program has one more duty, see [`guard::run_if_init`].

@@ -101,6 +101,11 @@ impl StopPolicy {
         Duration::from_secs(1).min(self.budget / 2)
     }
 
+    /// When a guard that has not answered is killed, so that the sweep after it comes within the budget too.
+    fn given_up(&self) -> Duration {
+        self.budget.saturating_sub(self.reserve() / 4)
+    }
+
     /// How long SIGKILL is repeated before who is left counts as a survivor; the rest is for the report.
     pub(crate) fn rounds(&self) -> Duration {
         self.reserve().max(LEAST) / 2
@@ -170,7 +175,7 @@ pub(crate) fn next_stage(policy: &StopPolicy, now: Duration, seen: Seen) -> (Sta
         .into_iter()
         .filter(|(stage, time)| *stage > seen.stage && !time.min(&left).is_zero());
     later.next().map_or(
-        (Stage::Kill, policy.budget.max(now + LEAST)),
+        (Stage::Kill, policy.given_up().max(now + LEAST)),
         |(stage, time)| (stage, now + time.min(left)),
     )
 }
@@ -242,6 +247,22 @@ mod tests {
         5s Terminate
         7s Kill
         ");
+    }
+
+    #[test]
+    fn l90_a_guard_is_given_up_within_the_budget() {
+        let killed_until = |budget| {
+            let policy = StopPolicy::default().within(Duration::from_millis(budget));
+            let seen = Seen {
+                stage: Stage::Terminate,
+                main_exited: false,
+                stdin_open: false,
+            };
+            let (stage, until) = next_stage(&policy, policy.budget - policy.reserve(), seen);
+            assert_eq!(stage, Stage::Kill);
+            until.as_millis()
+        };
+        assert_eq!([8000, 1000, 0].map(killed_until), [7750, 875, 200]);
     }
 
     #[test]

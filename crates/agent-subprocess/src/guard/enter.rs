@@ -40,6 +40,8 @@ fn prepare() -> Result<(OwnedFd, OwnedFd), Errno> {
     rustix::process::setsid()?;
     rustix::thread::set_name(c"agent-guard")?;
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
+    // An agent can stop its guard, which then would not see that its host is gone.
+    rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::CONT))?;
     let control = rustix::io::fcntl_dupfd_cloexec(std::io::stdin(), 3)?;
     let null = rustix::fs::open(
         "/dev/null",

@@ -157,8 +157,8 @@ fn a_sweep_ends_a_stopped_guard_first() {
     let scene = Scene::new();
     let (mut host, guard, _) = host(&scene);
     kill(guard.pid, Signal::STOP);
-    host.kill().unwrap();
-    host.wait().unwrap();
+    // It would go on at the end of its host.
+    kill(host.id(), Signal::STOP);
     let found = scene.find();
     assert!(found[0].is_guard && found[0].process == guard, "{found:?}");
     let report = sweep::end(found, DEADLINE);
@@ -166,6 +166,20 @@ fn a_sweep_ends_a_stopped_guard_first() {
         report.survivors.is_empty() && report.ended.len() >= TREE_SIZE,
         "{report:?}"
     );
+    host.kill().unwrap();
+    host.wait().unwrap();
+    scene.nobody_is_left();
+}
+
+#[test]
+fn x102_a_stopped_guard_goes_on_when_its_host_is_killed() {
+    let scene = Scene::new();
+    let (mut host, guard, members) = host(&scene);
+    kill(guard.pid, Signal::STOP);
+    host.kill().unwrap();
+    host.wait().unwrap();
+    wait_for("the tree and its guard to be gone", || !guard.is_alive());
+    assert!(!members.iter().any(ProcessId::is_alive));
     scene.nobody_is_left();
 }
 
@@ -184,16 +198,36 @@ async fn a_host_sweeps_by_itself_as_soon_as_its_guard_is_killed() {
 }
 
 #[tokio::test]
+async fn a_stop_lets_a_stopped_guard_go_on() {
+    let scene = Scene::new();
+    let mut agent = scene.agent(TREE).spawn().await.unwrap();
+    says(&mut agent, "ready").await;
+    wait_for_tree(&scene);
+    kill(agent.guard().unwrap().pid, Signal::STOP);
+    let report = agent.stop(&StopPolicy::default()).await;
+    assert!(report.is_proven(), "{report}");
+    scene.nobody_is_left();
+}
+
+#[tokio::test]
 async fn a_stop_does_not_hang_on_a_guard_that_does_not_answer() {
     let scene = Scene::new();
     let mut agent = scene.agent(TREE).spawn().await.unwrap();
     says(&mut agent, "ready").await;
     let members = wait_for_tree(&scene);
-    kill(agent.guard().unwrap().pid, Signal::STOP);
+    let guard = agent.guard().unwrap();
+    // However often it is told to go on.
+    let pid = rustix::process::Pid::from_raw(guard.pid.try_into().unwrap()).unwrap();
+    let stopper = std::thread::spawn(move || {
+        while guard.is_alive() {
+            let _gone = rustix::process::kill_process(pid, Signal::STOP);
+        }
+    });
     let report = agent
         .stop(&StopPolicy::default().within(Duration::from_millis(400)))
         .await;
-    assert!(report.guard_lost && report.survivors.is_empty(), "{report}");
+    stopper.join().unwrap();
+    assert!(report.survivors.is_empty(), "{report}");
     assert!(!members.iter().any(ProcessId::is_alive));
     scene.nobody_is_left();
 }
