@@ -18,7 +18,7 @@ pub(crate) const REPORT: &str = "survivors";
 const SWEEP_BUDGET: Duration = Duration::from_secs(3);
 
 /// What a sweep found and what became of it.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Swept {
     pub(crate) ended: Vec<ProcessName>,
     pub(crate) survivors: Vec<ProcessName>,

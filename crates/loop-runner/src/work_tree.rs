@@ -14,7 +14,8 @@ use loop_state::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::clock::timestamp;
-use crate::{Error, Project, RunId, survivors};
+use crate::survivors::{self, Swept};
+use crate::{Error, Project, RunId};
 
 /// How long a guard may take to end what a dead holder left; its own bound is well below.
 const GUARD_WAIT: Duration = Duration::from_secs(5);
@@ -29,6 +30,8 @@ pub struct WorkTree {
     project: Project,
     holder: Holder,
     lock: Arc<OwnedFd>,
+    /// What had to be ended of the last holder's before it could be taken, until that is told.
+    swept: Swept,
 }
 
 /// Who works in a working tree: for people. What decides is the lock.
@@ -99,7 +102,7 @@ impl WorkTree {
         let root = project.tree();
         let directory =
             std::fs::File::open(root).map_err(|e| Error::io("can't work in", root, e))?;
-        let mut swept = false;
+        let mut swept = None;
         let mut waited = Duration::ZERO;
         loop {
             match directory.try_lock() {
@@ -111,18 +114,18 @@ impl WorkTree {
             let dead = holder
                 .as_ref()
                 .is_some_and(|holder| !holder.process.is_alive());
-            if !dead || (waited >= GUARD_WAIT && swept) {
+            if !dead || (waited >= GUARD_WAIT && swept.is_some()) {
                 return Err(Error::held(root, holder));
             }
             if waited >= GUARD_WAIT {
                 // The guard doesn't come to an end by itself: it was stopped, or killed while something else holds the descriptor.
-                if let Some(scope) = holder
+                let scope = holder
                     .as_ref()
-                    .and_then(|h| survivors::scope_of(project, &h.run))
-                {
-                    survivors::sweep(scope).await;
-                }
-                swept = true;
+                    .and_then(|h| survivors::scope_of(project, &h.run));
+                swept = Some(match scope {
+                    Some(scope) => survivors::sweep(scope).await,
+                    None => Swept::default(),
+                });
                 waited = Duration::ZERO;
             }
             if gate.sleep(POLL).await == Wake::Shutdown {
@@ -139,6 +142,7 @@ impl WorkTree {
             project: project.clone(),
             holder,
             lock: Arc::new(directory.into()),
+            swept: swept.unwrap_or_default(),
         };
         work_tree.sign()?;
         Ok(work_tree)
@@ -162,6 +166,10 @@ impl WorkTree {
         let new = path.with_extension("new");
         let written = fs_err::write(&new, text).and_then(|()| fs_err::rename(&new, &path));
         written.map_err(|e| Error::io("can't write", path, e))
+    }
+
+    pub(crate) fn take_swept(&mut self) -> Swept {
+        std::mem::take(&mut self.swept)
     }
 
     pub(crate) fn project_mut(&mut self) -> &mut Project {

@@ -11,9 +11,14 @@ use crate::runner::Runner;
 use crate::runs::RunHead;
 use crate::survivors::{self, Swept};
 
+/// Why what a dead process of a run has left is ended.
+const LEFT: &str = "left alive by an earlier process";
+
 impl Runner {
     /// Ends what earlier processes of unfinished runs in this working tree left alive, before anything is spawned.
     pub(super) async fn sweep_before(&mut self) {
+        let swept = self.work_tree.take_swept();
+        self.tell_swept(LEFT, swept);
         let unfinished = self.work_tree.project().runs().unwrap_or_default();
         let heads = unfinished.into_iter().filter_map(|entry| entry.head.ok());
         let heads: Vec<RunHead> = heads
@@ -32,7 +37,7 @@ impl Runner {
             let scope = survivors::scope_in(self.work_tree.project().tree(), &head.scope);
             let swept = survivors::sweep(scope).await;
             survivors::remove_scratch(self.work_tree.project(), &head.run);
-            self.tell_swept("left alive by an earlier process", swept);
+            self.tell_swept(LEFT, swept);
         }
     }
 
