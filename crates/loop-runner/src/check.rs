@@ -256,13 +256,16 @@ pub(crate) async fn run(
             }
         }
     };
+    let mut leftovers = names(leftovers);
+    let survivors = names(report.survivors);
+    leftovers.retain(|process| !survivors.contains(process));
     CheckEnd {
         result,
         took: Duration::ZERO,
-        leftovers: names(leftovers),
+        leftovers,
         proven: report.containment == Containment::Guard && !report.guard_lost,
         ended: names(report.ended),
-        survivors: names(report.survivors),
+        survivors,
     }
 }
 

@@ -9,7 +9,7 @@ use crate::control::{Control, Wishes};
 use crate::hurry::Hurry;
 use crate::news::{Command, News};
 use crate::runner::attempt::Attempt;
-use crate::runner::{DriverFactory, IMPATIENT, Runner};
+use crate::runner::{DriverFactory, IMPATIENT, Runner, settle};
 use crate::survivors::{MARKER, REPORT, scope_in, scratch};
 use crate::transcript::Transcript;
 use crate::{Error, PhaseSettings, prompt};
@@ -262,7 +262,13 @@ impl Runner {
         }
     }
 
-    pub(super) fn tell_kept_ended(&mut self, (processes, report): (Vec<ProcessName>, StopReport)) {
+    /// Tells what became of leftovers that were kept; returns how many are ended.
+    pub(super) fn tell_kept_ended(
+        &mut self,
+        (alive, report): (Vec<ProcessName>, StopReport),
+    ) -> usize {
+        let processes = settle::gone(alive, &report);
+        let ended = processes.len();
         if !processes.is_empty() {
             let why = "kept running for later attempts".into();
             self.tell(News::Ended { why, processes });
@@ -270,6 +276,7 @@ impl Runner {
         self.ended.extend(report.ended);
         self.proven &= report.proven;
         self.note_survivors(report.survivors);
+        ended
     }
 
     /// Returns what has everything end that runs.

@@ -161,21 +161,21 @@ impl Runner {
         let mut ended = 0;
         let (tree, commit) = settled.map_or((None, None), |it| (it.tree, it.commit));
         if let Some(settled) = tree {
-            ended = settled.leftovers.len();
             match settled.report {
                 None => {
                     let budget = self.budget();
                     let oldest = self.kept.keep(settled.attempt, budget).await;
-                    ended = oldest.iter().map(|(alive, _)| alive.len()).sum();
                     for end in oldest {
-                        self.tell_kept_ended(end);
+                        ended += self.tell_kept_ended(end);
                     }
                 }
                 Some(report) => {
-                    if !settled.leftovers.is_empty() {
+                    let processes = gone(settled.leftovers, &report);
+                    ended = processes.len();
+                    if !processes.is_empty() {
                         self.tell(News::Ended {
                             why: "left running by the agent".into(),
-                            processes: settled.leftovers,
+                            processes,
                         });
                     }
                     if !settled.attempt.stopped {
@@ -196,4 +196,10 @@ impl Runner {
         }
         settled
     }
+}
+
+/// Of those that were to be ended, those that are.
+pub(super) fn gone(mut processes: Vec<ProcessName>, report: &StopReport) -> Vec<ProcessName> {
+    processes.retain(|process| !report.survivors.contains(process));
+    processes
 }
