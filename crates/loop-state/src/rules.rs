@@ -116,7 +116,7 @@ pub enum RulesError {
     #[error("phase `{0}` may run 0 iterations: at least 1 is needed")]
     ZeroIterations(String),
     /// A limit of no time at all.
-    #[error("a {0} of 0 leaves no time for anything: raise it, or leave it out")]
+    #[error("{0} of 0 leaves no time for anything: raise it, or leave it out")]
     ZeroTime(&'static str),
     /// A person is to be asked after each zero iterations.
     #[error("a batch of 0 iterations never begins: at least 1 is needed")]
@@ -291,7 +291,10 @@ impl RuleChange {
 
 impl fmt::Display for RuleChange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let time = |time: Duration| format!("{time:?}");
+        let time = |time: Duration| match time {
+            Duration::ZERO => "none".to_owned(),
+            _ => format!("{time:?}"),
+        };
         let (rule, value) = match *self {
             Self::MaxIterations(max) => ("iterations", max.map(|max| max.to_string())),
             Self::IterationTimeout(max) => ("time of a turn", max.map(time)),

@@ -88,7 +88,11 @@ pub(crate) fn text(event: &Event) -> String {
         }
         Event::ContextReset { why } => styled(DIM, format!("context reset: {}", plain(why))),
         Event::Identified { agent, model } => {
-            styled(DIM, format!("{}, model {}", plain(agent), plain(model)))
+            let model = match model.as_str() {
+                "" => String::new(),
+                model => format!(", model {}", plain(model)),
+            };
+            styled(DIM, format!("{}{model}", plain(agent)))
         }
         Event::BackgroundTasks(running) => {
             styled(DIM, format!("the agent has {}", background(*running)))
