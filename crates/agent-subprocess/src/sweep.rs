@@ -47,14 +47,15 @@ impl SweepReport {
     /// When the file is there and cannot be read.
     pub fn read(path: &Path) -> io::Result<SweepReport> {
         let mut report = SweepReport::default();
-        let mut text = String::new();
+        let mut bytes = Vec::new();
         match std::fs::File::open(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(report),
-            file => drop(file?.take(64 << 20).read_to_string(&mut text)?),
+            file => drop(file?.take(64 << 20).read_to_end(&mut bytes)?),
         }
-        for line in text
-            .lines()
-            .filter_map(|line| serde_json::from_str::<SweepReport>(line).ok())
+        // By bytes: a cut inside of a character is no more than a cut.
+        for line in bytes
+            .split(|byte| *byte == b'\n')
+            .filter_map(|line| serde_json::from_slice::<SweepReport>(line).ok())
         {
             report.ended.extend(line.ended);
             report.survivors.extend(line.survivors);
@@ -75,7 +76,9 @@ impl SweepReport {
             .mode(0o600)
             .custom_flags(flags)
             .open(path)?;
-        let mut line = serde_json::to_vec(self)?;
+        // The line before may have been cut off.
+        let mut line = vec![b'\n'];
+        serde_json::to_writer(&mut line, self)?;
         line.push(b'\n');
         file.write_all(&line)
     }

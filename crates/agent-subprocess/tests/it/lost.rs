@@ -98,6 +98,31 @@ fn x102_nothing_outlives_a_killed_host_and_the_guard_leaves_word() {
     );
 }
 
+#[test]
+fn a_line_that_was_cut_off_costs_no_other_report() {
+    let scene = Scene::new();
+    let path = scene.path("survivors");
+    let whole = br#"{"ended":[{"pid":7,"name":"earlier"}],"survivors":[]}"#;
+    // The second one ends inside of a character.
+    let cut: [&[u8]; 2] = [
+        br#"{"ended":[{"pid":8,"na"#,
+        b"{\"ended\":[{\"pid\":8,\"name\":\"\xc3",
+    ];
+    for cut in cut {
+        std::fs::write(&path, [whole, &b"\n"[..], cut].concat()).unwrap();
+        let earlier = SweepReport::read(&path).unwrap();
+        assert_eq!(earlier.ended.len(), 1, "{earlier:?}");
+        let (mut host, guard, _) = host(&scene);
+        host.kill().unwrap();
+        host.wait().unwrap();
+        wait_for("the tree and its guard to be gone", || {
+            scene.find().is_empty() && !guard.is_alive()
+        });
+        let report = SweepReport::read(&path).unwrap();
+        assert_eq!(report.ended.len(), 1 + TREE_SIZE, "{report:?}");
+    }
+}
+
 /// Whatever the host was doing: nothing, starting a guard, spawning, or running.
 #[test]
 fn x102_a_host_killed_at_any_moment_leaves_nothing() {
