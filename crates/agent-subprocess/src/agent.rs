@@ -277,10 +277,9 @@ impl Agent {
             self.keeper.give_up.notify_one();
         }
         let aftermath = timeout(GIVE_UP, progress.wait_for(|now| now.aftermath.is_some())).await;
-        let aftermath = aftermath
-            .ok()
-            .and_then(|now| now.ok()?.aftermath.clone())
-            .unwrap_or_else(|| self.unknown());
+        let heard = aftermath.ok().and_then(|now| now.ok()?.aftermath.clone());
+        let unheard = heard.is_none();
+        let aftermath = heard.unwrap_or_else(|| self.unknown());
         let drained = self.drained().await;
         self.close_stdin();
         let nothing_left =
@@ -304,6 +303,7 @@ impl Agent {
             containment: self.containment(),
             drained,
             guard_lost: aftermath.guard_lost,
+            unheard,
         }
     }
 
@@ -382,7 +382,7 @@ impl Agent {
         Aftermath {
             survivors: vec![main],
             killed: true,
-            guard_lost: true,
+            guard_lost: self.containment() == Containment::Guard,
             ..Aftermath::default()
         }
     }

@@ -26,8 +26,11 @@ pub struct StopReport {
     /// Whether standard output and standard error came to their end. If not, somebody outside still holds them, or
     /// what was read has not been taken.
     pub drained: bool,
-    /// Whether the guard died without a report, so that only the marker was swept.
+    /// Whether there is no word of the guard: it died without a report, so that only the marker was swept, or nobody
+    /// heard it, because the runtime of its spawn has ended.
     pub guard_lost: bool,
+    /// Whether nobody heard what became of the tree, so that the main process is named only because it may be alive.
+    pub(crate) unheard: bool,
 }
 
 impl StopReport {
@@ -48,7 +51,9 @@ impl fmt::Display for StopReport {
         if left > NAMED {
             write!(f, " and {} more", left - NAMED)?;
         }
-        if self.guard_lost {
+        if self.unheard {
+            f.write_str(" (nobody heard what became of it: its runtime has ended or hangs)")
+        } else if self.guard_lost {
             f.write_str(" (the guard was killed; swept by marker)")
         } else if self.containment == Containment::Group {
             f.write_str(" (no guard: only the process group and the marker were looked at)")
@@ -83,6 +88,7 @@ mod tests {
             containment: Containment::Guard,
             drained: true,
             guard_lost: false,
+            unheard: false,
         };
         let left = StopReport {
             survivors: vec![process(72, "su"), process(73, "a\u{1b}[2Jb")],
@@ -97,11 +103,18 @@ mod tests {
             unlisted: 3,
             ..clean.clone()
         };
+        let unheard = StopReport {
+            guard_lost: true,
+            unheard: true,
+            ended: vec![],
+            survivors: vec![process(70, "?")],
+            ..clean.clone()
+        };
         let many = StopReport {
             survivors: (100..120).map(|pid| process(pid, "sh")).collect(),
             ..clean.clone()
         };
-        let shown: Vec<String> = [clean, left, group, lost, many]
+        let shown: Vec<String> = [clean, left, group, lost, unheard, many]
             .iter()
             .map(ToString::to_string)
             .collect();
@@ -110,6 +123,7 @@ mod tests {
         2 of 4 left: 72 su, 73 a\u{1b}[2Jb
         0 of 2 left (no guard: only the process group and the marker were looked at)
         0 of 5 left (the guard was killed; swept by marker)
+        1 of 1 left: 70 ? (nobody heard what became of it: its runtime has ended or hangs)
         20 of 22 left: 100 sh, 101 sh, 102 sh, 103 sh, 104 sh, 105 sh, 106 sh, 107 sh, 108 sh, 109 sh, 110 sh, 111 sh, 112 sh, 113 sh, 114 sh, 115 sh and 4 more
         ");
     }

@@ -126,7 +126,7 @@ fn p41_an_agent_that_outlives_its_runtime_is_ended_when_it_is_dropped() {
 }
 
 #[test]
-fn p41_a_stop_after_the_end_of_its_runtime_does_not_spin() {
+fn p41_a_stop_after_the_end_of_its_runtime_does_not_spin_and_says_so() {
     for containment in BOTH {
         let scene = Scene::new();
         let command = scene.agent("sleep 635 & echo ready; wait");
@@ -146,6 +146,8 @@ fn p41_a_stop_after_the_end_of_its_runtime_does_not_spin() {
         let stop = std::thread::spawn(move || {
             let report = runtime().block_on(agent.stop(&policy));
             assert!(!report.is_proven(), "{report}");
+            let said = "? (nobody heard what became of it: its runtime has ended or hangs)";
+            assert!(report.to_string().ends_with(said), "{report}");
         });
         wait_for("the report", || stop.is_finished());
         stop.join().unwrap();
