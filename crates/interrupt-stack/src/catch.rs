@@ -3,7 +3,7 @@
 
 use std::{
     io::{self, PipeReader, PipeWriter, Read, Write},
-    sync::atomic::{AtomicU64, Ordering::Relaxed},
+    sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     time::{Duration, Instant},
 };
 
@@ -46,6 +46,8 @@ pub(crate) struct Catch {
     /// From so many rungs on a press ends the process right here: 2, or 3 where a thread has the first try, or never.
     last_rung: u64,
     terminal: Option<Terminal>,
+    /// The signals were given back.
+    released: AtomicBool,
     /// Both ends live here, so that no write ever meets a closed one. One byte wakes one of those who read.
     wake: PipeWriter,
     woken: PipeReader,
@@ -70,6 +72,7 @@ impl Catch {
             from_terminal: AtomicU64::new(0),
             last_rung,
             terminal: restores_terminal.then(Terminal::find).flatten(),
+            released: AtomicBool::new(false),
             wake,
             woken,
         })
@@ -150,10 +153,17 @@ impl Catch {
         self.woken.try_clone()
     }
 
-    /// Does what the terminal does on ^Z.
+    /// Does what the terminal does on ^Z, as long as the signals are caught.
     pub(crate) fn suspend_job(&self) {
-        // It cannot fail: the group has us in it.
-        let _impossible = kill_current_process_group(Signal::TSTP);
+        if !self.released.load(Relaxed) {
+            // It cannot fail: the group has us in it.
+            let _impossible = kill_current_process_group(Signal::TSTP);
+        }
+    }
+
+    /// Notes that the signals are given back.
+    pub(crate) fn release(&self) {
+        self.released.store(true, Relaxed);
     }
 
     pub(crate) fn instant(&self, micros: u64) -> Instant {

@@ -134,6 +134,9 @@ impl Deref for Installed {
 impl Drop for Installed {
     fn drop(&mut self) {
         let mut process = PROCESS.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(catch) = &self.interrupts.router().catch {
+            catch.release();
+        }
         for (signal, disposition) in &self.before {
             // It cannot fail: the signal is valid, and so is an action that came from the kernel.
             drop(disposition.put_back(*signal));

@@ -198,8 +198,8 @@ impl Injector {
 
     /// Suspends the job, as the terminal does on ^Z: for a terminal in raw mode, call it on the byte 0x1a.
     ///
-    /// It sends `SIGTSTP` to the process group, so that a shell or a wrapper around the program stops with it. A detached ladder does
-    /// nothing.
+    /// It sends `SIGTSTP` to the process group, so that a shell or a wrapper around the program stops with it. A detached ladder, also
+    /// one whose signals were given back, does nothing.
     pub fn suspend(&self) {
         if let Some(catch) = &self.interrupts.router().catch {
             catch.suspend_job();

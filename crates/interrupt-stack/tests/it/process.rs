@@ -248,6 +248,12 @@ fn stop_that_is_called_off_while_its_hook_runs_does_not_come() {
     assert_eq!(probe.line(), "resumes");
 }
 
+#[test]
+fn suspend_does_nothing_once_the_signals_are_given_back() {
+    let probe = Probe::start("suspended when let go");
+    assert_eq!(probe.line(), "goes on");
+}
+
 /// Signals and what the program injects go through one debounce, whichever comes first.
 #[test]
 fn press_that_is_both_signal_and_injected_counts_once() {

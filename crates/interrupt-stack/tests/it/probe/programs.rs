@@ -4,7 +4,7 @@ use std::{io::Read, io::stdin, time::Duration};
 
 use interrupt_stack::{Builder, Cause, HardExit, Interrupts, PressSource, die_by};
 use rustix::{
-    process::{Pid, Signal, WaitOptions, kill_process, waitpid},
+    process::{Pid, Signal, WaitOptions, kill_process, setpgid, waitpid},
     termios::tcgetattr,
 };
 use tokio::signal::unix::{SignalKind, signal};
@@ -34,6 +34,7 @@ pub(super) fn run(name: &str) -> bool {
             say("has suspended");
         })),
         "unsuspendable" => suspendable(builder()),
+        "suspended when let go" => suspended_when_let_go(),
         #[cfg(target_os = "linux")]
         "in a namespace" => in_a_namespace(),
         "terminal" => terminal(builder()),
@@ -61,6 +62,18 @@ fn counting_for_ever(builder: Builder) -> ! {
     ready();
     super::line();
     say(&format!("{} presses", interrupts.presses()));
+    super::park()
+}
+
+/// Asks for a stop, in a process group of its own, when the ladder lives on without the signals.
+fn suspended_when_let_go() -> ! {
+    setpgid(None, None).unwrap();
+    let interrupts = builder().install().unwrap();
+    let injector = interrupts.injector();
+    drop(interrupts);
+    ready();
+    injector.suspend();
+    say("goes on");
     super::park()
 }
 
