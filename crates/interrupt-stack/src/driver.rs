@@ -20,8 +20,10 @@ use crate::{acting::Step, router::Router};
 ///
 /// # Cancel safety
 ///
-/// Dropping it loses no press: each is decided by the next event (a handler that looks for its notice, an answer, an injected press),
-/// though nobody is woken for it any more.
+/// Dropping it loses no press: each is decided by the next event (a handler that looks for its notice by
+/// [`notified`](crate::Handler::notified) or [`try_take`](crate::Handler::try_take), an answer, an injected press), though nobody is
+/// woken for it any more. [`cause`](crate::Interrupts::cause), [`presses`](crate::Interrupts::presses) and the waits that block decide
+/// nothing: without an event they know of no press or signal that came since.
 ///
 /// # Panics
 ///
