@@ -31,7 +31,8 @@ pin_project! {
     /// # Panics
     ///
     /// Polling panics outside a tokio runtime with its time driver where a timer is needed: not if the gate is shut down, the time
-    /// is up, or it is too far away ever to come.
+    /// is up, or it is too far away ever to come. A sleep that waits belongs to the runtime that it was first polled in: once that is
+    /// dropped, polling panics in another one, too.
     ///
     /// # Cancel safety
     ///
