@@ -1,5 +1,6 @@
 //! What earlier processes of a run left alive: found by the run's random marker, never by a name.
 
+use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -42,17 +43,15 @@ pub(crate) async fn sweep(scope: String) -> Swept {
 }
 
 /// Takes what a guard wrote down after the death of the run's process. Those that could not be ended then are looked for by the sweep.
-pub(crate) fn take_report(project: &Project, run: &RunId) -> Swept {
+pub(crate) fn take_report(project: &Project, run: &RunId) -> io::Result<Swept> {
     let path = project.run_dir(run).join(REPORT);
-    let Ok(report) = SweepReport::read(&path) else {
-        return Swept::default();
-    };
+    let report = SweepReport::read(&path)?;
     // A report that stays is told once more, no worse.
     let _told_again = fs_err::remove_file(path);
-    Swept {
+    Ok(Swept {
         ended: names(report.ended),
         survivors: Vec::new(),
-    }
+    })
 }
 
 /// Removes the private files of agents whose process died with them, such as prompts and secrets.

@@ -29,11 +29,16 @@ impl Runner {
             })
             .collect();
         for head in heads {
-            let reported = survivors::take_report(self.work_tree.project(), &head.run);
-            self.tell_swept(
-                "by their guard, when the last process of the run died",
-                reported,
-            );
+            match survivors::take_report(self.work_tree.project(), &head.run) {
+                Ok(reported) => self.tell_swept(
+                    "by their guard, when the last process of the run died",
+                    reported,
+                ),
+                Err(e) => self.tell(News::Warning(format!(
+                    "what the guard ended when the last process of run {} died can't be read: {e}",
+                    head.run
+                ))),
+            }
             let scope = survivors::scope_in(self.work_tree.project().tree(), &head.scope);
             let swept = survivors::sweep(scope).await;
             survivors::remove_scratch(self.work_tree.project(), &head.run);

@@ -13,8 +13,8 @@ use super::{DriverFactory, Options, Runner};
 use crate::check::RunningCheck;
 use crate::control::{self, Answer, Request};
 use crate::{
-    AgentSettings, Control, Error, Outcome, PhaseSettings, Project, PromptSource, RunId, RunState,
-    Settings, WorkTree,
+    AgentSettings, Control, Error, News, Outcome, PhaseSettings, Project, PromptSource, RunId,
+    RunState, Settings, WorkTree,
 };
 
 fn settings() -> Settings {
@@ -216,4 +216,28 @@ async fn x113_a_loop_that_hangs_is_seen_though_its_process_answers() {
     let (hung, before) = seen.await.unwrap();
     assert!(hung, "it never says that it hangs");
     assert_ne!(fs_err::read_to_string(beat).ok(), before);
+}
+
+#[tokio::test]
+async fn what_a_guard_wrote_and_nobody_can_read_is_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let project = Project::find(dir.path()).unwrap();
+    let run: RunId = "r1".parse().unwrap();
+    let work_tree = WorkTree::take(&project, &run, &SleepGate::new()).await;
+    let made = Runner::create(work_tree.unwrap(), settings(), Options::default());
+    let (mut runner, mut news) = made.await.unwrap();
+    fs_err::create_dir(project.run_dir(&run).join(crate::survivors::REPORT)).unwrap();
+    runner.sweep_before().await;
+    drop(runner);
+    let mut warnings = Vec::new();
+    while let Some((_, news)) = news.recv().await {
+        if let News::Warning(what) = news {
+            warnings.push(what);
+        }
+    }
+    let [warning] = &warnings[..] else {
+        panic!("one warning: {warnings:?}");
+    };
+    let told = "what the guard ended when the last process of run r1 died can't be read: ";
+    assert!(warning.starts_with(told), "{warning}");
 }
