@@ -63,6 +63,8 @@ pub(crate) struct Actor {
     refused: bool,
     /// When one that did not read is asked again, unless something else comes first.
     again_at: Option<Instant>,
+    /// Until when an agent that does nothing and can take no input may end, before it is said that it takes none.
+    leaves_by: Option<Instant>,
     /// Whether the agent was told to close; it gets no input any more.
     closed: bool,
     /// Whether the agent was stopped where it stands.
@@ -113,6 +115,7 @@ impl Actor {
             heard: Vec::new(),
             refused: false,
             again_at: None,
+            leaves_by: None,
             closed: false,
             frozen: false,
             held: false,
@@ -139,8 +142,9 @@ impl Actor {
                 self.obey(start).await;
             }
             self.start_again().await;
-            // Who refused has said so, or has been complained of.
-            let _refused = self.deliver().await;
+            if let Err(e) = self.deliver().await {
+                self.turned_down(&e).await;
+            }
             self.give_up().await;
             self.show(self.lifecycle());
             let room = self.shared.primary.has_room();
@@ -218,6 +222,7 @@ impl Actor {
         }
         if over {
             self.refused = false;
+            self.leaves_by = None;
             self.turn_over();
             if self.mode == Mode::OneShot && !self.shared.lock().ledger.in_turn() {
                 self.close_soon(end::CLOSING);

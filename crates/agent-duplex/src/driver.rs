@@ -108,8 +108,15 @@ pub trait Connection: fmt::Debug + Send {
     ///
     /// # Errors
     ///
-    /// [`Error::is_unsupported`] when the agent takes no (further) message in its present state, [`Error::is_gone`] when its process ended,
-    /// [`Error::is_full`] when it does not read. Then nothing was recorded or sent.
+    /// - [`Error::is_full`] when the agent does not read: it is asked again.
+    /// - [`Error::is_gone`] when its process ended: the message is for the next agent.
+    /// - [`Error::is_unsupported`] when it takes no (further) message in its present state: it is asked again at the end of its turn, and after 10 s if no
+    ///   turn runs. When it takes none even then, that is told.
+    /// - [`Error::is_start`] or [`Error::is_held`] when it is started by its first message and could not be: the connection is ended, and counts as a start
+    ///   in vain.
+    /// - Any other error is final, unless a turn runs.
+    ///
+    /// With each of them nothing was recorded or sent.
     ///
     /// # Cancel safety
     ///

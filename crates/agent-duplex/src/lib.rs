@@ -53,6 +53,7 @@
 //!
 //! - [`send`](Connection::send) gets a [`Message`] with an id of its own. An agent that reports what became of a message gets that id, and
 //!   [`Event::Input`] and [`Event::TurnStarted`] name it; receipts are the conversation's business.
+//! - An agent that can only be started with its first message may fail in `send`: its error says so as that of `connect` would.
 //! - A turn begins when a message was sent. [`Event::TurnStarted`] may be left out; a connection that says it for one turn has to for all, and it is
 //!   needed for turns that the agent begins by itself, and where messages are queued or merged.
 //! - Each turn ends by one [`Event::TurnCompleted`]. Without it the turn runs until the connection ends, however long the agent is silent: who reads its

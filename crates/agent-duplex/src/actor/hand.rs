@@ -6,10 +6,13 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::{Actor, unless_halted};
+use crate::starts::Next;
 use crate::{Error, Record};
 
 /// How long an agent that does not read is left alone before it is asked again to take what waits.
 const AGAIN: Duration = Duration::from_secs(1);
+/// How long an agent that does nothing and can take no input may take to end; one of a single turn does so soon.
+const LEAVING: Duration = Duration::from_secs(10);
 
 impl Actor {
     /// Hands on what may be handed on now.
@@ -52,6 +55,7 @@ impl Actor {
         match unless_halted(&mut self.halt, connection.send(message)).await {
             Some(Ok(())) => {
                 self.again_at = None;
+                self.leaves_by = None;
                 let told = self.shared.lock().ledger.handed_on();
                 self.tell(told).await;
                 Ok(true)
@@ -69,6 +73,36 @@ impl Actor {
             // Nobody knows whether it got there; the end of the connection says what becomes of it.
             None => Ok(false),
         }
+    }
+
+    /// Sees to it that what an agent that does nothing did not take waits for another one, or that who follows it is told. While the agent has
+    /// something to do, does not read or is gone, it waits for the end of that.
+    pub(super) async fn turned_down(&mut self, e: &Error) {
+        if e.is_full() || e.is_gone() || self.shared.lock().ledger.is_busy() {
+            return;
+        }
+        if e.is_start() || e.is_held() {
+            let ended = self.not_started(e).await;
+            let next = self.shared.lock().starts.next(Instant::now(), false);
+            if ended.is_none() || next != Next::Never {
+                return;
+            }
+        } else if e.is_unsupported() {
+            if self.may_leave() {
+                return;
+            }
+            self.warn(e.to_string()).await;
+        }
+        let told = self.shared.lock().ledger.drop_followed(&e.to_string());
+        self.tell(told).await;
+    }
+
+    /// Returns whether an agent that can take no input may be about to end; it is asked again when it should have.
+    fn may_leave(&mut self) -> bool {
+        let now = Instant::now();
+        let leaves_by = *self.leaves_by.get_or_insert(now + LEAVING);
+        self.again_at = (now < leaves_by).then_some(leaves_by);
+        now < leaves_by
     }
 
     fn take_back(&mut self, message: Uuid) {

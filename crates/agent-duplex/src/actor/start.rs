@@ -32,11 +32,17 @@ impl Actor {
         }
         let started = self.try_start(session).await?;
         if let Err(e) = &started {
-            self.shared.lock().starts.failed(e);
-            self.retire().await?;
-            self.ended().await;
+            self.not_started(e).await?;
         }
         Some(started)
+    }
+
+    /// Ends what is there of an agent that could not be started; `None` when the conversation is halted meanwhile.
+    pub(super) async fn not_started(&mut self, e: &Error) -> Option<()> {
+        self.shared.lock().starts.failed(e);
+        self.retire().await?;
+        self.ended().await;
+        Some(())
     }
 
     async fn try_start(&mut self, session: SessionChoice) -> Option<Result<(), Error>> {
@@ -47,6 +53,7 @@ impl Actor {
         self.reading = true;
         self.refused = false;
         self.again_at = None;
+        self.leaves_by = None;
         self.closed = false;
         self.finishing = false;
         self.dies_by = None;
@@ -136,9 +143,11 @@ impl Actor {
             if state.fault.is_none() && (waits || next != Next::Never) {
                 return;
             }
-            state
-                .ledger
-                .drop_followed("no agent runs, and none is started by itself")
+            let why = state.refusal().map_or_else(
+                || "no agent runs, and none is started by itself".to_owned(),
+                |refusal| refusal.to_string(),
+            );
+            state.ledger.drop_followed(&why)
         };
         if !told.is_empty() {
             self.tell(told).await;

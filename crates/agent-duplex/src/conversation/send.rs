@@ -66,8 +66,8 @@ impl Conversation {
     /// Has one input answered: starts an agent when none runs, in the last session, and returns the stream of the input's turn.
     ///
     /// The agent is read no further than the [`Primary`](crate::Primary)'s backlog: read that too, or drop it. When a turn runs, it goes by the driver's
-    /// [`InputPolicy`](crate::InputPolicy), and the turn may have other inputs too. An input whose agent is gone before it got it, and that is not
-    /// started again by itself, is dropped.
+    /// [`InputPolicy`](crate::InputPolicy), and the turn may have other inputs too. An input whose agent is gone before it got it, or could not be started
+    /// by it, and is not started again by itself, is dropped; so is one that an agent which does nothing does not take. The stream ends with the cause.
     ///
     /// In a conversation that is kept, this is answered once the input is, as for [`accept`](Self::accept). An input whose id came before is executed
     /// all the same, with [`Receipt::duplicate`] set: there is no second stream of a turn that is over.

@@ -19,6 +19,7 @@ mod random;
 mod readers;
 #[cfg(feature = "sqlite")]
 mod recovers;
+mod refused;
 mod replays;
 mod restarts;
 mod strangers;

@@ -3,7 +3,7 @@
 use crate::scene::{DEADLINE, Scene, is_gone};
 use agent_duplex::{
     Connection, Conversation, ConversationOptions, Driver as _, EndReason, Event, ExitStatus,
-    Input, Message, Queued, SessionChoice, StopStage, TurnEnd, What,
+    Input, Message, Mode, Queued, RestartPolicy, SessionChoice, StopStage, TurnEnd, What,
 };
 use agent_subprocess::Context;
 use agent_subprocess::command::CommandDriver;
@@ -242,4 +242,33 @@ async fn a_connection_waits_for_its_message_and_ends_when_it_is_closed_without_o
     assert!(connection.next().await.is_none());
     let late = connection.send(Message::new("too late")).await;
     assert!(late.unwrap_err().is_unsupported());
+}
+
+#[tokio::test]
+async fn x123_an_execution_of_a_program_that_does_not_exist_ends_with_the_cause() {
+    let scene = Scene::new();
+    for options in [
+        ConversationOptions::default(),
+        ConversationOptions::default().with_restart(RestartPolicy::default().with_most(1)),
+        ConversationOptions::default()
+            .with_restart(RestartPolicy::default().with_most(1))
+            .with_mode(Mode::OneShot),
+    ] {
+        let driver = driver(&scene, &["./no-such-agent"]);
+        let (conversation, primary) = Conversation::new(Box::new(driver), options);
+        drop(primary);
+        let mut execution = conversation.execute(Input::new("go")).await.unwrap();
+        let mut told = String::new();
+        let read = async {
+            while let Some(published) = execution.next().await {
+                told = format!("{:?}", published.unwrap().what);
+            }
+        };
+        tokio::time::timeout(DEADLINE, read).await.unwrap();
+        assert!(told.contains("`./no-such-agent` does not exist"), "{told}");
+        assert!(execution.completion().is_none());
+        let drained = tokio::time::timeout(DEADLINE, conversation.drained());
+        drained.await.unwrap().unwrap();
+        conversation.stop(DEADLINE).await;
+    }
 }

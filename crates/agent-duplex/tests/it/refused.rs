@@ -1,0 +1,136 @@
+//! What becomes of an input that an agent which does nothing does not take: it is tried again, or who follows it is told.
+
+use std::time::Duration;
+
+use agent_duplex::scripted::{Call, Gate, Script, ScriptedDriver};
+use agent_duplex::{
+    Capabilities, ConversationOptions, EndReason, Error, Event, Execution, Input, InputState,
+    Lifecycle, RestartPolicy, What,
+};
+
+use crate::talk::{Talk, delta, resumable, soon};
+
+fn missing() -> Error {
+    Error::start("the program is missing; install it", None)
+}
+
+fn cannot() -> Error {
+    Error::unsupported("scripted", "take more", "start it again")
+}
+
+async fn executes(talk: &mut Talk, text: &str) -> Execution {
+    let execution = soon(talk.conversation.execute(Input::new(text))).await;
+    let execution = execution.expect("an agent runs");
+    talk.audit.accepted(execution.receipt());
+    execution
+}
+
+/// Reads to the end, and says why the input was dropped.
+async fn dropped(mut execution: Execution) -> String {
+    let mut dropped = None;
+    while let Some(published) = soon(execution.next()).await {
+        let What::Observed(seen) = published.expect("it is read").what else {
+            panic!("it was in a turn");
+        };
+        dropped = seen.events.into_iter().find_map(|event| match event {
+            Event::Input {
+                state: InputState::Dropped(why),
+                ..
+            } => Some(why),
+            _ => None,
+        });
+    }
+    assert!(execution.completion().is_none());
+    dropped.expect("it is said what became of it")
+}
+
+#[tokio::test]
+async fn x123_an_execution_whose_agent_does_not_take_its_input_ends_with_the_cause() {
+    let errors: [fn() -> Error; 3] = [
+        missing,
+        || Error::held("somebody has it", None),
+        || Error::refused("no"),
+    ];
+    for error in errors {
+        let driver = ScriptedDriver::new(Capabilities::none()).repeats(Script::new().deaf(error));
+        let mut talk = Talk::with(driver);
+        for nth in 1..=2 {
+            let execution = executes(&mut talk, "go").await;
+            assert_eq!(dropped(execution).await, error().to_string());
+            soon(talk.conversation.drained()).await.unwrap();
+            // One that could not start is tried again for another input; one that runs is only asked again.
+            let starts = if error().is_refused() { 1 } else { nth };
+            assert_eq!(talk.driver.sessions().len(), starts);
+        }
+    }
+}
+
+#[tokio::test]
+async fn p44_agents_that_can_not_start_for_their_first_input_are_counted() {
+    let policy = RestartPolicy::default().with_waits(Duration::ZERO, Duration::ZERO);
+    let options = ConversationOptions::default().with_restart(policy);
+    let driver = ScriptedDriver::new(resumable()).repeats(Script::new().deaf(missing));
+    let mut talk = Talk::limited(driver, options);
+    let execution = executes(&mut talk, "go").await;
+    let why = dropped(execution).await;
+    assert!(
+        why.contains("3 times in a row") && why.contains(&missing().to_string()),
+        "{why}"
+    );
+    soon(talk.conversation.drained()).await.unwrap();
+    talk.becomes(Lifecycle::CrashLoop).await;
+    assert_eq!(talk.driver.sessions().len(), 3);
+    let refused = soon(talk.conversation.execute(Input::new("again"))).await;
+    assert!(refused.unwrap_err().is_crash_loop());
+}
+
+#[tokio::test]
+async fn an_agent_that_can_not_start_for_its_first_input_is_ended_and_the_input_waits() {
+    let answers = Script::new().message().end(EndReason::Completed);
+    let driver = ScriptedDriver::new(Capabilities::none()).plays(Script::new().deaf(missing));
+    let mut talk = Talk::with(driver.plays(answers));
+    talk.start().await;
+    talk.becomes(Lifecycle::Ready).await;
+    talk.send("go");
+    talk.becomes(Lifecycle::Idle).await;
+    assert!(talk.driver.calls().contains(&Call::Stopped));
+    assert_eq!(talk.conversation.pending().len(), 1);
+    talk.start().await;
+    assert_eq!(talk.completed().await.pending, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn x123_an_idle_agent_that_can_take_nothing_has_a_while_to_end() {
+    let gate = Gate::new();
+    let once = Script::new().message().refuses(Some(cannot)).begin();
+    let once = once.end(EndReason::Completed).observe(delta("late"));
+    let answers = Script::new().message().begin().end(EndReason::Completed);
+    let driver = ScriptedDriver::new(resumable()).plays(once.gate(&gate).over());
+    let mut talk = Talk::restarting(driver.plays(answers));
+    talk.send("one");
+    talk.completed().await;
+    let mut execution = executes(&mut talk, "two").await;
+    tokio::time::advance(Duration::from_secs(9)).await;
+    soon(talk.conversation.leftovers()).await;
+    gate.open();
+    while soon(execution.next()).await.is_some() {}
+    assert!(execution.completion().is_some());
+    assert_eq!(talk.driver.messages(), ["one", "two"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn x123_an_idle_agent_that_can_take_nothing_for_good_is_complained_of() {
+    let driver = ScriptedDriver::new(resumable()).plays(Script::new().deaf(cannot));
+    let mut talk = Talk::with(driver);
+    let execution = executes(&mut talk, "go").await;
+    assert_eq!(dropped(execution).await, cannot().to_string());
+    assert_eq!(talk.warned().await, cannot().to_string());
+    // The next one is told so at once.
+    let execution = executes(&mut talk, "again").await;
+    assert_eq!(dropped(execution).await, cannot().to_string());
+    talk.send("whoever comes next");
+    assert_eq!(talk.warned().await, cannot().to_string());
+    assert_eq!(talk.conversation.pending().len(), 1);
+    soon(talk.conversation.stop(Duration::ZERO)).await;
+    talk.read_all().await;
+}
