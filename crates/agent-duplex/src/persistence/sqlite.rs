@@ -16,7 +16,8 @@ use crate::{Assignment, EndReason, Error, Input, Receipt, TurnId};
 ///
 /// One file holds any number of conversations, each under a name and with one writer: of two that recovered, the later one. A commit is on disk when it
 /// is answered (write-ahead log, `synchronous = FULL`). The file, which holds what was said, is created for its owner alone (0600); an existing one
-/// keeps its permissions. Nothing is ever deleted from it. It has to lie on a local file system.
+/// keeps its permissions. Nothing is ever deleted from it. It has to lie on a local file system, and to stay where it is while it is open: on Unix the
+/// next write fails once its path leads to nothing, or to another file.
 #[derive(Debug)]
 pub struct SqlitePersistence {
     database: Database,

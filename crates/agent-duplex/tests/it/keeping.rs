@@ -377,6 +377,38 @@ fn l100_a_file_that_is_not_as_it_should_be_is_an_error_and_never_an_empty_histor
 }
 
 #[test]
+fn l100_nothing_is_called_kept_in_a_file_that_is_not_at_its_place_any_more() {
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("talks");
+    let aside = directory.path().join("aside");
+    let replaced = || {
+        fs::rename(&path, &aside).unwrap();
+        opened(&path);
+    };
+    let changes: [&dyn Fn(); 3] = [
+        &|| fs::remove_file(&path).unwrap(),
+        &|| fs::rename(&path, &aside).unwrap(),
+        &replaced,
+    ];
+    let mut errors = Vec::new();
+    for change in changes {
+        let (mut kept, _) = opened(&path);
+        kept.append(&[accepted("a", None)]).unwrap();
+        change();
+        errors.push(kept.append(&[accepted("lost", None)]).unwrap_err());
+        errors.push(kept.recover().unwrap_err());
+        if aside.exists() {
+            // It is put back.
+            drop(kept);
+            fs::rename(&aside, &path).unwrap();
+            assert!(!opened(&path).1.pending.is_empty());
+        }
+    }
+    errors.dedup_by_key(|e| e.to_string());
+    insta::assert_snapshot!(told(&errors, &path), @"the conversation can't be kept: PATH was removed, renamed or replaced while it was open; put it or a copy in its place and open the conversation again");
+}
+
+#[test]
 fn whoever_else_holds_the_file_for_a_moment_is_waited_for() {
     let directory = TempDir::new().unwrap();
     let path = directory.path().join("talks");

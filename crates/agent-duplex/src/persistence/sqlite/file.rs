@@ -19,8 +19,13 @@ const BUSY: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub(super) struct Database {
     path: PathBuf,
+    /// What its path led to when it was opened.
+    identity: Option<Identity>,
     pub(super) connection: Connection,
 }
+
+/// The number of a file and of its disk, where files have numbers.
+type Identity = (u64, u64);
 
 impl Database {
     pub(super) fn open(path: &Path) -> Result<Self, Error> {
@@ -33,7 +38,11 @@ impl Database {
         create(&path).map_err(|e| unusable(&path, e))?;
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let connection = Connection::open_with_flags(&path, flags).map_err(|e| fault(&path, e))?;
-        let mut database = Self { path, connection };
+        let mut database = Self {
+            identity: identity(&path).map_err(|e| unusable(&path, e))?,
+            path,
+            connection,
+        };
         database.prepare()?;
         Ok(database)
     }
@@ -43,6 +52,7 @@ impl Database {
         &mut self,
         deed: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<Result<T, Error>>,
     ) -> Result<T, Error> {
+        self.still_there()?;
         let behavior = TransactionBehavior::Immediate;
         let transaction = self.connection.transaction_with_behavior(behavior);
         let done = transaction.and_then(|transaction| {
@@ -52,7 +62,26 @@ impl Database {
             }
             Ok(done)
         });
-        done.map_err(|e| fault(&self.path, e))?
+        let done = done.map_err(|e| fault(&self.path, e))??;
+        self.still_there()?;
+        Ok(done)
+    }
+
+    /// Whoever opens the file next has to find what is written: SQLite writes on without a word when it is removed, and when it is replaced takes the log
+    /// of the one for that of the other.
+    fn still_there(&self) -> Result<(), Error> {
+        let is_there = match identity(&self.path) {
+            Ok(identity) => identity == self.identity,
+            Err(e) => !matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory),
+        };
+        if is_there {
+            return Ok(());
+        }
+        let text = format!(
+            "{} was removed, renamed or replaced while it was open; put it or a copy in its place and open the conversation again",
+            self.name()
+        );
+        Err(Error::persistence(text, None))
     }
 
     pub(super) fn fault(&self, e: rusqlite::Error) -> Error {
@@ -119,6 +148,20 @@ impl Database {
 
 fn number(connection: &Connection, pragma: &str) -> rusqlite::Result<i64> {
     connection.pragma_query_value(None, pragma, |row| row.get(0))
+}
+
+/// Looks at the file's name only: to open and close it would take away the locks that SQLite has on it in this process.
+#[cfg(unix)]
+fn identity(path: &Path) -> std::io::Result<Option<Identity>> {
+    use std::os::unix::fs::MetadataExt as _;
+    let metadata = std::fs::metadata(path)?;
+    Ok(Some((metadata.dev(), metadata.ino())))
+}
+
+/// Where a file that is open can't be removed, there is nothing to see.
+#[cfg(not(unix))]
+fn identity(_path: &Path) -> std::io::Result<Option<Identity>> {
+    Ok(None)
 }
 
 /// Creates the file for its owner alone, unless there is one: SQLite gives its log the same permissions.
