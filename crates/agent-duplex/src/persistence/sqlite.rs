@@ -29,9 +29,12 @@ pub struct SqlitePersistence {
 impl SqlitePersistence {
     /// Opens the conversation that is kept in the file at `path` under this name, or creates what does not exist.
     ///
+    /// A file that is there has to be one of these: an empty one is refused, since nobody knows what was in it. Name a file in a temporary directory
+    /// rather than a temporary file.
+    ///
     /// # Errors
     ///
-    /// [`Error::is_persistence`] when the file can't be created or read, is no database, damaged, another program's, or written by a newer version.
+    /// [`Error::is_persistence`] when the file can't be created or read, is empty, no database, damaged, another program's, or written by a newer version.
     pub fn open(path: impl AsRef<Path>, conversation: &str) -> Result<Self, Error> {
         Ok(Self {
             database: Database::open(path.as_ref())?,

@@ -360,6 +360,12 @@ fn l100_a_file_that_is_not_as_it_should_be_is_an_error_and_never_an_empty_histor
             .for_each(|page| page[..8].fill(0xee));
         fs::write(&path, damaged).unwrap();
     });
+    refused(&|| fs::write(&path, "").unwrap());
+    refused(&|| fs::write(&path, "S").unwrap());
+    refused(&|| {
+        fs::remove_file(&path).unwrap();
+        sql("CREATE TABLE a (a); DROP TABLE a")();
+    });
     refused(&|| {
         fs::remove_file(&path).unwrap();
         fs::create_dir(&path).unwrap();
@@ -371,6 +377,9 @@ fn l100_a_file_that_is_not_as_it_should_be_is_an_error_and_never_an_empty_histor
     the conversation can't be kept: PATH was written by a newer version of this program (schema 2, this one knows 1); update it
     the conversation can't be kept: PATH is damaged; put a copy in its place, or name a new file
     the conversation can't be kept: PATH is damaged; put a copy in its place, or name a new file
+    the conversation can't be kept: PATH is empty: it was cut, or another program made it; put a copy in its place, or remove it to begin anew
+    the conversation can't be kept: PATH is empty: it was cut, or another program made it; put a copy in its place, or remove it to begin anew
+    the conversation can't be kept: PATH is empty: it was cut, or another program made it; put a copy in its place, or remove it to begin anew
     the conversation can't be kept: PATH is a directory; name a file in it
     the conversation can't be kept: PATH/no/where can't be created; name a file in a directory that is there and can be written
     ");
@@ -439,4 +448,9 @@ fn many_may_open_a_new_file_at_once() {
             });
         }
     });
+    // Nothing is left of the files that came too late.
+    let left: Vec<_> = fs::read_dir(&directory).unwrap().collect();
+    assert_eq!(left.len(), 1, "{left:?}");
+    let mode = fs::metadata(&path).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
 }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rusqlite::{Connection, ErrorCode, OpenFlags, Transaction, TransactionBehavior};
+use uuid::Uuid;
 
 use crate::Error;
 
@@ -13,6 +14,8 @@ use crate::Error;
 const APPLICATION: i64 = 0x6164_7078;
 /// The version of the schema (`PRAGMA user_version`).
 const VERSION: i64 = 1;
+/// A commit is to outlive a power cut. `fullfsync` is what that takes on macOS, and nothing elsewhere.
+const DURABLE: &str = "PRAGMA synchronous = FULL; PRAGMA fullfsync = ON;";
 /// How long another process may hold the file, which it does for a commit.
 const BUSY: Duration = Duration::from_secs(5);
 
@@ -35,7 +38,7 @@ impl Database {
             let text = format!("{} is a directory; name a file in it", path.display());
             return Err(Error::persistence(text, None));
         }
-        create(&path).map_err(|e| unusable(&path, e))?;
+        create(&path)?;
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let connection = Connection::open_with_flags(&path, flags).map_err(|e| fault(&path, e))?;
         let mut database = Self {
@@ -105,24 +108,12 @@ impl Database {
             let text = format!("{path} is on a file system that can't have {text}");
             return Err(Error::persistence(text, None));
         }
-        // A commit is to outlive a power cut. `fullfsync` is what that takes on macOS, and nothing elsewhere.
-        let durable = "PRAGMA synchronous = FULL; PRAGMA fullfsync = ON;";
-        let durable = self.connection.execute_batch(durable);
-        durable.map_err(|e| self.fault(e))?;
-        self.write(|transaction| {
-            if number(transaction, "application_id")? == 0 {
-                transaction.execute_batch(include_str!("schema.sql"))?;
-                transaction.pragma_update(None, "user_version", VERSION)?;
-                transaction.pragma_update(None, "application_id", APPLICATION)?;
-            }
-            Ok(Ok(()))
-        })?;
-        self.check(&self.connection)
+        let durable = self.connection.execute_batch(DURABLE);
+        durable.map_err(|e| self.fault(e))
     }
 
     fn check(&self, connection: &Connection) -> Result<(), Error> {
         let read = || -> rusqlite::Result<_> {
-            // In one read, since another process may create the schema meanwhile.
             connection.query_row(
                 "SELECT a.application_id, v.user_version, (SELECT count(*) FROM sqlite_schema)
                  FROM pragma_application_id a, pragma_user_version v",
@@ -137,17 +128,13 @@ impl Database {
             APPLICATION => format!(
                 "{path} was written by a newer version of this program (schema {version}, this one knows {VERSION}); update it"
             ),
-            0 if tables == 0 => return Ok(()),
+            0 if tables == 0 => return Err(empty(&self.path)),
             _ => {
                 format!("{path} is a database of another program; name another file")
             }
         };
         Err(Error::persistence(text, None))
     }
-}
-
-fn number(connection: &Connection, pragma: &str) -> rusqlite::Result<i64> {
-    connection.pragma_query_value(None, pragma, |row| row.get(0))
 }
 
 /// Looks at the file's name only: to open and close it would take away the locks that SQLite has on it in this process.
@@ -164,17 +151,58 @@ fn identity(_path: &Path) -> std::io::Result<Option<Identity>> {
     Ok(None)
 }
 
-/// Creates the file for its owner alone, unless there is one: SQLite gives its log the same permissions.
-fn create(path: &Path) -> std::io::Result<()> {
+/// Creates the file, unless there is one. It gets its name once it has its tables: one that is empty was cut, or is somebody else's.
+fn create(path: &Path) -> Result<(), Error> {
+    match std::fs::metadata(path) {
+        // SQLite takes one of a single byte for empty too, and then removes the log beside it.
+        Ok(metadata) if metadata.len() <= 1 => return Err(empty(path)),
+        Ok(_) => return Ok(()),
+        Err(e) if e.kind() == ErrorKind::NotFound => {}
+        Err(e) => return Err(unusable(path, e)),
+    }
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(format!(".{}.new", Uuid::new_v4()));
+    let beside = PathBuf::from(beside);
+    let made = make(&beside, path);
+    // It may have another name by now.
+    let _gone = std::fs::remove_file(&beside);
+    made?;
+    let directory = path.parent().map_or(Ok(()), synced);
+    directory.map_err(|e| unusable(path, e))
+}
+
+/// Makes a file for its owner alone, since SQLite gives its log the same permissions, and gives it its name unless another one has that by now.
+fn make(beside: &Path, path: &Path) -> Result<(), Error> {
     let mut options = OpenOptions::new();
     options.write(true).create_new(true);
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    match options.open(path) {
-        Ok(_) => path.parent().map_or(Ok(()), synced),
-        Err(e) if e.kind() == ErrorKind::AlreadyExists => Ok(()),
-        Err(e) => Err(e),
+    let file = options.open(beside).map_err(|e| unusable(path, e))?;
+    drop(file);
+    lay_out(beside).map_err(|e| fault(path, e))?;
+    let named = std::fs::hard_link(beside, path);
+    if named.is_err() && std::fs::symlink_metadata(path).is_err() {
+        // There are file systems without links.
+        return std::fs::rename(beside, path).map_err(|e| unusable(path, e));
     }
+    Ok(())
+}
+
+fn lay_out(file: &Path) -> rusqlite::Result<()> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let mut connection = Connection::open_with_flags(file, flags)?;
+    connection.execute_batch(DURABLE)?;
+    let transaction = connection.transaction()?;
+    transaction.execute_batch(include_str!("schema.sql"))?;
+    transaction.pragma_update(None, "user_version", VERSION)?;
+    transaction.pragma_update(None, "application_id", APPLICATION)?;
+    transaction.commit()?;
+    connection.close().map_err(|(_, e)| e)
+}
+
+fn empty(path: &Path) -> Error {
+    let text = "is empty: it was cut, or another program made it; put a copy in its place, or remove it to begin anew";
+    Error::persistence(format!("{} {text}", path.display()), None)
 }
 
 /// Makes the file's name durable. Where directories can't be opened, as on Windows, they need not be.
