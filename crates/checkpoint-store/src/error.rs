@@ -4,7 +4,6 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::frame::Fault;
-use crate::journal::Kept;
 
 /// A specialised result for the store's calls.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -150,10 +149,10 @@ impl Error {
         Self::io(path, doing, source)
     }
 
-    /// Adds to the bytes that a full disk lacks those of saves which were still to come.
-    pub(crate) fn with_room_for(mut self, rest: impl Iterator<Item = Result<Kept>>) -> Self {
+    /// Adds to the bytes that a full disk lacks those which were still to come.
+    pub(crate) fn with_room_for(mut self, rest: u64) -> Self {
         if let Kind::Full { bytes } = &mut self.kind {
-            *bytes += rest.flatten().map(|kept| kept.len()).sum::<u64>();
+            *bytes += rest;
         }
         self
     }
@@ -269,7 +268,8 @@ impl Error {
 
     /// Tells whether the disk or the quota is full. The writer stays usable: once there is
     /// room again, the same save succeeds. The text says how many bytes are needed at least,
-    /// those that have to be written anew included.
+    /// those that have to be written anew included. A phase is written after them, so what it
+    /// needs itself may be told by a second error.
     pub fn is_full(&self) -> bool {
         match &self.kind {
             Kind::Full { .. } => true,

@@ -40,6 +40,14 @@ fn head(n: u64) -> Vec<u8> {
     raw
 }
 
+/// Bytes that hardly compress.
+fn noise(len: u64, n: u64) -> Vec<u8> {
+    let noise = (0..len).map(|i| ((i + n).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8);
+    let mut raw = Vec::new();
+    crate::codec::encode(&mut raw, &noise.collect::<Vec<u8>>()).unwrap();
+    raw
+}
+
 fn save(writer: &mut RawWriter, n: u64) -> crate::Result<u64> {
     let head = head(n);
     let len = head.len();
@@ -89,15 +97,8 @@ fn c62_a_full_disk_is_told_in_bytes_that_are_enough() {
     let root = tempfile::tempdir().unwrap();
     let path = root.path().join("s");
     let (mut writer, _) = open(&path, 0);
-    let noise = |n: u64| -> Vec<u8> {
-        let noise =
-            (0..5000_u64).map(|i| ((i + n).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8);
-        let mut raw = Vec::new();
-        crate::codec::encode(&mut raw, &noise.collect::<Vec<u8>>()).unwrap();
-        raw
-    };
     for n in 0..100 {
-        writer.append(noise(n), 0).unwrap();
+        writer.append(noise(5_000, n), 0).unwrap();
     }
     drop(writer);
     let open = |room| {
@@ -119,6 +120,108 @@ fn c62_a_full_disk_is_told_in_bytes_that_are_enough() {
     };
     const LOCK: u64 = 64; // its text is written anew
     open(bytes + LOCK).unwrap();
+}
+
+/// Opens a store on a disk with as much room as the counter says.
+fn open_with_room(path: &Path, ahead: u64) -> (RawWriter, Arc<AtomicU64>) {
+    let room = Arc::new(AtomicU64::new(u64::MAX));
+    let left = room.clone();
+    let take = move |bytes| {
+        let (same, set) = (Ordering::Relaxed, Ordering::Relaxed);
+        left.fetch_update(same, set, |left| left.checked_sub(bytes))
+    };
+    let hook = move |call| match call {
+        Call::Grow(bytes) if take(bytes).is_err() => Err(io::ErrorKind::StorageFull.into()),
+        _ => Ok(()),
+    };
+    let dir = Dir::on(TestDisk::open(path, ahead, hook), path).unwrap();
+    let (writer, _) = RawWriter::open_on(dir, Options::default()).unwrap();
+    (writer, room)
+}
+
+fn needed(err: &crate::Error) -> u64 {
+    match *err.kind() {
+        Kind::Full { bytes } => bytes,
+        _ => panic!("{err}"),
+    }
+}
+
+/// Whether neither the journal nor the save fits into the room that there was, or only the save
+/// does not; and whether the room that is made is a byte too small at first.
+#[test]
+fn c62_the_save_that_a_full_disk_failed_fits_into_the_bytes_that_it_asked_for() {
+    for ahead in [0, 1 << 12] {
+        for (saves, room, len) in [(40, 0, 500), (40, 20_000, 500), (1, 1_200, 4_500)] {
+            for lacks in [0, 1] {
+                let root = tempfile::tempdir().unwrap();
+                let path = root.path().join("s");
+                let (mut writer, left) = open_with_room(&path, ahead);
+                let save = |writer: &mut RawWriter, len| {
+                    let raw = noise(len, writer.seq());
+                    writer.append(raw, 0)
+                };
+                for _ in 0..saves {
+                    save(&mut writer, 500).unwrap();
+                }
+                left.store(room, Ordering::Relaxed);
+                let mut err = loop {
+                    match save(&mut writer, len) {
+                        Ok(_) => {}
+                        Err(err) => break err,
+                    }
+                };
+                if lacks > 0 {
+                    left.store(needed(&err) - lacks, Ordering::Relaxed);
+                    err = save(&mut writer, len).unwrap_err();
+                }
+                left.store(needed(&err), Ordering::Relaxed);
+                let seq = writer.seq();
+                let why = format!("ahead {ahead}, saves {saves}, lacks {lacks}");
+                save(&mut writer, len).unwrap_or_else(|err| panic!("{err}: {why}"));
+                assert!(writer.healed().is_some(), "by a new file");
+                drop(writer);
+                let loaded = RawWriter::open(&path, Options::default()).unwrap().1;
+                assert_eq!(loaded.seq, seq + 1);
+                assert!(loaded.report.is_sound(), "{}", loaded.report);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_save_that_old_heads_wait_for_fits_into_the_bytes_that_it_asks_for() {
+    let root = tempfile::tempdir().unwrap();
+    let path = root.path().join("s");
+    let (mut writer, left) = open_with_room(&path, 1 << 12);
+    let save = |writer: &mut RawWriter| {
+        let raw = noise(5_000, writer.seq());
+        let head_len = raw.len();
+        writer.append(raw, head_len)
+    };
+    while !writer.weight.is_due(1 << 12) || writer.seqs.before_last(19).is_none() {
+        save(&mut writer).unwrap();
+    }
+    left.store(0, Ordering::Relaxed);
+    while let Ok(seq) = writer.truncate_to(writer.seq()) {
+        assert!(seq < 1_000, "so many undos do not fit into the room ahead");
+    }
+    assert!(writer.weight.is_due(1 << 12));
+    let err = save(&mut writer).unwrap_err();
+    left.store(needed(&err), Ordering::Relaxed);
+    save(&mut writer).unwrap();
+}
+
+#[test]
+fn a_blob_that_comes_after_a_full_disk_fits_into_the_bytes_that_it_asks_for() {
+    let root = tempfile::tempdir().unwrap();
+    let path = root.path().join("s");
+    let (mut writer, left) = open_with_room(&path, 0);
+    save(&mut writer, 1).unwrap();
+    left.store(0, Ordering::Relaxed);
+    assert!(save(&mut writer, 2).unwrap_err().is_full());
+    let err = writer.put_blob("b", &[7; 5_000]).unwrap_err();
+    left.store(needed(&err), Ordering::Relaxed);
+    writer.put_blob("b", &[7; 5_000]).unwrap();
 }
 
 /// A file that does not fit is nothing to the journal, whose room ahead is there for just this.
@@ -219,22 +322,15 @@ fn a_full_disk_that_takes_no_new_file_does_not_stop_a_save_that_would_compact() 
         };
         let dir = Dir::on(TestDisk::open(&path, 1 << 12, hook), &path).unwrap();
         let (mut writer, _) = RawWriter::open_on(dir, Options::default()).unwrap();
-        let large = |n: u64| -> Vec<u8> {
-            let noise =
-                (0..900_u64).map(|i| ((i + n).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8);
-            let mut raw = Vec::new();
-            crate::codec::encode(&mut raw, &noise.collect::<Vec<u8>>()).unwrap();
-            raw
-        };
         let mut n = 0;
         while !writer.weight.is_due(1 << 12) || writer.seqs.before_last(19).is_none() {
             n += 1;
-            let raw = large(n);
+            let raw = noise(900, n);
             let head_len = raw.len();
             writer.append(raw, head_len).unwrap();
         }
         left.store(made, Ordering::Relaxed);
-        let raw = large(n + 1);
+        let raw = noise(900, n + 1);
         let head_len = raw.len();
         assert_eq!(writer.append(raw.clone(), head_len).unwrap(), n + 1);
         assert!(writer.healed().is_none(), "nothing had to be written again");

@@ -21,11 +21,12 @@ const PIECE: usize = 64 << 10;
 impl RawWriter {
     /// Replaces the journal by one without old heads, once they outweigh the rest.
     pub(crate) fn compact(&mut self) -> Result<()> {
-        if !self.weight.is_due(self.dir.disk().stride()) {
+        // What is to be written again first may have to wait for room, together with the save.
+        if !self.weight.is_due(self.dir.disk().stride()) || self.is_unhealed() {
             return Ok(());
         }
         if let Some(first) = self.seqs.before_last(RECENT - 1) {
-            self.saving(|writer| match writer.replace_journal(first) {
+            self.saving(0, |writer| match writer.replace_journal(first) {
                 // It has no name yet, and the old one still takes saves.
                 Err(err) if matches!(err.kind(), Kind::Full { .. }) => Ok(()),
                 replaced => replaced,
@@ -106,7 +107,10 @@ impl RawWriter {
             if image.bytes.len() > PIECE {
                 end += image.bytes.len() as u64;
                 // Whoever makes room wants to know once how much, and not a piece at a time.
-                flush(&image.bytes).map_err(|err| err.with_room_for(all.by_ref()))?;
+                flush(&image.bytes).map_err(|err| {
+                    let rest = all.by_ref().flatten().map(|kept| kept.len());
+                    err.with_room_for(rest.sum())
+                })?;
                 image.bytes.clear();
             }
         }

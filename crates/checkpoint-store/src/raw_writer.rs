@@ -152,30 +152,47 @@ impl RawWriter {
         self.healed.as_ref()
     }
 
-    /// Fails if no save can succeed, and makes up for what an earlier one left to do.
-    pub(crate) fn ready(&mut self) -> Result<()> {
+    /// Fails if no save can ever succeed again.
+    fn check_usable(&self) -> Result<()> {
+        let kind = match &self.condition {
+            Condition::Sound | Condition::Unhealed(_) => return Ok(()),
+            Condition::Failed(first) => Kind::Poisoned {
+                first: first.clone(),
+            },
+            Condition::Fenced { by } => Kind::Fenced {
+                own: self.epoch.number,
+                by: *by,
+            },
+        };
+        Err(Error::new(self.dir.path(), kind))
+    }
+
+    pub(crate) fn is_unhealed(&self) -> bool {
+        matches!(self.condition, Condition::Unhealed(_))
+    }
+
+    /// Fails if no save can succeed, and makes up for what an earlier one left to do before one
+    /// of `len` bytes.
+    pub(crate) fn ready(&mut self, len: u64) -> Result<()> {
+        self.check_usable()?;
         match std::mem::replace(&mut self.condition, Condition::Sound) {
-            Condition::Sound => Ok(()),
-            Condition::Unhealed(first) => self.again(first, |_| Ok(())),
-            Condition::Failed(first) => {
-                self.condition = Condition::Failed(first.clone());
-                Err(Error::new(self.dir.path(), Kind::Poisoned { first }))
-            }
-            Condition::Fenced { by } => {
-                self.condition = Condition::Fenced { by };
-                let own = self.epoch.number;
-                Err(Error::new(self.dir.path(), Kind::Fenced { own, by }))
-            }
+            Condition::Unhealed(first) => self.again(first, len, |_| Ok(())),
+            _ => Ok(()),
         }
     }
 
-    /// Runs a save. If the files fail, writes everything to new files and runs it once more.
-    pub(crate) fn saving<T>(&mut self, mut save: impl FnMut(&mut Self) -> Result<T>) -> Result<T> {
-        self.ready()?;
+    /// Runs a save of `len` bytes, as far as that is known. If the files fail, writes everything
+    /// to new files and runs it once more.
+    pub(crate) fn saving<T>(
+        &mut self,
+        len: u64,
+        mut save: impl FnMut(&mut Self) -> Result<T>,
+    ) -> Result<T> {
+        self.ready(len)?;
         match save(self) {
             Err(first) if self.is_untouched_by(&first) => Err(first),
             Err(first) if first.is_about_files() || first.is_about_removal() => {
-                self.again(first, save)
+                self.again(first, len, save)
             }
             Err(err) => Err(self.fence(err)),
             result => result,
@@ -186,6 +203,7 @@ impl RawWriter {
     fn again<T>(
         &mut self,
         first: Error,
+        len: u64,
         mut save: impl FnMut(&mut Self) -> Result<T>,
     ) -> Result<T> {
         let mut tries = 0..REMOVALS;
@@ -198,10 +216,10 @@ impl RawWriter {
                     self.dir.disk().pause();
                 }
                 Err(then) if is_healed && self.is_untouched_by(&then) => return Err(then),
-                Err(then) if is_healed && then.is_full() => {
-                    // The next try writes everything to a new file once more.
-                    let then = then.with_room_for(self.saves.all(&self.dir));
-                    return Err(self.give_up(first, then));
+                Err(then) if then.is_full() => {
+                    // The next try writes everything to a new file once more, and then the save.
+                    let rest = if is_healed { self.saves.len() } else { len };
+                    return Err(self.give_up(first, then.with_room_for(rest)));
                 }
                 Err(then) if !is_healed || then.is_about_files() || then.is_fenced() => {
                     return Err(self.give_up(first, then));
@@ -294,7 +312,8 @@ impl RawWriter {
         } else {
             frames.push(pack(kind, seq, head_len, raw)?);
         }
-        self.saving(|writer| {
+        let len = frames.iter().map(Kept::len).sum();
+        self.saving(len, |writer| {
             writer.put(&frames)?;
             writer.confirm()
         })?;
@@ -331,7 +350,7 @@ impl RawWriter {
     }
 
     pub(crate) fn clean(&mut self, policy: Policy) -> Result<Vec<Item>> {
-        self.ready()?;
+        self.ready(0)?;
         self.epoch
             .confirm(&self.dir)
             .map_err(|err| self.fence(err))?;
@@ -343,7 +362,7 @@ impl RawWriter {
     }
 
     pub(crate) fn put_blob(&mut self, name: &str, bytes: &[u8]) -> Result<()> {
-        self.saving(|writer| {
+        self.saving(bytes.len() as u64, |writer| {
             writer.epoch.confirm(&writer.dir)?;
             blob::put(&writer.dir, writer.epoch.number, name, bytes)?;
             writer.epoch.confirm(&writer.dir)

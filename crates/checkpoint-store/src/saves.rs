@@ -75,6 +75,11 @@ impl Saves {
         self.bytes -= self.newest.pop_back().map_or(0, |kept| kept.len());
     }
 
+    /// Returns how many bytes a journal takes that has all of them.
+    pub(crate) fn len(&self) -> u64 {
+        self.place.as_ref().map_or(0, |place| place.from) + self.older + self.bytes
+    }
+
     /// Returns the number of the newest save.
     pub(crate) fn last(&self) -> Option<u64> {
         self.newest.back().map(|kept| kept.frame.seq)

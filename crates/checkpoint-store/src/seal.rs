@@ -28,7 +28,7 @@ impl RawWriter {
             };
             return Err(Error::new(self.dir.path(), kind));
         }
-        self.ready()?;
+        self.ready(0)?;
         let state = State {
             head: Some(head),
             events: self.events()?,
@@ -44,7 +44,7 @@ impl RawWriter {
         meta: Meta,
         parent: Option<Parent>,
     ) -> Result<PhaseId> {
-        let (base, file) = self.saving(|writer| {
+        let (base, file) = self.saving(0, |writer| {
             let mut provenance =
                 FileMeta::new(&writer.options, writer.epoch.number, writer.dir.disk());
             provenance.phase = Some(phase.into());
