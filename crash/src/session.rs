@@ -322,6 +322,10 @@ impl Session {
                 self.reached();
                 return Ok(());
             }
+            Step::CleanOpen => {
+                writer.clean(around::strict())?;
+                return Ok(());
+            }
             _ => return Ok(()),
         }
         self.present = state;

@@ -31,6 +31,8 @@ pub enum Step {
     Verify,
     /// `k` closes the store and removes all that retention may remove.
     Clean,
+    /// `c` has the writer that is open remove all that retention may remove.
+    CleanOpen,
     /// `F` makes a store of its own from the newest save.
     Fork,
     /// `f100` fills the disk up to 100 bytes.
@@ -58,6 +60,7 @@ impl fmt::Display for Step {
             Self::LookBack => f.write_str("g"),
             Self::Verify => f.write_str("V"),
             Self::Clean => f.write_str("k"),
+            Self::CleanOpen => f.write_str("c"),
             Self::Fork => f.write_str("F"),
             Self::Full(room) => write!(f, "f{room}"),
             Self::Room => f.write_str("e"),
@@ -92,6 +95,7 @@ impl FromStr for Step {
             "g" => Self::LookBack,
             "V" => Self::Verify,
             "k" => Self::Clean,
+            "c" => Self::CleanOpen,
             "F" => Self::Fork,
             "f" => Self::Full(rest.parse().map_err(bad)?),
             "e" => Self::Room,

@@ -7,7 +7,7 @@ use crate::step::{Step, Workload};
 const COMPACTED: &str = "a1:20,h200,h200,h200,h200,h200,h200,h200,h200,h200,h200,h200,h200,h200,h200,h200,h200,h200,a1:20,u1,h20";
 
 /// Workloads whose power is cut.
-const SIM: [&str; 19] = [
+const SIM: [&str; 20] = [
     "a1:20,a1:20,a2:20",
     "a1:300,a1:700,a1:1500",
     "a1:20,p,a1:20",
@@ -28,10 +28,11 @@ const SIM: [&str; 19] = [
     // The blocks of the first history may turn up in the second one, frame for frame.
     "a1:20,a1:20,a1:20,X,r,a1:20,a1:20",
     COMPACTED,
+    "p,a1:20,p,a1:20,f600,a1:900,c,a1:20,e,a1:20",
 ];
 
 /// Workloads whose calls fail.
-const FAULT: [&str; 34] = [
+const FAULT: [&str; 36] = [
     "",
     "a1:20",
     "a1:20,a1:20",
@@ -66,6 +67,9 @@ const FAULT: [&str; 34] = [
     "a1:20,p,a1:20,F,r",
     "a1:20,a1:300,u1,a1:20,x,a1:20,u3,r",
     COMPACTED,
+    "p,a1:20,p,a1:20,f600,a1:900,c,a1:20,e,a1:20,r",
+    // What fails besides may leave a phase that looks like the newest and is not durable.
+    "p,a1:20,p,a1:900,f1800,p,c",
 ];
 
 /// What stands in a store when a second writer takes it over.

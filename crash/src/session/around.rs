@@ -69,14 +69,7 @@ impl Session {
     /// Removes what retention may remove, and looks whether the present is still there.
     pub(super) fn clean(&mut self) -> Kept {
         self.close();
-        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(4_000_000_000);
-        let policy = Policy {
-            keep: 1,
-            max_age: Duration::ZERO,
-            now,
-            ..Policy::default()
-        };
-        if let Err(err) = clean_on(self.shared.directory(DIR), Path::new(DIR), policy) {
+        if let Err(err) = clean_on(self.shared.directory(DIR), Path::new(DIR), strict()) {
             self.failure(&err)?;
         }
         self.open()
@@ -138,6 +131,16 @@ impl Session {
         if all {
             remove(&mut pc.disk, ROOT, DIR);
         }
+    }
+}
+
+/// Keeps only what is needed.
+pub(super) fn strict() -> Policy {
+    Policy {
+        keep: 1,
+        max_age: Duration::ZERO,
+        now: SystemTime::UNIX_EPOCH + Duration::from_secs(4_000_000_000),
+        ..Policy::default()
     }
 }
 

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::dir::Dir;
 use crate::error::Kind;
 use crate::raw_writer::RawWriter;
+use crate::retention::Policy;
 use crate::test_disk::{Call, TestDisk};
 use crate::{Meta, Options};
 
@@ -59,6 +60,12 @@ fn newest(path: &Path) -> Option<Vec<u8>> {
     assert!(loaded.report.is_sound(), "{}", loaded.report);
     drop(writer);
     loaded.state.head
+}
+
+fn loaded_head(path: &Path) -> Option<Vec<u8>> {
+    let loaded = crate::reader::load::<(u64, String), u64>(path).unwrap();
+    assert!(loaded.report.is_sound(), "{}", loaded.report);
+    loaded.head.map(|(n, _)| head(n))
 }
 
 #[test]
@@ -222,6 +229,74 @@ fn a_blob_that_comes_after_a_full_disk_fits_into_the_bytes_that_it_asks_for() {
     let err = writer.put_blob("b", &[7; 5_000]).unwrap_err();
     left.store(needed(&err), Ordering::Relaxed);
     writer.put_blob("b", &[7; 5_000]).unwrap();
+}
+
+fn phases(path: &Path) -> usize {
+    let names = std::fs::read_dir(path).unwrap();
+    let names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    names.filter(|name| name.starts_with("phase-")).count()
+}
+
+#[test]
+fn a_writer_that_a_full_disk_stopped_removes_what_is_not_needed() {
+    let root = tempfile::tempdir().unwrap();
+    let path = root.path().join("s");
+    let (mut writer, left) = open_with_room(&path, 0);
+    for n in 1..=4 {
+        writer.save_phase("p", head(n), Meta::default()).unwrap();
+        save(&mut writer, 10 + n).unwrap();
+    }
+    left.store(0, Ordering::Relaxed);
+    assert!(save(&mut writer, 15).unwrap_err().is_full());
+    let policy = Policy {
+        keep: 1,
+        ..Policy::default()
+    };
+    let removed = writer.clean(policy).unwrap();
+    assert!(removed.len() >= 3, "{removed:?}");
+    assert_eq!(phases(&path), 1);
+    assert!(save(&mut writer, 15).unwrap_err().is_full(), "no room yet");
+    assert_eq!(loaded_head(&path), Some(head(14)));
+    left.store(u64::MAX, Ordering::Relaxed);
+    save(&mut writer, 15).unwrap();
+    drop(writer);
+    assert_eq!(newest(&path), Some(head(15)));
+}
+
+/// Nobody knows whether a phase is on disk whose directory could not be synced.
+#[test]
+fn a_phase_that_failed_and_looks_newest_makes_nothing_before_it_superfluous() {
+    let root = tempfile::tempdir().unwrap();
+    let path = root.path().join("s");
+    let fails = Arc::new(AtomicBool::new(false));
+    let (seen, sealed) = (fails.clone(), path.join("phase-0000000000000003.ckpt"));
+    let hook = move |call| match call {
+        // All but the phase itself, up to its name.
+        Call::Other if seen.load(Ordering::Relaxed) && sealed.exists() => {
+            Err(io::Error::other("the medium fails"))
+        }
+        Call::Make if seen.load(Ordering::Relaxed) && sealed.exists() => {
+            Err(io::ErrorKind::StorageFull.into())
+        }
+        _ => Ok(()),
+    };
+    let dir = Dir::on(TestDisk::open(&path, 0, hook), &path).unwrap();
+    let (mut writer, _) = RawWriter::open_on(dir, Options::default()).unwrap();
+    writer.save_phase("p", head(1), Meta::default()).unwrap();
+    save(&mut writer, 2).unwrap();
+    fails.store(true, Ordering::Relaxed);
+    let sealed = writer.save_phase("p", head(3), Meta::default());
+    assert!(sealed.unwrap_err().is_full());
+    fails.store(false, Ordering::Relaxed);
+    assert_eq!(phases(&path), 2);
+    let policy = Policy {
+        keep: 0,
+        ..Policy::default()
+    };
+    assert_eq!(writer.clean(policy).unwrap(), []);
+    save(&mut writer, 4).unwrap();
+    drop(writer);
+    assert_eq!(newest(&path), Some(head(4)));
 }
 
 /// A file that does not fit is nothing to the journal, whose room ahead is there for just this.

@@ -349,12 +349,17 @@ impl RawWriter {
         self.seq
     }
 
+    /// Removes what is not needed. It may be what makes room to heal, so it does not wait for that.
     pub(crate) fn clean(&mut self, policy: Policy) -> Result<Vec<Item>> {
-        self.ready(0)?;
+        self.check_usable()?;
         self.epoch
             .confirm(&self.dir)
             .map_err(|err| self.fence(err))?;
-        let removed = retention::plan_in(&self.dir, policy)?.remove_from(&self.dir)?;
+        // A phase that could not be made durable may look like the newest state. What was
+        // acknowledged stands on this one.
+        let base = self.base.map_or(0, |base| base.seq);
+        let plan = retention::plan_in(&self.dir, policy, base)?;
+        let removed = plan.remove_from(&self.dir)?;
         for item in &removed {
             self.memory.files.remove(&item.name);
         }

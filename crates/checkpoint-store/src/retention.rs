@@ -102,10 +102,11 @@ impl fmt::Display for Plan {
 /// # Errors
 /// As [`reader::load`](crate::reader::load): a store that cannot be read loses nothing.
 pub fn plan(dir: impl AsRef<Path>, policy: Policy) -> Result<Plan> {
-    plan_in(&Dir::open(dir.as_ref())?, policy)
+    plan_in(&Dir::open(dir.as_ref())?, policy, u64::MAX)
 }
 
-pub(crate) fn plan_in(dir: &Dir, policy: Policy) -> Result<Plan> {
+/// [`plan`]; what is as new as the phase `base` stays too.
+pub(crate) fn plan_in(dir: &Dir, policy: Policy, base: u64) -> Result<Plan> {
     let index = Index::read(dir, Want::Anything)?;
     let mut entries = index.entries.clone();
     let loaded = load::newest(dir, index)?;
@@ -115,7 +116,7 @@ pub(crate) fn plan_in(dir: &Dir, policy: Policy) -> Result<Plan> {
         remove: Vec::new(),
         keep: Vec::new(),
     };
-    let base = loaded.base.map_or(0, |base| base.seq);
+    let base = loaded.base.map_or(0, |base| base.seq).min(base);
     entries.sort_by_key(|entry| {
         (
             std::cmp::Reverse(entry.meta.seq),
@@ -210,7 +211,7 @@ impl Plan {
 
     fn apply_in(self, dir: &Dir) -> Result<Vec<Item>> {
         let _lock = Lock::take(dir)?;
-        let mut now = plan_in(dir, self.policy)?;
+        let mut now = plan_in(dir, self.policy, u64::MAX)?;
         let planned = |item: &Item| self.remove.iter().any(|one| one.name == item.name);
         now.remove.retain(planned);
         now.remove_from(dir)
@@ -239,5 +240,5 @@ pub fn clean_on(
     policy: Policy,
 ) -> Result<Vec<Item>> {
     let dir = Dir::on(disk, dir)?;
-    plan_in(&dir, policy)?.apply_in(&dir)
+    plan_in(&dir, policy, u64::MAX)?.apply_in(&dir)
 }

@@ -167,8 +167,13 @@ impl<H: Serialize + DeserializeOwned, E: Serialize + DeserializeOwned> Writer<H,
     /// Removes old phases and what was set aside, and returns what was removed. The newest
     /// valid state and all that it needs stay. See [`plan`](crate::retention::plan) for a look before.
     ///
+    /// This takes no room, so it may be what a writer goes on with after
+    /// [`is_full`](Error::is_full).
+    ///
     /// # Errors
-    /// As [`reader::load`](crate::reader::load); and if a file cannot be removed.
+    /// As [`reader::load`](crate::reader::load); if a file cannot be removed; and
+    /// [`is_fenced`](Error::is_fenced) and [`is_poisoned`](Error::is_poisoned) as for
+    /// [`append`](Self::append).
     pub fn clean(&mut self, policy: Policy) -> Result<Vec<Item>> {
         self.raw.clean(policy)
     }
