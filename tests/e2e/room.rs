@@ -111,3 +111,74 @@ fn x109_what_could_not_be_saved_is_not_said_to_be_recorded() {
     );
     scene.expect_nothing_alive();
 }
+
+/// Runs two phases whose state lies on a small disk of its own. Then room is made, and the run is resumed.
+fn two_phases(plan: &str, build: &str, run: &str) -> Ended {
+    let scene = Scene::new("");
+    let phase = |name, does| {
+        let command = format!("command = ['sh', '-c', 'echo {name} >>log; {does}; true']");
+        format!("[[phase]]\nname = '{name}'\nprompt = 'x'\nmax-iterations = 1\n{command}\n")
+    };
+    let config = ["sleep = 0\n", &phase("plan", plan), &phase("build", build)];
+    fs_err::write(scene.file("rlm.toml"), config.concat()).unwrap();
+    let script = format!(
+        r#"mkdir .rlm && mount -t tmpfs -o size=600k none .rlm
+        rlm=$1
+        {run}
+        echo "code $code"; cat errors; cat events
+        id=$(ls .rlm/runs); "$rlm" checkpoints verify $id && echo sound
+        rm -f .rlm/ballast
+        "$rlm" resume $id >/dev/null 2>&1 && code=0 || code=$?
+        echo "resumed $code"; cat log; "$rlm" checkpoints list $id; "$rlm" status"#
+    );
+    let ended = with_mounts(&scene, &script);
+    scene.expect_nothing_alive();
+    ended
+}
+
+const FILLS: &str = "cp /dev/zero .rlm/ballast 2>/dev/null";
+const NOT_SEALED: &str = "is saved, but not sealed in a file of its own";
+
+#[test]
+fn c62_a_run_whose_last_phase_there_is_no_room_to_seal_is_done_all_the_same() {
+    if !has_mounts() {
+        return println!("skipped: no mount namespace can be had here");
+    }
+    let run = r#""$rlm" run --json >events 2>errors && code=0 || code=$?"#;
+    let ended = two_phases("true", FILLS, run);
+    expect_in_order(
+        &ended.stdout,
+        &[
+            "code 0\n",
+            NOT_SEALED,
+            "run_ended",
+            "sound\n",
+            "plan\nbuild\n",
+            "phase plan sealed",
+        ],
+    );
+    assert!(!ended.stdout.contains("phase build sealed"), "{ended}");
+}
+
+#[test]
+fn c62_a_phase_that_there_is_no_room_to_seal_is_over_all_the_same() {
+    if !has_mounts() {
+        return println!("skipped: no mount namespace can be had here");
+    }
+    let halts = "test -e halfway || { touch halfway; sleep 600; }";
+    let run = r#""$rlm" run --json >events 2>errors & run=$!
+        until test -e halfway || ! kill -0 $run; do sleep 0.05; done
+        kill -9 $run || true; wait $run && code=0 || code=$?"#;
+    let ended = two_phases(FILLS, halts, run);
+    expect_in_order(
+        &ended.stdout,
+        &[
+            "code 137\n",
+            NOT_SEALED,
+            "sound\n",
+            "resumed 0\nplan\nbuild\nbuild\n",
+            "phase build sealed",
+        ],
+    );
+    assert!(!ended.stdout.contains("phase plan sealed"), "{ended}");
+}

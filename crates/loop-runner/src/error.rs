@@ -336,6 +336,11 @@ impl Error {
         }
     }
 
+    /// Returns whether a store had no room, so that what was saved in it before is intact.
+    pub(crate) fn is_full(&self) -> bool {
+        matches!(&*self.0, Kind::Store { source, .. } if source.is_full())
+    }
+
     /// Returns whether no process has the run, so that nobody was asked anything.
     #[must_use]
     pub fn is_nobody(&self) -> bool {

@@ -99,20 +99,24 @@ impl Journal {
         .await
     }
 
-    /// Makes the head durable as the end of a phase.
+    /// Makes the head durable as the end of a phase. Returns whether it has a file of its own: on a full disk it is saved without one.
     pub(crate) async fn save_phase(
         &mut self,
         phase: String,
         head: &RunHead,
         changed: Option<Vec<String>>,
-    ) -> Result<(), Error> {
+    ) -> Result<bool, Error> {
         self.save(head).await?;
         let head = head.clone();
         let meta = sealed(&head, changed);
-        self.on_thread(0, move |writer| {
+        let sealed = self.on_thread(0, move |writer| {
             writer.save_phase(&phase, &head, meta).map(|_| ())
-        })
-        .await
+        });
+        match sealed.await {
+            // The journal has it, and the writer can go on: a later save that does not fit says so itself.
+            Err(e) if e.is_full() => Ok(false),
+            sealed => sealed.map(|()| true),
+        }
     }
 
     pub(crate) async fn put_blob(&mut self, name: &str, text: &str) -> Result<(), Error> {

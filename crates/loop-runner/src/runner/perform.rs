@@ -33,8 +33,14 @@ impl Runner {
             Effect::SealPhase { phase } => {
                 self.refresh_saved(true, wishes).await;
                 let changed = self.changed(wishes).await;
-                self.journal.save_phase(phase, &self.saved, changed).await?;
+                let name = phase.clone();
+                let is_sealed = self.journal.save_phase(phase, &self.saved, changed).await?;
                 self.heal().await?;
+                if !is_sealed {
+                    self.tell(News::Warning(format!(
+                        "the disk is full: phase `{name}` is saved, but not sealed in a file of its own"
+                    )));
+                }
             }
             Effect::StartAttempt(brief) => {
                 let happening = self.start_attempt(&brief, drivers, wishes).await?;
