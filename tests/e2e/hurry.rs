@@ -21,7 +21,12 @@ fn told(scene: &Scene, run: Rlm<'_>) -> String {
     wait_for("the first stop to begin", LONG, || {
         (!told().is_empty()).then_some(())
     });
-    quick(scene.rlm(&["stop", "--now"])).expect_code(0);
+    let now = quick(scene.rlm(&["stop", "--now"])).expect_code(0);
+    // As long as the run gives it, which is not what the first one has.
+    assert!(
+        now.stdout.contains("recorded; what runs has 1s to end"),
+        "{now}"
+    );
     first.wait(LONG).expect_code(0);
     scene.expect_nothing_alive();
     running.wait(LONG).expect_code(7);

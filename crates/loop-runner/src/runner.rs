@@ -56,7 +56,7 @@ mod waiting;
 mod wake;
 
 /// How long everything may take to end for a person who has no patience.
-const IMPATIENT: Duration = Duration::from_secs(1);
+pub(crate) const IMPATIENT: Duration = Duration::from_secs(1);
 
 /// Makes the driver of an attempt: what to run, and the context that its processes must carry.
 pub type DriverFactory =

@@ -7,6 +7,7 @@ use loop_state::{Head, SteerState, Step};
 use crate::View;
 use crate::control::protocol::{Answer, Request, StopAfter};
 use crate::control::wishes::Mark;
+use crate::runner::IMPATIENT;
 
 /// A request that the run has taken, and what it is known by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,16 +89,22 @@ fn recorded(steer: Option<u32>) -> Answer {
     }
 }
 
-/// Returns the first that is said of a request that the run has taken. What stops now takes as long as `stop_budget`.
+fn ending(budget: Duration) -> Answer {
+    Answer::Recorded {
+        steer: None,
+        budget_ms: Some(u64::try_from(budget.as_millis()).unwrap_or(u64::MAX)),
+    }
+}
+
+/// Returns the first that is said of a request that the run has taken. What stops now takes as long as `stop_budget`, or as somebody has
+/// patience.
 pub(crate) fn first(request: &Request, mark: Mark, stop_budget: Duration) -> Answer {
     match request {
         Request::Interrupt => Answer::Delivered,
         Request::Steer { .. } => recorded(Some(mark.steers)),
         Request::Stop { after } if *after != StopAfter::Now => recorded(None),
-        Request::Stop { .. } | Request::Abort => Answer::Recorded {
-            steer: None,
-            budget_ms: Some(u64::try_from(stop_budget.as_millis()).unwrap_or(u64::MAX)),
-        },
+        Request::Stop { .. } => ending(stop_budget),
+        Request::Abort => ending(IMPATIENT),
         Request::Pause { .. } | Request::Set(_) => recorded(None),
         _ => Answer::InEffect,
     }
