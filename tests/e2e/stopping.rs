@@ -6,7 +6,7 @@ use rustix::process::Signal;
 use crate::LONG;
 use crate::control::{quick, socket};
 use crate::scene::{
-    PROMPT, STUBBORN_TREE, Scene, TREE, TREE_SIZE, events, expect_in_order, says, until_ready,
+    PROMPT, STUBBORN_TREE, Scene, TREE, TREE_SIZE, events, expect_in_order, json, says, until_ready,
 };
 
 fn x101_rlm_stop(script: &str, arguments: &[&str]) {
@@ -165,4 +165,43 @@ fn j49_control_a_run_without_its_socket_is_not_reached() {
     quick(scene.rlm(&["stop", "--force"])).expect_code(0);
     running.wait(LONG).expect_signal(Signal::TERM);
     scene.expect_nothing_alive();
+}
+
+/// What somebody else takes up is not what was stopped, be it at work by the time that is looked at, or over too.
+#[test]
+fn a_run_that_is_taken_up_again_at_once_was_stopped_all_the_same() {
+    for (is_over, arguments) in [(false, &["stop"][..]), (true, &["stop", "--json"])] {
+        let scene = Scene::new("@1 ignore INT\nprint ready\nhang");
+        let run = scene.run(&["--until", "false", "--detach"]);
+        let run = run.env("RLM_SHUTDOWN_TIMEOUT", "3s");
+        quick(run).expect_code(0);
+        scene.wait_until_started(1);
+        let mut stop = scene.rlm(arguments).spawn();
+        says(&mut stop, "recorded");
+        // It looks when all of that is over.
+        stop.signal(Signal::STOP);
+        wait_for("the run to be stopped", LONG, || {
+            (scene.status()["state"] == "stopped").then_some(())
+        });
+        quick(scene.rlm(&["resume", "--detach"])).expect_code(0);
+        scene.wait_until_started(2);
+        let listed = quick(scene.rlm(&["ps", "--json"])).expect_code(0);
+        let pid = &json(listed.stdout.trim())["pid"];
+        if is_over {
+            quick(scene.rlm(&["stop"])).expect_code(0);
+        }
+        stop.signal(Signal::CONT);
+        let stopped = stop.wait(LONG).expect_code(0);
+        let words = ["stopped by a person", &pid.to_string()];
+        expect_in_order(&stopped.stdout, &words);
+        if is_over {
+            let last = events(&stopped.stdout).pop().unwrap();
+            assert_eq!(last["since_then"], *pid, "{stopped}");
+        } else {
+            assert!(stopped.stdout.contains("has had it since"), "{stopped}");
+            assert_eq!(scene.tree_alive(), 1);
+            quick(scene.rlm(&["stop"])).expect_code(0);
+        }
+        scene.wait_until_nothing_is_alive();
+    }
 }

@@ -38,6 +38,13 @@ impl Project {
         work_tree::holders(self).find(|it| it.run == *run && it.process.is_alive())
     }
 
+    /// Returns the process that took that run last, which may be gone; `None` when nobody has, or another run has had the working tree since.
+    #[must_use]
+    pub fn last_holder(&self, run: &RunId) -> Option<Holder> {
+        let all = work_tree::holders(self).filter(|it| it.run == *run);
+        all.max_by_key(|it| it.since)
+    }
+
     /// Returns the processes that carry the mark of this run: what it started and is still there.
     #[must_use]
     pub fn left_of(&self, run: &RunId) -> Vec<ProcessName> {

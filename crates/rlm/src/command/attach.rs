@@ -160,7 +160,11 @@ fn carry(target: &Target, mut wanted: mpsc::Receiver<Control>, to_person: mpsc::
 /// Says how the run ended.
 fn over(target: &Target, ended: Option<&Ended>, json: bool) -> Result<ExitCode, Failure> {
     let form = if json { Form::Event } else { Form::Words };
-    stop::gone(target, ended, form)?;
+    let left = stop::left(target, ended)?;
+    if target.successor().is_some() && target.is_live() {
+        return Err(unseen(target));
+    }
+    stop::over(target, ended, left, form)?;
     let run = target.project.run(&target.run)?;
     let reason = run.head.ok().and_then(|head| head.machine.end);
     Ok(reason

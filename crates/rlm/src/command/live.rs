@@ -55,6 +55,16 @@ impl Target {
         self.project.run(&self.run).is_ok_and(|it| is_live(&it))
     }
 
+    /// Returns who took the run when the process that had it was gone, be it that this one is gone too.
+    pub(crate) fn successor(&self) -> Option<Holder> {
+        let before = self.holder.as_ref()?;
+        if before.process.is_alive() {
+            return None;
+        }
+        let last = self.project.last_holder(&self.run)?;
+        (last.process != before.process).then_some(last)
+    }
+
     /// Asks, and says each step of what becomes of it, until nothing follows or `wait` has passed. `longer` makes more time of what was said.
     pub(crate) fn ask(
         &self,

@@ -1,5 +1,6 @@
 //! `rlm stop`: asks a run to end, waits until nothing of it is left, and forces that only where it was told to.
 
+use std::cell::OnceCell;
 use std::io::Write as _;
 use std::path::Path;
 use std::process::ExitCode;
@@ -7,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use agent_duplex::ProcessName;
 use loop_runner::control::{Answer, Ended, Request, StopAfter};
-use loop_runner::{RunEntry, RunState};
+use loop_runner::{Holder, RunEntry, RunState};
 use serde_json::json;
 
 use crate::args::{StopAfterArg, StopArgs};
@@ -22,7 +23,7 @@ const GOING: Duration = Duration::from_secs(10);
 const POLL: Duration = Duration::from_millis(20);
 
 pub(crate) fn execute(directory: &Path, args: &StopArgs) -> Result<ExitCode, Failure> {
-    let target = Target::find(directory, args.run.as_deref())?;
+    let mut target = Target::find(directory, args.run.as_deref())?;
     let after = match args.after {
         Some(StopAfterArg::Iteration) => StopAfter::Iteration,
         _ => StopAfter::Now,
@@ -32,18 +33,26 @@ pub(crate) fn execute(directory: &Path, args: &StopArgs) -> Result<ExitCode, Fai
         false => Request::Stop { after },
     };
     let wait = args.wait.unwrap_or(DEFAULT_WAIT);
+    let heard = OnceCell::new();
+    // Who hears it may have taken the run up while it was looked for.
+    let hears = || target.project.holder(&target.run);
     // Once it has begun it has as long as the run itself takes for it, unless somebody said how long.
     let longer = |answer: &Answer| match answer {
-        Answer::Recorded {
-            budget_ms: Some(budget),
-            ..
-        } if args.wait.is_none() => Some(Duration::from_millis(*budget) + MARGIN),
+        Answer::Recorded { budget_ms, .. } => {
+            heard.get_or_init(hears);
+            let budget = budget_ms.filter(|_| args.wait.is_none());
+            budget.map(|budget| Duration::from_millis(budget) + MARGIN)
+        }
         _ => None,
     };
-    match target.ask(&request, args.json, wait, longer)? {
+    let outcome = target.ask(&request, args.json, wait, longer)?;
+    if let Some(holder) = heard.into_inner().flatten() {
+        target.holder = Some(holder);
+    }
+    match outcome {
         Outcome::Told(Answer::Ended(ended)) => gone(&target, Some(&ended), Form::of(args.json)),
         Outcome::Gone => gone(&target, None, Form::of(args.json)),
-        Outcome::SoFar(_) if args.force => force(&target, wait, args.json),
+        Outcome::SoFar(_) if args.force => force(&mut target, wait, args.json),
         Outcome::SoFar(Some(_)) if after == StopAfter::Iteration => Ok(Code::Done.into()),
         Outcome::SoFar(None) => Err(target.silent(wait)),
         Outcome::SoFar(Some(_)) => Err(unstopped(&target)),
@@ -68,17 +77,19 @@ impl Form {
 }
 
 /// Waits until nothing is left of a run whose process ends, and says how it ended.
-pub(crate) fn gone(
-    target: &Target,
-    ended: Option<&Ended>,
-    form: Form,
-) -> Result<ExitCode, Failure> {
+fn gone(target: &Target, ended: Option<&Ended>, form: Form) -> Result<ExitCode, Failure> {
+    over(target, ended, left(target, ended)?, form)
+}
+
+/// Waits until nothing is left of a run whose process ends; returns what is there all the same. Whoever takes the run up meanwhile is not waited for:
+/// guards hold the working tree until nothing is left of what was before.
+pub(crate) fn left(target: &Target, ended: Option<&Ended>) -> Result<Vec<ProcessName>, Failure> {
     let by = Instant::now() + GOING;
     let alive = || {
         let process = target.holder.as_ref().map(|holder| holder.process);
         process.is_some_and(|it| it.is_alive()) || target.is_live()
     };
-    while alive() {
+    while alive() && target.successor().is_none() {
         if Instant::now() >= by {
             return Err(unstopped(target));
         }
@@ -87,10 +98,24 @@ pub(crate) fn gone(
     let mut left = target.project.left_of(&target.run);
     // What could not be ended stays; what guards are just ending does not.
     let hopeless = ended.is_some_and(|ended| !ended.survivors.is_empty());
-    while !left.is_empty() && !hopeless && Instant::now() < by {
+    while !left.is_empty() && !hopeless && Instant::now() < by && target.successor().is_none() {
         std::thread::park_timeout(POLL);
         left = target.project.left_of(&target.run);
     }
+    match target.successor() {
+        // What carries the run's mark is that one's.
+        Some(_) => Ok(Vec::new()),
+        None => Ok(left),
+    }
+}
+
+/// Says how a run ended that is over, and what is left of it.
+pub(crate) fn over(
+    target: &Target,
+    ended: Option<&Ended>,
+    left: Vec<ProcessName>,
+    form: Form,
+) -> Result<ExitCode, Failure> {
     let survivors = ended.map_or(&[][..], |ended| &ended.survivors[..]);
     let named = survivors.iter().map(|it| ProcessName {
         pid: it.pid,
@@ -99,12 +124,26 @@ pub(crate) fn gone(
     let mut all: Vec<ProcessName> = named.collect();
     let known = |pid| survivors.iter().any(|it| it.pid == pid);
     all.extend(left.into_iter().filter(|it| !known(it.pid)));
-    let of = ended.map_or(0, |ended| ended.ended);
-    let proven = ended.is_some_and(|ended| ended.proven);
-    tell(target, of, &all, proven, form)
+    let seen = Seen {
+        reason: ended.map(|ended| ended.reason.as_str()),
+        ended: ended.map_or(0, |ended| ended.ended),
+        survivors: &all,
+        proven: ended.is_some_and(|ended| ended.proven),
+    };
+    tell(target, &seen, form)
 }
 
-fn force(target: &Target, wait: Duration, json: bool) -> Result<ExitCode, Failure> {
+/// What was seen of the end of a run's process.
+struct Seen<'a> {
+    /// What that said of it.
+    reason: Option<&'a str>,
+    ended: usize,
+    survivors: &'a [ProcessName],
+    proven: bool,
+}
+
+fn force(target: &mut Target, wait: Duration, json: bool) -> Result<ExitCode, Failure> {
+    target.holder = target.project.holder(&target.run);
     let forced = target.project.end_by_force(&target.run, wait);
     let forced = forced.map_err(|e| match e.is_nobody() {
         true => Failure::failed(format!(
@@ -120,22 +159,31 @@ fn force(target: &Target, wait: Duration, json: bool) -> Result<ExitCode, Failur
             target.process()
         );
     }
-    let form = Form::of(json);
-    tell(target, forced.ended.len(), &forced.survivors, false, form)
+    let seen = Seen {
+        reason: None,
+        ended: forced.ended.len(),
+        survivors: &forced.survivors,
+        proven: false,
+    };
+    tell(target, &seen, Form::of(json))
 }
 
 /// Says how the run ended and what is left of it: from its saved state, and from what was seen.
-fn tell(
-    target: &Target,
-    ended: usize,
-    survivors: &[ProcessName],
-    proven: bool,
-    form: Form,
-) -> Result<ExitCode, Failure> {
+fn tell(target: &Target, seen: &Seen<'_>, form: Form) -> Result<ExitCode, Failure> {
     let run = target.project.run(&target.run)?;
-    if target.is_live() {
-        return Err(unstopped(target));
+    let is_live = target.is_live();
+    // Asked last: whoever takes a run up signs before anything else.
+    match target.successor() {
+        Some(successor) if form != Form::Event => return taken_up(&run, seen, &successor, form),
+        _ if is_live => return Err(unstopped(target)),
+        _ => {}
     }
+    let &Seen {
+        ended,
+        survivors,
+        proven,
+        ..
+    } = seen;
     let head = run.head.as_ref().ok();
     let usage = head.map_or_else(Default::default, |head| head.machine.usage);
     let uncommitted = head.and_then(|head| head.uncommitted.as_ref());
@@ -150,7 +198,6 @@ fn tell(
         usage,
         uncommitted,
     };
-    let names: Vec<String> = survivors.iter().map(ToString::to_string).collect();
     let text = match form {
         Form::Answer => json!({
             "run": run.id,
@@ -160,7 +207,7 @@ fn tell(
             "left": survivors.len(),
             "of": survivors.len() + ended,
             "proven": proven,
-            "survivors": names,
+            "survivors": names(survivors),
         })
         .to_string(),
         Form::Event => render::ended_elsewhere(&words, survivors),
@@ -168,14 +215,58 @@ fn tell(
     };
     // Who asked may not want to know.
     let _gone = writeln!(anstream::stdout(), "{text}");
+    ended_but(survivors, code(&run))
+}
+
+/// Says how a process ended whose run another one has had since: what is saved is that one's by now.
+fn taken_up(
+    run: &RunEntry,
+    seen: &Seen<'_>,
+    successor: &Holder,
+    form: Form,
+) -> Result<ExitCode, Failure> {
+    let (id, pid) = (&run.id, successor.process.pid);
+    let left = seen.survivors.len();
+    let of = left + seen.ended;
+    let text = match form {
+        Form::Answer => json!({
+            "run": id,
+            "answer": "gone",
+            "state": run.state,
+            "reason": seen.reason,
+            "left": left,
+            "of": of,
+            "proven": seen.proven,
+            "survivors": names(seen.survivors),
+            "since_then": pid,
+        })
+        .to_string(),
+        _ => format!(
+            "{id}: {}; {}; pid {pid} has had it since: {} status {id}",
+            render::plain(seen.reason.unwrap_or(render::KILLED)),
+            render::left(left, of, seen.proven),
+            render::rlm(),
+        ),
+    };
+    // Who asked may not want to know.
+    let _gone = writeln!(anstream::stdout(), "{text}");
+    ended_but(seen.survivors, Code::Done)
+}
+
+fn names(processes: &[ProcessName]) -> Vec<String> {
+    processes.iter().map(ToString::to_string).collect()
+}
+
+/// What could not be ended is worth more than any other `code`.
+fn ended_but(survivors: &[ProcessName], code: Code) -> Result<ExitCode, Failure> {
     if survivors.is_empty() {
-        return Ok(code(&run).into());
+        return Ok(code.into());
     }
     Err(Failure::new(
         Code::Survivors,
         format!(
             "could not end: {}; look at them with ps, and end them yourself",
-            names.join(", ")
+            names(survivors).join(", ")
         ),
     ))
 }
@@ -190,7 +281,8 @@ fn code(run: &RunEntry) -> Code {
 
 fn unstopped(target: &Target) -> Failure {
     let (run, rlm) = (&target.run, render::rlm());
-    let kill = target.holder.as_ref().map_or_else(String::new, |holder| {
+    let alive = target.holder.as_ref().filter(|it| it.process.is_alive());
+    let kill = alive.map_or_else(String::new, |holder| {
         format!(
             ", or kill -9 {}, upon which its guard ends the agent's tree",
             holder.process.pid

@@ -48,7 +48,7 @@ pub(crate) use notify::{heartbeat, needs_a_person, occasion, telling};
 pub(crate) use phases::Phases;
 pub(crate) use redo::Redo;
 pub(crate) use removed::removed;
-pub(crate) use screen::{EndWords, Screen, ended_elsewhere, now};
+pub(crate) use screen::{EndWords, KILLED, Screen, ended_elsewhere, left, now};
 pub(crate) use status::{Status, tried};
 pub(crate) use style::{BAD, BOLD, DIM, GOOD, MIND, state, styled};
 pub(crate) use table::{Cell, Column, table};

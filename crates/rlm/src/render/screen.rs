@@ -20,7 +20,7 @@ use crate::render::{
 use crate::terminal::fitted;
 
 /// Why a run ended whose process said nothing.
-const KILLED: &str = "its process was killed";
+pub(crate) const KILLED: &str = "its process was killed";
 
 /// How a run is shown.
 #[derive(Clone, Debug)]
@@ -254,14 +254,8 @@ impl fmt::Display for EndWords<'_> {
         };
         let reason = self.reason.map(|reason| plain(&reason.to_string()));
         let reason = reason.unwrap_or_else(|| KILLED.to_owned());
-        write!(f, "{}; ", styled(style, reason))?;
-        match self.left + self.ended {
-            0 => f.write_str("nothing left running")?,
-            of => write!(f, "{} of {of} left", self.left)?,
-        }
-        if !self.proven {
-            f.write_str(", as far as could be seen")?;
-        }
+        let left = left(self.left, self.left + self.ended, self.proven);
+        write!(f, "{}; {left}", styled(style, reason))?;
         if let Some(used) = money::used(self.usage) {
             write!(f, "; {used}")?;
         }
@@ -276,6 +270,18 @@ impl fmt::Display for EndWords<'_> {
             Some(again) => write!(f, "; go on with: {again}"),
             None => Ok(()),
         }
+    }
+}
+
+/// Says how many processes are left `of` those that were to be ended, and whether that is `proven`.
+pub(crate) fn left(left: usize, of: usize, proven: bool) -> String {
+    let seen = match proven {
+        true => "",
+        false => ", as far as could be seen",
+    };
+    match of {
+        0 => format!("nothing left running{seen}"),
+        of => format!("{left} of {of} left{seen}"),
     }
 }
 
