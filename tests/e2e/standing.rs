@@ -133,6 +133,34 @@ fn who_looks_on_without_a_menu_dies_by_what_detaches_it() {
     assert_eq!(scene.status()["state"], "running");
 }
 
+/// There is nothing to be seen yet, and nothing to be detached from.
+#[cfg(target_os = "linux")]
+#[test]
+fn who_waits_for_a_run_that_stands_still_to_show_itself_leaves_when_they_want() {
+    let scene = Scene::new("print ready\nhang");
+    let running = scene.ready(&["--once"]);
+    running.signal(Signal::STOP);
+    for press in [Signal::INT, Signal::TERM, Signal::HUP] {
+        let looks = scene.rlm(&["attach"]).spawn();
+        let status = format!("/proc/{}/status", looks.pid());
+        wait_for("it to take its signals", LONG, || {
+            let status = fs_err::read_to_string(&status).ok()?;
+            let caught = status.lines().find_map(|it| it.strip_prefix("SigCgt:"))?;
+            let caught = u64::from_str_radix(caught.trim(), 16).ok()?;
+            (caught >> (press.as_raw() - 1) & 1 == 1).then_some(())
+        });
+        looks.signal(press);
+        looks.wait(LONG).expect_signal(press);
+    }
+    let unseen = scene.rlm(&["attach"]).run(LONG).expect_code(1);
+    assert!(unseen.stderr.contains("does not answer within"), "{unseen}");
+    // Nothing was.
+    assert!(!unseen.stderr.contains("what was asked"), "{unseen}");
+    running.signal(Signal::CONT);
+    scene.rlm(&["stop"]).run(LONG).expect_code(0);
+    running.wait(LONG).expect_code(7);
+}
+
 /// Its screen is full behind a ^Z, and the run waits for nobody.
 #[cfg(target_os = "linux")]
 #[test]

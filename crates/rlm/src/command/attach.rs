@@ -34,7 +34,7 @@ pub(crate) fn execute(directory: &Path, args: &AttachArgs) -> Result<ExitCode, F
     let session = Session::begin(args.no_input, false)?;
     let target = Target::find(directory, args.run.as_deref())?;
     let screen = Screen::new(args.json).at(Level::wished(args.quiet, args.verbose));
-    let mut attached = open(&target, session.options().interactive, None)?;
+    let mut attached = open(&session, &target, None)?;
     screen.attached(&target.run, target.holder.as_ref());
     let mut before = Vec::new();
     if !args.json {
@@ -74,30 +74,33 @@ pub(crate) fn execute(directory: &Path, args: &AttachArgs) -> Result<ExitCode, F
         let seen = attached.seen();
         let ended = attached.ended();
         if ended.is_some() || !target.is_live() {
-            return over(&target, ended.as_ref(), args.json);
+            return over(&session, &target, ended, args.json);
         }
         // Who took nothing for a while, as behind a ^Z, was given up.
         let again = match began.elapsed() < AT_ONCE {
             true => Err(unseen(&target)),
-            false => open(&target, session.options().interactive, Some(seen)),
+            false => open(&session, &target, Some(seen)),
         };
         attached = match again {
-            Err(_) if goes(&target) => return over(&target, None, args.json),
+            Err(_) if goes(&target) => return over(&session, &target, None, args.json),
             again => again?,
         };
         screen.attached(&target.run, target.holder.as_ref());
     }
 }
 
-/// Connects, also to a run that has just begun. What was `seen` is not told again.
-fn open(target: &Target, attended: bool, seen: Option<Timestamp>) -> Result<Attached, Failure> {
-    let run_dir = target.project.run_dir(&target.run);
+/// Connects, also to a run that has just begun. What was `seen` is not told again. A press ends the wait for it.
+fn open(session: &Session, target: &Target, seen: Option<Timestamp>) -> Result<Attached, Failure> {
+    let (target, attended) = (target.clone(), session.options().interactive);
     let seen = seen.unwrap_or_default();
-    target.try_for(|| match attach_after(&run_dir, attended, seen) {
-        Ok(attached) => Ok(Some(attached)),
-        Err(e) if e.is_nobody() => Ok(None),
-        Err(e) if e.is_silent() => Err(target.silent(PATIENCE)),
-        Err(e) => Err(e.into()),
+    session.prepare(move || {
+        let run_dir = target.project.run_dir(&target.run);
+        target.try_for(|| match attach_after(&run_dir, attended, seen) {
+            Ok(attached) => Ok(Some(attached)),
+            Err(e) if e.is_nobody() => Ok(None),
+            Err(e) if e.is_silent() => Err(target.mute(PATIENCE)),
+            Err(e) => Err(e.into()),
+        })
     })
 }
 
@@ -157,14 +160,20 @@ fn carry(target: &Target, mut wanted: mpsc::Receiver<Control>, to_person: mpsc::
     });
 }
 
-/// Says how the run ended.
-fn over(target: &Target, ended: Option<&Ended>, json: bool) -> Result<ExitCode, Failure> {
+/// Waits until nothing of the run is left, unless somebody presses, and says how it ended.
+fn over(
+    session: &Session,
+    target: &Target,
+    ended: Option<Ended>,
+    json: bool,
+) -> Result<ExitCode, Failure> {
     let form = if json { Form::Event } else { Form::Words };
-    let left = stop::left(target, ended)?;
+    let (waited_for, by_whom) = (target.clone(), ended.clone());
+    let left = session.prepare(move || stop::left(&waited_for, by_whom.as_ref()))?;
     if target.successor().is_some() && target.is_live() {
         return Err(unseen(target));
     }
-    stop::over(target, ended, left, form)?;
+    stop::over(target, ended.as_ref(), left, form)?;
     let run = target.project.run(&target.run)?;
     let reason = run.head.ok().and_then(|head| head.machine.end);
     Ok(reason

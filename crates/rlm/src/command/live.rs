@@ -18,7 +18,7 @@ const LEAST: Duration = Duration::from_secs(1);
 const POLL: Duration = Duration::from_millis(50);
 
 /// A run that a process has.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Target {
     pub(crate) project: Project,
     pub(crate) run: RunId,
@@ -109,7 +109,7 @@ impl Target {
                 Some(reached) => return Ok(reached),
                 None if !self.is_live() => return Err(not_live(&self.project.run(&self.run)?)),
                 None if Instant::now() < by => std::thread::park_timeout(POLL),
-                None => return Err(self.silent(FIRST)),
+                None => return Err(self.mute(FIRST)),
             }
         }
     }
@@ -152,8 +152,17 @@ impl Target {
         }
     }
 
-    /// Says that its process does not answer, and what to do.
+    /// Says that its process does not answer to what it was asked, and what to do.
     pub(crate) fn silent(&self, wait: Duration) -> Failure {
+        self.unheard(wait, "; what was asked may still come to be")
+    }
+
+    /// The same where nothing was asked that would come to be.
+    pub(crate) fn mute(&self, wait: Duration) -> Failure {
+        self.unheard(wait, "")
+    }
+
+    fn unheard(&self, wait: Duration, asked: &str) -> Failure {
         let (run, rlm) = (&self.run, render::rlm());
         let (cont, kill) = match &self.holder {
             Some(holder) => {
@@ -166,8 +175,8 @@ impl Target {
             None => Default::default(),
         };
         Failure::failed(format!(
-            "{} does not answer within {}: it stands still{cont}, hangs, or its socket was removed and can't be made again; \
-                 what was asked may still come to be. The mend: {rlm} stop {run} --force{kill}",
+            "{} does not answer within {}: it stands still{cont}, hangs, or its socket was removed and can't be made again\
+                 {asked}. The mend: {rlm} stop {run} --force{kill}",
             self.process(),
             crate::duration::show(first(wait)),
         ))
