@@ -91,7 +91,7 @@ impl Agent {
         self.keeper.main
     }
 
-    /// Returns the guard, if there is one. Keep it durably: a stopped guard does nothing and must be swept first.
+    /// Returns the guard, if there is one. Keep it durably: one that is stopped after the death of its host does nothing and must be swept first.
     pub fn guard(&self) -> Option<ProcessId> {
         self.keeper.guard()
     }
