@@ -1,5 +1,7 @@
 //! Runs in the background: started, found from anywhere, looked at, and left.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 
 use rlm_tests::{Ended, Rlm, wait_for};
@@ -126,6 +128,11 @@ fn x134_a_live_run_is_found_from_any_directory_and_the_index_heals() {
     assert_eq!(all.len(), 1);
     assert_eq!(all[0]["run"], *first);
     assert_eq!(all[0]["project"], *one.sandbox.repo().to_str().unwrap());
+    let no_project = one.sandbox.path().join(OsStr::from_bytes(b"no-\xff"));
+    fs_err::create_dir(&no_project).unwrap();
+    let from_there = one.rlm(&["-C"]).args([no_project]);
+    let all = found(quick(from_there.args(["ps", "--all", "--json"])));
+    assert_eq!(all.len(), 1);
     // Each user has an index; the other run is another one's.
     let missing = quick(elsewhere(&one, &["status", &second])).expect_code(10);
     assert!(missing.stderr.contains(&second), "{missing}");

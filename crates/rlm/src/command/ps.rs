@@ -4,7 +4,7 @@ use std::io::Write as _;
 use std::path::Path;
 use std::process::ExitCode;
 
-use loop_runner::Project;
+use loop_runner::{Project, RunEntry};
 
 use crate::args::PsArgs;
 use crate::command::alive::{LOOK, Life};
@@ -15,13 +15,11 @@ use crate::render::{Live, json_line, rlm};
 use crate::terminal;
 
 pub(crate) fn execute(directory: &Path, args: &PsArgs) -> Result<ExitCode, Failure> {
-    let here = Project::find(directory)?;
-    let mut own = here.runs()?;
-    own.retain(is_live);
-    index::heal(&here, &own);
-    let live: Vec<_> = match args.all {
+    let own = own(directory);
+    let live = match args.all {
+        // They are found from anywhere, also where no project can be.
         true => index::live(),
-        false => own.into_iter().map(|run| (here.clone(), run)).collect(),
+        false => own?,
     };
     if live.is_empty() && !args.json {
         let elsewhere = index::live().len();
@@ -51,4 +49,13 @@ pub(crate) fn execute(directory: &Path, args: &PsArgs) -> Result<ExitCode, Failu
     let list = Live::list(&shown, args.all, terminal::columns());
     let _gone = writeln!(anstream::stdout(), "{list}");
     Ok(Code::Done.into())
+}
+
+/// Returns the live runs of the project at `directory`.
+fn own(directory: &Path) -> Result<Vec<(Project, RunEntry)>, Failure> {
+    let here = Project::find(directory)?;
+    let mut own = here.runs()?;
+    own.retain(is_live);
+    index::heal(&here, &own);
+    Ok(own.into_iter().map(|run| (here.clone(), run)).collect())
 }
