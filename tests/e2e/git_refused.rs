@@ -60,6 +60,17 @@ fn work_behind_which_no_commit_comes_is_not_promised_to_one() {
 }
 
 #[test]
+fn nothing_is_promised_of_work_whose_working_tree_was_removed() {
+    let scene = scene("");
+    let run = ["run", "-p", "x", "-n", "1", "--commit", "--worktree", "--"];
+    let remove = ["sh", "-c", "rm -rf \"$PWD\""];
+    let ended = scene.rlm(&run).args(remove).run(LONG);
+    let said = ["iteration 1 is not committed", "is not at", "any more"];
+    expect_in_order(&ended.stdout, &said);
+    assert!(!ended.stdout.contains("stays"), "{ended}");
+}
+
+#[test]
 fn a_night_of_refused_commits_has_its_sum_at_the_end() {
     let scene = scene("append work {start}");
     hook(&scene, "pre-commit", "echo 'lint: 3 errors' >&2; exit 1");

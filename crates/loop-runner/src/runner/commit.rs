@@ -217,6 +217,10 @@ impl Runner {
 
     /// Says what becomes of work that is not committed.
     fn what_follows(&mut self, settled: &Happening) -> String {
+        let tree = self.work_tree.project().tree().to_owned();
+        if !tree.is_dir() {
+            return format!("its working tree is not at {} any more", tree.display());
+        }
         let mut machine = self.machine.clone();
         machine.step(Event {
             at: self.clock.now(),
@@ -224,9 +228,9 @@ impl Runner {
         });
         match &machine.head().end {
             Some(end) if !end.reason.is_stopped() => {
-                let tree = self.work_tree.project().tree().display();
                 format!(
-                    "what it changed stays, and no commit comes after it; in {tree}: git add -A && git commit"
+                    "what it changed stays, and no commit comes after it; in {}: git add -A && git commit",
+                    tree.display()
                 )
             }
             Some(_) => {
