@@ -135,6 +135,7 @@ impl Keeper {
 
 impl Drop for Keeper {
     fn drop(&mut self) {
+        self.wake();
         match &self.orders {
             #[cfg(target_os = "linux")]
             // Only our direction: the task behind still reads the last words and reaps the guard.

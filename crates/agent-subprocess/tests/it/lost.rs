@@ -329,6 +329,18 @@ async fn a_dropped_agent_takes_its_tree_along() {
     assert!(members.iter().all(is_gone));
 }
 
+#[tokio::test]
+async fn a_dropped_agent_takes_its_tree_along_when_its_guard_was_stopped() {
+    let scene = Scene::new();
+    let mut agent = scene.agent(TREE).spawn().await.unwrap();
+    says(&mut agent, "ready").await;
+    let (guard, members) = (agent.guard().unwrap(), wait_for_tree(&scene));
+    kill(guard.pid, Signal::STOP);
+    drop(agent);
+    wait_for("nobody", || scene.find().is_empty() && !guard.is_alive());
+    assert!(members.iter().all(is_gone));
+}
+
 #[test]
 fn a_sweep_never_finds_itself_or_its_ancestors() {
     const TEST: &str = "lost::a_sweep_never_finds_itself_or_its_ancestors";
