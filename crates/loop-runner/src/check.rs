@@ -14,12 +14,12 @@ use tokio::time::Instant;
 
 use crate::hurry::{Hurried, Hurry, left};
 use crate::news::Command;
-use crate::survivors::names;
+use crate::survivors::{gone, names};
 
 /// How much of the output is kept: its end.
 const TAIL: usize = 8 * 1024;
 /// How long is waited until what runs stands still.
-pub(crate) const FREEZE_PATIENCE: Duration = Duration::from_millis(200);
+pub(crate) const FREEZE_PATIENCE: Duration = Duration::from_millis(500);
 
 /// A gate or the check while it runs.
 #[derive(Debug)]
@@ -256,9 +256,8 @@ pub(crate) async fn run(
             }
         }
     };
-    let mut leftovers = names(leftovers);
     let survivors = names(report.survivors);
-    leftovers.retain(|process| !survivors.contains(process));
+    let leftovers = gone(names(leftovers), &survivors);
     CheckEnd {
         result,
         took: Duration::ZERO,

@@ -98,3 +98,24 @@ pub(crate) fn told(processes: &[ProcessName]) -> Vec<agent_subprocess::ProcessNa
     });
     told.collect()
 }
+
+/// Of those that were to be ended, those that are.
+pub(crate) fn gone(mut processes: Vec<ProcessName>, survivors: &[ProcessName]) -> Vec<ProcessName> {
+    processes.retain(|process| !survivors.contains(process));
+    processes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_could_not_be_ended_is_not_among_those_who_are() {
+        let [ended, survivor] = [7, 8].map(|pid| ProcessName {
+            pid,
+            name: "sh".into(),
+        });
+        let both = vec![ended.clone(), survivor.clone()];
+        assert_eq!(gone(both, &[survivor]), [ended]);
+    }
+}

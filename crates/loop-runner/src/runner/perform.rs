@@ -9,8 +9,8 @@ use crate::control::{Control, Wishes};
 use crate::hurry::Hurry;
 use crate::news::{Command, News};
 use crate::runner::attempt::Attempt;
-use crate::runner::{DriverFactory, IMPATIENT, Runner, settle};
-use crate::survivors::{MARKER, REPORT, scope_in, scratch};
+use crate::runner::{DriverFactory, IMPATIENT, Runner};
+use crate::survivors::{MARKER, REPORT, gone, scope_in, scratch};
 use crate::transcript::Transcript;
 use crate::{Error, PhaseSettings, prompt};
 
@@ -273,7 +273,7 @@ impl Runner {
         &mut self,
         (alive, report): (Vec<ProcessName>, StopReport),
     ) -> usize {
-        let processes = settle::gone(alive, &report);
+        let processes = gone(alive, &report.survivors);
         let ended = processes.len();
         if !processes.is_empty() {
             let why = "kept running for later attempts".into();

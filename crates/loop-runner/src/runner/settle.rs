@@ -15,6 +15,7 @@ use crate::runner::ask::deny;
 use crate::runner::attempt::Attempt;
 use crate::runner::commit::{Commit, CommitEnd};
 use crate::runner::{Runner, person};
+use crate::survivors::gone;
 
 /// A finished attempt whose tree is being ended, and whose work is committed then.
 #[derive(Debug)]
@@ -170,7 +171,7 @@ impl Runner {
                     }
                 }
                 Some(report) => {
-                    let processes = gone(settled.leftovers, &report);
+                    let processes = gone(settled.leftovers, &report.survivors);
                     ended = processes.len();
                     if !processes.is_empty() {
                         self.tell(News::Ended {
@@ -196,10 +197,4 @@ impl Runner {
         }
         settled
     }
-}
-
-/// Of those that were to be ended, those that are.
-pub(super) fn gone(mut processes: Vec<ProcessName>, report: &StopReport) -> Vec<ProcessName> {
-    processes.retain(|process| !report.survivors.contains(process));
-    processes
 }
