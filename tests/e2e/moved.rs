@@ -92,13 +92,7 @@ fn x112_a_press_ends_an_import_that_waits_for_who_writes() {
     for signal in [Signal::INT, Signal::TERM] {
         let import = scene.rlm(&["checkpoints", "import", "pipe"]);
         let running = import.env("RLM_SHUTDOWN_TIMEOUT", "600s").spawn();
-        let pid = running.pid();
-        rlm_tests::wait_for("its signals to be taken", LONG, || {
-            let status = fs_err::read_to_string(format!("/proc/{pid}/status")).unwrap();
-            let taken = status.lines().find_map(|it| it.strip_prefix("SigCgt:"))?;
-            let taken = u64::from_str_radix(taken.trim(), 16).unwrap();
-            (taken & 1 << (signal.as_raw() - 1) != 0).then_some(())
-        });
+        crate::scene::wait_until_caught(&running, signal);
         stop(running, signal);
         scene.expect_nothing_alive();
     }

@@ -241,6 +241,19 @@ pub(crate) fn stop(running: Running, signal: Signal) -> Ended {
     running.wait(LONG).expect_signal(signal)
 }
 
+/// Waits until a program has taken a signal that would end it else.
+#[cfg(target_os = "linux")]
+#[track_caller]
+pub(crate) fn wait_until_caught(running: &Running, signal: Signal) {
+    let status = format!("/proc/{}/status", running.pid());
+    wait_for("its signals to be taken", LONG, || {
+        let status = fs_err::read_to_string(&status).ok()?;
+        let caught = status.lines().find_map(|it| it.strip_prefix("SigCgt:"))?;
+        let caught = u64::from_str_radix(caught.trim(), 16).ok()?;
+        (caught >> (signal.as_raw() - 1) & 1 == 1).then_some(())
+    });
+}
+
 /// Kills it as a crash would.
 #[track_caller]
 pub(crate) fn crash(running: Running) -> Ended {

@@ -142,13 +142,7 @@ fn who_waits_for_a_run_that_stands_still_to_show_itself_leaves_when_they_want() 
     running.signal(Signal::STOP);
     for press in [Signal::INT, Signal::TERM, Signal::HUP] {
         let looks = scene.rlm(&["attach"]).spawn();
-        let status = format!("/proc/{}/status", looks.pid());
-        wait_for("it to take its signals", LONG, || {
-            let status = fs_err::read_to_string(&status).ok()?;
-            let caught = status.lines().find_map(|it| it.strip_prefix("SigCgt:"))?;
-            let caught = u64::from_str_radix(caught.trim(), 16).ok()?;
-            (caught >> (press.as_raw() - 1) & 1 == 1).then_some(())
-        });
+        crate::scene::wait_until_caught(&looks, press);
         looks.signal(press);
         looks.wait(LONG).expect_signal(press);
     }
