@@ -1,113 +1,113 @@
-//! Which items of `tests/acceptance.md` have a test that shows them.
+//! Compares `tests/acceptance.md` with the tests that show its items, and with the results of the last test run.
+
+mod judge;
+mod list;
+mod results;
 
 use std::collections::BTreeMap;
-use std::path::Path;
 
+pub(crate) use crate::acceptance::list::{Found, List};
+
+use crate::acceptance::judge::{Judgement, TestFunction, Verdict};
+use crate::acceptance::results::Results;
 use crate::sources::{self, Source};
 use crate::tally::Tally;
+use crate::test;
 use crate::workspace::Workspace;
 
-const LIST: &str = "tests/acceptance.md";
-/// How the line begins that names the items which have no test, and shall have none.
-const ON_PURPOSE: &str = "Without a test: ";
-
-/// One item of the list.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Item {
-    pub(crate) id: String,
-    text: String,
-}
-
-/// Reads the items of the list, in its order.
-pub(crate) fn items(root: &Path) -> Vec<Item> {
-    parse(&fs_err::read_to_string(root.join(LIST)).unwrap_or_default())
-}
-
-fn parse(list: &str) -> Vec<Item> {
-    let bullets = list
-        .lines()
-        .filter_map(|line| line.strip_prefix("- **")?.split_once("** "));
-    bullets
-        .map(|(id, text)| Item {
-            id: id.into(),
-            text: text.into(),
-        })
-        .collect()
-}
-
-/// The tests of each item, as `path::name`.
-fn shown(sources: &[Source]) -> BTreeMap<String, Vec<String>> {
-    let mut shown: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    for source in sources {
-        for test in source.tests() {
-            for item in sources::items_of(test) {
-                shown
-                    .entry(item)
-                    .or_default()
-                    .push(format!("{}: {test}", source.path.display()));
-            }
-        }
-    }
-    shown
-}
-
+/// Lists each item and clause with its tests and its verdict.
 pub(crate) fn run(workspace: &Workspace, missing: bool) -> Tally {
-    let items = items(&workspace.root);
-    let shown = shown(&sources::read(&workspace.root));
-    for item in &items {
-        match shown.get(&item.id) {
-            None => println!("{:<5} -  {}", item.id, head(&item.text)),
-            Some(_) if missing => {}
-            Some(tests) => {
-                println!("{:<5} {}  {}", item.id, tests.len(), head(&item.text));
-                tests.iter().for_each(|test| println!("         {test}"));
+    let (list, judgement) = judged(workspace);
+    for item in &list.items {
+        print(item, &judgement, missing, "");
+        for clause in &item.clauses {
+            print(clause, &judgement, missing, "  ");
+        }
+    }
+    report(&judgement)
+}
+
+/// Judges the same without printing the list.
+pub(crate) fn stage(workspace: &Workspace) -> Tally {
+    report(&judged(workspace).1)
+}
+
+fn judged(workspace: &Workspace) -> (List, Judgement) {
+    let list = List::read(&workspace.root);
+    let tests = tests_by_item(workspace, &sources::read(&workspace.root));
+    let results = match fs_err::read_to_string(workspace.root.join(test::REPORT)) {
+        Ok(report) => {
+            let results = Results::of_junit(&report);
+            println!("the last test run has {} tests", results.count());
+            Some(results)
+        }
+        Err(_) => {
+            let report = test::REPORT;
+            println!("no test report at {report}: the names of the tests are all that is judged");
+            None
+        }
+    };
+    let judgement = judge::judge(&list, tests, results.as_ref());
+    (list, judgement)
+}
+
+fn report(judgement: &Judgement) -> Tally {
+    println!("{}", judgement.summary());
+    let (failures, skipped) = (judgement.failures(), judgement.skips());
+    Tally {
+        passed: usize::from(failures.is_empty()),
+        failures,
+        skipped,
+        ..Tally::default()
+    }
+}
+
+fn print(item: &list::Item, judgement: &Judgement, missing: bool, indent: &str) {
+    if !item.clauses.is_empty() {
+        println!("{:<5}    {}", item.id, head(&item.text));
+        return;
+    }
+    let point = judgement.points.iter().find(|point| point.id == item.id);
+    let Some(point) = point else { return };
+    let is_shown = matches!(point.verdict, Verdict::Shown);
+    if is_shown && missing {
+        return;
+    }
+    let count = match point.tests.len() {
+        0 => "-".to_owned(),
+        count => count.to_string(),
+    };
+    println!("{indent}{:<5} {count}  {}", item.id, head(&item.text));
+    if !missing {
+        for test in &point.tests {
+            println!("{indent}         {}: {}", test.path.display(), test.name);
+        }
+    }
+    if let Some(reason) = point.verdict.reason() {
+        println!("{indent}         {reason}");
+    }
+}
+
+/// The tests of each item and clause.
+fn tests_by_item(workspace: &Workspace, sources: &[Source]) -> BTreeMap<String, Vec<TestFunction>> {
+    let mut by_item: BTreeMap<String, Vec<TestFunction>> = BTreeMap::new();
+    for source in sources {
+        let path = workspace.root.join(&source.path);
+        let package = { workspace.packages.iter() }
+            .find(|package| path.starts_with(&package.folder))
+            .map(|package| package.name.as_str());
+        for test in source.test_functions() {
+            for item in sources::items_of(test.name) {
+                by_item.entry(item).or_default().push(TestFunction {
+                    package: package.unwrap_or_default().to_owned(),
+                    path: source.path.clone(),
+                    name: test.name.to_owned(),
+                    is_ignored: test.is_ignored,
+                });
             }
         }
     }
-    judged(workspace, &items, &shown)
-}
-
-/// The same without the lists.
-pub(crate) fn stage(workspace: &Workspace) -> Tally {
-    let items = items(&workspace.root);
-    judged(workspace, &items, &shown(&sources::read(&workspace.root)))
-}
-
-fn judged(workspace: &Workspace, items: &[Item], shown: &BTreeMap<String, Vec<String>>) -> Tally {
-    println!("{}", summary(items, shown));
-    let list = fs_err::read_to_string(workspace.root.join(LIST)).unwrap_or_default();
-    match wrong(items, shown, &list) {
-        wrong if wrong.is_empty() => Tally::passed(1),
-        failures => Tally {
-            failures,
-            ..Tally::default()
-        },
-    }
-}
-
-/// Names what has no test and is not listed so, and what is listed so and has one, or is no item.
-fn wrong(items: &[Item], shown: &BTreeMap<String, Vec<String>>, list: &str) -> Vec<String> {
-    let line = list.lines().find_map(|line| line.strip_prefix(ON_PURPOSE));
-    let without: Vec<&str> = { line.unwrap_or_default().split(", ") }
-        .map(|id| id.trim_end_matches('.'))
-        .filter(|id| !id.is_empty())
-        .collect();
-    let has_test = |id: &str| shown.contains_key(id);
-    let unseen = { items.iter() }
-        .filter(|item| !has_test(&item.id) && !without.contains(&item.id.as_str()))
-        .map(|item| format!("acceptance: {} has no test", item.id));
-    let listed = { without.iter() }
-        .filter(|id| has_test(id) || items.iter().all(|item| item.id != **id))
-        .map(|id| format!("acceptance: {id} does not belong behind `{ON_PURPOSE}`"));
-    unseen.chain(listed).collect()
-}
-
-fn summary(items: &[Item], shown: &BTreeMap<String, Vec<String>>) -> String {
-    let with = items
-        .iter()
-        .filter(|item| shown.contains_key(&item.id))
-        .count();
-    format!("{with} of {} acceptance items have a test", items.len())
+    by_item
 }
 
 fn head(text: &str) -> String {
@@ -116,30 +116,4 @@ fn head(text: &str) -> String {
         head.push('…');
     }
     head
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn items_are_the_bold_bullets() {
-        let list = "# T\n- **S1** `rlm run`: does\n- not one\n- **X101** ★ Stop\n";
-        let ids: Vec<String> = parse(list).into_iter().map(|item| item.id).collect();
-        assert_eq!(ids, ["S1", "X101"]);
-    }
-
-    #[test]
-    fn an_item_has_a_test_or_is_listed_as_one_without() {
-        let list = "- **S1** a\n- **S2** b\n- **S3** c\n\nWithout a test: S2, S1, S4.\n";
-        let shown = BTreeMap::from([("S1".to_owned(), vec!["a.rs: s1_a".to_owned()])]);
-        assert_eq!(
-            wrong(&parse(list), &shown, list),
-            [
-                "acceptance: S3 has no test",
-                "acceptance: S1 does not belong behind `Without a test: `",
-                "acceptance: S4 does not belong behind `Without a test: `",
-            ]
-        );
-    }
 }

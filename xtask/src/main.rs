@@ -67,9 +67,9 @@ enum Command {
     Lint(lint::Arguments),
     /// Runs all tests and doctests.
     Test,
-    /// Lists the acceptance items and the tests that show them; one without is a failure unless the list says so.
+    /// Lists the acceptance items, their clauses and the tests that show them, and judges them by the last test run.
     Acceptance {
-        /// Only those without a test.
+        /// Only those that no test shows.
         #[arg(long)]
         missing: bool,
     },

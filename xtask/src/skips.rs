@@ -6,24 +6,53 @@ use crate::command::skip_of;
 /// What nextest puts into the case of a test that passed at its second try.
 const FLAKES: [&str; 2] = ["<flakyFailure ", "<flakyError "];
 
-/// Reads them from the report of nextest, which has what each test printed.
-pub(crate) fn of_junit(report: &str) -> Vec<String> {
+/// What nextest puts into the case of a test that failed to its last try.
+const FAILURES: [&str; 4] = ["<failure ", "<failure>", "<error ", "<error>"];
+
+/// One test in the report of nextest.
+#[derive(Debug)]
+pub(crate) struct Case {
+    /// The package, and the test binary unless it is the library's.
+    pub(crate) binary: String,
+    /// Its modules and its name.
+    pub(crate) test: String,
+    pub(crate) has_failed: bool,
+    /// Why it shows nothing, or less than it should, although it passed.
+    pub(crate) reasons: Vec<String>,
+}
+
+/// Reads the report of nextest, which has what each test printed.
+pub(crate) fn cases(report: &str) -> impl Iterator<Item = Case> {
     let cases = report.split("<testcase ").skip(1);
-    let skips = cases.flat_map(|case| {
+    cases.filter_map(|case| {
         let attribute = |name: &str| {
             let (_, value) = case.split_once(&format!("{name}=\""))?;
             Some(unescaped(value.split_once('"')?.0))
         };
-        let (binary, test) = (attribute("classname"), attribute("name"));
-        let flaky = FLAKES.iter().any(|flake| case.contains(flake));
-        let flaky = flaky.then(|| "failed, and passed when it was tried again".to_owned());
+        let has = |marks: &[&str]| marks.iter().any(|mark| case.contains(mark));
+        let flaky = has(&FLAKES).then(|| "failed, and passed when it was tried again".to_owned());
         let said = case.lines().map(str::trim_start).filter_map(said);
-        let reasons = flaky.into_iter().chain(said.map(unescaped));
-        let reasons: Vec<String> = reasons.collect();
-        reasons.into_iter().filter_map(move |reason| {
-            let (binary, test) = (binary.as_deref()?, test.as_deref()?);
-            Some(format!("{binary} {test}: {reason}"))
+        Some(Case {
+            // `name="` is a part of `classname="`, and stands before it.
+            test: attribute("name")?,
+            binary: attribute("classname")?,
+            has_failed: has(&FAILURES),
+            reasons: flaky.into_iter().chain(said.map(unescaped)).collect(),
         })
+    })
+}
+
+/// Names what the cases of such a report skipped.
+pub(crate) fn of_junit(report: &str) -> Vec<String> {
+    let skips = cases(report).flat_map(|case| {
+        let Case {
+            binary,
+            test,
+            reasons,
+            ..
+        } = case;
+        let skips = reasons.into_iter();
+        skips.map(move |reason| format!("{binary} {test}: {reason}"))
     });
     skips.collect()
 }

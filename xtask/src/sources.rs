@@ -73,36 +73,57 @@ fn copy(from: &Path, to: &Path) -> io::Result<()> {
     Ok(())
 }
 
+/// A test function in a source file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct TestName<'a> {
+    pub(crate) name: &'a str,
+    /// Whether it is marked `#[ignore]`.
+    pub(crate) is_ignored: bool,
+}
+
 impl Source {
     /// The names of its test functions.
     pub(crate) fn tests(&self) -> impl Iterator<Item = &str> {
-        let mut marked = false;
+        self.test_functions().map(|test| test.name)
+    }
+
+    /// Its test functions.
+    pub(crate) fn test_functions(&self) -> impl Iterator<Item = TestName<'_>> {
+        let (mut marked, mut is_ignored) = (false, false);
         self.text.lines().filter_map(move |line| {
             let line = line.trim();
             if line.starts_with("#[test]") || line.starts_with("#[tokio::test") {
-                marked = true;
+                (marked, is_ignored) = (true, false);
                 return None;
             }
+            is_ignored |= line.starts_with("#[ignore");
             let (_, rest) = line
                 .split_once("fn ")
                 .filter(|_| marked && !line.starts_with("//"))?;
             marked = false;
-            rest.split(['(', '<', ' ']).next()
+            let name = rest.split(['(', '<', ' ']).next()?;
+            Some(TestName { name, is_ignored })
         })
     }
 }
 
-/// The acceptance items that a test of this name shows: `J31` for `j31_answered_press_…`, `S1` for `s1_…` and `s01_…`, both `L88`
-/// and `P12` for `l88_p12_a_late_reader_…`.
+/// The acceptance items and clauses that a test of this name shows: `J31` for `j31_answered_press_…`, `J41a` for `j41a_…`, `S1` for `s1_…`
+/// and `s01_…`, both `L88b` and `P12` for `l88b_p12_a_late_reader_…`.
 pub(crate) fn items_of(test: &str) -> impl Iterator<Item = String> {
     let words = test.split_inclusive('_');
     words.map_while(|word| item(word.strip_suffix('_')?))
 }
 
 fn item(word: &str) -> Option<String> {
-    let number = word.strip_prefix(['s', 'j', 'c', 'l', 'x', 'p', 'd'])?;
-    let number: u32 = number.parse().ok()?;
-    Some(format!("{}{number}", word[..1].to_uppercase()))
+    const LETTERS: [char; 9] = ['s', 'j', 'c', 'l', 'x', 'p', 'd', 'h', 'w'];
+    let number = word.strip_prefix(LETTERS)?;
+    let digits = number.trim_end_matches(|letter: char| letter.is_ascii_lowercase());
+    let clause = &number[digits.len()..];
+    if clause.len() > 1 || !digits.bytes().all(|digit| digit.is_ascii_digit()) {
+        return None;
+    }
+    let number: u32 = digits.parse().ok()?;
+    Some(format!("{}{number}{clause}", word[..1].to_uppercase()))
 }
 
 #[cfg(test)]
@@ -130,16 +151,31 @@ mod tests {
             text,
         };
         assert_eq!(source.tests().collect::<Vec<_>>(), ["j31_a", "plain"]);
+        let ignored = source.test_functions().map(|test| test.is_ignored);
+        assert_eq!(ignored.collect::<Vec<_>>(), [true, false]);
     }
 
     #[test]
-    fn an_item_is_a_letter_and_a_number_and_a_test_may_show_several() {
+    fn an_item_is_a_letter_and_a_number_a_clause_has_one_letter_more_and_a_test_may_show_several() {
         let items = |test| items_of(test).collect::<Vec<_>>();
         assert_eq!(items("j31_answered"), ["J31"]);
         assert_eq!(items("s01_repeats"), ["S1"]);
         assert_eq!(items("d0_model"), ["D0"]);
         assert_eq!(items("l88_p12_x101_late_s2_x"), ["L88", "P12", "X101"]);
-        for other in ["j_31", "plain", "a31_b", "x86", "s3b_x", "late_x101_x"] {
+        assert_eq!(items("j41a_prints"), ["J41a"]);
+        assert_eq!(items("l88b_p12_h3_w012c_x"), ["L88b", "P12", "H3", "W12c"]);
+        let others = [
+            "j_31",
+            "plain",
+            "a31_b",
+            "x86",
+            "s3bc_x",
+            "s3B_x",
+            "s+3_x",
+            "jb_x",
+            "late_x101_x",
+        ];
+        for other in others {
             assert!(items(other).is_empty(), "{other}");
         }
     }

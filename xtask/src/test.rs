@@ -13,7 +13,7 @@ use crate::tools::Tool;
 use crate::workspace::Workspace;
 
 /// What nextest writes of each test for the profile `ci`, in its own folder wherever cargo builds.
-const REPORT: &str = "target/nextest/ci/junit.xml";
+pub(crate) const REPORT: &str = "target/nextest/ci/junit.xml";
 
 pub(crate) fn run(workspace: &Workspace, show: Show) -> Tally {
     let mut tally = match of_nextest(workspace, show) {

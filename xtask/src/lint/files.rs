@@ -1,8 +1,6 @@
 //! Rules on files: how long they may be, that each says why it is there, and that tests do not claim items that are not there.
 
-use std::collections::HashSet;
-
-use crate::acceptance;
+use crate::acceptance::{Found, List};
 use crate::sources::{self, Source};
 use crate::workspace::Workspace;
 
@@ -10,25 +8,27 @@ const LONGEST: usize = 500;
 /// What a longer file must say in its `//!`, with the reason behind it.
 const EXCUSE: &str = "is long because";
 
-/// Names the tests that are called after an item of the acceptance list that does not exist.
+/// Names the tests that carry the name of an item that the acceptance list does not have, or of an item that has clauses.
 pub(super) fn unknown_items(workspace: &Workspace) -> Vec<String> {
-    let known: HashSet<String> = acceptance::items(&workspace.root)
-        .into_iter()
-        .map(|item| item.id)
-        .collect();
+    let list = List::read(&workspace.root);
     let sources = sources::read(&workspace.root);
-    let unknown = |source: &Source| -> Vec<String> {
-        let items = source
-            .tests()
-            .flat_map(|test| sources::items_of(test).map(move |item| (test, item)));
-        items
-            .filter(|(_, item)| !known.contains(item))
-            .map(|(test, item)| {
-                format!("{}: {test}: there is no item {item}", source.path.display())
-            })
-            .collect()
-    };
-    sources.iter().flat_map(unknown).collect()
+    let wrong = sources.iter().flat_map(|source| misnamed(source, &list));
+    wrong.collect()
+}
+
+fn misnamed(source: &Source, list: &List) -> Vec<String> {
+    let items = source
+        .tests()
+        .flat_map(|test| sources::items_of(test).map(move |item| (test, item)));
+    let wrong = items.filter_map(|(test, item)| {
+        let why = match list.find(&item) {
+            Found::Point => return None,
+            Found::Nothing => format!("there is no item {item}"),
+            Found::Parent => format!("{item} has clauses; name the clause"),
+        };
+        Some(format!("{}: {test}: {why}", source.path.display()))
+    });
+    wrong.collect()
 }
 
 /// Names the files that are too long and do not say why.
@@ -75,6 +75,24 @@ fn has_header(text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_test_names_an_item_of_the_list_and_the_clause_where_there_are_any() {
+        let list = List::parse("- **S1** a\n- **J41** b\n  - **J41a** c\n");
+        let marker = "#[test]"; // in a variable, or this file's own text would be read as a test
+        let of = |name: &str| {
+            let source = Source {
+                path: "a.rs".into(),
+                text: format!("{marker}\nfn {name}() {{}}"),
+            };
+            misnamed(&source, &list)
+        };
+        assert!(of("s1_j41a_x").is_empty() && of("plain").is_empty());
+        assert_eq!(of("s2_x"), ["a.rs: s2_x: there is no item S2"]);
+        assert_eq!(of("s1a_x"), ["a.rs: s1a_x: there is no item S1a"]);
+        let parent = "a.rs: s1_j41_x: J41 has clauses; name the clause";
+        assert_eq!(of("s1_j41_x"), [parent]);
+    }
 
     #[test]
     fn a_file_begins_with_what_it_is_for() {
