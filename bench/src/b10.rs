@@ -243,7 +243,7 @@ fn transcripts(work: &Path) -> usize {
 }
 
 /// Returns the number of the last save, which is in the name of the sealed state.
-fn saves(work: &Path) -> Option<f64> {
+pub(crate) fn saves(work: &Path) -> Option<f64> {
     let files = fs_err::read_dir(run_dir(work)?).ok()?;
     let seq = |name: &str| {
         let digits = name.strip_prefix("phase-")?.strip_suffix(".ckpt")?;
@@ -292,7 +292,7 @@ fn runner(scratch: &Path, count: usize) -> Result<f64> {
 }
 
 /// Appends and syncs as much as our saves do, two an iteration.
-fn syncs(dir: &Path, count: usize) -> Result<f64> {
+pub(crate) fn syncs(dir: &Path, count: usize) -> Result<f64> {
     let path = dir.join("b10-syncs");
     let mut file = fs_err::File::create(&path)?;
     let begun = Instant::now();

@@ -8,6 +8,7 @@
 mod agent_lines;
 mod b1;
 mod b10;
+mod b10_git;
 mod b11;
 mod b12;
 mod b13;
@@ -57,7 +58,7 @@ struct Bench {
 }
 
 /// Those of a run that names none.
-const BENCHES: [&Bench; 14] = [
+const BENCHES: [&Bench; 15] = [
     &b1::BENCH,
     &b2::BENCH,
     &b3::BENCH,
@@ -68,6 +69,7 @@ const BENCHES: [&Bench; 14] = [
     &b8::BENCH,
     &b9::BENCH,
     &b10::BENCH,
+    &b10_git::BENCH,
     &b11::BENCH,
     &b12::BENCH,
     &b13::BENCH,

@@ -40,7 +40,8 @@ fn every_bench_runs_and_reports() {
     assert_eq!(
         ids,
         [
-            "b1", "b2", "b3", "b4", "b5", "b6", "b7", "b8", "b9", "b10", "b11", "b12", "b13", "b14"
+            "b1", "b2", "b3", "b4", "b5", "b6", "b7", "b8", "b9", "b10", "b10-git", "b11", "b12",
+            "b13", "b14"
         ]
     );
 }

@@ -1,0 +1,149 @@
+//! B10 in a git repository: what an iteration costs with `--commit`, compared with a shell loop that commits too.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::b10::{find_rlm, saves, syncs};
+use crate::harness::{Outcome, Progress, Result, Role, Series, Turn, in_turn, paired_ratio};
+use crate::{Bench, Plan};
+
+pub(crate) const BENCH: Bench = Bench {
+    id: "b10-git",
+    title: "a loop that commits",
+    run,
+    measured: |_| Err("this bench has no measured process".into()),
+};
+
+const OURS: &str = "rlm run --commit";
+const FLOOR: &str = "bash, git add, git commit, its syncs";
+/// The first figure was 2.47 ×; it may grow by a fifth.
+const LIMIT: f64 = 2.96;
+const QUANTITY: &str = "one iteration with a commit";
+/// Changes one file. Its name is relative to the working tree, which is the working directory.
+const AGENT: &str = "echo x >> changed.txt";
+
+fn run(plan: &Plan, outcome: &mut Outcome) -> Result<()> {
+    let Some(rlm) = find_rlm() else {
+        outcome.skip(
+            "rlm",
+            &"it is not beside this program; `cargo xtask bench` puts it there",
+        );
+        return Ok(());
+    };
+    if let Err(error) = Command::new("git").arg("--version").output() {
+        outcome.skip("git", &error);
+        return Ok(());
+    }
+    let (count, label) = plan.scale.pick((100, "100"), (20, "20"), (2, "2"));
+    let rounds = plan.scale.pick(7, 2, 1);
+    let mut saved = 0.0;
+    let turns = vec![
+        Turn::new(OURS, Role::Ours, |round| {
+            let dir = plan.scratch.join(format!("b10-git-{round}"));
+            let (took, saves) = ours(&rlm, &dir, count)?;
+            saved = saves;
+            Ok(Some(took))
+        })
+        .within(Duration::from_secs(600)),
+        Turn::new(FLOOR, Role::Floor, |round| {
+            let dir = plan.scratch.join(format!("b10-git-floor-{round}"));
+            Ok(Some(floor(&dir, count)? + syncs(&plan.scratch, count)?))
+        }),
+    ];
+    let found = in_turn(0..rounds, turns, &Progress::of("b10-git"))?;
+    let series = Series::new(QUANTITY, "ms", found).sized(count as f64, label);
+    let ratio = series
+        .get(OURS)
+        .zip(series.get(FLOOR))
+        .and_then(|(ours, floor)| paired_ratio(&ours.samples, &floor.samples));
+    let title = series.title();
+    outcome.series.push(series);
+    outcome
+        .at_most(&format!("{OURS} over {FLOOR}"), ratio, LIMIT, "×")
+        .about(title, OURS);
+    outcome.notes.push(format!(
+        "{saved:.1} saves an iteration, each synced; the agent is `{AGENT}`"
+    ));
+    Ok(())
+}
+
+/// Makes a repository with one commit, and returns a command that runs in it.
+fn repository(dir: &Path, program: &Path) -> Result<Command> {
+    let (home, work) = (dir.join("home"), dir.join("work"));
+    fs_err::create_dir_all(&home)?;
+    fs_err::create_dir_all(&work)?;
+    let text = "[user]\nname = bench\nemail = bench@localhost\n[init]\ndefaultBranch = main\n";
+    fs_err::write(home.join(".gitconfig"), text)?;
+    fs_err::write(work.join("changed.txt"), "x\n")?;
+    let command = |program: &Path| {
+        let mut command = Command::new(program);
+        command
+            .current_dir(&work)
+            .env_clear()
+            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+            .env("HOME", &home)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped());
+        command
+    };
+    let first: [&[&str]; 3] = [
+        &["init", "--quiet"],
+        &["add", "."],
+        &["commit", "--quiet", "-m", "first"],
+    ];
+    for arguments in first {
+        timed(command("git".as_ref()).args(arguments))?;
+    }
+    Ok(command(program))
+}
+
+/// Runs our loop. Returns the milliseconds and the saves of an iteration.
+fn ours(rlm: &Path, dir: &Path, count: usize) -> Result<(f64, f64)> {
+    let mut command = repository(dir, rlm)?;
+    command
+        .args(["run", "--sleep", "0", "--prompt", "x", "--commit", "-n"])
+        .arg(count.to_string())
+        .args(["--", "/bin/sh", "-c", AGENT]);
+    let took = timed(&mut command)?;
+    let work = dir.join("work");
+    expect_commits(&work, count)?;
+    let saves = saves(&work).unwrap_or_default() / count as f64;
+    fs_err::remove_dir_all(dir)?;
+    Ok((took.as_secs_f64() * 1e3 / count as f64, saves))
+}
+
+/// Runs the loop that people write first. Returns the milliseconds of an iteration.
+fn floor(dir: &Path, count: usize) -> Result<f64> {
+    let mut command = repository(dir, "bash".as_ref())?;
+    let body = format!("echo x | /bin/sh -c '{AGENT}'; git add --all; git commit --quiet -m $i");
+    let text = format!("i=0; while [ $i -lt {count} ]; do {body} || exit; i=$((i + 1)); done");
+    let took = timed(command.args(["-c", &text]))?;
+    expect_commits(&dir.join("work"), count)?;
+    fs_err::remove_dir_all(dir)?;
+    Ok(took.as_secs_f64() * 1e3 / count as f64)
+}
+
+/// Fails unless each iteration has made its commit.
+fn expect_commits(work: &Path, count: usize) -> Result<()> {
+    let mut list = Command::new("git");
+    let list = list.args(["rev-list", "--count", "HEAD"]).current_dir(work);
+    let listed = String::from_utf8(list.output()?.stdout)?;
+    let made = listed.trim();
+    match made.parse() == Ok(count + 1) {
+        true => Ok(()),
+        false => Err(format!("{made} commits instead of {}", count + 1).into()),
+    }
+}
+
+fn timed(command: &mut Command) -> Result<Duration> {
+    let begun = Instant::now();
+    let ended = command.output()?;
+    let took = begun.elapsed();
+    if !ended.status.success() {
+        let said = String::from_utf8_lossy(&ended.stderr);
+        return Err(format!("{}: {}", ended.status, said.trim()).into());
+    }
+    Ok(took)
+}
