@@ -72,7 +72,7 @@ fn every_agent_makes_the_planned_iterations() {
 }
 
 #[test]
-fn s05_every_agent_is_interrupted_when_its_turn_takes_too_long_or_it_is_silent() {
+fn s5a_s5b_every_agent_is_interrupted_when_its_turn_takes_too_long_or_it_is_silent() {
     for agent in OTHERS {
         for limit in ["--iteration-timeout", "--idle-timeout"] {
             let scene = Scene::new("@1 say ready\n@1 hang\n@2 touch done");
@@ -295,7 +295,7 @@ fn x117_what_an_agent_can_not_take_is_refused_before_a_run_is_made() {
 }
 
 #[test]
-fn s24_the_agent_that_is_installed_is_the_one_and_of_several_one_is_to_be_chosen() {
+fn s24d_the_installed_agent_is_taken_and_of_several_one_must_be_chosen() {
     let scene = Scene::new("echo");
     let folder = scene.sandbox.path().join("programs");
     fs_err::create_dir(&folder).unwrap();

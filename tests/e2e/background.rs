@@ -150,7 +150,7 @@ fn x114_a_signal_while_the_background_is_waited_for_stops_at_once_and_judges_not
 }
 
 #[test]
-fn s19_what_is_waited_for_is_told_elsewhere_and_an_interrupt_ends_the_wait() {
+fn s19d_status_names_a_background_task_and_an_interrupt_ends_the_wait() {
     let scene = Scene::new("");
     let running = waiting(
         &scene,

@@ -51,7 +51,7 @@ pub(crate) fn quick(rlm: Rlm<'_>) -> Ended {
 }
 
 #[test]
-fn j49_an_interrupt_reaches_only_the_run_that_is_named() {
+fn j49a_j49b_an_interrupt_reaches_only_the_run_that_is_named() {
     let (one, other) = (Scene::new(TALKS), Scene::new(TALKS));
     let (first, second) = (talks(&one), talks(&other));
     let (name, place) = (one.run_id(), one.sandbox.repo().display().to_string());
@@ -81,7 +81,7 @@ fn j49_an_interrupt_reaches_only_the_run_that_is_named() {
 }
 
 #[test]
-fn j49_who_is_not_there_is_not_reached() {
+fn j49b_an_unknown_run_is_not_reached() {
     let scene = Scene::new("print once");
     for arguments in [
         &["interrupt"][..],
@@ -112,7 +112,7 @@ fn an_interrupt_of_an_agent_that_can_not_be_interrupted_says_what_to_do() {
 }
 
 #[test]
-fn c75_a_pause_from_another_shell_comes_at_the_boundary_and_says_why() {
+fn c75a_c75b_c75c_a_pause_from_another_shell_comes_at_the_boundary_and_says_why() {
     let scene = Scene::new("print turn {start}\n@1 await go");
     let mut running = scene.run(&["-n", "2"]).spawn();
     says(&mut running, "turn 1");
@@ -171,7 +171,7 @@ fn c75_a_pause_from_another_shell_comes_at_the_boundary_and_says_why() {
 }
 
 #[test]
-fn c75_a_pause_that_has_not_come_yet_is_taken_back_by_resume() {
+fn c75e_a_pause_that_has_not_come_yet_is_taken_back_by_resume() {
     let scene = Scene::new("print turn {start}\n@1 await go");
     let mut running = scene.run(&["-n", "2"]).spawn();
     says(&mut running, "turn 1");
@@ -186,7 +186,7 @@ fn c75_a_pause_that_has_not_come_yet_is_taken_back_by_resume() {
 }
 
 #[test]
-fn c75_a_signal_while_it_is_paused_acts_at_once() {
+fn c56c_c75d_a_signal_while_it_is_paused_acts_at_once() {
     let scene = Scene::new("print turn {start}");
     let running = scene
         .run_bare(&["-p", PROMPT, "-n", "2", "--sleep", "600"])
@@ -205,7 +205,7 @@ fn c75_a_signal_while_it_is_paused_acts_at_once() {
 }
 
 #[test]
-fn c76_who_has_a_run_is_known_by_the_lock() {
+fn c76a_the_holder_of_a_run_is_known_by_the_lock() {
     let scene = Scene::new("print ready\nhang");
     let running = scene.ready(&["--once"]);
     let holder = scene.file(".rlm/holder.json");

@@ -12,7 +12,7 @@ use crate::scene::{PROMPT, Scene, events, expect_in_order, says, stop, text};
 const FAILS: &str = "turn ..\nretry 400 10 1";
 
 #[test]
-fn s01_an_agent_in_a_conversation_repeats_until_the_check_passes() {
+fn s1a_s1b_s1c_an_agent_in_a_conversation_repeats_until_the_check_passes() {
     let scene = Scene::new("say turn {start}\nrun echo tool\n@3 touch done");
     let ended = scene
         .claude(&["--until", "test -e done"])
@@ -121,7 +121,7 @@ fn l91_p40_an_agent_that_dies_in_its_turn_has_failed_whatever_its_exit_code() {
 }
 
 #[test]
-fn s06_a_turn_that_fails_is_a_failure_although_its_subtype_says_success() {
+fn s6b_a_turn_that_fails_is_a_failure_although_its_subtype_says_success() {
     let scene = Scene::new(FAILS);
     let ended = scene
         .claude(&["-n", "9", "--max-failures", "2"])
@@ -171,7 +171,7 @@ fn an_agent_that_does_not_start_is_said_with_its_own_words() {
 }
 
 #[test]
-fn j45_a_press_cuts_the_wait_before_a_retry() {
+fn j45_c56c_a_press_cuts_the_wait_before_a_retry() {
     let scene = Scene::new("retry 529 9 600000\nsay never");
     let mut running = scene.claude(&["--once"]).spawn();
     says(&mut running, "529");
@@ -188,7 +188,7 @@ fn a_service_that_recovers_costs_only_its_time() {
 }
 
 #[test]
-fn c71_a_signal_interrupts_the_turn_before_anything_is_ended() {
+fn j47a_c71a_c71b_a_signal_interrupts_the_turn_before_anything_is_ended() {
     for signal in [Signal::INT, Signal::TERM] {
         let scene = Scene::new("say 600000 half an answer");
         let mut running = scene.claude(&["--once", "--json"]).spawn();
@@ -284,7 +284,7 @@ fn x127_what_a_tool_left_running_is_ended_and_named() {
 }
 
 #[test]
-fn s05_a_silent_agent_is_interrupted_but_a_running_tool_is_no_silence() {
+fn s5b_s5d_a_silent_agent_is_interrupted_but_a_running_tool_is_no_silence() {
     let scene = Scene::new(
         "@1 say ready\n@1 hang\n@2 tool Bash make\n@2 delay 2500\n@2 tool-end\n@2 touch done",
     );
@@ -301,7 +301,7 @@ fn s05_a_silent_agent_is_interrupted_but_a_running_tool_is_no_silence() {
 }
 
 #[test]
-fn s05_a_turn_that_takes_too_long_is_interrupted() {
+fn s5a_a_turn_that_takes_too_long_is_interrupted() {
     let scene = Scene::new(
         "@1 say 100 a b c d e f g h i j k l m n o p q r s t u v w x y z\n@1 hang\n@2 touch done",
     );
@@ -408,7 +408,7 @@ fn x115_what_an_agent_says_cannot_harm_the_terminal() {
 }
 
 #[test]
-fn s19_the_status_tells_the_session_and_what_it_cost() {
+fn s19a_s19b_the_status_shows_where_the_run_is() {
     let scene = Scene::new("say one two three\n@1 turn\n@2 hang");
     let mut running = scene.claude(&["-n", "5"]).spawn();
     scene.wait_until_started(2);
@@ -429,6 +429,9 @@ fn s19_the_status_tells_the_session_and_what_it_cost() {
         "{status}"
     );
     let shown = scene.rlm(&["status"]).run(LONG).expect_code(0).stdout;
+    assert!(shown.contains("running, iteration 2"), "{shown}");
+    assert!(shown.contains("age     "), "{shown}");
+    assert!(status["age_s"].is_u64(), "{status}");
     for value in [
         &status["run"],
         &status["session"],

@@ -17,7 +17,7 @@ fn editor(scene: &Scene, script: &str) -> String {
 }
 
 #[test]
-fn s11_the_prompt_can_be_edited_and_the_next_iteration_has_it() {
+fn s11b_the_prompt_can_be_edited_and_the_next_iteration_has_it() {
     for from_file in [false, true] {
         let scene = Scene::new("@1 say ready\n@1 await go\nrun true\nturn");
         fs_err::write(scene.file("P.md"), PROMPT).unwrap();

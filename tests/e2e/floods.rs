@@ -168,7 +168,7 @@ fn x115_a_flood_does_not_hold_a_stop_up() {
 }
 
 #[test]
-fn s05_a_flood_does_not_hold_the_limit_of_an_iteration_up() {
+fn s5a_a_flood_does_not_delay_the_limit_of_an_iteration() {
     let scene = Scene::new("flood 900G");
     let limits = [
         "--until",

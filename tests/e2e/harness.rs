@@ -1,5 +1,7 @@
 //! What the other tests rely on: the sandbox finds and ends what is its own, and a terminal is a terminal.
 
+use std::path::Path;
+
 use rlm_tests::agent::Kind;
 use rlm_tests::{Sandbox, wait_for};
 use rustix::process::Signal;
@@ -200,4 +202,40 @@ fn a_sandbox_is_a_repository_with_one_commit_and_a_home_of_its_own() {
         count <= sandbox.environment().len() + 4,
         "only what was given, and the shell's own: {ended}"
     );
+}
+
+/// The lint of clippy that CI runs knows each plain sleep, and only the one place that makes a sleep wakeable is excused from it.
+#[test]
+fn c56a_no_product_code_sleeps_without_being_wakeable() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let read = |path: &Path| fs_err::read_to_string(path).unwrap();
+    let known = read(&root.join("clippy.toml"));
+    for sleep in [
+        "std::thread::sleep",
+        "tokio::time::sleep",
+        "tokio::time::sleep_until",
+    ] {
+        assert!(known.contains(&format!("path = \"{sleep}\"")), "{sleep}");
+    }
+    assert!(read(&root.join("Cargo.toml")).contains("\ndisallowed_methods = "));
+    let mut folders = Vec::new();
+    for entry in fs_err::read_dir(root.join("crates")).unwrap() {
+        folders.push(entry.unwrap().path().join("src"));
+    }
+    let (mut files, mut excused) = (0, Vec::new());
+    while let Some(folder) = folders.pop() {
+        for entry in fs_err::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|it| it == "rs") {
+                files += 1;
+                if read(&path).contains("disallowed_methods") {
+                    excused.push(path.strip_prefix(root.join("crates")).unwrap().to_owned());
+                }
+            }
+        }
+    }
+    assert!(files > 300, "{files} files");
+    assert_eq!(excused, [Path::new("cancellable-sleep/src/sleep.rs")]);
 }

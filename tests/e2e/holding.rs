@@ -9,7 +9,7 @@ use crate::scene::{PROMPT, STUBBORN_TREE, Scene, crash, expect_in_order, says, s
 use crate::{LONG, RLM};
 
 #[test]
-fn j53_a_second_run_is_told_who_holds_the_working_tree() {
+fn j53a_j53b_a_second_run_is_told_who_holds_the_working_tree() {
     let scene = Scene::new("print ready\nhang");
     let first = scene.ready(&["--once"]);
     let (run, pid) = (scene.run_id(), first.pid());
@@ -46,7 +46,7 @@ fn j53_a_second_run_is_told_who_holds_the_working_tree() {
 }
 
 #[test]
-fn j53_two_working_trees_are_free_of_each_other() {
+fn j53e_two_working_trees_are_free_of_each_other() {
     let scene = Scene::new("print ready\nhang");
     let first = scene.ready(&["--once"]);
     let other = scene.sandbox.path().join("other");
@@ -60,7 +60,7 @@ fn j53_two_working_trees_are_free_of_each_other() {
 }
 
 #[test]
-fn j53_after_a_kill_the_tree_is_free_when_the_agents_processes_are_gone() {
+fn j53c_j53d_after_a_kill_the_tree_is_free_when_the_agents_processes_are_gone() {
     // The guard needs its time for these; the next run has to wait for it.
     let scene = Scene::new(STUBBORN_TREE);
     crash(scene.ready(&["--once"]));
@@ -78,7 +78,7 @@ fn j53_after_a_kill_the_tree_is_free_when_the_agents_processes_are_gone() {
 }
 
 #[test]
-fn j53_a_stopped_loop_is_not_taken_for_dead() {
+fn j53c_a_stopped_loop_is_not_taken_for_dead() {
     let scene = Scene::new("print ready\nhang");
     let first = scene.ready(&["--once"]);
     first.signal(Signal::STOP);
@@ -91,7 +91,7 @@ fn j53_a_stopped_loop_is_not_taken_for_dead() {
 }
 
 #[test]
-fn j53_a_deleted_state_directory_does_not_break_the_lock() {
+fn j53c_a_deleted_state_directory_does_not_break_the_lock() {
     let scene = Scene::new("print ready\nhang");
     let first = scene.ready(&["--once"]);
     fs_err::remove_dir_all(scene.file(".rlm")).unwrap();
@@ -103,7 +103,7 @@ fn j53_a_deleted_state_directory_does_not_break_the_lock() {
 }
 
 #[test]
-fn c76_a_copy_of_the_tree_is_held_by_nobody() {
+fn c76c_a_copy_of_the_tree_is_held_by_nobody() {
     let scene = Scene::new("print ready\nhang");
     let running = scene.ready(&["--once", "--run-id", "r1"]);
     let copy = scene.sandbox.home().join("copy");

@@ -88,7 +88,7 @@ fn x117_an_environment_that_makes_no_sense_is_refused() {
 }
 
 #[test]
-fn s24_the_option_wins_over_the_environment() {
+fn s24a_s24b_the_option_wins_over_the_environment() {
     let scene = Scene::new("print fine");
     refused(
         &scene,
@@ -100,6 +100,15 @@ fn s24_the_option_wins_over_the_environment() {
         .run(&["--once", "--agent", "command"])
         .env("RLM_AGENT", "codex");
     run.run(LONG).expect_code(0);
+}
+
+#[test]
+fn s24c_an_unknown_agent_is_an_error() {
+    let scene = Scene::new("print never");
+    let variable = scene.run(&["--once"]).env("RLM_AGENT", "cluade");
+    refused(&scene, variable, 2, &["RLM_AGENT", "`cluade`"]);
+    let flag = scene.run(&["--once", "--agent", "cluade"]);
+    refused(&scene, flag, 2, &["'cluade'", "--agent"]);
 }
 
 #[test]
@@ -431,7 +440,7 @@ fn a_run_needs_no_open_streams() {
 }
 
 #[test]
-fn s23_a_run_without_a_terminal_never_waits_for_an_answer() {
+fn s23e_a_run_without_a_terminal_never_waits_for_an_answer() {
     let scene = Scene::new("print fine");
     let ended = by_shell(&scene, r#"setsid -w "$@" </dev/null"#, &["--until", "true"]);
     assert!(ended.stdout.contains("done: the check passed"), "{ended}");

@@ -217,7 +217,7 @@ fn x126_time_that_a_gate_or_a_commit_stood_still_does_not_count_as_its_own() {
 }
 
 #[test]
-fn j47_in_the_background_nothing_touches_the_terminal() {
+fn j47e_in_the_background_nothing_touches_the_terminal() {
     let scene = Scene::new("say ready\nawait go\nask Bash touch made\nsay after\nturn");
     let (shell, terminal, line) = shell(&scene, "--once --permissions ask");
     let before = format!("{:?}", terminal.settings());
@@ -248,7 +248,7 @@ fn j47_in_the_background_nothing_touches_the_terminal() {
 }
 
 #[test]
-fn j47_a_background_job_that_writes_is_not_stopped_by_its_terminal() {
+fn j47f_a_background_job_that_writes_is_not_stopped_by_its_terminal() {
     let scene = Scene::new("say ready\nawait go\nsay after\nturn");
     let (shell, terminal, line) = shell(&scene, "--once");
     terminal.send(format!("stty tostop; {line} &\r"));
@@ -291,7 +291,7 @@ fn an_editor_of_a_foreground_job_gives_the_terminal_back() {
 }
 
 #[test]
-fn j47_an_interrupt_in_the_background_saves_and_stops() {
+fn j47a_j47c_an_interrupt_in_the_background_saves_and_stops() {
     let scene = Scene::new("say ready\nhang");
     let (shell, terminal, line) = shell(&scene, "--once");
     terminal.send(format!("{line} > out 2>&1 &\r"));

@@ -101,7 +101,7 @@ fn x102_after_a_kill_of_both_the_next_resume_ends_and_names_what_is_left() {
 }
 
 #[test]
-fn x102_after_a_kill_of_both_the_next_run_ends_what_is_left_before_its_agent_starts() {
+fn j53d_x102_after_a_kill_of_both_the_next_run_ends_what_is_left_before_its_agent_starts() {
     let scene =
         Scene::new("@1 child setsid\n@1 child daemon\n@1 print ready\n@1 hang\nprint ready\nhang");
     let running = scene.ready(&["--once"]);

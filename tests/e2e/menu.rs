@@ -46,7 +46,7 @@ fn sleeping(scene: &Scene) -> (Running, Terminal) {
 }
 
 #[test]
-fn s07_a_press_in_the_sleep_opens_the_menu_and_the_sleep_can_be_skipped() {
+fn s7_s9a_s9b_a_press_in_the_sleep_opens_the_menu_and_the_sleep_can_be_skipped() {
     let scene = Scene::new("run true\nturn");
     let (running, terminal) = sleeping(&scene);
     open(&terminal);
@@ -63,7 +63,7 @@ fn s07_a_press_in_the_sleep_opens_the_menu_and_the_sleep_can_be_skipped() {
 }
 
 #[test]
-fn s08_what_the_agent_says_waits_until_the_menu_is_closed() {
+fn s8a_s8b_the_agents_output_waits_until_the_menu_is_closed() {
     let scene = Scene::new("say ready\nawait go\nsay LATER words\nawait on\nsay LAST\nturn");
     let (running, terminal) = at_work(&scene, &["--once"]);
     open(&terminal);
@@ -90,7 +90,7 @@ fn s08_what_the_agent_says_waits_until_the_menu_is_closed() {
 }
 
 #[test]
-fn s09_the_menu_offers_all_and_asks_again_after_a_wrong_key() {
+fn s9a_s9c_s9d_s9e_the_menu_offers_all_and_asks_again_after_a_wrong_key() {
     let scene = Scene::new("say ready\nawait go\nturn");
     let (running, terminal) = at_work(&scene, &["--once"]);
     open(&terminal);
@@ -134,7 +134,7 @@ fn s09_the_menu_offers_all_and_asks_again_after_a_wrong_key() {
 }
 
 #[test]
-fn j52_to_go_on_does_not_disturb_the_agent() {
+fn j52_continue_does_not_disturb_the_agent() {
     let scene = Scene::new(
         "say 5 ready a b c d e f g h i j k l m n o p q r s t u v w x y z\nawait go\nturn",
     );
@@ -153,7 +153,7 @@ fn j52_to_go_on_does_not_disturb_the_agent() {
 }
 
 #[test]
-fn s12_save_and_exit_is_a_stop() {
+fn s12a_s12b_save_and_exit_is_a_stop() {
     let scene = Scene::new("child setsid\nsay ready\nhang");
     let (running, terminal) = at_work(&scene, &["--once"]);
     open(&terminal);
@@ -176,7 +176,7 @@ fn s12_save_and_exit_is_a_stop() {
 }
 
 #[test]
-fn s09_abort_has_no_patience_with_the_agent() {
+fn s9f_abort_ends_a_deaf_agent_and_stops_the_run() {
     let scene = Scene::new("deaf interrupt\nignore INT TERM HUP\nsay ready\nhang");
     let run = scene.claude(&["--once"]).env("RLM_SHUTDOWN_TIMEOUT", "8s");
     let (running, terminal) = run.spawn_on_terminal();
@@ -184,60 +184,79 @@ fn s09_abort_has_no_patience_with_the_agent() {
     open(&terminal);
     terminal.send("a");
     running.wait(LONG).expect_code(7);
-    assert_eq!(scene.status()["reason"], "stopped by a person");
+    let status = scene.status();
+    assert_eq!(
+        (&status["state"], &status["reason"]),
+        (&"stopped".into(), &"stopped by a person".into())
+    );
     scene.expect_nothing_alive();
 }
 
-#[test]
-fn s25_to_restart_the_iteration_is_a_new_attempt_in_a_fresh_session() {
-    let scene = Scene::new("@2 say ready\n@2 hang\nrun true\nturn");
-    let (running, terminal) = at_work(&scene, &["-n", "3"]);
-    open(&terminal);
-    terminal.send("r");
-    running.wait(LONG).expect_code(0);
-    let starts = scene.agent.starts();
-    let which: Vec<String> = starts
-        .iter()
-        .map(|start| {
-            format!(
-                "{}.{}",
-                start.env["RLM_ITERATION"], start.env["RLM_ATTEMPT"]
-            )
+/// The sessions of all messages, the first of which is 1.
+fn sessions(scene: &Scene) -> Vec<usize> {
+    let mut names = Vec::new();
+    let messages = scene.agent.messages().into_iter();
+    messages
+        .map(|message| {
+            if !names.contains(&message.session) {
+                names.push(message.session.clone());
+            }
+            1 + names.iter().position(|it| *it == message.session).unwrap()
         })
-        .collect();
-    assert_eq!(which, ["1.1", "2.1", "2.2", "3.1"]);
-    let sessions: std::collections::BTreeSet<String> = scene
-        .agent
-        .messages()
-        .into_iter()
-        .map(|message| message.session)
-        .collect();
-    assert_eq!(sessions.len(), 4);
-    assert_eq!(scene.status()["iterations_complete"], 3);
+        .collect()
 }
 
 #[test]
-fn s25_to_start_over_begins_with_the_first_iteration() {
-    let scene = Scene::new("@3 say ready\n@3 hang\nrun true\nturn");
-    let (running, terminal) = at_work(&scene, &["-n", "3"]);
-    open(&terminal);
-    terminal.send("o");
-    running.wait(LONG).expect_code(0);
-    let starts = scene.agent.starts();
-    let iterations: Vec<&str> = starts
-        .iter()
-        .map(|start| start.env["RLM_ITERATION"].as_str())
-        .collect();
-    assert_eq!(iterations, ["1", "2", "3", "1", "2", "3"]);
-    let names: std::collections::BTreeSet<&str> = starts
-        .iter()
-        .map(|start| start.env["RLM_MARKER"].as_str())
-        .collect();
-    assert_eq!(names.len(), 6, "no attempt has the name of another");
+fn s25a_restart_the_iteration_is_a_new_attempt_in_a_fresh_session() {
+    for (policy, in_sessions) in [("fresh", [1, 2, 3, 4]), ("continue", [1, 1, 2, 2])] {
+        let scene = Scene::new("@2 say ready\n@2 hang\nrun true\nturn");
+        let (running, terminal) = at_work(&scene, &["-n", "3", "--session", policy]);
+        open(&terminal);
+        terminal.send("r");
+        running.wait(LONG).expect_code(0);
+        assert_eq!(sessions(&scene), in_sessions, "{policy}");
+        let starts = scene.agent.starts();
+        let attempts: Vec<String> = { starts.iter() }
+            .map(|start| {
+                format!(
+                    "{}.{}",
+                    start.env["RLM_ITERATION"], start.env["RLM_ATTEMPT"]
+                )
+            })
+            .collect();
+        assert_eq!(attempts, ["1.1", "2.1", "2.2", "3.1"], "{policy}");
+        assert_eq!(scene.status()["iterations_complete"], 3);
+    }
 }
 
 #[test]
-fn j39_a_press_on_the_menu_is_a_shutdown() {
+fn s25b_start_over_begins_with_the_first_iteration_in_a_fresh_session() {
+    for (policy, in_sessions) in [
+        ("fresh", [1, 2, 3, 4, 5, 6]),
+        ("continue", [1, 1, 1, 2, 2, 2]),
+    ] {
+        let scene = Scene::new("@3 say ready\n@3 hang\nrun true\nturn");
+        let (running, terminal) = at_work(&scene, &["-n", "3", "--session", policy]);
+        open(&terminal);
+        terminal.send("o");
+        running.wait(LONG).expect_code(0);
+        assert_eq!(sessions(&scene), in_sessions, "{policy}");
+        let starts = scene.agent.starts();
+        let iterations: Vec<&str> = starts
+            .iter()
+            .map(|start| start.env["RLM_ITERATION"].as_str())
+            .collect();
+        assert_eq!(iterations, ["1", "2", "3", "1", "2", "3"], "{policy}");
+        let names: std::collections::BTreeSet<&str> = starts
+            .iter()
+            .map(|start| start.env["RLM_MARKER"].as_str())
+            .collect();
+        assert_eq!(names.len(), 6, "no attempt has the name of another");
+    }
+}
+
+#[test]
+fn j39a_a_press_on_the_menu_is_a_shutdown() {
     let scene = Scene::new("child setsid\nsay ready\nhang");
     let (running, terminal) = at_work(&scene, &["--once"]);
     open(&terminal);
@@ -248,7 +267,7 @@ fn j39_a_press_on_the_menu_is_a_shutdown() {
 }
 
 #[test]
-fn j39_esc_goes_on_and_the_next_press_is_a_first_one() {
+fn j39b_j39c_esc_continues_and_the_next_press_is_a_first_one() {
     let scene = Scene::new("say ready\nawait go\nturn");
     let (running, terminal) = at_work(&scene, &["--once"]);
     for _ in 0..5 {
@@ -266,7 +285,7 @@ fn j39_esc_goes_on_and_the_next_press_is_a_first_one() {
 }
 
 #[test]
-fn j40_a_press_that_cannot_be_asked_about_decides_nothing_and_stays_counted() {
+fn j40a_j40b_a_press_without_a_way_to_ask_decides_nothing_and_stays_counted() {
     if !has_mounts() {
         return println!("skipped: no mount namespace can be had here");
     }
@@ -317,7 +336,7 @@ fn j44_a_press_while_the_agent_starts_shows_the_menu() {
 }
 
 #[test]
-fn j47_with_a_pipe_behind_it_the_menu_is_on_the_terminal() {
+fn j47d_with_a_pipe_behind_it_the_menu_is_on_the_terminal() {
     let scene = Scene::new("say ready\nawait go\nsay after\nturn");
     let mut line = String::new();
     for (name, value) in scene.agent.variables() {
@@ -358,7 +377,7 @@ fn j47_with_a_pipe_behind_it_the_menu_is_on_the_terminal() {
 }
 
 #[test]
-fn j47_without_input_there_is_no_menu() {
+fn j47c_without_input_there_is_no_menu() {
     let scene = Scene::new("say ready\nhang");
     let (running, terminal) = at_work(&scene, &["--once", "--no-input"]);
     terminal.send(PRESS);

@@ -213,6 +213,21 @@ fn x107_a_wait_counts_down_on_the_terminal_and_is_cut_short_by_a_key_or_a_word()
 }
 
 #[test]
+fn c56c_c77b_a_press_ends_a_wait_for_a_limit_whose_end_is_shown() {
+    let scene = Scene::new("retry 429 3600\nturn\nsay never");
+    let run = scene.driven("codex", &["--once"]).env("TZ", "UTC");
+    let mut running = run.spawn();
+    says(&mut running, "waiting until");
+    let until = waits_until(&scene);
+    let (_, until) = until.split_once("again at ").unwrap();
+    let ended = stop(running, Signal::INT);
+    let shown = format!("waiting until {},", &until["2026-01-01T".len()..][..8]);
+    assert!(ended.stdout.contains(&shown), "{shown}: {ended}");
+    assert_eq!(scene.status()["state"], "stopped");
+    scene.expect_nothing_alive();
+}
+
+#[test]
 fn x107_a_wait_survives_a_crash_and_goes_on_to_the_same_moment() {
     let scene = Scene::new("@1 retry 429 3600\n@2 say never");
     let running = scene.driven("codex", &["--once"]).spawn();

@@ -309,7 +309,7 @@ fn x133_options_of_one_agent_mean_nothing_to_another() {
 }
 
 #[test]
-fn p49_s05_a_silent_agent_is_told_of_before_it_is_ended() {
+fn p49_s5b_a_silent_agent_is_reported_before_it_is_ended() {
     let scene = Scene::new("say ready\nhang");
     let limits = ["--idle-timeout", "3", "--max-failures", "1", "--once"];
     let ended = scene.claude(&limits).run(LONG * 2).expect_code(1);

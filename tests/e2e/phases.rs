@@ -267,7 +267,7 @@ fn x120_a_person_can_close_the_menu_and_answer_from_another_terminal() {
 }
 
 #[test]
-fn s23_a_batch_asks_after_so_many_iterations_and_full_never() {
+fn s23a_s23b_a_batch_asks_after_n_iterations_and_full_never() {
     let pipeline = Pipeline::new("autonomy = 'batch:2'", "print 42", "run true\nsay built");
     let (running, terminal) = pipeline.run(&[]).spawn_on_terminal();
     terminal.sees("iteration 1 of phase `build` (2 of 3) ends a batch", LONG);
@@ -286,7 +286,7 @@ fn s23_a_batch_asks_after_so_many_iterations_and_full_never() {
 }
 
 #[test]
-fn s23_without_a_terminal_nothing_waits_for_an_answer() {
+fn s23e_without_a_terminal_nothing_waits_for_an_answer() {
     for autonomy in ["checkpoint", "batch:1"] {
         let pipeline = Pipeline::plain();
         let ended = pipeline

@@ -119,7 +119,7 @@ fn a_session_that_another_process_has_is_left_alone_and_the_exit_code_says_so() 
 }
 
 #[test]
-fn s13_a_stopped_turn_is_done_again_and_an_ended_one_is_not() {
+fn s13a_s13b_a_stopped_turn_runs_again_and_an_ended_one_does_not() {
     let scene = Scene::new("@2 say ready\n@2 hang\nrun true\nturn");
     let mut running = scene.claude(&["-n", "3"]).spawn();
     says(&mut running, "ready");
@@ -165,7 +165,7 @@ fn x110_resume_or_start_without_a_run_starts_one() {
 }
 
 #[test]
-fn j51_what_the_agent_had_said_is_on_disk_after_every_kind_of_end() {
+fn j51a_j51b_the_agents_partial_text_is_on_disk_after_every_kind_of_end() {
     for signals in [
         &[Signal::KILL][..],
         &[Signal::TERM],
@@ -191,7 +191,7 @@ fn j51_what_the_agent_had_said_is_on_disk_after_every_kind_of_end() {
 }
 
 #[test]
-fn c74_a_failure_keeps_what_was_good() {
+fn c74_a_failure_keeps_the_last_good_state() {
     let scene = Scene::new("run true\n@3 not-logged-in");
     let ended = scene.claude(&["-n", "4"]).run(LONG).expect_code(1);
     assert!(ended.stdout.contains("rlm resume"), "{ended}");

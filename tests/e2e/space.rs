@@ -90,7 +90,7 @@ fn x118_beyond_the_cap_the_oldest_say_what_they_lost() {
 }
 
 #[test]
-fn s20_transcripts_alone_are_removed_and_the_run_goes_on() {
+fn s20i_transcripts_alone_are_removed_and_the_run_continues() {
     let scene = Scene::new("");
     run(&scene, &["-n", "1"], TALKS).expect_code(0);
     let clean = |arguments: &[&str]| {
@@ -138,7 +138,7 @@ fn x101_a_run_that_something_is_alive_of_is_not_removed() {
 }
 
 #[test]
-fn s19_runs_are_listed_a_line_each_and_programs_get_whole_lines() {
+fn s19c_runs_are_listed_a_line_each_and_programs_get_whole_lines() {
     let scene = Scene::new("");
     let none = scene.rlm(&["status"]).run(LONG).expect_code(10);
     assert!(none.stderr.contains("rlm demo"), "{none}");

@@ -42,7 +42,7 @@ fn x113_of_what_stands_still_nobody_says_that_it_works() {
 }
 
 #[test]
-fn s19_what_the_loop_does_itself_has_its_own_words() {
+fn s19d_status_names_the_gate_the_check_and_the_commit() {
     let scene = Scene::new("append work {start}");
     scene.sandbox.git(&["config", "user.name", "A. Tester"]);
     let mail = ["config", "user.email", "tester@localhost"];
@@ -195,7 +195,7 @@ fn x126_who_was_given_up_behind_a_stop_looks_again() {
 
 /// What was written to files that git had named before is work too.
 #[test]
-fn s06_more_of_what_is_not_committed_is_not_nothing() {
+fn more_of_what_is_not_committed_is_not_nothing() {
     let nothing = |script: &str| {
         let scene = Scene::new(script);
         let arguments = ["-n", "2", "--json"];

@@ -24,7 +24,7 @@ fn steer(terminal: &Terminal, text: &str) {
 }
 
 #[test]
-fn s10_a_steer_reaches_an_agent_in_a_conversation_in_the_same_turn() {
+fn s10a_a_steer_reaches_an_agent_in_a_conversation_in_the_same_turn() {
     let scene = Scene::new(WORKS);
     let (running, terminal) = at_work(&scene, &["--once"]);
     steer(&terminal, "use tabs, not spaces");
@@ -37,7 +37,7 @@ fn s10_a_steer_reaches_an_agent_in_a_conversation_in_the_same_turn() {
 }
 
 #[test]
-fn s10_a_steer_to_a_command_is_at_the_head_of_the_next_prompt() {
+fn s10b_a_steer_to_a_command_is_at_the_head_of_the_next_prompt() {
     let scene = Scene::new("print ready\n@1 await go\nprint done");
     let (running, terminal) = scene.run(&["-n", "3"]).spawn_on_terminal();
     terminal.sees("ready", LONG);
@@ -55,7 +55,7 @@ fn s10_a_steer_to_a_command_is_at_the_head_of_the_next_prompt() {
 }
 
 #[test]
-fn s10_a_steer_while_text_streams_gets_a_turn_of_its_own_in_the_same_iteration() {
+fn s10a_a_steer_while_text_streams_gets_a_turn_of_its_own_in_the_same_iteration() {
     let scene = Scene::new(
         "say ready\nexpect-steer\nsay end of the first\nturn\nrun true\nsay end of the second\nturn",
     );
@@ -231,7 +231,7 @@ fn x109_a_steer_that_was_seen_is_not_delivered_again() {
 }
 
 #[test]
-fn s11_several_lines_end_with_an_empty_one_and_ctrl_d_says_nothing() {
+fn s11a_s11c_several_lines_end_with_an_empty_one_and_ctrl_d_sends_nothing() {
     let scene = Scene::new(WORKS);
     let (running, terminal) = at_work(&scene, &["--once"]);
     terminal.send("\r");
@@ -452,7 +452,7 @@ fn l89_control_an_agent_that_never_answers_an_interrupt_is_ended_and_its_words_a
 }
 
 #[test]
-fn s11_an_end_of_input_is_no_end_of_the_run() {
+fn s11c_an_end_of_input_is_no_end_of_the_run() {
     let scene = Scene::new("say ready\nawait go\nturn");
     let (running, terminal) = at_work(&scene, &["--once"]);
     terminal.send(b"\x04\x04");

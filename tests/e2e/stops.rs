@@ -161,7 +161,7 @@ fn l90_an_interrupted_agent_may_end_its_own_way_and_is_heard() {
 }
 
 #[test]
-fn c70_a_signal_in_the_pause_ends_the_run_at_once() {
+fn c56c_c70a_c70b_a_signal_in_the_sleep_ends_the_run_at_once() {
     for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
         let scene = Scene::new("print once");
         let mut running = scene
@@ -204,7 +204,7 @@ fn a_signal_during_a_gate_or_the_check_ends_both_and_keeps_the_turn() {
 }
 
 #[test]
-fn c71_a_stop_during_the_turn_says_that_it_is_saved_before_it_ends_the_agent() {
+fn c71b_c71c_a_stop_during_the_turn_says_that_it_is_saved_before_it_ends_the_agent() {
     let scene = Scene::new("ignore INT\nprint ready\nhang");
     let mut running = until_ready(scene.run(&["--once"]).env("RLM_SHUTDOWN_TIMEOUT", "10s"));
     running.signal(Signal::TERM);

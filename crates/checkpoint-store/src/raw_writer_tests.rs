@@ -118,7 +118,7 @@ fn epochs_grow_even_without_their_markers() {
 }
 
 #[test]
-fn c67_temporary_files_of_older_epochs_only_are_removed() {
+fn c67a_c67c_temporary_files_of_older_epochs_only_are_removed() {
     let root = tempfile::tempdir().unwrap();
     let dir = root.path().join("s");
     drop(open(&dir));

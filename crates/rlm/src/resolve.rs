@@ -318,7 +318,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn s18_a_run_needs_an_end() {
+    fn s18a_s18b_a_run_needs_an_end() {
         let error = resolve("", "").unwrap_err();
         assert!(error.contains("no end"), "{error}");
         for end in [
@@ -332,7 +332,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn s04_the_limits_are_those_of_the_help() {
+    fn s4b_a_run_has_the_limits_of_the_help() {
         let settings = resolve("--until true", "").unwrap();
         let phase = &settings.phases[0];
         assert_eq!(phase.limits.max_iterations, Some(100));

@@ -112,7 +112,7 @@ async fn the_end_of_a_turn_is_told_by_its_reason() {
 }
 
 #[tokio::test]
-async fn s5_an_interrupt_ends_the_turn_and_a_stop_everything_else() {
+async fn s5a_s5c_an_interrupt_ends_the_turn_and_a_stop_everything_else() {
     let scene = Scene::new();
     // Like a real agent: it answers SIGINT with its partial text and with exit code 0, and leaves a tool behind.
     let script = "setsid sleep 660 >/dev/null 2>&1 & trap 'echo partial; exit 0' INT; echo ready; while :; do sleep 0.05; done";

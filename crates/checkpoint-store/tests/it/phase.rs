@@ -1,8 +1,10 @@
 //! Sealed phases: kept apart, told from absent ones, and as far back as an undo goes.
 
+use std::collections::BTreeSet;
+
 use checkpoint_store::{Meta, Seq, reader};
 
-use crate::support::Dir;
+use crate::support::{Dir, files};
 
 #[test]
 fn c66_a_phase_of_another_name_is_told_from_an_absent_one() {
@@ -22,7 +24,7 @@ fn c66_a_phase_of_another_name_is_told_from_an_absent_one() {
 }
 
 #[test]
-fn c65_phases_are_kept_apart() {
+fn c65a_phases_are_kept_apart() {
     let dir = Dir::new();
     let (mut writer, _) = dir.open();
     writer.append(&1, &[1]).unwrap();
@@ -51,6 +53,22 @@ fn c65_phases_are_kept_apart() {
             ("plan".into(), Seq::new(2))
         ]
     );
+}
+
+#[test]
+fn s21a_checkpoints_of_the_same_phase_have_names_of_their_own() {
+    let dir = Dir::new();
+    let mut ids = BTreeSet::new();
+    for n in 0..6 {
+        // Every second one is saved by another writer.
+        let (mut writer, _) = dir.open();
+        for _ in 0..2 {
+            assert!(ids.insert(writer.save_phase("p", &n, Meta::default()).unwrap()));
+        }
+    }
+    let names = files(&dir.path).into_keys();
+    let names = names.filter(|name| name.starts_with("phase-"));
+    assert_eq!((ids.len(), names.count()), (12, 12));
 }
 
 #[test]

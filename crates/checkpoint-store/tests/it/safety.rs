@@ -85,7 +85,7 @@ fn links_are_not_followed() {
 
 /// Things that the store did not make, under names that it could give to a file.
 #[test]
-fn c63_what_is_no_file_is_skipped_and_set_aside_and_the_rest_is_loaded() {
+fn c63b_c63c_what_is_no_file_is_skipped_and_set_aside_and_the_rest_is_loaded() {
     let dir = Dir::new();
     let (mut writer, _) = dir.open();
     writer.append(&1, &[1]).unwrap();

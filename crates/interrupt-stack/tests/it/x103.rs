@@ -144,7 +144,7 @@ fn x103_control_terminate_leaves_each_state_alive() {
 }
 
 #[test]
-fn j42_quit_ends_each_state_at_once() {
+fn j42b_quit_ends_each_state_at_once() {
     for state in STATES {
         let mut seat = Seat::take(Place::Foreground, state, "raw");
         seat.kill(Signal::QUIT);

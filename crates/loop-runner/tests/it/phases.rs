@@ -173,7 +173,7 @@ async fn x120_a_persons_word_on_a_phase_is_what_happens_next() {
 }
 
 #[tokio::test]
-async fn s23_a_batch_is_not_a_phase_and_full_asks_nothing() {
+async fn s23a_s23b_s23d_a_batch_is_not_a_phase_and_full_asks_nothing() {
     let go_on = |n| (0..n).map(|_| Control::Continue).collect::<Vec<_>>();
     let (batch, full) = (Autonomy::Batch(2), Autonomy::Full);
     for (autonomy, asked) in [(batch, vec![Occasion::Batch]), (full, vec![])] {
@@ -189,7 +189,7 @@ async fn s23_a_batch_is_not_a_phase_and_full_asks_nothing() {
 }
 
 #[tokio::test]
-async fn s23_who_is_alone_is_not_asked_and_who_leaves_is_not_waited_for() {
+async fn s23c_s23e_a_review_ends_when_the_person_leaves() {
     let (dir, agents) = (tempfile::tempdir().unwrap(), Agents::new());
     let leaves = vec![Control::Attended(false)];
     let (outcome, _, told) = carry_out(dir.path(), Some(texts()), true, &agents, leaves).await;

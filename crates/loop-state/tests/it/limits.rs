@@ -192,7 +192,7 @@ fn x129_a_budget_that_no_agent_reports_is_an_error() {
 }
 
 #[test]
-fn c77_a_rate_limit_is_waited_for_until_its_reset_and_a_margin_and_is_no_failure() {
+fn c77a_c77c_a_rate_limit_is_waited_for_until_its_reset_and_a_margin_and_is_no_failure() {
     let mut trace = Trace::new(rules(|rules| rules.max_failures = 1));
     trace.iteration(failed("no"));
     trace.then(limited(Some(2 * HOUR)));
@@ -233,7 +233,7 @@ fn x107_the_iteration_is_refunded_exactly() {
 }
 
 #[test]
-fn c77_a_wait_beyond_the_cap_ends_the_run_at_once() {
+fn c77d_a_wait_beyond_the_cap_ends_the_run_at_once() {
     let mut trace = Trace::new(rules(|_| {}));
     trace.then(limited(Some(7 * HOUR)));
     let cap = Duration::from_secs(6 * 3600);
@@ -253,7 +253,7 @@ fn c77_a_wait_beyond_the_cap_ends_the_run_at_once() {
 }
 
 #[test]
-fn c77_waits_in_a_row_share_the_cap() {
+fn c77d_waits_in_a_row_share_the_cap() {
     let mut trace = Trace::new(rules(|_| {}));
     for _ in 0..2 {
         trace.then(limited(Some(trace.now + 5 * HOUR / 2)));
@@ -276,7 +276,7 @@ fn c77_waits_in_a_row_share_the_cap() {
 }
 
 #[test]
-fn c77_without_a_time_the_waits_grow_and_come_to_an_end() {
+fn c77d_c77e_without_a_time_the_waits_grow_and_come_to_an_end() {
     let mut trace = Trace::new(rules(|_| {}));
     trace.now = HOUR;
     let mut steps = Vec::new();
@@ -370,7 +370,7 @@ fn a_limit_that_comes_with_a_stop_or_too_late_for_the_run_is_not_waited_for() {
 }
 
 #[test]
-fn c78_what_may_not_come_again_is_tried_four_times_and_is_one_failure() {
+fn c78a_c78c_a_transient_failure_is_tried_four_times_and_is_one_failure() {
     let mut trace = Trace::new(rules(|_| {}));
     let mut waits = Vec::new();
     for attempt in 2..=4 {
@@ -400,7 +400,7 @@ fn c78_what_may_not_come_again_is_tried_four_times_and_is_one_failure() {
 }
 
 #[test]
-fn c78_tries_survive_a_crash_and_rate_limits_between_them() {
+fn c78a_c78c_tries_survive_a_crash_and_rate_limits_between_them() {
     let mut trace = Trace::new(rules(|_| {}));
     trace.then(garbled());
     trace.crash_and_resume();
@@ -418,7 +418,7 @@ fn c78_tries_survive_a_crash_and_rate_limits_between_them() {
 }
 
 #[test]
-fn c78_three_iterations_of_it_are_stuck() {
+fn c78c_three_iterations_of_transient_failures_are_stuck() {
     let mut trace = Trace::new(rules(|_| {}));
     for _ in 0..3 {
         for _ in 0..3 {
@@ -446,7 +446,7 @@ fn a_wait_says_what_for() {
 }
 
 #[test]
-fn s18_a_clock_that_was_ahead_for_a_while_is_not_paid_for_again_with_each_resume() {
+fn a_clock_that_was_ahead_for_a_while_does_not_cost_time_again_with_each_resume() {
     let mut trace = Trace::new(rules(|rules| {
         rules.max_duration = Some(Duration::from_secs(200 * 3600))
     }));

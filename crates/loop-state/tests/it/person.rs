@@ -115,7 +115,7 @@ fn x109_a_steer_is_told_again_until_the_agent_answers_the_prompt_that_holds_it()
 }
 
 #[test]
-fn s10_a_steer_for_now_interrupts_the_turn_and_no_other_step() {
+fn a_steer_for_now_interrupts_the_turn_and_no_other_step() {
     let mut trace = Trace::new(rules(|_| {}));
     let effects = trace.then(steer("stop that", true));
     assert_eq!(effects[2..], [Effect::Deliver(1), Effect::InterruptTurn]);
@@ -182,7 +182,7 @@ fn a_stop_or_a_crash_while_a_session_waits_cuts_the_attempt() {
 }
 
 #[test]
-fn c75_a_pause_waits_for_the_iteration_and_then_for_a_person() {
+fn c75a_c75c_c75e_a_pause_waits_for_the_iteration_and_then_for_a_person() {
     let mut trace = Trace::new(rules(|rules| rules.sleep = Duration::from_secs(9)));
     trace.then(Happening::PauseRequested);
     trace.iteration(failed("no"));
@@ -222,7 +222,7 @@ fn a_session_with_an_id_beyond_all_bounds_is_not_gone_on_with() {
 }
 
 #[test]
-fn s25_restart_does_the_iteration_again_in_a_fresh_session() {
+fn s25a_restart_does_the_iteration_again_in_a_fresh_session() {
     let mut trace = continuing();
     trace.iteration(failed("no"));
     let effects = trace.then(Happening::AgainRequested(Again::Iteration));
@@ -238,7 +238,7 @@ fn s25_restart_does_the_iteration_again_in_a_fresh_session() {
 }
 
 #[test]
-fn s25_a_finished_iteration_is_done_again_as_another_attempt() {
+fn s25a_a_finished_iteration_is_done_again_as_another_attempt() {
     let mut trace = Trace::new(rules(|rules| rules.sleep = Duration::from_secs(9)));
     trace.iteration(failed("its own"));
     let effects = trace.then(Happening::AgainRequested(Again::Iteration));
@@ -248,7 +248,7 @@ fn s25_a_finished_iteration_is_done_again_as_another_attempt() {
 }
 
 #[test]
-fn s25_start_over_begins_at_iteration_one_in_any_step() {
+fn s25b_start_over_begins_at_iteration_one_in_any_step() {
     let over = || Happening::AgainRequested(Again::Phase);
     let mut trace = continuing();
     trace.iteration(failed("no"));

@@ -337,7 +337,7 @@ fn x120_what_is_said_with_a_resume_revises_the_phase_that_is_asked_about() {
 }
 
 #[test]
-fn s23_full_autonomy_never_asks() {
+fn s23a_full_autonomy_never_asks() {
     let mut trace = reviewed(Autonomy::Full);
     plan(&mut trace);
     next_phase(&mut trace);
@@ -348,7 +348,7 @@ fn s23_full_autonomy_never_asks() {
 }
 
 #[test]
-fn s23_a_batch_is_reviewed_each_n_iterations_and_told_apart_from_a_phase() {
+fn s23b_s23d_a_batch_is_reviewed_each_n_iterations_and_is_no_phase() {
     let mut trace = reviewed(Autonomy::Batch(3));
     plan(&mut trace);
     assert!(
@@ -376,7 +376,19 @@ fn s23_a_batch_is_reviewed_each_n_iterations_and_told_apart_from_a_phase() {
 }
 
 #[test]
-fn s23_where_nobody_can_be_asked_nothing_is_waited_for() {
+fn s23c_checkpoint_autonomy_reviews_each_phase_and_no_iteration() {
+    let mut trace = reviewed(Autonomy::Checkpoint);
+    let review = Effect::Announce(Notice::Review(Occasion::Phase));
+    assert!(!plain(&mut trace, TurnOutcome::Completed).contains(&review));
+    let effects = plain(&mut trace, TurnOutcome::Completed);
+    assert_eq!(effects.last(), Some(&review));
+    trace.then(Happening::Reviewed(Verdict::Continue));
+    assert!(!trace.iteration(failed("red")).contains(&review));
+    assert_eq!(trace.iteration(CheckResult::Passed).last(), Some(&review));
+}
+
+#[test]
+fn s23e_without_a_person_there_is_no_review() {
     for autonomy in [Autonomy::Checkpoint, Autonomy::Batch(1)] {
         let mut trace = pipeline(|rules| rules.autonomy = autonomy);
         plan(&mut trace);

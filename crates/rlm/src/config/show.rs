@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn s15_what_is_shown_is_what_a_file_could_say() {
+    fn s15b_the_shown_configuration_can_be_written_in_a_file() {
         let layers = Layers::of(Path::new("/"), &template_on());
         let groups = groups(&layers, &[], Path::new("/"));
         let lines: String = groups[0]

@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn s11_one_line_ends_with_enter_and_several_with_an_empty_one() {
+    fn s11a_one_line_ends_with_enter_and_several_with_an_empty_one() {
         assert_eq!(say("fix it⏎"), Typed::Said("fix it".into()));
         let mut line = Line::default();
         line.key(Key::Paste("one\ntwo".into()), &History::default());

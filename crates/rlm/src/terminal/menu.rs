@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn s09_all_is_offered_and_only_what_makes_sense_is_active() {
+    fn s9a_all_is_offered_and_only_what_makes_sense_is_active() {
         let turn = at(Step::Turn {
             since: Timestamp(0),
         });
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn s09_letters_are_case_blind_and_a_wrong_one_is_said() {
+    fn s9c_s9d_s9e_letters_are_case_blind_and_a_wrong_one_is_reported() {
         let stand = at(Step::Turn {
             since: Timestamp(0),
         });

@@ -120,7 +120,7 @@ fn x120_an_answer_from_elsewhere_closes_the_menu() {
 }
 
 #[test]
-fn s23_a_terminal_that_can_not_ask_holds_nothing_up() {
+fn s23e_a_terminal_that_can_not_ask_blocks_nothing() {
     let mut play = asked(true);
     play.ui.cannot_prompt();
     assert!(play.out().contains("Attended(false)") && !play.ui.is_prompting());
