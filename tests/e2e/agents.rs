@@ -215,7 +215,7 @@ fn x109_codex_takes_a_word_into_its_turn() {
 }
 
 #[test]
-fn l95_every_agent_is_handed_its_mcp_servers() {
+fn l95a_every_agent_is_handed_its_mcp_servers() {
     let file = "[mcp-servers.docs]\ncommand = 'docs-mcp'\nenv = { TOKEN = '${TOKEN}' }\n";
     for agent in ["codex", "acp"] {
         let scene = Scene::new("say well");
@@ -334,7 +334,7 @@ fn s24d_the_installed_agent_is_taken_and_of_several_one_must_be_chosen() {
 }
 
 #[test]
-fn l97_every_agent_has_the_environment_of_its_section() {
+fn l97f_every_agent_has_the_environment_of_its_section() {
     for agent in OTHERS {
         let scene = Scene::new("run echo $WORD$OTHER > word");
         let allowed = "'FAKE_AGENT_RECORD', 'FAKE_AGENT_SCRIPT'";

@@ -40,7 +40,7 @@ fn s1a_s1b_s1c_an_agent_in_a_conversation_repeats_until_the_check_passes() {
 }
 
 #[test]
-fn l96_a_prompt_arrives_as_it_is_whatever_is_in_it() {
+fn l96b_a_prompt_arrives_as_it_is_whatever_is_in_it() {
     let odd =
         "\u{feff}first\n\n  \"quoted\" \\n {curly} \u{2028} tab\t\r\n\u{1f600} \u{0}\u{1} end";
     let scene = Scene::new("say understood");
@@ -53,7 +53,7 @@ fn l96_a_prompt_arrives_as_it_is_whatever_is_in_it() {
 }
 
 #[test]
-fn l96_a_line_of_ten_megabytes_comes_through_both_ways() {
+fn large_lines_come_through_both_ways() {
     let scene = Scene::new("big 10M\nsay after it");
     let prompt = "0123456789 ".repeat(100_000);
     fs_err::write(scene.file("long.md"), &prompt).unwrap();
@@ -74,7 +74,7 @@ fn l96_a_line_of_ten_megabytes_comes_through_both_ways() {
 }
 
 #[test]
-fn l96_what_nobody_understands_is_kept_and_harms_nothing() {
+fn l96e_unknown_events_are_kept_and_harm_nothing() {
     let scene = Scene::new(
         "noise this is no JSON\nunknown-event\nevent {\"type\": \"assistant\", \"message\": 7}\nsay fine",
     );
@@ -91,7 +91,7 @@ fn l96_what_nobody_understands_is_kept_and_harms_nothing() {
 }
 
 #[test]
-fn l91_p40_an_agent_that_dies_in_its_turn_has_failed_whatever_its_exit_code() {
+fn l91c_p40_an_agent_that_dies_in_its_turn_has_failed_whatever_its_exit_code() {
     for (death, said) in [("die KILL", "signal 9"), ("exit 0", "exit status 0")] {
         let script = format!("say half a thought\n@1 warn last words\n@1 {death}\n@2 touch done");
         let scene = Scene::new(&script);
@@ -230,7 +230,7 @@ fn j47a_c71a_c71b_a_signal_interrupts_the_turn_before_anything_is_ended() {
 }
 
 #[test]
-fn l90_an_agent_that_hears_nothing_is_ended_all_the_same() {
+fn l90f_an_agent_that_hears_nothing_is_ended_all_the_same() {
     for stage in [
         "interrupt",
         "interrupt end_session",
@@ -323,7 +323,7 @@ fn s5a_a_turn_that_takes_too_long_is_interrupted() {
 }
 
 #[test]
-fn l97_what_the_agent_is_told_by_its_command_line_is_in_tokens() {
+fn l97b_l97c_l97f_l97g_the_agents_command_line_is_in_tokens() {
     let scene = Scene::new("say hi");
     let more = [
         "--once",

@@ -9,7 +9,7 @@ use crate::LONG;
 use crate::scene::{STUBBORN_TREE, Scene, TREE, TREE_SIZE, crash, expect_in_order, says, stop};
 
 #[test]
-fn x102_a_kill_of_the_loop_ends_the_tree() {
+fn l98e_x102_a_kill_of_the_loop_ends_the_tree() {
     for tree in [TREE, STUBBORN_TREE] {
         let scene = Scene::new(tree);
         let running = scene.ready(&["--until", "false"]);

@@ -68,7 +68,7 @@ fn begin(scene: &Scene, arguments: &[&str]) -> Running {
 }
 
 #[test]
-fn l97_what_the_project_says_reaches_the_agent_as_words_and_variables() {
+fn l97a_l97b_l97c_l97d_l97e_l97f_the_projects_options_reach_the_agent_as_words_and_variables() {
     let scene = with_options("say ready\nturn");
     let run = scene.claude(&["--once", "--model", "big"]);
     let run = run.env("TRACKER_TOKEN", "s3cret-token").env("STRANGE", "1");
@@ -106,7 +106,7 @@ fn l97_what_the_project_says_reaches_the_agent_as_words_and_variables() {
 }
 
 #[test]
-fn l95_mcp_servers_reach_the_agent_by_a_private_file_in_their_order() {
+fn l95a_l95b_l95e_l95f_mcp_servers_reach_the_agent_by_a_private_file_in_their_order() {
     let scene = with_options("say ready\nhang");
     let running = begin(&scene, &["--once"]);
     let files_then = files(&scene);
@@ -136,7 +136,7 @@ fn l95_mcp_servers_reach_the_agent_by_a_private_file_in_their_order() {
 }
 
 #[test]
-fn l95_what_a_killed_run_left_is_removed_by_the_next() {
+fn l95g_the_files_of_a_killed_run_are_removed_by_the_next() {
     let scene = with_options("@1 say ready\n@1 hang\n@2 say well");
     let running = begin(&scene, &["--once"]);
     let left = files(&scene);

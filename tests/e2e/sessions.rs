@@ -40,7 +40,7 @@ fn a_session_goes_on_from_one_iteration_to_the_next() {
 }
 
 #[test]
-fn l92_a_session_goes_on_after_a_crash_and_the_prompt_is_not_sent_again() {
+fn l92a_l92b_a_session_continues_after_a_crash_and_the_prompt_is_not_sent_again() {
     let scene = Scene::new("@1 run true\n@2 say ready\n@2 hang\n@3.. run true\n@3.. recall");
     let first = ["-n", "3", "--session", "continue", "--json"];
     let mut running = scene.claude(&first).spawn();
@@ -65,7 +65,7 @@ fn l92_a_session_goes_on_after_a_crash_and_the_prompt_is_not_sent_again() {
 }
 
 #[test]
-fn l92_with_fresh_sessions_a_cut_iteration_gets_a_new_one_and_its_prompt() {
+fn l92c_with_fresh_sessions_a_cut_iteration_gets_a_new_one_and_its_prompt() {
     let scene = Scene::new("@1 say ready\n@1 hang\n@2 say well");
     let mut running = scene.claude(&["--once"]).spawn();
     says(&mut running, "ready");

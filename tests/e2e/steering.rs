@@ -76,7 +76,7 @@ fn s10a_a_steer_while_text_streams_gets_a_turn_of_its_own_in_the_same_iteration(
 }
 
 #[test]
-fn l84_all_that_is_said_while_a_tool_runs_arrives_once_and_in_order() {
+fn l84d_all_steers_while_a_tool_runs_arrive_once_and_in_order() {
     let scene = Scene::new("say ready\ntool Bash make\nawait go\ntool-end\nsay so\nturn");
     let (running, terminal) = at_work(&scene, &["--once"]);
     let said: Vec<String> = (1..=30)
@@ -122,7 +122,7 @@ fn x109_a_steer_now_interrupts_and_goes_on_in_the_same_session() {
 }
 
 #[test]
-fn l89_after_an_interrupt_the_same_process_goes_on_and_knows_what_it_had_said() {
+fn l89a_l89b_l89c_l89d_after_an_interrupt_the_same_process_continues_and_knows_its_words() {
     let scene = Scene::new(
         "say ready\nsay 20 one two three four five six seven eight nine ten\nhang\nturn\nrun true\nsay on\nturn",
     );
@@ -423,7 +423,7 @@ fn x121_new_gives_the_next_attempt_a_fresh_session() {
 }
 
 #[test]
-fn l89_control_an_agent_that_never_answers_an_interrupt_is_ended_and_its_words_are_lost() {
+fn l89b_l89c_control_an_agent_that_never_answers_an_interrupt_is_ended_and_its_words_are_lost() {
     let scene = Scene::new(
         "@1 deaf interrupt end_session eof\n@1 ignore INT TERM\n@1 say ready\n@1 say 600000 half a thought\n@2.. run true\n@2.. say on",
     );

@@ -131,7 +131,7 @@ fn asked(ignore: &str) -> (Vec<String>, String) {
 }
 
 #[test]
-fn l90_the_stages_of_a_stop_come_one_after_the_other() {
+fn l90a_l90f_the_stages_of_a_stop_come_one_after_the_other() {
     assert_eq!(
         asked("").0,
         ["INT"],
@@ -144,7 +144,7 @@ fn l90_the_stages_of_a_stop_come_one_after_the_other() {
 }
 
 #[test]
-fn l90_an_interrupted_agent_may_end_its_own_way_and_is_heard() {
+fn l90a_an_interrupted_agent_may_end_its_own_way_and_its_last_words_are_kept() {
     let scene = Scene::new("");
     // Not as one word: the banner shows the command before the agent runs.
     let agent =

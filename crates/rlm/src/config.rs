@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn l95_servers_keep_their_order() {
+    fn l95b_servers_keep_their_order() {
         let text = "[mcp-servers.zeta]\ncommand = \"z\"\n[mcp-servers.alpha]\ncommand = \"a\"\n";
         let config: Config = toml::from_str(text).unwrap();
         assert_eq!(

@@ -114,7 +114,7 @@ async fn p44_agents_of_one_shot_that_fail_are_started_again_after_pauses() {
 }
 
 #[tokio::test]
-async fn l92_an_agent_that_is_gone_is_handed_nothing_even_if_it_seems_to_take_it() {
+async fn l92b_an_agent_that_is_gone_is_handed_nothing_even_if_it_seems_to_take_it() {
     let dies = Script::new().message().over().held_open();
     let driver = ScriptedDriver::new(resumable()).plays(dies);
     let mut talk = Talk::with(driver.plays(answers()));

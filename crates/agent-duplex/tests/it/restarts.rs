@@ -31,7 +31,7 @@ fn resumed(id: &str) -> SessionChoice {
 }
 
 #[tokio::test]
-async fn l92_p44_what_is_sent_to_an_agent_that_is_gone_starts_the_next_in_its_session() {
+async fn l92a_l92b_p44_an_input_to_an_agent_that_is_gone_starts_the_next_in_its_session() {
     let again = answers().message().begin().end(EndReason::Completed);
     let driver = ScriptedDriver::new(resumable())
         .plays(answers().over())
@@ -50,7 +50,7 @@ async fn l92_p44_what_is_sent_to_an_agent_that_is_gone_starts_the_next_in_its_se
 }
 
 #[tokio::test]
-async fn l92_what_is_sent_after_a_close_starts_the_next_agent_and_what_waits_does_not() {
+async fn l92a_l92b_an_input_after_a_close_starts_the_next_agent_and_a_waiting_one_does_not() {
     let driver = ScriptedDriver::new(resumable())
         .plays(answers())
         .plays(answers());
@@ -372,7 +372,7 @@ async fn p44_an_agent_that_is_never_ready_is_given_up_as_well() {
 }
 
 #[tokio::test]
-async fn l84_an_agent_that_polls_takes_what_waits_as_one_message_of_its_turn() {
+async fn l84c_an_agent_that_polls_takes_waiting_inputs_as_one_message_of_its_turn() {
     let gates = [Gate::new(), Gate::new()];
     let script = Script::new().message().begin().gate(&gates[0]);
     let script = script.observe(delta("x")).observe(Event::Polled).message();
@@ -411,7 +411,7 @@ async fn l84_an_agent_that_polls_takes_what_waits_as_one_message_of_its_turn() {
 }
 
 #[tokio::test]
-async fn l99_an_input_chooses_the_turn_to_go_on_from() {
+async fn l99b_l99c_an_input_chooses_the_turn_to_continue_from() {
     let mut script = Script::new();
     for _ in 0..4 {
         script = script.message().begin().end(EndReason::Completed);

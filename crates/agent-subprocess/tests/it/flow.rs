@@ -136,7 +136,7 @@ fn written(pid: u32) -> u64 {
 }
 
 #[tokio::test]
-async fn an_agent_whose_output_nobody_takes_has_to_wait_and_can_be_stopped() {
+async fn l90c_an_agent_whose_output_nobody_takes_has_to_wait_and_can_be_stopped() {
     let scene = Scene::new();
     let mut agent = scene.agent("yes; echo never").spawn().await.unwrap();
     let first = agent.next_output().await.unwrap();
@@ -159,7 +159,7 @@ async fn an_agent_whose_output_nobody_takes_has_to_wait_and_can_be_stopped() {
 }
 
 #[tokio::test]
-async fn the_output_ends_with_the_agent_though_somebody_who_is_left_never_stops_writing() {
+async fn l90c_the_output_ends_with_the_agent_though_a_leftover_never_stops_writing() {
     for stream in ["", ">&2"] {
         let scene = Scene::new();
         let script = format!("setsid yes {stream} & echo mine; exit 3");

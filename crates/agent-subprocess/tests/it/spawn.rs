@@ -50,7 +50,7 @@ async fn both_streams_come_as_lines_and_any_bytes_pass() {
 }
 
 #[tokio::test]
-async fn l96_ten_megabytes_in_and_out_in_one_line() {
+async fn l96d_ten_megabytes_in_and_out_in_one_line() {
     let scene = Scene::new();
     let mut input = vec![b'x'; 10 << 20];
     input.push(b'\n');

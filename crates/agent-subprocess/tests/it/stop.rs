@@ -16,7 +16,7 @@ fn short() -> StopPolicy {
 }
 
 #[tokio::test]
-async fn l90_each_stage_ends_an_agent_that_ignores_the_ones_before() {
+async fn l90d_l90e_l90f_each_stage_ends_an_agent_that_ignores_the_ones_before() {
     let cases = [
         (
             "trap 'echo INT; exit 5' INT; echo ready; while :; do read x || sleep 0.1; done",
@@ -253,7 +253,7 @@ async fn a_dropped_stop_goes_on_where_it_was() {
 
 /// With the first policy alone, this would take a day.
 #[tokio::test]
-async fn l90_whoever_loses_patience_shortens_the_stop_that_is_under_way() {
+async fn l90g_a_second_stop_with_less_time_shortens_the_one_under_way() {
     let day = Duration::from_secs(24 * 3600);
     let (zero, second) = (Duration::ZERO, Duration::from_secs(1));
     let policy = |interrupt, terminate| StopPolicy {

@@ -143,7 +143,7 @@ async fn x127_the_end_of_a_check_is_none_of_the_agents() {
 
 /// A day is what every stage of the first stop would take.
 #[tokio::test]
-async fn l90_a_command_that_is_being_ended_is_hurried() {
+async fn l90g_a_command_that_is_being_ended_is_hurried() {
     const LONG: Duration = Duration::from_secs(20);
     let (day, second) = (Duration::from_secs(24 * 3600), Duration::from_secs(1));
     let dir = tempfile::tempdir().unwrap();

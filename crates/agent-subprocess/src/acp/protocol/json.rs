@@ -124,7 +124,7 @@ mod tests {
         }
 
         #[test]
-        fn l96_what_is_written_is_one_line(text: String) {
+        fn l96b_a_message_is_written_as_one_line(text: String) {
             let written = String::from_utf8(request(1, &text, Value::from(text.as_str()))).unwrap();
             let inside = written.strip_suffix('\n').unwrap();
             let is_one = !inside.contains(['\n', '\r', '\u{2028}', '\u{2029}']);

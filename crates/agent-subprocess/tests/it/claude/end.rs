@@ -203,7 +203,7 @@ on_end() { echo end >> order; ok; exit 0; }"#;
 }
 
 #[tokio::test]
-async fn l90_a_stop_says_which_means_helped() {
+async fn l90e_l90f_a_stop_says_which_means_helped() {
     tokio::join!(
         by_each_means(),
         by_the_interrupt(),

@@ -47,7 +47,7 @@ fn files_left(scene: &Scene) -> usize {
 }
 
 #[tokio::test]
-async fn p31_l97_every_option_is_a_word_of_its_own() {
+async fn p31_l95d_l97a_l97c_l97d_l97e_l97g_every_option_is_a_word_of_its_own() {
     let scene = Scene::new();
     let driver = with_secrets(&scene, "")
         .model("m")
@@ -63,6 +63,7 @@ async fn p31_l97_every_option_is_a_word_of_its_own() {
         .args(vec!["--betas=x".into()]);
     drop(open(&driver, SessionChoice::Fresh).await.unwrap());
     let (argv, _) = recorded(&scene);
+    assert!(argv.iter().all(|word| !word.contains("s3cret")), "{argv:?}");
     let chosen = argv.iter().skip_while(|word| !word.starts_with("--model"));
     insta::assert_snapshot!(chosen.cloned().collect::<Vec<_>>().join("\n"), @r"
     --model=m
@@ -85,7 +86,7 @@ async fn p31_l97_every_option_is_a_word_of_its_own() {
 }
 
 #[tokio::test]
-async fn l95_mcp_servers_go_by_a_private_file_that_is_gone_with_the_agent() {
+async fn l95a_l95e_l95f_mcp_servers_go_by_a_private_file_that_is_gone_with_the_agent() {
     let scene = Scene::new();
     let driver = with_secrets(&scene, "on_user() { exit 0; }");
     assert!(driver.capabilities().has(Capability::Mcp));
@@ -246,7 +247,7 @@ fn set(name: &str, value: &str) {
 }
 
 #[tokio::test]
-async fn l99_a_fork_begins_with_the_old_session_and_has_an_id_of_its_own() {
+async fn l99a_a_fork_begins_with_the_old_session_and_has_an_id_of_its_own() {
     let scene = Scene::new();
     let driver = driver(&scene, "printf '%s\\n' \"$@\" > words");
     assert!(driver.capabilities().has(Capability::Fork));

@@ -31,7 +31,7 @@ async fn a_process_carries_many_turns_and_names_its_session_before_it_says_a_wor
 }
 
 #[tokio::test]
-async fn p21_p22_l89_an_interrupt_ends_the_turn_and_the_process_goes_on() {
+async fn p21_p22_l89a_l89b_l89d_an_interrupt_ends_the_turn_and_the_process_continues() {
     let scene = Scene::new();
     let script = "on_user() { begin; delta one; delta \" pid $$\"; delta end; }";
     let mut connection = connect(&scene, script).await;
@@ -197,7 +197,7 @@ async fn interrupt_of_who_is_stopped() {
 }
 
 #[tokio::test]
-async fn p25_l91_an_agent_that_dies_in_a_turn_leaves_nothing_open_and_no_success() {
+async fn p25_l91a_l91b_l91c_an_agent_that_dies_in_a_turn_leaves_nothing_open_and_no_success() {
     for (death, exit) in [
         ("exit 3", ExitStatus::Code(3)),
         ("exit 0", ExitStatus::Code(0)),

@@ -5,7 +5,7 @@ use agent_duplex::Stream;
 use std::time::Duration;
 
 #[tokio::test]
-async fn l96_lines_go_in_and_come_out_as_they_are() {
+async fn l96a_l96b_l96c_l96d_l96e_lines_go_in_and_come_out_as_they_are() {
     let scene = Scene::new();
     // The shell reads byte by byte; what is long is read by others.
     let script = r#"
@@ -14,7 +14,8 @@ say '{"type":"system","subtype":"init"}'; say '{"type":"system","subtype":"statu
 printf '{"type":"assistant","message":{"content":[{"type":"text","text":"'; head -c 10000000 /dev/zero | tr '\0' x; printf '"}]}}\n'
 say '{"type":"tomorrow","really":[1]}'; say 'noise'; say ''; printf '\377\n'
 result completed
-on_user() { printf '%s\n' "$line" >> heard; begin; result completed; }"#;
+on_user() { printf '%s\n' "$line" >> heard; begin; result completed; }
+on_other() { printf '%s\n' "$line" >> heard; }"#;
     let mut connection = connect(&scene, script).await;
     let text = "\u{feff}one\ntwo\r\n\n\u{2028}three\0\u{2029} ".repeat(400_000);
     connection.send(Message::new(&*text)).await.unwrap();

@@ -60,7 +60,7 @@ async fn x101_a_stop_keeps_the_words_of_the_turn_and_leaves_nobody() {
 }
 
 #[tokio::test]
-async fn l91_a_death_in_a_turn_is_never_a_success() {
+async fn l91a_l91b_l91c_a_death_in_a_turn_is_never_a_success() {
     let scene = Scene::new();
     let functions = "work() { tool; delta half; echo 'so it goes' >&2; exit 0; }";
     let mut agent = connect(&scene, functions).await;

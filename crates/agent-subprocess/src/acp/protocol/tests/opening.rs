@@ -140,7 +140,7 @@ fn p45_what_a_session_is_refused_for_is_told_by_its_kind() {
 }
 
 #[test]
-fn l95_mcp_servers_are_handed_on_or_refused_before_the_session() {
+fn l95a_l95i_mcp_servers_are_handed_on_or_refused_before_the_session() {
     let servers = |server| {
         let mut servers = McpServers::default();
         servers
@@ -230,7 +230,7 @@ fn x124_an_agent_that_refuses_to_ask_is_not_used() {
 }
 
 #[test]
-fn l95_servers_that_gemini_does_not_start_are_told() {
+fn l95i_servers_that_gemini_does_not_start_are_reported() {
     let refused = |servers: McpServers| {
         let wishes = Wishes {
             permissions: Permissions::All,
@@ -285,7 +285,7 @@ fn x124_a_mode_that_was_left_is_chosen_again() {
 }
 
 #[test]
-fn l97_the_model_is_chosen_as_the_agent_has_it() {
+fn l97c_the_model_is_chosen_as_the_agent_has_it() {
     let offers = [
         json!({"models": {"currentModelId": "a"}}),
         json!({"configOptions": [option("model", "a", &["a", "b"])]}),

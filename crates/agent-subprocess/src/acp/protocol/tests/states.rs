@@ -5,7 +5,7 @@ use crate::acp::protocol::choices::Choices;
 use crate::acp::protocol::ending::{Trouble, misses, trouble, words};
 
 #[test]
-fn l91_the_end_of_the_process_is_judged_by_what_was_asked() {
+fn l91a_the_end_of_the_process_is_judged_by_what_was_asked() {
     let ended = |mut session: Session| {
         let events = session.exited(ExitStatus::Code(1), String::new());
         match events.last() {
@@ -38,7 +38,7 @@ fn models(current: &str) -> Value {
 }
 
 #[test]
-fn l97_another_model_is_told_when_the_session_is_open() {
+fn l97c_another_model_is_reported_when_the_session_is_open() {
     let is_told = |events: &[Event], wanted: &str| matches!(events, [Event::Identified { model, .. }] if model == wanted);
     let changed = |model: &str| json!({"sessionUpdate": "config_option_update", "configOptions": models(model)});
     let opened = json!({"sessionId": "s", "configOptions": models("a")});
@@ -73,7 +73,7 @@ fn l97_another_model_is_told_when_the_session_is_open() {
 }
 
 #[test]
-fn l97_the_model_that_the_agent_names_is_told_not_the_one_that_was_asked_for() {
+fn l97c_the_model_that_the_agent_names_is_reported_not_the_one_that_was_requested() {
     let opened = json!({"sessionId": "s", "configOptions": models("a")});
     let (mut session, _) = begin(wishes(), json!({}), opened);
     let mut told = |asked: &str, result: Value| {
@@ -249,7 +249,7 @@ fn an_errors_trouble_is_its_code_or_a_word_of_it() {
 }
 
 #[test]
-fn l97_a_model_that_is_not_taken_at_the_start_is_a_start_that_failed() {
+fn l97c_a_model_that_is_refused_at_the_start_is_a_start_that_failed() {
     let wishes = Wishes {
         model: Some("b".to_owned()),
         ..wishes()

@@ -119,7 +119,7 @@ fn p22_an_interrupt_without_a_turn_says_nothing() {
 }
 
 #[test]
-fn l91_who_ends_without_an_answer_has_died_whatever_the_exit_code() {
+fn l91a_l91b_l91c_an_agent_that_ends_without_an_answer_has_died_whatever_the_exit_code() {
     let mut session = fresh();
     prompt(&mut session);
     update(&mut session, chunk("hal"));
