@@ -157,6 +157,9 @@ impl Router {
         }
         #[cfg(feature = "tracing")]
         survive(|| crate::trace::say(&news)); // last, since it may hang
+        if let Some(hook) = self.hooks.on_untaken.as_ref().filter(|_| news.untaken) {
+            survive(hook);
+        }
         if let Some(hook) = self.hooks.on_resume.as_ref().filter(|_| news.resumed) {
             survive(hook);
         }

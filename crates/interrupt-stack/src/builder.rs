@@ -49,6 +49,7 @@ impl fmt::Debug for HardExit {
 pub(crate) struct Hooks {
     pub(crate) on_suspend: Option<Box<dyn Fn() + Send + Sync>>,
     pub(crate) on_resume: Option<Box<dyn Fn() + Send + Sync>>,
+    pub(crate) on_untaken: Option<Box<dyn Fn() + Send + Sync>>,
     pub(crate) before_exit: Option<Arc<dyn Fn(Cause) + Send + Sync>>,
 }
 
@@ -145,6 +146,13 @@ impl Builder {
     /// for instance. The process may be in the background then. It never runs beside [`on_suspend`](Self::on_suspend).
     pub fn on_resume(mut self, hook: impl Fn() + Send + Sync + 'static) -> Self {
         self.hooks.on_resume = Some(Box::new(hook));
+        self
+    }
+
+    /// Calls this on one of this crate's threads when a handler has not taken its notice within the
+    /// [take time-out](Self::take_timeout), to print that the press was received. It comes once for each handler that the press passes.
+    pub fn on_untaken(mut self, hook: impl Fn() + Send + Sync + 'static) -> Self {
+        self.hooks.on_untaken = Some(Box::new(hook));
         self
     }
 

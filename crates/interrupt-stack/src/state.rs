@@ -30,6 +30,8 @@ pub(crate) struct News {
     pub(crate) shutdown: Option<Cause>,
     pub(crate) suspend: bool,
     pub(crate) resumed: bool,
+    /// No handler took a press in time.
+    pub(crate) untaken: bool,
     #[cfg(feature = "tracing")]
     pub(crate) trace: Option<crate::trace::Trace>,
 }
@@ -37,7 +39,7 @@ pub(crate) struct News {
 impl News {
     /// Says whether it is for one handler only.
     pub(crate) fn is_a_bell(&self) -> bool {
-        self.ring.is_some() && !self.suspend && !self.resumed
+        self.ring.is_some() && !self.suspend && !self.resumed && !self.untaken
     }
 }
 
@@ -48,6 +50,8 @@ pub(crate) struct State {
     inbox: Inbox,
     /// To be woken. One is enough: only one notice is open at a time.
     ring: Option<Known>,
+    /// A take time-out has passed, and nobody was told yet.
+    untaken: bool,
     /// Shutdown was announced, or is being announced.
     announced: bool,
     /// How many threads run code of others.
@@ -79,6 +83,7 @@ impl State {
             handlers: BTreeMap::new(),
             inbox,
             ring: None,
+            untaken: false,
             announced: false,
             telling: 0,
             lingering: false,
@@ -172,11 +177,13 @@ impl State {
             shutdown,
             suspend: may_hook && take(&mut self.suspend),
             resumed: may_hook && take(&mut self.resumed),
+            untaken: take(&mut self.untaken) && self.ladder.cause().is_none(),
             #[cfg(feature = "tracing")]
             trace: self.trace.next(&self.ladder),
         };
         self.stopping |= news.suspend;
-        let any = news.ring.is_some() || shutdown.is_some() || news.suspend || news.resumed;
+        let any = news.ring.is_some() || shutdown.is_some();
+        let any = any || news.suspend || news.resumed || news.untaken;
         #[cfg(feature = "tracing")]
         let any = any || news.trace.is_some();
         any.then_some(news)
@@ -201,10 +208,12 @@ impl State {
 
     fn pass(&mut self, now: Instant) -> bool {
         let mut any = false;
-        while !self.awaits_news(now)
-            && let Some(effect) = self.ladder.on_deadline(now)
-        {
-            any |= self.note(Some(effect));
+        let is_due = |ladder: &Ladder| ladder.next_deadline().is_some_and(|due| due <= now);
+        while !self.awaits_news(now) && is_due(&self.ladder) {
+            self.untaken |= self.ladder.cause().is_none();
+            let effect = self.ladder.on_deadline(now);
+            self.note(effect);
+            any = true;
         }
         any
     }

@@ -27,6 +27,8 @@ use crate::{duration, render};
 const LAST_LINES: Duration = Duration::from_secs(1);
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 const DEFAULT_SHUTDOWN: Duration = Duration::from_secs(8);
+/// The answer to a press that nothing took for a second, for instance while a file system hangs.
+const UNTAKEN: &str = "rlm: Ctrl-C received, but rlm is busy; Ctrl-C again saves and stops";
 /// How many wishes of a person wait for a run that is busy saving.
 const WISHES: usize = 64;
 
@@ -66,6 +68,7 @@ impl Session {
         let interrupts = Interrupts::builder()
             .shutdown_deadline(Some(shutdown_budget))
             .hard_exit(HardExit::Thread)
+            .on_untaken(|| anstream::eprintln!("{UNTAKEN}"))
             .before_exit(|_| {
                 terminal::restore();
                 loop_runner::end_git();

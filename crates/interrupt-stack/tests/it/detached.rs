@@ -278,6 +278,31 @@ async fn j37a_j37d_j37e_untaken_notice_wakes_the_handler_below() {
     assert_eq!(rig.interrupts.cause(), None, "time alone never shuts down");
 }
 
+#[test]
+fn j37b_untaken_press_is_reported_at_each_handler_and_a_taken_one_is_not() {
+    let (sender, reports) = mpsc::channel();
+    let rig = Rig::with(|builder| builder.on_untaken(move || sender.send(()).unwrap()));
+    let mut run = rig.interrupts.push("run");
+    let busy = rig.interrupts.push("busy");
+    let second = Duration::from_secs(1);
+    rig.press();
+    for _ in ["busy", "run"] {
+        assert!(reports.try_recv().is_err());
+        rig.clock.advance(second);
+        rig.interrupts.tick();
+        assert_eq!(reports.recv_timeout(DEADLINE), Ok(()));
+    }
+    run.try_take().expect("better late than never").handled();
+    drop(busy);
+    rig.press();
+    let notice = run.try_take().unwrap();
+    rig.clock.advance(60 * second);
+    rig.interrupts.tick();
+    notice.handled();
+    drop((rig, run));
+    assert!(reports.recv_timeout(DEADLINE).is_err(), "once at each");
+}
+
 /// The same on the system clock: the router's own thread keeps the deadline.
 #[test]
 fn j37a_take_timeout_needs_no_further_event() {
