@@ -148,7 +148,7 @@ fn x101_an_owner_that_does_not_go_is_killed_by_force_and_its_tree_with_it() {
 
 /// What is asked of a run without its socket comes to nobody; what is done by force needs none.
 #[test]
-fn j49b_control_a_run_without_its_socket_is_not_reached() {
+fn j49a_control_a_run_without_its_socket_is_not_reached() {
     let scene = Scene::new("print ready\nhang");
     let running = scene.ready(&["--once"]);
     // What lies in its place keeps the run from making it again, which it may have done in between.

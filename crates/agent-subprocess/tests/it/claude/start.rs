@@ -26,7 +26,7 @@ pub(super) fn recorded(scene: &Scene) -> (Vec<String>, String) {
 }
 
 #[tokio::test]
-async fn p31_l97a_l97b_l97c_l97d_l97f_l97g_options_reach_the_agent_as_words_and_variables() {
+async fn p31_l97b_l97c_l97f_l97g_options_reach_the_agent_as_words_and_variables() {
     let scene = Scene::new();
     let extra = [
         "--tools",
