@@ -60,7 +60,7 @@ fn s22a_each_save_has_the_commit_and_how_many_files_differ_from_it() {
 }
 
 #[test]
-fn s22a_s22c_each_complete_iteration_that_changed_something_is_a_commit_with_its_trailers() {
+fn s22c_each_complete_iteration_that_changed_something_is_a_commit_with_its_trailers() {
     let scene = scene("@1 append work 1\n@3 append work 3");
     let run = ["-n", "3", "--commit", "--run-id", "r1", "--json"];
     let ended = scene.run(&run).run(LONG).expect_code(0);
