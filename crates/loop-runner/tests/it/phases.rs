@@ -173,7 +173,7 @@ async fn x120_a_persons_word_on_a_phase_is_what_happens_next() {
 }
 
 #[tokio::test]
-async fn s23a_s23b_s23d_a_batch_is_not_a_phase_and_full_asks_nothing() {
+async fn s23a_s23d_a_batch_is_not_a_phase_and_full_asks_nothing() {
     let go_on = |n| (0..n).map(|_| Control::Continue).collect::<Vec<_>>();
     let (batch, full) = (Autonomy::Batch(2), Autonomy::Full);
     for (autonomy, asked) in [(batch, vec![Occasion::Batch]), (full, vec![])] {
