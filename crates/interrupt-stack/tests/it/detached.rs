@@ -167,7 +167,7 @@ fn j31_j32a_answered_press_does_not_escalate_through_the_router() {
 }
 
 #[test]
-fn j33a_j33b_press_after_shutdown_began_is_a_hard_exit() {
+fn j33a_press_after_shutdown_began_is_a_hard_exit() {
     for cause in [
         Cause::Press,
         Cause::Terminate,

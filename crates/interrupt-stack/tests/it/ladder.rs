@@ -311,8 +311,11 @@ fn j42a_j42b_j42c_terminate_and_hangup_pass_the_stack_and_quit_is_immediate() {
         assert_eq!(s.terminate(Cause::Quit), "HardExit(Quit)");
         assert_eq!(s.ladder.cause(), Some(cause));
     }
-    let mut s = Script::new(&["menu"]);
-    assert_eq!(s.terminate(Cause::Quit), "HardExit(Quit)");
+    for presses in 0..2 {
+        let mut s = Script::new(&["menu"]);
+        (0..presses).for_each(|_| assert_eq!(s.press(), "notify menu"));
+        assert_eq!(s.terminate(Cause::Quit), "HardExit(Quit)");
+    }
 }
 
 #[test]
