@@ -333,7 +333,8 @@ fn l97b_l97c_l97f_l97g_the_agents_command_line_is_in_tokens() {
         "--append-system-prompt",
         "be brief; `touch owned`",
     ];
-    scene.claude(&more).run(LONG).expect_code(0);
+    let run = scene.claude(&more).env("CLAUDECODE", "1");
+    run.run(LONG).expect_code(0);
     let argv = &scene.agent.starts()[0].argv;
     let has = |word: &str| {
         argv.iter()
