@@ -226,7 +226,7 @@ fn c76a_the_holder_of_a_run_is_known_by_the_lock() {
 }
 
 #[test]
-fn x109_a_steer_from_another_shell_is_recorded_delivered_and_seen() {
+fn x109a_a_steer_from_another_shell_is_recorded_delivered_and_seen() {
     let scene = Scene::new("say ready\ntool Bash make\nexpect-steer\ntool-end made\nsay so\nturn");
     let running = talks(&scene);
     let run = scene.run_id();
@@ -242,7 +242,7 @@ fn x109_a_steer_from_another_shell_is_recorded_delivered_and_seen() {
 }
 
 #[test]
-fn x109_a_steer_now_from_another_shell_interrupts_and_goes_on_in_the_same_session() {
+fn x109d_a_steer_now_from_another_shell_interrupts_and_goes_on_in_the_same_session() {
     let scene = Scene::new("say ready\nhang\nturn\nsay turned\nturn");
     let running = talks(&scene);
     let told = scene
@@ -261,7 +261,7 @@ fn x109_a_steer_now_from_another_shell_interrupts_and_goes_on_in_the_same_sessio
 }
 
 #[test]
-fn x109_a_steer_that_was_recorded_survives_the_death_of_the_run_and_is_told_once() {
+fn x109c_a_steer_that_was_recorded_survives_the_death_of_the_run_and_is_told_once() {
     let scene = Scene::new("print ready\n@1 hang\nprint done");
     let running = scene.ready(&["-n", "2"]);
     let told = quick(scene.rlm(&["steer", "use tabs, not spaces"])).expect_code(0);
@@ -300,7 +300,7 @@ fn a_steer_says_something_to_a_run_that_is_meant() {
 }
 
 #[test]
-fn x118_the_socket_is_private_and_goes_with_the_run() {
+fn x118f_the_socket_is_private_and_goes_with_the_run() {
     let scene = Scene::new("print ready\n@1 hang");
     let running = scene.ready(&["-n", "1"]);
     let path = socket(&scene);
@@ -319,7 +319,7 @@ fn x118_the_socket_is_private_and_goes_with_the_run() {
 }
 
 #[test]
-fn x118_a_project_with_a_long_path_is_reached_too_and_leaves_nothing_behind() {
+fn project_with_a_long_path_is_reached_and_nothing_is_left_behind() {
     let scene = Scene::new("print ready\nhang");
     let deep = scene.file(&"a-long-name-of-a-folder/".repeat(6));
     fs_err::create_dir_all(&deep).unwrap();
@@ -339,7 +339,7 @@ fn x118_a_project_with_a_long_path_is_reached_too_and_leaves_nothing_behind() {
 }
 
 #[test]
-fn x128_the_socket_is_there_again_after_the_next_save() {
+fn x128b_the_socket_is_there_again_after_the_next_save() {
     let scene =
         Scene::new("print turn {start}\n@1 await go-1\n@2 await go-2\n@3 await go-3\n@4 hang");
     let mut running = scene.run(&["-n", "9"]).spawn();
@@ -366,7 +366,7 @@ fn x128_the_socket_is_there_again_after_the_next_save() {
 
 /// As when an agent cleans up and then works for an hour.
 #[test]
-fn x128_a_run_that_saves_nothing_is_reached_again_too() {
+fn x128b_a_run_that_saves_nothing_is_reached_again_too() {
     let scene = Scene::new("print ready\nhang");
     let running = scene.ready(&["--once"]);
     let run = scene.run_id();

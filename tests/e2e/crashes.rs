@@ -162,7 +162,7 @@ fn a_crash_during_a_gate_does_not_cost_the_turn() {
 }
 
 #[test]
-fn x110_crashes_in_a_row_end_the_run_and_a_person_may_go_on() {
+fn x110e_crashes_in_a_row_end_the_run_and_a_person_may_go_on() {
     let scene = Scene::new("print turn {start}\n@1..3 print ready\n@1..3 hang");
     crash(scene.ready(&["--once"]));
     for attempt in ["2", "3"] {
@@ -184,7 +184,7 @@ fn x110_crashes_in_a_row_end_the_run_and_a_person_may_go_on() {
 }
 
 #[test]
-fn x110_a_turn_that_ends_breaks_the_row_of_crashes() {
+fn x110e_a_turn_that_ends_breaks_the_row_of_crashes() {
     let scene = Scene::new(
         "print turn {start}\n@1..2 print ready\n@1..2 hang\n@4.. print ready\n@4..5 hang",
     );

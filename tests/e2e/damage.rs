@@ -454,7 +454,7 @@ fn c64a_c64c_state_of_a_newer_version_is_refused_with_both_versions() {
 }
 
 #[test]
-fn x112_a_run_that_has_lost_work_is_not_moved() {
+fn x112g_a_run_that_has_lost_work_is_not_moved() {
     let stopped = Stopped::new();
     stopped.damage_the_middle();
     let before = stopped.files();

@@ -252,7 +252,7 @@ fn l90f_an_agent_that_hears_nothing_is_ended_all_the_same() {
 }
 
 #[test]
-fn x101_nothing_of_an_agent_in_a_conversation_outlives_a_stop() {
+fn x101b_x101c_x101e_nothing_of_an_agent_in_a_conversation_outlives_a_stop() {
     let children = "child plain\nchild setsid\nchild daemon\nchild holder";
     for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
         let scene = Scene::new(&format!("{children}\ntool Bash make\nsay ready\nhang"));
@@ -266,7 +266,7 @@ fn x101_nothing_of_an_agent_in_a_conversation_outlives_a_stop() {
 }
 
 #[test]
-fn x102_nothing_of_an_agent_in_a_conversation_outlives_its_killed_host() {
+fn x102a_nothing_of_an_agent_in_a_conversation_outlives_its_killed_host() {
     let scene = Scene::new("child setsid\nchild daemon\ntool Bash make\nsay ready\nhang");
     let mut running = scene.claude(&["--once"]).spawn();
     says(&mut running, "ready");
@@ -275,7 +275,7 @@ fn x102_nothing_of_an_agent_in_a_conversation_outlives_its_killed_host() {
 }
 
 #[test]
-fn x127_what_a_tool_left_running_is_ended_and_named() {
+fn x127b_what_a_tool_left_running_is_ended_and_named() {
     let scene = Scene::new("run sleep 600 >/dev/null 2>&1 & echo $! > pid\nsay on\nturn");
     let ended = scene.claude(&["-n", "2"]).run(LONG).expect_code(0);
     assert!(ended.stdout.contains("sleep"), "{ended}");
@@ -373,7 +373,7 @@ fn j46_an_agent_in_a_conversation_gets_no_signal_from_the_terminal() {
 }
 
 #[test]
-fn x115_what_an_agent_says_cannot_harm_the_terminal() {
+fn x115a_what_an_agent_says_cannot_harm_the_terminal() {
     let nasty = "\\e[2J\\e]0;owned\\x07\\e[?1049h\\x08\\x9b31m";
     let script = format!(
         "say good {nasty} bad\ntool Bash echo {nasty}\ntool-end {nasty}\nask Bash {nasty}\nretry 500 1 1\nturn"

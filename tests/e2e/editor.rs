@@ -70,7 +70,7 @@ fn an_editor_that_fails_leads_back_to_the_menu() {
 }
 
 #[test]
-fn x132_the_interrupt_of_an_editor_is_no_press() {
+fn x132a_the_interrupt_of_an_editor_is_no_press() {
     let scene = Scene::new("say ready\nawait go\nturn");
     let editor = editor(
         &scene,

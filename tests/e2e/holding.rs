@@ -142,7 +142,7 @@ fn inside(options: &str, environment: &str) -> (Scene, String) {
 }
 
 #[test]
-fn x130_a_run_inside_an_agents_tool_is_refused() {
+fn x130a_a_run_inside_an_agents_tool_is_refused() {
     let (scene, said) = inside("", "");
     // What comes on two pipes comes in any order.
     expect_in_order(&said, &["this is inside run", "--nested"]);
@@ -151,7 +151,7 @@ fn x130_a_run_inside_an_agents_tool_is_refused() {
 }
 
 #[test]
-fn x130_a_nested_run_takes_nothing_from_the_identity_of_the_outer_one() {
+fn x130b_a_nested_run_takes_nothing_from_the_identity_of_the_outer_one() {
     let (scene, said) = inside(
         "--nested",
         "RLM_ITERATION=none RLM_ATTEMPT=-1 RLM_EPOCH=x RLM_PHASE=/ RLM_MARKER=..",
@@ -176,7 +176,7 @@ fn x130_a_nested_run_takes_nothing_from_the_identity_of_the_outer_one() {
 }
 
 #[test]
-fn x130_a_nested_run_in_the_same_tree_finds_it_held() {
+fn x130c_a_nested_run_in_the_same_tree_finds_it_held() {
     let scene = Scene::new("");
     let tool = format!("{RLM} run -p inner --once --nested -- true; echo \"code $?\"");
     let run = ["run", "-p", PROMPT, "--once", "--", "sh", "-c", &tool];
@@ -187,7 +187,7 @@ fn x130_a_nested_run_in_the_same_tree_finds_it_held() {
 }
 
 #[test]
-fn x130_an_agent_neither_lifts_its_limits_nor_ends_its_own_run() {
+fn x130d_an_agent_neither_lifts_its_limits_nor_ends_its_own_run() {
     let scene = Scene::new("");
     let words = [
         "set max-iterations=9",
@@ -211,7 +211,7 @@ fn x130_an_agent_neither_lifts_its_limits_nor_ends_its_own_run() {
 }
 
 #[test]
-fn x130_a_stop_of_the_outer_run_ends_the_nested_one() {
+fn x130c_a_stop_of_the_outer_run_ends_the_nested_one() {
     let scene = Scene::new("child daemon\nprint ready\nhang");
     let other = scene.sandbox.path().join("other");
     fs_err::create_dir(&other).unwrap();
@@ -240,7 +240,7 @@ fn x130_a_stop_of_the_outer_run_ends_the_nested_one() {
 const PROBE: &str = "if kill -0 $(cat pid); then echo it lives; else echo it is gone; fi";
 
 #[test]
-fn x127_leftovers_live_through_the_judgement_and_not_into_the_next_attempt() {
+fn x127b_leftovers_live_through_the_judgement_and_not_into_the_next_attempt() {
     let scene = Scene::new("");
     let agent = format!(
         "if test -e pid; then {PROBE} >second 2>&1; else setsid sleep 600 >/dev/null 2>&1 & echo $! >pid; fi"
@@ -286,7 +286,7 @@ fn x127_leftovers_live_through_the_judgement_and_not_into_the_next_attempt() {
 }
 
 #[test]
-fn x127_leftovers_of_the_last_attempt_end_with_the_run() {
+fn x127b_leftovers_of_the_last_attempt_end_with_the_run() {
     let scene = Scene::new("child plain\nchild setsid\nchild daemon\nchild holder");
     let ended = scene.run(&["--until", "true"]).run(LONG).expect_code(0);
     scene.expect_nothing_alive();
@@ -300,7 +300,7 @@ fn x127_leftovers_of_the_last_attempt_end_with_the_run() {
 }
 
 #[test]
-fn x127_leftovers_of_a_failed_turn_end_too() {
+fn x127b_leftovers_of_a_failed_turn_end_too() {
     let scene = Scene::new("@1 child daemon\n@1 exit 1\n@2 print ready\n@2 hang");
     let running = scene.ready(&["-n", "2"]);
     assert_eq!(scene.children_alive(1), []);
@@ -308,7 +308,7 @@ fn x127_leftovers_of_a_failed_turn_end_too() {
 }
 
 #[test]
-fn x127_what_a_gate_leaves_ends_with_the_gate() {
+fn x127d_what_a_gate_leaves_ends_with_the_gate() {
     // It also keeps the gate's output open, which must not hold the loop up.
     for keeps in ["", ">/dev/null 2>&1"] {
         let scene = Scene::new("print turn {start}");

@@ -10,7 +10,8 @@ const AGENT: &str = "append work {start}\n@5 say half done\n@5 hang\n@9 retry 42
 @22 say nearly there\n@22 hang\n@33 touch finished";
 
 #[test]
-fn x112_a_run_is_crashed_and_steered_and_waits_and_moves_and_its_report_explains_all_of_it() {
+fn x112a_x112b_a_run_is_crashed_and_steered_and_waits_and_moves_and_its_report_explains_all_of_it()
+{
     let scene = Scene::new(AGENT);
     for (key, value) in [
         ("user.name", "A. Tester"),
@@ -26,6 +27,8 @@ fn x112_a_run_is_crashed_and_steered_and_waits_and_moves_and_its_report_explains
         "--until",
         "test -e finished",
         "--commit",
+        "--max-tokens",
+        "9M",
     ];
     let mut running = scene.driven("codex", &run).spawn();
     says(&mut running, "half done");
@@ -59,6 +62,18 @@ fn x112_a_run_is_crashed_and_steered_and_waits_and_moves_and_its_report_explains
     fs_err::create_dir(&there).unwrap();
     let import = ["checkpoints", "import", archive];
     quick(scene.rlm(&import).dir(&there)).expect_code(0);
+    let moved = quick(scene.rlm(&["status", "night", "--json"]).dir(&there));
+    let moved = json(&moved.expect_code(0).stdout);
+    assert!(here["input_tokens"].as_u64() > Some(0), "{here}");
+    for key in [
+        "attempts",
+        "cuts",
+        "input_tokens",
+        "output_tokens",
+        "max_tokens",
+    ] {
+        assert_eq!(moved[key], here[key], "{key}");
+    }
     let ended = scene.talking(&["resume", "night"]).dir(&there).run(LONG);
     expect_in_order(
         &ended.expect_code(0).stdout,

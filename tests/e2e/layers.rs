@@ -148,7 +148,7 @@ fn s15b_the_shown_configuration_is_a_file_that_means_the_same() {
 }
 
 #[test]
-fn x117_a_mistake_in_the_users_file_or_in_a_phase_is_named_with_its_place() {
+fn x117a_a_mistake_in_the_users_file_or_in_a_phase_is_named_with_its_place() {
     let scene = Scene::new("print never");
     let run = || scene.run(&["--once"]);
     for (text, says) in [
@@ -215,7 +215,7 @@ fn x117_a_mistake_in_the_users_file_or_in_a_phase_is_named_with_its_place() {
 }
 
 #[test]
-fn x130_only_the_documented_variables_are_configuration() {
+fn x130b_only_the_documented_variables_are_configuration() {
     let scene = Scene::new("print fine");
     let show = || scene.rlm(&["config", "show", "--agent", "claude"]);
     let plain = show().run(LONG).expect_code(0).stdout;

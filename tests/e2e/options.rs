@@ -7,8 +7,8 @@ use rlm_tests::{Running, poll_until};
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::LONG;
 use crate::scene::{PROMPT, Scene, expect_in_order, json, says, stop, text};
+use crate::{FAKE_AGENT, LONG};
 
 const TOML: &str = r#"
 mcp-config = "servers.json"
@@ -167,7 +167,7 @@ fn state(directory: &Path) -> Vec<PathBuf> {
 }
 
 #[test]
-fn x118_no_secret_is_in_a_list_of_processes_or_in_what_is_printed() {
+fn x118b_x118c_no_secret_is_in_a_list_of_processes_or_in_what_is_printed() {
     let scene = with_options("say ready\nhang");
     let running = begin(&scene, &["--once", "--json"]);
     for process in scene.alive() {
@@ -216,14 +216,20 @@ fn x118_no_secret_is_in_a_list_of_processes_or_in_what_is_printed() {
             path.display()
         );
     }
-    let mut kept = kept
+    let is_state = |path: &&PathBuf| path.extension().is_some_and(|e| e == "ckj" || e == "ckpt");
+    let modes = kept
         .iter()
-        .filter(|path| path.extension().is_some_and(|e| e == "wal" || e == "ckpt"));
-    assert!(kept.all(|path| fs_err::metadata(path).unwrap().permissions().mode() & 0o077 == 0));
+        .filter(is_state)
+        .map(|path| fs_err::metadata(path).unwrap().permissions().mode() & 0o077);
+    let modes: Vec<u32> = modes.collect();
+    assert!(
+        !modes.is_empty() && modes.iter().all(|mode| *mode == 0),
+        "{modes:?}"
+    );
 }
 
 #[test]
-fn x117_x118_a_mistake_in_a_table_is_named_with_its_line_and_without_its_value() {
+fn x117a_x118e_a_mistake_in_a_table_is_named_with_its_line_and_without_its_value() {
     let scene = Scene::new("say ready");
     let mistakes = [
         (
@@ -274,7 +280,7 @@ fn x117_x118_a_mistake_in_a_table_is_named_with_its_line_and_without_its_value()
 }
 
 #[test]
-fn x133_a_command_is_handed_no_mcp_servers_and_says_so_before_the_run() {
+fn x133b_x133c_a_command_is_handed_no_mcp_servers_and_says_so_before_the_run() {
     let scene = Scene::new("print hi");
     for server in [
         "type = \"stdio\"\ncommand = \"x\"",
@@ -301,7 +307,7 @@ fn x133_a_command_is_handed_no_mcp_servers_and_says_so_before_the_run() {
 }
 
 #[test]
-fn x133_options_of_one_agent_mean_nothing_to_another() {
+fn options_of_one_agent_mean_nothing_to_another() {
     let scene = Scene::new("print hi");
     fs_err::write(scene.file("rlm.toml"), "[claude]\ntools = [\"Bash\"]\n").unwrap();
     scene.run(&["--once"]).run(LONG).expect_code(0);
@@ -391,7 +397,7 @@ fn p46_a_place_for_locks_that_cannot_be_used_costs_no_run() {
 }
 
 #[test]
-fn x117_a_time_of_nothing_is_refused_before_anything_begins() {
+fn x117d_a_time_of_nothing_is_refused_before_anything_begins() {
     let scene = Scene::new("print no");
     for option in [
         "--max-duration",
@@ -404,4 +410,24 @@ fn x117_a_time_of_nothing_is_refused_before_anything_begins() {
         assert!(ended.stderr.contains(&says), "{ended}");
     }
     assert_eq!(scene.start_count(), 0);
+}
+
+#[test]
+fn x133a_the_file_or_the_option_names_the_agents_program() {
+    let scene = Scene::new("say ready");
+    let file = format!("agent = 'claude'\nagent-bin = '{FAKE_AGENT}'\n");
+    fs_err::write(scene.file("rlm.toml"), file).unwrap();
+    let run = ["run", "-p", PROMPT, "--sleep", "0", "--once"];
+    scene.talking(&run).run(LONG).expect_code(0);
+    let other = [&run[..], &["--agent-bin", "./other"]].concat();
+    let refused = scene.talking(&other).run(LONG).expect_code(2);
+    assert!(refused.stderr.contains("/other` is not there"), "{refused}");
+    std::os::unix::fs::symlink(FAKE_AGENT, scene.file("other")).unwrap();
+    fs_err::write(
+        scene.file("rlm.toml"),
+        "agent = 'claude'\nagent-bin = './none'\n",
+    )
+    .unwrap();
+    scene.talking(&other).run(LONG).expect_code(0);
+    assert_eq!(scene.start_count(), 2);
 }

@@ -1,9 +1,11 @@
 //! What a stop leaves, and what a resume makes of it.
 
+use rlm_tests::wait_for;
 use rustix::process::Signal;
 
 use crate::scene::{
-    HANGS_IN_THE_THIRD, PROMPT, Scene, events, expect_in_order, says, stop, text, until_ready,
+    HANGS_IN_THE_THIRD, PROMPT, Scene, crash, events, expect_in_order, says, stop, text,
+    until_ready,
 };
 use crate::{FAKE_AGENT, LONG};
 
@@ -316,7 +318,7 @@ fn what_the_end_line_offers_does_something() {
 }
 
 #[test]
-fn x113_a_run_that_died_before_its_first_save_is_started_under_its_name() {
+fn x113a_a_run_that_died_before_its_first_save_is_started_under_its_name() {
     let scene = Scene::new("print turn {start}");
     scene
         .run(&["--once", "--run-id", "nightly"])
@@ -449,4 +451,33 @@ fn a_dry_resume_says_what_would_come_and_changes_nothing() {
     assert_eq!(scene.start_count(), 2);
     let far = scene.rlm(&["resume", "--dry-run", "--from", "7"]);
     far.run(LONG).expect_code(2);
+}
+
+#[test]
+fn x131a_a_pause_after_two_iterations_shows_the_state() {
+    let scene = Scene::new("print turn {start}\n@2 await go");
+    let mut running = scene.run(&["-n", "3"]).spawn();
+    says(&mut running, "turn 2");
+    let pause = scene.rlm(&["pause", "--wait", "0"]);
+    pause.run(LONG).expect_code(0);
+    fs_err::write(scene.file("go"), "").unwrap();
+    wait_for("the pause", LONG, || {
+        (scene.status()["state"] == "paused").then_some(())
+    });
+    assert_eq!(scene.status()["iterations_complete"], 2);
+    assert_eq!(scene.start_count(), 2);
+    scene.rlm(&["resume"]).run(LONG).expect_code(0);
+    running.wait(LONG).expect_code(0);
+    assert_eq!(scene.start_count(), 3);
+}
+
+#[test]
+fn x131c_a_checkpoint_of_iteration_3_resumes_at_4() {
+    let scene = Scene::new("print turn {start}\n@4 print ready\n@4 hang");
+    crash(scene.ready(&["-n", "5"]));
+    assert_eq!(scene.status()["iterations_complete"], 3);
+    let ended = scene.rlm(&["resume"]).run(LONG).expect_code(0);
+    let words = ["at iteration 4", "iteration 4, attempt 2", "iteration 5"];
+    expect_in_order(&ended.stdout, &words);
+    assert_eq!(scene.start_count(), 6);
 }

@@ -23,7 +23,7 @@ pub(crate) fn with_mounts(scene: &Scene, script: &str) -> Ended {
 }
 
 #[test]
-fn x117_a_project_that_is_read_only_is_refused_in_one_line() {
+fn x117g_a_project_that_is_read_only_is_refused_in_one_line() {
     if !has_mounts() {
         return println!("skipped: no mount namespace can be had here");
     }
@@ -77,7 +77,7 @@ fn c62a_c62b_a_full_disk_ends_the_run_with_a_clear_line_and_keeps_what_was_saved
 }
 
 #[test]
-fn x109_what_could_not_be_saved_is_not_said_to_be_recorded() {
+fn x109e_what_could_not_be_saved_is_not_said_to_be_recorded() {
     if !has_mounts() {
         return println!("skipped: no mount namespace can be had here");
     }

@@ -135,7 +135,7 @@ fn s13a_s13b_a_stopped_turn_runs_again_and_an_ended_one_does_not() {
 }
 
 #[test]
-fn x110_a_run_that_a_person_stopped_waits_for_a_person() {
+fn x110a_x110b_x110d_a_run_that_a_person_stopped_waits_for_a_person() {
     let scene = Scene::new("say ready\n@1 hang\n@2 hang\nturn");
     let mut running = scene.claude(&["--once", "--run-id", "nightly"]).spawn();
     says(&mut running, "ready");
@@ -147,7 +147,13 @@ fn x110_a_run_that_a_person_stopped_waits_for_a_person() {
 
     let mut running = scene.talking(&["resume", "nightly"]).spawn();
     says(&mut running, "ready");
-    stop(running, Signal::TERM);
+    let resumed = stop(running, Signal::TERM);
+    let words = [
+        "resuming run nightly at iteration 1, which was cut in attempt 1",
+        "iteration 1, attempt 2",
+        "ready",
+    ];
+    expect_in_order(&resumed.stdout, &words);
     let ended = scene.claude(&again).run(LONG).expect_code(0);
     assert!(
         ended.stdout.contains("resuming run nightly"),
@@ -157,7 +163,21 @@ fn x110_a_run_that_a_person_stopped_waits_for_a_person() {
 }
 
 #[test]
-fn x110_resume_or_start_without_a_run_starts_one() {
+fn x110c_a_run_starts_beside_the_one_that_a_person_stopped() {
+    let scene = Scene::new("print ready\n@1 hang");
+    stop(scene.ready(&["--once", "--run-id", "first"]), Signal::INT);
+    scene.run(&["--once"]).run(LONG).expect_code(0);
+    let statuses = scene.statuses();
+    let first = statuses.iter().find(|status| status["run"] == "first");
+    let first = first.unwrap();
+    assert_eq!(
+        (statuses.len(), &first["state"], &first["attempts"]),
+        (2, &"stopped".into(), &1.into())
+    );
+}
+
+#[test]
+fn x113a_resume_or_start_without_a_run_starts_one() {
     let scene = Scene::new("say hi");
     let all = ["--once", "--run-id", "nightly", "--resume-or-start"];
     scene.claude(&all).run(LONG).expect_code(0);
@@ -221,7 +241,7 @@ fn files(folder: &Path, found: &mut Vec<PathBuf>) {
 }
 
 #[test]
-fn x118_what_is_saved_is_private_and_holds_nothing_of_the_environment() {
+fn x118a_x118b_what_is_saved_is_private_and_holds_nothing_of_the_environment() {
     let secret = "s3cr3t-of-the-environment";
     let scene = Scene::new("say ready\nrun true\nawait go\nturn");
     let run = scene.claude(&["--once", "--json", "--until", "true"]);

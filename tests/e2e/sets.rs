@@ -27,7 +27,7 @@ fn a_limit_that_is_set_is_in_effect_and_a_resume_has_it() {
 }
 
 #[test]
-fn x117_what_can_not_be_set_is_said_and_changes_nothing() {
+fn x117h_what_can_not_be_set_is_said_and_changes_nothing() {
     let scene = Scene::new("print turn {start}\nawait go");
     let mut running = scene.run(&["-n", "2"]).spawn();
     says(&mut running, "turn 1");

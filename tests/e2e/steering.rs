@@ -98,7 +98,7 @@ fn l84d_all_steers_while_a_tool_runs_arrive_once_and_in_order() {
 }
 
 #[test]
-fn x109_a_steer_now_interrupts_and_goes_on_in_the_same_session() {
+fn x109d_a_steer_now_interrupts_and_goes_on_in_the_same_session() {
     let scene = Scene::new("say ready\nrun true\nsay 600000 a long way\nturn\nsay turned\nturn");
     let (running, terminal) = at_work(&scene, &["--once"]);
     terminal.sees("a ", LONG);
@@ -178,7 +178,7 @@ fn l89a_l89b_l89c_l89d_after_an_interrupt_the_same_process_continues_and_knows_i
 }
 
 #[test]
-fn x109_a_steer_that_was_not_seen_survives_a_crash_and_is_delivered_once() {
+fn x109c_a_steer_that_was_not_seen_survives_a_crash_and_is_delivered_once() {
     let scene = Scene::new(
         "@1 say ready\n@1 tool Bash make\n@1 hang\n@2.. run true\n@2.. say on\n@2.. turn",
     );
@@ -209,7 +209,7 @@ fn x109_a_steer_that_was_not_seen_survives_a_crash_and_is_delivered_once() {
 }
 
 #[test]
-fn x109_a_steer_that_was_seen_is_not_delivered_again() {
+fn x109c_a_steer_that_was_seen_is_not_delivered_again() {
     let scene = Scene::new(
         "@1 say ready\n@1 tool Bash make\n@1 expect-steer\n@1 tool-end\n@1 hang\n@2.. run true",
     );
@@ -342,7 +342,7 @@ fn a_paste_that_is_too_long_is_refused_with_a_word() {
 }
 
 #[test]
-fn x121_commands_act_without_disturbing_the_agent() {
+fn x121a_x121b_x121g_commands_act_without_disturbing_the_agent() {
     let scene = Scene::new("say ready\nawait go\nrun true\nsay well\nturn");
     let (mut running, terminal) = at_work(&scene, &["-n", "2"]);
     terminal.send("/help\r");
@@ -382,7 +382,7 @@ fn x121_commands_act_without_disturbing_the_agent() {
 }
 
 #[test]
-fn x121_stop_lets_the_iteration_finish_and_exit_does_not() {
+fn x121e_x121f_stop_lets_the_iteration_finish_and_exit_does_not() {
     let scene = Scene::new("say ready\nawait go\nrun true\nsay well\nturn");
     let (running, terminal) = at_work(&scene, &["-n", "9"]);
     terminal.send("/stop\r");
@@ -404,7 +404,7 @@ fn x121_stop_lets_the_iteration_finish_and_exit_does_not() {
 }
 
 #[test]
-fn x121_new_gives_the_next_attempt_a_fresh_session() {
+fn x121d_new_gives_the_next_attempt_a_fresh_session() {
     let scene = Scene::new("@1 say ready\n@1 await go\nrun true");
     let (running, terminal) = at_work(&scene, &["-n", "3", "--session", "continue"]);
     terminal.send("/new\r");

@@ -1,16 +1,18 @@
 //! Stop means stop: nothing that `rlm` started outlives it.
 
 use std::collections::BTreeSet;
+use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
 
 use rlm_tests::agent::Kind;
 use rlm_tests::wait_for;
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
-use crate::LONG;
 use crate::presses::pause;
 use crate::scene::{
     PROMPT, STUBBORN_TREE, Scene, TREE, TREE_SIZE, crash, expect_in_order, says, stop, until_ready,
 };
+use crate::{LONG, RLM};
 
 fn expect_every_kind_alive(scene: &Scene) {
     let alive: BTreeSet<i32> = scene.alive().iter().map(|process| process.pid).collect();
@@ -40,22 +42,22 @@ fn x101(signal: Signal) {
 }
 
 #[test]
-fn x101_sigterm_leaves_nothing() {
+fn x101b_x101e_sigterm_leaves_nothing() {
     x101(Signal::TERM);
 }
 
 #[test]
-fn x101_sighup_leaves_nothing() {
+fn x101c_x101e_sighup_leaves_nothing() {
     x101(Signal::HUP);
 }
 
 #[test]
-fn x101_sigint_leaves_nothing() {
+fn x101a_x101e_sigint_leaves_nothing() {
     x101(Signal::INT);
 }
 
 #[test]
-fn x101_ctrl_c_leaves_nothing() {
+fn x101a_x101e_ctrl_c_leaves_nothing() {
     let scene = Scene::new(TREE);
     let (running, terminal) = scene.run(&["--until", "false"]).spawn_on_terminal();
     terminal.wait_text("│", 0, LONG);
@@ -74,7 +76,7 @@ fn x101_ctrl_c_leaves_nothing() {
 }
 
 #[test]
-fn x101_a_tree_that_ignores_every_signal_is_gone_too() {
+fn x101b_x101f_x113b_a_tree_that_ignores_every_signal_is_gone_too() {
     let scene = Scene::new(STUBBORN_TREE);
     let run = scene
         .run(&["--until", "false"])
@@ -89,8 +91,64 @@ fn x101_a_tree_that_ignores_every_signal_is_gone_too() {
     );
 }
 
+/// An agent with a process that becomes root. `pid` has its pid when it is root.
+const BECOMES_ROOT: &str = "setsid ./become-root --reuid 0 sleep 600 >/dev/null 2>&1 &
+    until [ \"$(cat /proc/$!/comm)\" = sleep ]; do sleep 0.02; done
+    echo $! >new; mv new pid; sleep 600";
+
 #[test]
-fn x101_control_a_group_kill_leaves_what_has_left_the_group() {
+fn x101i_a_process_of_another_user_is_named_and_the_exit_code_says_so() {
+    let nobody = ["--reuid=65534", "--regid=65534", "--clear-groups"];
+    let scene = Scene::new("");
+    let tool = scene.file("become-root");
+    if !rustix::process::geteuid().is_root() || fs_err::copy("/usr/bin/setpriv", &tool).is_err() {
+        return println!("skipped: only root can start as another user, with setpriv");
+    }
+    std::os::unix::fs::chown(scene.sandbox.path(), Some(65534), Some(65534)).unwrap();
+    let own = |folder| std::os::unix::fs::chown(folder, Some(65534), Some(65534)).unwrap();
+    [
+        scene.sandbox.repo(),
+        scene.sandbox.home(),
+        scene.file(".git"),
+    ]
+    .into_iter()
+    .for_each(own);
+    fs_err::set_permissions(&tool, PermissionsExt::from_mode(0o4755)).unwrap();
+    let again = [
+        "--reuid=65534",
+        tool.to_str().unwrap(),
+        "--reuid",
+        "0",
+        "true",
+    ];
+    let can = Command::new("setpriv").args(again).status();
+    if !can.is_ok_and(|status| status.success()) {
+        return println!("skipped: no program with the setuid bit can run here");
+    }
+    let rlm = scene.sandbox.rlm("setpriv").args(nobody).args([RLM]);
+    let run = [
+        "run",
+        "-p",
+        PROMPT,
+        "--once",
+        "--",
+        "sh",
+        "-c",
+        BECOMES_ROOT,
+    ];
+    let running = rlm.args(run).spawn();
+    scene.wait_for_file("pid");
+    let pid = fs_err::read_to_string(scene.file("pid")).unwrap();
+    running.signal(Signal::TERM);
+    let ended = running.wait(LONG).expect_code(8);
+    let named = format!("could not end: {} (sleep)", pid.trim());
+    expect_in_order(&ended.stdout, &[&named, "stopped by SIGTERM; 1 of "]);
+    let survivor = Pid::from_raw(pid.trim().parse().unwrap()).unwrap();
+    kill_process(survivor, Signal::KILL).unwrap();
+}
+
+#[test]
+fn x101h_control_a_group_kill_leaves_what_has_left_the_group() {
     let scene = Scene::new(TREE);
     // On a terminal of its own it leads a group of its own.
     let (running, terminal) = scene.agent.prepare(&scene.sandbox).spawn_on_terminal();

@@ -353,7 +353,7 @@ fn room_that_cannot_be_reserved_is_left_to_others() {
 
 /// A directory that vanishes just while a writer makes up for a full disk.
 #[test]
-fn x128_a_removal_while_a_full_disk_is_made_up_for_is_tried_again() {
+fn x128d_a_removal_while_a_full_disk_is_made_up_for_is_tried_again() {
     let root = tempfile::tempdir().unwrap();
     let path = root.path().join("s");
     let (is_full, removals) = (

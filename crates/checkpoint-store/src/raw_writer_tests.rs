@@ -287,7 +287,7 @@ fn events(loaded: &Loaded) -> Vec<u64> {
 }
 
 #[test]
-fn x116_a_writer_holds_no_more_of_a_long_history_than_of_a_short_one() {
+fn x116e_a_writer_holds_no_more_of_a_long_history_than_of_a_short_one() {
     let root = tempfile::tempdir().unwrap();
     let path = root.path().join("s");
     let (mut writer, saved) = long_history(&path);

@@ -23,7 +23,7 @@ fn answers() -> Script {
 }
 
 #[tokio::test(start_paused = true)]
-async fn x123_an_execution_that_waits_in_a_pause_takes_the_agent_that_somebody_starts() {
+async fn x123a_an_execution_that_waits_in_a_pause_takes_the_agent_that_somebody_starts() {
     let crashes = Script::new().deaf(|| Error::gone("it crashed"));
     let driver = ScriptedDriver::new(resumable()).plays(crashes);
     let mut talk = Talk::restarting(driver.plays(answers()));
@@ -38,7 +38,7 @@ async fn x123_an_execution_that_waits_in_a_pause_takes_the_agent_that_somebody_s
 }
 
 #[tokio::test]
-async fn x123_an_execution_takes_the_agent_that_follows_the_one_that_is_closed() {
+async fn x123a_an_execution_takes_the_agent_that_follows_the_one_that_is_closed() {
     let gate = Gate::new();
     let driver = ScriptedDriver::new(resumable()).plays(answers().closing(&gate));
     let mut talk = Talk::with(driver.plays(answers()));
@@ -132,7 +132,7 @@ async fn l92b_an_agent_that_is_gone_is_handed_nothing_even_if_it_seems_to_take_i
 }
 
 #[tokio::test]
-async fn x123_an_execution_that_is_held_ends_when_nothing_can_be_kept() {
+async fn x123a_an_execution_that_is_held_ends_when_nothing_can_be_kept() {
     let mut memory = MemoryPersistence::new();
     let driver = ScriptedDriver::new(resumable()).plays(answers());
     let (talk, _) = Talk::kept(driver, restarting(), memory.clone()).await;

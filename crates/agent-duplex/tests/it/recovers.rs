@@ -29,7 +29,7 @@ fn input(id: &str) -> Input {
 }
 
 #[tokio::test]
-async fn l85a_x123_a_conversation_continues_from_its_file() {
+async fn l85a_x123e_a_conversation_continues_from_its_file() {
     let directory = TempDir::new().unwrap();
     let path = directory.path().join("talks");
     let driver = ScriptedDriver::new(resumable()).plays(answers());

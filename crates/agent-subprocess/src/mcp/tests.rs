@@ -36,7 +36,7 @@ fn l95b_l95c_servers_keep_their_order_and_those_of_the_caller_win() {
 }
 
 #[test]
-fn x118_no_value_is_shown() {
+fn x118c_no_value_is_shown() {
     let shown = McpServers::from_json(FILE).unwrap().expanded(set).unwrap();
     insta::assert_snapshot!(format!("{shown:#?}"), @r#"
     {
@@ -66,7 +66,7 @@ fn x118_no_value_is_shown() {
 }
 
 #[test]
-fn x118_of_an_address_the_host_is_shown() {
+fn x118c_of_an_address_the_host_is_shown() {
     for (url, shown) in [
         (
             "https://a:s3cret@host:1/api/s3cret/mcp?k=s3cret",

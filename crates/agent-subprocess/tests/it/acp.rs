@@ -325,7 +325,7 @@ async fn p48_an_agent_that_can_not_be_used_is_refused_at_its_start() {
 }
 
 #[tokio::test]
-async fn x124_what_is_asked_is_answered_by_a_person_or_by_the_policy() {
+async fn x124f_what_is_asked_is_answered_by_a_person_or_by_the_policy() {
     let scene = Scene::new();
     let asks = r#"
 on_prompt() { say '{"jsonrpc":"2.0","id":"q","method":"session/request_permission","params":{"sessionId":"s1","toolCall":{"toolCallId":"t1","title":"make","kind":"execute"},"options":[{"optionId":"yes","kind":"allow_once"},{"optionId":"no","kind":"reject_once"}]}}'; }
@@ -363,7 +363,7 @@ on_other() { case $line in *'"q"'*) chunk "$(printf '%s' "$line" | sed -n 's/.*"
 }
 
 #[tokio::test]
-async fn x124_an_agent_that_can_not_be_restrained_is_told_so() {
+async fn x124f_an_agent_that_can_not_be_restrained_is_told_so() {
     let scene = Scene::new();
     let modes = r#"
 on_new() { ok '{"sessionId":"s1","modes":{"currentModeId":"yolo","availableModes":[{"id":"yolo"},{"id":"default"}]}}'; }

@@ -245,7 +245,7 @@ async fn a_connection_waits_for_its_message_and_ends_when_it_is_closed_without_o
 }
 
 #[tokio::test]
-async fn x123_an_execution_of_a_program_that_does_not_exist_ends_with_the_cause() {
+async fn x123a_an_execution_of_a_program_that_does_not_exist_ends_with_the_cause() {
     let scene = Scene::new();
     for options in [
         ConversationOptions::default(),

@@ -17,7 +17,7 @@ pub fn quick() -> StopPolicy {
 }
 
 #[tokio::test]
-async fn x101_a_stop_ends_every_kind_of_descendant_and_counts_them() {
+async fn x101e_x101k_a_stop_ends_every_kind_of_descendant_and_counts_them() {
     for containment in [Containment::Guard, Containment::Group] {
         let scene = Scene::new();
         let mut agent = scene
@@ -58,7 +58,7 @@ async fn x101_a_stop_ends_every_kind_of_descendant_and_counts_them() {
 /// The control of the test above.
 #[cfg(feature = "test-util")]
 #[tokio::test]
-async fn x101_control_killpg_leaves_at_least_two_kinds() {
+async fn x101h_control_killpg_leaves_at_least_two_kinds() {
     let scene = Scene::new();
     let mut agent = scene.agent(TREE).group_only().spawn().await.unwrap();
     says(&mut agent, "ready").await;

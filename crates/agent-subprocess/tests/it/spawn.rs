@@ -124,7 +124,7 @@ async fn a_big_prompt_that_is_never_read_stops_nobody() {
 }
 
 #[tokio::test]
-async fn arguments_environment_and_directory_arrive_whole() {
+async fn x123d_arguments_environment_and_directory_arrive_whole() {
     let scene = Scene::new();
     let big = "v".repeat(100 << 10);
     let script =

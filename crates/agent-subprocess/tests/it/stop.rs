@@ -134,7 +134,7 @@ async fn an_interrupt_reaches_the_group_and_the_agent_may_stay() {
 }
 
 #[tokio::test]
-async fn x127_leftovers_are_listed_after_a_normal_exit_and_a_stop_ends_and_names_them() {
+async fn x127b_leftovers_are_listed_after_a_normal_exit_and_a_stop_ends_and_names_them() {
     let scene = Scene::new();
     let script =
         "sleep 600 >/dev/null 2>&1 & setsid sh -c 'exec sleep 601' >/dev/null 2>&1 & exit 0";

@@ -163,6 +163,17 @@ async fn a_dropped_sleep_leaves_the_gate() {
 
 #[cfg(feature = "tokio-util")]
 #[tokio::test(start_paused = true)]
+async fn x131b_wait_or_shutdown_returns_early() {
+    let (gate, start) = (SleepGate::new(), Instant::now());
+    let waits = gate.clone();
+    let task = tokio::spawn(async move { waits.wait_or_shutdown(TEN).await });
+    advance(Duration::from_secs(4)).await;
+    gate.shutdown();
+    assert!(task.await.unwrap());
+    assert_eq!(start.elapsed(), Duration::from_secs(4));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_gate_shares_the_token_it_was_made_from() {
     let token = tokio_util::sync::CancellationToken::new();
     let gate = SleepGate::from_token(token.child_token());

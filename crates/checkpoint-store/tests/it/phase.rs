@@ -121,7 +121,7 @@ fn undo_reaches_to_the_last_phase_and_no_further() {
 }
 
 #[test]
-fn x117_phase_names_that_are_no_names_are_refused() {
+fn x117c_phase_names_that_are_no_names_are_refused() {
     let dir = Dir::new();
     let (mut writer, _) = dir.open();
     for name in ["", "..", "a/b", "a\u{7}"] {

@@ -111,7 +111,7 @@ fn j43_press_during_a_slow_start_is_graceful() {
 
 /// Also C58: each install in one process catches signals of its own.
 #[test]
-fn x122_dropped_install_gives_the_signals_back() {
+fn x122a_x122b_dropped_install_gives_the_signals_back() {
     let mut probe = Probe::start("installed twice");
     for _ in 0..2 {
         // On the first ladder, which lives on, a third one would be the last.

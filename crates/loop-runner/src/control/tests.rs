@@ -248,7 +248,7 @@ async fn j49c_an_interrupt_is_for_the_turn_that_it_meets() {
 }
 
 #[tokio::test]
-async fn x109_a_steer_is_followed_until_it_is_seen() {
+async fn x109a_a_steer_is_followed_until_it_is_seen() {
     let steer = || Request::Steer {
         text: "use tabs".into(),
         now: false,

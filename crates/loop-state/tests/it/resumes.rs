@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use loop_state::{
     Again, CheckResult, Effect, Evidence, Happening, Resume, Rules, SessionPolicy, StopCause,
-    StopReason, Tree, TurnOutcome, Usage, When,
+    StopReason, Streak, Tree, TurnOutcome, Usage, When,
 };
 
 use crate::person::started;
@@ -215,4 +215,21 @@ fn a_phase_that_another_one_follows_now_hands_its_result_over() {
     assert_eq!(started(&effects).result.as_deref(), Some("all of it"));
     let head = trace.machine.head();
     assert_eq!((head.phase, head.iterations_failed()), (1, 1));
+}
+
+#[test]
+fn x108d_failures_in_a_row_survive_a_crash() {
+    let mut trace = Trace::new(rules(|_| {}));
+    let fails = |trace: &mut Trace| {
+        let died = TurnOutcome::Failed("exit status 1".into());
+        trace.then(Happening::TurnEnded(died));
+        trace.then(Happening::CheckEnded(failed("no")));
+        trace.then(Happening::Settled(Tree::default()));
+    };
+    fails(&mut trace);
+    fails(&mut trace);
+    trace.crash_and_resume();
+    trace.then(Happening::CheckEnded(failed("no")));
+    fails(&mut trace);
+    assert_eq!(trace.reason(), StopReason::Stuck(Streak::Failures, 3));
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use loop_state::{Happening, Step, Timer, Timestamp};
+use loop_state::{Effect, Happening, Step, Timer, Timestamp, TurnOutcome};
 
 use crate::rules;
 use crate::traces::Trace;
@@ -45,7 +45,7 @@ fn p49_s5d_an_announced_wait_is_no_silence_and_is_bounded() {
 }
 
 #[test]
-fn x126_time_in_which_all_stood_still_is_not_held_against_the_turn() {
+fn x126c_time_in_which_all_stood_still_is_not_held_against_the_turn() {
     let mut trace = Trace::new(rules(|rules| {
         rules.phases[0].limits.iteration_timeout = Some(Duration::from_secs(10));
     }));
@@ -58,4 +58,17 @@ fn x126_time_in_which_all_stood_still_is_not_held_against_the_turn() {
         trace.machine.due(due),
         Some(Happening::TimeUp(Timer::Iteration))
     );
+}
+
+#[test]
+fn x108b_a_turn_that_passes_its_time_is_interrupted_and_not_awaited() {
+    let mut trace = Trace::new(rules(|rules| {
+        rules.phases[0].limits.iteration_timeout = Some(Duration::from_secs(10));
+    }));
+    let due = trace.machine.next_deadline().unwrap();
+    let passed = trace.machine.due(due).unwrap();
+    assert_eq!(passed, Happening::TimeUp(Timer::Iteration));
+    assert_eq!(trace.then(passed), [Effect::StopAttempt]);
+    trace.then(Happening::TurnEnded(TurnOutcome::Stopped));
+    assert_eq!(trace.machine.head().streaks.failures, 1);
 }

@@ -374,7 +374,7 @@ fn a_stop_in_the_sleep_is_immediate_and_one_after_the_iteration_waits_for_it() {
 }
 
 #[test]
-fn x110_crashes_in_a_row_do_not_spend_for_ever() {
+fn x110e_crashes_in_a_row_do_not_spend_for_ever() {
     let mut trace = Trace::new(rules(|r| {
         r.phases[0].until = false;
         r.phases[0].limits.max_iterations = Some(9);

@@ -164,7 +164,7 @@ mod tests {
 
     /// No value of a variable, a header, an argument or the agents' own settings is shown, wherever it stands.
     #[test]
-    fn x118_no_secret_is_shown() {
+    fn x118c_no_secret_is_shown() {
         let secrets = "[claude]\nenv = { A = 's3cret' }\nsettings = { a = 's3cret' }\n[codex.config]\nb = 's3cret'\n\
                        [mcp-servers.a]\ncommand = 'x'\nargs = ['s3cret']\nenv = { T = 's3cret' }\n\
                        [mcp-servers.b]\nurl = 'https://s3cret@localhost/s3cret'\nheaders = { H = 's3cret' }\n";

@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn x115_escapes_that_are_pasted_are_dropped() {
+    fn x115a_escapes_that_are_pasted_are_dropped() {
         assert_eq!(
             Line::new("a\u{1b}[2J\u{7}b\tc\n".into()).text(),
             "a[2Jb\tc\n"

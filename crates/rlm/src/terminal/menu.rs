@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn x120_what_waits_for_a_word_is_named_and_so_is_what_each_does() {
+    fn x120e_what_waits_for_a_word_is_named_and_so_is_what_each_does() {
         let of = |step: fn(Timestamp) -> Step| pipeline(step(Timestamp(7)));
         let phase = of(|since| Step::Review {
             since,

@@ -34,7 +34,7 @@ fn p31_what_the_driver_says_is_refused_when_it_is_said_again() {
 }
 
 #[tokio::test]
-async fn x124_opencode_is_made_to_ask_unless_all_is_allowed() {
+async fn x124f_opencode_is_made_to_ask_unless_all_is_allowed() {
     let scene = Scene::new();
     let script = format!("{AGENT}{LOOP}");
     let script = script.replacen("say()", "env > environment; say()", 1);

@@ -127,7 +127,7 @@ async fn l95a_l95e_l95f_mcp_servers_go_by_a_private_file_that_is_gone_with_the_a
 }
 
 #[tokio::test]
-async fn p31_p32_x118_no_secret_is_in_a_word_or_in_what_is_printed() {
+async fn p31_p32_x118b_x118c_no_secret_is_in_a_word_or_in_what_is_printed() {
     let scene = Scene::new();
     let driver = with_secrets(&scene, "");
     let mut connection = open(&driver, SessionChoice::Fresh).await.unwrap();

@@ -278,7 +278,7 @@ fn a_press_at_steer_opens_the_menu_and_keeps_what_was_written() {
 }
 
 #[test]
-fn x121_commands_are_carried_out() {
+fn x121a_x121b_x121c_x121d_x121e_x121f_commands_are_carried_out() {
     let said = |line: &str| {
         let mut play = Play::in_turn();
         play.line(&format!("{line}\n"));
@@ -319,7 +319,7 @@ fn x121_commands_are_carried_out() {
 }
 
 #[test]
-fn x121_commands_that_come_together_are_carried_out_one_by_one() {
+fn x121h_commands_that_come_together_are_carried_out_one_by_one() {
     let mut play = Play::in_turn();
     play.line("/pause\n/new\n");
     assert_eq!(
@@ -339,7 +339,7 @@ fn x121_commands_that_come_together_are_carried_out_one_by_one() {
 }
 
 #[test]
-fn x132_a_press_while_the_editor_is_open_decides_nothing() {
+fn x132a_a_press_while_the_editor_is_open_decides_nothing() {
     let mut play = Play::in_turn();
     play.press();
     play.keys("e");

@@ -34,7 +34,7 @@ fn deny() -> Decision {
 }
 
 #[test]
-fn x124_what_may_be_done_is_answered_and_the_rest_is_asked() {
+fn x124f_what_may_be_done_is_answered_and_the_rest_is_asked() {
     let calls = [
         ("edit", "/place/a"),
         ("edit", "/etc/a"),
@@ -72,7 +72,7 @@ fn x124_what_may_be_done_is_answered_and_the_rest_is_asked() {
 }
 
 #[test]
-fn x124_an_answer_chooses_by_kind_what_is_offered() {
+fn x124f_an_answer_chooses_by_kind_what_is_offered() {
     let offers: [&[(&str, &str)]; 4] = [&OPTIONS, &OPTIONS[..1], &OPTIONS[3..], &[]];
     let mut table = String::new();
     for options in offers {
@@ -174,7 +174,7 @@ fn p17_what_is_not_offered_is_refused_once() {
 }
 
 #[test]
-fn x124_a_denied_call_is_told_as_denied() {
+fn x124f_a_denied_call_is_told_as_denied() {
     let mut session = fresh();
     let request = prompt(&mut session);
     hear(&mut session, &ask(json!(0), "execute", "", &OPTIONS));

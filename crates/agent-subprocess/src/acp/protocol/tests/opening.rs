@@ -170,7 +170,7 @@ fn l95a_l95i_mcp_servers_are_handed_on_or_refused_before_the_session() {
 }
 
 #[test]
-fn x124_an_agent_is_put_into_the_mode_that_it_has() {
+fn x124f_an_agent_is_put_into_the_mode_that_it_has() {
     let offers = [
         json!({"modes": modes("default", &["default", "autoEdit", "yolo", "plan"])}),
         json!({"modes": modes("default", &["default", "acceptEdits", "bypassPermissions"]), "configOptions": [option("mode", "default", &["default", "acceptEdits"])]}),
@@ -204,7 +204,7 @@ fn x124_an_agent_is_put_into_the_mode_that_it_has() {
 }
 
 #[test]
-fn x124_an_agent_that_refuses_to_ask_is_not_used() {
+fn x124f_an_agent_that_refuses_to_ask_is_not_used() {
     for (mode, permissions, used) in [
         ("yolo", Permissions::Deny, false),
         ("yolo", Permissions::Edits, false),
@@ -251,7 +251,7 @@ fn l95i_servers_that_gemini_does_not_start_are_reported() {
 }
 
 #[test]
-fn x124_a_mode_that_was_left_is_chosen_again() {
+fn x124f_a_mode_that_was_left_is_chosen_again() {
     let all = ["default", "yolo"];
     let offers = [
         json!({"sessionId": "s", "modes": modes("default", &all)}),

@@ -107,7 +107,7 @@ fn offers(mode: &str) -> [Value; 2] {
 }
 
 #[test]
-fn x124_who_could_do_everything_has_to_obey_when_that_is_over() {
+fn x124f_who_could_do_everything_has_to_obey_when_that_is_over() {
     use Permissions::{All, Ask, Edits};
     /// What becomes of a change of the mode: it is made, refused, or not answered.
     type Step = (Permissions, Option<bool>);
@@ -144,7 +144,7 @@ fn x124_who_could_do_everything_has_to_obey_when_that_is_over() {
 }
 
 #[test]
-fn x124_a_mode_that_is_not_certain_is_chosen_again() {
+fn x124f_a_mode_that_is_not_certain_is_chosen_again() {
     let now = Instant::now();
     for offer in offers("default") {
         let all = Permissions::All;
@@ -301,7 +301,7 @@ fn a_session_is_closed_where_the_agent_knows_how() {
 }
 
 #[test]
-fn x124_who_never_asks_can_not_be_made_to() {
+fn x124f_who_never_asks_can_not_be_made_to() {
     let wishes = Wishes {
         never_asks: true,
         permissions: Permissions::All,
@@ -314,7 +314,7 @@ fn x124_who_never_asks_can_not_be_made_to() {
 }
 
 #[test]
-fn x124_an_answered_change_leaves_the_mode_known() {
+fn x124f_an_answered_change_leaves_the_mode_known() {
     let ask = Permissions::Ask;
     let begun = || {
         let mut opened = offers("yolo")[0].clone();

@@ -160,7 +160,7 @@ fn errors_are_judged_by_their_code_or_their_words() {
 }
 
 #[test]
-fn x107_who_is_refused_for_the_rate_says_so() {
+fn x107a_who_is_refused_for_the_rate_says_so() {
     let mut session = fresh();
     let request = prompt(&mut session);
     let error = json!({"code": 429, "message": "slow down"});

@@ -140,7 +140,7 @@ fn a_question_about_an_unknown_tool_hides_none_of_its_inputs() {
 }
 
 #[test]
-fn x124_a_call_that_failed_was_denied_if_we_said_so() {
+fn x124f_a_call_that_failed_was_denied_if_we_said_so() {
     let message = "no".to_owned();
     for (decision, expected) in [
         (Decision::Allow, ToolOutcome::Failed),

@@ -338,7 +338,7 @@ fn a_question_from_the_background_outlives_the_turn() {
 }
 
 #[test]
-fn x107_limits_tasks_and_resets_are_told() {
+fn x107a_limits_tasks_and_resets_are_told() {
     let mut session = fresh();
     let lines = [
         json!({"type": "rate_limit_event", "rate_limit_info": {"status": "allowed"}}),

@@ -128,7 +128,7 @@ fn p17_every_question_is_answered_in_its_own_words() {
 }
 
 #[test]
-fn x124_what_a_denial_says_goes_before_it_as_a_word() {
+fn x124f_what_a_denial_says_goes_before_it_as_a_word() {
     let said = |turn: &str, message: &str| {
         let mut session = opened_with(Permissions::Ask);
         begin(&mut session, "a");
@@ -197,7 +197,7 @@ fn x124_what_a_denial_says_goes_before_it_as_a_word() {
 }
 
 #[test]
-fn x124_only_who_may_all_is_not_asked_about() {
+fn x124f_only_who_may_all_is_not_asked_about() {
     for (permissions, asks) in [
         (Permissions::Ask, true),
         (Permissions::All, false),

@@ -209,7 +209,7 @@ fn p54_errors_have_reasons() {
 }
 
 #[test]
-fn x107_limits_and_their_resets_are_told_when_they_change() {
+fn x107a_limits_and_their_resets_are_told_when_they_change() {
     let mut session = opened();
     let mut limits = |used: u64, reached: Option<&str>| {
         let window = json!({"usedPercent": used, "resetsAt": 1_800_000_000});
