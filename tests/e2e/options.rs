@@ -315,7 +315,7 @@ fn options_of_one_agent_mean_nothing_to_another() {
 }
 
 #[test]
-fn p49_s5b_a_silent_agent_is_reported_before_it_is_ended() {
+fn p49b_s5b_a_silent_agent_is_reported_before_it_is_ended() {
     let scene = Scene::new("say ready\nhang");
     let limits = ["--idle-timeout", "3", "--max-failures", "1", "--once"];
     let ended = scene.claude(&limits).run(LONG * 2).expect_code(1);
@@ -335,7 +335,7 @@ fn p49_s5b_a_silent_agent_is_reported_before_it_is_ended() {
 }
 
 #[test]
-fn p49_an_open_connection_is_no_sign_of_life_and_an_announced_wait_is_no_silence() {
+fn p49a_an_open_connection_is_no_sign_of_life_and_an_announced_wait_is_no_silence() {
     let alive = r#"event {"type":"keep_alive"}"#;
     let beats = format!("{alive}\ndelay 700\n").repeat(30);
     let scene = Scene::new(&format!("say ready\n{beats}say too late"));

@@ -380,7 +380,7 @@ proptest! {
     /// Whatever a driver reports: each turn begins before it ends and ends once, nothing is open after it, each line comes once, the counts are
     /// right, and every input is in a turn, was thrown away by the agent, or waits, in the order in which it was accepted.
     #[test]
-    fn l81a_l81c_l86a_p20_the_ledger_keeps_its_promises(ops in proptest::collection::vec(any_op(), 0..60)) {
+    fn l81a_l81c_l86a_p20a_the_ledger_keeps_its_promises(ops in proptest::collection::vec(any_op(), 0..60)) {
         let mut book = Book::new();
         let mut lines = 0;
         for op in ops {

@@ -165,7 +165,7 @@ fn l98a_l98d_a_runtime_that_is_shut_down_ends_the_agent_and_all_streams() {
 }
 
 #[tokio::test]
-async fn l98a_l98d_p41_dropping_the_last_handle_ends_what_it_started() {
+async fn l98a_l98d_p41a_dropping_the_last_handle_ends_what_it_started() {
     let script = Script::new().message().begin().observe(delta("x"));
     let mut talk = Talk::with(ScriptedDriver::new(steered()).plays(script));
     talk.send("go");

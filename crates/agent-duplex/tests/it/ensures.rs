@@ -63,7 +63,7 @@ async fn x123a_an_execution_takes_the_agent_that_follows_the_one_that_is_closed(
 }
 
 #[tokio::test]
-async fn p44_an_execution_that_waits_is_told_when_agents_are_given_up() {
+async fn p44c_an_execution_that_waits_is_told_when_agents_are_given_up() {
     let gate = Gate::new();
     let fails = Script::new().message().begin().end(EndReason::Failed);
     let mut options = restarting();
@@ -83,7 +83,7 @@ async fn p44_an_execution_that_waits_is_told_when_agents_are_given_up() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p44_agents_of_one_shot_that_fail_are_started_again_after_pauses() {
+async fn p44b_agents_of_one_shot_that_fail_are_started_again_after_pauses() {
     let gates = [Gate::new(), Gate::new(), Gate::new()];
     let fails = |gate: &Gate| {
         let script = Script::new().message().begin().gate(gate);
@@ -150,7 +150,7 @@ async fn x123a_an_execution_that_is_held_ends_when_nothing_can_be_kept() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p44_a_pause_may_be_longer_than_clocks_count() {
+async fn p44b_a_pause_may_be_longer_than_clocks_count() {
     let mut options = restarting();
     let policy = options.restart.as_mut().unwrap();
     (policy.first_wait, policy.longest_wait) = (Duration::MAX, Duration::MAX);

@@ -66,7 +66,7 @@ async fn x123a_an_execution_whose_agent_does_not_take_its_input_ends_with_the_ca
 }
 
 #[tokio::test]
-async fn p44_agents_that_can_not_start_for_their_first_input_are_counted() {
+async fn p44c_agents_that_can_not_start_for_their_first_input_are_counted() {
     let policy = RestartPolicy::default().with_waits(Duration::ZERO, Duration::ZERO);
     let options = ConversationOptions::default().with_restart(policy);
     let driver = ScriptedDriver::new(resumable()).repeats(Script::new().deaf(missing));

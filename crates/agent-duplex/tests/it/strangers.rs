@@ -60,7 +60,7 @@ async fn l92a_a_session_counts_from_the_first_piece_of_an_answer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p44_a_crash_loop_is_a_state_with_a_cause() {
+async fn p44c_a_crash_loop_is_a_state_with_a_cause() {
     let missing: fn() -> Error = || Error::start("no such agent", None);
     let dies: fn(&[agent_duplex::Message]) -> agent_duplex::Observation = |_| {
         let end = TurnEnd {
@@ -194,7 +194,7 @@ async fn l85c_inputs_executed_in_a_kept_conversation_are_durable() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p44_agents_that_say_nothing_more_are_started_again_and_given_up() {
+async fn p44c_agents_that_say_nothing_more_are_started_again_and_given_up() {
     let dies = Script::new().message().over().held_open();
     let driver = ScriptedDriver::new(resumable()).repeats(dies);
     let mut talk = Talk::restarting(driver);

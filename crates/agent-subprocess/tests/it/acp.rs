@@ -152,7 +152,7 @@ async fn p27_a_process_carries_many_turns_of_the_session_that_it_names() {
 }
 
 #[tokio::test]
-async fn p21_p25_l89a_l89b_an_interrupt_ends_the_turn_and_the_process_continues() {
+async fn p21b_p22_p25a_l89a_l89b_an_interrupt_ends_the_turn_and_the_process_continues() {
     let scene = Scene::new();
     let mut connection = connect(&scene, ENDLESS).await;
     let mut halves = Vec::new();
@@ -191,7 +191,7 @@ async fn p21_p25_l89a_l89b_an_interrupt_ends_the_turn_and_the_process_continues(
 }
 
 #[tokio::test]
-async fn p23_an_interrupt_that_is_not_obeyed_is_asked_again_and_then_signalled() {
+async fn p23a_an_interrupt_that_is_not_obeyed_is_asked_again_and_then_signalled() {
     let scene = Scene::new();
     // The first comes too early for it.
     let second = "asked=0; on_cancel() { asked=$((asked + 1)); [ $asked = 1 ] || say '{\"id\":'$prompt',\"result\":{\"stopReason\":\"end_turn\"}}'; }";

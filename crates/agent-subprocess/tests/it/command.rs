@@ -49,7 +49,7 @@ async fn turn(connection: &mut dyn Connection) -> (Vec<String>, TurnEnd) {
 }
 
 #[tokio::test]
-async fn the_prompt_comes_on_standard_input() {
+async fn p50_the_prompt_comes_on_standard_input() {
     let scene = Scene::new();
     let mut connection = connect(&scene, &["sh", "-c", "echo $GREETING; cat; echo oops >&2"]).await;
     let message = Message::new("the prompt\nof two lines");
@@ -94,7 +94,7 @@ async fn the_prompt_comes_in_a_private_file_or_in_a_word_where_that_is_asked_for
 }
 
 #[tokio::test]
-async fn the_end_of_a_turn_is_told_by_its_reason() {
+async fn p43a_the_end_of_a_turn_is_told_by_its_reason() {
     let cases = [
         ("exit 0", EndReason::Completed),
         ("exit 9", EndReason::Failed),

@@ -69,7 +69,7 @@ pub fn host(scene: &Scene) -> (Child, ProcessId, Vec<ProcessId>) {
 }
 
 #[test]
-fn x102a_x102d_nothing_outlives_a_killed_host_and_the_guard_leaves_word() {
+fn x102a_x102d_p37_nothing_outlives_a_killed_host_and_the_guard_leaves_word() {
     let scene = Scene::new();
     let (mut host, guard, members) = host(&scene);
     assert!(guard.is_alive() && members.iter().all(ProcessId::is_alive));
@@ -319,7 +319,7 @@ async fn a_guard_that_ends_before_it_answers_is_tried_three_times() {
 }
 
 #[tokio::test]
-async fn a_dropped_agent_takes_its_tree_along() {
+async fn p41a_a_dropped_agent_takes_its_tree_along() {
     let scene = Scene::new();
     let mut agent = scene.agent(TREE).spawn().await.unwrap();
     says(&mut agent, "ready").await;

@@ -8,7 +8,7 @@ use tokio::io::AsyncWriteExt as _;
 const BOTH: [Containment; 2] = [Containment::Guard, Containment::Group];
 
 #[tokio::test]
-async fn exit_codes_and_signals_come_through() {
+async fn p43a_exit_codes_and_signals_come_through() {
     for containment in BOTH {
         let scene = Scene::new();
         for (script, expected) in [

@@ -16,7 +16,7 @@ fn short() -> StopPolicy {
 }
 
 #[tokio::test]
-async fn l90d_l90e_l90f_each_stage_ends_an_agent_that_ignores_the_ones_before() {
+async fn l90d_l90e_l90f_p38a_p38b_each_stage_ends_an_agent_that_ignores_the_ones_before() {
     let cases = [
         (
             "trap 'echo INT; exit 5' INT; echo ready; while :; do read x || sleep 0.1; done",
@@ -78,7 +78,7 @@ async fn l90d_l90e_l90f_each_stage_ends_an_agent_that_ignores_the_ones_before() 
 }
 
 #[tokio::test]
-async fn what_was_written_until_the_end_can_be_read_after_a_stop() {
+async fn p40_p38b_what_was_written_until_the_end_can_be_read_after_a_stop() {
     let scene = Scene::new();
     let mut agent = scene
         .agent("trap 'echo partial; exit 0' INT; echo ready; while :; do sleep 0.05; done")
@@ -92,7 +92,7 @@ async fn what_was_written_until_the_end_can_be_read_after_a_stop() {
 }
 
 #[tokio::test]
-async fn whoever_was_alive_when_the_stop_began_counts_however_gently_it_ended() {
+async fn p35_p38b_whoever_was_alive_when_the_stop_began_counts_however_gently_it_ended() {
     for containment in [Containment::Guard, Containment::Group] {
         let scene = Scene::new();
         let command = scene.agent("echo ready; cat | cat");
@@ -337,5 +337,28 @@ async fn a_stop_without_a_bound_waits_for_the_agent() {
             (Stage::Terminate, Some(4))
         );
         assert!(!report.guard_lost, "{report}");
+    }
+}
+
+#[tokio::test]
+async fn p33a_p33b_an_agent_has_a_group_of_its_own_and_ours_hears_nothing() {
+    for containment in [Containment::Guard, Containment::Group] {
+        let mut neighbour = std::process::Command::new("sleep")
+            .arg("640")
+            .spawn()
+            .unwrap();
+        let scene = Scene::new();
+        let command = scene.agent("echo ready; sleep 641");
+        let mut agent = command.containment(containment).spawn().await.unwrap();
+        says(&mut agent, "ready").await;
+        let pid = i32::try_from(agent.pid()).unwrap();
+        let group = rustix::process::getpgid(rustix::process::Pid::from_raw(pid)).unwrap();
+        assert_ne!(group, rustix::process::getpgrp());
+        agent.interrupt().unwrap();
+        agent.stop(&short()).await;
+        assert_eq!(neighbour.try_wait().unwrap(), None, "it is in our group");
+        neighbour.kill().unwrap();
+        neighbour.wait().unwrap();
+        scene.nobody_is_left();
     }
 }

@@ -21,7 +21,7 @@ fn s5d_a_running_tool_is_not_silence() {
 }
 
 #[test]
-fn p49_s5d_an_announced_wait_is_no_silence_and_is_bounded() {
+fn p49a_s5d_an_announced_wait_is_no_silence_and_is_bounded() {
     let mut trace = Trace::new(rules(|rules| {
         rules.phases[0].limits.idle_timeout = Some(Duration::from_secs(2));
     }));

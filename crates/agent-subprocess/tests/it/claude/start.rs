@@ -26,7 +26,7 @@ pub(super) fn recorded(scene: &Scene) -> (Vec<String>, String) {
 }
 
 #[tokio::test]
-async fn p31_l97b_l97c_l97f_l97g_options_reach_the_agent_as_words_and_variables() {
+async fn p31c_l97b_l97c_l97f_l97g_options_reach_the_agent_as_words_and_variables() {
     let scene = Scene::new();
     let extra = [
         "--tools",
@@ -101,7 +101,7 @@ async fn l97b_extra_arguments_can_not_choose_permissions() {
 }
 
 #[tokio::test]
-async fn p32_l97f_the_agent_does_not_believe_itself_inside_of_another() {
+async fn l97f_p32b_the_agent_does_not_believe_itself_inside_of_another() {
     let scene = Scene::new();
     let mut context = context(&scene);
     context.env.push(("CLAUDECODE".into(), "1".into()));
@@ -182,7 +182,7 @@ async fn a_start_that_fails_says_what_to_do() {
 }
 
 #[tokio::test]
-async fn p45_a_session_that_does_not_exist_is_the_end_of_the_first_turn() {
+async fn p43b_p45_a_session_that_does_not_exist_is_the_end_of_the_first_turn() {
     let scene = Scene::new();
     let script = r#"
 echo '{"type":"result","subtype":"error_during_execution","is_error":true,"errors":["No conversation found with session ID: x"]}'

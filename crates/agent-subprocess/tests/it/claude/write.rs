@@ -60,7 +60,7 @@ on_other() { printf '%s\n' "$line" >> heard; }"#;
 }
 
 #[tokio::test]
-async fn p8_an_agent_that_does_not_read_fills_a_bound_and_hangs_nobody() {
+async fn p8a_p8b_an_agent_that_does_not_read_fills_a_bound_and_hangs_nobody() {
     let scene = Scene::new();
     let script = r#"on_user() { begin; while :; do delta on; sleep 0.1; done; }"#;
     let mut connection = connect(&scene, script).await;
@@ -86,7 +86,7 @@ async fn p8_an_agent_that_does_not_read_fills_a_bound_and_hangs_nobody() {
 }
 
 #[tokio::test]
-async fn p9_a_closed_input_is_told_as_gone() {
+async fn p9a_a_closed_input_is_told_as_gone() {
     let scene = Scene::new();
     let script = "on_user() { begin; result completed; exec <&-; sleep 619; }";
     let mut connection = connect(&scene, script).await;
@@ -101,4 +101,41 @@ async fn p9_a_closed_input_is_told_as_gone() {
     let report = connection.stop(Duration::from_secs(4)).await;
     assert!(report.survivors.is_empty(), "{report}");
     scene.nobody_is_left();
+}
+
+#[tokio::test]
+async fn p2b_p13b_a_line_of_seventeen_megabytes_comes_whole() {
+    let scene = Scene::new();
+    let script = r#"on_user() { begin
+printf '{"type":"tomorrow","x":"'; head -c 17000000 /dev/zero | tr '\0' x; printf '"}\n'
+result completed; }"#;
+    let mut connection = connect(&scene, script).await;
+    connection.send(Message::new("go")).await.unwrap();
+    let line = loop {
+        let seen = next(&mut *connection).await.unwrap();
+        if let Some((_, line)) = seen.raw
+            && line.bytes.len() > 1000
+        {
+            break line;
+        }
+    };
+    assert_eq!((line.bytes.len(), line.omitted), (17_000_026, 0));
+    assert_eq!(turn(&mut *connection).await.1.reason, EndReason::Completed);
+}
+
+#[tokio::test]
+async fn p4c_p5_a_last_line_without_an_end_counts_when_it_is_whole() {
+    for (part, reason) in [
+        ("cat last", EndReason::Completed),
+        ("head -c 20 last", EndReason::Died),
+    ] {
+        let scene = Scene::new();
+        let script = format!(
+            "on_user() {{ begin; result completed >last; printf %s \"$({part})\"; exit 0; }}"
+        );
+        let mut connection = connect(&scene, &script).await;
+        connection.send(Message::new("hello")).await.unwrap();
+        let (_, end) = turn(&mut *connection).await;
+        assert_eq!(end.reason, reason, "{end:?}");
+    }
 }

@@ -180,7 +180,7 @@ async fn x101j_a_stop_while_commands_are_ended_begins_no_turn() {
 }
 
 #[tokio::test]
-async fn p23_an_interrupt_of_a_turn_that_never_begins_costs_the_process() {
+async fn p23a_an_interrupt_of_a_turn_that_never_begins_costs_the_process() {
     let scene = Scene::new();
     let functions = r#"on_start() { ok '"turn":{"id":"1"}'; : > started; }"#;
     let mut agent = connect(&scene, functions).await;
@@ -195,7 +195,7 @@ async fn p23_an_interrupt_of_a_turn_that_never_begins_costs_the_process() {
 }
 
 #[tokio::test]
-async fn p23_an_interrupt_that_is_not_obeyed_costs_the_process() {
+async fn p23a_an_interrupt_that_is_not_obeyed_costs_the_process() {
     let scene = Scene::new();
     let functions = "trap 'exit 7' INT; work() { delta half; }; on_interrupt() { ok; }";
     let mut agent = connect(&scene, functions).await;

@@ -4,7 +4,7 @@ use super::*;
 use agent_duplex::{ExitStatus, StopStage};
 
 #[tokio::test]
-async fn p38_input_is_closed_when_the_turn_has_ended() {
+async fn p38a_input_is_closed_when_the_turn_has_ended() {
     let scene = Scene::new();
     let functions = r#"
     work() { delta half; }

@@ -119,7 +119,7 @@ async fn large_messages_pass_in_both_directions() {
 }
 
 #[tokio::test]
-async fn p32_an_agent_inherits_what_it_is_allowed() {
+async fn p32a_an_agent_inherits_what_it_is_allowed() {
     let scene = Scene::new();
     let driver = driver(&scene, "env > environment").env_allow(["NO_SUCH_*"]);
     let mut agent = open(&driver).await.unwrap();

@@ -99,7 +99,7 @@ fn x124f_an_answer_chooses_by_kind_what_is_offered() {
 }
 
 #[test]
-fn p17_an_interrupt_and_the_end_of_a_turn_answer_what_is_asked_as_cancelled() {
+fn p17c_an_interrupt_and_the_end_of_a_turn_answer_what_is_asked_as_cancelled() {
     let cancelled = |id| json!({"id": id, "result": {"outcome": {"outcome": "cancelled"}}});
     for interrupt in [true, false] {
         let mut session = fresh();
@@ -147,7 +147,7 @@ fn p18_a_question_that_is_taken_back_is_answered_as_that_once() {
 }
 
 #[test]
-fn p17_what_is_not_offered_is_refused_once() {
+fn p17b_what_is_not_offered_is_refused_once() {
     let mut session = fresh();
     for method in [
         "fs/read_text_file",

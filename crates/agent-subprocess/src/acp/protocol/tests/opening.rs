@@ -326,7 +326,7 @@ fn l97c_the_model_is_chosen_as_the_agent_has_it() {
 }
 
 #[test]
-fn p16_what_is_not_answered_in_time_is_given_up() {
+fn p16c_what_is_not_answered_in_time_is_given_up() {
     let mut session = Session::new(wishes());
     session.initialize();
     let now = Instant::now();

@@ -175,7 +175,7 @@ fn x124f_a_mode_that_is_not_certain_is_chosen_again() {
 }
 
 #[test]
-fn p25_a_question_about_a_new_call_ends_the_text_before_it() {
+fn p25c_a_question_about_a_new_call_ends_the_text_before_it() {
     let mut session = fresh();
     prompt(&mut session);
     let ask = |n: u32| {
