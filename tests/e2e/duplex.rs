@@ -276,9 +276,12 @@ fn x102a_nothing_of_an_agent_in_a_conversation_outlives_its_killed_host() {
 
 #[test]
 fn x127b_what_a_tool_left_running_is_ended_and_named() {
-    let scene = Scene::new("run sleep 600 >/dev/null 2>&1 & echo $! > pid\nsay on\nturn");
+    let scene = Scene::new("@1 run sleep 600 >/dev/null 2>&1 & echo $! > pid\nsay on\nturn");
     let ended = scene.claude(&["-n", "2"]).run(LONG).expect_code(0);
-    assert!(ended.stdout.contains("sleep"), "{ended}");
+    let pid = fs_err::read_to_string(scene.file("pid")).unwrap();
+    let named = format!("left running by the agent: {} (sleep)", pid.trim());
+    let words = [&named, "iteration 1 complete", "iteration 2"];
+    expect_in_order(&ended.stdout, &words);
     assert_eq!(scene.start_count(), 2);
     scene.expect_nothing_alive();
 }

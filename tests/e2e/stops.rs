@@ -85,6 +85,8 @@ fn x101b_x101f_x113b_a_tree_that_ignores_every_signal_is_gone_too() {
     expect_every_kind_alive(&scene);
     let ended = stop(running, Signal::TERM);
     scene.expect_nothing_alive();
+    let says_grace = |line: &str| line.starts_with("stopping") && line.contains("3s");
+    assert!(ended.stdout.lines().any(says_grace), "{ended}");
     assert!(
         ended.stdout.contains(&format!("0 of {TREE_SIZE} left")),
         "{ended}"
