@@ -8,7 +8,7 @@ use agent_duplex::{
     Lifecycle, MemoryPersistence, Queued, SessionChoice, What,
 };
 
-use crate::talk::{Talk, delta, soon, steered};
+use crate::talk::{Talk, delta, resumable, soon, steered};
 
 #[tokio::test]
 async fn p21a_p21b_an_interrupt_is_done_when_the_turn_is_over() {
@@ -286,4 +286,28 @@ async fn p42_what_is_kept_is_accepted_once_however_often_it_is_given_up() {
         let once = messages.split("\n\n").filter(|text| *text == "once");
         assert_eq!(once.count(), 1, "{messages}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn p23b_an_interrupt_that_costs_the_process_costs_no_session() {
+    let answer = Script::new().session("s").message().begin().say("done");
+    let answer = answer.end(EndReason::Completed);
+    let ended = answer.message().begin().observe(delta("x")).interrupted();
+    let ended = ended.end(EndReason::Interrupted).over();
+    let next = Script::new().message().begin().end(EndReason::Completed);
+    let driver = ScriptedDriver::new(resumable()).plays(ended).plays(next);
+    let mut talk = Talk::restarting(driver);
+    talk.send("one");
+    talk.completed().await;
+    talk.send("two");
+    talk.observed(delta("x")).await;
+    soon(talk.conversation.interrupt(Queued::Keep))
+        .await
+        .unwrap();
+    assert_eq!(talk.completed().await.end.reason, EndReason::Interrupted);
+    talk.becomes(Lifecycle::Idle).await;
+    talk.send("three");
+    assert_eq!(talk.completed().await.end.reason, EndReason::Completed);
+    let sessions = [SessionChoice::Fresh, SessionChoice::Resume("s".into())];
+    assert_eq!(talk.driver.sessions(), sessions);
 }

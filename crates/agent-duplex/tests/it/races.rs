@@ -77,7 +77,7 @@ fn racer(
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn l93a_l93b_in_any_race_nothing_hangs_or_gets_lost() {
+async fn l93a_l93b_p55a_in_any_race_nothing_hangs_or_gets_lost() {
     let mut dice = Dice(0x2545_f491_4f6c_dd1d);
     for round in 0..1000 {
         let answers = || {

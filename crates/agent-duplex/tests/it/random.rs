@@ -379,7 +379,7 @@ async fn recovers(play: Play, memory: &Failing, mut inner: MemoryPersistence) {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
     #[test]
-    fn l81a_l81c_l81d_l93a_l93b_any_agent_and_any_order_of_deeds_keep_the_promises(
+    fn l81a_l81c_l81d_l93a_l93b_p55a_any_agent_and_any_order_of_deeds_keep_the_promises(
         world in any_world(),
         scripts in proptest::collection::vec(any_script(), 3),
         deeds in proptest::collection::vec(any_deed(), 0..40),
