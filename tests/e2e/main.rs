@@ -9,6 +9,7 @@
 
 mod agents;
 mod background;
+mod bombs;
 mod checkpoints;
 mod claims;
 mod cleaning;
