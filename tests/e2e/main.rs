@@ -14,6 +14,7 @@ mod checkpoints;
 mod claims;
 mod cleaning;
 mod control;
+mod countdown;
 mod crashes;
 mod damage;
 mod demo;

@@ -75,10 +75,11 @@ fn j33_a_second_sigterm_is_no_press() {
 }
 
 #[test]
-fn j41_the_budget_is_kept_when_it_is_zero() {
+fn j41d_a_budget_of_zero_ends_what_hangs_at_once() {
     let scene = Scene::new(STUBBORN_TREE);
     let running = until_ready(scene.run(&["--once"]).env("RLM_SHUTDOWN_TIMEOUT", "0"));
-    stop(running, Signal::TERM);
+    let ended = stop(running, Signal::TERM);
+    assert!(ended.stderr.contains("ended at once"), "{ended}");
     scene.wait_until_nothing_is_alive();
 }
 

@@ -138,7 +138,7 @@ impl Screen {
                 | Notice::Fresh
                 | Notice::StoppingLater,
             ) => {}
-            News::Stopping { .. } => {}
+            News::Stopping { .. } | News::StopWaiting { .. } => {}
             _ => return None,
         }
         Some(ended(event::text(news, &self.zone)))
