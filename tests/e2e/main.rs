@@ -41,6 +41,7 @@ mod journey;
 mod kept;
 mod kills;
 mod layers;
+mod lost_output;
 mod menu;
 mod models;
 mod money;

@@ -21,7 +21,7 @@ use crate::presses::PressActions;
 use crate::render::{OwnTree, Screen};
 use crate::terminal::{self, Shown, Subject, Terminal};
 use crate::watchers::Watchers;
-use crate::{duration, render};
+use crate::{duration, output, render};
 
 /// How long a shutdown waits for a screen that doesn't take its last lines.
 const LAST_LINES: Duration = Duration::from_secs(1);
@@ -224,6 +224,8 @@ impl Session {
             let words = screen.end_words(&run, &outcome);
             self.terminal.tell_at_the_end(&words, shown.is_err());
         }
+        // A process that dies by a signal has no other moment for it.
+        output::report();
         self.end(&outcome)
     }
 
@@ -303,6 +305,7 @@ impl Session {
 
     /// Ends as a program that merely looked on.
     pub(crate) fn leave(self, cause: Cause) -> Result<ExitCode, Failure> {
+        output::report();
         self.runtime.shutdown_background();
         match cause {
             Cause::Requested(code) => Ok(ExitCode::from(code)),

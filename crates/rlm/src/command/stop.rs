@@ -1,7 +1,6 @@
 //! `rlm stop`: asks a run to end, waits until nothing of it is left, and forces that only where it was told to.
 
 use std::cell::OnceCell;
-use std::io::Write as _;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -14,6 +13,7 @@ use serde_json::json;
 use crate::args::{StopAfterArg, StopArgs};
 use crate::command::live::{DEFAULT_WAIT, Outcome, Target};
 use crate::exit::{Code, Failure};
+use crate::output;
 use crate::render::{self, EndWords};
 
 /// How long the run's process may take beyond the time it has for what it ends.
@@ -213,8 +213,7 @@ fn tell(target: &Target, seen: &Seen<'_>, form: Form) -> Result<ExitCode, Failur
         Form::Event => render::ended_elsewhere(&words, survivors),
         Form::Words => format!("{}: {words}", run.id),
     };
-    // Who asked may not want to know.
-    let _gone = writeln!(anstream::stdout(), "{text}");
+    output::line(&text);
     ended_but(survivors, code(&run))
 }
 
@@ -248,8 +247,7 @@ fn taken_up(
             render::rlm(),
         ),
     };
-    // Who asked may not want to know.
-    let _gone = writeln!(anstream::stdout(), "{text}");
+    output::line(&text);
     ended_but(seen.survivors, Code::Done)
 }
 

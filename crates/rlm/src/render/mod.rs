@@ -23,7 +23,6 @@ mod style;
 mod table;
 mod text;
 
-use std::io::Write as _;
 use std::path::Path;
 use std::sync::{PoisonError, RwLock};
 
@@ -31,6 +30,7 @@ use loop_runner::{Record, RunId};
 use loop_state::{Budget, StopReason};
 
 use crate::exit::Failure;
+use crate::output;
 
 pub(crate) use agent::background;
 pub(crate) use banner::Beginning;
@@ -152,7 +152,7 @@ pub(crate) fn print<T: serde::Serialize + std::fmt::Display>(json: bool, what: &
         true => json_line(what),
         false => what.to_string(),
     };
-    writeln!(anstream::stdout().lock(), "{text}").is_ok()
+    output::line(&text)
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 
 use crate::exit::Code;
 use crate::money;
+use crate::output;
 use crate::render::OwnTree;
 use crate::render::banner::{self, Beginning};
 use crate::render::{
@@ -175,9 +176,9 @@ impl Screen {
 
     fn print(&self, text: &str) -> io::Result<()> {
         if self.json {
-            writeln!(io::stdout(), "{text}")
+            writeln!(output::bytes(), "{text}")
         } else {
-            writeln!(anstream::stdout(), "{text}")
+            writeln!(output::text(), "{text}")
         }
     }
 }
