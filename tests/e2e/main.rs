@@ -31,6 +31,7 @@ mod git_refused;
 mod git_stops;
 mod handover;
 mod harness;
+mod hidden_text;
 mod holding;
 mod hurry;
 mod idle;

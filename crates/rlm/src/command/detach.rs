@@ -141,8 +141,8 @@ pub(crate) fn settle(
     let text = match json {
         true => {
             let at = render::now();
-            json!({"at": at, "event": "detached", "run": run, "pid": pid, "output": output.path})
-                .to_string()
+            let value = json!({"at": at, "event": "detached", "run": run, "pid": pid, "output": output.path});
+            render::json_line(&value)
         }
         false => format!(
             "run {run} is at work in the background (pid {pid})\n\
@@ -209,7 +209,7 @@ fn missed(lines: usize, json: bool) -> String {
     match json {
         true => format!(
             "\n{}\n",
-            json!({"at": render::now(), "event": "missed", "lines": lines})
+            render::json_line(&json!({"at": render::now(), "event": "missed", "lines": lines}))
         ),
         false => format!(
             "\n({} missing here: the disk was full)\n",

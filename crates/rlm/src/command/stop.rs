@@ -199,7 +199,7 @@ fn tell(target: &Target, seen: &Seen<'_>, form: Form) -> Result<ExitCode, Failur
         uncommitted,
     };
     let text = match form {
-        Form::Answer => json!({
+        Form::Answer => render::json_line(&json!({
             "run": run.id,
             "answer": "gone",
             "state": run.state,
@@ -208,8 +208,7 @@ fn tell(target: &Target, seen: &Seen<'_>, form: Form) -> Result<ExitCode, Failur
             "of": survivors.len() + ended,
             "proven": proven,
             "survivors": names(survivors),
-        })
-        .to_string(),
+        })),
         Form::Event => render::ended_elsewhere(&words, survivors),
         Form::Words => format!("{}: {words}", run.id),
     };
@@ -228,7 +227,7 @@ fn taken_up(
     let left = seen.survivors.len();
     let of = left + seen.ended;
     let text = match form {
-        Form::Answer => json!({
+        Form::Answer => render::json_line(&json!({
             "run": id,
             "answer": "gone",
             "state": run.state,
@@ -238,8 +237,7 @@ fn taken_up(
             "proven": seen.proven,
             "survivors": names(seen.survivors),
             "since_then": pid,
-        })
-        .to_string(),
+        })),
         _ => format!(
             "{id}: {}; {}; pid {pid} has had it since: {} status {id}",
             render::plain(seen.reason.unwrap_or(render::KILLED)),

@@ -52,7 +52,7 @@ pub(crate) use screen::{EndWords, KILLED, Screen, ended_elsewhere, left, now};
 pub(crate) use status::{Status, tried};
 pub(crate) use style::{BAD, BOLD, DIM, GOOD, MIND, state, styled};
 pub(crate) use table::{Cell, Column, table};
-pub(crate) use text::{plain, sgr_len};
+pub(crate) use text::{json_escaped, plain, push_plain, sgr_len};
 
 /// The newest one counts: a run that was found elsewhere is called there.
 static CALLED: RwLock<Option<&'static str>> = RwLock::new(None);
@@ -143,7 +143,7 @@ pub(crate) fn streamed(text: &str) -> String {
 
 /// One JSON object on one line.
 pub(crate) fn json_line(value: &impl serde::Serialize) -> String {
-    serde_json::to_string(value).expect("what is rendered is plain data")
+    text::json_escaped(serde_json::to_string(value).expect("what is rendered is plain data"))
 }
 
 /// Prints one thing for people or programs, and returns whether anybody still reads.
