@@ -79,6 +79,7 @@ mod stops;
 mod story;
 mod talk;
 mod talks;
+mod ulimits;
 mod unrun;
 mod vanished;
 mod view;

@@ -28,6 +28,7 @@ mod resolve;
 mod session;
 mod stdin;
 mod terminal;
+mod ulimits;
 mod watchers;
 
 use std::io::Write as _;
@@ -46,6 +47,7 @@ use crate::exit::Failure;
 pub fn main_impl() -> ExitCode {
     agent_subprocess::guard::run_if_guard();
     agent_subprocess::guard::run_if_init();
+    ulimits::block_file_size_signal();
     args::choose_color(std::env::args_os());
     let args = match Args::try_parse() {
         Ok(args) => args,
@@ -57,7 +59,7 @@ pub fn main_impl() -> ExitCode {
     };
     let directory = &args.directory;
     render::called_in(directory);
-    let result = execute(directory, args.command);
+    let result = ulimits::check().and_then(|()| execute(directory, args.command));
     let code = result.unwrap_or_else(|failure: Failure| {
         let _unseen = writeln!(anstream::stderr(), "{}", render::failure(&failure));
         failure.code.into()

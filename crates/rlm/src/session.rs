@@ -21,7 +21,7 @@ use crate::presses::PressActions;
 use crate::render::{OwnTree, Screen};
 use crate::terminal::{self, Shown, Subject, Terminal};
 use crate::watchers::Watchers;
-use crate::{duration, output, render};
+use crate::{duration, output, render, ulimits};
 
 /// How long a shutdown waits for a screen that doesn't take its last lines.
 const LAST_LINES: Duration = Duration::from_secs(1);
@@ -48,6 +48,7 @@ impl Session {
     /// Takes the signals and makes a runtime, before anything slow or anything that can fail for the user's reasons. With `no_input` nobody is asked
     /// anything, as where there is no terminal. A `detached` one leaves the terminal first.
     pub(crate) fn begin(no_input: bool, detached: bool) -> Result<Self, Failure> {
+        ulimits::check_for_run()?;
         if detached {
             detach::leave_session()?;
         }

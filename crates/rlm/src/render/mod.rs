@@ -30,7 +30,7 @@ use loop_runner::{Record, RunId};
 use loop_state::{Budget, StopReason};
 
 use crate::exit::Failure;
-use crate::output;
+use crate::{output, ulimits};
 
 pub(crate) use agent::background;
 pub(crate) use banner::Beginning;
@@ -108,12 +108,14 @@ pub(crate) fn go_further(run: &RunId, reason: &StopReason) -> Option<String> {
 
 /// A line that warns.
 pub(crate) fn warning(text: &str) -> String {
-    format!("{} {}", styled(MIND, "warning:"), plain(text))
+    let text = ulimits::explained(text);
+    format!("{} {}", styled(MIND, "warning:"), plain(&text))
 }
 
 /// The one line of a command that could not do what it was asked to.
 pub(crate) fn failure(failure: &Failure) -> String {
-    format!("{} {}", styled(BAD, "rlm:"), plain(&failure.message))
+    let message = ulimits::explained(&failure.message);
+    format!("{} {}", styled(BAD, "rlm:"), plain(&message))
 }
 
 /// A record of a transcript, as `rlm logs` prints it.
