@@ -42,9 +42,9 @@ pub(crate) fn names(folder: PathBuf) -> Vec<PathBuf> {
     names
 }
 
-type Files = Vec<(String, Vec<u8>)>;
+pub(crate) type Files = Vec<(String, Vec<u8>)>;
 
-fn unpack(archive: &[u8]) -> Files {
+pub(crate) fn unpack(archive: &[u8]) -> Files {
     let mut tar = tar::Archive::new(zstd::Decoder::new(archive).unwrap());
     let entries = tar.entries().unwrap().map(|entry| {
         let mut entry = entry.unwrap();
@@ -67,7 +67,10 @@ fn header(name: &str, bytes: u64) -> tar::Header {
     header
 }
 
-fn pack(files: &[(String, Vec<u8>)], change: impl Fn(&str, &mut tar::Header)) -> Vec<u8> {
+pub(crate) fn pack(
+    files: &[(String, Vec<u8>)],
+    change: impl Fn(&str, &mut tar::Header),
+) -> Vec<u8> {
     let mut tar = tar::Builder::new(zstd::Encoder::new(Vec::new(), 1).unwrap());
     for (name, bytes) in files {
         let mut header = header(name, bytes.len() as u64);
@@ -85,6 +88,11 @@ fn announcing(files: &Files, change: impl FnOnce(&mut Value)) -> Files {
     change(&mut manifest);
     files[0].1 = serde_json::to_vec(&manifest).unwrap();
     files
+}
+
+/// The same with other bytes in a file, which are announced as they are.
+pub(crate) fn replaced(files: &Files, place: usize, bytes: Vec<u8>) -> Files {
+    with(files, place, |before| *before = bytes)
 }
 
 /// The same with another file, which is announced as it is.

@@ -33,7 +33,7 @@ fn x112f_what_a_killed_export_leaves_goes_with_the_next_one_or_with_a_cleaning()
         assert_eq!(incoming(scene.file(".rlm")), 1);
         assert!(refs(&scene).contains("refs/rlm/moving/"));
         let left = scene.file(".rlm-export-0123456789abcdef0123456789abcdef.partial");
-        fs_err::write(&left, "half an archive").unwrap();
+        fs_err::write(&left, "").unwrap();
         let planned = scene.rlm(&["clean", "--dry-run"]).run(LONG);
         planned.expect_code(0);
         assert_eq!(incoming(scene.file(".rlm")), 1);

@@ -78,7 +78,8 @@ fn j33b_a_second_sigterm_is_no_press() {
 fn j41d_a_shutdown_timeout_of_zero_ends_at_once() {
     let scene = Scene::new(STUBBORN_TREE);
     let running = until_ready(scene.run(&["--once"]).env("RLM_SHUTDOWN_TIMEOUT", "0"));
-    stop(running, Signal::TERM);
+    let ended = stop(running, Signal::TERM);
+    assert!(ended.stderr.contains("ended at once"), "{ended}");
     scene.wait_until_nothing_is_alive();
 }
 

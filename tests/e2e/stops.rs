@@ -268,7 +268,7 @@ fn c71b_c71c_a_stop_during_the_turn_says_that_it_is_saved_before_it_ends_the_age
     let scene = Scene::new("ignore INT\nprint ready\nhang");
     let mut running = until_ready(scene.run(&["--once"]).env("RLM_SHUTDOWN_TIMEOUT", "10s"));
     running.signal(Signal::TERM);
-    says(&mut running, "stopping: saved");
+    says(&mut running, "stopping: state saved");
     // It is, already now: a crash in the middle of the stop is still a stop.
     crash(running);
     scene.wait_until_nothing_is_alive();

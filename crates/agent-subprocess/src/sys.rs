@@ -42,6 +42,8 @@ pub(crate) fn ignore_signals() {
         libc::SIGHUP,
         libc::SIGQUIT,
         libc::SIGPIPE,
+        // A report that is too large for a limit is cut, and the guard lives on.
+        libc::SIGXFSZ,
     ] {
         // SAFETY: SIG_IGN runs no code of ours; a failure leaves the default.
         unsafe { libc::signal(signal, libc::SIG_IGN) };

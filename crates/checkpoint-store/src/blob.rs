@@ -51,6 +51,12 @@ pub(crate) fn names(dir: &Dir) -> Result<Vec<String>> {
 }
 
 pub(crate) fn get(dir: &Dir, name: &str) -> Result<Vec<u8>> {
+    get_within(dir, name, MAX_FILE)
+}
+
+/// Returns a blob of at most `limit` bytes; reads no more of a larger one.
+pub(crate) fn get_within(dir: &Dir, name: &str, limit: u64) -> Result<Vec<u8>> {
+    let limit = limit.min(MAX_FILE);
     let path = dir.path().join(DIR).join(name);
     let missing = || Error::new(path.clone(), Kind::NotFound("blob"));
     let blobs = match dir.sub(DIR, false) {
@@ -58,7 +64,18 @@ pub(crate) fn get(dir: &Dir, name: &str) -> Result<Vec<u8>> {
         blobs => blobs?,
     };
     checked(&blobs, name)?;
-    blobs.read(name)?.ok_or_else(missing)
+    let bytes = blobs.read_up_to(name, limit + 1)?.ok_or_else(missing)?;
+    match bytes.len() as u64 > limit {
+        true => Err(Error::new(
+            path.clone(),
+            Kind::TooLarge {
+                what: "the blob",
+                bytes: bytes.len() as u64,
+                limit,
+            },
+        )),
+        false => Ok(bytes),
+    }
 }
 
 fn checked(blobs: &Dir, name: &str) -> Result<std::path::PathBuf> {

@@ -206,6 +206,14 @@ pub fn blob(dir: impl AsRef<Path>, name: &str) -> Result<Vec<u8>> {
     blobs::get(&Dir::open(dir.as_ref())?, name)
 }
 
+/// Returns the bytes of a blob that has at most `limit` of them. A larger one, which somebody else may have put there, is not read.
+///
+/// # Errors
+/// [`is_not_found`](Error::is_not_found) if there is none of that name; another if it is larger.
+pub fn blob_within(dir: impl AsRef<Path>, name: &str, limit: u64) -> Result<Vec<u8>> {
+    blobs::get_within(&Dir::open(dir.as_ref())?, name, limit)
+}
+
 /// Keeps every writer out of a store, for example while its directory is moved away. Dropping it lets them in again.
 #[derive(Debug)]
 #[must_use = "dropping it lets writers in again"]

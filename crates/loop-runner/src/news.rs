@@ -10,6 +10,7 @@ use loop_state::{CheckResult, Notice, Timestamp};
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 
+use crate::Awaited;
 use crate::control::Recent;
 
 /// How many news wait for a slow watcher.
@@ -121,6 +122,16 @@ pub enum News {
     Stopping {
         /// The time that is left for it.
         budget: Duration,
+        /// What the run waits for; `None` where nothing runs.
+        #[serde(default)]
+        awaited: Option<Awaited>,
+    },
+    /// The stop of the run has not ended yet; told from its first second on.
+    StopWaiting {
+        /// What the run waits for.
+        awaited: Awaited,
+        /// The time until that is killed, in whole seconds.
+        left: Duration,
     },
     /// These processes were alive when they should not have been, and were ended.
     Ended {
@@ -229,7 +240,7 @@ struct Shared {
     missed: AtomicU64,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct NewsSender {
     to: mpsc::Sender<(Timestamp, News)>,
     shared: Arc<Shared>,

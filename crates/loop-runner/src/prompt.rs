@@ -7,7 +7,7 @@ use loop_state::{Brief, CutCause, FeedbackSource};
 use crate::{Error, PhaseSettings};
 
 /// The largest prompt file: a model reads no more, and a mistyped path may name anything.
-const MAX_PROMPT: u64 = 4 << 20;
+pub(crate) const MAX_PROMPT: u64 = 4 << 20;
 
 /// Returns the whole prompt: first what is special about this attempt, then the phase's own text. `before` is the name of the phase before it.
 pub(crate) fn compose(

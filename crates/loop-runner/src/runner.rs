@@ -19,6 +19,7 @@ use crate::hurry::left;
 use crate::journal::Journal;
 use crate::kept::Kept;
 use crate::news::{self, News, NewsReceiver, NewsSender};
+use crate::shutdown::{Shutdown, count_down};
 use crate::view::{AgentView, View};
 use crate::{Error, Loss, PhaseSettings, RunHead, Settings, Uncommitted, WorkTree, runs};
 pub(crate) use attempt::Attempt;
@@ -45,6 +46,7 @@ mod reload;
 mod resumption;
 mod said;
 mod settle;
+mod shutdown;
 mod silence;
 mod socket;
 mod sweep;
@@ -124,6 +126,8 @@ pub struct Runner {
     settling: Option<settle::Settling>,
     kept: Kept,
     looks: crate::git::looks::OwnLooks,
+    /// The stop of the run, for those who watch it.
+    shutdown: watch::Sender<Option<Shutdown>>,
     /// When the one budget of the run's stop is used up.
     stop_by: Option<Instant>,
     /// Whether what runs is ended without being asked first.
@@ -248,6 +252,7 @@ impl Runner {
         let view = View {
             head: saved.machine.clone(),
             agent: AgentView::default(),
+            shutdown: None,
         };
         let (view, _) = watch::channel(Arc::new(view));
         let tidying = tidy::Tidying::new(
@@ -273,6 +278,7 @@ impl Runner {
             settling: None,
             kept: Kept::default(),
             looks,
+            shutdown: watch::channel(None).0,
             stop_by: None,
             impatient: false,
             frozen_at: None,
@@ -335,7 +341,20 @@ impl Runner {
         drivers: DriverFactory,
         control: mpsc::Receiver<Control>,
     ) -> Result<Outcome, Error> {
-        let mut wishes = Wishes::new(control, self.open_socket());
+        let wishes = Wishes::new(control, self.open_socket());
+        let countdown = count_down(self.shutdown.subscribe(), self.news.clone());
+        tokio::select! {
+            biased;
+            result = self.run_to_end(drivers, wishes) => result,
+            never = countdown => match never {},
+        }
+    }
+
+    async fn run_to_end(
+        mut self,
+        drivers: DriverFactory,
+        mut wishes: Wishes,
+    ) -> Result<Outcome, Error> {
         self.sweep_before().await;
         let result = self.pump(&drivers, &mut wishes).await;
         self.end_everything(&mut wishes).await;
@@ -368,6 +387,7 @@ impl Runner {
         let view = View {
             head: self.machine.head().clone(),
             agent: self.attempt.as_ref().map(Attempt::view).unwrap_or_default(),
+            shutdown: *self.shutdown.borrow(),
         };
         self.view.send_replace(Arc::new(view));
     }

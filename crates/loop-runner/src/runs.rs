@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::journal::options;
+use crate::prompt::MAX_PROMPT;
 use crate::space::TRANSCRIPTS;
 use crate::{Error, Loss, Project, RunId, Settings, runner};
 
@@ -384,7 +385,12 @@ pub(crate) fn exists(project: &Project, id: &RunId) -> bool {
         || project.existing(id).is_err_and(|e| !e.is_not_found())
 }
 
-pub(crate) fn blob(project: &Project, id: &RunId, name: &str) -> Result<String, Error> {
-    let bytes = reader::blob(project.run_dir(id), name).map_err(|e| Error::store(id, "read", e))?;
+pub(crate) fn prompt(project: &Project, id: &RunId, name: &str) -> Result<String, Error> {
+    let dir = project.run_dir(id);
+    let bytes = reader::blob_within(dir, name, MAX_PROMPT);
+    let bytes = bytes.map_err(|e| match e.is_not_found() {
+        true => Error::prompt_lost(id.clone()),
+        false => Error::store(id, "read", e),
+    })?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }

@@ -4,6 +4,8 @@ use agent_duplex::Ask;
 use loop_state::Head;
 use serde::{Deserialize, Serialize};
 
+use crate::Shutdown;
+
 /// What a run looks like now: what is saved of it, and what is true of its live agent.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[non_exhaustive]
@@ -12,6 +14,9 @@ pub struct View {
     pub head: Head,
     /// The agent of the present attempt.
     pub agent: AgentView,
+    /// The stop that is under way; `None` from a program that does not say.
+    #[serde(default)]
+    pub shutdown: Option<Shutdown>,
 }
 
 /// The agent of the present attempt.

@@ -21,14 +21,18 @@ mod exit;
 mod index;
 mod limits;
 mod money;
+mod output;
 mod presses;
 mod render;
 mod resolve;
 mod session;
 mod stdin;
 mod terminal;
+mod ulimits;
 mod watchers;
 
+use std::io::Write as _;
+use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -43,11 +47,28 @@ use crate::exit::Failure;
 pub fn main_impl() -> ExitCode {
     agent_subprocess::guard::run_if_guard();
     agent_subprocess::guard::run_if_init();
+    ulimits::block_file_size_signal();
     args::choose_color(std::env::args_os());
-    let args = Args::parse();
+    let args = match Args::try_parse() {
+        Ok(args) => args,
+        Err(help) if !help.use_stderr() => {
+            let _noted = write!(output::text(), "{}", help.render().ansi());
+            return output::settle(ExitCode::SUCCESS);
+        }
+        Err(error) => error.exit(),
+    };
     let directory = &args.directory;
     render::called_in(directory);
-    let result = match args.command {
+    let result = ulimits::check().and_then(|()| execute(directory, args.command));
+    let code = result.unwrap_or_else(|failure: Failure| {
+        let _unseen = writeln!(anstream::stderr(), "{}", render::failure(&failure));
+        failure.code.into()
+    });
+    output::settle(code)
+}
+
+fn execute(directory: &Path, command: Command) -> Result<ExitCode, Failure> {
+    match command {
         Command::Run(run) => command::run::execute(directory, *run),
         Command::Resume(resume) => command::resume::execute(directory, *resume),
         Command::Status(status) => command::status::execute(directory, &status),
@@ -69,11 +90,7 @@ pub fn main_impl() -> ExitCode {
         Command::Completions(args) => command::completions::execute(&args),
         Command::Man(args) => command::man::execute(&args),
         Command::DemoAgent(agent) => demo::be_agent(agent.pace, &agent.flags),
-    };
-    result.unwrap_or_else(|failure: Failure| {
-        anstream::eprintln!("{}", render::failure(&failure));
-        failure.code.into()
-    })
+    }
 }
 
 #[cfg(doctest)]

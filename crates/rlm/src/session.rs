@@ -21,7 +21,7 @@ use crate::presses::PressActions;
 use crate::render::{OwnTree, Screen};
 use crate::terminal::{self, Shown, Subject, Terminal};
 use crate::watchers::Watchers;
-use crate::{duration, render};
+use crate::{duration, output, render, ulimits};
 
 /// How long a shutdown waits for a screen that doesn't take its last lines.
 const LAST_LINES: Duration = Duration::from_secs(1);
@@ -50,6 +50,7 @@ impl Session {
     /// Takes the signals and makes a runtime, before anything slow or anything that can fail for the user's reasons. With `no_input` nobody is asked
     /// anything, as where there is no terminal. A `detached` one leaves the terminal first.
     pub(crate) fn begin(no_input: bool, detached: bool) -> Result<Self, Failure> {
+        ulimits::check_for_run()?;
         if detached {
             detach::leave_session()?;
         }
@@ -227,6 +228,8 @@ impl Session {
             let words = screen.end_words(&run, &outcome);
             self.terminal.tell_at_the_end(&words, shown.is_err());
         }
+        // A process that dies by a signal has no other moment for it.
+        output::report();
         self.end(&outcome)
     }
 
@@ -306,6 +309,7 @@ impl Session {
 
     /// Ends as a program that merely looked on.
     pub(crate) fn leave(self, cause: Cause) -> Result<ExitCode, Failure> {
+        output::report();
         self.runtime.shutdown_background();
         match cause {
             Cause::Requested(code) => Ok(ExitCode::from(code)),

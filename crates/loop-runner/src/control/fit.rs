@@ -131,7 +131,11 @@ mod tests {
             asks: (0..tools).map(ask).collect(),
             ..AgentView::default()
         };
-        View { head, agent }
+        View {
+            head,
+            agent,
+            shutdown: None,
+        }
     }
 
     fn read(line: &[u8]) -> View {

@@ -1,11 +1,12 @@
 //! What is said through a control socket, as text. Pure.
 
 use agent_subprocess::{ProcessId, ProcessName};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
 use crate::control::{Change, Doing, Reviewed};
-use crate::{RunId, RunState};
+use crate::{RunId, RunState, Shutdown};
 
 /// The version of the protocol; it stands in each line as `v`.
 const VERSION: u64 = 1;
@@ -237,6 +238,13 @@ pub struct Standing {
         skip_serializing_if = "Option::is_none"
     )]
     pub doing: Option<Doing>,
+    /// The stop that is under way, if one is.
+    #[serde(
+        default,
+        deserialize_with = "known",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub shutdown: Option<Shutdown>,
     /// Whether an agent runs.
     pub agent_alive: bool,
     /// How many of its tasks in the background are waited for, its turn being over.
@@ -248,7 +256,7 @@ pub struct Standing {
 }
 
 /// Passes over what only a newer program does.
-fn known<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Doing>, D::Error> {
+fn known<'de, T: DeserializeOwned, D: Deserializer<'de>>(from: D) -> Result<Option<T>, D::Error> {
     let value = Value::deserialize(from)?;
     Ok(serde_json::from_value(value).ok())
 }

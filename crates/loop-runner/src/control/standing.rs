@@ -39,6 +39,7 @@ pub(super) fn standing(run: &RunId, process: ProcessId, view: &View, turned: Dur
         session: head.session.as_ref().map(short),
         turned_ms: Some(u64::try_from(turned.as_millis()).unwrap_or(u64::MAX)),
         doing: Doing::of(head),
+        shutdown: view.shutdown,
         agent_alive: agent.alive,
         held_for: agent.held_for,
         tools: agent.tools.iter().take(NAMED).map(short).collect(),

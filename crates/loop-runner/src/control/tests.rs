@@ -53,6 +53,7 @@ impl Run {
             Arc::new(View {
                 head,
                 agent: AgentView::default(),
+                shutdown: None,
             })
         };
         let (view, watched) = watch::channel(look(machine.head()));
@@ -92,6 +93,7 @@ impl Run {
                 steerable: self.steerable,
                 ..AgentView::default()
             },
+            shutdown: None,
         }));
         changed
     }

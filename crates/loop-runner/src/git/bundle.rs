@@ -307,6 +307,27 @@ impl Git {
     }
 }
 
+/// Refuses what git takes for no name of a branch.
+pub(crate) fn check_branch(
+    directory: &Path,
+    branch: &str,
+    looks: Option<&Looks>,
+) -> Result<(), String> {
+    match run(
+        directory,
+        &["check-ref-format", "--branch", branch],
+        LIMIT,
+        looks,
+    ) {
+        Ok(name) if name.trim() == branch => Ok(()),
+        Err(e @ Refusal::Stopped) => Err(e.to_string()),
+        _ => Err(format!(
+            "it names a branch that is none: `{}`",
+            branch.escape_debug()
+        )),
+    }
+}
+
 /// Makes a repository in a directory that has none.
 pub(crate) fn init(directory: &Path, branch: &str, looks: Option<&Looks>) -> Result<(), String> {
     let words = ["init", "--quiet", "--template=", "--initial-branch", branch];

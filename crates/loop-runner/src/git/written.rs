@@ -5,26 +5,42 @@
 use std::io::Read;
 use std::path::Path;
 
+use uuid::Uuid;
+
 use crate::moving::is_archive;
 
 /// As much of a file is looked at to see whether it is a report.
 const BEGINNING: u64 = 2048;
 const REPORT: &str = "<meta name=\"generator\" content=\"rlm-report ";
 
-/// Returns whether a file that git does not know is one of those, by its name and by how it begins; a file that is not finished by its name alone.
+/// Returns whether a file that git does not know is one of those, by its name and by how it begins. Those that are being written have random names, and
+/// are known by how they begin as well: a name alone hides nothing.
 pub(crate) fn is_written(path: &Path) -> bool {
     let name = path.file_name().and_then(|name| name.to_str());
     let is = |begin: &str, end: &str| {
         name.is_some_and(|name| name.starts_with(begin) && name.ends_with(end))
     };
-    let is_unfinished = is(".rlm-export-", ".partial") || is(".rlm-report-", ".new");
-    is_unfinished || is("", ".zst") && is_archive(path) || is("rlm-", ".html") && is_report(path)
+    let is_random = |begin: &str, end: &str| {
+        { name.and_then(|name| name.strip_prefix(begin)?.strip_suffix(end)) }
+            .is_some_and(|id| id.len() == 32 && Uuid::try_parse(id).is_ok())
+    };
+    let may_be_archive = is("", ".zst") || is_random(".rlm-export-", ".partial");
+    let may_be_report = is("rlm-", ".html") || is_random(".rlm-report-", ".new");
+    let is_begun = |may_be: bool| may_be && !is("", ".zst") && !is("rlm-", ".html");
+    may_be_archive && is_archive(path)
+        || may_be_report && is_report(path)
+        || is_begun(may_be_archive || may_be_report) && is_empty(path)
 }
 
 /// Returns whether a line of git's status, found from `top` on, says that such a file is there.
 pub(super) fn is_line_of_written(top: &Path, line: &str) -> bool {
     let new = line.strip_prefix("?? ").or_else(|| line.strip_prefix("? "));
     new.is_some_and(|path| is_written(&top.join(path)))
+}
+
+/// Nothing is written of it yet.
+fn is_empty(path: &Path) -> bool {
+    fs_err::symlink_metadata(path).is_ok_and(|meta| meta.is_file() && meta.len() == 0)
 }
 
 fn is_report(path: &Path) -> bool {

@@ -18,8 +18,12 @@ const PIECE: usize = 128 << 10;
 /// How much of nothing may stand behind the last file.
 const MAX_PADDING: u64 = 64 << 10;
 /// The largest memory of an unpacker, as a power of two; more than any level of this program asks for.
-const WINDOW: u32 = 27;
+const WINDOW: u32 = 24;
 const LEVEL: i32 = 3;
+/// How a bundle of git begins, what stands behind its header, and the most bytes of that.
+const BUNDLES: [&[u8]; 2] = [b"# v2 git bundle\n", b"# v3 git bundle\n"];
+const PACK: &[u8] = b"\n\nPACK";
+const MAX_HEADER: usize = 64 << 10;
 
 /// Writes an archive. `find` says where each of its files lies, `path` what messages call it.
 pub(super) fn write<W: Write>(
@@ -47,6 +51,8 @@ pub(super) fn write<W: Write>(
     };
     let first = header(manifest::NAME, text.len() as u64).map_err(fail)?;
     tar.append(&first, text.as_slice()).map_err(fail)?;
+    // From here on the file is known for an archive by how it begins, under whatever name.
+    tar.get_mut().flush().map_err(fail)?;
     for entry in &manifest.files {
         let path = find(entry);
         let file = File::open(&path).map_err(|e| Error::io("can't read", &path, e))?;
@@ -135,7 +141,11 @@ pub(super) fn read(
         let mut from = Checked::new(next, halt, meter);
         let path = manifest::place(shown).expect("the manifest was checked");
         let path = into.join(path);
-        let copied = copy(&mut from, &path);
+        let mut beginning = Vec::new();
+        if shown == manifest::BUNDLE {
+            good!(begin_bundle(&mut from, &mut beginning));
+        }
+        let copied = copy(&beginning, &mut from, &path);
         halt.check()?;
         match copied {
             Ok(()) => {}
@@ -181,8 +191,41 @@ enum Failed {
     Write(io::Error),
 }
 
-/// Writes a private file, durably.
-fn copy(from: &mut impl Read, path: &Path) -> Result<(), Failed> {
+/// Reads as much of a bundle as shows that it is one, so that git and the disk are spared what is none.
+fn begin_bundle(from: &mut impl Read, beginning: &mut Vec<u8>) -> Result<(), String> {
+    let bad = || {
+        format!(
+            "`{}` in it is no bundle of git; fetch it again",
+            manifest::BUNDLE
+        )
+    };
+    let mut piece = vec![0; 4096];
+    loop {
+        let read = from.read(&mut piece).map_err(|_| bad())?;
+        beginning.extend_from_slice(&piece[..read]);
+        let name = BUNDLES.iter().any(|name| {
+            let both = name.len().min(beginning.len());
+            beginning[..both] == name[..both]
+        });
+        if !name
+            || read == 0
+            || beginning.contains(&0) && !has_pack(beginning)
+            || beginning.len() > MAX_HEADER
+        {
+            return Err(bad());
+        }
+        if has_pack(beginning) {
+            return Ok(());
+        }
+    }
+}
+
+fn has_pack(beginning: &[u8]) -> bool {
+    beginning.windows(PACK.len()).any(|it| it == PACK)
+}
+
+/// Writes a private file, durably: its beginning, which was read before, and the rest.
+fn copy(beginning: &[u8], from: &mut impl Read, path: &Path) -> Result<(), Failed> {
     if let Some(folder) = path.parent() {
         crate::project::private_dir(folder).map_err(Failed::Write)?;
     }
@@ -192,6 +235,7 @@ fn copy(from: &mut impl Read, path: &Path) -> Result<(), Failed> {
         .mode(0o600)
         .open(path)
         .map_err(Failed::Write)?;
+    file.write_all(beginning).map_err(Failed::Write)?;
     let mut piece = vec![0; PIECE];
     loop {
         match from.read(&mut piece) {

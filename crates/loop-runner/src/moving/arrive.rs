@@ -76,6 +76,7 @@ pub(super) fn arrive(
     };
     let own = || format!("rlm/{run}");
     let branch = tip.branch.clone().unwrap_or_else(own);
+    bundle::check_branch(project.root(), &branch, project.git().looks())?;
     let Some(now) = project.git().commit_of("HEAD") else {
         let undo = make(project, manifest, tip, &branch, incoming)?;
         return Ok(at(project.root(), Arrival::Made, Some(branch), undo));

@@ -7,6 +7,7 @@ use loop_state::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::RunId;
+use crate::prompt::MAX_PROMPT;
 
 /// The form of the archives that this version writes and reads.
 pub(super) const FORMAT: u32 = 1;
@@ -18,6 +19,8 @@ pub(super) const BUNDLE: &str = "git.bundle";
 pub(super) const MAX_BYTES: u64 = 16 << 20;
 /// The most bytes of all that a manifest announces.
 const MAX_TOTAL: u64 = 16 << 30;
+/// The most bytes of a file of the store: more than any run of this program saves in one.
+const MAX_STORE: u64 = 64 << 20;
 
 /// The first thing in an archive: what else is in it, in that order.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -88,6 +91,14 @@ impl Manifest {
             if !names.insert(&entry.name) {
                 return Err(format!("`{}` is in it twice", shown()));
             }
+            let most = most(&entry.name);
+            if entry.bytes > most {
+                return Err(format!(
+                    "it announces {} bytes for `{}`, and at most {most} are taken",
+                    entry.bytes,
+                    shown()
+                ));
+            }
             total = total.saturating_add(entry.bytes);
         }
         if total > MAX_TOTAL {
@@ -118,6 +129,15 @@ impl Manifest {
 
     pub(super) fn has_bundle(&self) -> bool {
         self.files.iter().any(|entry| entry.name == BUNDLE)
+    }
+}
+
+/// Returns how many bytes a file of this name may have.
+fn most(name: &str) -> u64 {
+    match name.rsplit_once('/') {
+        Some(("store/blobs", _)) => MAX_PROMPT,
+        Some(("store", _)) => MAX_STORE,
+        _ => MAX_TOTAL,
     }
 }
 
@@ -178,6 +198,8 @@ fn is_branch(text: &str) -> bool {
     };
     (1..=200).contains(&text.len())
         && !text.starts_with('-')
+        // Git reads these as the commit that is checked out.
+        && !matches!(text, "HEAD" | "@")
         && !text.contains(bad)
         && !text.contains("..")
         && !text.contains("@{")
@@ -247,6 +269,10 @@ mod tests {
             ("which is meant", refused(|it| it.git = None)),
         ] {
             assert!(refused.contains(why), "{refused}");
+        }
+        for name in ["HEAD", "@"] {
+            let refused = refused(|it| it.git.as_mut().unwrap().branch = Some(name.into()));
+            assert!(refused.contains("a branch"), "{refused}");
         }
         let text = String::from_utf8(text)
             .unwrap()

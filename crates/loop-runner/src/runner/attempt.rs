@@ -36,6 +36,8 @@ pub(crate) struct Attempt {
     pub(super) in_turn: bool,
     /// Whether nothing more can be heard of this conversation.
     pub(super) over: bool,
+    /// The process id of the agent, once it runs.
+    pub(super) pid: Option<u32>,
     /// Whether the agent's process has ended.
     pub(super) gone: bool,
     pub(super) halting: Option<Halting>,
@@ -108,6 +110,7 @@ impl Attempt {
             starting: None,
             in_turn: true,
             over: false,
+            pid: None,
             gone: false,
             halting: None,
             interrupt_by: None,
@@ -362,6 +365,7 @@ impl Runner {
         let attempt = self.attempt.as_mut()?;
         match &event {
             Event::Started { pid } => {
+                attempt.pid = Some(*pid);
                 self.tell(News::AgentStarted { pid: *pid });
                 self.refresh_view();
                 return None;

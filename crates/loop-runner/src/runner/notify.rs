@@ -10,7 +10,7 @@ use crate::control::{Control, Wishes};
 use crate::hook::{self, Happened, Hook, Hooks, Moment};
 use crate::news::News;
 use crate::runner::Runner;
-use crate::{Error, Outcome};
+use crate::{Awaited, Error, Outcome};
 
 /// How long a run that was told to stop waits for a command that is told so, within its budget.
 const STOPPED: Duration = Duration::from_secs(3);
@@ -98,6 +98,7 @@ impl Runner {
             let at = self.clock.now();
             self.notify(at, Happened::Ended(result));
         }
+        self.show_awaited(Some(Awaited::Notify));
         let gate = self.gate.clone();
         let clock = gate.sleep(left);
         tokio::pin!(clock);

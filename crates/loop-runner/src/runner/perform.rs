@@ -12,7 +12,7 @@ use crate::runner::attempt::Attempt;
 use crate::runner::{DriverFactory, IMPATIENT, Runner};
 use crate::survivors::{MARKER, REPORT, gone, scope_in, scratch};
 use crate::transcript::Transcript;
-use crate::{Error, PhaseSettings, prompt};
+use crate::{Awaited, Error, PhaseSettings, prompt};
 
 impl Runner {
     /// Does one effect and returns what happened at once because of it.
@@ -25,7 +25,7 @@ impl Runner {
         match effect {
             Effect::Save => {
                 self.refresh_saved(false, wishes).await;
-                self.journal.save(&self.saved).await?;
+                self.save_now(wishes).await?;
                 self.heal().await?;
                 self.ensure_socket();
                 self.notify_begun();
@@ -75,8 +75,9 @@ impl Runner {
                 return Ok(self.begin_settling().into_iter().collect());
             }
             Effect::Announce(Notice::Stopping) => {
-                let budget = self.budget();
-                self.tell(News::Stopping { budget });
+                let (budget, awaited) = (self.budget(), self.awaited());
+                self.show_awaited(awaited);
+                self.tell(News::Stopping { budget, awaited });
             }
             Effect::Announce(notice) => {
                 let recorded = match notice {
@@ -325,6 +326,8 @@ impl Runner {
 
     async fn end_all(&mut self) {
         let budget = self.budget();
+        let waits = self.awaited();
+        self.show_end(budget, waits);
         if let Some(check) = &mut self.check {
             let end = check.ended().await;
             self.check = None;
@@ -338,9 +341,13 @@ impl Runner {
             self.stop_tree().await;
             self.attempt = None;
         }
+        if self.kept.halts().next().is_some() {
+            self.show_end(budget, Some(Awaited::Leftovers));
+        }
         while let Some(end) = self.kept.end_oldest(budget).await {
             self.tell_kept_ended(end);
         }
+        self.show_end(budget, Some(Awaited::Git));
         self.end_looks(budget).await;
     }
 }

@@ -154,6 +154,7 @@ impl Runner {
             halting.polite_until = now;
             halting.end_by = halting.end_by.min(by);
         }
+        self.show_awaited(self.awaited());
         let budget = self.budget();
         self.hurries().iter().for_each(|it| it.within(budget));
     }
@@ -162,6 +163,7 @@ impl Runner {
         if request.when == When::Now {
             let budget = self.options.stop_budget;
             self.stop_by.get_or_insert(Instant::now() + budget);
+            self.show_awaited(self.awaited());
             if let Some(settling) = &self.settling {
                 settling.hurry().within(budget);
             }

@@ -1,9 +1,12 @@
 //! The texts of the phases' prompts: read, kept with the run, and replaced by a person.
 
+use std::path::Path;
+
 use uuid::Uuid;
 
 use crate::journal::Journal;
 use crate::news::News;
+use crate::prompt::MAX_PROMPT;
 use crate::runner::Runner;
 use crate::{Error, PhaseSettings, Project, PromptSource, RunHead, RunId, Settings, prompt, runs};
 
@@ -23,6 +26,10 @@ pub(super) async fn keep(
     phase: &mut PhaseSettings,
     text: &str,
 ) -> Result<String, Error> {
+    if text.len() as u64 > MAX_PROMPT {
+        let problem = format!("has {} bytes; at most {MAX_PROMPT} are taken", text.len());
+        return Err(Error::prompt(Path::new("the prompt"), problem));
+    }
     let blob = format!("prompt-{}", Uuid::new_v4().simple());
     journal.put_blob(&blob, text).await?;
     if let PromptSource::Text(_) = phase.prompt {
@@ -52,10 +59,12 @@ pub(crate) fn kept(project: &Project, saved: &RunHead) -> Result<Vec<String>, Er
     let phases = saved.settings.phases.iter().enumerate();
     let text = |(index, phase): (usize, &PhaseSettings)| {
         let kept = saved.prompts.get(index);
-        let kept = kept.and_then(|blob| runs::blob(project, &saved.run, blob).ok());
+        let kept = kept.map(|blob| runs::prompt(project, &saved.run, blob));
         match (kept, &phase.prompt) {
-            (Some(text), _) => Ok(text),
-            (None, PromptSource::File(path)) => prompt::read(path),
+            (Some(Ok(text)), _) => Ok(text),
+            (_, PromptSource::File(path)) => prompt::read(path),
+            // One that is too large is not lost.
+            (Some(Err(e)), _) => Err(e),
             (None, _) => Err(Error::prompt_lost(saved.run.clone())),
         }
     };

@@ -52,6 +52,7 @@ impl Runner {
             let Coming { what, reply } = match happenings.pop_front() {
                 Some(coming) => coming,
                 None => {
+                    self.show_awaited(self.awaited());
                     happenings.extend(self.next(wishes).await?);
                     continue;
                 }

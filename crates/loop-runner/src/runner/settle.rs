@@ -1,5 +1,7 @@
 //! Ending what an attempt left running, beside everything else, so that no press waits for it.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use agent_duplex::{Conversation, Event, ProcessName, Published, StopReport, What};
@@ -7,7 +9,6 @@ use loop_state::{Happening, Tree};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use crate::Leftovers;
 use crate::check::Freezer;
 use crate::hurry::{Hurried, Hurry};
 use crate::news::News;
@@ -16,11 +17,16 @@ use crate::runner::attempt::Attempt;
 use crate::runner::commit::{Commit, CommitEnd};
 use crate::runner::{Runner, person};
 use crate::survivors::gone;
+use crate::{Awaited, Leftovers};
 
 /// A finished attempt whose tree is being ended, and whose work is committed then.
 #[derive(Debug)]
 pub(super) struct Settling {
     conversation: Option<Conversation>,
+    /// The process id of the agent, where it is known.
+    pid: Option<u32>,
+    /// Whether the tree is gone, and the commit is made.
+    commits: Arc<AtomicBool>,
     /// Has both end; the commit is given up for that. Dropping it gives up the commit too.
     hurry: Hurry,
     freezer: Freezer,
@@ -49,6 +55,14 @@ impl Settling {
             person::freeze(conversation, frozen).await;
         }
         self.freezer.freeze(frozen).await;
+    }
+
+    /// Returns what it has not done yet.
+    pub(super) fn awaited(&self) -> Awaited {
+        match self.commits.load(Ordering::Relaxed) {
+            true => Awaited::Commit,
+            false => Awaited::Agent { pid: self.pid },
+        }
     }
 
     /// Returns what has it end.
@@ -132,11 +146,15 @@ impl Runner {
         let hurried = hurry.hurried();
         let (freezer, freezes) = Freezer::new();
         let conversation = attempt.as_ref().map(|it| it.conversation.clone());
+        let pid = attempt.as_ref().and_then(|it| it.pid);
+        let commits = Arc::new(AtomicBool::new(false));
+        let is_committing = Arc::clone(&commits);
         let task = tokio::spawn(async move {
             let tree = match attempt {
                 Some(attempt) => Some(settle(attempt, keep, budget, hurried.clone()).await),
                 None => None,
             };
+            is_committing.store(commit.is_some(), Ordering::Relaxed);
             let commit = match commit {
                 Some(commit) => Some(Commit::make(commit, hurried, freezes).await),
                 None => None,
@@ -145,6 +163,8 @@ impl Runner {
         });
         let settling = Settling {
             conversation,
+            pid,
+            commits,
             hurry,
             freezer,
             task,

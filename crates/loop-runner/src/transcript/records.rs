@@ -10,7 +10,11 @@ use super::list::{is_packed, packed, unpacked};
 use crate::Record;
 
 /// More than a record takes of the longest line that there is, with all of it escaped; what has more is no line of ours.
-const MAX_LINE: u64 = 128 << 20;
+const MAX_LINE: u64 = 100 << 20;
+/// More than the text of a record of ours has.
+const MAX_TEXT: usize = 20 << 20;
+/// The largest memory of an unpacker, as a power of two; more than any transcript is packed with.
+const WINDOW: u32 = 24;
 
 /// The records of a transcript, read as they are asked for, whether it is compressed or not.
 ///
@@ -61,7 +65,11 @@ impl Records {
             false => Some(identity(&file.metadata()?)),
         };
         let from: Box<dyn BufRead + Send> = match grows {
-            None => Box::new(BufReader::new(Decoder::new(file)?)),
+            None => {
+                let mut unpacker = Decoder::new(file)?;
+                unpacker.window_log_max(WINDOW)?;
+                Box::new(BufReader::new(unpacker))
+            }
             Some(_) => Box::new(BufReader::new(file)),
         };
         Ok(Self {
@@ -114,6 +122,16 @@ impl Iterator for Records {
     }
 }
 
+/// Returns whether a line can be a record of ours, by the least that its text takes once it is no line any more: what was planted there may be longer.
+fn may_be_ours(line: &[u8]) -> bool {
+    if line.len() <= MAX_TEXT {
+        return true;
+    }
+    // An escape has at most six bytes for one.
+    let escapes = line.iter().filter(|byte| **byte == b'\\').count();
+    line.len() - escapes.saturating_mul(5).min(line.len()) <= MAX_TEXT
+}
+
 fn identity(meta: &std::fs::Metadata) -> (u64, u64) {
     (meta.dev(), meta.ino())
 }
@@ -128,6 +146,7 @@ impl Records {
     fn try_read(&mut self) -> Option<io::Result<Record>> {
         loop {
             match self.line() {
+                Ok(Some(line)) if !may_be_ours(&line) => continue,
                 Ok(Some(line)) => match serde_json::from_slice(&line) {
                     Ok(record) => return Some(Ok(record)),
                     Err(_) => continue,

@@ -1,6 +1,5 @@
 //! Whether a live run works: what `rlm status`, `rlm ps` and the liveness probe `rlm status RUN --alive` say of it.
 
-use std::io::Write as _;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -10,6 +9,7 @@ use loop_runner::{Project, RunEntry, RunId};
 use crate::command::live::is_live;
 use crate::duration;
 use crate::exit::{Code, Failure};
+use crate::output;
 
 /// How long a run may take to answer.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -92,7 +92,6 @@ pub(crate) fn execute(project: &Project, run: &RunEntry) -> Result<ExitCode, Fai
     if let Some(trouble) = Life::of(project, id, PATIENCE).trouble() {
         return Err(dead(&trouble));
     }
-    // A probe has the exit code.
-    let _gone = writeln!(anstream::stdout(), "run {id} is alive");
+    output::line(&format!("run {id} is alive"));
     Ok(Code::Done.into())
 }

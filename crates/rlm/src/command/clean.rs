@@ -1,6 +1,6 @@
 //! `rlm clean`: decides what goes and what stays, asks, and then removes it.
 
-use std::io::{IsTerminal as _, Write as _};
+use std::io::IsTerminal as _;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
@@ -10,6 +10,7 @@ use loop_runner::{Project, RunEntry, RunState};
 use crate::args::CleanArgs;
 use crate::command::live::is_live;
 use crate::exit::{Code, Failure};
+use crate::output;
 use crate::render::{self, Cleaning, Fate};
 
 const DEFAULT_DAYS: u64 = 7;
@@ -155,9 +156,7 @@ fn show(plan: &[Cleaning], json: bool) {
         lines = plan.iter().map(render::json_line).collect();
     }
     // That nobody reads is no reason to stop halfway.
-    let _unheard = lines
-        .iter()
-        .try_for_each(|line| writeln!(anstream::stdout(), "{line}"));
+    let _unheard = lines.iter().all(|line| output::line(line));
 }
 
 /// Asks the person; without one that is what `--yes` is for.

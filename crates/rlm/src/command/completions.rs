@@ -9,5 +9,5 @@ use crate::exit::Failure;
 pub(crate) fn execute(args: &CompletionsArgs) -> Result<ExitCode, Failure> {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut visible(), "rlm", &mut script);
-    written(&script)
+    Ok(written(&script))
 }

@@ -8,13 +8,14 @@ use loop_runner::Project;
 use crate::args::{ConfigCommand, ShowConfigArgs};
 use crate::config::{self, Layers};
 use crate::exit::{Code, Failure};
+use crate::output;
 use crate::render::{self, Configuration};
 
 pub(crate) fn execute(directory: &Path, what: &ConfigCommand) -> Result<ExitCode, Failure> {
     match what {
         ConfigCommand::Show(args) => show(directory, args),
         ConfigCommand::Schema => {
-            print(
+            output::line(
                 &serde_json::to_string_pretty(&config::schema()).expect("a schema is plain data"),
             );
             Ok(Code::Done.into())
@@ -28,15 +29,9 @@ fn show(directory: &Path, args: &ShowConfigArgs) -> Result<ExitCode, Failure> {
     let layers = layers.with_flags(&args.run)?;
     let words = &args.run.agent_command;
     let shown = Configuration::of(&layers, words, &project, args.explain);
-    match args.run.show.json {
-        true => print(&render::json_line(&shown.json())),
-        false => print(shown.to_string().trim_end()),
-    }
+    let _gone = match args.run.show.json {
+        true => output::line(&render::json_line(&shown.json())),
+        false => output::line(shown.to_string().trim_end()),
+    };
     Ok(Code::Done.into())
-}
-
-fn print(text: &str) {
-    use std::io::Write as _;
-    // That nobody reads is no reason to fail.
-    let _gone = writeln!(anstream::stdout().lock(), "{text}");
 }

@@ -16,7 +16,7 @@ use crate::exit::Failure;
 use crate::render::{Beginning, Screen};
 use crate::resolve::Resolved;
 use crate::session::Session;
-use crate::{demo, duration, render, resolve};
+use crate::{demo, duration, output, render, resolve};
 
 /// The run, as a user would type it. Twenty iterations are far more than it takes, unless a person undoes what was done.
 const TYPED: &str = "rlm run --agent claude --model scripted --permissions all -n 20";
@@ -78,8 +78,7 @@ fn settings(directory: &Path, pace: Duration, sleep: Duration) -> Result<Resolve
 }
 
 fn show(text: &str) {
-    // That nobody reads is no reason to fail.
-    let _gone = anstream::stdout().write_all(text.as_bytes());
+    let _noted = output::text().write_all(text.as_bytes());
 }
 
 fn introduction(place: &str, watched: bool) -> String {

@@ -22,6 +22,7 @@ use rustix::io::retry_on_intr;
 use serde_json::json;
 
 use crate::exit::{Code, Failure};
+use crate::output;
 use crate::render;
 
 /// What says that the run is at work.
@@ -48,9 +49,8 @@ pub(crate) fn start() -> Result<ExitCode, Failure> {
     loop {
         let count = says.read(&mut said).unwrap_or(0);
         let text = said[..count].split(|byte| *byte == AT_WORK).next();
-        // That nobody reads is no reason to fail.
-        let _gone = io::stdout().write_all(text.unwrap_or_default());
-        let _gone = io::stdout().flush();
+        let _noted = output::bytes().write_all(text.unwrap_or_default());
+        let _noted = output::bytes().flush();
         if said[..count].contains(&AT_WORK) {
             return Ok(Code::Done.into());
         }
@@ -141,8 +141,8 @@ pub(crate) fn settle(
     let text = match json {
         true => {
             let at = render::now();
-            json!({"at": at, "event": "detached", "run": run, "pid": pid, "output": output.path})
-                .to_string()
+            let value = json!({"at": at, "event": "detached", "run": run, "pid": pid, "output": output.path});
+            render::json_line(&value)
         }
         false => format!(
             "run {run} is at work in the background (pid {pid})\n\
@@ -209,7 +209,7 @@ fn missed(lines: usize, json: bool) -> String {
     match json {
         true => format!(
             "\n{}\n",
-            json!({"at": render::now(), "event": "missed", "lines": lines})
+            render::json_line(&json!({"at": render::now(), "event": "missed", "lines": lines}))
         ),
         false => format!(
             "\n({} missing here: the disk was full)\n",

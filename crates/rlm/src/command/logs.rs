@@ -14,6 +14,7 @@ use crate::args::LogsArgs;
 use crate::command::live::is_live;
 use crate::command::meant;
 use crate::exit::{Code, Failure};
+use crate::output;
 use crate::render::{self, BOLD, DIM, styled};
 
 /// How often a run that is followed is looked at.
@@ -29,7 +30,7 @@ pub(crate) fn execute(directory: &Path, args: &LogsArgs) -> Result<ExitCode, Fai
         Err(_) => holder.as_ref().is_some_and(|it| it.process.is_alive()),
     };
     let wanted = |number| args.iteration.is_none_or(|only| only == number);
-    let mut out = anstream::stdout().lock();
+    let mut out = output::text();
     let mut seen = BTreeSet::new();
     let mut reading: Option<Reading> = None;
     let mut damaged = false;

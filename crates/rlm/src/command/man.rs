@@ -18,7 +18,7 @@ pub(crate) fn execute(args: &ManArgs) -> Result<ExitCode, Failure> {
     root.build();
     let Some(dir) = &args.dir else {
         let page = page(find(&root, &args.command)?).map_err(|e| failed(&e))?;
-        return written(&page);
+        return Ok(written(&page));
     };
     fs_err::create_dir_all(dir).map_err(|e| failed(&e))?;
     let mut all = vec![&root];

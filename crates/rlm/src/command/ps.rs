@@ -1,6 +1,5 @@
 //! `rlm ps`: the runs that are at work, of this project or of the user.
 
-use std::io::Write as _;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -11,6 +10,7 @@ use crate::command::alive::{LOOK, Life};
 use crate::command::live::is_live;
 use crate::exit::{Code, Failure};
 use crate::index;
+use crate::output;
 use crate::render::{Live, json_line, rlm};
 use crate::terminal;
 
@@ -41,13 +41,12 @@ pub(crate) fn execute(directory: &Path, args: &PsArgs) -> Result<ExitCode, Failu
     });
     if args.json {
         // Who has read enough is told no more.
-        let told = |live: Live| writeln!(anstream::stdout(), "{}", json_line(&live));
-        let _gone = shown.try_for_each(told);
+        let _gone = shown.all(|live| output::line(&json_line(&live)));
         return Ok(Code::Done.into());
     }
     let shown: Vec<_> = shown.collect();
     let list = Live::list(&shown, args.all, terminal::columns());
-    let _gone = writeln!(anstream::stdout(), "{list}");
+    output::line(&list);
     Ok(Code::Done.into())
 }
 

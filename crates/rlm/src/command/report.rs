@@ -13,6 +13,7 @@ use uuid::Uuid;
 use crate::args::ReportArgs;
 use crate::command::{meant, written};
 use crate::exit::{Code, Failure};
+use crate::output;
 use crate::render::report::{Detail, Report, Stat, Transcript, in_full, is_of, json, page};
 use crate::render::{json_line, plain, quoted};
 
@@ -27,7 +28,8 @@ pub(crate) fn execute(directory: &Path, args: &ReportArgs) -> Result<ExitCode, F
     let run = run.id;
     let timeline = project.timeline(&run)?;
     if args.json {
-        return written(format!("{}\n", json_line(&json(&timeline))).as_bytes());
+        let line = format!("{}\n", json_line(&json(&timeline)));
+        return Ok(written(line.as_bytes()));
     }
     let target = match args.output.as_deref() {
         Some(path) if path == Path::new("-") => None,
@@ -45,7 +47,7 @@ pub(crate) fn execute(directory: &Path, args: &ReportArgs) -> Result<ExitCode, F
         !is_named && timeline.head.settings.commit && timeline.head.settings.worktree.is_none();
     let page = page(&gather(&project, timeline));
     let Some(target) = target else {
-        return written(page.as_bytes());
+        return Ok(written(page.as_bytes()));
     };
     write(&target, page.as_bytes()).map_err(|e| unwritable(&target, &e))?;
     let shown = target.strip_prefix(".").unwrap_or(&target);
@@ -55,10 +57,8 @@ pub(crate) fn execute(directory: &Path, args: &ReportArgs) -> Result<ExitCode, F
         ""
     };
     let kib = page.len().div_ceil(1024);
-    anstream::println!(
-        "{} ({kib} KiB{live})",
-        plain(&quoted(&shown.to_string_lossy()))
-    );
+    let shown = plain(&quoted(&shown.to_string_lossy()));
+    output::line(&format!("{shown} ({kib} KiB{live})"));
     let folder = target.parent().and_then(|it| fs_err::canonicalize(it).ok());
     if is_live && takes_it_in && folder.is_some_and(|it| it.starts_with(project.root())) {
         anstream::eprintln!(

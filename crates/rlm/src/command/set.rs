@@ -1,6 +1,5 @@
 //! `rlm set`: changes rules of a live run, all of them read before the first one is sent.
 
-use std::io::Write as _;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -13,6 +12,7 @@ use crate::command::live::Target;
 use crate::config::nearest;
 use crate::exit::{Code, Failure};
 use crate::limits::{self, LIMITS};
+use crate::output;
 
 pub(crate) fn execute(directory: &Path, args: &SetArgs) -> Result<ExitCode, Failure> {
     let (run, words) = match args.words.as_slice() {
@@ -52,12 +52,10 @@ fn tell_phase(target: &Target) -> Result<(), Failure> {
         && head.settings.phases.len() > 1
     {
         let phase = &head.machine.phase_rules().name;
-        // Who asked may not want to know.
-        let _gone = writeln!(
-            anstream::stdout(),
+        output::line(&format!(
             "{}: that is for phase {phase}; the others have what they had",
             target.run
-        );
+        ));
     }
     Ok(())
 }

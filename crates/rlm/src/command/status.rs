@@ -1,6 +1,5 @@
 //! `rlm status`: where runs stand, whether they live or not.
 
-use std::io::Write as _;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -11,6 +10,7 @@ use crate::command::alive::{self, Life};
 use crate::command::live::is_live;
 use crate::command::meant;
 use crate::exit::{Code, Failure};
+use crate::output;
 use crate::render::{Status, print, rlm};
 use crate::terminal;
 
@@ -29,8 +29,7 @@ pub(crate) fn execute(directory: &Path, args: &ManyArgs) -> Result<ExitCode, Fai
     if runs.len() > 1 && !args.json {
         let shown: Vec<_> = shown.collect();
         let list = Status::list(&shown, terminal::columns());
-        // Who has read enough is told no more.
-        let _gone = writeln!(anstream::stdout(), "{list}");
+        output::line(&list);
         anstream::eprintln!("`{} status RUN` tells all of one", rlm());
     } else {
         let _gone = { shown }.find(|status| !print(args.json, status));

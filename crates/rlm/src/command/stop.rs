@@ -1,7 +1,6 @@
 //! `rlm stop`: asks a run to end, waits until nothing of it is left, and forces that only where it was told to.
 
 use std::cell::OnceCell;
-use std::io::Write as _;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -14,6 +13,7 @@ use serde_json::json;
 use crate::args::{StopAfterArg, StopArgs};
 use crate::command::live::{DEFAULT_WAIT, Outcome, Target};
 use crate::exit::{Code, Failure};
+use crate::output;
 use crate::render::{self, EndWords};
 
 /// How long the run's process may take beyond the time it has for what it ends.
@@ -199,7 +199,7 @@ fn tell(target: &Target, seen: &Seen<'_>, form: Form) -> Result<ExitCode, Failur
         uncommitted,
     };
     let text = match form {
-        Form::Answer => json!({
+        Form::Answer => render::json_line(&json!({
             "run": run.id,
             "answer": "gone",
             "state": run.state,
@@ -208,13 +208,11 @@ fn tell(target: &Target, seen: &Seen<'_>, form: Form) -> Result<ExitCode, Failur
             "of": survivors.len() + ended,
             "proven": proven,
             "survivors": names(survivors),
-        })
-        .to_string(),
+        })),
         Form::Event => render::ended_elsewhere(&words, survivors),
         Form::Words => format!("{}: {words}", run.id),
     };
-    // Who asked may not want to know.
-    let _gone = writeln!(anstream::stdout(), "{text}");
+    output::line(&text);
     ended_but(survivors, code(&run))
 }
 
@@ -229,7 +227,7 @@ fn taken_up(
     let left = seen.survivors.len();
     let of = left + seen.ended;
     let text = match form {
-        Form::Answer => json!({
+        Form::Answer => render::json_line(&json!({
             "run": id,
             "answer": "gone",
             "state": run.state,
@@ -239,8 +237,7 @@ fn taken_up(
             "proven": seen.proven,
             "survivors": names(seen.survivors),
             "since_then": pid,
-        })
-        .to_string(),
+        })),
         _ => format!(
             "{id}: {}; {}; pid {pid} has had it since: {} status {id}",
             render::plain(seen.reason.unwrap_or(render::KILLED)),
@@ -248,8 +245,7 @@ fn taken_up(
             render::rlm(),
         ),
     };
-    // Who asked may not want to know.
-    let _gone = writeln!(anstream::stdout(), "{text}");
+    output::line(&text);
     ended_but(seen.survivors, Code::Done)
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use agent_duplex::{ProcessName, Stream};
 use jiff::tz::TimeZone;
-use loop_runner::{Command, News};
+use loop_runner::{Awaited, Command, News};
 use loop_state::{Again, CheckResult, Notice, SteerState, Timestamp, Usage, Verdict, Wait};
 use serde_json::{Value, json};
 
@@ -89,12 +89,11 @@ pub(crate) fn text(news: &News, zone: &TimeZone) -> String {
                 clock(*until, zone)
             ),
         ),
-        News::Stopping { budget } => {
-            format!(
-                "stopping: saved; what runs has {} to end",
-                show(whole(*budget))
-            )
-        }
+        News::Stopping { budget, awaited } => stopping(*budget, *awaited),
+        News::StopWaiting { awaited, left } => format!(
+            "stopping: waiting for {awaited}, {} left",
+            show(whole(*left))
+        ),
         News::Ended { why, processes } => {
             format!(
                 "ended {} {why}: {}",
@@ -111,6 +110,20 @@ pub(crate) fn text(news: &News, zone: &TimeZone) -> String {
             format!("({lines} lines not shown; the transcript has them)"),
         ),
         _ => String::new(),
+    }
+}
+
+/// Says that a run is being stopped, and what that waits for.
+fn stopping(budget: Duration, awaited: Option<Awaited>) -> String {
+    match awaited {
+        None => "stopping: state saved".into(),
+        Some(awaited) if budget.is_zero() => {
+            format!("stopping: state saved; ending {awaited} at once")
+        }
+        Some(awaited) => format!(
+            "stopping: state saved; waiting for {awaited}, up to {}",
+            show(whole(budget))
+        ),
     }
 }
 
@@ -346,9 +359,18 @@ pub(crate) fn json(at: Timestamp, news: &News) -> Option<Value> {
             "until": utc(*until),
             "left_ms": left.as_millis() as u64,
         }),
-        News::Stopping { budget } => {
-            json!({"event": "stopping", "budget_ms": budget.as_millis() as u64})
+        News::Stopping { budget, awaited } => {
+            let mut value = json!({"event": "stopping", "budget_ms": budget.as_millis() as u64});
+            if let Some(awaited) = awaited {
+                value["waits_for"] = json!(awaited);
+            }
+            value
         }
+        News::StopWaiting { awaited, left } => json!({
+            "event": "stop_waiting",
+            "waits_for": awaited,
+            "left_s": left.as_secs(),
+        }),
         News::Ended { why, processes } => {
             json!({"event": "processes_ended", "why": why, "processes": processes_json(processes)})
         }

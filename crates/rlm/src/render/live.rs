@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::Path;
 
 use loop_runner::control::{Answer, Doing, PauseAfter, Request, Standing, StopAfter};
-use loop_runner::{Holder, RunEntry, RunHead, RunId, RunState};
+use loop_runner::{Holder, RunEntry, RunHead, RunId, RunState, Shutdown};
 use loop_state::RuleChange;
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, json};
@@ -119,6 +119,9 @@ pub(crate) struct Live {
     answers: bool,
     #[serde(skip)]
     head: Option<RunHead>,
+    /// What it waits for while it is being stopped, and the seconds that are left for that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stop_waiting: Option<Value>,
     /// What is wrong with it.
     #[serde(skip)]
     trouble: Option<String>,
@@ -131,7 +134,9 @@ pub(crate) struct Live {
 fn more<S: Serializer>(standing: &Option<Standing>, serializer: S) -> Result<S::Ok, S::Error> {
     let mut more = json!(standing);
     if let Some(fields) = more.as_object_mut() {
-        fields.retain(|name, _| !["run", "state", "iteration", "doing"].contains(&name.as_str()));
+        fields.retain(|name, _| {
+            !["run", "state", "iteration", "doing", "shutdown"].contains(&name.as_str())
+        });
     }
     match more {
         Value::Object(fields) => fields.serialize(serializer),
@@ -163,11 +168,18 @@ impl Live {
             pause_reason: head.and_then(|head| head.pause_reason.clone()),
             cost_usd: head.and_then(|head| money::usd(head.machine.usage)),
             answers: said.is_some(),
+            stop_waiting: said.and_then(|said| stop_waiting(said.shutdown?, now)),
             trouble: life.trouble(),
             head: head.cloned(),
             standing: said.cloned(),
         }
     }
+}
+
+/// Returns what a stop waits for, for programs.
+fn stop_waiting(shutdown: Shutdown, now: loop_state::Timestamp) -> Option<Value> {
+    let left = shutdown.left(now).as_secs();
+    Some(json!({"waits_for": shutdown.awaited?, "left_s": left}))
 }
 
 impl Live {
@@ -219,7 +231,10 @@ impl Live {
             None => {}
             Some(standing) => {
                 if standing.stopping {
-                    now.push("stopping".to_owned());
+                    now.push(match standing.shutdown.and_then(|it| it.awaited) {
+                        Some(awaited) => format!("stopping: waiting for {awaited}"),
+                        None => "stopping".to_owned(),
+                    });
                 } else if standing.pausing {
                     now.push("will pause".to_owned());
                 }

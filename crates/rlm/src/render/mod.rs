@@ -23,7 +23,6 @@ mod style;
 mod table;
 mod text;
 
-use std::io::Write as _;
 use std::path::Path;
 use std::sync::{PoisonError, RwLock};
 
@@ -31,6 +30,7 @@ use loop_runner::{Record, RunId};
 use loop_state::{Budget, StopReason};
 
 use crate::exit::Failure;
+use crate::{output, ulimits};
 
 pub(crate) use agent::background;
 pub(crate) use banner::Beginning;
@@ -52,7 +52,7 @@ pub(crate) use screen::{EndWords, KILLED, Screen, ended_elsewhere, left, now};
 pub(crate) use status::{Status, tried};
 pub(crate) use style::{BAD, BOLD, DIM, GOOD, MIND, state, styled};
 pub(crate) use table::{Cell, Column, table};
-pub(crate) use text::{plain, sgr_len};
+pub(crate) use text::{json_escaped, plain, push_plain, sgr_len};
 
 /// The newest one counts: a run that was found elsewhere is called there.
 static CALLED: RwLock<Option<&'static str>> = RwLock::new(None);
@@ -108,12 +108,14 @@ pub(crate) fn go_further(run: &RunId, reason: &StopReason) -> Option<String> {
 
 /// A line that warns.
 pub(crate) fn warning(text: &str) -> String {
-    format!("{} {}", styled(MIND, "warning:"), plain(text))
+    let text = ulimits::explained(text);
+    format!("{} {}", styled(MIND, "warning:"), plain(&text))
 }
 
 /// The one line of a command that could not do what it was asked to.
 pub(crate) fn failure(failure: &Failure) -> String {
-    format!("{} {}", styled(BAD, "rlm:"), plain(&failure.message))
+    let message = ulimits::explained(&failure.message);
+    format!("{} {}", styled(BAD, "rlm:"), plain(&message))
 }
 
 /// A record of a transcript, as `rlm logs` prints it.
@@ -143,7 +145,7 @@ pub(crate) fn streamed(text: &str) -> String {
 
 /// One JSON object on one line.
 pub(crate) fn json_line(value: &impl serde::Serialize) -> String {
-    serde_json::to_string(value).expect("what is rendered is plain data")
+    text::json_escaped(serde_json::to_string(value).expect("what is rendered is plain data"))
 }
 
 /// Prints one thing for people or programs, and returns whether anybody still reads.
@@ -152,7 +154,7 @@ pub(crate) fn print<T: serde::Serialize + std::fmt::Display>(json: bool, what: &
         true => json_line(what),
         false => what.to_string(),
     };
-    writeln!(anstream::stdout().lock(), "{text}").is_ok()
+    output::line(&text)
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 
 use crate::exit::Code;
 use crate::money;
+use crate::output;
 use crate::render::OwnTree;
 use crate::render::banner::{self, Beginning};
 use crate::render::{
@@ -138,7 +139,7 @@ impl Screen {
                 | Notice::Fresh
                 | Notice::StoppingLater,
             ) => {}
-            News::Stopping { .. } => {}
+            News::Stopping { .. } | News::StopWaiting { .. } => {}
             _ => return None,
         }
         Some(ended(event::text(news, &self.zone)))
@@ -175,9 +176,9 @@ impl Screen {
 
     fn print(&self, text: &str) -> io::Result<()> {
         if self.json {
-            writeln!(io::stdout(), "{text}")
+            writeln!(output::bytes(), "{text}")
         } else {
-            writeln!(anstream::stdout(), "{text}")
+            writeln!(output::text(), "{text}")
         }
     }
 }

@@ -1,12 +1,20 @@
 //! Text that comes from elsewhere and goes to a terminal.
 
+mod hidden;
+mod sgr;
+
+use hidden::is_escaped;
+pub(crate) use hidden::is_hidden;
+use sgr::Colours;
+
 /// The most characters of one line of the agent's that are shown.
 const MAX_SHOWN: usize = 2000;
 
 /// How often a line goes back to its beginning that shows how something goes on.
 const OVER_AND_OVER: usize = 2;
 
-/// Makes text harmless for a terminal: colours stay, every other control sequence is shown instead of obeyed.
+/// Makes text harmless for a terminal: colours stay unless they hide text, every other control sequence is shown instead of obeyed, and so are characters
+/// that show nothing.
 ///
 /// What a terminal may do on escape sequences includes writing files and typing for the user, so the agent's output decides on colours only (X115).
 pub(crate) fn safe(text: &str) -> String {
@@ -15,21 +23,24 @@ pub(crate) fn safe(text: &str) -> String {
         return text.to_owned();
     }
     let mut out = String::with_capacity(text.len());
-    let mut coloured = false;
-    let mut rest = text;
+    let (mut coloured, mut colours) = (false, Colours::default());
+    let (mut rest, mut before) = (text, None);
     while let Some(c) = rest.chars().next() {
         if let Some(len) = sgr_len(rest) {
-            out.push_str(&rest[..len]);
-            coloured = true;
+            let kept = colours.take(&rest[2..len - 1]);
+            coloured |= !kept.is_empty();
+            out.push_str(&kept);
             rest = &rest[len..];
+            before = None;
             continue;
         }
         match c {
             '\n' | '\t' => out.push(c),
             '\u{1b}' => out.push('␛'),
-            c if c.is_control() || is_bidi(c) => out.extend(c.escape_unicode()),
+            c if is_escaped(before, c) => out.extend(c.escape_unicode()),
             c => out.push(c),
         }
+        before = Some(c);
         rest = &rest[c.len_utf8()..];
     }
     if coloured {
@@ -40,13 +51,44 @@ pub(crate) fn safe(text: &str) -> String {
 
 /// Makes text harmless and puts it on one line, without colours.
 pub(crate) fn plain(text: &str) -> String {
-    text.chars()
-        .flat_map(|c| match c {
-            '\n' => vec![' '],
-            c if c.is_control() || is_bidi(c) => c.escape_default().collect(),
-            c => vec![c],
-        })
-        .collect()
+    let mut out = String::with_capacity(text.len());
+    let mut before = None;
+    for c in text.chars() {
+        push_plain(&mut out, before, c);
+        before = Some(c);
+    }
+    out
+}
+
+/// Appends a character, harmless and on the same line, that comes behind `before`.
+pub(crate) fn push_plain(out: &mut String, before: Option<char>, c: char) {
+    match c {
+        '\n' => out.push(' '),
+        c if is_escaped(before, c) => out.extend(c.escape_default()),
+        c => out.push(c),
+    }
+}
+
+/// Writes characters that a terminal obeys or doesn't show as escapes of JSON; whoever parses it gets the same text.
+///
+/// In JSON they stand in strings only, so that the text as a whole can be gone through.
+pub(crate) fn json_escaped(json: String) -> String {
+    let is_harmful = |c: char| c == '\u{7f}' || ('\u{80}'..='\u{9f}').contains(&c) || is_hidden(c);
+    if !json.contains(is_harmful) {
+        return json;
+    }
+    let mut out = String::with_capacity(json.len() + 64);
+    for c in json.chars() {
+        match is_harmful(c) {
+            true => {
+                for unit in c.encode_utf16(&mut [0; 2]) {
+                    out.push_str(&format!("\\u{unit:04x}"));
+                }
+            }
+            false => out.push(c),
+        }
+    }
+    out
 }
 
 /// Makes one line of the agent's harmless and short enough to read.
@@ -78,11 +120,6 @@ pub(crate) fn sgr_len(text: &str) -> Option<usize> {
     (body.as_bytes()[end] == b'm' && end < 32).then_some(2 + end + 1)
 }
 
-/// Characters that reorder what stands beside them.
-pub(super) fn is_bidi(c: char) -> bool {
-    matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -102,6 +139,69 @@ mod tests {
             let harmless = |c: char| !c.is_control() || matches!(c, '\n' | '\t' | '\u{1b}');
             prop_assert!(shown.chars().all(harmless));
         }
+    }
+
+    /// Whatever hides text of its own: the conceal attribute, text on its own colour, characters that show nothing.
+    const HIDES: &str = "(\\PC|[a-c👨]|[\u{0}-\u{1f}\u{7f}-\u{9f}]|[\u{ad}\u{200b}-\u{200f}\u{202a}-\u{202e}\u{2060}-\u{2069}\u{fe0e}\u{fe0f}\u{feff}\u{e0020}-\u{e007f}]\
+        |\u{1b}\\[[0-9;]{0,4}[mHJ]|\u{1b}\\[(0|8|28|30|40|90|100|37|47|38;5;(0|16|232)|48;5;(0|16|232)|38;2;1;2;3|48;2;1;2;3)(;(8|30|40|7))?m){0,40}";
+
+    proptest! {
+        #[test]
+        fn w1_w2_nothing_that_hides_text_or_is_obeyed_reaches_a_terminal(text in HIDES) {
+            let (shown, one_line) = (safe(&text), plain(&text));
+            prop_assert!(!one_line.chars().any(char::is_control), "{one_line:?}");
+            for shown in [&shown, &one_line] {
+                let (mut colours, mut rest, mut before) = (Colours::default(), shown.as_str(), None);
+                while let Some(c) = rest.chars().next() {
+                    if let Some(len) = sgr_len(rest) {
+                        let numbers = &rest[2..len - 1];
+                        prop_assert_eq!(colours.take(numbers), &rest[..len], "it is kept as it is");
+                        prop_assert!(!colours.hides(), "{:?}", shown);
+                        (before, rest) = (None, &rest[len..]);
+                        continue;
+                    }
+                    let is_shown = matches!(c, '\n' | '\t') || !is_escaped(before, c);
+                    prop_assert!(is_shown, "{c:?} in {shown:?}");
+                    (before, rest) = (Some(c), &rest[c.len_utf8()..]);
+                }
+            }
+        }
+
+        #[test]
+        fn w1_json_is_the_same_text_in_characters_that_show(text in HIDES) {
+            let json = json_escaped(serde_json::to_string(&[&text]).unwrap());
+            prop_assert!(json.chars().all(|c| !c.is_control() && !is_hidden(c)), "{json:?}");
+            let back: Vec<String> = serde_json::from_str(&json).unwrap();
+            prop_assert_eq!(&back[0], &text);
+        }
+    }
+
+    #[test]
+    fn w2_examples() {
+        let shown = [
+            safe("\u{1b}[8mhidden\u{1b}[0m"),
+            safe("\u{1b}[1;8;31mred"),
+            safe("\u{1b}[30;40mblack"),
+            safe("\u{1b}[40m \u{1b}[38;5;232mnearly"),
+            safe("a\u{200b}b\u{e0041}c"),
+            plain("a\u{200d}b \u{feff}"),
+            safe("👨\u{200d}👩\u{200d}👧 ❤\u{fe0f} 1\u{fe0f}\u{20e3}"),
+            plain("می\u{200c}خواهم"),
+            json_escaped("\"\u{9b}31m\u{7f}\u{202e}\u{e0041}\"".into()),
+        ];
+        insta::assert_debug_snapshot!(shown, @r#"
+        [
+            "hidden\u{1b}[0m\u{1b}[0m",
+            "\u{1b}[1;31mred\u{1b}[0m",
+            "\u{1b}[30;40;39;49mblack\u{1b}[0m",
+            "\u{1b}[40m \u{1b}[38;5;232;39;49mnearly\u{1b}[0m",
+            "a\\u{200b}b\\u{e0041}c",
+            "a\\u{200d}b \\u{feff}",
+            "👨\u{200d}👩\u{200d}👧 ❤\u{fe0f} 1\u{fe0f}\u{20e3}",
+            "می\u{200c}خواهم",
+            "\"\\u009b31m\\u007f\\u202e\\udb40\\udc41\"",
+        ]
+        "#);
     }
 
     #[test]

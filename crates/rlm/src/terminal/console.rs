@@ -412,13 +412,20 @@ impl Console {
         {
             tty.ring();
         }
-        // Who looks at the status line sees the time pass.
-        if self.has_status() && matches!(news, News::StillWaiting { .. }) {
+        // The status line shows the time pass.
+        let is_status = self.tty.is_some() && self.has_status();
+        if is_status && matches!(news, News::StillWaiting { .. }) {
+            return;
+        }
+        // A log that goes elsewhere gets the countdown all the same.
+        let counts = is_status && matches!(news, News::StopWaiting { .. });
+        if counts && self.face.is_none() {
             return;
         }
         let text = self.screen.news(at, news);
         self.ui.news(news, text);
         if self.face.is_some()
+            && !counts
             && let Some(words) = self.screen.answer(news)
         {
             self.ui.say(words);

@@ -2,7 +2,7 @@
 
 use unicode_width::UnicodeWidthChar;
 
-use crate::render::plain;
+use crate::render::push_plain;
 
 /// The longest row, for characters that take no column.
 const MAX_ROW_BYTES: usize = 4096;
@@ -39,11 +39,24 @@ impl Rows {
     }
 }
 
-/// How a typed character is shown.
+/// How a character is shown that a person typed. Joiners and variation selectors are theirs, and part of emoji.
 pub(crate) fn shown(c: char) -> String {
     match c {
-        '\t' => "  ".into(),
-        c => plain(c.encode_utf8(&mut [0; 4])),
+        '\u{200c}' | '\u{200d}' | '\u{fe0e}' | '\u{fe0f}' => c.into(),
+        c => {
+            let mut out = String::new();
+            push_shown(&mut out, c);
+            out
+        }
+    }
+}
+
+/// Appends a character that somebody else wrote, as it is shown behind `out`.
+pub(crate) fn push_shown(out: &mut String, c: char) {
+    let before = out.chars().next_back();
+    match c {
+        '\t' => out.push_str("  "),
+        c => push_plain(out, before, c),
     }
 }
 

@@ -1,6 +1,6 @@
 //! What of a run decides what a person can do and is shown.
 
-use loop_runner::{AgentView, View};
+use loop_runner::{AgentView, Shutdown, View};
 use loop_state::{Head, Step};
 
 use super::review::Review;
@@ -10,6 +10,8 @@ use super::review::Review;
 pub(crate) struct Scene<'a> {
     pub(crate) head: &'a Head,
     pub(crate) agent: &'a AgentView,
+    /// The stop that is under way.
+    pub(crate) shutdown: Option<Shutdown>,
     /// Whether another process has the run, and this one merely looks at it.
     pub(crate) attached: bool,
 }
@@ -19,6 +21,7 @@ impl<'a> Scene<'a> {
         Self {
             head: &view.head,
             agent: &view.agent,
+            shutdown: view.shutdown,
             attached,
         }
     }
@@ -26,6 +29,7 @@ impl<'a> Scene<'a> {
     /// Whether it is over, or about to be.
     pub(crate) fn is_ending(&self) -> bool {
         self.head.end.is_some()
+            || self.shutdown.is_some()
             || self
                 .head
                 .stopping

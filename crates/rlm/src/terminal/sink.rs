@@ -14,6 +14,7 @@ use tokio::sync::{Semaphore, mpsc, oneshot};
 
 use super::tty::Tty;
 use crate::command::detach::Output;
+use crate::output;
 
 #[derive(Debug)]
 enum Order {
@@ -43,7 +44,7 @@ impl Sink {
         let colour = AutoStream::choice(&io::stdout()) != ColorChoice::Never;
         match file {
             Some(file) => Self::start(file, false),
-            None => Self::start(io::stdout(), colour),
+            None => Self::start(output::bytes(), colour),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use loop_runner::AgentView;
+use loop_runner::{AgentView, Shutdown};
 use loop_state::{Head, Limits, PhaseRules, Rules, SessionPolicy, Step, Timestamp};
 
 use super::scene::Scene;
@@ -10,6 +10,7 @@ use super::scene::Scene;
 pub(crate) struct Stand {
     pub(crate) head: Head,
     pub(crate) agent: AgentView,
+    pub(crate) shutdown: Option<Shutdown>,
 }
 
 impl Stand {
@@ -17,6 +18,7 @@ impl Stand {
         Scene {
             head: &self.head,
             agent: &self.agent,
+            shutdown: self.shutdown,
             attached: false,
         }
     }
@@ -66,5 +68,6 @@ pub(crate) fn at(step: Step) -> Stand {
     Stand {
         head,
         agent: AgentView::default(),
+        shutdown: None,
     }
 }

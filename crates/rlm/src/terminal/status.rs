@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use loop_runner::Shutdown;
 use loop_state::{Head, Step, Timestamp, Wait, When};
 
 use super::bar::{self, End};
@@ -67,7 +68,11 @@ fn parts(run: &str, scene: Scene<'_>, now: Timestamp, terseness: u32) -> Vec<Str
         (_, true) => ("/continue: go on", "Ctrl-C: menu"),
         _ => ("Enter: steer", "Ctrl-C: menu"),
     };
-    let total = with_bar(End::Time, total(head, now));
+    // While the run is being stopped one number counts, and it counts down.
+    let total = match scene.is_ending() {
+        true => String::new(),
+        false => with_bar(End::Time, total(head, now)),
+    };
     let total_until = if head.rules.max_duration.is_some() {
         5
     } else {
@@ -160,7 +165,7 @@ fn stands(scene: Scene<'_>, now: Timestamp, longest: usize) -> String {
     let since = |at: Timestamp| since(now, at);
     let left = |until: Timestamp| left(now, until);
     if scene.is_ending() {
-        return "stopping".into();
+        return stopping(scene.shutdown, now);
     }
     match &head.step {
         Step::Turn { since: at } => match (scene.agent.held_for, scene.agent.tools.last()) {
@@ -186,10 +191,31 @@ fn stands(scene: Scene<'_>, now: Timestamp, longest: usize) -> String {
     }
 }
 
+/// What a stop waits for, and from its first second on how long that may still take.
+fn stopping(shutdown: Option<Shutdown>, now: Timestamp) -> String {
+    let Some((shutdown, awaited)) = shutdown.and_then(|it| Some((it, it.awaited?))) else {
+        return "stopping".into();
+    };
+    match is_counted(shutdown, now) {
+        true => format!(
+            "stopping: waiting for {awaited}, {} left",
+            left(now, shutdown.until)
+        ),
+        false => format!("stopping: waiting for {awaited}"),
+    }
+}
+
+fn is_counted(shutdown: Shutdown, now: Timestamp) -> bool {
+    now.since(shutdown.since) >= Duration::from_secs(1)
+}
+
 /// The same in few columns.
 fn briefly(scene: Scene<'_>, now: Timestamp) -> String {
     match scene.head.step {
-        _ if scene.is_ending() => "stopping".into(),
+        _ if scene.is_ending() => match scene.shutdown.filter(|it| is_counted(*it, now)) {
+            Some(shutdown) => format!("stopping {}", left(now, shutdown.until)),
+            None => "stopping".into(),
+        },
         Step::Turn { since: at } => format!("work {}", since(now, at)),
         Step::Interrupted { .. } => "cut, say".into(),
         Step::Paused { .. } => "paused".into(),

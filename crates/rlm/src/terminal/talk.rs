@@ -1,6 +1,6 @@
 //! What the agent says, as text that flows.
 
-use super::rows::{shown, take_rows};
+use super::rows::{push_shown, take_rows};
 use crate::render::{MIND, styled};
 
 /// The longest line that is waited on where rows have no width.
@@ -55,7 +55,7 @@ impl Talk {
                 out.push_str(&line(std::mem::take(&mut self.partial)));
             }
             for c in piece.chars().filter(|c| *c != '\r') {
-                self.partial.push_str(&shown(c));
+                push_shown(&mut self.partial, c);
             }
             match width {
                 Some(width) => {
@@ -129,7 +129,7 @@ mod tests {
                 prop_assert!(!row.chars().any(char::is_control));
             }
             let solid = |text: &str| text.replace([' ', '\n'], "");
-            let all: String = pieces.concat().chars().map(|c| if c == '\n' { String::new() } else { shown(c) }).collect();
+            let all: String = pieces.concat().chars().map(|c| if c == '\n' { String::new() } else { crate::terminal::rows::shown(c) }).collect();
             prop_assert_eq!(solid(&out), solid(&all));
         }
     }

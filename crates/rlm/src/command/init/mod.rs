@@ -9,6 +9,7 @@ use loop_runner::Project;
 use crate::args::InitArgs;
 use crate::config;
 use crate::exit::{Code, Failure};
+use crate::output;
 
 mod preset;
 
@@ -37,9 +38,8 @@ pub(crate) fn execute(directory: &Path, args: &InitArgs) -> Result<ExitCode, Fai
             "write the task into PROMPT.md and your check into rlm.toml (until = …), then: rlm run",
         ),
     };
-    let mut out = anstream::stdout();
-    let mut say = |made: bool, name: &str| {
-        let _gone = writeln!(out, "{} {name}", if made { "wrote" } else { "kept " });
+    let say = |made: bool, name: &str| {
+        output::line(&format!("{} {name}", if made { "wrote" } else { "kept " }));
     };
     let made = write_new(&root.join(config::FILE_NAME), &settings)?;
     if !made && args.preset.is_some() {
@@ -56,7 +56,7 @@ pub(crate) fn execute(directory: &Path, args: &InitArgs) -> Result<ExitCode, Fai
         }
         say(write_new(&path, text)?, &name);
     }
-    let _gone = writeln!(anstream::stdout(), "next: {next}");
+    output::line(&format!("next: {next}"));
     Ok(Code::Done.into())
 }
 

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::{age, ago};
 use crate::render::event::{count, utc};
-use crate::render::{Phases, plain};
+use crate::render::{Phases, json_escaped, plain};
 
 /// How many of the last events are shown.
 const EVENTS: usize = 20;
@@ -116,6 +116,7 @@ impl fmt::Display for Shown<'_> {
             write!(f, "\n  skipped {}", plain(skipped))?;
         }
         let head = serde_json::to_string_pretty(&self.head).map_err(|_| fmt::Error)?;
+        let head = json_escaped(head);
         f.write_str("\n\nstate:")?;
         for line in head.lines() {
             write!(f, "\n  {}", plain(line))?;

@@ -120,6 +120,23 @@ fn samples() -> Vec<News> {
         }),
         News::Stopping {
             budget: Duration::from_secs(8),
+            awaited: Some(Awaited::Agent { pid: Some(7) }),
+        },
+        News::Stopping {
+            budget: Duration::ZERO,
+            awaited: Some(Awaited::Check),
+        },
+        News::Stopping {
+            budget: Duration::from_secs(8),
+            awaited: None,
+        },
+        News::StopWaiting {
+            awaited: Awaited::Gate { gate: 2 },
+            left: Duration::from_secs(7),
+        },
+        News::StopWaiting {
+            awaited: Awaited::Commit,
+            left: Duration::from_secs(1),
         },
         News::PauseReason("lunch\x1b[2J".into()),
         News::Warning("the prompt file is missing".into()),

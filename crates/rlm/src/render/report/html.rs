@@ -126,7 +126,9 @@ fn shown(c: char) -> String {
 
 /// Characters that nobody sees: they reorder what stands beside them, spell out things behind its back, or are none at all.
 fn is_hidden(c: char) -> bool {
-    crate::render::text::is_bidi(c)
+    // The page has no context for them, and emoji need them.
+    let joins = matches!(c, '\u{200c}' | '\u{200d}' | '\u{fe0e}' | '\u{fe0f}');
+    (crate::render::text::is_hidden(c) && !joins)
         || matches!(c, '\u{2028}' | '\u{2029}' | '\u{feff}' | '\u{fdd0}'..='\u{fdef}' | '\u{e0000}'..='\u{e007f}')
         || c as u32 & 0xfffe == 0xfffe
 }

@@ -1,0 +1,76 @@
+//! Noting what the run waits for while it is being stopped.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use loop_state::Timestamp;
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use crate::control::Wishes;
+use crate::runner::Runner;
+use crate::{Awaited, Error, Shutdown, View};
+
+impl Runner {
+    /// Returns what a stop of the run has to wait for.
+    pub(super) fn awaited(&self) -> Option<Awaited> {
+        let check = self.check.as_ref().map(|check| check.command.into());
+        let settling = || self.settling.as_ref().map(|settling| settling.awaited());
+        let attempt = self.attempt.as_ref().filter(|attempt| !attempt.stopped);
+        let agent = || attempt.map(|attempt| Awaited::Agent { pid: attempt.pid });
+        check.or_else(settling).or_else(agent)
+    }
+
+    /// Notes what is waited for, if the run is being stopped.
+    pub(super) fn show_awaited(&mut self, awaited: Option<Awaited>) {
+        if let Some(by) = self.stop_by {
+            let now = self.clock.now();
+            note(&self.shutdown, &self.view, by, awaited, now);
+        }
+    }
+
+    /// Notes what the end of the run waits for, also where nobody has stopped it.
+    pub(super) fn show_end(&mut self, budget: Duration, awaited: Option<Awaited>) {
+        let by = self.stop_by.unwrap_or_else(|| Instant::now() + budget);
+        let now = self.clock.now();
+        note(&self.shutdown, &self.view, by, awaited, now);
+    }
+
+    /// Saves the run. A stop that is requested meanwhile begins at once, so that its countdown does not wait for the save.
+    pub(super) async fn save_now(&mut self, wishes: &mut Wishes) -> Result<(), Error> {
+        self.show_awaited(Some(Awaited::Save));
+        let saved = {
+            let save = self.journal.save(&self.saved);
+            tokio::pin!(save);
+            tokio::select! {
+                biased;
+                saved = &mut save => saved,
+                () = wishes.end_wanted() => {
+                    let by = Instant::now() + self.options.stop_budget;
+                    let by = *self.stop_by.get_or_insert(by);
+                    let now = self.clock.now();
+                    note(&self.shutdown, &self.view, by, Some(Awaited::Save), now);
+                    save.await
+                }
+            }
+        };
+        self.show_awaited(self.awaited());
+        saved
+    }
+}
+
+/// Lets the countdown and those who watch the run see it. What is saved of the run stays as they saw it last.
+fn note(
+    shutdown: &watch::Sender<Option<Shutdown>>,
+    view: &watch::Sender<Arc<View>>,
+    by: Instant,
+    awaited: Option<Awaited>,
+    now: Timestamp,
+) {
+    let before = *shutdown.borrow();
+    let stop = Some(Shutdown::now(before, by, awaited, now));
+    if stop != before {
+        shutdown.send_replace(stop);
+        view.send_modify(|view| Arc::make_mut(view).shutdown = stop);
+    }
+}

@@ -1,0 +1,151 @@
+//! Standard output: the one place that writes to it, so that no text is lost without a word.
+//!
+//! A command goes on when its output takes nothing, above all a run. The loss is noted here, and [`settle`] turns it into a line on standard error and
+//! an exit code. A reader that has gone is no loss: `rlm logs | head` ends quietly.
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use anstream::AutoStream;
+use rustix::fs::FileType;
+
+use crate::exit::{Code, Failure};
+use crate::render;
+
+/// Why standard output did not take some text; the first reason counts.
+static LOST: OnceLock<String> = OnceLock::new();
+static REPORTED: AtomicBool = AtomicBool::new(false);
+
+/// A writer that notes what standard output did not take.
+#[derive(Debug)]
+pub(crate) struct Noted<W>(W);
+
+/// Returns standard output for text; colours are dropped where they are not wanted.
+pub(crate) fn text() -> Noted<AutoStream<io::Stdout>> {
+    Noted(anstream::stdout())
+}
+
+/// Returns standard output for bytes that another program reads.
+pub(crate) fn bytes() -> Noted<io::Stdout> {
+    Noted(io::stdout())
+}
+
+/// Prints a line, and returns whether anybody still reads.
+pub(crate) fn line(text: &str) -> bool {
+    writeln!(self::text(), "{text}").is_ok()
+}
+
+impl<W: Write> Write for Noted<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.write(bytes).inspect_err(note)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush().inspect_err(note)
+    }
+}
+
+fn note(error: &io::Error) {
+    if error.kind() != io::ErrorKind::Interrupted && !is_gone(error) {
+        let _first_counts = LOST.set(error.to_string());
+    }
+}
+
+/// Returns whether nobody reads any more: the pipe is closed, or the terminal has hung up.
+fn is_gone(error: &io::Error) -> bool {
+    let is_device = || {
+        let kind = rustix::fs::fstat(io::stdout());
+        kind.is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::CharacterDevice)
+    };
+    error.kind() == io::ErrorKind::BrokenPipe
+        || (error.raw_os_error() == Some(rustix::io::Errno::IO.raw_os_error()) && is_device())
+}
+
+/// Writes what is left in the buffer, and reports on standard error, once, that output was lost. Returns whether it was.
+pub(crate) fn report() -> bool {
+    let _noted = bytes().flush();
+    let Some(why) = LOST.get() else {
+        return false;
+    };
+    if !REPORTED.swap(true, Ordering::SeqCst) {
+        let failure = Failure::failed(format!(
+            "output was lost: standard output can't be written: {why}; make room there, or send it elsewhere"
+        ));
+        let _unseen = writeln!(anstream::stderr(), "{}", render::failure(&failure));
+    }
+    true
+}
+
+/// Returns the exit code of a command that would end with `code`: a success whose output was lost is a failure.
+pub(crate) fn settle(code: ExitCode) -> ExitCode {
+    match report() && code == ExitCode::from(Code::Done) {
+        true => Code::Failed.into(),
+        false => code,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    /// Files that name standard output without printing to it, and why.
+    const OTHERS: [(&str, &str); 7] = [
+        ("output.rs", "it is the place"),
+        ("terminal/mod.rs", "asks for its size and kind"),
+        ("terminal/tty.rs", "asks for its size and kind"),
+        ("terminal/sink.rs", "asks for its colours"),
+        (
+            "command/detach.rs",
+            "turns it into a file, which reports what it has no room for",
+        ),
+        (
+            "command/checkpoints/pipes.rs",
+            "copies its descriptor; a failed export is an error",
+        ),
+        ("demo/mod.rs", "is an agent, whose output a run reads"),
+    ];
+
+    fn sources(folder: &Path, found: &mut Vec<std::path::PathBuf>) {
+        for entry in fs_err::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            match path.is_dir() {
+                true => sources(&path, found),
+                false => found.push(path),
+            }
+        }
+    }
+
+    #[test]
+    fn w10_only_one_place_prints() {
+        let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/src"));
+        let mut all = Vec::new();
+        sources(root, &mut all);
+        let prints = |line: &str| {
+            let line = line.trim_start();
+            let asks = line.contains("is_terminal()");
+            let stdout = line.contains("stdout()") && !asks;
+            let says = |name: &str| {
+                line.contains(&format!("{name}!(")) && !line.contains(&format!("e{name}!("))
+            };
+            !line.starts_with("//") && (stdout || says("println") || says("print"))
+        };
+        let mut wrong = Vec::new();
+        for path in all
+            .iter()
+            .filter(|path| path.extension().is_some_and(|it| it == "rs"))
+        {
+            let name = path.strip_prefix(root).unwrap().to_str().unwrap();
+            let is_test = name.ends_with("tests.rs") || name.contains("tests/");
+            if is_test || OTHERS.iter().any(|(other, _)| *other == name) {
+                continue;
+            }
+            let text = fs_err::read_to_string(path).unwrap();
+            let product = text.split("#[cfg(test)]").next().unwrap_or_default();
+            let lines = product.lines().filter(|line| prints(line));
+            wrong.extend(lines.map(|line| format!("{name}: {}", line.trim())));
+        }
+        assert!(wrong.is_empty(), "print by `crate::output`: {wrong:#?}");
+    }
+}

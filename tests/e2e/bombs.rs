@@ -1,0 +1,214 @@
+//! Small archives that would unpack to something large, and names that would hide a file.
+
+use std::path::Path;
+
+use rlm_tests::Ended;
+use serde_json::Value;
+
+use crate::LONG;
+use crate::RLM;
+use crate::moving_bad::{archive, pack, replaced, stopped, unpack};
+use crate::scene::Scene;
+
+/// More than anything here may take: 200 MB, in KiB.
+const MOST_KIB: u64 = 200_000;
+const BOMB: usize = 300 << 20;
+
+/// Runs `rlm WORDS` in a directory, and returns how it ended and the most memory that it had, in KiB.
+fn measured(scene: &Scene, dir: &Path, words: &[&str]) -> (Ended, u64) {
+    let most = scene.sandbox.path().join("most");
+    let script = r#"import resource, subprocess, sys
+code = subprocess.call(sys.argv[2:])
+open(sys.argv[1], "w").write(str(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss))
+sys.exit(code)"#;
+    let python = scene.sandbox.rlm("python3").args(["-c", script]);
+    let python = python.args([&most]).args([RLM]).args(words).dir(dir);
+    let ended = python.run(LONG);
+    let most = fs_err::read_to_string(most).unwrap().parse().unwrap();
+    (ended, most)
+}
+
+fn has_python() -> bool {
+    let version = std::process::Command::new("python3")
+        .arg("--version")
+        .output();
+    version.is_ok_and(|it| it.status.success())
+}
+
+#[test]
+fn w6_an_archive_whose_prompt_is_a_bomb_is_refused_before_it_is_unpacked() {
+    if !has_python() {
+        return println!("skipped: python3 measures the memory, and is missing");
+    }
+    let scene = stopped();
+    let files = unpack(&fs_err::read(archive(&scene)).unwrap());
+    let at = |what: &str| {
+        files
+            .iter()
+            .position(|(name, _)| name.contains(what))
+            .unwrap()
+    };
+    let other = scene.sandbox.path().join("other");
+    for (what, why) in [
+        ("store/blobs/prompt", "at most 4194304 are taken"),
+        ("store/progress-", "at most 67108864 are taken"),
+        ("git.bundle", "`git.bundle` in it is no bundle of git"),
+    ] {
+        let bomb = replaced(&files, at(what), vec![0; BOMB]);
+        let packed = pack(&bomb, |_, _| {});
+        assert!(packed.len() < 300_000, "{}", packed.len());
+        let file = scene.sandbox.path().join("bomb.tar.zst");
+        fs_err::write(&file, packed).unwrap();
+        let words = ["checkpoints", "import", file.to_str().unwrap()];
+        let (ended, most) = measured(&scene, &other, &words);
+        assert_eq!(ended.code(), Some(1), "{what}: {ended}");
+        assert!(ended.stderr.contains(why), "{what}: {ended}");
+        assert_eq!(ended.stderr.lines().count(), 1, "{what}: {ended}");
+        assert!(most < MOST_KIB, "{what}: {most} KiB");
+        let left = fs_err::read_dir(&other).unwrap().count();
+        assert_eq!(left, 0, "{what}: nothing is left");
+    }
+}
+
+#[test]
+fn w7_zeros_as_a_bundle_are_refused_before_they_are_unpacked() {
+    let scene = stopped();
+    let files = unpack(&fs_err::read(archive(&scene)).unwrap());
+    let bundle = files.iter().position(|(name, _)| name == "git.bundle");
+    // A good beginning, and then nothing.
+    let zeros = [b"# v2 git bundle\n".to_vec(), vec![0; BOMB]].concat();
+    for bomb in [vec![0; BOMB], zeros] {
+        let bomb = replaced(&files, bundle.unwrap(), bomb);
+        let mut packed = pack(&bomb, |_, _| {});
+        // Whatever comes later is not looked at: what is cut off is not the first thing that is wrong.
+        packed.truncate(packed.len() / 2);
+        let file = scene.sandbox.path().join("bomb.tar.zst");
+        fs_err::write(&file, packed).unwrap();
+        let words = ["checkpoints", "import", file.to_str().unwrap()];
+        let import = scene.rlm(&words).dir(scene.sandbox.path().join("other"));
+        let ended = import.run(LONG).expect_code(1);
+        let why = "`git.bundle` in it is no bundle of git";
+        assert!(ended.stderr.contains(why), "{ended}");
+    }
+}
+
+/// The name of the file that has the prompt of the only run.
+fn prompt_of(scene: &Scene) -> std::path::PathBuf {
+    let blobs = scene.file(".rlm/runs/r1/blobs");
+    let mut names = fs_err::read_dir(blobs).unwrap();
+    names.next().unwrap().unwrap().path()
+}
+
+#[test]
+fn w6_a_run_whose_files_are_bombs_is_looked_at_within_bounds() {
+    if !has_python() {
+        return println!("skipped: python3 measures the memory, and is missing");
+    }
+    let scene = stopped();
+    let text = "x".repeat(BOMB);
+    fs_err::write(prompt_of(&scene), &text).unwrap();
+    // A transcript of one record, which is one long line.
+    let record = format!("{{\"at\":1,\"kind\":\"stdout\",\"text\":\"{text}\"}}\n");
+    let transcripts = scene.file(".rlm/runs/r1/transcripts");
+    fs_err::remove_file(transcripts.join("2-1.ndjson")).unwrap();
+    let transcript = transcripts.join("2-1.ndjson.zst");
+    fs_err::write(transcript, zstd::encode_all(record.as_bytes(), 3).unwrap()).unwrap();
+    let repo = scene.sandbox.repo();
+    for words in [
+        &["resume", "r1", "--dry-run"][..],
+        &["checkpoints", "show", "r1"],
+        &["checkpoints", "verify", "r1"],
+        &["logs", "r1"],
+        &["logs", "r1", "--json"],
+        &["report", "r1", "-o", "-"],
+        &["status", "r1"],
+    ] {
+        let (ended, most) = measured(&scene, &repo, words);
+        assert!(most < MOST_KIB, "{words:?}: {most} KiB");
+        if words[0] == "resume" {
+            assert_ne!(ended.code(), Some(0), "{ended}");
+            assert!(
+                ended.stderr.contains("the blob") && ended.stderr.contains("4194304"),
+                "{ended}"
+            );
+        }
+    }
+}
+
+#[test]
+fn w11_a_name_alone_hides_no_file_from_a_commit() {
+    let id = "0123456789abcdef0123456789abcdef";
+    let names = [
+        ".rlm-export-x.partial".to_owned(),
+        ".rlm-report-x.new".to_owned(),
+        format!(".rlm-export-{id}.partial"),
+        format!(".rlm-report-{id}.new"),
+        "x.tar.zst".to_owned(),
+        "rlm-x.html".to_owned(),
+    ];
+    let scene = Scene::new("print ready\nawait go\nprint turn {start}");
+    for (key, value) in [("user.name", "A. Tester"), ("user.email", "tester@invalid")] {
+        scene.sandbox.git(&["config", key, value]);
+    }
+    let running = scene.ready(&["--once", "--commit"]);
+    for name in &names {
+        fs_err::write(scene.file(name), "work of an agent\n").unwrap();
+    }
+    fs_err::write(scene.file("go"), "").unwrap();
+    running.wait(LONG).expect_code(0);
+    let committed = scene.sandbox.git(&["ls-files"]);
+    for name in &names {
+        assert!(committed.contains(name.as_str()), "{name}: {committed}");
+    }
+}
+
+#[test]
+fn w11_what_rlm_has_begun_to_write_is_in_no_commit() {
+    let scene = stopped();
+    let packed = fs_err::read(archive(&scene)).unwrap();
+    let id = "0123456789abcdef0123456789abcdef";
+    // As an export that was killed leaves it: its beginning, and nothing at all.
+    fs_err::write(
+        scene.file(&format!(".rlm-export-{id}.partial")),
+        &packed[..packed.len() - 9],
+    )
+    .unwrap();
+    fs_err::write(scene.file(&format!(".rlm-report-{id}.new")), "").unwrap();
+    scene
+        .agent
+        .set_script("append work {start}\nprint turn {start}");
+    let resumed = scene
+        .rlm(&["resume", "r1", "--take-back", "-n", "2"])
+        .run(LONG);
+    assert!(resumed.code().is_some(), "{resumed}");
+    let committed = scene.sandbox.git(&["ls-files"]);
+    assert!(
+        committed.contains("work") && !committed.contains(".rlm-"),
+        "{committed}"
+    );
+}
+
+#[test]
+fn w16_a_branch_that_git_refuses_is_refused() {
+    let scene = stopped();
+    let files = unpack(&fs_err::read(archive(&scene)).unwrap());
+    for branch in [
+        "HEAD", "@", "a//b", "a.lock/b", "-x", "@{-1}", "a/.b", "a\u{7f}",
+    ] {
+        let mut bad = files.clone();
+        let mut manifest: Value = serde_json::from_slice(&bad[0].1).unwrap();
+        manifest["git"]["branch"] = branch.into();
+        bad[0].1 = serde_json::to_vec(&manifest).unwrap();
+        let file = scene.sandbox.path().join("bad.tar.zst");
+        fs_err::write(&file, pack(&bad, |_, _| {})).unwrap();
+        let other = scene.sandbox.path().join("other");
+        let words = ["checkpoints", "import", file.to_str().unwrap()];
+        let ended = scene.rlm(&words).dir(&other).run(LONG);
+        assert_ne!(ended.code(), Some(0), "{branch}: {ended}");
+        assert!(
+            ended.stderr.contains("a branch that is none"),
+            "{branch}: {ended}"
+        );
+        assert_eq!(fs_err::read_dir(&other).unwrap().count(), 0, "{branch}");
+    }
+}

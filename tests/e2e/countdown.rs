@@ -1,0 +1,243 @@
+//! What a run that is being stopped waits for, and the seconds that are left.
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::process::Command;
+
+use rlm_tests::{Ended, Running, wait_for};
+use rustix::process::Signal;
+use serde_json::{Value, json};
+
+use crate::LONG;
+use crate::scene::{STUBBORN_TREE, Scene, events, says, stop, until_ready};
+
+/// The bound of a stop that is over before a test is.
+const BOUND: (&str, &str) = ("RLM_SHUTDOWN_TIMEOUT", "4s");
+/// The bound of a stop that a second press ends.
+const LATE: (&str, &str) = ("RLM_SHUTDOWN_TIMEOUT", "600s");
+
+/// A command for the shell that says that it runs, and then hangs whatever it is asked.
+fn hangs(scene: &Scene) -> String {
+    let file = scene.file("hangs");
+    format!(
+        "trap '' INT TERM HUP; touch {}; sleep 777; sleep 777",
+        file.display()
+    )
+}
+
+/// Returns the pid of the agent that was started last.
+fn agent_pid(scene: &Scene) -> i32 {
+    scene.agent.starts().last().unwrap().pid
+}
+
+/// Returns the seconds that the lines with this text say are left.
+fn seconds_left(text: &str, of: &str) -> Vec<u64> {
+    let lines = text.lines().filter(|line| line.contains(of));
+    let left = lines.filter_map(|line| line.strip_suffix("s left")?.rsplit(' ').next());
+    left.map(|seconds| seconds.parse().unwrap()).collect()
+}
+
+/// Expects that the stop named `what` at its first line, and then counted down to less than 4 s.
+#[track_caller]
+fn expect_countdown(ended: &Ended, what: &str) {
+    let text = &ended.stdout;
+    let first = format!("stopping: state saved; waiting for {what}, up to 4s");
+    assert!(text.lines().any(|line| line == first), "{ended}");
+    let left = seconds_left(text, &format!("stopping: waiting for {what}, "));
+    assert!(!left.is_empty() && left[0] < 4, "{left:?} in {ended}");
+    assert!(left.is_sorted_by(|a, b| a > b), "{left:?} in {ended}");
+}
+
+#[test]
+fn j41a_j41c_a_stop_names_the_agent_and_its_pid() {
+    let scene = Scene::new(STUBBORN_TREE);
+    let running = until_ready(scene.run(&["--once"]).env(BOUND.0, BOUND.1));
+    let agent = format!("the agent (pid {})", agent_pid(&scene));
+    let ended = stop(running, Signal::TERM);
+    expect_countdown(&ended, &agent);
+    assert!(!ended.stdout.contains('\r'), "{ended}");
+}
+
+#[test]
+fn j41a_a_stop_names_the_gate() {
+    let scene = Scene::new("print turn {start}");
+    let gates = ["--once", "--gate", "true", "--gate", &hangs(&scene)];
+    let running = scene.run(&gates).env(BOUND.0, BOUND.1).spawn();
+    scene.wait_for_file("hangs");
+    expect_countdown(&stop(running, Signal::TERM), "gate 2");
+}
+
+#[test]
+fn j41a_a_stop_names_the_check() {
+    let scene = Scene::new("print turn {start}");
+    let check = ["--until", &hangs(&scene)];
+    let running = scene.run(&check).env(BOUND.0, BOUND.1).spawn();
+    scene.wait_for_file("hangs");
+    expect_countdown(&stop(running, Signal::TERM), "the check");
+}
+
+#[test]
+fn j41a_a_stop_names_the_commit() {
+    let scene = Scene::new("touch work\nprint turn {start}");
+    for (key, value) in [("user.name", "A. Tester"), ("user.email", "tester@invalid")] {
+        scene.sandbox.git(&["config", key, value]);
+    }
+    let hook = scene.file(".git/hooks/pre-commit");
+    fs_err::create_dir_all(hook.parent().unwrap()).unwrap();
+    fs_err::write(&hook, format!("#!/bin/sh\n{}\n", hangs(&scene))).unwrap();
+    fs_err::set_permissions(&hook, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let commit = ["-n", "3", "--commit"];
+    let running = scene.run(&commit).env(BOUND.0, BOUND.1).spawn();
+    scene.wait_for_file("hangs");
+    expect_countdown(&stop(running, Signal::TERM), "the commit");
+}
+
+/// Has each sync of the process take so many seconds; `None` where that can't be had.
+fn slow_syncs(running: &Running, seconds: u32) -> Option<std::process::Child> {
+    let pid = running.pid().to_string();
+    let inject = format!("inject=fsync,fdatasync:delay_enter={seconds}000000");
+    let mut strace = Command::new("strace")
+        .args(["-f", "-qq", "-e", "trace=fsync,fdatasync", "-e", &inject])
+        .args(["-o", "/dev/null", "-p", &pid])
+        .spawn()
+        .ok()?;
+    let status = format!("/proc/{pid}/status");
+    wait_for("strace to trace or to fail", LONG, || {
+        let is_over = strace.try_wait().unwrap().is_some();
+        let status = fs_err::read_to_string(&status).unwrap();
+        let tracer = status.lines().find_map(|it| it.strip_prefix("TracerPid:"));
+        let is_traced = tracer.is_some_and(|it| it.trim() != "0");
+        (is_over || is_traced).then_some(is_traced)
+    })
+    .then_some(strace)
+}
+
+#[test]
+fn j41a_a_stop_names_the_save() {
+    let scene = Scene::new("ignore INT\nprint ready\nhang");
+    let mut running = until_ready(scene.run(&["--once"]).env(LATE.0, LATE.1));
+    let Some(mut strace) = slow_syncs(&running, 3) else {
+        return println!("skipped: strace is missing or may not trace here");
+    };
+    running.signal(Signal::TERM);
+    says(&mut running, "stopping: waiting for the save, ");
+    strace.kill().unwrap();
+    strace.wait().unwrap();
+    let saved = "stopping: state saved";
+    says(&mut running, saved);
+    let text = running.stdout();
+    assert!(
+        text.find("waiting for the save") < text.find(saved),
+        "{text}"
+    );
+    running.signal(Signal::KILL);
+    running.wait(LONG).expect_signal(Signal::KILL);
+}
+
+#[test]
+fn j41a_ps_shows_what_a_stop_waits_for() {
+    let scene = Scene::new(STUBBORN_TREE);
+    let mut running = until_ready(scene.run(&["--once"]).env(LATE.0, LATE.1));
+    let pid = agent_pid(&scene);
+    running.signal(Signal::TERM);
+    says(&mut running, "stopping: state saved");
+    let shown = scene.rlm(&["ps", "--json"]).run(LONG).expect_code(0);
+    let shown = &events(&shown.stdout)[0]["stop_waiting"];
+    let awaited = json!({"what": "agent", "pid": pid});
+    assert_eq!(shown["waits_for"], awaited, "{shown}");
+    assert!(shown["left_s"].as_u64().unwrap() <= 600, "{shown}");
+    let words = scene.rlm(&["ps"]).run(LONG).expect_code(0);
+    let words = words.stdout;
+    let named = format!("stopping: waiting for the agent (pid {pid})");
+    assert!(words.contains(&named), "{words}");
+    running.signal(Signal::INT);
+    running.wait(LONG).expect_signal(Signal::INT);
+    scene.wait_until_nothing_is_alive();
+}
+
+#[test]
+fn j41b_a_terminal_counts_down_in_one_row() {
+    let scene = Scene::new(STUBBORN_TREE);
+    let run = scene.run(&["--once"]).env("RLM_SHUTDOWN_TIMEOUT", "6s");
+    let (running, terminal) = run.size(24, 160).spawn_on_terminal();
+    terminal.sees("ready", LONG);
+    running.signal(Signal::TERM);
+    let row = format!(
+        "stopping: waiting for the agent (pid {}), ",
+        agent_pid(&scene)
+    );
+    let seen = |screen: &str| {
+        let rows = screen.lines().filter(|line| line.contains(&row));
+        let rows: Vec<_> = rows.map(str::to_owned).collect();
+        assert!(rows.len() <= 1, "{screen}");
+        let left = rows.first()?.split(&row).nth(1)?.split("s left").next()?;
+        left.parse::<u64>().ok()
+    };
+    let first = wait_for("the countdown", LONG, || seen(&terminal.screen()));
+    assert!(first < 6, "{first}");
+    let next = |below: u64| {
+        wait_for("it to fall", LONG, || {
+            let left = seen(&terminal.screen())?;
+            assert!(left <= below, "{left} after {below}");
+            (left < below).then_some(left)
+        })
+    };
+    next(next(first));
+    running.wait(LONG).expect_signal(Signal::TERM);
+}
+
+#[test]
+fn j41d_what_hangs_is_ended_at_the_bound() {
+    let scene = Scene::new("print turn {start}");
+    let check = ["--until", &hangs(&scene)];
+    let run = scene.run(&check).env("RLM_SHUTDOWN_TIMEOUT", "2s");
+    let running = run.spawn();
+    scene.wait_for_file("hangs");
+    let ended = stop(running, Signal::TERM);
+    scene.expect_nothing_alive();
+    assert!(
+        ended.stdout.contains("waiting for the check, up to 2s"),
+        "{ended}"
+    );
+    assert!(ended.stdout.contains("; 0 of "), "{ended}");
+}
+
+#[test]
+fn j41d_a_save_that_hangs_is_given_up_at_the_bound() {
+    for bound in ["2s", "0"] {
+        let scene = Scene::new("ignore INT\nprint ready\nhang");
+        let run = scene.run(&["--once"]).env("RLM_SHUTDOWN_TIMEOUT", bound);
+        let mut running = until_ready(run);
+        let Some(mut strace) = slow_syncs(&running, 600) else {
+            return println!("skipped: strace is missing or may not trace here");
+        };
+        running.signal(Signal::TERM);
+        let words = "ended at once";
+        running.until(words, LONG, |it| it.stderr().contains(words).then_some(()));
+        // It holds the thread that it delays, also at the end of the process.
+        strace.kill().unwrap();
+        strace.wait().unwrap();
+        let ended = running.wait(LONG).expect_signal(Signal::TERM);
+        assert!(!ended.stdout.contains("state saved"), "{ended}");
+        scene.wait_until_nothing_is_alive();
+    }
+}
+
+#[test]
+fn j41e_programs_get_records_of_the_countdown() {
+    let scene = Scene::new(STUBBORN_TREE);
+    let run = scene.run(&["--once", "--json"]).env(BOUND.0, BOUND.1);
+    let running = until_ready(run);
+    let awaited = json!({"what": "agent", "pid": agent_pid(&scene)});
+    let ended = stop(running, Signal::TERM);
+    assert!(!ended.stdout.contains('\r'), "{ended}");
+    let all = events(&ended.stdout);
+    let named =
+        |name: &str| -> Vec<&Value> { all.iter().filter(|it| it["event"] == name).collect() };
+    assert_eq!(named("stopping")[0]["waits_for"], awaited, "{ended}");
+    let waiting = named("stop_waiting");
+    assert!(!waiting.is_empty(), "{ended}");
+    assert_eq!(waiting[0]["waits_for"], awaited, "{ended}");
+    let left = waiting.iter().map(|it| it["left_s"].as_u64().unwrap());
+    assert!(left.clone().is_sorted_by(|a, b| a > b), "{ended}");
+    assert!(left.max().unwrap() < 4, "{ended}");
+}
