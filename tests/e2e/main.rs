@@ -17,6 +17,7 @@ mod crashes;
 mod damage;
 mod demo;
 mod detached;
+mod disarmed;
 mod doctor;
 mod duplex;
 mod editor;

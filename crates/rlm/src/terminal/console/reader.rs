@@ -7,6 +7,9 @@ use tokio::sync::mpsc;
 
 use crate::terminal::tty::{Tty, Typed};
 
+/// What the person is told, once.
+pub(super) const REARMED: &str = "another process turned Ctrl-C off on this terminal, perhaps the agent; rlm turned it on again. To stop the run from elsewhere: rlm stop";
+
 /// The thread that reads the terminal. Dropping it ends the thread.
 pub(super) struct Reader {
     end: Option<std::io::PipeWriter>,
@@ -17,6 +20,22 @@ impl Reader {
     pub(super) fn start(tty: Arc<Tty>, to: mpsc::Sender<Typed>) -> Option<Self> {
         let (ended, end) = std::io::pipe().ok()?;
         let thread = std::thread::spawn(move || tty.read_all(&to, &ended.into()));
+        Some(Self {
+            end: Some(end),
+            thread: Some(thread),
+        })
+    }
+
+    /// Reads nothing, and only keeps the signals of the keys switched on.
+    pub(super) fn guard(tty: Arc<Tty>) -> Option<Self> {
+        let (ended, end) = std::io::pipe().ok()?;
+        let mut told = false;
+        let rearmed = move || {
+            if !std::mem::replace(&mut told, true) {
+                anstream::eprintln!("rlm: {REARMED}");
+            }
+        };
+        let thread = std::thread::spawn(move || tty.guard(&ended.into(), rearmed));
         Some(Self {
             end: Some(end),
             thread: Some(thread),
