@@ -33,11 +33,7 @@ fn has_perl() -> bool {
         .arg("-v")
         .stdout(Stdio::null())
         .status();
-    let has = perl.is_ok_and(|status| status.success());
-    if !has {
-        println!("skipped: no perl to speak to a socket with");
-    }
-    has
+    perl.is_ok_and(|status| status.success())
 }
 
 /// Runs a tool in an agent, which ends with it, and gives what the run printed.
@@ -108,6 +104,7 @@ fn h13b_a_double_fork_in_a_session_of_its_own_without_an_environment_is_refused(
 #[test]
 fn h13c_an_agent_does_not_answer_its_own_question() {
     if !has_perl() {
+        println!("skipped: no perl to speak to a socket with");
         return;
     }
     let scene = Scene::new("");
@@ -140,6 +137,7 @@ fn h13c_an_agent_does_not_answer_its_own_question() {
 #[test]
 fn h13d_an_agent_does_not_raise_its_own_budget() {
     if !has_perl() {
+        println!("skipped: no perl to speak to a socket with");
         return;
     }
     let scene = Scene::new("");
@@ -246,6 +244,7 @@ fn h13g_a_run_that_was_started_below_the_same_guard_is_controlled_from_there() {
 #[test]
 fn h13h_a_process_that_is_gone_when_it_is_looked_for_is_refused() {
     if !has_perl() {
+        println!("skipped: no perl to speak to a socket with");
         return;
     }
     let scene = Scene::new("print ready\nhang");

@@ -86,7 +86,7 @@ fn held_by(pid: u32) -> io::Result<Vec<Held>> {
     Ok(held)
 }
 
-/// Whether a descriptor holds a lock that `pid` took: a line `lock:	1: FLOCK  ADVISORY  WRITE 522 fe:00:6643985 0 EOF`.
+/// Whether a descriptor holds a lock that `pid` took: a line `lock: 1: FLOCK  ADVISORY  WRITE 522 fe:00:6643985 0 EOF`.
 fn has_flock(info: &str, pid: u32) -> bool {
     let lines = info.lines().filter_map(|line| line.strip_prefix("lock:"));
     lines.into_iter().any(|line| parse(line).contains(&pid))

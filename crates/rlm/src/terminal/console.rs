@@ -57,11 +57,7 @@ pub(super) fn show(
         .build()
         .expect("the system gives a second runtime as it gave the first");
     let (typed_to, typed) = mpsc::channel(16);
-    let reader = match (terminal.tty.clone(), terminal.unread.clone()) {
-        (Some(tty), _) => Reader::start(tty, typed_to),
-        (None, Some(tty)) => Reader::guard(tty),
-        (None, None) => None,
-    };
+    let reader = Reader::of(terminal, typed_to);
     let interrupts = shown.interrupts.clone();
     let console = Console::new(shown, terminal, handler);
     runtime.block_on(console.run(news, typed, &interrupts));

@@ -5,6 +5,7 @@ use std::thread::JoinHandle;
 
 use tokio::sync::mpsc;
 
+use crate::terminal::Terminal;
 use crate::terminal::tty::{Tty, Typed};
 
 /// What the person is told, once.
@@ -17,7 +18,16 @@ pub(super) struct Reader {
 }
 
 impl Reader {
-    pub(super) fn start(tty: Arc<Tty>, to: mpsc::Sender<Typed>) -> Option<Self> {
+    /// Reads the terminal, or only guards the one of a person who wants nothing asked.
+    pub(super) fn of(terminal: &Terminal, to: mpsc::Sender<Typed>) -> Option<Self> {
+        match (terminal.tty.clone(), terminal.unread.clone()) {
+            (Some(tty), _) => Self::start(tty, to),
+            (None, Some(tty)) => Self::guard(tty),
+            (None, None) => None,
+        }
+    }
+
+    fn start(tty: Arc<Tty>, to: mpsc::Sender<Typed>) -> Option<Self> {
         let (ended, end) = std::io::pipe().ok()?;
         let thread = std::thread::spawn(move || tty.read_all(&to, &ended.into()));
         Some(Self {
@@ -27,7 +37,7 @@ impl Reader {
     }
 
     /// Reads nothing, and only keeps the signals of the keys switched on.
-    pub(super) fn guard(tty: Arc<Tty>) -> Option<Self> {
+    fn guard(tty: Arc<Tty>) -> Option<Self> {
         let (ended, end) = std::io::pipe().ok()?;
         let mut told = false;
         let rearmed = move || {
