@@ -50,6 +50,7 @@ struct ReadmeDoctests;
 #[cfg(feature = "acp")]
 pub mod acp;
 mod agent;
+pub mod ancestry;
 mod builder;
 #[cfg(feature = "claude")]
 pub mod claude;

@@ -47,12 +47,25 @@ pub(crate) fn stat(pid: u32) -> Option<Stat> {
     read(&pid.to_string())
 }
 
+/// Reads the same with the command name.
+pub(crate) fn named(pid: u32) -> Option<(Stat, String)> {
+    let (line, read) = read_line(&pid.to_string())?;
+    let line = &line[..read];
+    let name = line.get(memchr::memchr(b'(', line)? + 1..memchr::memrchr(b')', line)?)?;
+    Some((parse(line)?, String::from_utf8_lossy(name).into_owned()))
+}
+
 fn read(process: &str) -> Option<Stat> {
+    let (line, read) = read_line(process)?;
+    parse(&line[..read])
+}
+
+fn read_line(process: &str) -> Option<([u8; 1024], usize)> {
     // The line is some hundred bytes long; a whole file is read in pieces, and this is read often.
     let mut line = [0; 1024];
     let mut file = fs::File::open(format!("/proc/{process}/stat")).ok()?;
     let read = file.read(&mut line).ok()?;
-    parse(&line[..read])
+    Some((line, read))
 }
 
 /// The command name may hold spaces and parentheses, so fields are counted from the last `)`.

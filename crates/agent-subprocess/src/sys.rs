@@ -1,7 +1,7 @@
 //! The few system calls that have no safe wrapper; all the `unsafe` of this crate. Linux only.
 #![expect(
     unsafe_code,
-    reason = "signal dispositions, fork, pre_exec, execve, waitid with a pid, signalfd, unnamed signals and _exit have no safe wrapper"
+    reason = "signal dispositions, fork, pre_exec, execve, waitid with a pid, signalfd, SO_PEERPIDFD, unnamed signals and _exit have no safe wrapper"
 )]
 
 use crate::guard::image::Image;
@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, Signal};
 use std::ffi::CString;
 use std::io;
-use std::os::fd::{FromRawFd as _, OwnedFd};
+use std::os::fd::{AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd};
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command};
 
@@ -128,6 +128,50 @@ pub(crate) fn dead_child() -> Result<Option<Pid>, Errno> {
             libc::WEXITED | libc::WNOHANG | libc::WNOWAIT,
         ) {
             0 => Ok(Pid::from_raw(info.si_pid())),
+            _ => Err(last_error()),
+        }
+    }
+}
+
+/// The process that connected a Unix socket.
+pub(crate) enum Peer {
+    /// As a descriptor, which can't come to mean another process.
+    Pidfd(OwnedFd),
+    /// As a number, 0 for one of a pid namespace that can't be seen from here: Linux before 6.5 has no descriptor for it.
+    Pid(u32),
+}
+
+/// Names the process that connected a Unix socket.
+pub(crate) fn peer(socket: BorrowedFd<'_>) -> Result<Peer, Errno> {
+    // SAFETY: both options write at most the size that they are told into what the pointer leads to, any bytes are valid
+    // in an i32 and in a ucred, and the descriptor that comes of the first belongs to nobody else.
+    unsafe {
+        let mut pidfd = -1_i32;
+        let mut size = size_of::<i32>() as libc::socklen_t;
+        let socket = socket.as_raw_fd();
+        let got = libc::getsockopt(
+            socket,
+            libc::SOL_SOCKET,
+            libc::SO_PEERPIDFD,
+            (&raw mut pidfd).cast(),
+            &mut size,
+        );
+        match last_error() {
+            _ if got == 0 => return Ok(Peer::Pidfd(OwnedFd::from_raw_fd(pidfd))),
+            Errno::NOPROTOOPT => {}
+            error => return Err(error),
+        }
+        let mut credentials: libc::ucred = std::mem::zeroed();
+        let mut size = size_of::<libc::ucred>() as libc::socklen_t;
+        let got = libc::getsockopt(
+            socket,
+            libc::SOL_SOCKET,
+            libc::SO_PEERCRED,
+            (&raw mut credentials).cast(),
+            &mut size,
+        );
+        match got {
+            0 => Ok(Peer::Pid(credentials.pid.cast_unsigned())),
             _ => Err(last_error()),
         }
     }

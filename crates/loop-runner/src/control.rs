@@ -7,9 +7,13 @@
 //! [`attach`] looks at a run: one request, upon which come its last news, what it tells from then on, how it stands, and its end. Who lags misses some and is told
 //! how many; nobody is waited for.
 //!
-//! A line has at most 1 MiB, 32 may ask at once, and a peer that is slow to ask or to read is dropped after 5 s.
+//! A process that an agent started may ask for the status, and for nothing else: see `caller`.
+//!
+//! A line has at most 1 MiB, 32 are answered at once, and a peer that is slow to ask or to read is dropped after 5 s; of 33 that have not asked yet, the
+//! oldest is dropped.
 
 mod attached;
+mod caller;
 mod change;
 mod client;
 mod desk;

@@ -111,6 +111,10 @@ enum Kind {
     Silent(PathBuf),
     #[error("who listens at `{}` says something that can't be understood: {why}", path.display())]
     Babble { path: PathBuf, why: String },
+    #[error("{0}")]
+    Refused(String),
+    #[error("{0}")]
+    Unproven(String),
     #[error("{message}")]
     Agent { message: String, source: Source },
     #[error("phase `{phase}`: {source}")]
@@ -285,6 +289,15 @@ impl Error {
         Self(Box::new(Kind::Babble { path, why }))
     }
 
+    pub(crate) fn refused(why: impl Into<String>) -> Self {
+        Self(Box::new(Kind::Refused(why.into())))
+    }
+
+    /// `why` says what can't be proven of which process, and what to do.
+    pub(crate) fn unproven(why: impl Into<String>) -> Self {
+        Self(Box::new(Kind::Unproven(why.into())))
+    }
+
     /// Makes the error of an agent that can't be had; `message` says what to do.
     #[must_use]
     pub fn agent(message: impl Into<String>, source: impl Into<Source>) -> Self {
@@ -347,6 +360,12 @@ impl Error {
         matches!(*self.0, Kind::Nobody(_))
     }
 
+    /// Returns whether the run refused a request because of the process that sent it: an agent's, or one whose ancestors can't be proven.
+    #[must_use]
+    pub fn is_refused(&self) -> bool {
+        matches!(*self.0, Kind::Refused(_))
+    }
+
     /// Returns whether the process that has the run does not answer: it is busy, stands still or hangs.
     #[must_use]
     pub fn is_silent(&self) -> bool {
@@ -384,6 +403,7 @@ impl Error {
                 | Kind::Unfit { .. }
                 | Kind::PhaseName { .. }
                 | Kind::Prompt { .. }
+                | Kind::Refused(_)
                 | Kind::Rules(_)
                 | Kind::Unsupported { .. }
         )

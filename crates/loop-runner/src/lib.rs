@@ -76,6 +76,7 @@ mod hurry;
 mod journal;
 mod kept;
 mod limit;
+mod locks;
 mod loss;
 mod mend;
 pub mod moving;

@@ -237,7 +237,7 @@ mod tests {
         fs_err::copy(&signed, copy.join(".rlm/holder.json")).unwrap();
         let there = Project::find(&copy).unwrap();
         assert_eq!(there.holder(&run), None);
-        let forced = there.end_by_force(&run, Duration::ZERO);
+        let forced = there.end_by_force(&run, Duration::ZERO, Duration::ZERO);
         assert!(forced.unwrap_err().is_nobody());
         // One that an earlier version has signed says no place.
         let text = serde_json::to_string(&taken.holder).unwrap();

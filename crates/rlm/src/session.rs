@@ -389,3 +389,15 @@ pub(crate) fn refuse_nested(allowed: bool) -> Result<(), Failure> {
         _ => Ok(()),
     }
 }
+
+/// Refuses inside a run's agent what changes the runs of a project: a person does that. The variable stops mistakes, not attacks.
+pub(crate) fn refuse_inside(what: &str, allowed: bool) -> Result<(), Failure> {
+    match std::env::var("RLM_RUN_ID") {
+        Ok(outer) if !allowed => Err(Failure::usage(format!(
+            "this is inside run {}: `{} {what}` is for a person outside of it; to do it all the same: --nested",
+            render::plain(&outer),
+            render::rlm()
+        ))),
+        _ => Ok(()),
+    }
+}

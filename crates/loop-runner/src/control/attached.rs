@@ -67,6 +67,9 @@ pub fn attach_after(run_dir: &Path, attended: bool, seen: Timestamp) -> Result<A
     let first = first.ok_or_else(|| Error::nobody(path.clone()))?;
     let Ok(Told::View(view)) = serde_json::from_slice(&first) else {
         let why = match protocol::answer(&first) {
+            Ok(Answer::Refused { why }) => {
+                return Err(Error::refused(format!("the run refuses this: {why}")));
+            }
             Ok(Answer::Busy) => "too many watch it at once".to_owned(),
             Ok(Answer::Ended(_)) => return Err(Error::nobody(path)),
             Ok(Answer::Unsupported { what } | Answer::Malformed { why: what }) => {

@@ -16,6 +16,9 @@ use crate::control::protocol::{self, Answer, MAX_LINE, Request};
 /// How long an owner may take to take a connection, and a request.
 const PATIENCE: Duration = Duration::from_secs(2);
 
+/// The most bytes of all answers to one request.
+const MOST: usize = 2 * MAX_LINE;
+
 /// Asks the process that has the run in this directory, which is absolute.
 ///
 /// Blocks for a few seconds at most, also when that process hangs.
@@ -34,6 +37,7 @@ pub fn ask(run_dir: &Path, request: &Request) -> Result<Answers, Error> {
         path,
         from: BufReader::new(stream),
         line: Vec::new(),
+        read: 0,
     };
     let sent = answers.from.get_mut().write_all(&protocol::line(request));
     match sent {
@@ -67,6 +71,8 @@ pub struct Answers {
     from: BufReader<UnixStream>,
     /// What came of a line that is not whole yet.
     line: Vec<u8>,
+    /// How many bytes whole lines had.
+    read: usize,
 }
 
 impl Answers {
@@ -79,7 +85,7 @@ impl Answers {
     ///
     /// # Errors
     ///
-    /// [`Error::is_silent`] when `wait` has passed; asking again goes on where it was.
+    /// [`Error::is_silent`] when `wait` has passed; asking again goes on where it was. Another one for what is no answer, or more than 2 MiB of them.
     pub fn next(&mut self, wait: Duration) -> Result<Option<Answer>, Error> {
         let by = Instant::now() + wait;
         loop {
@@ -97,6 +103,10 @@ impl Answers {
                 Err(e) if e.kind() == io::ErrorKind::ConnectionReset => return Ok(None),
                 Err(e) => return Err(self.failed(e)),
                 Ok(_) if self.line.ends_with(b"\n") => {
+                    self.read += self.line.len();
+                    if self.read > MOST {
+                        return Err(Error::babble(self.path.clone(), "answers without an end"));
+                    }
                     let answer = protocol::answer(&std::mem::take(&mut self.line));
                     let path = &self.path;
                     return answer.map(Some).map_err(|e| Error::babble(path.clone(), e));

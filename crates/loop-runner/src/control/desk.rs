@@ -1,17 +1,22 @@
 //! One who asks the run through its socket: what they want is handed to the run, and they are told how far it has come.
 
 use std::io;
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use agent_subprocess::ProcessId;
+use agent_subprocess::ancestry;
 use loop_state::Step;
 use tokio::io::BufReader;
 use tokio::net::UnixStream;
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
+use crate::control::caller;
 use crate::control::peer::{Peer, left, may_ask, own_uid, read_line};
 use crate::control::progress::{Taken, already, first};
 use crate::control::protocol::{self, Answer, Ended, Request};
@@ -25,6 +30,9 @@ use crate::{Control, RunId, View};
 
 /// How long a request is followed.
 const LONGEST: Duration = Duration::from_secs(24 * 3600);
+
+/// How many refusals are reported in the run's events.
+const REFUSALS: usize = 20;
 
 /// How the run ended, when it has.
 pub(super) type Over = watch::Receiver<Option<Ended>>;
@@ -46,25 +54,72 @@ pub(super) struct Desk {
     pub(super) interactive: bool,
     /// How many look on who can be asked.
     pub(super) persons: AtomicUsize,
+    /// Reports what was refused to the run, and how often that happened.
+    pub(super) to_refusals: mpsc::Sender<String>,
+    pub(super) refused: AtomicUsize,
+}
+
+/// A request, and the peer that it came from.
+#[derive(Debug)]
+pub(super) struct Asked {
+    request: Request,
+    caller: io::Result<ancestry::Peer>,
+    from: BufReader<OwnedReadHalf>,
+    to: OwnedWriteHalf,
+}
+
+impl Asked {
+    /// Answers without doing anything.
+    pub(super) async fn refuse(mut self, answer: &Answer) {
+        // One that hears nothing has gone.
+        let _gone = Peer::new(&mut self.to).tell(answer).await;
+    }
 }
 
 impl Desk {
-    pub(super) async fn serve(&self, stream: UnixStream) -> io::Result<()> {
-        if !may_ask(stream.peer_cred()?.uid(), own_uid()) {
-            return Ok(());
+    /// Reads what a peer wants. `None` for one that may not ask, says nothing in time, or what can't be understood, which is answered.
+    pub(super) async fn read(&self, stream: UnixStream) -> Option<Asked> {
+        if !may_ask(stream.peer_cred().ok()?.uid(), own_uid()) {
+            return None;
         }
+        // At once: who ends meanwhile is not found any more.
+        let caller = ancestry::Peer::of(stream.as_fd());
         let (from, mut to) = stream.into_split();
         let mut from = BufReader::new(from);
         let mut over = self.over.clone();
         let line = tokio::select! {
-            line = read_line(&mut from) => line?,
-            _ = over.changed() => return Ok(()),
+            line = read_line(&mut from) => line.ok()?,
+            _ = over.changed() => return None,
         };
+        match protocol::request(&line) {
+            Ok(request) => Some(Asked {
+                request,
+                caller,
+                from,
+                to,
+            }),
+            Err(refusal) => {
+                // One that hears nothing has gone.
+                let _gone = Peer::new(&mut to).tell(&refusal).await;
+                None
+            }
+        }
+    }
+
+    pub(super) async fn serve(&self, asked: Asked) -> io::Result<()> {
+        let Asked {
+            request,
+            caller,
+            mut from,
+            mut to,
+        } = asked;
+        let over = self.over.clone();
         let mut peer = Peer::new(&mut to);
-        let request = match protocol::request(&line) {
-            Ok(request) => request,
-            Err(refusal) => return peer.tell(&refusal).await,
-        };
+        if request != Request::Status
+            && let Err(why) = self.check(caller, &request).await
+        {
+            return peer.tell(&Answer::Refused { why }).await;
+        }
         if let Request::Attach { attended } = request {
             let Ok(place) = self.watchers.try_acquire() else {
                 return peer.tell(&Answer::Busy).await;
@@ -92,6 +147,29 @@ impl Desk {
             told = timeout(LONGEST, self.follow(request, what, &mut peer)) => told?,
             () = left(&mut from) => Ok(()),
         }
+    }
+
+    /// Refuses a request of a process that an agent started, and reports that in the run's events, or says why.
+    async fn check(
+        &self,
+        caller: io::Result<ancestry::Peer>,
+        request: &Request,
+    ) -> Result<(), String> {
+        let owner = self.process;
+        let checked = spawn_blocking(move || caller::check(caller, owner)).await;
+        let Err(refusal) = checked.expect("a check does not panic") else {
+            return Ok(());
+        };
+        let mut text = refusal.report(&request.name());
+        let before = self.refused.fetch_add(1, Ordering::Relaxed);
+        if before + 1 == REFUSALS {
+            text += "; further refusals are not reported";
+        }
+        if before < REFUSALS {
+            // A run that takes no report now has enough of them waiting.
+            let _full = self.to_refusals.try_send(text);
+        }
+        Err(refusal.answer())
     }
 
     /// Tells the run whether somebody is there who can be asked; one that is over asks nobody.

@@ -1,5 +1,9 @@
 //! Ending the process of a run that does not listen, and all that it started.
+//!
+//! The kernel names that process: it is the one that took the lock on the working tree. It is signalled once a second
+//! proof agrees. What an agent can edit, such as `holder.json`, only gives a name to what the kernel says.
 
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use agent_duplex::ProcessName;
@@ -7,11 +11,12 @@ use agent_subprocess::ProcessId;
 use agent_subprocess::sweep;
 use rustix::process::Signal;
 
+use crate::control::caller;
+use crate::locks::{self, Lock, Owner};
 use crate::survivors::{MARKER, names, scope_of};
-use crate::{Error, Holder, Project, RunId, work_tree};
+use crate::{Error, Holder, Project, RunId, git, work_tree};
 
-/// How long guards may take to end what a dead holder left; their own bound is below.
-const GUARD_WAIT: Duration = Duration::from_secs(5);
+/// How much of the time is left for the sweep of what guards leave.
 const SWEEP_BUDGET: Duration = Duration::from_secs(3);
 const POLL: Duration = Duration::from_millis(20);
 
@@ -28,14 +33,80 @@ pub struct Forced {
 }
 
 impl Project {
-    /// Returns the process that works on that run, as long as it lives. It is known by its start time, not only by its number.
+    /// Returns the process that works on that run, as long as it lives. The kernel says which one has the lock on the
+    /// working tree; where it does not, what that process wrote down counts.
     ///
     /// # Platform
     ///
     /// Always `None` outside Linux, where start times are not known.
     #[must_use]
     pub fn holder(&self, run: &RunId) -> Option<Holder> {
-        work_tree::holders(self).find(|it| it.run == *run && it.process.is_alive())
+        let signed = work_tree::holders(self).filter(|it| it.run == *run);
+        let signed = signed.max_by_key(|it| (it.process.is_alive(), it.since));
+        match self.owner(run) {
+            Ok(Some((owner, _))) => Some(Holder {
+                process: owner.process,
+                since: signed.map(|it| it.since).unwrap_or_default(),
+                run: run.clone(),
+            }),
+            Ok(None) => None,
+            Err(_) => signed.filter(|it| it.process.is_alive()),
+        }
+    }
+
+    /// Returns whether a living process is known to have that run: by the lock on the working tree, whatever became of
+    /// the state.
+    #[must_use]
+    pub fn is_owned(&self, run: &RunId) -> bool {
+        matches!(self.owner(run), Ok(Some(_)))
+    }
+
+    /// Returns the run whose process has the lock on the working tree of this project, be its state removed.
+    #[must_use]
+    pub fn owned_run(&self) -> Option<RunId> {
+        match locks::owner(self.tree()).ok()? {
+            Lock::Taken(owner) => owner.run?.parse().ok(),
+            Lock::Free | Lock::Hidden(_) => None,
+        }
+    }
+
+    /// Finds the process that has the run, with the tree on which it holds the lock; `None` when no process has a lock.
+    fn owner(&self, run: &RunId) -> Result<Option<(Owner, PathBuf)>, Error> {
+        let head = self.run(run).ok().and_then(|entry| entry.head.ok());
+        let own = head.map(|head| head.tree(self.root()).to_owned());
+        let all = || {
+            let trees = git::tree::all(&self.state_dir());
+            std::iter::once(self.root().to_owned()).chain(trees)
+        };
+        let mut why = None;
+        for tree in own.clone().map_or_else(|| all().collect(), |own| vec![own]) {
+            let lock = locks::owner(&tree).map_err(|e| {
+                Error::unproven(format!(
+                    "the process that has run `{run}` can't be proven: /proc/locks or the working tree can't be read: {e}; look for it with: fuser -v {}",
+                    tree.display()
+                ))
+            })?;
+            match lock {
+                Lock::Free => {}
+                // The state says which run works in which tree, and the program which process can be one.
+                Lock::Taken(owner)
+                    if owner.run.as_deref() == Some(run.as_str())
+                        || (owner.run.is_none() && own.is_some() && owner.is_same_program) =>
+                {
+                    return Ok(Some((owner, tree)));
+                }
+                Lock::Taken(owner) => {
+                    why.get_or_insert_with(|| strange(run, &owner, &tree));
+                }
+                Lock::Hidden(pids) => {
+                    why.get_or_insert_with(|| hidden(run, &pids, &tree));
+                }
+            }
+        }
+        match why {
+            None => Ok(None),
+            Some(why) => Err(Error::unproven(why)),
+        }
     }
 
     /// Returns the process that took that run last, which may be gone; `None` when nobody has, or another run has had the working tree since.
@@ -53,38 +124,62 @@ impl Project {
     }
 
     /// Ends the process that has the run: by SIGTERM, and SIGCONT for one that was stopped; after `patience` by SIGKILL. What it had started is
-    /// ended by its guards then, and what they leave by this process. Blocks for that time and about eight seconds more at most.
+    /// ended by its guards then, and what they leave by this process. Blocks for `limit` at most.
     ///
     /// # Errors
     ///
-    /// [`Error::is_nobody`] when it is not known which process that is.
+    /// [`Error::is_nobody`] when no process has it, [`Error::is_refused`] from inside an agent; others when it can't be proven which process has it:
+    /// then none is signalled.
     ///
     /// # Platform
     ///
     /// Linux only; elsewhere it is never known which process it is.
-    pub fn end_by_force(&self, run: &RunId, patience: Duration) -> Result<Forced, Error> {
-        let holder = self.holder(run);
-        let holder = holder.ok_or_else(|| Error::nobody(self.run_dir(run)))?;
+    pub fn end_by_force(
+        &self,
+        run: &RunId,
+        patience: Duration,
+        limit: Duration,
+    ) -> Result<Forced, Error> {
+        let end = Instant::now() + limit;
+        let kill_at = (Instant::now() + patience).min(end);
+        let owner = self.owner(run)?;
+        let (owner, tree) = owner.ok_or_else(|| Error::nobody(self.run_dir(run)))?;
+        let process = owner.process;
+        caller::check_own(process).map_err(|why| {
+            Error::refused(format!(
+                "run `{run}` is not ended from here: this process {why}"
+            ))
+        })?;
+        let handle = Handle::open(process, &tree).ok_or_else(|| {
+            Error::unproven(format!(
+                "pid {} let go of `{}` a moment ago; look again",
+                process.pid,
+                tree.display()
+            ))
+        })?;
         let scope = scope_of(self, run);
         let find = || match &scope {
             Some(scope) => sweep::find(MARKER, scope),
             None => Vec::new(),
         };
         let before = find();
-        let process = holder.process;
-        signal(process, Signal::TERM);
-        signal(process, Signal::CONT);
+        handle.signal(Signal::TERM);
+        handle.signal(Signal::CONT);
         let is_gone = || !process.is_alive();
-        let killed = !wait_until(patience, is_gone);
+        let killed = !wait_until(kill_at, is_gone);
+        let sweep_at = end.checked_sub(SWEEP_BUDGET).unwrap_or(end);
         if killed {
-            signal(process, Signal::KILL);
-            wait_until(GUARD_WAIT, is_gone);
+            handle.signal(Signal::KILL);
+            wait_until(sweep_at, is_gone);
         }
-        wait_until(GUARD_WAIT, || find().is_empty());
+        wait_until(sweep_at, || find().is_empty());
         let left = find();
         let survivors = match left.is_empty() {
             true => Vec::new(),
-            false => names(sweep::end(left, SWEEP_BUDGET).survivors),
+            false => {
+                let budget = end.saturating_duration_since(Instant::now());
+                names(sweep::end(left, budget.min(SWEEP_BUDGET)).survivors)
+            }
         };
         // Guards are no work of an agent's.
         let before = before.iter().filter(|it| !it.is_guard).map(name);
@@ -97,6 +192,29 @@ impl Project {
     }
 }
 
+/// Says that a process has the tree which is not known to be that of the run.
+fn strange(run: &RunId, owner: &Owner, tree: &Path) -> String {
+    let (pid, tree) = (owner.process.pid, tree.display());
+    match &owner.run {
+        Some(other) => format!(
+            "pid {pid} works in `{tree}` for another run: {}; no process is known to have run `{run}`",
+            other.escape_debug()
+        ),
+        None => format!(
+            "pid {pid} holds `{tree}`, and nothing proves that it has run `{run}`, so it gets no signal; look at it: ps -fp {pid}"
+        ),
+    }
+}
+
+fn hidden(run: &RunId, pids: &[u32], tree: &Path) -> String {
+    let shown: Vec<String> = pids.iter().take(8).map(ToString::to_string).collect();
+    format!(
+        "the process that has run `{run}` can't be proven: other users' processes hold locks, perhaps that on `{}` (pids {}); ask as that user, or as root",
+        tree.display(),
+        shown.join(", ")
+    )
+}
+
 fn name(found: &sweep::Found) -> ProcessName {
     ProcessName {
         pid: found.process.pid,
@@ -104,26 +222,41 @@ fn name(found: &sweep::Found) -> ProcessName {
     }
 }
 
-/// Signals this very process, and none that got its number since.
+/// A process that can't come to mean another one.
 #[cfg(target_os = "linux")]
-fn signal(process: ProcessId, signal: Signal) {
-    use rustix::process::{Pid, PidfdFlags, pidfd_open, pidfd_send_signal};
+struct Handle(std::os::fd::OwnedFd);
 
-    let pid = Pid::from_raw(process.pid.cast_signed());
-    let handle = pid.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
-    // Looked at once more now that the handle can't come to mean another one.
-    if let Some(handle) = handle.filter(|_| process.is_alive()) {
+#[cfg(target_os = "linux")]
+impl Handle {
+    /// Opens it, and proves once more that it has the lock, now that its number can't be used again.
+    fn open(process: ProcessId, tree: &Path) -> Option<Self> {
+        use rustix::process::{Pid, PidfdFlags, pidfd_open};
+
+        let pid = Pid::from_raw(process.pid.cast_signed())?;
+        let handle = pidfd_open(pid, PidfdFlags::empty()).ok()?;
+        locks::still_holds(process, tree).then_some(Self(handle))
+    }
+
+    fn signal(&self, signal: Signal) {
         // One that is gone needs none.
-        let _gone = pidfd_send_signal(handle, signal);
+        let _gone = rustix::process::pidfd_send_signal(&self.0, signal);
     }
 }
 
 #[cfg(not(target_os = "linux"))]
-fn signal(_process: ProcessId, _signal: Signal) {}
+struct Handle;
 
-/// Waits for something that nobody tells of; says whether it came.
-pub(crate) fn wait_until(wait: Duration, is_so: impl Fn() -> bool) -> bool {
-    let by = Instant::now() + wait;
+#[cfg(not(target_os = "linux"))]
+impl Handle {
+    fn open(_process: ProcessId, _tree: &Path) -> Option<Self> {
+        None
+    }
+
+    fn signal(&self, _signal: Signal) {}
+}
+
+/// Waits for something that nobody tells of, until `by`; says whether it came.
+pub(crate) fn wait_until(by: Instant, is_so: impl Fn() -> bool) -> bool {
     while !is_so() {
         if Instant::now() >= by {
             return false;

@@ -172,6 +172,11 @@ pub enum Answer {
         /// Why.
         why: String,
     },
+    /// The process that asks may not: it belongs to an agent, or it can't be proven that it does not.
+    Refused {
+        /// Why.
+        why: String,
+    },
     /// The run's program can't do that.
     Unsupported {
         /// What.
@@ -278,6 +283,14 @@ pub struct Ended {
     pub survivors: Vec<ProcessName>,
     /// Whether that nothing else is left is known, rather than nothing being found.
     pub proven: bool,
+}
+
+impl Request {
+    /// Returns the name of the request in its line.
+    pub(crate) fn name(&self) -> String {
+        let value = serde_json::to_value(self).unwrap_or_default();
+        value["request"].as_str().unwrap_or("?").to_owned()
+    }
 }
 
 impl Answer {

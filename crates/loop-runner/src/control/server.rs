@@ -1,5 +1,6 @@
 //! The control socket of a run that this process holds: making it, again if need be, and taking connections; `desk` serves them.
 
+use std::collections::VecDeque;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -10,19 +11,21 @@ use agent_subprocess::ProcessId;
 use cancellable_sleep::SleepGate;
 use tokio::net::UnixListener;
 use tokio::sync::{Semaphore, mpsc, watch};
-use tokio::task::JoinHandle;
+use tokio::task::{AbortHandle, JoinHandle, yield_now};
 use tokio::time::timeout;
 
-use crate::control::desk::Desk;
+use crate::control::desk::{Asked, Desk};
 use crate::control::place::{self, Identity};
-use crate::control::protocol::{self, Answer, Ended};
+use crate::control::protocol::{Answer, Ended};
 use crate::control::recent::Recent;
 use crate::control::wishes::Wish;
 use crate::runner::Pulse;
 use crate::{Options, RunId, View};
 
-/// How many may ask at once.
+/// How many may be answered at once.
 const MOST: u32 = 32;
+/// How many may have connected without a request. One more takes the place of the oldest: who connects and is silent locks nobody out.
+const UNREAD: usize = 32;
 /// How many may look on at once.
 const WATCHERS: usize = 8;
 /// How many wishes wait for a run that is busy saving.
@@ -41,6 +44,7 @@ pub(crate) struct Socket {
     bound: Option<(Identity, JoinHandle<()>)>,
     /// Whether it was told that there is none.
     told: bool,
+    refusals: mpsc::Receiver<String>,
 }
 
 impl Socket {
@@ -55,6 +59,7 @@ impl Socket {
     ) -> (Self, mpsc::Receiver<Wish>) {
         let (to_run, wishes) = mpsc::channel(WAITING);
         let (over, is_over) = watch::channel(None);
+        let (to_refusals, refusals) = mpsc::channel(WAITING);
         let desk = Arc::new(Desk {
             run,
             process: ProcessId::current(),
@@ -68,6 +73,8 @@ impl Socket {
             watchers: Semaphore::new(WATCHERS),
             interactive: options.interactive,
             persons: AtomicUsize::new(0),
+            to_refusals,
+            refused: AtomicUsize::new(0),
         });
         let socket = Self {
             run_dir,
@@ -75,6 +82,7 @@ impl Socket {
             over,
             bound: None,
             told: false,
+            refusals,
         };
         (socket, wishes)
     }
@@ -99,6 +107,14 @@ impl Socket {
                 self.told = true;
                 Err(e)
             }
+        }
+    }
+
+    /// Waits until a request is refused to a process, and says which and why. Cancel safe.
+    pub(crate) async fn refused(&mut self) -> String {
+        match self.refusals.recv().await {
+            Some(refusal) => refusal,
+            None => std::future::pending().await,
         }
     }
 
@@ -135,21 +151,40 @@ impl Drop for Socket {
 
 async fn accept(listener: UnixListener, desk: Arc<Desk>) {
     let gate = SleepGate::new();
+    let mut unread = VecDeque::<AbortHandle>::new();
     loop {
         match listener.accept().await {
-            Ok((stream, _)) => match Arc::clone(&desk.slots).try_acquire_owned() {
-                Ok(slot) => {
-                    let desk = Arc::clone(&desk);
-                    tokio::spawn(async move {
-                        // One that can't be answered has gone.
-                        let _gone = desk.serve(stream).await;
-                        drop(slot);
-                    });
+            Ok((stream, _)) => {
+                unread.retain(|it| !it.is_finished());
+                if unread.len() >= UNREAD
+                    && let Some(oldest) = unread.pop_front()
+                {
+                    oldest.abort();
                 }
-                // It goes into an empty buffer, or nobody reads it.
-                Err(_) => drop(stream.try_write(&protocol::line(&Answer::Busy))),
-            },
+                let desk = Arc::clone(&desk);
+                let reading = tokio::spawn(async move {
+                    // Whose request is read is not dropped any more.
+                    if let Some(asked) = desk.read(stream).await {
+                        tokio::spawn(serve(desk, asked));
+                    }
+                });
+                unread.push_back(reading.abort_handle());
+                // A flood of connections must leave each a chance to be read.
+                yield_now().await;
+            }
             Err(_) => drop(gate.sleep(RECOVERY).await),
         }
+    }
+}
+
+/// Answers a request, if there is a place.
+async fn serve(desk: Arc<Desk>, asked: Asked) {
+    match Arc::clone(&desk.slots).try_acquire_owned() {
+        Ok(slot) => {
+            // One that can't be answered has gone.
+            let _gone = desk.serve(asked).await;
+            drop(slot);
+        }
+        Err(_) => asked.refuse(&Answer::Busy).await,
     }
 }

@@ -18,6 +18,7 @@ enum Wakeup {
     Check(CheckEnd),
     Settled(Option<Box<settle::Settled>>),
     Notified(CheckEnd),
+    Refused(String),
     Time,
 }
 
@@ -134,6 +135,10 @@ impl Runner {
                 self.notified(end);
                 Vec::new()
             }
+            Wakeup::Refused(what) => {
+                self.tell_refused(what);
+                Vec::new()
+            }
             Wakeup::Time => {
                 self.notice_removal().await?;
                 self.time_passed().await.into_iter().collect()
@@ -153,6 +158,8 @@ impl Runner {
         let settling = &mut self.settling;
         let notifies = self.hooks.as_ref().is_some_and(Hooks::is_running);
         let hooks = &mut self.hooks;
+        let is_open = self.socket.is_some();
+        let socket = &mut self.socket;
         tokio::select! {
             biased;
             wish = wishes.next() => Wakeup::Wish(wish),
@@ -160,6 +167,7 @@ impl Runner {
             end = async { check.as_mut().expect("a check runs").ended().await }, if check.is_some() => Wakeup::Check(end),
             end = async { settling.as_mut().expect("a tree is ended").ended().await }, if settling.is_some() => Wakeup::Settled(end),
             end = async { hooks.as_mut().expect("a hook runs").ended().await }, if notifies => Wakeup::Notified(end),
+            refused = async { socket.as_mut().expect("it is open").refused().await }, if is_open => Wakeup::Refused(refused),
             event = async { attempt.as_mut().expect("an attempt runs").wake().await },
                 if attempt.as_ref().is_some_and(Attempt::may_speak) => Wakeup::Agent(event),
         }

@@ -34,6 +34,13 @@ impl Runner {
         }
     }
 
+    /// Reports a request that was refused to a process, also in the transcript of the attempt that runs.
+    pub(super) fn tell_refused(&mut self, what: String) {
+        let at = self.clock.now();
+        self.write_transcript(|transcript| transcript.note(at, "note", &what));
+        self.tell(News::Warning(what));
+    }
+
     /// Tells those who wait for something that will not come any more how the run ended.
     pub(super) async fn close_socket(&mut self, result: &Result<Outcome, Error>) {
         let Some(socket) = self.socket.take() else {

@@ -110,6 +110,9 @@ pub(crate) struct ExportArgs {
     /// Export a run once more that was moved, as the same move: one of its archives comes home
     #[arg(long)]
     pub(crate) force: bool,
+    /// Allow this inside another run's agent
+    #[arg(long)]
+    pub(crate) nested: bool,
     /// Print one JSON object
     #[arg(long)]
     pub(crate) json: bool,
@@ -122,6 +125,9 @@ pub(crate) struct ImportArgs {
     /// The name of what a copy becomes [default: made from the time]
     #[arg(long, value_name = "ID")]
     pub(crate) run_id: Option<RunId>,
+    /// Allow this inside another run's agent
+    #[arg(long)]
+    pub(crate) nested: bool,
     /// Print one JSON object
     #[arg(long)]
     pub(crate) json: bool,
@@ -140,6 +146,9 @@ pub(crate) struct ForkArgs {
     /// The name of the new run, of its tree and of its branch [default: made from the time]
     #[arg(long, value_name = "ID")]
     pub(crate) run_id: Option<RunId>,
+    /// Allow this inside another run's agent
+    #[arg(long)]
+    pub(crate) nested: bool,
     /// Print one JSON object
     #[arg(long)]
     pub(crate) json: bool,

@@ -39,6 +39,9 @@ pub(crate) struct CleanArgs {
     /// Only say what would be removed
     #[arg(long)]
     pub(crate) dry_run: bool,
+    /// Allow this inside another run's agent
+    #[arg(long)]
+    pub(crate) nested: bool,
     /// Print one JSON object a run
     #[arg(long)]
     pub(crate) json: bool,

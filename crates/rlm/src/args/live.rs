@@ -129,9 +129,11 @@ pub(crate) struct SetArgs {
 #[command(after_help = "\
 Saves, ends what runs, and comes back when the run's process and all that it had started are gone. The run can be resumed.
 
-A run's process that does not answer is named, with what to do about it; --force does that: SIGTERM, after the waiting \
-time SIGKILL, and then everything that carries the run's mark. What an agent had not saved then is lost; what rlm \
-acknowledged is not.
+A run's process that does not answer is named, with what to do about it; --force does that. It asks first; whatever the \
+answer is, it sends SIGTERM, after the waiting time SIGKILL, and then ends everything that carries the run's mark. The \
+whole command takes the waiting time and 10 s more at most. The process is the one that holds the lock on the run's working \
+tree (/proc/locks); where that can't be proven, no process gets a signal. What an agent had not saved then is lost; what \
+rlm acknowledged is not.
 
 Examples:
   rlm stop                             the only run that is live here, now

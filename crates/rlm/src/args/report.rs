@@ -28,6 +28,9 @@ pub(crate) struct ReportArgs {
     /// Replace the file whatever it is
     #[arg(long)]
     pub(crate) force: bool,
+    /// Allow this inside another run's agent
+    #[arg(long)]
+    pub(crate) nested: bool,
     /// Print what happened as one JSON object instead
     #[arg(long, conflicts_with_all = ["output", "force"])]
     pub(crate) json: bool,

@@ -15,6 +15,7 @@ use crate::args::{CheckpointsCommand, ManyArgs, ShowArgs};
 use crate::command::meant;
 use crate::exit::{Code, Failure};
 use crate::render::{List, Shown, Verified, print};
+use crate::session::refuse_inside;
 
 pub(crate) fn execute(directory: &Path, what: &CheckpointsCommand) -> Result<ExitCode, Failure> {
     let project = || Project::find(directory);
@@ -22,9 +23,18 @@ pub(crate) fn execute(directory: &Path, what: &CheckpointsCommand) -> Result<Exi
         CheckpointsCommand::List(args) => list(project()?, args),
         CheckpointsCommand::Show(args) => show(&project()?, args),
         CheckpointsCommand::Verify(args) => verify(project()?, args),
-        CheckpointsCommand::Fork(args) => fork::execute(directory, args),
-        CheckpointsCommand::Export(args) => export::execute(directory, args),
-        CheckpointsCommand::Import(args) => import::execute(directory, args),
+        CheckpointsCommand::Fork(args) => {
+            refuse_inside("checkpoints fork", args.nested)?;
+            fork::execute(directory, args)
+        }
+        CheckpointsCommand::Export(args) => {
+            refuse_inside("checkpoints export", args.nested)?;
+            export::execute(directory, args)
+        }
+        CheckpointsCommand::Import(args) => {
+            refuse_inside("checkpoints import", args.nested)?;
+            import::execute(directory, args)
+        }
     }
 }
 

@@ -12,6 +12,7 @@ use crate::command::live::is_live;
 use crate::exit::{Code, Failure};
 use crate::output;
 use crate::render::{self, Cleaning, Fate};
+use crate::session::refuse_inside;
 
 const DEFAULT_DAYS: u64 = 7;
 /// What the run is told to have lost its transcripts by.
@@ -19,6 +20,7 @@ const BY: &str = "rlm clean --transcripts";
 const DAY: Duration = Duration::from_secs(86_400);
 
 pub(crate) fn execute(directory: &Path, args: &CleanArgs) -> Result<ExitCode, Failure> {
+    refuse_inside("clean", args.nested || args.dry_run)?;
     let project = Project::find(directory)?.in_root();
     let runs = match args.runs.is_empty() {
         true => project.runs()?,

@@ -7,7 +7,7 @@ use loop_runner::control::{Answer, Answers, Request, ask};
 use loop_runner::{Holder, Project, RunEntry, RunId, RunState};
 
 use crate::command::meant;
-use crate::exit::Failure;
+use crate::exit::{Code, Failure};
 use crate::render::{self, Told, print};
 
 pub(crate) const DEFAULT_WAIT: Duration = Duration::from_secs(10);
@@ -16,6 +16,10 @@ const FIRST: Duration = Duration::from_secs(5);
 /// The same for those who say how long they wait.
 const LEAST: Duration = Duration::from_secs(1);
 const POLL: Duration = Duration::from_millis(50);
+/// The most that a run is believed to need for its stop.
+const LONGEST: Duration = Duration::from_secs(3600);
+/// The most characters of an answer's text that are shown.
+const SHOWN: usize = 1000;
 
 /// A run that a process has.
 #[derive(Clone, Debug)]
@@ -51,6 +55,28 @@ impl Target {
         })
     }
 
+    /// The same for a run that is ended by force: whatever became of its state, the process that has its working tree counts.
+    pub(crate) fn find_by_force(directory: &Path, name: Option<&str>) -> Result<Self, Failure> {
+        let failure = match Self::find(directory, name) {
+            Err(failure) if failure.code == Code::NotFound => failure,
+            found => return found,
+        };
+        let project = Project::find(directory)?;
+        let named = name.map(str::parse::<RunId>).transpose()?;
+        match named.or_else(|| project.owned_run()) {
+            Some(run) if project.is_owned(&run) => {
+                refuse_own_agent(&run)?;
+                let holder = project.holder(&run);
+                Ok(Self {
+                    project,
+                    run,
+                    holder,
+                })
+            }
+            _ => Err(failure),
+        }
+    }
+
     pub(crate) fn is_live(&self) -> bool {
         self.project.run(&self.run).is_ok_and(|it| is_live(&it))
     }
@@ -65,7 +91,7 @@ impl Target {
         (last.process != before.process).then_some(last)
     }
 
-    /// Asks, and says each step of what becomes of it, until nothing follows or `wait` has passed. `longer` makes more time of what was said.
+    /// Asks, and says each step of what becomes of it, until nothing follows or `wait` has passed. `longer` makes more time of what was said, once.
     pub(crate) fn ask(
         &self,
         request: &Request,
@@ -73,27 +99,61 @@ impl Target {
         wait: Duration,
         longer: impl Fn(&Answer) -> Option<Duration>,
     ) -> Result<Outcome, Failure> {
+        self.ask_within(request, json, first(wait), wait, longer)
+    }
+
+    /// The same, with a time of its own for the first answer. What says the same again is not printed again, and makes no more time.
+    pub(crate) fn ask_within(
+        &self,
+        request: &Request,
+        json: bool,
+        first: Duration,
+        wait: Duration,
+        longer: impl Fn(&Answer) -> Option<Duration>,
+    ) -> Result<Outcome, Failure> {
         let begun = Instant::now();
-        let mut by = begun + first(wait);
-        let Some(mut answers) = self.reach(request, by)? else {
+        let (first_by, mut by) = (begun + first, begun + first);
+        let Some(mut answers) = self.reach(request, first_by)? else {
             return Ok(Outcome::SoFar(None));
         };
-        let mut last = None;
+        let (mut last, mut told, mut is_longer) = (None, Vec::new(), false);
         loop {
             let left = by.saturating_duration_since(Instant::now());
             match answers.next(left) {
                 Ok(Some(Answer::Unknown)) => {}
+                // Others ask too: there will be a place.
+                Ok(Some(Answer::Busy)) if last.is_none() && !left.is_zero() => {
+                    std::thread::park_timeout(POLL.min(left));
+                    match self.reach(request, first_by)? {
+                        Some(again) => answers = again,
+                        None => return Ok(Outcome::SoFar(None)),
+                    }
+                }
                 Ok(Some(answer)) => {
-                    by = longer(&answer).map_or(begun + wait, |more| Instant::now() + more);
+                    match longer(&answer).filter(|_| !is_longer) {
+                        Some(more) => {
+                            is_longer = true;
+                            by = Instant::now() + more.min(LONGEST);
+                        }
+                        None if is_longer => {}
+                        None => by = begun + wait,
+                    }
                     if answer.is_last() {
                         return Ok(Outcome::Told(answer));
                     }
-                    self.say(request, &answer, json);
+                    let kind = std::mem::discriminant(&answer);
+                    if !told.contains(&kind) {
+                        told.push(kind);
+                        self.say(request, &answer, json);
+                    }
                     last = Some(answer);
                 }
                 Ok(None) => return Ok(Outcome::Gone),
                 Err(e) if e.is_silent() => return Ok(Outcome::SoFar(last)),
                 Err(e) => return Err(e.into()),
+            }
+            if Instant::now() >= by && last.is_some() {
+                return Ok(Outcome::SoFar(last));
             }
         }
     }
@@ -186,15 +246,21 @@ impl Target {
     pub(crate) fn refusal(&self, answer: &Answer) -> Failure {
         let run = &self.run;
         let message = match answer {
-            Answer::Rejected { why } => format!("run `{run}`: no: {why}"),
-            Answer::Unsupported { what } => {
-                format!("the program of run `{run}` is another version and can't do that: {what}")
+            Answer::Refused { why } => {
+                return Failure::usage(format!("run `{run}` refuses this: {}", shown(why)));
             }
-            Answer::Malformed { why } => format!("run `{run}` does not understand: {why}"),
+            Answer::Rejected { why } => format!("run `{run}`: no: {}", shown(why)),
+            Answer::Unsupported { what } => {
+                format!(
+                    "the program of run `{run}` is another version and can't do that: {}",
+                    shown(what)
+                )
+            }
+            Answer::Malformed { why } => format!("run `{run}` does not understand: {}", shown(why)),
             Answer::Busy => format!("too many ask run `{run}` at once; ask again"),
             Answer::Ended(ended) => format!(
                 "run `{run}` is over before that came to be: {}; what was recorded is kept for {} resume {run}",
-                ended.reason,
+                shown(&ended.reason),
                 render::rlm()
             ),
             _ => format!("run `{run}` gives an answer to something else"),
@@ -212,7 +278,7 @@ impl Target {
     }
 }
 
-/// Refuses a word from inside the run: what a person is recorded to have said is no agent's. One that hides where it comes from is not found out.
+/// Refuses a request from inside the run before it is sent. One that removes the variable is refused by the run itself.
 fn refuse_own_agent(run: &RunId) -> Result<(), Failure> {
     match std::env::var("RLM_RUN_ID") {
         Ok(outer) if outer == run.as_str() => Err(Failure::usage(format!(
@@ -220,6 +286,12 @@ fn refuse_own_agent(run: &RunId) -> Result<(), Failure> {
         ))),
         _ => Ok(()),
     }
+}
+
+/// Makes the text of an answer short and harmless: whoever listens at the socket chose it.
+pub(crate) fn shown(text: &str) -> String {
+    let short: String = text.chars().take(SHOWN).collect();
+    render::plain(&short)
 }
 
 /// How long the first answer is waited for.

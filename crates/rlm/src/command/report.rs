@@ -16,6 +16,7 @@ use crate::exit::{Code, Failure};
 use crate::output;
 use crate::render::report::{Detail, Report, Stat, Transcript, in_full, is_of, json, page};
 use crate::render::{json_line, plain, quoted};
+use crate::session::refuse_inside;
 
 /// What all transcripts of a page may take together, and one of them.
 const ROOM: usize = 1_500_000;
@@ -36,6 +37,7 @@ pub(crate) fn execute(directory: &Path, args: &ReportArgs) -> Result<ExitCode, F
         Some(path) => Some(directory.join(path)),
         None => Some(directory.join(format!("rlm-{run}.html"))),
     };
+    refuse_inside("report", args.nested || target.is_none())?;
     if let Some(target) = target.as_ref().filter(|_| !args.force) {
         refuse_other(target, &run)?;
     }

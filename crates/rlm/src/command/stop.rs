@@ -11,7 +11,7 @@ use loop_runner::{Holder, RunEntry, RunState};
 use serde_json::json;
 
 use crate::args::{StopAfterArg, StopArgs};
-use crate::command::live::{DEFAULT_WAIT, Outcome, Target};
+use crate::command::live::{DEFAULT_WAIT, Outcome, Target, shown};
 use crate::exit::{Code, Failure};
 use crate::output;
 use crate::render::{self, EndWords};
@@ -22,7 +22,16 @@ const MARGIN: Duration = Duration::from_secs(5);
 const GOING: Duration = Duration::from_secs(10);
 const POLL: Duration = Duration::from_millis(20);
 
+/// How long a forced stop may take in all beyond the time that was given for it. Its help says so.
+const BEYOND: Duration = Duration::from_secs(10);
+/// How long a forced stop waits for a first answer, of half its time at most, and how long SIGTERM has in any case.
+const FIRST: Duration = Duration::from_secs(3);
+const LEAST: Duration = Duration::from_secs(1);
+
 pub(crate) fn execute(directory: &Path, args: &StopArgs) -> Result<ExitCode, Failure> {
+    if args.force {
+        return by_force(directory, args);
+    }
     let mut target = Target::find(directory, args.run.as_deref())?;
     let after = match args.after {
         Some(StopAfterArg::Iteration) => StopAfter::Iteration,
@@ -52,7 +61,6 @@ pub(crate) fn execute(directory: &Path, args: &StopArgs) -> Result<ExitCode, Fai
     match outcome {
         Outcome::Told(Answer::Ended(ended)) => gone(&target, Some(&ended), Form::of(args.json)),
         Outcome::Gone => gone(&target, None, Form::of(args.json)),
-        Outcome::SoFar(_) if args.force => force(&mut target, wait, args.json),
         Outcome::SoFar(Some(_)) if after == StopAfter::Iteration => Ok(Code::Done.into()),
         Outcome::SoFar(None) => Err(target.silent(wait)),
         Outcome::SoFar(Some(_)) => Err(unstopped(&target)),
@@ -142,18 +150,51 @@ struct Seen<'a> {
     proven: bool,
 }
 
-fn force(target: &mut Target, wait: Duration, json: bool) -> Result<ExitCode, Failure> {
+/// Asks the run to stop, and ends its process whatever the answer is, all within one deadline. Only the kernel's word counts for its end.
+fn by_force(directory: &Path, args: &StopArgs) -> Result<ExitCode, Failure> {
+    let wait = args.wait.unwrap_or(DEFAULT_WAIT);
+    let by = Instant::now() + wait;
+    let mut target = Target::find_by_force(directory, args.run.as_deref())?;
+    let first = (wait / 2).clamp(LEAST, FIRST);
+    let stop = Request::Stop {
+        after: StopAfter::Now,
+    };
+    let asked = target.ask_within(&stop, args.json, first, wait, |_| None);
+    let why = match &asked {
+        Ok(Outcome::Told(Answer::Ended(_)) | Outcome::Gone) => {
+            if is_gone(&target, by) {
+                let ended = match &asked {
+                    Ok(Outcome::Told(Answer::Ended(ended))) => Some(ended),
+                    _ => None,
+                };
+                return gone(&target, ended, Form::of(args.json));
+            }
+            "it has ended by its own account, and its process lives".to_owned()
+        }
+        Ok(Outcome::Told(_)) => "it does not stop when it is asked to".to_owned(),
+        Ok(Outcome::SoFar(None)) => "it does not answer".to_owned(),
+        Ok(Outcome::SoFar(Some(_))) => "it is not gone yet".to_owned(),
+        Err(failure) => failure.message.clone(),
+    };
     target.holder = target.project.holder(&target.run);
-    let forced = target.project.end_by_force(&target.run, wait);
-    let forced = forced.map_err(|e| match e.is_nobody() {
-        true => Failure::failed(format!(
-                "it is not known which process has run `{}`: who it is was written in .rlm/holder.json, which is gone; \
-                 look for it with: fuser .",
+    let is_refused = matches!(&asked, Ok(Outcome::Told(Answer::Refused { .. })));
+    if !args.json && !is_refused {
+        anstream::eprintln!("{}: {}; ending it by force", target.process(), shown(&why));
+    }
+    let now = Instant::now();
+    let patience = by.saturating_duration_since(now).max(LEAST);
+    let limit = (by + BEYOND).saturating_duration_since(now);
+    let forced = target
+        .project
+        .end_by_force(&target.run, patience, limit)
+        .map_err(|e| match e.is_nobody() {
+            true => Failure::failed(format!(
+                "no process is known to have run `{}`: none holds the lock on its working tree; look for what is left of it with: ps -ef",
                 target.run
             )),
-        false => e.into(),
-    })?;
-    if !json && forced.killed {
+            false => e.into(),
+        })?;
+    if !args.json && forced.killed {
         anstream::eprintln!(
             "{} did not go when it was asked to, and was killed",
             target.process()
@@ -165,12 +206,29 @@ fn force(target: &mut Target, wait: Duration, json: bool) -> Result<ExitCode, Fa
         survivors: &forced.survivors,
         proven: false,
     };
-    tell(target, &seen, Form::of(json))
+    tell(&target, &seen, Form::of(args.json))
+}
+
+/// Waits until no process has the run any more, until `by` and a moment more; says whether that is so.
+fn is_gone(target: &Target, by: Instant) -> bool {
+    let by = by.max(Instant::now() + LEAST);
+    while target.project.is_owned(&target.run) || target.is_live() {
+        if Instant::now() >= by {
+            return false;
+        }
+        std::thread::park_timeout(POLL);
+    }
+    true
 }
 
 /// Says how the run ended and what is left of it: from its saved state, and from what was seen.
 fn tell(target: &Target, seen: &Seen<'_>, form: Form) -> Result<ExitCode, Failure> {
-    let run = target.project.run(&target.run)?;
+    let run = match target.project.run(&target.run) {
+        Err(e) if e.is_not_found() && form != Form::Event => {
+            return tell_without_state(target, seen, form);
+        }
+        run => run?,
+    };
     let is_live = target.is_live();
     // Asked last: whoever takes a run up signs before anything else.
     match target.successor() {
@@ -214,6 +272,33 @@ fn tell(target: &Target, seen: &Seen<'_>, form: Form) -> Result<ExitCode, Failur
     };
     output::line(&text);
     ended_but(survivors, code(&run))
+}
+
+/// The same of a run whose state somebody removed.
+fn tell_without_state(target: &Target, seen: &Seen<'_>, form: Form) -> Result<ExitCode, Failure> {
+    let run = &target.run;
+    let left = seen.survivors.len();
+    let of = left + seen.ended;
+    let text = match form {
+        Form::Words => format!(
+            "{run}: its process is gone; {}; its saved state was removed",
+            render::left(left, of, seen.proven)
+        ),
+        _ => json!({
+            "run": run,
+            "answer": "gone",
+            "state": RunState::Damaged,
+            "reason": null,
+            "left": left,
+            "of": of,
+            "proven": seen.proven,
+            "survivors": names(seen.survivors),
+        })
+        .to_string(),
+    };
+    // Who asked may not want to know.
+    let _gone = writeln!(anstream::stdout(), "{text}");
+    ended_but(seen.survivors, Code::Done)
 }
 
 /// Says how a process ended whose run another one has had since: what is saved is that one's by now.

@@ -57,7 +57,7 @@ pub(super) fn show(
         .build()
         .expect("the system gives a second runtime as it gave the first");
     let (typed_to, typed) = mpsc::channel(16);
-    let reader = terminal.tty.clone().map(|tty| Reader::start(tty, typed_to));
+    let reader = Reader::of(terminal, typed_to);
     let interrupts = shown.interrupts.clone();
     let console = Console::new(shown, terminal, handler);
     runtime.block_on(console.run(news, typed, &interrupts));
@@ -77,6 +77,8 @@ struct Console {
     ui: Ui,
     painter: Painter,
     place: LogPlace,
+    /// Whether the person knows that somebody turned Ctrl-C off.
+    told_rearmed: bool,
     /// Whether the person knows that the log has no reader any more.
     told_gone: bool,
     decoder: Decoder,
@@ -162,6 +164,7 @@ impl Console {
             bell,
             attached,
             place: terminal.log,
+            told_rearmed: false,
             told_gone: false,
             painter: Painter::new(dumb, Narrowed::of(|name| std::env::var(name).ok())),
             decoder: Decoder::default(),
@@ -335,14 +338,17 @@ impl Console {
     }
 
     fn typed(&mut self, typed: Option<Typed>) {
-        if let Some(tty) = &self.tty {
+        let is_read = !matches!(typed, Some(Typed::Rearmed));
+        if let Some(tty) = self.tty.as_ref().filter(|_| is_read) {
             tty.heard();
         }
         match typed {
-            Some(Typed::Lines(bytes)) => {
+            Some(Typed::Lines(mut bytes)) => {
+                self.press_in(&mut bytes);
                 let text = String::from_utf8_lossy(&bytes).into_owned();
-                if let Some(tty) = &self.tty {
-                    self.painter.resized(tty.size().0);
+                let width = self.tty.as_ref().map(|tty| tty.size().0);
+                if let Some(width) = width {
+                    self.painter.resized(width);
                     self.painter.typed(&text);
                 }
                 let view = self.view.borrow().clone();
@@ -354,6 +360,7 @@ impl Console {
                 self.keys(keys);
             }
             Some(Typed::Keys(..)) => {}
+            Some(Typed::Rearmed) => self.rearmed(),
             Some(Typed::Gone) | None => {
                 self.ui.shut();
                 self.tty = None;

@@ -57,6 +57,8 @@ pub(crate) fn fitted(line: &str, indent: usize) -> String {
 #[derive(Clone, Debug)]
 pub(crate) struct Terminal {
     tty: Option<Arc<Tty>>,
+    /// The terminal of a person who wants nothing asked: its keys are not read, and its Ctrl-C is a press.
+    unread: Option<Arc<Tty>>,
     /// Why the terminal that there is can't be used.
     broken: Option<String>,
     log: LogPlace,
@@ -87,13 +89,16 @@ pub(crate) fn columns() -> Option<usize> {
 impl Terminal {
     /// Finds the controlling terminal, unless the person wants nothing asked.
     pub(crate) fn find(no_input: bool) -> Self {
-        let (tty, broken) = match Tty::open() {
+        let opened = Tty::open();
+        let unread = opened.as_ref().ok().filter(|_| no_input).cloned().flatten();
+        let (tty, broken) = match opened {
             _ if no_input => (None, None),
             Ok(tty) => (tty, None),
             Err(error) => (None, Some(error.to_string())),
         };
         Self {
             tty,
+            unread,
             broken,
             log: LogPlace::of_stdout(),
             output: None,

@@ -1,6 +1,7 @@
 //! The controlling terminal: its modes, who it belongs to, and what comes from it.
 //!
-//! The signals of the terminal's keys stay switched on in every mode, so that Ctrl-C is a press whatever state this program is in.
+//! The signals of the terminal's keys stay switched on in every mode, so that Ctrl-C is a press whatever state this program is in. A process of the same
+//! user can switch them off from anywhere, an agent too: `rearm` switches them on again.
 
 use std::fs::File;
 use std::io;
@@ -19,6 +20,7 @@ use rustix::termios::{
     tcgetpgrp, tcgetwinsize, tcsetattr,
 };
 use tokio::sync::mpsc;
+use tokio::sync::mpsc::error::TrySendError;
 
 use super::editor::kill_open;
 
@@ -44,6 +46,8 @@ pub(crate) struct Tty {
     state: Mutex<State>,
     /// Whether the terminal is in our mode, for those who can't wait for the lock.
     is_ours: AtomicBool,
+    /// Whether the mode was set again after somebody else had changed it, so that the end has to restore it.
+    is_rearmed: AtomicBool,
     /// How many live rows there are down to that of the cursor, for an end of the process that has to take them away.
     live_rows: AtomicUsize,
     /// How many pieces were read, or are being read, that whoever draws has not heard of.
@@ -60,6 +64,30 @@ struct State {
     generation: u64,
 }
 
+impl State {
+    /// Returns the mode in which keys come one by one, or lines.
+    fn mode(&self, single_keys: bool) -> Termios {
+        let mut mode = self.found.clone();
+        if single_keys {
+            mode.local_modes
+                .remove(LocalModes::ICANON | LocalModes::ECHO | LocalModes::IEXTEN);
+            mode.special_codes[SpecialCodeIndex::VMIN] = 1;
+            mode.special_codes[SpecialCodeIndex::VTIME] = 0;
+        }
+        mode
+    }
+
+    /// Whether Ctrl-C makes a signal in the mode that we found, and none in this one.
+    fn is_disarmed(&self, now: &Termios) -> bool {
+        const NONE: u8 = 0;
+        let interrupt = |mode: &Termios| match mode.local_modes.contains(LocalModes::ISIG) {
+            true => mode.special_codes[SpecialCodeIndex::VINTR],
+            false => NONE,
+        };
+        interrupt(&self.found) != NONE && interrupt(now) != interrupt(&self.found)
+    }
+}
+
 /// Something that was typed.
 #[derive(Debug)]
 pub(crate) enum Typed {
@@ -67,6 +95,8 @@ pub(crate) enum Typed {
     Lines(Vec<u8>),
     /// Keys, with the generation that they belong to.
     Keys(Vec<u8>, u64),
+    /// Nothing: somebody else had switched the signals of the keys off, and they are on again.
+    Rearmed,
     /// The terminal is gone.
     Gone,
 }
@@ -94,6 +124,7 @@ impl Tty {
                 generation: 0,
             }),
             is_ours: AtomicBool::new(false),
+            is_rearmed: AtomicBool::new(false),
             live_rows: AtomicUsize::new(0),
             unheard: AtomicUsize::new(0),
         });
@@ -134,12 +165,8 @@ impl Tty {
         if !self.is_foreground() {
             return Err(Errno::PERM.into());
         }
-        let mut mode = state.found.clone();
+        let mode = state.mode(on);
         if on {
-            mode.local_modes
-                .remove(LocalModes::ICANON | LocalModes::ECHO | LocalModes::IEXTEN);
-            mode.special_codes[SpecialCodeIndex::VMIN] = 1;
-            mode.special_codes[SpecialCodeIndex::VTIME] = 0;
             self.is_ours.store(true, Ordering::SeqCst);
         }
         tcsetattr(&self.fd, OptionalActions::Now, &mode)?;
@@ -170,6 +197,7 @@ impl Tty {
         if let Ok(found) = tcgetattr(&self.fd)
             && self.is_foreground()
             && found.local_modes.contains(LocalModes::ICANON)
+            && !state.is_disarmed(&found)
         {
             state.found = found;
         }
@@ -185,6 +213,38 @@ impl Tty {
             let _gone = tcsetattr(&self.fd, OptionalActions::Now, &state.found);
             state.single_keys = false;
             state.paste = false;
+        }
+    }
+
+    /// Switches the signals of the keys on again if somebody else switched them off; says whether that was so.
+    ///
+    /// What was typed meanwhile can be read then, and a Ctrl-C in it counts.
+    pub(crate) fn rearm(&self) -> bool {
+        let state = self.lock();
+        let now = tcgetattr(&self.fd);
+        if !now.is_ok_and(|now| state.is_disarmed(&now)) || !self.is_foreground() {
+            return false;
+        }
+        self.is_rearmed.store(true, Ordering::SeqCst);
+        let mut mode = state.mode(state.single_keys);
+        if !state.single_keys {
+            // Should they be switched off once more, Ctrl-C ends a line, which is read at once.
+            mode.special_codes[SpecialCodeIndex::VEOL] =
+                mode.special_codes[SpecialCodeIndex::VINTR];
+            // Without lines for a moment: what was typed without an end becomes readable by that.
+            let mut keys = mode.clone();
+            keys.local_modes.remove(LocalModes::ICANON);
+            let _gone = tcsetattr(&self.fd, OptionalActions::Now, &keys);
+        }
+        tcsetattr(&self.fd, OptionalActions::Now, &mode).is_ok()
+    }
+
+    /// Looks each second whether the signals of the keys are on, until `end` is closed at its other side. For a terminal that nobody reads.
+    pub(crate) fn guard(&self, end: &OwnedFd, mut rearmed: impl FnMut()) {
+        while wait(&[end], LOOK_AGAIN * 4)[0].is_none() {
+            if self.rearm() {
+                rearmed();
+            }
         }
     }
 
@@ -206,7 +266,9 @@ impl Tty {
             };
             self.write_now(format!("\r{up}\x1b[J").as_bytes());
         }
-        if self.is_ours.load(Ordering::SeqCst) && self.is_foreground() {
+        let is_changed =
+            self.is_ours.load(Ordering::SeqCst) || self.is_rearmed.load(Ordering::SeqCst);
+        if is_changed && self.is_foreground() {
             if state.paste {
                 self.write_now(PASTE_OFF);
             }
@@ -280,6 +342,10 @@ impl Tty {
             }
             let [typed, ended] = wait(&[&self.fd, end], LOOK_AGAIN * 4);
             if ended.is_some() {
+                return;
+            }
+            // One that waits to be heard of is enough.
+            if self.rearm() && matches!(to.try_send(Typed::Rearmed), Err(TrySendError::Closed(_))) {
                 return;
             }
             let Some(flags) = typed else { continue };

@@ -8,19 +8,23 @@ use rustix::process::{Signal, getpid, kill_process};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
+use super::reader::REARMED;
 use super::wait::next_signal;
 use super::{Console, complain};
 use crate::terminal::editor::Editor;
 use crate::terminal::keys::Decoder;
 use crate::terminal::rows::Rows;
 use crate::terminal::scene::Scene;
-use crate::terminal::ui::Wants;
+use crate::terminal::ui::{Effect, Wants};
 
 /// How long the way down to a stop by ^Z may wait for each of those who must know.
 const FREEZE_WAIT: Duration = Duration::from_secs(1);
 
 /// How many wrappers in our own group may stand between us and the shell.
 const MAX_ANCESTORS: usize = 16;
+
+/// The byte of Ctrl-C.
+const CTRL_C: u8 = 3;
 
 impl Console {
     /// The terminal was somebody else's, and may be ours again.
@@ -38,6 +42,25 @@ impl Console {
             self.ui.step_forward();
         } else {
             self.ui.step_back();
+        }
+    }
+
+    /// Says once that somebody had turned Ctrl-C off.
+    pub(super) fn rearmed(&mut self) {
+        if std::mem::replace(&mut self.told_rearmed, true) {
+            return;
+        }
+        match self.screen.is_json() {
+            true => anstream::eprintln!("rlm: {REARMED}"),
+            false => self.ui.say(format!("{REARMED}\n")),
+        }
+    }
+
+    /// Takes a Ctrl-C out of lines, where the terminal makes no signal of it.
+    pub(super) fn press_in(&mut self, lines: &mut Vec<u8>) {
+        if lines.contains(&CTRL_C) {
+            lines.retain(|byte| *byte != CTRL_C);
+            self.one(Effect::Press);
         }
     }
 

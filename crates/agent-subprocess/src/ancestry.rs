@@ -1,0 +1,299 @@
+//! Where a process comes from: its ancestors as `/proc` shows them, and which of them are guards.
+//!
+//! A program that takes orders over a Unix socket uses it to tell a person's shell from a process that an agent started:
+//! [`Peer::of`] identifies the process that connected, [`Peer::line`] lists its ancestors. A guard is recognised by its
+//! command name. Only a process itself can change that, so that no agent can hide its guard, and an orphan below a guard
+//! is adopted by the guard, so that no agent leaves its guard by a double fork.
+//!
+//! It can't recognise a process that another one starts on the agent's behalf: a tmux server, `systemd-run`, `at`, or a
+//! shell that the agent controls through `ptrace`.
+
+use crate::ProcessId;
+#[cfg(target_os = "linux")]
+use crate::{guard, proc_fs, sys};
+use std::io;
+use std::os::fd::BorrowedFd;
+#[cfg(target_os = "linux")]
+use std::os::fd::{AsRawFd as _, OwnedFd};
+
+/// The most ancestors that are followed.
+#[cfg(target_os = "linux")]
+const DEEPEST: usize = 1024;
+/// How often the walk begins again after an ancestor ended during it.
+#[cfg(target_os = "linux")]
+const TRIES: u32 = 20;
+
+/// A process in a line of ancestors.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Ancestor {
+    /// Which process it is.
+    pub process: ProcessId,
+    /// Its command name.
+    pub name: String,
+    /// Whether it is a guard.
+    pub is_guard: bool,
+}
+
+/// Identifies the process with this number now; `None` where there is none.
+///
+/// # Platform
+/// Linux only; elsewhere always `None`.
+pub fn process(pid: u32) -> Option<ProcessId> {
+    #[cfg(target_os = "linux")]
+    return proc_fs::stat(pid).map(|stat| stat.id());
+    #[cfg(not(target_os = "linux"))]
+    {
+        let _no_proc = pid;
+        None
+    }
+}
+
+/// Lists `process` and its ancestors, nearest first, up to the first process of the pid namespace.
+///
+/// # Errors
+/// When the line can't be proven: the process is gone, `/proc` belongs to another pid namespace or hides an ancestor, or
+/// there are too many. The text says which.
+///
+/// # Platform
+/// Linux only; elsewhere always an error.
+pub fn line(process: ProcessId) -> io::Result<Vec<Ancestor>> {
+    #[cfg(target_os = "linux")]
+    return walk(process);
+    #[cfg(not(target_os = "linux"))]
+    {
+        let _no_proc = process;
+        Err(io::ErrorKind::Unsupported.into())
+    }
+}
+
+/// The process at the other end of a Unix socket: the one that connected.
+#[derive(Debug)]
+pub struct Peer {
+    process: ProcessId,
+    name: String,
+    /// Keeps its number from being used again. `None` before Linux 6.5.
+    #[cfg(target_os = "linux")]
+    pidfd: Option<OwnedFd>,
+}
+
+impl Peer {
+    /// Identifies the process that connected `socket`. To be called as soon as the connection is accepted.
+    ///
+    /// # Errors
+    /// When that process is gone, or runs in a pid namespace that this process can't see.
+    ///
+    /// # Platform
+    /// Linux only; elsewhere always an error. Before Linux 6.5 a peer that ended before this call may be taken for a
+    /// process that got its number since.
+    pub fn of(socket: BorrowedFd<'_>) -> io::Result<Self> {
+        #[cfg(target_os = "linux")]
+        return identify(socket);
+        #[cfg(not(target_os = "linux"))]
+        {
+            let _no_pid = socket;
+            Err(io::ErrorKind::Unsupported.into())
+        }
+    }
+
+    /// Returns which process it is.
+    pub fn process(&self) -> ProcessId {
+        self.process
+    }
+
+    /// Returns its command name, which it chose itself.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Lists the process and its ancestors as [`line`](line()) does.
+    ///
+    /// # Errors
+    /// As [`line`](line()).
+    pub fn line(&self) -> io::Result<Vec<Ancestor>> {
+        let line = line(self.process)?;
+        #[cfg(target_os = "linux")]
+        if let Some(pidfd) = &self.pidfd
+            && pid_of(pidfd) != Some(self.process.pid)
+        {
+            return Err(gone(self.process.pid));
+        }
+        Ok(line)
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn identify(socket: BorrowedFd<'_>) -> io::Result<Peer> {
+    let (pidfd, pid) = match sys::peer(socket)? {
+        sys::Peer::Pidfd(pidfd) => {
+            let pid = pid_of(&pidfd).ok_or_else(|| {
+                io::Error::other("it is gone, or in a pid namespace that can't be seen from here")
+            })?;
+            (Some(pidfd), pid)
+        }
+        sys::Peer::Pid(0) => {
+            return Err(io::Error::other(
+                "it is in a pid namespace that can't be seen from here",
+            ));
+        }
+        sys::Peer::Pid(pid) => (None, pid),
+    };
+    let (stat, name) = proc_fs::named(pid).ok_or_else(|| gone(pid))?;
+    // As long as the descriptor names this number, nobody else has got it.
+    if pidfd.as_ref().is_some_and(|it| pid_of(it) != Some(pid)) {
+        return Err(gone(pid));
+    }
+    Ok(Peer {
+        process: stat.id(),
+        name,
+        pidfd,
+    })
+}
+
+/// Reads the number of a process in this pid namespace; `None` once it is reaped, and for one that can't be seen from here.
+#[cfg(target_os = "linux")]
+fn pid_of(pidfd: &OwnedFd) -> Option<u32> {
+    let info = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", pidfd.as_raw_fd())).ok()?;
+    let pid = info.lines().find_map(|line| line.strip_prefix("Pid:"))?;
+    pid.trim().parse().ok().filter(|pid| *pid > 0)
+}
+
+#[cfg(target_os = "linux")]
+fn gone(pid: u32) -> io::Error {
+    io::Error::other(format!("process {pid} is gone"))
+}
+
+/// Why a walk ended early.
+#[cfg(target_os = "linux")]
+enum Broken {
+    /// A process of the line ended meanwhile.
+    Changed,
+    For(io::Error),
+}
+
+#[cfg(target_os = "linux")]
+fn walk(process: ProcessId) -> io::Result<Vec<Ancestor>> {
+    if !proc_fs::is_ours() {
+        return Err(io::Error::other(
+            "/proc is not mounted, or belongs to another pid namespace",
+        ));
+    }
+    for _ in 0..TRIES {
+        match walk_once(process) {
+            Ok(line) => return Ok(line),
+            Err(Broken::For(error)) => return Err(error),
+            Err(Broken::Changed) => {}
+        }
+    }
+    Err(io::Error::other("its ancestors change all the time"))
+}
+
+#[cfg(target_os = "linux")]
+fn walk_once(process: ProcessId) -> Result<Vec<Ancestor>, Broken> {
+    let first = proc_fs::named(process.pid).filter(|(stat, _)| stat.id() == process);
+    let (mut stat, mut name) = first.ok_or_else(|| Broken::For(gone(process.pid)))?;
+    let mut line = Vec::new();
+    loop {
+        let is_guard = name == guard::NAME && !stat.is_kernel_thread();
+        line.push(Ancestor {
+            process: stat.id(),
+            name,
+            is_guard,
+        });
+        if stat.parent == 0 {
+            return Ok(line);
+        }
+        if line.len() >= DEEPEST {
+            return Err(Broken::For(io::Error::other("it has too many ancestors")));
+        }
+        let parent = proc_fs::named(stat.parent);
+        // Who is still its child now was so when the parent was read: another process with that number adopts nobody.
+        let same = |now: proc_fs::Stat| now.id() == stat.id() && now.parent == stat.parent;
+        if !proc_fs::stat(stat.pid).is_some_and(same) {
+            return Err(Broken::Changed);
+        }
+        (stat, name) = parent.ok_or_else(|| {
+            Broken::For(io::Error::other(format!(
+                "/proc does not show process {}, the parent of process {}",
+                stat.parent, stat.pid
+            )))
+        })?;
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+    use std::os::fd::AsFd as _;
+    use std::os::unix::net::UnixStream;
+    use std::process::Command;
+
+    fn id(pid: u32) -> ProcessId {
+        proc_fs::stat(pid).expect("lives").id()
+    }
+
+    #[test]
+    fn a_line_leads_from_a_process_to_the_first_one() {
+        let mut child = Command::new("sleep").arg("600").spawn().unwrap();
+        let line = line(id(child.id())).unwrap();
+        assert_eq!(line[0].process.pid, child.id());
+        assert_eq!(line[1].process, ProcessId::current());
+        let last = line.last().unwrap().process.pid;
+        assert_eq!(proc_fs::stat(last).unwrap().parent, 0);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let gone = super::line(line[0].process).unwrap_err();
+        assert!(gone.to_string().ends_with("is gone"), "{gone}");
+    }
+
+    #[test]
+    fn a_process_with_the_name_of_a_guard_is_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let program = dir.path().join(guard::NAME);
+        std::fs::copy("/bin/sleep", &program).unwrap();
+        let mut child = Command::new(program).arg("600").spawn().unwrap();
+        let line = line(id(child.id())).unwrap();
+        assert!(line[0].is_guard, "{line:?}");
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+
+    #[test]
+    fn the_peer_is_the_process_that_connected_and_one_that_is_gone_is_none() {
+        let (ours, _theirs) = UnixStream::pair().unwrap();
+        let peer = Peer::of(ours.as_fd()).unwrap();
+        assert_eq!(peer.process(), ProcessId::current());
+        assert_eq!(peer.line().unwrap()[0].process, ProcessId::current());
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("socket");
+        let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        let connect = format!(
+            "use Socket; socket(S, AF_UNIX, SOCK_STREAM, 0); connect(S, sockaddr_un('{}')); <STDIN>",
+            path.display()
+        );
+        let perl = Command::new("perl")
+            .args(["-e", &connect])
+            .stdin(std::process::Stdio::piped())
+            .spawn();
+        let Ok(mut perl) = perl else {
+            println!("skipped: no perl to connect with");
+            return;
+        };
+        let (stream, _) = listener.accept().unwrap();
+        let peer = Peer::of(stream.as_fd()).unwrap();
+        assert_eq!(
+            (peer.process().pid, peer.name()),
+            (perl.id(), "perl"),
+            "{peer:?}"
+        );
+        assert_eq!(
+            peer.line().unwrap()[1].process,
+            ProcessId::current(),
+            "this process started it"
+        );
+        drop(perl.stdin.take());
+        perl.wait().unwrap();
+        assert!(peer.line().is_err());
+        assert!(Peer::of(stream.as_fd()).is_err());
+    }
+}

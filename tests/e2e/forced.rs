@@ -1,0 +1,319 @@
+//! A person can always stop a run: whatever listens at its socket, whoever floods it, whatever became of its state.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+
+use rlm_tests::{Running, wait_for};
+use rustix::process::{Pid, Signal, kill_process, test_kill_process};
+use serde_json::Value;
+
+use crate::LONG;
+use crate::control::{quick, socket};
+use crate::scene::{Scene, expect_in_order};
+
+/// Connections that are made and never say what they want.
+const FLOOD: usize = 60;
+
+/// A program that listens where the run should. Dropping it ends it.
+struct Fake {
+    path: PathBuf,
+    end: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Fake {
+    /// Listens in place of a run whose process stands still. Each request is answered by `first`, and then by `then` without an end.
+    fn new(path: PathBuf, first: &'static str, then: &'static str) -> Self {
+        fs_err::remove_file(&path).unwrap();
+        let listener = UnixListener::bind(&path).unwrap();
+        let end = Arc::new(AtomicBool::new(false));
+        let ends = Arc::clone(&end);
+        let thread = std::thread::spawn(move || {
+            let mut open = Vec::new();
+            while let Ok((stream, _)) = listener.accept() {
+                if ends.load(Ordering::SeqCst) {
+                    return;
+                }
+                let copy = stream.try_clone().unwrap();
+                open.push(copy);
+                std::thread::spawn(move || answer(stream, first, then));
+            }
+        });
+        Self {
+            path,
+            end,
+            thread: Some(thread),
+        }
+    }
+}
+
+fn answer(mut stream: UnixStream, first: &str, then: &str) {
+    let mut request = String::new();
+    let _gone = BufReader::new(stream.try_clone().unwrap()).read_line(&mut request);
+    let mut is_heard = stream.write_all(first.as_bytes()).is_ok();
+    while is_heard && !then.is_empty() {
+        is_heard = stream.write_all(then.as_bytes()).is_ok();
+    }
+}
+
+impl Drop for Fake {
+    fn drop(&mut self) {
+        self.end.store(true, Ordering::SeqCst);
+        // Its last connection; the run may have put its own socket there, which takes it too.
+        let _woken = UnixStream::connect(&self.path);
+        drop(fs_err::remove_file(&self.path));
+        drop(self.thread.take());
+    }
+}
+
+/// A run whose process stands still.
+fn frozen(scene: &Scene) -> Running {
+    let running = scene.ready(&["--until", "false", "--run-id", "r1"]);
+    running.signal(Signal::STOP);
+    running
+}
+
+/// Ends a frozen run at whose socket something else listens.
+fn h5_forced(first: &'static str, then: &'static str) {
+    let scene = Scene::new("print ready\nhang");
+    let running = frozen(&scene);
+    let fake = Fake::new(socket(&scene), first, then);
+    let forced = quick(scene.rlm(&["stop", "--force", "--wait", "2s"])).expect_code(0);
+    assert!(forced.stdout.len() < 4096, "{} bytes", forced.stdout.len());
+    assert!(forced.stderr.len() < 4096, "{} bytes", forced.stderr.len());
+    running.wait(LONG);
+    drop(fake);
+    scene.wait_until_nothing_is_alive();
+}
+
+#[test]
+fn h5a_force_ends_a_run_whose_socket_is_silent() {
+    h5_forced("", "");
+}
+
+#[test]
+fn h5b_force_ends_a_run_whose_socket_says_garbage() {
+    h5_forced("garbage\n", "\u{1b}[2J");
+}
+
+#[test]
+fn h5c_force_ends_a_run_whose_socket_repeats_delivered() {
+    let delivered = "{\"v\":1,\"answer\":\"delivered\"}\n";
+    h5_forced(delivered, delivered);
+}
+
+#[test]
+fn h5d_force_ends_a_run_whose_socket_refuses() {
+    h5_forced("{\"v\":1,\"answer\":\"rejected\",\"why\":\"no\"}\n", "");
+}
+
+#[test]
+fn h5e_force_ends_a_run_whose_socket_is_always_busy() {
+    h5_forced("{\"v\":1,\"answer\":\"busy\"}\n", "");
+}
+
+#[test]
+fn h5f_force_ends_a_run_whose_socket_says_that_it_has_ended() {
+    h5_forced(
+        "{\"v\":1,\"answer\":\"ended\",\"reason\":\"done\",\"ended\":0,\"survivors\":[],\"proven\":true}\n",
+        "",
+    );
+}
+
+#[test]
+fn h5g_force_ends_a_run_whose_socket_promises_to_end_it_some_time() {
+    let recorded = "{\"v\":1,\"answer\":\"recorded\",\"budget_ms\":18446744073709551615}\n";
+    h5_forced(recorded, recorded);
+}
+
+fn flood(scene: &Scene) -> Vec<UnixStream> {
+    let path = socket(scene);
+    let connect = |_| {
+        let stream = UnixStream::connect(&path).ok()?;
+        { &stream }.write_all(b"{\"v\":1").ok()?;
+        Some(stream)
+    };
+    (0..FLOOD).filter_map(connect).collect()
+}
+
+#[test]
+fn h5h_force_ends_a_run_that_is_flooded_and_stands_still() {
+    let scene = Scene::new("print ready\nhang");
+    let running = frozen(&scene);
+    let flood = flood(&scene);
+    quick(scene.rlm(&["stop", "--force", "--wait", "2s"])).expect_code(0);
+    running.wait(LONG);
+    drop(flood);
+    scene.wait_until_nothing_is_alive();
+}
+
+#[test]
+fn h5i_a_flood_of_slow_connections_keeps_nobody_from_a_stop() {
+    let scene = Scene::new("print ready\nhang");
+    let running = scene.ready(&["--until", "false"]);
+    for _ in 0..3 {
+        let flood = flood(&scene);
+        assert_eq!(flood.len(), FLOOD);
+        quick(scene.rlm(&["pause", "--wait", "0"])).expect_code(0);
+    }
+    let flood = flood(&scene);
+    let stopped = quick(scene.rlm(&["stop"])).expect_code(0);
+    expect_in_order(&stopped.stdout, &["recorded", "stopped by a person"]);
+    drop(flood);
+    running.wait(LONG).expect_code(7);
+    scene.expect_nothing_alive();
+}
+
+#[test]
+fn h5j_force_needs_no_state() {
+    for name in [&["r1"][..], &[]] {
+        let scene = Scene::new("print ready\nhang");
+        let running = frozen(&scene);
+        fs_err::remove_dir_all(scene.file(".rlm")).unwrap();
+        let stop = [&["stop"], name, &["--force", "--wait", "1s"]].concat();
+        let forced = quick(scene.rlm(&stop)).expect_code(0);
+        // Where it was woken and could, it has saved its end.
+        assert!(forced.stdout.starts_with("r1: "), "{forced}");
+        running.wait(LONG);
+        scene.wait_until_nothing_is_alive();
+    }
+}
+
+#[test]
+fn h5k_force_needs_no_lock_file() {
+    let scene = Scene::new("print ready\nhang");
+    let running = frozen(&scene);
+    // What lies there now is locked by nobody.
+    let lock = scene.file(".rlm/runs/r1/LOCK");
+    fs_err::remove_file(&lock).unwrap();
+    fs_err::write(&lock, "").unwrap();
+    quick(scene.rlm(&["stop", "r1", "--force", "--wait", "1s"])).expect_code(0);
+    running.wait(LONG);
+    scene.wait_until_nothing_is_alive();
+}
+
+fn is_alive(pid: u32) -> bool {
+    test_kill_process(Pid::from_raw(pid.cast_signed()).unwrap()).is_ok()
+}
+
+/// Clock ticks from boot to the start of a process.
+fn start_time(pid: u32) -> u64 {
+    let stat = fs_err::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    let fields = stat.rsplit_once(')').unwrap().1;
+    fields.split_whitespace().nth(19).unwrap().parse().unwrap()
+}
+
+#[test]
+fn h11a_a_stranger_whom_the_holder_file_names_gets_no_signal() {
+    let scene = Scene::new("print ready\nhang");
+    let running = frozen(&scene);
+    let mut stranger = Command::new("sleep").arg("600").spawn().unwrap();
+    let path = scene.file(".rlm/holder.json");
+    let mut written: Value = serde_json::from_slice(&fs_err::read(&path).unwrap()).unwrap();
+    written["process"]["pid"] = stranger.id().into();
+    written["process"]["start_time"] = start_time(stranger.id()).into();
+    fs_err::write(&path, written.to_string()).unwrap();
+    let refused = quick(scene.rlm(&["stop", "--wait", "300ms"])).expect_code(1);
+    let own = format!("kill -9 {}", running.pid());
+    assert!(refused.stderr.contains(&own), "{refused}");
+    quick(scene.rlm(&["stop", "--force", "--wait", "1s"])).expect_code(0);
+    running.wait(LONG);
+    assert!(stranger.try_wait().unwrap().is_none(), "it was ended");
+    stranger.kill().unwrap();
+    stranger.wait().unwrap();
+    scene.wait_until_nothing_is_alive();
+}
+
+#[test]
+fn h11b_a_process_that_merely_holds_the_directory_gets_no_signal() {
+    let scene = Scene::new("print ready\nhang");
+    let running = scene.ready(&["--until", "false", "--run-id", "r1"]);
+    running.signal(Signal::KILL);
+    running.wait(LONG);
+    scene.wait_until_nothing_is_alive();
+    // The forged sign that the run lives, and a program of the person's that has locked the directory.
+    let hold = |path: PathBuf| {
+        let mut flock = Command::new("flock");
+        flock.arg(path).args(["sleep", "600"]);
+        flock.stdin(Stdio::null()).spawn()
+    };
+    let Ok(mut state) = hold(scene.file(".rlm/runs/r1/LOCK")) else {
+        println!("skipped: no flock to hold a lock with");
+        return;
+    };
+    let mut stranger = hold(scene.sandbox.repo().to_owned()).unwrap();
+    wait_for("both locks", LONG, || {
+        (scene.status()["state"] == "running"
+            && fs_err::read_to_string("/proc/locks")
+                .unwrap()
+                .contains(&format!(" {} ", stranger.id())))
+        .then_some(())
+    });
+    let refused = quick(scene.rlm(&["stop", "r1", "--force", "--wait", "300ms"])).expect_code(1);
+    let pid = stranger.id().to_string();
+    assert!(
+        refused.stderr.contains(&pid) && refused.stderr.contains("nothing proves"),
+        "{refused}"
+    );
+    for held in [&mut state, &mut stranger] {
+        assert!(is_alive(held.id()) && held.try_wait().unwrap().is_none());
+        // Its sleep goes with it.
+        let children = format!("/proc/{0}/task/{0}/children", held.id());
+        for child in fs_err::read_to_string(children).unwrap().split_whitespace() {
+            kill_process(Pid::from_raw(child.parse().unwrap()).unwrap(), Signal::KILL).unwrap();
+        }
+        held.wait().unwrap();
+    }
+}
+
+#[test]
+fn w12a_what_a_socket_repeats_is_printed_once() {
+    let scene = Scene::new("print ready\nhang");
+    let running = frozen(&scene);
+    let delivered = "{\"v\":1,\"answer\":\"delivered\"}\n";
+    let fake = Fake::new(socket(&scene), delivered, delivered);
+    for command in ["stop", "interrupt", "steer"] {
+        let mut words = vec![command, "--wait", "1s"];
+        words.extend((command == "steer").then_some("more"));
+        let ended = quick(scene.rlm(&words));
+        let printed = ended.stdout.len() + ended.stderr.len();
+        assert!(printed < 4096, "{command}: {printed} bytes");
+        assert!(ended.stdout.matches("delivered").count() <= 1, "{ended}");
+    }
+    drop(fake);
+    running.signal(Signal::KILL);
+    running.wait(LONG);
+    scene.wait_until_nothing_is_alive();
+}
+
+#[test]
+fn w12b_a_long_answer_of_a_socket_is_shortened_and_made_harmless() {
+    let scene = Scene::new("print ready\nhang");
+    let running = frozen(&scene);
+    let why = format!(
+        "{}{}",
+        "\u{1b}]0;x\u{7}".escape_default(),
+        "y".repeat(900_000)
+    );
+    let why = why
+        .replace("\\u{1b}", "\\u001b")
+        .replace("\\u{7}", "\\u0007");
+    let line = format!("{{\"v\":1,\"answer\":\"rejected\",\"why\":\"{why}\"}}\n");
+    let fake = Fake::new(socket(&scene), Box::leak(line.into_boxed_str()), "");
+    let refused = quick(scene.rlm(&["stop", "--wait", "1s"])).expect_code(1);
+    assert!(
+        refused.stderr.len() < 8192,
+        "{} bytes",
+        refused.stderr.len()
+    );
+    assert!(!refused.stderr.contains('\u{1b}'), "{refused}");
+    drop(fake);
+    running.signal(Signal::KILL);
+    running.wait(LONG);
+    scene.wait_until_nothing_is_alive();
+}
