@@ -296,8 +296,7 @@ fn tell_without_state(target: &Target, seen: &Seen<'_>, form: Form) -> Result<Ex
         })
         .to_string(),
     };
-    // Who asked may not want to know.
-    let _gone = writeln!(anstream::stdout(), "{text}");
+    let _is_read = output::line(&text);
     ended_but(seen.survivors, Code::Done)
 }
 
