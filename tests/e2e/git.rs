@@ -223,14 +223,14 @@ fn a_tree_that_a_hook_refuses_is_not_left_behind() {
     let scene = scene("print no");
     hook(&scene, "post-checkout", "echo not here >&2; exit 1");
     let ended = scene
-        .run(&["--once", "--worktree", "r1"])
+        .run(&["--once", "--commit", "--worktree", "r1"])
         .run(LONG)
         .expect_code(2);
     assert!(ended.stderr.contains("not here"), "{ended}");
     assert!(!scene.file(".rlm/worktrees/r1").exists());
     fs_err::remove_file(scene.file(".git/hooks/post-checkout")).unwrap();
     scene
-        .run(&["--once", "--worktree", "r1"])
+        .run(&["--once", "--commit", "--worktree", "r1"])
         .run(LONG)
         .expect_code(0);
 }

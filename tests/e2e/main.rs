@@ -13,6 +13,7 @@ mod bombs;
 mod checkpoints;
 mod claims;
 mod cleaning;
+mod contained;
 mod control;
 mod countdown;
 mod crashes;

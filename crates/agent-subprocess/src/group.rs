@@ -325,6 +325,31 @@ impl Group {
         false
     }
 
+    /// Returns all members that are found now, and those who were met before and are alive, with what is below them: a process that lost its parents is not
+    /// found again by a walk.
+    #[cfg(target_os = "linux")]
+    fn living(&self, met: &Members) -> Members {
+        use crate::proc_fs;
+        let mut living = self.members();
+        let is_lost = |process: &&ProcessId| !living.contains_key(process) && process.is_alive();
+        let lost: Vec<ProcessId> = met.keys().filter(is_lost).copied().collect();
+        if !lost.is_empty() {
+            let all = proc_fs::all();
+            let lost = lost.into_iter();
+            let with_below = lost.flat_map(|process| {
+                let below = proc_fs::below(process.pid, &all).into_iter();
+                std::iter::once(process).chain(below.map(|stat| stat.id()))
+            });
+            living.extend(with_below.map(|id| (id, proc_fs::name(id.pid).name)));
+        }
+        living
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn living(&self, _met: &Members) -> Members {
+        self.members()
+    }
+
     /// Ends all members: SIGTERM, then SIGKILL round by round, from `kill` on. Blocks for at most about both times.
     fn end(
         &self,
@@ -332,16 +357,19 @@ impl Group {
         kill: &watch::Receiver<Instant>,
         mut met: Members,
     ) -> Aftermath {
-        let mut alive = self.members();
+        let mut alive = self.living(&met);
         let terminated = !grace.is_zero() && !alive.is_empty();
         if terminated {
-            met.extend(self.signal_all(Signal::TERM));
-            met.extend(self.signal_all(Signal::CONT));
+            for signal in [Signal::TERM, Signal::CONT] {
+                let now = self.living(&met);
+                self.signal_members(&now, signal);
+                met.extend(now);
+            }
         }
         while !alive.is_empty() && Instant::now() < *kill.borrow() {
             met.extend(std::mem::take(&mut alive));
             pause();
-            alive = self.members();
+            alive = self.living(&met);
         }
         let killed = !alive.is_empty();
         let over = *kill.borrow() + rounds;
@@ -350,7 +378,7 @@ impl Group {
             self.signal_members(&alive, Signal::KILL);
             met.extend(std::mem::take(&mut alive));
             pause();
-            alive = self.members();
+            alive = self.living(&met);
             if Instant::now() >= over {
                 break;
             }

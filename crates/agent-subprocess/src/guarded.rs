@@ -1,7 +1,9 @@
 //! The host's side of a guard: starting it, telling it what to spawn, and hearing what becomes of the tree.
 
 use crate::error::{Error, Kind};
+use crate::guard::adopt;
 use crate::keeper::{Keeper, Orders, Progress};
+use crate::sweep::SweepReport;
 use crate::wire::{Aftermath, Inbox, MAX_HOLD, Notice, Spec, VERSION, frame};
 use crate::{Exit, Marker, ProcessId, guard, marker, sweep};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
@@ -107,7 +109,7 @@ pub(crate) async fn start(
         marker: marker.clone(),
     };
     tokio::spawn(watch_guard(
-        line.child, socket, line.inbox, sender, give_up, marker,
+        line.child, line.guard, socket, line.inbox, sender, give_up, marker,
     ));
     Ok(keeper)
 }
@@ -210,7 +212,7 @@ fn spawn_guard(path: &Path, marker: Option<&Marker>) -> Result<(Child, UnixStrea
             Kind::GuardSpawn { path, source }.into()
         }
     };
-    let child = command.spawn().map_err(failed)?;
+    let child = adopt::starting_guard(|| command.spawn(), Child::id).map_err(failed)?;
     Ok((child, UnixStream::from_std(ours).map_err(no_socket)?))
 }
 
@@ -264,6 +266,7 @@ async fn next(socket: &UnixStream, inbox: &mut Inbox) -> io::Result<Option<Notic
 /// Follows one guard to its end, reaps it, and sweeps by the marker as soon as it is gone without a last word.
 async fn watch_guard(
     mut child: Child,
+    guard: ProcessId,
     socket: Arc<UnixStream>,
     mut inbox: Inbox,
     progress: watch::Sender<Progress>,
@@ -299,9 +302,13 @@ async fn watch_guard(
         let _gone = child.start_kill();
         let _reaped = timeout(LAST_STEP, child.wait()).await;
     }
+    if child.id().is_none() {
+        adopt::guard_is_reaped(guard.pid);
+        adopt::reap_orphans();
+    }
     let aftermath = match last_word {
         Some(aftermath) => aftermath,
-        None => sweep_for(marker).await,
+        None => sweep_for(guard, marker).await,
     };
     progress.send_modify(|now| {
         // A survivor has no exit; whoever waits for the lost one must not wait for ever.
@@ -312,14 +319,23 @@ async fn watch_guard(
     });
 }
 
-async fn sweep_for(marker: Option<Marker>) -> Aftermath {
+async fn sweep_for(guard: ProcessId, marker: Option<Marker>) -> Aftermath {
     let sweep = tokio::task::spawn_blocking(move || {
         let member = |marker: &Marker| sweep::find(&marker.variable, &marker.value());
-        marker
-            .map(|marker| sweep::end(member(&marker), SWEEP))
-            .unwrap_or_default()
+        let mut report = SweepReport::default();
+        if adopt::is_on() {
+            report = adopt::end_orphans(guard.start_time, marker.as_ref(), SWEEP);
+        }
+        if let Some(marker) = marker {
+            let marked = sweep::end(member(&marker), SWEEP);
+            report.ended.extend(marked.ended);
+            let news = marked.survivors.into_iter();
+            let news: Vec<_> = news.filter(|it| !report.survivors.contains(it)).collect();
+            report.survivors.extend(news);
+        }
+        report
     });
-    let sweep::SweepReport { ended, survivors } = sweep.await.unwrap_or_default();
+    let SweepReport { ended, survivors } = sweep.await.unwrap_or_default();
     Aftermath {
         ended,
         survivors,

@@ -140,6 +140,35 @@ pub(crate) fn own_children() -> Vec<u32> {
         .collect()
 }
 
+/// Lists the direct children of all threads of this process, also those that `/proc` does not show to it; cheap, and possibly incomplete.
+pub(crate) fn listed_children() -> Vec<u32> {
+    let threads = fs::read_dir("/proc/self/task").into_iter().flatten();
+    let lists = threads.filter_map(|thread| {
+        let path = thread.ok()?.path().join("children");
+        fs::read_to_string(path).ok()
+    });
+    let pids = |list: String| -> Vec<u32> {
+        let pids = list.split_ascii_whitespace();
+        pids.filter_map(|pid| pid.parse().ok()).collect()
+    };
+    lists.flat_map(pids).collect()
+}
+
+/// Lists the direct children of this process: those of the lists, and those that a scan of `/proc` finds.
+pub(crate) fn children_of_process() -> Vec<u32> {
+    let own = std::process::id();
+    let mut children = listed_children();
+    children.extend(all().iter().filter(|it| it.parent == own).map(|it| it.pid));
+    children.sort_unstable();
+    children.dedup();
+    children
+}
+
+/// Returns when a thread began, as [`Stat::start_time`].
+pub(crate) fn read_start(thread: &str) -> Option<u64> {
+    read(thread).map(|stat| stat.start_time)
+}
+
 /// Signals exactly the process `id`: the pidfd is opened first and the identity checked after, so that a reused pid
 /// cannot be hit. `still_ours` sees the process as it is at that moment.
 pub(crate) fn signal(

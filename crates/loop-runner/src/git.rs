@@ -13,11 +13,12 @@ use rustix::io::retry_on_intr;
 use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 
 use crate::survivors::MARKER;
-use looks::{Looks, Owed, Told};
+use looks::{Ends, Looks, Owed, Told};
 use written::is_line_of_written;
 
 pub(crate) mod bundle;
 pub(crate) mod commit;
+mod contained;
 mod glance;
 pub(crate) mod looks;
 pub(crate) mod tree;
@@ -26,6 +27,7 @@ pub(crate) mod written;
 /// The most changed paths that are named in a prompt.
 const MAX_CHANGED: usize = 20;
 const MAX_ANSWER: u64 = 1 << 20;
+const TOO_MUCH: &str = "more is changed than can be told; let git ignore what is generated";
 const HEAD_COMMIT: &[&str] = &["rev-parse", "--verify", "--quiet", "HEAD"];
 const PATIENCE: Duration = Duration::from_secs(2);
 /// How long git may take for what somebody has asked for.
@@ -40,6 +42,21 @@ pub(crate) const POINTERS: [&str; 7] = [
     "GIT_NAMESPACE",
     "GIT_PREFIX",
 ];
+
+/// A monitor or a collection that git starts in passing would outlive it.
+const NOTHING_IN_PASSING: [&str; 6] = [
+    "-c",
+    "core.fsmonitor=false",
+    "-c",
+    "gc.auto=0",
+    "-c",
+    "maintenance.auto=false",
+];
+const NO_HOOKS: [&str; 2] = ["-c", "core.hooksPath=/dev/null"];
+/// Switches off what else a command that only reads could start: a check of signatures, and the fetch of what a partial clone lacks.
+const READ_ONLY: [&str; 2] = ["-c", "log.showSignature=false"];
+const READ_ONLY_VARIABLES: [(&str, &str); 2] =
+    [("GIT_NO_LAZY_FETCH", "1"), ("GIT_ALLOW_PROTOCOL", "none")];
 
 /// All files of a working tree but the state of runs, which is ignored by a file that an agent may just have removed. It is left out by patterns: git
 /// fails on an ignored path that is named, though it is named to be left out.
@@ -244,27 +261,87 @@ impl Refusal {
     }
 }
 
-/// Runs git to its end on this thread: what it printed, or why not; see [`run_with`].
+/// Whether git runs the hooks of the repository.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Hooks {
+    Run,
+    Off,
+}
+
+/// A git command that is to run.
+struct Call<'a, S> {
+    directory: &'a Path,
+    arguments: &'a [S],
+    environment: &'a [(&'a str, &'a OsStr)],
+    hooks: Hooks,
+    /// What takes longer is ended.
+    patience: Duration,
+}
+
+impl<S: AsRef<OsStr>> Call<'_, S> {
+    /// Returns all of git's arguments.
+    fn words(&self) -> Vec<&OsStr> {
+        let no_hooks: &[&str] = match self.hooks {
+            Hooks::Run => &[],
+            Hooks::Off => &NO_HOOKS,
+        };
+        let before = NOTHING_IN_PASSING.iter().chain(no_hooks);
+        let arguments = self.arguments.iter().map(AsRef::as_ref);
+        before.map(OsStr::new).chain(arguments).collect()
+    }
+
+    /// Returns the variables that git gets beside those of this process.
+    fn variables(&self) -> impl Iterator<Item = (&str, &OsStr)> {
+        let own = [
+            // Only looking must not take the index lock that the agent's own git needs.
+            ("GIT_OPTIONAL_LOCKS", "0"),
+            ("GIT_TERMINAL_PROMPT", "0"),
+            // What it complains about is read.
+            ("LC_ALL", "C"),
+        ];
+        let own = own.map(|(name, value)| (name, OsStr::new(value)));
+        own.into_iter().chain(self.environment.iter().copied())
+    }
+}
+
+/// Runs git to its end on this thread, without hooks: what it printed, or why not; see [`run_with`].
 fn run<S: AsRef<OsStr>>(
     directory: &Path,
     arguments: &[S],
     patience: Duration,
     looks: Option<&Looks>,
 ) -> Result<String, Refusal> {
-    run_with(directory, arguments, &[], patience, looks)
+    let call = Call {
+        directory,
+        arguments,
+        environment: &[],
+        hooks: Hooks::Off,
+        patience,
+    };
+    run_with(&call, looks)
 }
 
-/// The same with variables of its environment. It asks nothing, and what takes longer than `patience` is ended, with
-/// its process group where it has one.
-fn run_with<S: AsRef<OsStr>>(
-    directory: &Path,
-    arguments: &[S],
-    environment: &[(&str, &OsStr)],
-    patience: Duration,
+/// Runs git to its end on this thread: under a guard, unless it is known that it starts no other program. It asks nothing, and what takes too long is ended.
+fn run_with<S: AsRef<OsStr>>(call: &Call<'_, S>, looks: Option<&Looks>) -> Result<String, Refusal> {
+    let said = match contained::starts_nothing(call.arguments) {
+        true => run_alone(call, looks),
+        false => contained::run(call, looks),
+    };
+    let said = said?;
+    let text = String::from_utf8_lossy(&said);
+    Ok(text.trim_end_matches('\n').to_owned())
+}
+
+/// Runs a git that starts no other program. It is ended with its process group where it has one.
+fn run_alone<S: AsRef<OsStr>>(
+    call: &Call<'_, S>,
     looks: Option<&Looks>,
-) -> Result<String, Refusal> {
+) -> Result<Vec<u8>, Refusal> {
+    let patience = call.patience;
     let (tell, told) = mpsc::channel();
-    let look = looks.map(|looks| looks.begin(tell.clone())).transpose()?;
+    let look = looks
+        .map(|looks| looks.begin(Ends::Alone(tell.clone())))
+        .transpose()?;
     let mut git = Command::new("git");
     POINTERS.iter().for_each(|name| {
         git.env_remove(name);
@@ -276,24 +353,18 @@ fn run_with<S: AsRef<OsStr>>(
         });
     }
     let mut git = git
-        // A monitor or a collection that git starts in passing would outlive it.
-        .args(["-c", "core.fsmonitor=false", "-c", "gc.auto=0"])
-        .args(["-c", "maintenance.auto=false"])
-        .args(arguments)
-        .current_dir(directory)
-        // Only looking must not take the index lock that the agent's own git needs.
-        .env("GIT_OPTIONAL_LOCKS", "0")
-        .env("GIT_TERMINAL_PROMPT", "0")
-        // What it complains about is read.
-        .env("LC_ALL", "C")
-        .envs(environment.iter().copied())
+        .args(READ_ONLY)
+        .args(call.words())
+        .current_dir(call.directory)
+        .envs(call.variables())
+        .envs(READ_ONLY_VARIABLES)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
         .map_err(Refusal::NotRun)?;
     if let Some(look) = &look {
-        look.started(&git);
+        look.started(git.id());
     }
     let pid = Pid::from_raw(git.id().cast_signed());
     let stdout = git.stdout.take().expect("it was piped");
@@ -322,14 +393,11 @@ fn run_with<S: AsRef<OsStr>>(
     let status = git.wait().map_err(Refusal::NotRun)?;
     drop(look);
     let said = said?;
-    let text = || String::from_utf8_lossy(&said);
     if said.len() as u64 >= MAX_ANSWER {
-        return Err(Refusal::Said(
-            "more is changed than can be told; let git ignore what is generated".into(),
-        ));
+        return Err(Refusal::Said(TOO_MUCH.into()));
     }
     if status.success() {
-        return Ok(text().trim_end_matches('\n').to_owned());
+        return Ok(said);
     }
     // A hook that was left running may hold it open.
     let complained = complained.and_then(|said| said.recv_timeout(PATIENCE).ok());

@@ -128,6 +128,8 @@ pub struct Runner {
     looks: crate::git::looks::OwnLooks,
     /// The stop of the run, for those who watch it.
     shutdown: watch::Sender<Option<Shutdown>>,
+    /// When the working tree was looked at, if nothing of the run has worked in it since.
+    idle_look: Option<Instant>,
     /// When the one budget of the run's stop is used up.
     stop_by: Option<Instant>,
     /// Whether what runs is ended without being asked first.
@@ -279,6 +281,7 @@ impl Runner {
             kept: Kept::default(),
             looks,
             shutdown: watch::channel(None).0,
+            idle_look: None,
             stop_by: None,
             impatient: false,
             frozen_at: None,

@@ -48,6 +48,8 @@ pub fn main_impl() -> ExitCode {
     agent_subprocess::guard::run_if_guard();
     agent_subprocess::guard::run_if_init();
     ulimits::block_file_size_signal();
+    // Where it can't be, the orphans of a killed guard are found by their marker alone.
+    let _by_marker = agent_subprocess::guard::adopt_orphans();
     args::choose_color(std::env::args_os());
     let args = match Args::try_parse() {
         Ok(args) => args,

@@ -6,6 +6,8 @@
 //! A program that may be started as the first process of a container calls [`run_if_init`] after that.
 
 #[cfg(target_os = "linux")]
+pub(crate) mod adopt;
+#[cfg(target_os = "linux")]
 mod enter;
 #[cfg(target_os = "linux")]
 pub(crate) mod image;
@@ -90,6 +92,49 @@ pub fn run_if_init() {
         && let Ok(Some((child, signals))) = crate::sys::fork_with_signals()
     {
         init::serve(child, &signals);
+    }
+}
+
+/// Makes this process the parent of every orphan below it, so that it can end what a guard leaves that an agent has killed.
+///
+/// Without this, such a tree is swept by its marker, and a process that cleared its environment gets away. With it, the orphans of a killed guard
+/// come to this process, which ends them and reaps each by its pid; [`StopReport`](crate::StopReport) counts them.
+///
+/// **This holds for the whole process** (`PR_SET_CHILD_SUBREAPER`), so only a program should call it, not a library. Every process below that loses its parent
+/// becomes a child of this one, whoever started it. A child is left alone if it is in the session of this process, is older than the lost guard, or began
+/// while an [`OwnProgram`] was held. A program must hold an [`OwnProgram`] while it runs anything else that may begin a session of its own; an exit of
+/// such a child that it waits for could be lost otherwise.
+///
+/// # Errors
+/// When the system has no child subreapers.
+///
+/// # Platform
+/// Fails outside Linux.
+pub fn adopt_orphans() -> std::io::Result<()> {
+    #[cfg(target_os = "linux")]
+    return adopt::start();
+    #[cfg(not(target_os = "linux"))]
+    Err(std::io::ErrorKind::Unsupported.into())
+}
+
+/// Says that a program runs that the host itself has started, such as an editor: what begins meanwhile is not taken for the orphan of an agent.
+///
+/// To be made before the program is started, and to be dropped when it has been waited for. Without [`adopt_orphans`] it does nothing.
+#[derive(Debug)]
+#[must_use = "dropping it says that the program has ended"]
+pub struct OwnProgram {
+    #[cfg(target_os = "linux")]
+    _running: Option<adopt::Running>,
+}
+
+impl OwnProgram {
+    /// Begins the time of such a program.
+    #[expect(clippy::new_without_default, reason = "it does something")]
+    pub fn new() -> Self {
+        Self {
+            #[cfg(target_os = "linux")]
+            _running: adopt::is_on().then(adopt::Running::begin),
+        }
     }
 }
 

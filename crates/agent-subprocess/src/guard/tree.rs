@@ -11,7 +11,9 @@ use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 /// A killed child that is still there after this long is stuck (another user's, traced, in the kernel): go on below it.
-const STUCK: Duration = Duration::from_millis(20);
+pub(super) const STUCK: Duration = Duration::from_millis(20);
+/// What stands for the name of a process that `wait` knows of and `/proc` does not show.
+pub(super) const UNSEEN: &str = "not shown by /proc";
 /// The longest wait between two rounds of KILL.
 const ROUND: Duration = Duration::from_millis(1);
 
@@ -166,15 +168,31 @@ impl Tree {
             .collect()
     }
 
+    /// Names who is alive, where `wait` says that there are children. `/proc` may hide those of another user.
+    fn survivors(&self) -> Vec<ProcessName> {
+        let shown = self.descendants();
+        let is_shown = |pid: &u32| shown.iter().any(|stat| stat.pid == *pid);
+        let children = proc_fs::own_children();
+        let hidden = children.into_iter().filter(|pid| !is_shown(pid));
+        // One that is shown after all has ended, or has just come.
+        let hidden = hidden.filter(|pid| proc_fs::stat(*pid).is_none());
+        let unseen = |pid| ProcessName {
+            pid,
+            name: UNSEEN.to_owned(),
+        };
+        let named = shown.iter().map(|stat| proc_fs::name(stat.pid));
+        let mut survivors: Vec<_> = named.chain(hidden.map(unseen)).take(MAX_NAMES).collect();
+        if survivors.is_empty() {
+            // Its number is not known either.
+            survivors.push(unseen(0));
+        }
+        survivors
+    }
+
     pub(super) fn aftermath(&mut self) -> Aftermath {
-        let alive: Vec<ProcessName> = if self.reap() {
-            self.descendants()
-                .into_iter()
-                .map(|stat| proc_fs::name(stat.pid))
-                .take(MAX_NAMES)
-                .collect()
-        } else {
-            Vec::new()
+        let alive = match self.reap() {
+            true => self.survivors(),
+            false => Vec::new(),
         };
         let met = std::mem::take(&mut self.met)
             .into_iter()
@@ -196,7 +214,7 @@ impl Tree {
     }
 }
 
-fn pid_of(pid: u32) -> Option<Pid> {
+pub(super) fn pid_of(pid: u32) -> Option<Pid> {
     i32::try_from(pid).ok().and_then(Pid::from_raw)
 }
 

@@ -231,3 +231,31 @@ async fn p34b_who_left_group_parent_and_environment_escapes_the_fallback_only() 
         assert_eq!(report.is_proven(), containment == Containment::Guard);
     }
 }
+
+/// An interrupt alone ends the main process, and who is in a session of its own drops out of the walk.
+#[tokio::test]
+async fn w21_without_a_guard_or_a_marker_nobody_alive_is_reported_as_ended() {
+    let scene = Scene::new();
+    let mut agent = agent_subprocess::AgentCommand::new("bash")
+        .args(["-c", "setsid sleep 641 & echo ready; exec sleep 642"])
+        // Only for the end of this test, not known to the spawn.
+        .env(
+            crate::scene::VARIABLE,
+            format!("{}.1.1", scene.marker.scope),
+        )
+        .containment(Containment::Group)
+        .spawn()
+        .await
+        .unwrap();
+    says(&mut agent, "ready").await;
+    scene.wait_for_program("sleep", "641");
+    let report = agent.stop(&StopPolicy::default()).await;
+    let alive = scene.members();
+    for process in &alive {
+        let named = |it: &agent_subprocess::ProcessName| it.pid == process.pid;
+        assert!(!report.ended.iter().any(named), "{report:?}");
+        assert!(report.survivors.iter().any(named), "{report:?}");
+    }
+    assert!(alive.is_empty(), "it can be ended: {report:?}");
+    assert_eq!(report.ended.len(), 2, "{report:?}");
+}

@@ -364,3 +364,46 @@ fn a_sweep_never_finds_itself_or_its_ancestors() {
         assert_eq!((pids, report.survivors), (vec![sibling.id()], vec![]));
     }
 }
+
+/// The orphans of a killed guard come to the host, which ends them; what the host itself has started is left alone.
+#[tokio::test]
+async fn w3_a_killed_guard_leaves_no_child_with_a_cleared_environment() {
+    // A subreaper is the whole process.
+    if !alone("lost::w3_a_killed_guard_leaves_no_child_with_a_cleared_environment") {
+        return;
+    }
+    agent_subprocess::guard::adopt_orphans().unwrap();
+    let scene = Scene::new();
+    let script = "setsid env -i sh -c 'echo $$ >new; mv new pid; exec sleep 651' & sleep 652";
+    let mut plain = Command::new("sleep").arg("653").spawn().unwrap();
+    let mut agent = scene.agent(script).spawn().await.unwrap();
+    wait_for("the child", || scene.path("pid").exists());
+    let pid: u32 = std::fs::read_to_string(scene.path("pid"))
+        .unwrap()
+        .trim()
+        .parse()
+        .unwrap();
+    // One in a session of its own, as an editor may leave one behind.
+    let own = agent_subprocess::guard::OwnProgram::new();
+    let mut daemon = Command::new("setsid")
+        .args(["sh", "-c", "exec sleep 654"])
+        .spawn()
+        .unwrap();
+    drop(own);
+    kill(agent.guard().unwrap().pid, Signal::KILL);
+    let report = agent.stop(&StopPolicy::default()).await;
+    let is_gone = !std::path::Path::new(&format!("/proc/{pid}")).exists();
+    if !is_gone {
+        kill(pid, Signal::KILL);
+    }
+    let untouched = [&mut plain, &mut daemon].map(|it| it.try_wait().unwrap().is_none());
+    for child in [&mut plain, &mut daemon] {
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+    assert!(is_gone, "not even a zombie: {report:?}");
+    assert!(report.guard_lost && report.survivors.is_empty(), "{report}");
+    assert!(report.ended.iter().any(|it| it.pid == pid), "{report:?}");
+    assert_eq!(untouched, [true, true], "{report:?}");
+    scene.nobody_is_left();
+}

@@ -2,18 +2,11 @@
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
-use std::sync::mpsc;
 use std::time::Duration;
 
-use agent_subprocess::{AgentCommand, Context};
-use loop_state::CheckResult;
-use tokio::runtime::Handle;
-
 use super::commit::{all_but, names, of_files};
-use super::looks::{Looks, Owed, Told};
-use super::{Git, LIMIT, POINTERS, Refusal, complaint, run, run_with};
-use crate::check::{self, Freezer};
-use crate::hurry::Hurry;
+use super::looks::{Looks, Owed};
+use super::{Call, Git, Hooks, LIMIT, Refusal, run, run_with};
 
 /// How long git may take to write, or to read, a whole history.
 const HISTORY: Duration = Duration::from_secs(3600);
@@ -21,12 +14,10 @@ const HISTORY: Duration = Duration::from_secs(3600);
 const REFS: &str = "refs/rlm/moving";
 /// Whoever moves a run commits nothing that stays.
 const NOBODY: [&str; 4] = ["-c", "user.name=rlm", "-c", "user.email=rlm@localhost"];
-/// What comes from elsewhere is looked at, and nothing of it runs: a directory of hooks may lie in the tree.
-pub(crate) const STRANGE: [&str; 6] = [
+/// What comes from elsewhere is checked.
+pub(crate) const STRANGE: [&str; 4] = [
     "-c",
     "fetch.fsckObjects=true",
-    "-c",
-    "core.hooksPath=/dev/null",
     "-c",
     "advice.detachedHead=false",
 ];
@@ -124,8 +115,17 @@ impl Git {
         fs_err::copy(top.join(place), index).map_err(|e| e.to_string())?;
         let environment = [("GIT_INDEX_FILE", index.as_os_str())];
         let looks = self.looks.as_ref();
-        let git = |words: &[&str]| run_with(top, words, &environment, HISTORY, looks).map_err(said);
-        let files = all_but(&self.changes_and_written().map_err(said)?.1);
+        let git = |words: &[&str]| {
+            let call = Call {
+                directory: top,
+                arguments: words,
+                environment: &environment,
+                hooks: Hooks::Off,
+                patience: HISTORY,
+            };
+            run_with(&call, looks).map_err(said)
+        };
+        let files = all_but(&self.differences().map_err(said)?.written);
         let files = files.iter().map(String::as_str);
         git(&["add", "--all", "--"]
             .into_iter()
@@ -158,6 +158,7 @@ impl Git {
         {
             return Err("it is a shallow clone, which lacks what others need: git fetch --unshallow, or --state-only".into());
         }
+        let top = self.top().ok_or_else(Refusal::no_tree).map_err(said)?;
         let refs = Refs::new(self, name, dirty.is_some()).map_err(said)?;
         for (name, commit) in refs.names.iter().zip(std::iter::once(commit).chain(dirty)) {
             self.answer(&["update-ref", name, commit]).map_err(said)?;
@@ -165,58 +166,9 @@ impl Git {
         let mut words: Vec<&OsStr> = ["bundle", "create", "--quiet"].map(OsStr::new).into();
         words.push(to.as_os_str());
         words.extend(refs.names.iter().map(OsStr::new));
-        self.guarded(&words)
-    }
-
-    /// Runs git under a guard, which ends it also when this process is killed; a git that writes or reads a history would go on. Blocks, on a thread of a runtime.
-    ///
-    /// Without a guard, as elsewhere than on Linux, it goes on then until it is done.
-    fn guarded<S: AsRef<OsStr>>(&self, words: &[S]) -> Result<(), String> {
-        let said = |e: Refusal| e.to_string();
-        let top = self.top().ok_or_else(Refusal::no_tree).map_err(said)?;
-        let command = POINTERS
-            .iter()
-            .fold(AgentCommand::new("git"), |it, name| it.env_remove(name));
-        let command = command
-            .args(["-c", "core.fsmonitor=false", "-c", "gc.auto=0"])
-            .args(["-c", "maintenance.auto=false"])
-            .args(words.iter().map(AsRef::as_ref));
-        let mut context = Context::new(top, top);
-        let env = [("GIT_TERMINAL_PROMPT", "0"), ("LC_ALL", "C")];
-        context.env = env.map(|(name, value)| (name.into(), value.into())).into();
-        let hurry = Hurry::default();
-        let (tell, told) = mpsc::channel();
-        let look = self
-            .looks
-            .as_ref()
-            .map(|looks| looks.begin(tell))
-            .transpose()
-            .map_err(said)?;
-        let hurrying = hurry.clone();
-        std::thread::spawn(move || {
-            while let Ok(Told::End(grace)) = told.recv() {
-                hurrying.within(grace);
-            }
-        });
-        // Nobody stops it where it stands.
-        let (_freezer, freezes) = Freezer::new();
-        let end = check::run(command, context, HISTORY, hurry.hurried(), freezes);
-        let end = Handle::current().block_on(end);
-        drop(look);
-        match end.result {
-            CheckResult::Passed => Ok(()),
-            CheckResult::Failed(text) | CheckResult::NotRun(text) => {
-                // How it ended stands behind what was printed.
-                let (said, how) = text.rsplit_once('\n').unwrap_or(("", &text));
-                let is_silent = said.trim().is_empty();
-                Err(if is_silent {
-                    how.into()
-                } else {
-                    complaint(said)
-                })
-            }
-            _ => Err(said(Refusal::Stopped)),
-        }
+        run(top, &words, HISTORY, self.looks.as_ref())
+            .map(drop)
+            .map_err(said)
     }
 
     /// Removes the refs of an export or an import that was killed.
@@ -246,7 +198,8 @@ impl Git {
                 .iter()
                 .map(|here| format!("{}:{here}", here.replacen(name, there, 1)).into()),
         );
-        self.guarded(&words)
+        let top = self.top().ok_or_else(Refusal::no_tree).map_err(said)?;
+        run(top, &words, HISTORY, self.looks.as_ref())
             .map_err(|e| format!("git does not take its commits: {e}"))?;
         let has = |name: &String, commit: &str| self.commit_of(name).as_deref() == Some(commit);
         let all = std::iter::once(commit).chain(dirty);
@@ -261,12 +214,7 @@ impl Git {
         }
     }
 
-    /// Has git fill the working tree from elsewhere, which can take long: a filter runs for each file. Blocks, on a thread of a runtime.
-    pub(crate) fn fill(&self, words: &[&str]) -> Result<(), String> {
-        self.guarded(&[&STRANGE[..], words].concat())
-    }
-
-    /// Runs git on what comes from elsewhere: none of the hooks run. Blocks.
+    /// Runs git on what comes from elsewhere. Blocks, and can take long: a filter runs for each file.
     pub(crate) fn strange(&self, words: &[&str]) -> Result<String, String> {
         let top = self.top().ok_or_else(Refusal::no_tree);
         let words = [&STRANGE[..], words].concat();

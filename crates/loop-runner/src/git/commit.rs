@@ -116,14 +116,18 @@ impl Git {
                 "{what} is under way: finish or abort it"
             )));
         }
-        let (changed, written) = self.changes_and_written()?;
+        let Differences {
+            from,
+            changes,
+            written,
+        } = self.differences()?;
         let mut plan = Plan {
-            before: self.answer(super::HEAD_COMMIT).ok(),
-            is_empty: changed.is_empty(),
+            before: from,
+            is_empty: changes.is_empty(),
             paths: all_but(&written),
             left_out: self.edited_submodules(top)?,
         };
-        for change in changed {
+        for change in changes {
             let why = match change.why_left_out(top) {
                 Some(why) => why,
                 None => continue,
@@ -149,35 +153,66 @@ impl Git {
 
     /// Returns what a commit of everything would change. What was edited inside a submodule would not be in it.
     pub(super) fn changes(&self) -> Result<Vec<Change>, Refusal> {
-        Ok(self.changes_and_written()?.0)
+        Ok(self.differences()?.changes)
     }
 
-    /// The same, and the paths of what lies about that no commit takes in.
-    pub(super) fn changes_and_written(&self) -> Result<(Vec<Change>, Vec<String>), Refusal> {
+    /// The same, with the paths of what lies about that no commit takes in, and the commit that all of it differs from.
+    pub(super) fn differences(&self) -> Result<Differences, Refusal> {
         let top = self.top().ok_or_else(Refusal::no_tree)?;
         let status = [
             "status",
-            "--porcelain=v1",
+            "--porcelain=v2",
+            "--branch",
             "-z",
             "--no-renames",
             "--untracked-files=all",
             "--ignore-submodules=dirty",
         ];
         let text = run(top, &status, super::LIMIT, self.looks.as_ref())?;
-        let records = text.split('\0').filter_map(|record| {
-            let (kind, path) = record.split_at_checked(3)?;
-            Some(Change {
-                is_new: kind.starts_with("??"),
-                path: path.to_owned(),
-            })
-        });
-        let is_state = |change: &Change| change.path.split('/').next() == Some(".rlm");
-        let others = records.filter(|change| !is_state(change));
-        let (written, changes): (Vec<_>, _) =
-            others.partition(|change| change.is_new && is_written(&top.join(&change.path)));
-        let paths = written.into_iter().map(|change| change.path);
-        Ok((changes, paths.collect()))
+        let mut found = Differences::default();
+        for entry in text.split('\0') {
+            if let Some(commit) = entry.strip_prefix("# branch.oid ") {
+                found.from = Some(commit.to_owned()).filter(|it| it != "(initial)");
+            }
+            let Some(path) = entry_path(entry) else {
+                continue;
+            };
+            let is_new = entry.starts_with('?');
+            if path.split('/').next() == Some(".rlm") {
+                continue;
+            } else if is_new && is_written(&top.join(path)) {
+                found.written.push(path.to_owned());
+            } else {
+                found.changes.push(Change {
+                    is_new,
+                    path: path.to_owned(),
+                });
+            }
+        }
+        Ok(found)
     }
+}
+
+/// How a working tree differs from its commit.
+#[derive(Debug, Default)]
+pub(super) struct Differences {
+    /// The commit, if there is one yet.
+    from: Option<String>,
+    changes: Vec<Change>,
+    /// The paths of what lies about that no commit takes in.
+    pub(super) written: Vec<String>,
+}
+
+/// Returns the path that an entry of `git status --porcelain=v2` is about.
+pub(crate) fn entry_path(entry: &str) -> Option<&str> {
+    let fields = match entry.as_bytes().first()? {
+        b'1' => 9,
+        b'2' => 10,
+        b'u' => 11,
+        b'?' => 2,
+        _ => return None,
+    };
+    entry.splitn(fields, ' ').nth(fields - 1)
 }
 
 /// Names all files but these, as git's arguments.

@@ -45,6 +45,11 @@ impl Default for Glances {
 }
 
 impl Git {
+    /// Returns the newest look there is.
+    pub(crate) fn last_glance(&self) -> Glance {
+        self.glances.newest.borrow().clone()
+    }
+
     /// Looks anew, and returns the newest look there is: who is not `patient` may get the one before.
     pub(crate) async fn glance(&self, patient: bool) -> Glance {
         let Some(top) = self.top.clone() else {

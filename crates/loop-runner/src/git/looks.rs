@@ -1,7 +1,7 @@
 //! The git commands that run, and their end: none of them outlives those who asked.
 //!
-//! Each has a process group of its own, and is ended with all of it by the thread that waits for it: that thread alone knows that the group's number is
-//! still git's. What left the group is found by the run's marker; before there is a run, it is not.
+//! One that starts no other program has a process group of its own, and is ended with all of it by the thread that waits for it: that thread alone knows
+//! that the group's number is still git's. Every other one is under a guard, which ends it with all that it started and proves that nothing is left.
 
 use std::collections::BTreeMap;
 use std::process::Child;
@@ -13,6 +13,7 @@ use agent_duplex::ProcessName;
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use super::Refusal;
+use crate::hurry::Hurry;
 
 /// How long git may take for its end: it removes its locks then, and what it has half made.
 pub(super) const GRACE: Duration = Duration::from_millis(500);
@@ -20,6 +21,9 @@ pub(super) const GRACE: Duration = Duration::from_millis(500);
 const LAST_LOOK: Duration = Duration::from_millis(500);
 /// How long is waited for what was killed.
 const LAST_WAIT: Duration = Duration::from_secs(1);
+
+/// How many processes that git left behind are named.
+const MOST_LEFT: usize = 1024;
 
 /// Those of this process, once it is known that somebody ends them.
 static WATCHED: OnceLock<Arc<Running>> = OnceLock::new();
@@ -88,8 +92,19 @@ pub(crate) struct Looks {
 pub(crate) struct LooksEnd {
     pub(crate) ended: Vec<ProcessName>,
     pub(crate) survivors: Vec<ProcessName>,
-    /// Whether any had to be ended, now or before, so that something may be left that had left its group.
-    pub(crate) cut: bool,
+    /// What filters and hooks of git had left running, now or before.
+    pub(crate) left: Vec<ProcessName>,
+    /// Whether something may be left that is not known.
+    pub(crate) unproven: bool,
+}
+
+/// What a git under a guard left behind, and what became of that.
+#[derive(Debug)]
+pub(super) struct Left {
+    pub(super) ended: Vec<ProcessName>,
+    pub(super) survivors: Vec<ProcessName>,
+    /// Whether it is known that nothing else is left.
+    pub(super) proven: bool,
 }
 
 impl Looks {
@@ -133,18 +148,22 @@ impl Looks {
         self.running.wait(LAST_LOOK.min(budget));
         let due = self.running.names();
         self.running.end(GRACE.min(budget));
-        let survivors = self.running.names();
+        let mut survivors = self.running.names();
+        let mut state = self.running.lock();
+        let left = std::mem::take(&mut state.left);
+        survivors.append(&mut state.survivors);
         LooksEnd {
             ended: { due.into_iter() }
-                .filter(|it| !survivors.contains(it))
+                .filter(|it| !survivors.contains(it) && !left.contains(it))
                 .collect(),
             survivors,
-            cut: self.running.lock().cut,
+            left,
+            unproven: state.unproven,
         }
     }
 
-    /// Begins one. What `tell` gets is to be obeyed.
-    pub(super) fn begin(&self, tell: mpsc::Sender<Told>) -> Result<Look, Refusal> {
+    /// Begins one, which is ended through `ends`.
+    pub(super) fn begin(&self, ends: Ends) -> Result<Look, Refusal> {
         let mut state = self.running.lock();
         let may = self.takes_back && state.owed > 0;
         if (state.closed && !may) || self.over.load(Ordering::Acquire) {
@@ -152,7 +171,7 @@ impl Looks {
         }
         state.last += 1;
         let number = state.last;
-        state.all.insert(number, (None, tell));
+        state.all.insert(number, (None, ends));
         drop(state);
         Ok(Look {
             running: Arc::clone(&self.running),
@@ -181,6 +200,25 @@ pub(super) enum Told {
     End(Duration),
 }
 
+/// How a git that runs is ended.
+#[derive(Debug)]
+pub(super) enum Ends {
+    /// By the thread that waits for it.
+    Alone(mpsc::Sender<Told>),
+    /// By its guard.
+    Contained(Hurry),
+}
+
+impl Ends {
+    fn within(&self, grace: Duration) {
+        match self {
+            // One that is just over needs no telling.
+            Self::Alone(tell) => drop(tell.send(Told::End(grace))),
+            Self::Contained(hurry) => hurry.within(grace),
+        }
+    }
+}
+
 /// A git that runs, or is about to. Its drop says that it is gone.
 #[derive(Debug)]
 #[must_use]
@@ -190,15 +228,27 @@ pub(super) struct Look {
 }
 
 impl Look {
-    pub(super) fn started(&self, git: &Child) {
+    pub(super) fn started(&self, git: u32) {
         if let Some((pid, _)) = self.running.lock().all.get_mut(&self.number) {
-            *pid = Some(git.id());
+            *pid = Some(git);
         }
+    }
+
+    /// Keeps what a git under a guard left behind, for the report at the end of the run.
+    pub(super) fn leaves(&self, left: Left) {
+        let mut state = self.running.lock();
+        state.unproven |= !left.proven;
+        let room = MOST_LEFT.saturating_sub(state.left.len());
+        state.left.extend(left.ended.into_iter().take(room));
+        let room = MOST_LEFT.saturating_sub(state.survivors.len());
+        state
+            .survivors
+            .extend(left.survivors.into_iter().take(room));
     }
 
     /// Ends git with its group, which it has not been waited for yet: first so that it can clear up. What it tells when it is gone is taken from `told`.
     pub(super) fn cut(&self, git: &Child, grace: Duration, told: &mpsc::Receiver<Told>) {
-        self.running.lock().cut = true;
+        self.running.lock().unproven = true;
         if !grace.is_zero() {
             signal(git, Signal::TERM);
             let _gone_or_late = told.recv_timeout(grace);
@@ -238,9 +288,13 @@ struct State {
     closed: bool,
     /// How many make something that they take back if it fails.
     owed: usize,
-    cut: bool,
+    /// What those under a guard had left running, and was ended.
+    left: Vec<ProcessName>,
+    survivors: Vec<ProcessName>,
+    /// Whether something may be left that is not known.
+    unproven: bool,
     /// Those that run, by number, with the pid of each that was started.
-    all: BTreeMap<u64, (Option<u32>, mpsc::Sender<Told>)>,
+    all: BTreeMap<u64, (Option<u32>, Ends)>,
 }
 
 impl Running {
@@ -249,9 +303,8 @@ impl Running {
     }
 
     fn tell_all(&self, grace: Duration) {
-        for (_, tell) in self.lock().all.values() {
-            // One that is just over needs no telling.
-            let _over = tell.send(Told::End(grace));
+        for (_, ends) in self.lock().all.values() {
+            ends.within(grace);
         }
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Git, LIMIT, Looks};
+use super::{Call, Git, Hooks, LIMIT, Looks};
 use crate::{Error, Project, RunId, runs};
 
 /// How long git may take to fill a working tree.
@@ -93,7 +93,11 @@ impl Project {
             ));
         };
         let left = self.git().change_count().unwrap_or(0);
-        let worktree = self.worktree_at(name, &base, "--worktree NAME")?;
+        let hooks = match commits {
+            true => Hooks::Run,
+            false => Hooks::Off,
+        };
+        let worktree = self.worktree_at(name, &base, hooks, "--worktree NAME")?;
         let made = worktree.directory(self.within());
         made.inspect_err(|_| self.remove_worktree(&worktree.path, Some(&worktree.branch)))?;
         Ok((worktree, left))
@@ -104,6 +108,7 @@ impl Project {
         &self,
         name: &RunId,
         base: &str,
+        hooks: Hooks,
         other: &str,
     ) -> Result<Worktree, Error> {
         let refuse = |why: String| Error::git(self.root(), why);
@@ -125,7 +130,7 @@ impl Project {
             )));
         }
         let _owed = Looks::owe();
-        self.check_out(&path, &[], &["-b", &branch], base)
+        self.check_out(&path, &[], &["-b", &branch], base, hooks)
             .inspect_err(|_| self.remove_worktree(&path, Some(&branch)))?;
         Ok(Worktree {
             path,
@@ -146,6 +151,7 @@ impl Project {
         configuration: &[&str],
         options: &[&str],
         commit: &str,
+        hooks: Hooks,
     ) -> Result<(), Error> {
         self.prepare()?;
         let place = self.state_dir().join(PLACE);
@@ -155,7 +161,14 @@ impl Project {
         arguments.extend(["worktree", "add", "--quiet"].map(OsStr::new));
         arguments.extend(options.iter().map(OsStr::new));
         arguments.extend([path.as_os_str(), commit.as_ref()]);
-        let made = super::run(self.root(), &arguments, CHECKOUT, self.git().looks.as_ref());
+        let call = Call {
+            directory: self.root(),
+            arguments: &arguments,
+            environment: &[],
+            hooks,
+            patience: CHECKOUT,
+        };
+        let made = super::run_with(&call, self.git().looks.as_ref());
         let refuse = |e| Error::git(self.root(), format!("no working tree could be made: {e}"));
         made.map(drop).map_err(refuse)
     }

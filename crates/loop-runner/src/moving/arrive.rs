@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 use super::incoming::Incoming;
 use super::manifest::{BUNDLE, Manifest, Tip};
 use super::{Arrival, is_archive};
-use crate::git::Git;
 use crate::git::bundle::{self, Refs};
 use crate::git::looks::Looks;
 use crate::git::tree::Worktree;
+use crate::git::{Git, Hooks};
 use crate::{Project, RunHead, RunId};
 
 /// Where the files are.
@@ -163,7 +163,7 @@ fn bring(git: &Git, tree: &Path, here: &str, tip: &Tip) -> Result<Undo, String> 
         }
     });
     if here != tip.commit {
-        git.fill(&["merge", "--quiet", "--ff-only", &tip.commit])?;
+        git.strange(&["merge", "--quiet", "--ff-only", &tip.commit])?;
     }
     take_uncommitted(git, tip)?;
     Ok(undo)
@@ -238,7 +238,7 @@ fn make(
             ));
         }
     }
-    git.fill(&["reset", "--quiet", "--hard", &tip.commit])?;
+    git.strange(&["reset", "--quiet", "--hard", &tip.commit])?;
     take_uncommitted(&git, tip)?;
     Ok(undo)
 }
@@ -263,7 +263,7 @@ fn hold(tree: &Path) -> Option<File> {
 /// Puts what was not committed into a working tree that stands at the commit below it, uncommitted.
 fn take_uncommitted(git: &Git, tip: &Tip) -> Result<(), String> {
     if let Some(dirty) = &tip.dirty {
-        git.fill(&["read-tree", "-m", "-u", &tip.commit, dirty])?;
+        git.strange(&["read-tree", "-m", "-u", &tip.commit, dirty])?;
         git.strange(&["reset", "--quiet", "--mixed"])?;
     }
     Ok(())
@@ -326,7 +326,7 @@ fn tree_of_its_own(
     });
     let option = ["-B", branch.as_str()];
     project
-        .check_out(&path, &bundle::STRANGE, &option, &tip.commit)
+        .check_out(&path, &bundle::STRANGE, &option, &tip.commit, Hooks::Off)
         .map_err(|e| e.to_string())?;
     take_uncommitted(&git.at(&path), tip)?;
     let base = old.map(|own| own.base.clone());

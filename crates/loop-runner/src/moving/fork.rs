@@ -9,6 +9,7 @@ use uuid::Uuid;
 
 use super::incoming::Incoming;
 use super::{Halt, halting};
+use crate::git::Hooks;
 use crate::git::tree::Worktree;
 use crate::journal::options;
 use crate::runs::Origin;
@@ -117,7 +118,11 @@ fn fork(project: &Project, parent: &RunId, point: ForkPoint, halt: &Halt) -> Res
     let mut head = loaded
         .head
         .ok_or_else(|| runs::nothing_saved(project, parent))?;
-    let worktree = project.worktree_at(&point.run, &commit, "--run-id ID")?;
+    let hooks = match head.settings.commit {
+        true => Hooks::Run,
+        false => Hooks::Off,
+    };
+    let worktree = project.worktree_at(&point.run, &commit, hooks, "--run-id ID")?;
     let made = (|| {
         let ended = head.machine.end.take().map(|end| end.reason);
         let lineage = Lineage {

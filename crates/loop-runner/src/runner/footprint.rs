@@ -10,6 +10,7 @@ use std::path::PathBuf;
 
 use crate::control::Wishes;
 use crate::git::Git;
+use crate::git::commit::entry_path;
 use crate::runner::Runner;
 
 /// How many files are looked at; of more, it is told that they are there.
@@ -43,7 +44,7 @@ fn footprint(git: &Git) -> Option<u64> {
     status.hash(&mut hash);
     let mut due: Vec<PathBuf> = status
         .split('\0')
-        .filter_map(path)
+        .filter_map(entry_path)
         .map(|it| top.join(it))
         .collect();
     for _ in 0..MOST {
@@ -66,18 +67,6 @@ fn footprint(git: &Git) -> Option<u64> {
     Some(hash.finish())
 }
 
-/// Returns the path that an entry of git's is about.
-fn path(entry: &str) -> Option<&str> {
-    let fields = match entry.as_bytes().first()? {
-        b'1' => 9,
-        b'2' => 10,
-        b'u' => 11,
-        b'?' => 2,
-        _ => return None,
-    };
-    entry.splitn(fields, ' ').nth(fields - 1)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -91,7 +80,7 @@ mod tests {
             ("? a b", Some("a b")),
             ("", None),
         ] {
-            assert_eq!(path(entry), is);
+            assert_eq!(entry_path(entry), is);
         }
     }
 }

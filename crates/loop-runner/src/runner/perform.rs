@@ -3,6 +3,7 @@
 use agent_duplex::{Capability, Conversation, Input, ProcessName, SessionChoice, StopReport};
 use agent_subprocess::{Context, Marker, StopPolicy};
 use loop_state::{Brief, Effect, Happening, Notice, SteerState, Step, TurnOutcome};
+use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::control::{Control, Wishes};
@@ -13,6 +14,9 @@ use crate::runner::{DriverFactory, IMPATIENT, Runner};
 use crate::survivors::{MARKER, REPORT, gone, scope_in, scratch};
 use crate::transcript::Transcript;
 use crate::{Awaited, Error, PhaseSettings, prompt};
+
+/// How long a look at the working tree stays good while nothing of the run is at work in it.
+const SEEN: Duration = Duration::from_millis(500);
 
 impl Runner {
     /// Does one effect and returns what happened at once because of it.
@@ -43,6 +47,7 @@ impl Runner {
                 }
             }
             Effect::StartAttempt(brief) => {
+                self.idle_look = None;
                 let happening = self.start_attempt(&brief, drivers, wishes).await?;
                 return Ok(happening.into_iter().collect());
             }
@@ -122,6 +127,18 @@ impl Runner {
         if self.stop_by.is_none() {
             let patient = sealed || self.saved.machine.end.is_some();
             let git = self.work_tree.project().git();
+            let is_idle = self.attempt.is_none()
+                && self.check.is_none()
+                && self.commands.is_none()
+                && self.settling.is_none();
+            let now = Instant::now();
+            let is_seen = |at| now.duration_since(at) < SEEN;
+            if is_idle && !patient && self.idle_look.is_some_and(is_seen) {
+                let seen = git.last_glance();
+                (self.saved.git_commit, self.saved.git_changed) = (seen.commit, seen.changed);
+                return;
+            }
+            self.idle_look = is_idle.then_some(now);
             tokio::select! {
                 biased;
                 seen = git.glance(patient) => {

@@ -141,6 +141,7 @@ impl Runner {
         if attempt.is_none() && commit.is_none() {
             return Some(Happening::Settled(Tree::default()));
         }
+        self.idle_look = None;
         let keep = self.saved.settings.leftovers == Leftovers::Keep && self.stop_by.is_none();
         let hurry = Hurry::default();
         let hurried = hurry.hurried();

@@ -59,7 +59,14 @@ impl Runner {
         let end = tokio::task::spawn_blocking(move || looks.end(budget)).await;
         let end = end.expect("an end does not panic");
         self.ended.extend(end.ended);
-        if end.cut {
+        if !end.left.is_empty() {
+            self.ended.extend(end.left.iter().cloned());
+            self.tell(News::Ended {
+                why: "left running by git, its filters or its hooks".into(),
+                processes: end.left,
+            });
+        }
+        if end.unproven {
             // By a group and a marker nothing is proven.
             self.proven = false;
             let swept = survivors::sweep(marker(&self.work_tree, &self.saved.scope)).await;

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::{Duration, Instant};
 
+use agent_subprocess::guard::OwnProgram;
 use fs_err::os::unix::fs::OpenOptionsExt;
 use rustix::process::{
     Pid, Signal, WaitOptions, getpgrp, kill_process_group, test_kill_process_group, waitpid,
@@ -81,6 +82,8 @@ impl Editor {
             }
             Subject::Text(text) => (copy(&text).map_err(failed)?, true, Some(text)),
         };
+        // What an editor leaves running, such as a server, is no agent's.
+        let own = OwnProgram::new();
         let group = start(tty, &name, &path).map_err(|e| {
             discard(&path, is_copy);
             failed(e)
@@ -94,6 +97,7 @@ impl Editor {
                 wait_for_rest(group);
             }
             OPEN.store(0, Ordering::SeqCst);
+            drop(own);
             // The editor's group is gone, and nobody else has taken the terminal.
             let _gone = tty.give_to(getpgrp());
             let result = result.map_err(|how| format!("the editor `{name}` {how}"));

@@ -1,0 +1,248 @@
+//! Orphans that come to the host: what a killed guard leaves, when the host is a child subreaper too.
+//!
+//! A subreaper also gets orphans that no agent started, for example a server that an editor left running. So this module has to tell them apart.
+//! A tree below a guard is in sessions of its own, and began after its guard. Everything else is left alone: a child in the session of this process,
+//! one that is older than the guard, and one that began while a [`OwnProgram`] ran. The last kind is ended only if it carries the marker.
+
+use super::tree::{STUCK, UNSEEN, pid_of};
+use crate::sweep::{self, SweepReport};
+use crate::{Marker, ProcessId, ProcessName, proc_fs};
+use rustix::io::Errno;
+use rustix::process::{Signal, WaitOptions};
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How many spans of own programs are told apart; older ones become one.
+const MAX_SPANS: usize = 64;
+/// The longest wait between two rounds of SIGKILL.
+const ROUND: Duration = Duration::from_millis(1);
+
+static ADOPTS: AtomicBool = AtomicBool::new(false);
+static CHILDREN: Mutex<Children> = Mutex::new(Children {
+    guards: BTreeSet::new(),
+    spans: Vec::new(),
+    last: 0,
+});
+
+/// The children of this process that are not orphans.
+struct Children {
+    guards: BTreeSet<u32>,
+    spans: Vec<Span>,
+    last: u64,
+}
+
+/// The time in which a program of the host's own ran, in clock ticks since boot.
+struct Span {
+    number: u64,
+    from: u64,
+    /// Nothing while it runs.
+    until: Option<u64>,
+}
+
+impl Children {
+    fn is_in_a_span(&self, start_time: u64) -> bool {
+        { self.spans.iter() }.any(|span| {
+            span.from <= start_time && span.until.is_none_or(|until| start_time <= until)
+        })
+    }
+
+    /// Keeps the list short: two old spans become one, which leaves more alone.
+    fn shorten(&mut self) {
+        let ended = |span: &Span| span.until.is_some();
+        if self.spans.len() > MAX_SPANS && ended(&self.spans[0]) && ended(&self.spans[1]) {
+            let first = self.spans.remove(0);
+            self.spans[0].from = self.spans[0].from.min(first.from);
+            self.spans[0].until = self.spans[0].until.max(first.until);
+        }
+    }
+}
+
+fn children() -> MutexGuard<'static, Children> {
+    CHILDREN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+pub(super) fn start() -> io::Result<()> {
+    rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
+    ADOPTS.store(true, Ordering::Relaxed);
+    Ok(())
+}
+
+/// Starts a guard, which is never taken for an orphan until [`guard_is_reaped`].
+pub(crate) fn starting_guard<T>(
+    spawn: impl FnOnce() -> io::Result<T>,
+    pid: impl FnOnce(&T) -> Option<u32>,
+) -> io::Result<T> {
+    // Held meanwhile: else the guard could be a child that is not known yet.
+    let mut children = children();
+    let spawned = spawn()?;
+    children.guards.extend(pid(&spawned));
+    Ok(spawned)
+}
+
+/// Forgets a guard whose pid may be somebody else's from now on.
+pub(crate) fn guard_is_reaped(pid: u32) {
+    children().guards.remove(&pid);
+}
+
+/// Returns the time as `/proc` counts the start of a process.
+fn now() -> u64 {
+    // A thread begins when it is made, and its start is in the same clock.
+    let probe = std::thread::spawn(|| proc_fs::read_start("thread-self"));
+    probe.join().ok().flatten().unwrap_or(0)
+}
+
+#[derive(Debug)]
+pub(super) struct Running(u64);
+
+impl Running {
+    pub(super) fn begin() -> Self {
+        let from = now();
+        let mut children = children();
+        children.last += 1;
+        let number = children.last;
+        children.spans.push(Span {
+            number,
+            from,
+            until: None,
+        });
+        children.shorten();
+        Self(number)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let now = now();
+        let mut children = children();
+        let span = children.spans.iter_mut().find(|span| span.number == self.0);
+        if let Some(span) = span {
+            span.until = Some(now);
+        }
+    }
+}
+
+/// A child that came to this process when its parent ended.
+struct Orphan {
+    process: ProcessId,
+    is_dead: bool,
+    /// `/proc` does not show it, so that it can't be signalled safely.
+    is_hidden: bool,
+}
+
+/// Finds the orphans, of these children, that may be of a guard that began at `since`.
+fn orphans(candidates: Vec<u32>, since: u64, marker: Option<&Marker>) -> Vec<Orphan> {
+    let Some(own) = proc_fs::own() else {
+        return Vec::new();
+    };
+    let children = children();
+    let is_orphan = |pid: &u32| !children.guards.contains(pid);
+    let candidates = candidates.into_iter().filter(is_orphan);
+    let mut marked = None;
+    let orphan = |pid: u32| {
+        let Some(stat) = proc_fs::stat(pid) else {
+            // It may have been reaped by its owner since it was listed.
+            let is_child = rustix::process::waitpid(pid_of(pid), WaitOptions::NOHANG);
+            return is_child.is_ok_and(|it| it.is_none()).then(|| Orphan {
+                process: ProcessId { pid, start_time: 0 },
+                is_dead: false,
+                is_hidden: true,
+            });
+        };
+        let is_ours = stat.parent == own.pid && stat.session != own.session;
+        if !is_ours || stat.start_time < since {
+            return None;
+        }
+        let mut carries_marker = || {
+            let find = || {
+                let marker = marker?;
+                Some(sweep::find(&marker.variable, &marker.value()))
+            };
+            let marked = marked.get_or_insert_with(|| find().unwrap_or_default());
+            marked.iter().any(|found| found.process == stat.id())
+        };
+        // It may be the own program itself, or what that has started.
+        if children.is_in_a_span(stat.start_time) && !carries_marker() {
+            return None;
+        }
+        Some(Orphan {
+            process: stat.id(),
+            is_dead: stat.is_dead(),
+            is_hidden: false,
+        })
+    };
+    candidates.filter_map(orphan).collect()
+}
+
+/// Ends the orphans of a guard that was lost, round by round: what they leave comes to this process as well. Blocks for about `budget` at most.
+///
+/// Each is reaped by its pid. A wait for any child would take the exits of children whose owners wait for them.
+pub(crate) fn end_orphans(since: u64, marker: Option<&Marker>, budget: Duration) -> SweepReport {
+    let mut met = BTreeMap::new();
+    let mut first_kill: BTreeMap<ProcessId, Instant> = BTreeMap::new();
+    let start = Instant::now();
+    let mut alive;
+    loop {
+        alive = Vec::new();
+        for orphan in orphans(proc_fs::children_of_process(), since, marker) {
+            let process = orphan.process;
+            if orphan.is_dead {
+                reap(process.pid);
+                continue;
+            }
+            let name = match orphan.is_hidden {
+                true => UNSEEN.to_owned(),
+                false => proc_fs::name(process.pid).name,
+            };
+            met.entry(process).or_insert(name);
+            alive.push(process);
+            let killed = proc_fs::signal(process, Signal::KILL, |_| true);
+            let since = first_kill.entry(process).or_insert_with(Instant::now);
+            if killed == Err(Errno::PERM) || since.elapsed() > STUCK {
+                for below in proc_fs::descendants(process.pid) {
+                    met.entry(below.id())
+                        .or_insert_with(|| proc_fs::name(below.pid).name);
+                    let _gone_or_refused = proc_fs::signal(below.id(), Signal::KILL, |_| true);
+                }
+            }
+        }
+        if alive.is_empty() || start.elapsed() >= budget {
+            break;
+        }
+        let pause = super::tree::timespec(ROUND);
+        let _nothing_to_wait_for_but_time = rustix::event::poll(&mut [], Some(&pause));
+    }
+    let below = { alive.iter() }.flat_map(|it| proc_fs::descendants(it.pid));
+    let below: Vec<ProcessId> = below.map(|stat| stat.id()).collect();
+    alive.extend(below);
+    let named = |(id, name): (ProcessId, String)| ProcessName { pid: id.pid, name };
+    let (survivors, ended): (Vec<_>, Vec<_>) =
+        met.into_iter().partition(|(id, _)| alive.contains(id));
+    SweepReport {
+        ended: ended.into_iter().map(named).collect(),
+        survivors: survivors.into_iter().map(named).collect(),
+    }
+}
+
+/// Reaps the orphans that have ended by themselves, which would stay zombies. They come only from own programs.
+pub(crate) fn reap_orphans() {
+    if !children().spans.is_empty() {
+        let orphans = orphans(proc_fs::listed_children(), 0, None).into_iter();
+        orphans
+            .filter(|it| it.is_dead)
+            .for_each(|it| reap(it.process.pid));
+    }
+}
+
+fn reap(pid: u32) {
+    if let Some(pid) = pid_of(pid) {
+        let _reaped_already = rustix::process::waitpid(Some(pid), WaitOptions::NOHANG);
+    }
+}
+
+/// Returns whether orphans come to this process.
+pub(crate) fn is_on() -> bool {
+    ADOPTS.load(Ordering::Relaxed)
+}
