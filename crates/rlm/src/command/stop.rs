@@ -296,7 +296,7 @@ fn tell_without_state(target: &Target, seen: &Seen<'_>, form: Form) -> Result<Ex
         })
         .to_string(),
     };
-    let _is_read = output::line(&text);
+    output::line(&text);
     ended_but(seen.survivors, Code::Done)
 }
 
