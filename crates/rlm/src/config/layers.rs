@@ -124,6 +124,14 @@ impl Layers {
         Ok(self)
     }
 
+    /// Returns these layers without the project's file.
+    pub(crate) fn without_project(&self) -> Self {
+        Self {
+            project: File::default(),
+            ..self.clone()
+        }
+    }
+
     /// Returns whether the project has a pipeline.
     pub(crate) fn has_phases(&self) -> bool {
         !self.project.phases.is_empty()
