@@ -279,7 +279,7 @@ pub(crate) struct DemoAgentArgs {
     pub(crate) flags: Vec<OsString>,
 }
 
-#[derive(Debug, ClapArgs)]
+#[derive(Debug, Default, ClapArgs)]
 pub(crate) struct Show {
     /// Print NDJSON events instead of text
     #[arg(long, help_heading = "Output")]

@@ -31,6 +31,8 @@ mod tree;
 mod watch;
 
 pub(crate) use file::nearest;
+#[cfg(test)]
+pub(crate) use keys::{KEYS, Kind};
 pub(crate) use layers::{Layers, Phase, defaults};
 pub(crate) use schema::schema;
 pub(crate) use show::{Group, Row, groups};

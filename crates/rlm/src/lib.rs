@@ -22,6 +22,7 @@ mod index;
 mod limits;
 mod money;
 mod presses;
+mod programs;
 mod render;
 mod resolve;
 mod session;

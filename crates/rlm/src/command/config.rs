@@ -8,6 +8,7 @@ use loop_runner::Project;
 use crate::args::{ConfigCommand, ShowConfigArgs};
 use crate::config::{self, Layers};
 use crate::exit::{Code, Failure};
+use crate::programs;
 use crate::render::{self, Configuration};
 
 pub(crate) fn execute(directory: &Path, what: &ConfigCommand) -> Result<ExitCode, Failure> {
@@ -27,7 +28,8 @@ fn show(directory: &Path, args: &ShowConfigArgs) -> Result<ExitCode, Failure> {
     let layers = Layers::read(project.root())?.with_environment(config::variable)?;
     let layers = layers.with_flags(&args.run)?;
     let words = &args.run.agent_command;
-    let shown = Configuration::of(&layers, words, &project, args.explain);
+    let starts = programs::of_layers(&layers, words, &project);
+    let shown = Configuration::of(&layers, words, &project, args.explain).with_programs(starts);
     match args.run.show.json {
         true => print(&render::json_line(&shown.json())),
         false => print(shown.to_string().trim_end()),
