@@ -124,5 +124,8 @@ fn s24_a_typed_agent_and_its_model_win_over_those_of_the_run_that_continues() {
     let run = ["--once", "--resume-or-start", "--model", "m-8"];
     let ended = scene.driven("claude", &run).run(LONG).expect_code(0);
     assert!(ended.stdout.contains("agent   claude (m-8): "), "{ended}");
-    assert!(ended.stdout.contains("changed main: model: m-7 -> m-8"), "{ended}");
+    assert!(
+        ended.stdout.contains("changed main: model: m-7 -> m-8"),
+        "{ended}"
+    );
 }

@@ -193,10 +193,7 @@ fn carry_on(
     let screen = args.show.screen();
     let directory = directory.to_owned();
     let (asks, is_detached) = (session.options().interactive, args.show.detached);
-    let options = Options {
-        take_back: args.force,
-        ..session.options()
-    };
+    let take_back = args.force;
     let Prepared {
         project,
         run,
@@ -209,7 +206,13 @@ fn carry_on(
         watchers,
         starts,
     } = session.prepare(move || prepare(&directory, args, line, asks))?;
-    let presses = layers.run().config().on_press;
+    let said = layers.run().config();
+    session.follow(&said);
+    let options = Options {
+        take_back,
+        ..session.options()
+    };
+    let presses = said.on_press;
     let (runner, news) = session.block_on(async {
         let work_tree = WorkTree::take(&project, &run, &session.gate()).await?;
         let opened = Runner::open(work_tree, settings, from, options).await;

@@ -146,6 +146,7 @@ pub(crate) fn begin(
         presses,
         watchers,
     } = resolved;
+    session.follow(&layers.run().config());
     let mut watched = Watched::new(layers, &settings);
     let made = session.block_on(async {
         let work_tree = WorkTree::take(project, &run, &session.gate()).await?;

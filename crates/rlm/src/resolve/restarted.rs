@@ -278,3 +278,118 @@ fn is_of_project(tree: &Tree, key: &str, root: &Path) -> bool {
     let place: PathBuf = root.join(config::FILE_NAME);
     matches!(origin, Some(Origin::File { path, .. }) if **path == *place)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use clap::Parser as _;
+
+    use super::*;
+    use crate::args::{Args, Command};
+
+    const TYPED: &str = "rlm run -p text --until true --agent claude --agent-bin sh";
+
+    /// Continues a run of [`TYPED`] that a change was made to, by a line and a file.
+    fn again(
+        line: &str,
+        file: &str,
+        change: impl FnOnce(&mut Settings),
+    ) -> Result<Option<Settings>, String> {
+        let mut saved = crate::resolve::tests::resolve_line(TYPED, "").unwrap();
+        saved.phases[0].prompt = PromptSource::Kept("blob".into());
+        change(&mut saved);
+        let args = Args::try_parse_from(line.split(' ')).unwrap();
+        let Command::Run(args) = args.command else {
+            unreachable!("it says run")
+        };
+        let place = Path::new("/tmp");
+        let layers = Layers::of(place, file).with_flags(&args).unwrap();
+        let line = Line {
+            run: "job",
+            args: &args,
+            layers: &layers,
+            root: place,
+            directory: place,
+            tree: place,
+            prompts: &["text".into()],
+        };
+        restarted(&line, &saved).map_err(|failure| failure.message)
+    }
+
+    #[test]
+    fn h10_the_same_line_changes_nothing() {
+        assert_eq!(again(TYPED, "", |_| {}), Ok(None));
+    }
+
+    #[test]
+    fn h10_a_file_lowers_limits_and_narrows_rights_and_does_not_raise_them() {
+        let limits = |saved: &mut Settings| {
+            saved.phases[0].limits.max_iterations = Some(10);
+            saved.max_duration = Some(Duration::from_secs(100));
+            saved.max_cost_microusd = Some(5_000_000);
+            saved.max_failures = 3;
+        };
+        let higher = "max-iterations = 99\nmax-duration = 999\nmax-cost = 99.0\nmax-failures = 0\npermissions = 'all'\n";
+        assert_eq!(again(TYPED, higher, limits), Ok(None));
+        let lower = "max-iterations = 9\nmax-duration = 99\nmax-cost = 4.0\nmax-failures = 2\npermissions = 'deny'\n";
+        let now = again(TYPED, lower, limits).unwrap().unwrap();
+        let phase = &now.phases[0];
+        assert_eq!(phase.limits.max_iterations, Some(9));
+        assert_eq!(phase.permissions, Permissions::Deny);
+        assert_eq!(now.max_duration, Some(Duration::from_secs(99)));
+        let rest = (now.max_cost_microusd, now.max_failures);
+        assert_eq!(rest, (Some(4_000_000), 2));
+        let typed = format!("{TYPED} -n 99 --permissions all --max-failures 0");
+        let now = again(&typed, "", limits).unwrap().unwrap();
+        let phase = &now.phases[0];
+        assert_eq!(phase.limits.max_iterations, Some(99));
+        let rest = (phase.permissions, now.max_failures);
+        assert_eq!(rest, (Permissions::All, 0));
+    }
+
+    #[test]
+    fn h10_rights_places_and_hooks_that_nobody_names_are_refused() {
+        let refused = |change: fn(&mut Settings)| again(TYPED, "", change).unwrap_err();
+        let rights = refused(|it| it.phases[0].permissions = Permissions::All);
+        assert!(rights.contains("--permissions all"), "{rights}");
+        let place = refused(|it| it.directory = "/etc".into());
+        assert!(place.contains("it works in `/etc`"), "{place}");
+        let hooks = refused(|it| it.commit = true);
+        assert!(hooks.contains("git-hooks"), "{hooks}");
+        let server = refused(|it| {
+            let evil = agent_subprocess::mcp::McpServer::stdio("evil");
+            it.phases[0].mcp_servers.insert("a", evil).unwrap();
+        });
+        assert!(server.contains("mcp-server `a: evil`"), "{server}");
+        let line = TYPED.replace("-p text ", "");
+        let prompt = again(&line, "", |it| {
+            it.phases[0].prompt = PromptSource::File("/etc/passwd".into());
+        });
+        assert!(prompt.unwrap_err().contains("--prompt-file /etc/passwd"));
+        for change in [
+            |it: &mut Settings| it.phases[0].gates = vec!["evil\nmore".into()],
+            |it: &mut Settings| it.phases[0].gates = vec!["evil".into(), "more".into()],
+        ] {
+            assert!(refused(change).contains("gate `evil"));
+        }
+    }
+
+    #[test]
+    fn h10_an_agent_that_nobody_names_stays_only_if_it_is_a_known_name() {
+        let line = "rlm run -p text --until true";
+        let named = |program: &'static str| {
+            again(line, "", move |it| {
+                let AgentSettings::Claude { program: saved, .. } = &mut it.phases[0].agent else {
+                    unreachable!("it is typed")
+                };
+                *saved = vec![program.into()];
+            })
+        };
+        let refused = named("./claude").unwrap_err();
+        assert!(refused.contains("agent `./claude`"), "{refused}");
+        // It is accepted, and then looked for: there may be none here.
+        let known = named("claude").map_err(|why| why.contains("PATH"));
+        assert!(matches!(known, Ok(None) | Err(true)), "{known:?}");
+    }
+}
