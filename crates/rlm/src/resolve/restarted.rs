@@ -9,7 +9,7 @@ use agent_subprocess::mcp::McpServers;
 use loop_runner::{AgentSettings, Permissions, PhaseSettings, Program, PromptSource, Settings};
 
 use super::{mcp_servers, prompt, refuse_driver_options, refuse_missing_variables, sketch};
-use crate::agents::{self, AgentKind, KNOWN};
+use crate::agents::{self, AgentKind};
 use crate::args::RunArgs;
 use crate::config::{self, Config, Layers, Origin, Tree};
 use crate::drivers;
@@ -119,7 +119,7 @@ fn over(
     let before = phase.agent.clone();
     match is_named || typed_bin {
         true => phase.agent = agent(line, tree, &config)?,
-        // Nobody names one. One that is only a known name stays: it is found on PATH as it was, with what the files say of it now.
+        // Nobody names one. It stays if the files make the same one: a known name is found on PATH as before.
         false => match known(&before, &config, line.root) {
             Some(agent) => {
                 named.agent = agent.clone();
@@ -179,13 +179,10 @@ fn agent(line: &Line<'_>, tree: &Tree, config: &Config) -> Result<AgentSettings,
     Ok(agent)
 }
 
-/// Returns what the files make of a saved agent that is only a name that `rlm` knows.
+/// Returns what the files make of an agent of the saved kind, if that starts the saved program: a name that `rlm` knows, or what a file says.
 fn known(saved: &AgentSettings, config: &Config, root: &Path) -> Option<AgentSettings> {
-    let kind = AgentKind::of(saved);
-    let known = KNOWN.iter().find(|known| known.kind == kind)?;
-    let is_name = saved.program() == [known.name];
-    let agent = agents::settings(kind, None, config, root).ok()?;
-    (is_name && agent.program() == saved.program()).then_some(agent)
+    let agent = agents::settings(AgentKind::of(saved), None, config, root).ok()?;
+    (agent.program() == saved.program()).then_some(agent)
 }
 
 /// Returns what the agent may do. A file of the project can narrow that, and not widen it: the agent may have written it.
@@ -389,6 +386,14 @@ mod tests {
         let refused = named("./claude").unwrap_err();
         assert!(refused.contains("agent `./claude`"), "{refused}");
         // It is accepted, and then looked for: there may be none here.
+        let file = "agent-bin = '/bin/sh'\n";
+        let of_file = again(line, file, |it| {
+            let AgentSettings::Claude { program, .. } = &mut it.phases[0].agent else {
+                unreachable!("it is typed")
+            };
+            *program = vec!["/bin/sh".into()];
+        });
+        assert_eq!(of_file, Ok(None));
         let known = named("claude").map_err(|why| why.contains("PATH"));
         assert!(matches!(known, Ok(None) | Err(true)), "{known:?}");
     }
