@@ -23,7 +23,15 @@ pub(crate) fn line(program: &Program) -> String {
         ProgramKind::Heartbeat => " (a file that is written every 10 s)",
         _ => "",
     };
-    format!("{phase}{}: {}{more}", what.name(), visible(command))
+    // The agent of the demo is this program itself.
+    let this = std::env::current_exe().map(|path| path.display().to_string());
+    let own = this.ok().filter(|_| *what == ProgramKind::Agent);
+    let own = own.and_then(|this| command.strip_prefix(this.as_str()));
+    let command = match own {
+        Some(rest) if rest.starts_with(' ') => format!("rlm{rest}"),
+        _ => command.clone(),
+    };
+    format!("{phase}{}: {}{more}", what.name(), visible(&command))
 }
 
 /// Makes every character of a command visible: `⏎` stands for a new line, and what can't be seen or reorders others is escaped.
