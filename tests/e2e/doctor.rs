@@ -335,7 +335,8 @@ fn an_agent_that_only_rlm_toml_knows_is_introduced_with_its_arguments() {
     let text =
         "agent = \"acp\"\nacp = { program = [\"tools/own-agent\", \"serve\", \"--stdio\"] }\n";
     fs_err::write(&settings, text).unwrap();
-    let findings = object(&doctor(&sandbox, &[], &["--json"]).run(BOUND).expect_code(0));
+    let trusted = ["--json", "--run-project-agent"];
+    let findings = object(&doctor(&sandbox, &[], &trusted).run(BOUND).expect_code(0));
     let acp = agent(&findings, "acp");
     assert_eq!(
         (&acp["version"], &acp["tried"]),
@@ -426,7 +427,7 @@ fn the_pages_about_agents_say_what_is_so() {
         }
         for section in blocks(&page, "toml") {
             fs_err::write(sandbox.repo().join("rlm.toml"), section).unwrap();
-            let ended = doctor(&sandbox, &["bin"], &["--json"]).run(BOUND);
+            let ended = doctor(&sandbox, &["bin"], &["--json", "--run-project-agent"]).run(BOUND);
             let findings = object(&ended);
             assert_eq!(
                 check(&findings, "settings")["health"],

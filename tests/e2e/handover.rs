@@ -115,7 +115,7 @@ fn a_run_that_waits_keeps_its_agent() {
 }
 
 #[test]
-fn a_run_that_is_continued_keeps_its_agent_and_its_model() {
+fn s24b_a_typed_agent_and_its_model_win_over_those_of_the_run_that_continues() {
     let scene = Scene::new("@1 say ready\n@1 hang\n@2.. turn ..\n@2.. say well");
     let run = ["--once", "--model", "m-7", "--run-id", "one"];
     let mut running = scene.driven("codex", &run).spawn();
@@ -123,5 +123,9 @@ fn a_run_that_is_continued_keeps_its_agent_and_its_model() {
     stop(running, Signal::TERM);
     let run = ["--once", "--resume-or-start", "--model", "m-8"];
     let ended = scene.driven("claude", &run).run(LONG).expect_code(0);
-    assert!(ended.stdout.contains("agent   codex (m-7): "), "{ended}");
+    assert!(ended.stdout.contains("agent   claude (m-8): "), "{ended}");
+    assert!(
+        ended.stdout.contains("changed main: model: m-7 -> m-8"),
+        "{ended}"
+    );
 }

@@ -219,7 +219,7 @@ fn x112a_x112c_x112g_a_run_that_was_killed_goes_on_in_an_empty_directory_and_not
         (&imported["arrival"], &imported["branch"]),
         (&"made".into(), &"main".into())
     );
-    let command = text(&imported["commands"][0]["command"]);
+    let command = text(&imported["programs"][0]["command"]);
     assert!(command.contains("fake-agent"), "{imported}");
     assert_eq!(scene.start_count(), 4, "nothing was started");
     let now = status_there(&scene, "other", "r1");
@@ -376,7 +376,7 @@ fn x112a_x112d_a_run_in_a_tree_of_its_own_has_one_there_and_its_branch() {
         &[
             "run r1 is here, in a working tree of its own",
             "worktrees/w1, branch rlm/w1",
-            "runs",
+            "starts",
             "next",
         ],
     );

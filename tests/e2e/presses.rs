@@ -75,6 +75,35 @@ fn j33b_a_second_sigterm_is_no_press() {
 }
 
 #[test]
+fn w20_a_stop_takes_as_long_as_the_nearest_layer_says() {
+    let cases: [(&[&str], Option<&str>, &str); 3] = [
+        (&[], None, "what runs has 3s to end"),
+        (&[], Some("2s"), "what runs has 2s to end"),
+        (
+            &["--shutdown-timeout", "1s"],
+            Some("2s"),
+            "what runs has 1s to end",
+        ),
+    ];
+    for (options, variable, words) in cases {
+        let scene = Scene::new("print ready\nhang");
+        fs_err::write(scene.file("rlm.toml"), "shutdown-timeout = '3s'\n").unwrap();
+        let mut run = scene.run(&[&["--once"], options].concat());
+        if let Some(variable) = variable {
+            run = run.env("RLM_SHUTDOWN_TIMEOUT", variable);
+        }
+        let ended = stop(until_ready(run), Signal::TERM);
+        assert!(ended.stdout.contains(words), "{words}: {ended}");
+        // A resume reads the same anew.
+        let starts = scene.start_count();
+        let resumed = scene.rlm(&["resume"]).spawn();
+        scene.wait_until_started(starts + 1);
+        let ended = stop(resumed, Signal::TERM);
+        assert!(ended.stdout.contains("what runs has 3s to end"), "{ended}");
+    }
+}
+
+#[test]
 fn j41d_a_shutdown_timeout_of_zero_ends_at_once() {
     let scene = Scene::new(STUBBORN_TREE);
     let running = until_ready(scene.run(&["--once"]).env("RLM_SHUTDOWN_TIMEOUT", "0"));

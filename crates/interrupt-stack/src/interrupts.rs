@@ -147,6 +147,18 @@ impl Interrupts {
         self.router().cause()
     }
 
+    /// Sets anew how long a press stays counted after its notice was dropped unanswered; see
+    /// [`Builder::cooldown`](crate::Builder::cooldown). For settings that are read after the signals were taken.
+    pub fn set_cooldown(&self, cooldown: Duration) {
+        self.router().lock().ladder.set_cooldown(cooldown);
+    }
+
+    /// Sets anew how long shutdown may last; see [`Builder::shutdown_deadline`](crate::Builder::shutdown_deadline). A shutdown that has
+    /// begun keeps its deadline.
+    pub fn set_shutdown_deadline(&self, deadline: Option<Duration>) {
+        self.router().lock().ladder.set_shutdown_deadline(deadline);
+    }
+
     /// Returns how many presses were accepted so far; debounced ones are part of the press before them.
     pub fn presses(&self) -> u64 {
         self.router().presses()

@@ -233,6 +233,14 @@ impl Ladder {
         }
     }
 
+    pub(crate) fn set_cooldown(&mut self, cooldown: Duration) {
+        self.rules.cooldown = cooldown;
+    }
+
+    pub(crate) fn set_shutdown_deadline(&mut self, deadline: Option<Duration>) {
+        self.rules.shutdown_deadline = deadline;
+    }
+
     /// Takes note that the process was stopped and goes on: time that nobody could use is not held against anybody.
     ///
     /// A press that was dropped unanswered is forgotten and an untaken notice has its whole take time-out again; a taken one stays as

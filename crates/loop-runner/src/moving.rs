@@ -26,7 +26,6 @@ pub use export::{ExportOptions, Exported, To};
 pub use fork::{ForkPoint, Forked};
 pub use import::{Arrival, ImportOptions, Imported};
 pub(crate) use incoming::sweep;
-pub use paths::Runs;
 
 /// How far an export or an import is: shared with whoever shows it.
 #[derive(Clone, Debug, Default)]

@@ -1,6 +1,7 @@
 //! The head that is saved of a run, and the runs of a project as they stand on disk, read without a lock.
 
 use std::path::{Path, PathBuf};
+use std::time::UNIX_EPOCH;
 
 use checkpoint_store::{Loaded, reader};
 use loop_state::{Event, Head, StopCause, StopReason, Timestamp};
@@ -230,6 +231,8 @@ pub struct RunEntry {
     pub notes: Vec<String>,
     /// What a resume can't go on from because the state is damaged; not known of a live one.
     pub loss: Option<Loss>,
+    /// When it was last active: the time of its last save, or where nothing can be read when its directory changed.
+    pub last_at: Timestamp,
 }
 
 impl RunEntry {
@@ -257,7 +260,10 @@ impl RunEntry {
 }
 
 impl Project {
-    /// Lists the runs, oldest name first. Damaged ones are listed as such; a directory that is no run is not.
+    /// Lists the runs by the time of their last activity, the newest last; those of one moment by name. Damaged ones are listed as such; a
+    /// directory that is no run is not.
+    ///
+    /// Whatever picks "the newest" run takes the last one of this list.
     ///
     /// # Errors
     ///
@@ -268,11 +274,10 @@ impl Project {
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
             other => other.map_err(|e| Error::io("can't read", &dir, e))?,
         };
-        let mut ids: Vec<RunId> = entries
-            .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
-            .collect();
-        ids.sort();
-        Ok(ids.into_iter().map(|id| self.entry(id)).collect())
+        let ids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+        let mut runs: Vec<RunEntry> = ids.map(|id| self.entry(id)).collect();
+        runs.sort_by(|a, b| (a.last_at, &a.id).cmp(&(b.last_at, &b.id)));
+        Ok(runs)
     }
 
     /// Reads one run.
@@ -354,14 +359,27 @@ impl Project {
             Err(_) if is_empty => RunState::Empty,
             Err(_) => RunState::Damaged,
         };
+        let last_at = match &head {
+            Ok(head) => head.machine.last_at,
+            Err(_) => changed_at(&dir),
+        };
         RunEntry {
             id,
             state,
             head,
             notes,
             loss,
+            last_at,
         }
     }
+}
+
+/// Returns when a directory changed last, as far as that is known.
+fn changed_at(dir: &Path) -> Timestamp {
+    let changed = fs_err::symlink_metadata(dir).and_then(|meta| meta.modified());
+    let since = changed.map(|at| at.duration_since(UNIX_EPOCH).unwrap_or_default());
+    let millis = since.unwrap_or_default().as_millis();
+    Timestamp(u64::try_from(millis).unwrap_or(u64::MAX))
 }
 
 /// Whether an attempt was made. Something was saved before it, so what is missing there was lost.

@@ -125,8 +125,8 @@ pub(crate) enum Command {
 #[command(
     after_help = "A run needs an end: --until, --completion-promise, an explicit -n, or --once.
 
-What is not said here comes from the environment (RLM_AGENT, RLM_PERMISSIONS; RLM_SHUTDOWN_TIMEOUT is how long a stop may \
-take, 8s), then from rlm.toml, then from ~/.config/rlm/config.toml: rlm config show --explain. No other variable is a setting. \
+What is not said here comes from the environment (RLM_AGENT, RLM_PERMISSIONS, RLM_SHUTDOWN_TIMEOUT), then from rlm.toml, then \
+from ~/.config/rlm/config.toml: rlm config show --explain. No other variable is a setting. \
 While the run goes on, its limits follow those files between iterations; what may be used up is only lowered by them.
 
 Examples:
@@ -154,8 +154,9 @@ pub(crate) struct RunArgs {
     /// The name of the run, for those who come back to it [default: made from the time]
     #[arg(long, value_name = "ID", help_heading = "Run")]
     pub(crate) run_id: Option<RunId>,
-    /// Continue the run that can be continued, if no person stopped it; else start a new one. With --run-id one that is
-    /// over only says how it ended, and exits with its code. One that was moved away is refused
+    /// Continue the run that can be continued, if no person stopped it; else start a new one. This line and the present
+    /// rlm.toml win over what was saved; a saved command that neither names is refused. With --run-id one that is over
+    /// only says how it ended, and exits with its code. One that was moved away is refused
     #[arg(long, help_heading = "Run")]
     pub(crate) resume_or_start: bool,
     /// Run one iteration
@@ -219,7 +220,7 @@ pub(crate) struct ResumeArgs {
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct LogsArgs {
-    /// The run; the newest of the project when left out
+    /// The run; when left out, the one of the project that was active last
     pub(crate) run: Option<String>,
     /// Go on with what comes, until no process has the run any more
     #[arg(short, long)]
@@ -279,7 +280,7 @@ pub(crate) struct DemoAgentArgs {
     pub(crate) flags: Vec<OsString>,
 }
 
-#[derive(Debug, ClapArgs)]
+#[derive(Debug, Default, ClapArgs)]
 pub(crate) struct Show {
     /// Print NDJSON events instead of text
     #[arg(long, help_heading = "Output")]
@@ -382,6 +383,14 @@ pub(crate) struct LoopArgs {
     #[arg(long, value_name = "TIME", value_parser = duration::parse, help_heading = "Limits")]
     #[serde(serialize_with = "duration::as_text")]
     pub(crate) wait_on_limit: Option<Duration>,
+    /// How long a stop may take, all of it [default: 8s, or RLM_SHUTDOWN_TIMEOUT]
+    #[arg(long, value_name = "TIME", value_parser = duration::parse, help_heading = "Limits")]
+    #[serde(serialize_with = "duration::as_text")]
+    pub(crate) shutdown_timeout: Option<Duration>,
+    /// How long a press of Ctrl-C that nobody answered stays counted: another one within it stops the run [default: 2s]
+    #[arg(long, value_name = "TIME", value_parser = duration::parse, help_heading = "Limits")]
+    #[serde(serialize_with = "duration::as_text")]
+    pub(crate) cooldown: Option<Duration>,
     /// The pause between iterations [default: 10s]
     #[arg(long, value_name = "TIME", value_parser = duration::parse, help_heading = "Limits")]
     #[serde(serialize_with = "duration::as_text")]

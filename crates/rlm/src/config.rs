@@ -31,7 +31,9 @@ mod tree;
 mod watch;
 
 pub(crate) use file::nearest;
-pub(crate) use layers::{Layers, Phase, defaults};
+#[cfg(test)]
+pub(crate) use keys::{KEYS, Kind};
+pub(crate) use layers::{Layers, Phase, SHUTDOWN_TIMEOUT, defaults};
 pub(crate) use schema::schema;
 pub(crate) use show::{Group, Row, groups};
 pub(crate) use tree::{Origin, Tree};
@@ -85,6 +87,8 @@ pub(crate) const TEMPLATE: &str = r#"# Settings of `rlm run` in this project. Op
 # notify-on = ["review", "question", "limit", "ended"]   # also: started, resumed, iteration, failure, phase, retry, paused
 # heartbeat = ".rlm/heartbeat"     # a file that is written every 10 s as long as the loop turns
 # bell = true                      # the terminal's bell when you are needed and at the end
+# shutdown-timeout = "8s"          # how long a stop may take, all of it
+# cooldown = "2s"                  # how long a Ctrl-C that nobody answered counts: another one within it stops
 # on-press = { default = "prompt", sleep = "stop" }   # what Ctrl-C does in spawn, turn, gate, save, sleep, wait:
 #                                  # prompt (the menu), continue, steer, stop, abort; without a terminal, stop
 "#;
@@ -126,6 +130,10 @@ pub(crate) struct Config {
     pub(crate) max_tokens: Option<u64>,
     #[serde(default, deserialize_with = "time")]
     pub(crate) wait_on_limit: Option<Duration>,
+    #[serde(default, deserialize_with = "time")]
+    pub(crate) shutdown_timeout: Option<Duration>,
+    #[serde(default, deserialize_with = "time")]
+    pub(crate) cooldown: Option<Duration>,
     pub(crate) autonomy: Option<Autonomy>,
     pub(crate) leftovers: Option<LeftoversArg>,
     #[serde(default, deserialize_with = "bytes::of_file")]

@@ -23,6 +23,7 @@ mod limits;
 mod money;
 mod output;
 mod presses;
+mod programs;
 mod render;
 mod resolve;
 mod session;

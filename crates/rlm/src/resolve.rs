@@ -18,9 +18,13 @@ use crate::presses::PressActions;
 use crate::stdin;
 use crate::watchers::Watchers;
 
+mod restarted;
 mod resumed;
+mod sketch;
 
+pub(crate) use restarted::{Line, restarted};
 pub(crate) use resumed::{Given, resumed};
+pub(crate) use sketch::sketch;
 
 pub(crate) const DEFAULT_ITERATIONS: u32 = 100;
 pub(crate) const DEFAULT_ITERATION_TIMEOUT: Duration = Duration::from_secs(3600);

@@ -1,5 +1,6 @@
 //! A run in the foreground: signals in, news to the screen, the end as an exit code.
 
+use std::cell::Cell;
 use std::ops::Deref;
 use std::process::ExitCode;
 use std::sync::OnceLock;
@@ -14,6 +15,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tokio::sync::mpsc;
 
 use crate::command::detach::{self, Settled};
+use crate::config::{self, Config};
 use crate::drivers;
 use crate::exit::{Code, Failure};
 use crate::index::{self, Place};
@@ -26,7 +28,9 @@ use crate::{duration, output, render, ulimits};
 /// How long a shutdown waits for a screen that doesn't take its last lines.
 const LAST_LINES: Duration = Duration::from_secs(1);
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
-const DEFAULT_SHUTDOWN: Duration = Duration::from_secs(8);
+pub(crate) const DEFAULT_SHUTDOWN: Duration = Duration::from_secs(8);
+/// How long a press that nobody answered stays counted.
+pub(crate) const DEFAULT_COOLDOWN: Duration = Duration::from_secs(2);
 /// The answer to a press that nothing took for a second, for instance while a file system hangs.
 const UNTAKEN: &str = "rlm: Ctrl-C received, but rlm is busy; Ctrl-C again saves and stops";
 /// How many wishes of a person wait for a run that is busy saving.
@@ -40,7 +44,8 @@ static RUN: OnceLock<String> = OnceLock::new();
 pub(crate) struct Session {
     interrupts: Installed,
     runtime: tokio::runtime::Runtime,
-    shutdown_budget: Duration,
+    /// How long a stop may take.
+    shutdown_budget: Cell<Duration>,
     /// What a run in the background has, away from its terminal.
     detached: Option<Settled>,
     terminal: Terminal,
@@ -54,9 +59,10 @@ impl Session {
         if detached {
             detach::leave_session()?;
         }
-        let shutdown_budget = match std::env::var("RLM_SHUTDOWN_TIMEOUT") {
+        // The files are read later: what they say counts from then on.
+        let shutdown_budget = match std::env::var(config::SHUTDOWN_TIMEOUT) {
             Ok(text) => duration::parse(&text)
-                .map_err(|e| Failure::usage(format!("RLM_SHUTDOWN_TIMEOUT: {e}")))?,
+                .map_err(|e| Failure::usage(format!("{}: {e}", config::SHUTDOWN_TIMEOUT)))?,
             Err(_) => DEFAULT_SHUTDOWN,
         };
         let failed =
@@ -68,6 +74,7 @@ impl Session {
         // From a thread: rows that were drawn and an editor have to go before the process does. Should that hang, the next press needs no thread.
         let interrupts = Interrupts::builder()
             .shutdown_deadline(Some(shutdown_budget))
+            .cooldown(DEFAULT_COOLDOWN)
             .hard_exit(HardExit::Thread)
             .on_untaken(|| anstream::eprintln!("{UNTAKEN}"))
             .before_exit(|_| {
@@ -86,7 +93,7 @@ impl Session {
         Ok(Self {
             interrupts,
             runtime,
-            shutdown_budget,
+            shutdown_budget: Cell::new(shutdown_budget),
             detached: settled.map_err(|e| failed("whoever started this can't be watched", &e))?,
             terminal: Terminal::find(no_input || detached),
         })
@@ -97,9 +104,20 @@ impl Session {
         SleepGate::from_token(self.interrupts.token())
     }
 
+    /// Takes what options, the environment and the files say of presses and stops.
+    pub(crate) fn follow(&self, said: &Config) {
+        if let Some(budget) = said.shutdown_timeout {
+            self.shutdown_budget.set(budget);
+            self.interrupts.set_shutdown_deadline(Some(budget));
+        }
+        if let Some(cooldown) = said.cooldown {
+            self.interrupts.set_cooldown(cooldown);
+        }
+    }
+
     pub(crate) fn options(&self) -> Options {
         Options {
-            stop_budget: self.shutdown_budget,
+            stop_budget: self.shutdown_budget.get(),
             interactive: self.terminal.can_ask(),
             ..Options::default()
         }

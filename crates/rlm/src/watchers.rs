@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use interrupt_stack::Interrupts;
-use loop_runner::{Hook, Project, Runner};
+use loop_runner::{Hook, Program, ProgramKind, Project, Runner};
 use serde::{Deserialize, Serialize};
 
 use crate::config::{Origin, Tree};
@@ -59,6 +59,23 @@ impl Watchers {
             heartbeat: config.heartbeat.map(|path| from.join(path)),
             bell: config.bell.unwrap_or_default(),
         }
+    }
+
+    /// Lists what of them is a program, and the file that is written.
+    pub(crate) fn programs(&self) -> Vec<Program> {
+        let Self {
+            notify,
+            on: _,
+            heartbeat,
+            bell: _,
+        } = self;
+        let notify = notify.as_ref();
+        let notify = notify.map(|it| Program::new(None, ProgramKind::Notify, it.clone()));
+        let heartbeat = heartbeat.as_ref().map(|path| {
+            let file = path.display().to_string();
+            Program::new(None, ProgramKind::Heartbeat, file)
+        });
+        notify.into_iter().chain(heartbeat).collect()
     }
 
     /// Has the run tell them.

@@ -368,6 +368,24 @@ fn j50_clock_source_and_exit_are_injected() {
 }
 
 #[test]
+fn w20_cooldown_and_deadline_are_set_anew_after_the_start() {
+    let rig = Rig::new();
+    rig.interrupts.set_cooldown(Duration::ZERO);
+    let deadline = Duration::from_secs(8);
+    rig.interrupts.set_shutdown_deadline(Some(deadline));
+    let mut menu = rig.interrupts.push("menu");
+    rig.press();
+    drop(menu.try_take().unwrap());
+    rig.press();
+    // With the default cooldown the second press would have begun the shutdown.
+    menu.try_take().expect("no cooldown").escalate();
+    assert!(rig.exits.try_recv().is_err());
+    rig.clock.advance(deadline);
+    rig.interrupts.tick();
+    assert_eq!(rig.exit(), Cause::Press);
+}
+
+#[test]
 fn a_clock_that_is_moved_too_far_stands_still_and_goes_on() {
     let rig = Rig::new();
     for too_far in [Duration::MAX, Duration::from_secs(i64::MAX as u64)] {

@@ -16,7 +16,7 @@ use uuid::Uuid;
 use super::arrive::{Arrived, arrive};
 use super::incoming::Incoming;
 use super::manifest::{self, BUNDLE, Manifest};
-use super::paths::{self, Places, Runs};
+use super::paths::{self, Places};
 use super::{Halt, Meter, archive, halting};
 use crate::journal::options;
 use crate::runs::Origin;
@@ -58,8 +58,6 @@ pub struct Imported {
     pub arrival: Arrival,
     /// The branch that it is on.
     pub branch: Option<String>,
-    /// What a resume may run.
-    pub commands: Vec<Runs>,
     /// What it needs and is not here, and what to do.
     pub missing: Vec<String>,
     /// What else should be known.
@@ -208,7 +206,6 @@ fn import(
     undo.keep();
     let exists = |path: &Path| path.exists();
     Ok(Imported {
-        commands: paths::commands(&head.settings),
         missing: paths::missing(&head.settings, exists),
         from: manifest.run,
         copy: manifest.copy,

@@ -93,65 +93,6 @@ impl Places<'_> {
     }
 }
 
-/// A command that a resume may run.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
-pub struct Runs {
-    /// The name of its phase.
-    pub phase: String,
-    /// What it is: `agent`, `gate`, `until` or `mcp-server`.
-    pub what: &'static str,
-    /// The command, as a person reads it.
-    pub command: String,
-}
-
-/// Returns what a resume may run, without the values of variables.
-pub(super) fn commands(settings: &Settings) -> Vec<Runs> {
-    let mut all = Vec::new();
-    for phase in &settings.without_secrets().phases {
-        let mut add = |what, command: String| {
-            all.push(Runs {
-                phase: phase.name.clone(),
-                what,
-                command,
-            });
-        };
-        let (program, args): (_, &[OsString]) = match &phase.agent {
-            AgentSettings::Command { argv } => (argv, &[]),
-            AgentSettings::Claude { program, args, .. }
-            | AgentSettings::Codex { program, args, .. }
-            | AgentSettings::Acp { program, args, .. } => (program, args),
-        };
-        let words = program.iter().chain(args);
-        let words: Vec<_> = words.map(|word| word.to_string_lossy()).collect();
-        // What is hidden here may say more of what is run.
-        let variables = phase.agent.env().into_iter().flat_map(|env| env.keys());
-        let options = phase.agent.restrictions();
-        let with: Vec<&str> = variables.map(String::as_str).chain(options).collect();
-        let with = match with.is_empty() {
-            true => String::new(),
-            false => format!(" (with {})", with.join(", ")),
-        };
-        add("agent", words.join(" ") + &with);
-        for (name, server) in phase.mcp_servers.iter() {
-            let command = match server {
-                McpServer::Stdio { command, args, .. } => format!("{command} {}", args.join(" ")),
-                McpServer::Http { url, .. } | McpServer::Sse { url, .. } => url.clone(),
-                _ => continue,
-            };
-            add("mcp-server", format!("{name}: {}", command.trim_end()));
-        }
-        phase
-            .gates
-            .iter()
-            .for_each(|gate| add("gate", gate.clone()));
-        phase
-            .until
-            .iter()
-            .for_each(|until| add("until", until.clone()));
-    }
-    all
-}
-
 /// Names what the settings need and `is_there` does not find, and what to do.
 pub(super) fn missing(settings: &Settings, is_there: impl Fn(&Path) -> bool) -> Vec<String> {
     let mut missing = Vec::new();
@@ -227,13 +168,6 @@ mod tests {
         assert!(
             missing[0].contains("`/new/agent.sh` is not here"),
             "{missing:?}"
-        );
-        let all: Vec<_> = { commands(&settings).into_iter() }
-            .map(|it| format!("{} {}", it.what, it.command))
-            .collect();
-        assert_eq!(
-            all,
-            ["agent /new/agent.sh --in=/old /older/x", "gate cat /old/x"]
         );
     }
 }

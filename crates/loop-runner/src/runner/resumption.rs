@@ -1,7 +1,8 @@
 //! How a saved run is taken up again, and what that would come to.
 
 use loop_state::{
-    Effect, Event, Happening, Head, MAX_STEER_BYTES, MAX_STEERS, Machine, Notice, Resume, Tree,
+    CheckResult, Effect, Event, Happening, Head, MAX_STEER_BYTES, MAX_STEERS, Machine, Notice,
+    Resume, Step, Tree,
 };
 
 use super::{Runner, prompts};
@@ -12,7 +13,9 @@ use crate::{
 };
 
 /// The most effects that are looked at: the first ones say what comes.
-const STEPS: usize = 16;
+const STEPS: usize = 64;
+/// What stands in a prompt for the output of a command that didn't run.
+const NOT_RUN_YET: &str = "(its output is known only when it has run)";
 
 /// What a resume would begin with.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,6 +37,10 @@ pub struct Resumption {
     pub check: bool,
     /// What the next attempt would be told, if one begins.
     pub prompt: Option<String>,
+    /// The number of the iteration of that attempt.
+    pub prompt_iteration: u32,
+    /// What is assumed for that prompt, or why there is none; `None` where the next attempt begins at once.
+    pub unknown: Option<String>,
     /// What it would warn of.
     pub warnings: Vec<String>,
 }
@@ -77,19 +84,40 @@ impl Runner {
             gate: None,
             check: false,
             prompt: None,
+            prompt_iteration: 0,
+            unknown: None,
             warnings: lost.into_iter().chain(unsaid).collect(),
             head: saved,
         };
         let mut machine = Machine::from(found.head.machine.clone());
         let at = Clock::default().now();
         let mut happening = Some(first);
+        // From the first command on, whose result nobody knows, it is only followed to the next prompt.
+        let mut is_assumed = false;
         for _ in 0..STEPS {
             let Some(what) = happening.take() else { break };
             for effect in machine.step(Event { at, what }) {
                 match effect {
-                    Effect::Announce(notice) => found.notices.push(notice),
-                    Effect::RunGate(index) => found.gate = Some(index),
-                    Effect::RunCheck => found.check = true,
+                    Effect::Announce(Notice::Sleeping { .. }) if is_assumed => {
+                        happening = Some(Happening::SleepSkipped);
+                    }
+                    Effect::Announce(notice) if !is_assumed => found.notices.push(notice),
+                    Effect::RunGate(index) => {
+                        if !is_assumed {
+                            found.gate = Some(index);
+                            assume(&mut found, &machine, &format!("gate {} fails", index + 1));
+                        }
+                        is_assumed = true;
+                        happening = Some(Happening::GateEnded(failed()));
+                    }
+                    Effect::RunCheck => {
+                        if !is_assumed {
+                            found.check = true;
+                            assume(&mut found, &machine, "the check fails");
+                        }
+                        is_assumed = true;
+                        happening = Some(Happening::CheckEnded(failed()));
+                    }
                     // What an earlier process left is ended before.
                     Effect::EndLeftovers => happening = Some(Happening::Settled(Tree::default())),
                     Effect::StartAttempt(brief) => {
@@ -104,13 +132,45 @@ impl Runner {
                         let changed = changed.as_deref();
                         let told = prompt::compose(&brief, &phases[at], before, &text, changed);
                         found.prompt = Some(told);
+                        found.prompt_iteration = brief.iteration;
                     }
                     _ => {}
                 }
             }
         }
-        (found.phase, found.iteration) = (machine.head().phase, machine.head().iteration);
+        if !is_assumed {
+            (found.phase, found.iteration) = (machine.head().phase, machine.head().iteration);
+        }
+        if found.prompt.is_none() {
+            found.unknown = Some(no_prompt(&machine, found.unknown.take()));
+        }
         Ok(found)
+    }
+}
+
+fn failed() -> CheckResult {
+    CheckResult::Failed(NOT_RUN_YET.into())
+}
+
+/// Notes where the run is when a command runs whose result decides what the next prompt is.
+fn assume(found: &mut Resumption, machine: &Machine, what: &str) {
+    (found.phase, found.iteration) = (machine.head().phase, machine.head().iteration);
+    found.unknown = Some(what.to_owned());
+}
+
+/// Says why no next prompt is known.
+fn no_prompt(machine: &Machine, assumed: Option<String>) -> String {
+    let head = machine.head();
+    let why = match (&head.end, &head.step) {
+        (Some(end), _) => format!("the run ends: {}", end.reason),
+        (None, Step::Review { .. }) => "it waits for your review".to_owned(),
+        (None, Step::Paused { .. }) => "it is paused".to_owned(),
+        (None, Step::Waiting { .. }) => "it waits for the service of its agent".to_owned(),
+        _ => "it depends on what comes before".to_owned(),
+    };
+    match assumed {
+        Some(assumed) => format!("also if {assumed}: {why}"),
+        None => why,
     }
 }
 

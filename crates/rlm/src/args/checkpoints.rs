@@ -86,7 +86,7 @@ what a resume will run is shown, look at it.
 Examples:
   rlm checkpoints import rlm-RUN.tar.zst && rlm resume RUN
   rlm -C ../clone checkpoints import /tmp/rlm-RUN.tar.zst
-  rlm checkpoints import run.tar.zst --json | jq -r '.commands[].command'"
+  rlm checkpoints import run.tar.zst --json | jq -r '.programs[].command'"
     )]
     Import(ImportArgs),
 }

@@ -50,7 +50,7 @@ Examples:
 const ENVIRONMENT: &str = "\
 Environment, below options and above rlm.toml:
   RLM_AGENT, RLM_PERMISSIONS  as --agent and --permissions
-  RLM_SHUTDOWN_TIMEOUT        how long a stop may take [default: 8s]
+  RLM_SHUTDOWN_TIMEOUT        as --shutdown-timeout
   XDG_CONFIG_HOME             where rlm/config.toml lies, your own settings [default: ~/.config]
   XDG_STATE_HOME              where the index of live runs lies [default: ~/.local/state]
   VISUAL, EDITOR              what edits the prompt from the menu

@@ -20,7 +20,7 @@ Examples:
   rlm report RUN -o - | ssh web 'cat > report.html'
   rlm report --json | jq '.attempts[] | select(.outcome == \"failed\")'")]
 pub(crate) struct ReportArgs {
-    /// The run; the newest of the project when left out
+    /// The run; when left out, the one of the project that was active last
     pub(crate) run: Option<String>,
     /// Write the page to this file; - is standard output [default: rlm-RUN.html]
     #[arg(short, long, value_name = "FILE")]

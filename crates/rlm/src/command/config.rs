@@ -9,6 +9,7 @@ use crate::args::{ConfigCommand, ShowConfigArgs};
 use crate::config::{self, Layers};
 use crate::exit::{Code, Failure};
 use crate::output;
+use crate::programs;
 use crate::render::{self, Configuration};
 
 pub(crate) fn execute(directory: &Path, what: &ConfigCommand) -> Result<ExitCode, Failure> {
@@ -28,7 +29,8 @@ fn show(directory: &Path, args: &ShowConfigArgs) -> Result<ExitCode, Failure> {
     let layers = Layers::read(project.root())?.with_environment(config::variable)?;
     let layers = layers.with_flags(&args.run)?;
     let words = &args.run.agent_command;
-    let shown = Configuration::of(&layers, words, &project, args.explain);
+    let starts = programs::of_layers(&layers, words, &project);
+    let shown = Configuration::of(&layers, words, &project, args.explain).with_programs(starts);
     let _gone = match args.run.show.json {
         true => output::line(&render::json_line(&shown.json())),
         false => output::line(shown.to_string().trim_end()),

@@ -11,12 +11,13 @@ use loop_runner::{
 
 use loop_state::Step;
 
-use crate::args::{LoopArgs, ResumeArgs};
+use crate::args::{LoopArgs, ResumeArgs, RunArgs};
 use crate::command::live::{Target, is_live};
 use crate::command::{control, detach, meant};
 use crate::config::{self, Layers, Watched};
 use crate::exit::{Code, Failure};
-use crate::render::{Beginning, DryRun, Redo};
+use crate::programs;
+use crate::render::{Beginning, DryRun, Redo, Starts};
 use crate::session::{Session, refuse_nested};
 use crate::watchers::Watchers;
 use crate::{render, resolve};
@@ -37,7 +38,7 @@ pub(crate) fn execute(directory: &Path, args: ResumeArgs) -> Result<ExitCode, Fa
     }
     let session = Session::begin(args.show.no_input, args.show.detached)?;
     refuse_nested(args.nested)?;
-    carry_on(session, directory, args)
+    carry_on(session, directory, args, None)
 }
 
 /// Finds the run that is meant if a process has it and waits for a person, or is about to, or waits for the service of its agent: that one goes on as
@@ -100,6 +101,8 @@ struct Prepared {
     feedback: Option<String>,
     /// What is asked before anything is made again, if that was not answered yet.
     redo: Option<Redo>,
+    watchers: Watchers,
+    starts: Starts,
 }
 
 /// Shows what a resume would do.
@@ -115,6 +118,7 @@ fn dry(session: &Session, directory: &Path, args: ResumeArgs) -> Result<ExitCode
         before,
         feedback,
         redo,
+        starts,
         ..
     } = session.prepare(move || {
         let project = Project::find(&directory)?;
@@ -125,39 +129,71 @@ fn dry(session: &Session, directory: &Path, args: ResumeArgs) -> Result<ExitCode
                 "run `{id}` is live; how it stands: {rlm} status {id}"
             )));
         }
-        prepare(&directory, args, asks)
+        prepare(&directory, args, None, asks)
     })?;
     let rehearsed = Runner::rehearse(&project, &run, settings, from, feedback, person);
     let rehearsed = session.block_on(rehearsed)?;
-    let beginning = beginning(&rehearsed.head, from, before);
-    let shown = DryRun::again(&project, &rehearsed, &beginning, redo.as_ref());
+    let programs = starts.all;
+    // It has a section of its own.
+    let beginning = beginning(&rehearsed.head, from, before, Starts::default());
+    let shown = DryRun::again(&project, &rehearsed, &beginning, programs, redo.as_ref());
     render::print(json, &shown);
     Ok(Code::Done.into())
 }
 
-fn beginning(head: &RunHead, from: Option<u32>, before: Option<AgentSettings>) -> Beginning {
+fn beginning(
+    head: &RunHead,
+    from: Option<u32>,
+    before: Option<AgentSettings>,
+    starts: Starts,
+) -> Beginning {
     let (at, cut) = head.machine.resumes_at();
     Beginning::Again {
         at: from.unwrap_or(at),
         discarded: from.is_some(),
         cut,
         before,
+        starts,
     }
 }
 
+/// Continues a run that `--resume-or-start` found, by the line that was typed.
+pub(crate) fn restart(
+    session: Session,
+    directory: &Path,
+    mut line: RunArgs,
+    run: &RunId,
+) -> Result<ExitCode, Failure> {
+    let more = line.what.max_iterations;
+    let args = ResumeArgs {
+        feedback: None,
+        dry_run: false,
+        run: Some(run.to_string()),
+        agent: None,
+        what: LoopArgs {
+            max_iterations: more,
+            ..LoopArgs::default()
+        },
+        show: std::mem::take(&mut line.show),
+        from: None,
+        force: false,
+        nested: line.nested,
+        agent_command: Vec::new(),
+    };
+    carry_on(session, directory, args, Some(line))
+}
+
 /// Continues the run that is meant.
-pub(crate) fn carry_on(
+fn carry_on(
     session: Session,
     directory: &Path,
     args: ResumeArgs,
+    line: Option<RunArgs>,
 ) -> Result<ExitCode, Failure> {
     let screen = args.show.screen();
     let directory = directory.to_owned();
     let (asks, is_detached) = (session.options().interactive, args.show.detached);
-    let options = Options {
-        take_back: args.force,
-        ..session.options()
-    };
+    let take_back = args.force;
     let Prepared {
         project,
         run,
@@ -167,12 +203,16 @@ pub(crate) fn carry_on(
         layers,
         feedback,
         redo: _,
-    } = session.prepare(move || prepare(&directory, args, asks))?;
-    let said = layers.run();
-    let (presses, watchers) = (
-        said.config().on_press,
-        Watchers::of(&said, project.root(), project.directory()),
-    );
+        watchers,
+        starts,
+    } = session.prepare(move || prepare(&directory, args, line, asks))?;
+    let said = layers.run().config();
+    session.follow(&said);
+    let options = Options {
+        take_back,
+        ..session.options()
+    };
+    let presses = said.on_press;
     let (runner, news) = session.block_on(async {
         let work_tree = WorkTree::take(&project, &run, &session.gate()).await?;
         let opened = Runner::open(work_tree, settings, from, options).await;
@@ -189,7 +229,7 @@ pub(crate) fn carry_on(
         // What is printed from now on goes to a file with the run, and this is for who began it.
         anstream::eprintln!("{}", render::warning(lost));
     }
-    let beginning = beginning(runner.head(), from, before);
+    let beginning = beginning(runner.head(), from, before, starts);
     let person = session.options().interactive;
     screen.begin(&beginning, &project, runner.head(), person);
     session.carry_out(&project, runner, news, screen, presses, &watchers)
@@ -207,9 +247,14 @@ pub(crate) fn moved_away(run: &RunId, moved: &Moved) -> Failure {
     ))
 }
 
-/// Finds the run that is meant, and makes settings of what was said.
+/// Finds the run that is meant, and makes settings of what was said, or of the whole `line` of a run.
 /// A person who can be asked is, where work would be done again.
-fn prepare(directory: &Path, args: ResumeArgs, asks: bool) -> Result<Prepared, Failure> {
+fn prepare(
+    directory: &Path,
+    args: ResumeArgs,
+    line: Option<RunArgs>,
+    asks: bool,
+) -> Result<Prepared, Failure> {
     let (from, feedback) = (args.from, args.feedback);
     let feedback = feedback.map(control::said).transpose()?;
     let project = Project::find(directory)?;
@@ -237,23 +282,55 @@ fn prepare(directory: &Path, args: ResumeArgs, asks: bool) -> Result<Prepared, F
         Some(redo) => accept(redo, asks)?,
         None => {}
     }
+    let typed_in = project.directory().to_owned();
     let project = match &saved.settings.worktree {
         Some(own) => project.in_worktree(own)?,
         None => project.in_root(),
     };
-    // Which agent a run has is its own.
-    let variable = |name: &str| config::variable(name).filter(|_| name != "RLM_AGENT");
-    let layers = Layers::read(project.root())?.with_environment(variable)?;
-    let nearest = layers.clone().with_options(&args.what)?;
-    let given = resolve::Given {
-        agent: args.agent,
-        what: args.what,
-        agent_command: args.agent_command,
-        layers: &layers,
-        root: project.root(),
-        directory: project.directory(),
+    let layers = Layers::read(project.root())?;
+    let (nearest, settings, changes) = match line {
+        None => {
+            // Which agent a run has is its own.
+            let variable = |name: &str| config::variable(name).filter(|_| name != "RLM_AGENT");
+            let layers = layers.with_environment(variable)?;
+            let nearest = layers.clone().with_options(&args.what)?;
+            let given = resolve::Given {
+                agent: args.agent,
+                what: args.what,
+                agent_command: args.agent_command,
+                layers: &layers,
+                root: project.root(),
+                directory: project.directory(),
+            };
+            let settings = resolve::resumed(given, &saved.settings)?;
+            (nearest, settings, Vec::new())
+        }
+        Some(line) => {
+            let layers = layers.with_environment(config::variable)?;
+            let layers = layers.with_flags(&line)?;
+            let line = resolve::Line {
+                run: run.as_str(),
+                args: &line,
+                layers: &layers,
+                root: project.root(),
+                directory: &typed_in,
+                tree: project.tree(),
+                // One that is lost is none that the line could repeat.
+                prompts: &project.prompts(&saved).unwrap_or_default(),
+            };
+            let settings = resolve::restarted(&line, &saved.settings)?;
+            let changes = settings.as_ref();
+            let changes = changes.map(|now| render::changes(&saved.settings, now));
+            (layers, settings, changes.unwrap_or_default())
+        }
     };
-    let settings = resolve::resumed(given, &saved.settings)?;
+    let watchers = Watchers::of(&nearest.run(), project.root(), project.directory());
+    let all = programs::all(settings.as_ref().unwrap_or(&saved.settings), &watchers);
+    let starts = Starts {
+        shown: all.clone(),
+        all,
+        changes,
+    };
     let at = saved.machine.phase as usize;
     let was = &saved.settings.phases[at].agent;
     let changes = |settings: &Settings| !settings.phases[at].agent.is_same(was);
@@ -272,6 +349,8 @@ fn prepare(directory: &Path, args: ResumeArgs, asks: bool) -> Result<Prepared, F
         layers: nearest,
         feedback,
         redo,
+        watchers,
+        starts,
     })
 }
 

@@ -12,7 +12,8 @@ use crate::args::RunArgs;
 use crate::command::{detach, resume};
 use crate::config::{self, Layers, Watched};
 use crate::exit::{Code, Failure};
-use crate::render::{Beginning, Configuration, DryRun, Screen, print};
+use crate::programs;
+use crate::render::{Beginning, Configuration, DryRun, Screen, Starts, print};
 use crate::resolve;
 use crate::resolve::Resolved;
 use crate::session::{Session, refuse_nested};
@@ -32,13 +33,7 @@ pub(crate) fn execute(directory: &Path, mut args: RunArgs) -> Result<ExitCode, F
         match found {
             Candidate::None => {}
             Candidate::Over(over) => return Ok(over.tell(&args.show.screen())),
-            Candidate::Goes(run, agent) => {
-                return resume::carry_on(
-                    session,
-                    directory,
-                    candidate::resuming(args, &run, agent),
-                );
-            }
+            Candidate::Goes(run) => return resume::restart(session, directory, args, &run),
         }
     }
     start(session, directory, args)
@@ -69,8 +64,11 @@ pub(crate) fn start(
                 .unwrap_or_default()
                 .then(|| name.clone()),
         };
+        let words = args.agent_command.clone();
         let mut resolved = resolve::new_run(args, &layers, project.root(), project.directory())?;
         resolved.settings.validate()?;
+        // What the user typed needs no showing; the file came with the project.
+        let shown = programs::of_project(&resolved.layers, &words, &project);
         let runs = project.runs()?.into_iter();
         let others: Vec<RunId> = runs
             .filter(|run| run.is_resumable())
@@ -84,9 +82,15 @@ pub(crate) fn start(
                 (project, 0)
             }
         };
+        let starts = Starts {
+            all: programs::all(&resolved.settings, &resolved.watchers),
+            shown,
+            changes: Vec::new(),
+        };
         let beginning = Beginning::New {
             others,
             left_behind,
+            starts,
         };
         Ok((project, resolved, beginning))
     })?;
@@ -97,18 +101,19 @@ pub(crate) fn start(
 fn dry(session: &Session, directory: &Path, args: RunArgs) -> Result<ExitCode, Failure> {
     let (json, directory) = (args.show.json, directory.to_owned());
     let run = args.run_id.clone().unwrap_or_else(new_id);
-    let (project, resolved, said) = session.prepare(move || {
+    let (project, resolved, said, starts) = session.prepare(move || {
         let project = Project::find(&directory)?;
         let layers = Layers::read(project.root())?.with_environment(config::variable)?;
         let words = args.agent_command.clone();
         let resolved = resolve::new_run(args, &layers, project.root(), project.directory())?;
         resolved.settings.validate()?;
         let said = Configuration::of(&resolved.layers, &words, &project, false);
-        Ok((project, resolved, said))
+        let starts = programs::all(&resolved.settings, &resolved.watchers);
+        Ok((project, resolved, said, starts))
     })?;
     let preview = Runner::preview(&project, run, resolved.settings);
     let (head, prompts) = session.block_on(preview)?;
-    print(json, &DryRun::of(&project, &head, said, prompts));
+    print(json, &DryRun::of(&project, &head, said, starts, prompts));
     Ok(Code::Done.into())
 }
 
@@ -141,6 +146,7 @@ pub(crate) fn begin(
         presses,
         watchers,
     } = resolved;
+    session.follow(&layers.run().config());
     let mut watched = Watched::new(layers, &settings);
     let made = session.block_on(async {
         let work_tree = WorkTree::take(project, &run, &session.gate()).await?;

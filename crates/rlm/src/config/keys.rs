@@ -183,6 +183,16 @@ pub(crate) const KEYS: &[Key] = &[
         "How long to wait for rate limits and outages, all waits in a row together; 0 ends the run instead.",
     ),
     run(
+        "shutdown-timeout",
+        Time,
+        "How long a stop may take, all of it; 0 waits for nothing.",
+    ),
+    run(
+        "cooldown",
+        Time,
+        "How long a press of Ctrl-C that nobody answered stays counted: another one within it stops the run.",
+    ),
+    run(
         "autonomy",
         Like("^(checkpoint|full|batch:[1-9][0-9]*)$"),
         "Where the run waits for a person's word.",

@@ -14,10 +14,17 @@ use crate::bytes;
 use crate::duration;
 use crate::exit::Failure;
 use crate::resolve;
+use crate::session;
 use crate::watchers::Occasion;
 
 /// The variables that are configuration, and the keys that they set. All others are none, those that tell an agent which run it belongs to above all.
-const VARIABLES: [(&str, &str); 2] = [("RLM_AGENT", "agent"), ("RLM_PERMISSIONS", "permissions")];
+const VARIABLES: [(&str, &str); 3] = [
+    ("RLM_AGENT", "agent"),
+    ("RLM_PERMISSIONS", "permissions"),
+    (SHUTDOWN_TIMEOUT, "shutdown-timeout"),
+];
+/// The variable for how long a stop may take.
+pub(crate) const SHUTDOWN_TIMEOUT: &str = "RLM_SHUTDOWN_TIMEOUT";
 
 /// What was said and where, but for the defaults.
 #[derive(Clone, Debug, Default)]
@@ -82,9 +89,13 @@ impl Layers {
             };
             let known = match key {
                 "agent" => words::<AgentKind>(),
-                _ => words::<PermissionsArg>(),
+                "permissions" => words::<PermissionsArg>(),
+                _ => Vec::new(),
             };
-            if !known.contains(&text) {
+            if known.is_empty() {
+                let why = |why| Failure::usage(format!("{name}: {why}"));
+                duration::parse(&text).map_err(why)?;
+            } else if !known.contains(&text) {
                 let text = text.escape_debug();
                 let what = format!("{name}: `{text}` is none of {}", known.join(", "));
                 return Err(Failure::usage(what));
@@ -122,6 +133,14 @@ impl Layers {
         let origin = |path: &[&str]| Origin::Flag(flag(path[0]));
         self.flags = Tree::of(said, &origin);
         Ok(self)
+    }
+
+    /// Returns these layers without the project's file.
+    pub(crate) fn without_project(&self) -> Self {
+        Self {
+            project: File::default(),
+            ..self.clone()
+        }
     }
 
     /// Returns whether the project has a pipeline.
@@ -203,6 +222,8 @@ pub(crate) fn defaults(driven: bool) -> Tree {
         ("max-failures", rules.max_failures.into()),
         ("sleep", time(rules.sleep)),
         ("wait-on-limit", time(rules.wait_on_limit)),
+        ("shutdown-timeout", time(session::DEFAULT_SHUTDOWN)),
+        ("cooldown", time(session::DEFAULT_COOLDOWN)),
         ("leftovers", "end".into()),
         (
             "max-transcripts",
@@ -298,9 +319,38 @@ mod tests {
     }
 
     #[test]
+    fn w20_a_stop_and_a_press_have_keys_in_every_layer() {
+        let (project, user) = (
+            "shutdown-timeout = '3s'",
+            "cooldown = '1s'\nshutdown-timeout = 4\n",
+        );
+        let seconds = |config: crate::config::Config| {
+            let times = [config.shutdown_timeout, config.cooldown];
+            times.map(|time| time.map(|time| time.as_secs()))
+        };
+        assert_eq!(seconds(run("rlm run", project, user)), [Some(3), Some(1)]);
+        assert_eq!(seconds(run("rlm run", "", user)), [Some(4), Some(1)]);
+        let typed = "rlm run --shutdown-timeout 5 --cooldown 0";
+        assert_eq!(seconds(run(typed, project, user)), [Some(5), Some(0)]);
+        let layers = Layers::of(Path::new("/"), project);
+        let variable = |text: &'static str| {
+            let layers = layers.clone();
+            layers.with_environment(move |name| (name == SHUTDOWN_TIMEOUT).then(|| text.into()))
+        };
+        let config = variable("6s").unwrap().run().config();
+        assert_eq!(config.shutdown_timeout.map(|time| time.as_secs()), Some(6));
+        assert!(
+            variable("soon")
+                .unwrap_err()
+                .message
+                .contains("RLM_SHUTDOWN_TIMEOUT")
+        );
+    }
+
+    #[test]
     fn every_option_is_a_key() {
         let line = "rlm run -p x --completion-promise x --until x --gate x -n 1 --max-duration 1 --iteration-timeout 1 --idle-timeout 1 \
-            --check-timeout 1 --background-wait 1 --max-failures 1 --max-cost 0.000001 --max-tokens 2M --wait-on-limit 0 --sleep 1ms \
+            --check-timeout 1 --background-wait 1 --max-failures 1 --max-cost 0.000001 --max-tokens 2M --wait-on-limit 0 --shutdown-timeout 1s --cooldown 1ms --sleep 1ms \
             --permissions ask --session continue --model x --agent-bin a/b --leftovers keep --autonomy batch:2 --commit --worktree --notify x --notify-on started,ended --heartbeat x --bell --agent acp";
         let config = run(
             &line.split_whitespace().collect::<Vec<_>>().join(" "),

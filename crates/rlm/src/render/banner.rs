@@ -2,18 +2,32 @@
 
 use std::time::Duration;
 
-use loop_runner::{AgentSettings, Permissions, PhaseSettings, Project, RunHead, RunId};
+use loop_runner::{
+    AgentSettings, Permissions, PhaseSettings, Program, Project, RunHead, RunId, Settings,
+};
 use loop_state::{Autonomy, SessionPolicy};
 use serde_json::{Value, json};
 
 use crate::agents;
 use crate::duration::show;
 use crate::render::event::count;
+use crate::render::programs::{self, visible};
 use crate::render::text::plain;
-use crate::render::{Phases, rlm};
+use crate::render::{Change, Phases, rlm};
 
 /// The column in which the text of the five lines begins, behind what it is about.
 pub(crate) const TEXT_AT: usize = 8;
+
+/// What a run starts, as its beginning shows it.
+#[derive(Debug, Default)]
+pub(crate) struct Starts {
+    /// All of it.
+    pub(crate) all: Vec<Program>,
+    /// What people are shown of it before the run begins: of a new run what they have not typed themselves.
+    pub(crate) shown: Vec<Program>,
+    /// What of the saved settings was replaced.
+    pub(crate) changes: Vec<Change>,
+}
 
 /// How a run begins for this process.
 #[derive(Debug)]
@@ -24,6 +38,7 @@ pub(crate) enum Beginning {
         others: Vec<RunId>,
         /// How many files have changes that are not in the run's own working tree.
         left_behind: usize,
+        starts: Starts,
     },
     /// It was saved at this iteration.
     Again {
@@ -35,6 +50,7 @@ pub(crate) enum Beginning {
         cut: bool,
         /// The agent that it had, if it goes on with another one.
         before: Option<AgentSettings>,
+        starts: Starts,
     },
 }
 
@@ -45,6 +61,13 @@ impl Beginning {
         Self::New {
             others,
             left_behind,
+            starts: Starts::default(),
+        }
+    }
+
+    fn starts(&self) -> &Starts {
+        match self {
+            Self::New { starts, .. } | Self::Again { starts, .. } => starts,
         }
     }
 }
@@ -78,6 +101,7 @@ pub(crate) fn lines(
             discarded,
             cut,
             before,
+            starts,
         } => {
             let why = match (discarded, cut) {
                 (true, _) => "discarding what was recorded from there on".to_owned(),
@@ -100,8 +124,12 @@ pub(crate) fn lines(
                 Phases::from(&head.machine).present()
             ));
             lines.extend(before.as_ref().map(|before| handover(before, head)));
+            let changes = starts.changes.iter();
+            lines.extend(changes.map(|change| format!("changed {change}")));
         }
     }
+    let programs = beginning.starts().shown.iter();
+    lines.extend(programs.map(|it| format!("starts  {}", programs::line(it))));
     if let Some(own) = &head.settings.worktree {
         let base: String = own.base.chars().take(12).collect();
         let left = match beginning {
@@ -134,7 +162,7 @@ pub(crate) fn lines(
         format!("spends  up to {turn} a turn{total}; {}", money(head)),
         format!(
             "agent   {}: {}, in {}",
-            agents::name(&phase.agent),
+            visible(&agents::name(&phase.agent)),
             may(phase),
             head.settings.directory.display()
         ),
@@ -175,7 +203,7 @@ fn ends(head: &RunHead, person: bool) -> Vec<String> {
         } else {
             ""
         };
-        let agent = agents::name(&phase.agent);
+        let agent = visible(&agents::name(&phase.agent));
         format!(
             "{name:<7} {} {}, {agent}: {}{here}",
             index + 1,
@@ -206,7 +234,7 @@ fn end(phase: &PhaseSettings) -> String {
         n => format!("{n} iterations"),
     });
     let count = count.unwrap_or_else(|| "any number of iterations".to_owned());
-    match (&phase.until, &phase.promise) {
+    match (phase.until.as_deref().map(visible), &phase.promise) {
         (Some(until), None) => format!("when `{until}` passes; at the latest after {count}"),
         (Some(until), Some(promise)) => format!(
             "when the agent says {promise} and `{until}` passes; at the latest after {count}"
@@ -278,6 +306,7 @@ pub(crate) fn json(beginning: &Beginning, project: &Project, head: &RunHead) -> 
         Beginning::New { .. } => ("run_started", 1, None),
         Beginning::Again { at, before, .. } => ("run_resumed", *at, before.as_ref()),
     };
+    let starts = beginning.starts();
     let before = before.map(AgentSettings::name);
     let mut value = json!({
         "event": event,
@@ -286,7 +315,11 @@ pub(crate) fn json(beginning: &Beginning, project: &Project, head: &RunHead) -> 
         "directory": head.settings.directory,
         "run_directory": project.run_dir(&head.run),
         "settings": settings(head),
+        "programs": starts.all,
     });
+    if !starts.changes.is_empty() {
+        value["changes"] = json!(starts.changes);
+    }
     if let Some(own) = &head.settings.worktree {
         value["worktree"] = json!(own);
     }
@@ -298,9 +331,16 @@ pub(crate) fn json(beginning: &Beginning, project: &Project, head: &RunHead) -> 
 
 /// The settings with times in milliseconds, as everywhere in our JSON.
 pub(super) fn settings(head: &RunHead) -> Value {
-    let all = &head.settings;
     let mut value = of_phase(present(head));
-    let more = json!({
+    if let (Some(value), Value::Object(more)) = (value.as_object_mut(), of_run(&head.settings)) {
+        value.extend(more);
+    }
+    value
+}
+
+/// The settings that are not of a phase, and the phases.
+pub(super) fn of_run(all: &Settings) -> Value {
+    json!({
         "max_duration_ms": all.max_duration.map(millis),
         "max_failures": all.max_failures,
         "sleep_ms": millis(all.sleep),
@@ -311,15 +351,11 @@ pub(super) fn settings(head: &RunHead) -> Value {
         "leftovers": all.leftovers,
         "commit": all.commit,
         "phases": all.phases.iter().map(of_phase).collect::<Vec<_>>(),
-    });
-    if let (Some(value), Value::Object(more)) = (value.as_object_mut(), more) {
-        value.extend(more);
-    }
-    value
+    })
 }
 
 /// The settings of one phase.
-fn of_phase(phase: &PhaseSettings) -> Value {
+pub(super) fn of_phase(phase: &PhaseSettings) -> Value {
     let phase = &phase.without_secrets();
     json!({
         "name": phase.name,

@@ -4,10 +4,11 @@ use std::ffi::OsString;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use loop_runner::Project;
+use loop_runner::{Program, Project};
 
 use serde_json::{Value, json};
 
+use super::programs::{self, visible};
 use super::{DIM, plain, styled};
 use crate::config::{self, Group, Layers, Origin, Row};
 
@@ -24,6 +25,8 @@ pub(crate) struct Configuration {
     root: PathBuf,
     home: Option<PathBuf>,
     explain: bool,
+    /// All that such a run would start; empty where that is shown apart.
+    programs: Vec<Program>,
 }
 
 impl Configuration {
@@ -41,7 +44,13 @@ impl Configuration {
             root: project.root().to_owned(),
             home: std::env::var_os("HOME").map(PathBuf::from),
             explain,
+            programs: Vec::new(),
         }
+    }
+
+    /// Shows also what such a run would start.
+    pub(crate) fn with_programs(self, programs: Vec<Program>) -> Self {
+        Self { programs, ..self }
     }
 
     fn place(&self, path: &Path) -> String {
@@ -70,7 +79,7 @@ impl Configuration {
 
     fn explained(&self, f: &mut fmt::Formatter<'_>, group: &Group) -> fmt::Result {
         let wide = |texts: &mut dyn Iterator<Item = usize>| texts.max().unwrap_or(0).min(WIDE);
-        let value = |row: &Row| plain(&row.value.to_string());
+        let value = |row: &Row| visible(row.value.to_string().trim_end());
         let keys = wide(&mut group.rows.iter().map(|row| row.key.chars().count()));
         let values = wide(&mut group.rows.iter().map(|row| value(row).chars().count()));
         for row in &group.rows {
@@ -135,7 +144,11 @@ impl Configuration {
             .files
             .iter()
             .map(|(path, read)| json!({"path": path.to_string_lossy(), "read": read}));
-        json!({"settings": settings.collect::<Vec<_>>(), "files": files.collect::<Vec<_>>()})
+        json!({
+            "settings": settings.collect::<Vec<_>>(),
+            "programs": self.programs,
+            "files": files.collect::<Vec<_>>(),
+        })
     }
 }
 
@@ -165,6 +178,12 @@ impl fmt::Display for Configuration {
                     super::text::safe(&row.value.to_string())
                 )?;
             }
+        }
+        if !self.programs.is_empty() {
+            writeln!(f, "\n{}", styled(DIM, "# what a run starts:"))?;
+        }
+        for line in programs::lines(&self.programs) {
+            writeln!(f, "{}", styled(DIM, format!("# {line}")))?;
         }
         if self.explain {
             writeln!(f)?;

@@ -3,12 +3,13 @@
 use std::fmt;
 
 use jiff::tz::TimeZone;
-use loop_runner::{News, Project, Resumption, RunHead};
+use loop_runner::{News, Program, Project, Resumption, RunHead};
 use serde::Serialize;
 use serde_json::Value;
 
 use crate::render::banner::{self, Beginning};
 use crate::render::event;
+use crate::render::programs::{self, visible};
 use crate::render::text::{plain, safe};
 use crate::render::{BOLD, Configuration, DIM, Redo, styled};
 
@@ -21,7 +22,9 @@ pub(crate) struct DryRun {
     #[serde(skip)]
     banner: Vec<String>,
     settings: Value,
-    /// The same, as `rlm config show` has it.
+    /// All that it would start.
+    programs: Vec<Program>,
+    /// The same settings, as `rlm config show` has it.
     #[serde(skip)]
     said: Option<Configuration>,
     /// The save from which it would go on.
@@ -31,6 +34,9 @@ pub(crate) struct DryRun {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     next: Vec<String>,
     prompts: Vec<Prompt>,
+    /// What the prompt assumes, or why there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unknown: Option<String>,
     #[serde(skip)]
     iteration: u32,
 }
@@ -46,6 +52,7 @@ impl DryRun {
         project: &Project,
         head: &RunHead,
         said: Configuration,
+        programs: Vec<Program>,
         prompts: Vec<String>,
     ) -> Self {
         let phases = head.settings.phases.iter();
@@ -59,10 +66,12 @@ impl DryRun {
             directory: head.settings.directory.display().to_string(),
             banner: banner::lines(&Beginning::new(Vec::new()), project, head, false, false),
             settings: banner::settings(head),
+            programs,
             said: Some(said),
             save: None,
             next: Vec::new(),
             prompts: prompts.collect(),
+            unknown: None,
             iteration: 1,
         }
     }
@@ -72,6 +81,7 @@ impl DryRun {
         project: &Project,
         would: &Resumption,
         beginning: &Beginning,
+        programs: Vec<Program>,
         asks: Option<&Redo>,
     ) -> Self {
         let zone = TimeZone::system();
@@ -84,13 +94,22 @@ impl DryRun {
         let mut next: Vec<String> = asked.into_iter().chain(notices).collect();
         if let Some(gate) = would.gate {
             let text = &phase(would.phase).gates[gate as usize];
-            next.push(format!("gate {} runs: {}", gate + 1, plain(text)));
+            next.push(format!("gate {} runs: {}", gate + 1, visible(text)));
         }
         if let (true, Some(text)) = (would.check, &phase(would.phase).until) {
-            next.push(format!("the check runs: {}", plain(text)));
+            next.push(format!("the check runs: {}", visible(text)));
         }
         let warnings = would.warnings.iter();
         next.extend(warnings.map(|warning| format!("warning: {}", plain(warning))));
+        let unknown = would.unknown.as_deref();
+        let unknown = match (&would.prompt, unknown) {
+            (Some(_), Some(assumed)) => Some(format!(
+                "the prompt below is the one if {assumed}; what that prints is known only when it has run"
+            )),
+            (None, Some(why)) => Some(format!("no next prompt: {why}")),
+            (_, None) => None,
+        };
+        next.extend(unknown.as_deref().map(plain));
         let prompt = would.prompt.iter().map(|text| Prompt {
             phase: phase(would.phase).name.clone(),
             text: text.clone(),
@@ -101,11 +120,13 @@ impl DryRun {
             directory: would.head.settings.directory.display().to_string(),
             banner: banner::lines(beginning, project, &would.head, false, false),
             settings: banner::settings(&would.head),
+            programs,
             said: None,
             save: Some(would.save),
             next,
             prompts: prompt.collect(),
-            iteration: would.iteration,
+            unknown,
+            iteration: would.prompt_iteration,
         }
     }
 }
@@ -126,6 +147,10 @@ impl fmt::Display for DryRun {
             writeln!(f, "\n{}", styled(BOLD, "what comes first"))?;
         }
         for line in &self.next {
+            writeln!(f, "{line}")?;
+        }
+        writeln!(f, "\n{}", styled(BOLD, "what it starts"))?;
+        for line in programs::lines(&self.programs) {
             writeln!(f, "{line}")?;
         }
         writeln!(f, "\n{}", styled(BOLD, "settings"))?;

@@ -286,6 +286,7 @@ mod tests {
             state: RunState::Running,
             head: Err("just begun".into()),
             notes: Vec::new(),
+            last_at: loop_state::Timestamp::default(),
         };
         let standing = serde_json::json!({
             "run": "r1", "state": "paused", "process": {"pid": 7, "start_time": 9}, "phase": "main", "iteration": 2, "attempt": 1,

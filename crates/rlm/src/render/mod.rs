@@ -2,6 +2,7 @@
 
 mod agent;
 mod banner;
+mod changes;
 mod checkpoints;
 mod clean;
 mod config;
@@ -14,6 +15,7 @@ mod live;
 mod mend;
 mod notify;
 mod phases;
+mod programs;
 mod redo;
 mod removed;
 pub(crate) mod report;
@@ -33,7 +35,8 @@ use crate::exit::Failure;
 use crate::{output, ulimits};
 
 pub(crate) use agent::background;
-pub(crate) use banner::Beginning;
+pub(crate) use banner::{Beginning, Starts};
+pub(crate) use changes::{Change, changes};
 pub(crate) use checkpoints::{Export, Fork, Import, List, Shown, Verified, cut_words};
 pub(crate) use clean::{Cleaning, Fate, cleaned};
 pub(crate) use config::Configuration;
@@ -46,6 +49,7 @@ pub(crate) use live::{Live, Told};
 pub(crate) use mend::mended;
 pub(crate) use notify::{heartbeat, needs_a_person, occasion, telling};
 pub(crate) use phases::Phases;
+pub(crate) use programs::visible;
 pub(crate) use redo::Redo;
 pub(crate) use removed::removed;
 pub(crate) use screen::{EndWords, KILLED, Screen, ended_elsewhere, left, now};

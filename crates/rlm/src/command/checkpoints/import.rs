@@ -5,14 +5,17 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use loop_runner::Project;
-use loop_runner::moving::{ImportOptions, Meter};
+use loop_runner::moving::{ImportOptions, Imported, Meter};
 
 use super::pipes::{Piped, Shown, named};
 use crate::args::ImportArgs;
 use crate::command::run::new_id;
+use crate::config::{self, Layers};
 use crate::exit::{Code, Failure};
+use crate::programs;
 use crate::render::{Import, print};
 use crate::session::Session;
+use crate::watchers::Watchers;
 
 pub(super) fn execute(directory: &Path, args: &ImportArgs) -> Result<ExitCode, Failure> {
     let session = Session::begin(true, false)?;
@@ -41,6 +44,27 @@ pub(super) fn execute(directory: &Path, args: &ImportArgs) -> Result<ExitCode, F
         let _shown = Shown::new("importing", meter.clone());
         project.import(from, &name, how, &gate, meter).await
     })?;
-    print(args.json, &Import::of(&imported));
+    let shown = session.prepare(move || Ok(show(project, &imported)))?;
+    print(args.json, &shown);
     Ok(Code::Done.into())
+}
+
+/// Shows the run with all that a resume of it would start, and what else the `rlm.toml` names that came with it.
+fn show(project: Project, imported: &Imported) -> Import {
+    let settings = &imported.head.settings;
+    let place = match &settings.worktree {
+        Some(own) => project.in_worktree(own).unwrap_or(project),
+        None => project,
+    };
+    let layers =
+        Layers::read(place.root()).and_then(|layers| layers.with_environment(config::variable));
+    let (layers, unread) = match layers {
+        Ok(layers) => (layers, None),
+        Err(why) => (Layers::default(), Some(why.message)),
+    };
+    let watchers = Watchers::of(&layers.run(), place.root(), place.directory());
+    let starts = programs::all(settings, &watchers);
+    let mut of_file = programs::of_project(&layers, &[], &place);
+    of_file.retain(|program| !starts.contains(program));
+    Import::of(imported, starts, of_file, unread)
 }

@@ -24,6 +24,10 @@ pub(super) struct Patient {
     pub(super) name: &'static str,
     /// What is started, or why that is not there.
     pub(super) program: Result<Program, String>,
+    /// Why it is not started, though it is there.
+    pub(super) unrun: Option<String>,
+    /// The variables that the project's file names and that it does not get here, by name.
+    pub(super) unset: Vec<String>,
     /// Why it can't be started as `rlm.toml` says.
     pub(super) refused: Option<String>,
     /// What else of that name is on `PATH`.
@@ -43,6 +47,14 @@ pub(super) struct Answers {
 }
 
 impl Answers {
+    /// Of a program that was not run.
+    pub(super) fn unasked() -> Self {
+        Self {
+            version: Ok(None),
+            login: Login::unknown("not run"),
+        }
+    }
+
     pub(super) fn none(why: &str) -> Self {
         Self {
             version: Err(why.to_owned()),
@@ -219,6 +231,8 @@ pub(super) fn judge(patient: Patient, answers: Option<Answers>) -> AgentHealth {
     let Patient {
         name,
         program,
+        unrun,
+        unset,
         refused,
         others,
         variables,
@@ -249,6 +263,15 @@ pub(super) fn judge(patient: Patient, answers: Option<Answers>) -> AgentHealth {
     };
     if let Some(refused) = refused {
         note(&mut found, Health::Problem, refused);
+    }
+    let is_run = unrun.is_none();
+    if let Some(unrun) = unrun {
+        note(&mut found, Health::Warning, unrun);
+    }
+    if is_run && !unset.is_empty() {
+        let unset = unset.join(", ");
+        let what = format!("asked without the variables that rlm.toml sets for it: {unset}");
+        note(&mut found, Health::Ok, what);
     }
     if !found.others.is_empty() {
         let others = found.others.join(", ");
@@ -345,6 +368,8 @@ mod tests {
         Patient {
             name: "claude",
             program: Ok(Program::new(vec!["/bin/claude".into()])),
+            unrun: None,
+            unset: Vec::new(),
             refused: None,
             others: Vec::new(),
             variables: variables.iter().map(|name| (*name).to_owned()).collect(),

@@ -13,6 +13,7 @@ use crate::agents::{self, AgentKind};
 use crate::config::{self, Config, Layers};
 use crate::drivers;
 use crate::exit::Failure;
+use crate::render::rlm;
 
 /// What was found by looking at files only.
 #[derive(Debug)]
@@ -26,26 +27,47 @@ pub(super) struct Found {
     pub(super) patients: Vec<Patient>,
 }
 
-/// Finds the agents that are named, or else all of them.
-pub(super) fn find(directory: &Path, named: &[AgentKind]) -> Result<Found, Failure> {
+/// What the settings say, with the project's own file and without it.
+struct Said {
+    all: Config,
+    /// What the user's own file and the environment say.
+    of_user: Config,
+    /// Whether the programs that only the project's file names are run.
+    runs_project: bool,
+}
+
+/// Finds the agents that are named, or else all of them. What the project's own file names is run only if `runs_project` says so.
+pub(super) fn find(
+    directory: &Path,
+    named: &[AgentKind],
+    runs_project: bool,
+) -> Result<Found, Failure> {
     let project = Project::find(directory)?;
     let layers = Layers::read(project.root());
     let settings = machine::settings(&project, &layers);
     let layers = layers.unwrap_or_default();
-    let mut config = layers.run().config();
-    if config.agent.is_none() && named.len() != 1 {
-        // Nobody knows whose it is, and what one agent takes for a question another takes for a prompt.
-        config.agent_bin = None;
-    }
+    let config = |layers: &Layers| {
+        let mut config = layers.run().config();
+        if config.agent.is_none() && named.len() != 1 {
+            // Nobody knows whose it is, and what one agent takes for a question another takes for a prompt.
+            config.agent_bin = None;
+        }
+        config
+    };
+    let said = Said {
+        all: config(&layers),
+        of_user: config(&layers.without_project()),
+        runs_project,
+    };
     let chosen = match named {
-        [] => configured(&config)?.into_iter().collect(),
+        [] => configured(&said.all)?.into_iter().collect(),
         _ => named.to_vec(),
     };
     let kinds = match named {
         [] => everyone(&chosen),
         _ => chosen.clone(),
     };
-    let patients = { kinds.iter() }.map(|kind| patient(*kind, &config, &project));
+    let patients = { kinds.iter() }.map(|kind| patient(*kind, &said, &project));
     Ok(Found {
         settings,
         patients: patients.collect(),
@@ -79,12 +101,24 @@ fn everyone(chosen: &[AgentKind]) -> Vec<AgentKind> {
 }
 
 /// Finds what would be started for an agent, and what is known of it.
-fn patient(kind: AgentKind, config: &Config, project: &Project) -> Patient {
+fn patient(kind: AgentKind, said: &Said, project: &Project) -> Patient {
     let directory = project.directory();
-    let settings = |bin| agents::settings(kind, bin, config, project.root());
-    let agent = settings(None)
-        .or_else(|_| settings(Some(known::ADAPTER.into())))
-        .expect("an agent whose program is named has settings");
+    let settings = |config| {
+        let settings = |bin| agents::settings(kind, bin, config, project.root());
+        settings(None)
+            .or_else(|_| settings(Some(known::ADAPTER.into())))
+            .expect("an agent whose program is named has settings")
+    };
+    let (agent, of_user) = (settings(&said.all), settings(&said.of_user));
+    let is_run = said.runs_project || agent.program() == of_user.program();
+    let unrun = (!is_run).then(|| {
+        format!(
+            "{} names it, so doctor doesn't run it; if you trust it: {} doctor {} --run-project-agent",
+            config::FILE_NAME,
+            rlm(),
+            kind.name()
+        )
+    });
     let facts = known::facts(&agent);
     let wanted = agents::program(&agent);
     let path = std::env::var_os("PATH");
@@ -110,17 +144,31 @@ fn patient(kind: AgentKind, config: &Config, project: &Project) -> Patient {
     };
     let variables = facts.variables.iter().filter(is_set);
     let capabilities = drivers::capabilities(&agent);
+    // A variable can make a program run another one. Those by which the agent logs in can't.
+    let users = of_user.env();
+    let is_safe = |name: &String, value: &String| {
+        let is_users = users.is_some_and(|users| users.get(name) == Some(value));
+        said.runs_project || is_users || facts.variables.contains(&name.as_str())
+    };
+    let given = env.iter().filter(|(name, value)| is_safe(name, value));
+    let given: Vec<_> = given.map(|(name, it)| (name.clone(), it.clone())).collect();
+    let unset = env
+        .keys()
+        .filter(|name| !given.iter().any(|(it, _)| it == *name));
+    let unset = unset.cloned().collect();
     let program = first.map(|first| {
         let words = agent.program().iter().skip(1).cloned();
         let path = directory.join(first).into();
         Program {
             words: std::iter::once(path).chain(words).collect(),
-            env: env.clone().into_iter().collect(),
+            env: given,
         }
     });
     Patient {
         name: kind.name(),
         program: program.ok_or_else(|| known::missing(kind, &wanted.to_string_lossy())),
+        unrun,
+        unset,
         refused: drivers::check(&agent, &project.root().join(config::FILE_NAME))
             .err()
             .map(|refused| refused.message),

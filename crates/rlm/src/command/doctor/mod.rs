@@ -39,7 +39,12 @@ pub(crate) fn execute(directory: &Path, args: &DoctorArgs) -> Result<ExitCode, F
         .build();
     let runtime =
         runtime.map_err(|e| Failure::failed(format!("the runtime can't be made: {e}")))?;
-    let findings = runtime.block_on(examine(directory.to_owned(), args.agents.clone()));
+    let examined = examine(
+        directory.to_owned(),
+        args.agents.clone(),
+        args.run_project_agent,
+    );
+    let findings = runtime.block_on(examined);
     // What hangs does so without us.
     runtime.shutdown_background();
     let findings = findings?;
@@ -51,10 +56,14 @@ pub(crate) fn execute(directory: &Path, args: &DoctorArgs) -> Result<ExitCode, F
     Ok(code.into())
 }
 
-async fn examine(directory: PathBuf, named: Vec<AgentKind>) -> Result<Findings, Failure> {
+async fn examine(
+    directory: PathBuf,
+    named: Vec<AgentKind>,
+    runs_project: bool,
+) -> Result<Findings, Failure> {
     let begin = Instant::now();
     let shown = directory.display().to_string();
-    let found = tokio::task::spawn_blocking(move || find(&directory, &named));
+    let found = tokio::task::spawn_blocking(move || find(&directory, &named, runs_project));
     let Ok(found) = timeout(LOOK, found).await else {
         let what = format!("`{shown}` does not answer: does its file system hang?");
         return Err(Failure::failed(what));
@@ -87,6 +96,7 @@ async fn examine(directory: PathBuf, named: Vec<AgentKind>) -> Result<Findings, 
 
 async fn examine_agent(patient: Patient, begin: Instant) -> AgentHealth {
     let answers = match &patient.program {
+        Ok(_) if patient.unrun.is_some() => Some(Answers::unasked()),
         Ok(program) => {
             let asked = agent::ask(program, &patient.facts, begin + ANSWERS);
             let answers = within(begin, asked).await;

@@ -5,8 +5,7 @@ use std::path::Path;
 use loop_runner::{Project, RunEntry, RunId, RunState};
 
 use super::over::Over;
-use crate::agents::AgentKind;
-use crate::args::{LoopArgs, ResumeArgs, RunArgs};
+use crate::args::LoopArgs;
 use crate::command::live::is_live;
 use crate::command::resume;
 use crate::exit::{Code, Failure};
@@ -16,8 +15,8 @@ use crate::render;
 pub(super) enum Candidate {
     None,
     Over(Over),
-    /// One that is gone on with, and the agent that it has.
-    Goes(RunId, Option<AgentKind>),
+    /// One that continues.
+    Goes(RunId),
 }
 
 /// Looks for the run that `--resume-or-start` continues.
@@ -41,10 +40,7 @@ pub(super) fn find(
                 }
             }
             None => {
-                let newest = runs.iter().max_by_key(|run| {
-                    let head = run.head.as_ref().ok();
-                    head.map(|head| head.machine.started_at)
-                });
+                let newest = runs.last();
                 let moved = newest.and_then(|run| refuse_moved(run).err());
                 let unfinished = newest.is_some_and(is_unfinished);
                 runs.retain(|run| run.is_resumable() && !run.was_stopped_by_a_person());
@@ -55,14 +51,7 @@ pub(super) fn find(
         }
         let found = match runs.len() {
             0 => Candidate::None,
-            1 => {
-                let RunEntry { id, head, .. } = runs.remove(0);
-                let agent = head.map(|head| {
-                    let at = head.machine.phase as usize;
-                    AgentKind::of(&head.settings.phases[at].agent)
-                });
-                Candidate::Goes(id, agent.ok())
-            }
+            1 => Candidate::Goes(runs.remove(0).id),
             _ => {
                 let names: Vec<String> = runs.iter().map(|run| run.id.to_string()).collect();
                 return Err(Failure::usage(format!(
@@ -112,29 +101,5 @@ fn refuse(project: &Project, run: &RunEntry) -> Result<(), Failure> {
             ),
         )),
         false => Ok(()),
-    }
-}
-
-/// The same wishes for a run that exists: its prompt and its agent are its own, and what is said to another agent is not said to it.
-pub(super) fn resuming(mut args: RunArgs, run: &RunId, agent: Option<AgentKind>) -> ResumeArgs {
-    if args.agent.is_some() && args.agent != agent {
-        args.what.model = None;
-        args.what.agent_bin = None;
-    }
-    ResumeArgs {
-        feedback: None,
-        dry_run: false,
-        run: Some(run.to_string()),
-        agent: None,
-        what: LoopArgs {
-            prompt: None,
-            prompt_file: None,
-            ..args.what
-        },
-        show: args.show,
-        from: None,
-        force: false,
-        nested: args.nested,
-        agent_command: Vec::new(),
     }
 }

@@ -2,9 +2,11 @@
 
 use std::fmt;
 
-use loop_runner::moving::{Arrival, Imported, Runs};
+use loop_runner::Program;
+use loop_runner::moving::{Arrival, Imported};
 use serde::Serialize;
 
+use crate::render::programs::line;
 use crate::render::{MIND, go_further, plain, rlm, styled};
 
 /// A run that was imported; the text and the JSON say the same.
@@ -17,8 +19,10 @@ pub(crate) struct Import {
     directory: String,
     git_commit: Option<String>,
     branch: Option<String>,
-    /// What a resume may run.
-    commands: Vec<Runs>,
+    /// All that a resume starts.
+    programs: Vec<Program>,
+    /// What a new run in the same place would start besides, because the `rlm.toml` there names it.
+    programs_of_file: Vec<Program>,
     /// What it needs and is not here.
     missing: Vec<String>,
     notes: Vec<String>,
@@ -28,7 +32,12 @@ pub(crate) struct Import {
 }
 
 impl Import {
-    pub(crate) fn of(imported: &Imported) -> Self {
+    pub(crate) fn of(
+        imported: &Imported,
+        programs: Vec<Program>,
+        programs_of_file: Vec<Program>,
+        unread: Option<String>,
+    ) -> Self {
         let head = &imported.head;
         let end = head.machine.end.as_ref().map(|end| &end.reason);
         let next = match end {
@@ -42,9 +51,10 @@ impl Import {
             directory: head.settings.directory.display().to_string(),
             git_commit: head.git_commit.clone(),
             branch: imported.branch.clone(),
-            commands: imported.commands.clone(),
+            programs,
+            programs_of_file,
             missing: imported.missing.clone(),
-            notes: imported.notes.clone(),
+            notes: imported.notes.iter().cloned().chain(unread).collect(),
             is_over: next.is_none(),
             next: next.unwrap_or_else(|| "nothing: it is over".into()),
         }
@@ -67,13 +77,11 @@ impl fmt::Display for Import {
         let branch = self.branch.as_deref();
         let branch = branch.map_or_else(String::new, |it| format!(", branch {}", plain(it)));
         writeln!(f, "  in      {}{branch}", plain(&self.directory))?;
-        for Runs {
-            phase,
-            what,
-            command,
-        } in &self.commands
-        {
-            writeln!(f, "  runs    {}: {what}: {}", plain(phase), plain(command))?;
+        for program in &self.programs {
+            writeln!(f, "  starts  {}", line(program))?;
+        }
+        for program in &self.programs_of_file {
+            writeln!(f, "  new run {}", line(program))?;
         }
         for missing in &self.missing {
             writeln!(f, "  {} {}", styled(MIND, "missing"), plain(missing))?;
@@ -83,7 +91,7 @@ impl fmt::Display for Import {
         }
         let look = match self.is_over {
             true => "",
-            false => "look at what it runs, then: ",
+            false => "look at what it starts, then: ",
         };
         write!(f, "  next: {look}{}", plain(&self.next))
     }

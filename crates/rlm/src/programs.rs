@@ -1,0 +1,147 @@
+//! All that a run starts, as one list: import, resume, the dry runs, the start of a run and `rlm config show` take it from here.
+//!
+//! [`Settings::programs`] lists what is saved with a run, [`Watchers::programs`] what is not. Both take all of their fields apart, so a new
+//! field doesn't compile until somebody decides whether a run starts something because of it.
+
+use std::ffi::OsString;
+
+use loop_runner::{Program, Project, Settings};
+
+use crate::config::Layers;
+use crate::resolve;
+use crate::watchers::Watchers;
+
+/// Lists all that a run starts.
+pub(crate) fn all(settings: &Settings, watchers: &Watchers) -> Vec<Program> {
+    let mut all = settings.programs();
+    all.extend(watchers.programs());
+    all
+}
+
+/// Lists all that a new run by these layers would start, whether it could begin or not; `words` are those behind `--`.
+pub(crate) fn of_layers(layers: &Layers, words: &[OsString], project: &Project) -> Vec<Program> {
+    let (root, directory) = (project.root(), project.directory());
+    let settings = resolve::sketch(layers, words, root, directory);
+    all(&settings, &Watchers::of(&layers.run(), root, directory))
+}
+
+/// Lists those that a run starts because the project's own file names them.
+pub(crate) fn of_project(layers: &Layers, words: &[OsString], project: &Project) -> Vec<Program> {
+    let others = of_layers(&layers.without_project(), words, project);
+    let mut own = of_layers(layers, words, project);
+    own.retain(|program| !others.contains(program));
+    own
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{KEYS, Kind};
+
+    /// The keys whose text no run starts. A new key with a text of its own belongs here or into the list.
+    const STARTS_NOTHING: [&str; 7] = [
+        "name",
+        "prompt",
+        "prompt-file",
+        "model",
+        "completion-promise",
+        // What the command that is listed is told of.
+        "notify-on",
+        // Only names from a fixed list.
+        "permissions",
+    ];
+
+    /// The same in the sections of agents.
+    const SECTION_STARTS_NOTHING: [&str; 12] = [
+        "fallback-model",
+        "effort",
+        "tools",
+        "allowed-tools",
+        "disallowed-tools",
+        "system-prompt",
+        "append-system-prompt",
+        "setting-sources",
+        "add-dirs",
+        "env-allow",
+        "auth-method",
+        "analytics",
+    ];
+
+    fn listed(text: &str) -> String {
+        let place = tempfile::tempdir().unwrap();
+        let servers = r#"{"mcpServers": {"c": {"command": "canary-of-mcp-config"}}}"#;
+        fs_err::write(place.path().join("canary"), servers).unwrap();
+        let layers = Layers::of(place.path(), text);
+        let project = Project::find(place.path()).unwrap();
+        let all = of_layers(&layers, &[], &project);
+        let all: Vec<_> = all.iter().map(|it| format!("{it:?}")).collect();
+        all.join("\n")
+    }
+
+    #[test]
+    fn h6_every_key_that_can_carry_a_command_is_in_the_list() {
+        for key in KEYS {
+            let text = match key.kind {
+                Kind::Text => format!("{} = 'canary'", key.name),
+                Kind::Texts => format!("{} = ['canary', 'canary']", key.name),
+                Kind::Servers => "mcp-servers.a = { command = 'x', args = ['canary'] }".into(),
+                Kind::Table(_) => {
+                    section(key.name, key.kind);
+                    continue;
+                }
+                // A switch, a number or one of a few words: nothing of a stranger's can be in it.
+                _ => continue,
+            };
+            if STARTS_NOTHING.contains(&key.name) {
+                continue;
+            }
+            let agent = match key.name {
+                "command" => "",
+                _ => "agent = 'claude'\n",
+            };
+            let listed = listed(&format!("{agent}{text}\n"));
+            assert!(listed.contains("canary"), "{}: {listed}", key.name);
+        }
+        assert!(listed("agent = 'claude'\ncommit = true").contains("GitHooks"));
+    }
+
+    fn section(name: &str, kind: Kind) {
+        let Kind::Table(keys) = kind else { return };
+        if name == "on-press" {
+            return;
+        }
+        for key in keys {
+            let value = match (key.name, key.kind) {
+                ("program", _) => "['canary']",
+                ("hooks", _) => "true",
+                (_, Kind::Named) => "{ canary = 'x' }",
+                (_, Kind::Free) => "{ canary = 'x' }",
+                (known, kind) => {
+                    let is_text = matches!(kind, Kind::Text | Kind::Texts);
+                    let is_known = SECTION_STARTS_NOTHING.contains(&known);
+                    assert!(!is_text || is_known, "{name}.{known} is in no list");
+                    continue;
+                }
+            };
+            let listed = listed(&format!(
+                "agent = '{name}'\n{name}.{} = {value}\n",
+                key.name
+            ));
+            let is_listed = listed.contains("canary") || listed.contains("AgentHooks");
+            // Without a program there is no agent of the protocol, and nothing that gets a variable.
+            let needs_program = name == "acp" && key.name != "program";
+            assert!(is_listed || needs_program, "{name}.{}: {listed}", key.name);
+        }
+    }
+
+    #[test]
+    fn h6_what_the_file_of_a_project_names_is_told_from_what_the_user_named() {
+        let place = tempfile::tempdir().unwrap();
+        let text = "until = 'theirs'\nnotify = 'theirs too'\ngates = ['mine']\n";
+        let layers = Layers::of(place.path(), text).with_user("notify = 'mine'\n");
+        let project = Project::find(place.path()).unwrap();
+        let own = of_project(&layers, &["my-agent".into()], &project);
+        let own: Vec<_> = own.iter().map(|it| it.command.as_str()).collect();
+        assert_eq!(own, ["mine", "theirs", "theirs too"]);
+    }
+}

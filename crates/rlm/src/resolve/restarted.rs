@@ -1,0 +1,400 @@
+//! The settings with which `--resume-or-start` continues a run: the typed line and the present `rlm.toml` go before what is saved.
+//!
+//! What is saved may come from a stranger, who committed it. So no command is taken from there that neither the line nor the file names;
+//! whoever wants it all the same resumes the run by name, sees the list, and has it run.
+
+use std::path::{Path, PathBuf};
+
+use agent_subprocess::mcp::McpServers;
+use loop_runner::{AgentSettings, Permissions, PhaseSettings, Program, PromptSource, Settings};
+
+use super::{mcp_servers, prompt, refuse_driver_options, refuse_missing_variables, sketch};
+use crate::agents::{self, AgentKind};
+use crate::args::RunArgs;
+use crate::config::{self, Config, Layers, Origin, Tree};
+use crate::drivers;
+use crate::exit::Failure;
+use crate::money;
+use crate::render::{quoted, rlm, visible};
+
+/// The line that was typed, and what counts besides.
+#[derive(Debug)]
+pub(crate) struct Line<'a> {
+    /// The name of the run that continues.
+    pub(crate) run: &'a str,
+    pub(crate) args: &'a RunArgs,
+    /// All layers, the typed options above.
+    pub(crate) layers: &'a Layers,
+    /// Where the file of the project lies.
+    pub(crate) root: &'a Path,
+    /// Where the line was typed.
+    pub(crate) directory: &'a Path,
+    /// Where the run may work: its tree.
+    pub(crate) tree: &'a Path,
+    /// The last text of each phase's prompt.
+    pub(crate) prompts: &'a [String],
+}
+
+/// Puts the line and the files over the saved settings; `None` when that changes nothing. A saved command that neither names is refused.
+pub(crate) fn restarted(line: &Line<'_>, saved: &Settings) -> Result<Option<Settings>, Failure> {
+    let what = &line.args.what;
+    let typed = what.prompt.is_some() || what.prompt_file.is_some();
+    if saved.phases.len() > 1 && typed {
+        return Err(Failure::usage(
+            "each phase of this run has its own prompt: leave --prompt and --prompt-file out",
+        ));
+    }
+    let (mut settings, mut named) = (saved.clone(), saved.clone());
+    let mut refused = Vec::new();
+    for (at, phase) in settings.phases.iter_mut().enumerate() {
+        let tree = line.layers.phase(&phase.name);
+        named.phases[at] = over(line, &tree, at, phase, &saved.directory, &mut refused)?;
+    }
+    refuse_driver_options(what, &settings.phases)?;
+    let tree = line.layers.run();
+    let run = tree.config();
+    let limit = Bounds { tree: &tree, line };
+    settings.max_duration = limit.of("max-duration", saved.max_duration, run.max_duration);
+    let failures = |count: u32| (count > 0).then_some(count);
+    let said = run.max_failures.map(|it| failures(it).unwrap_or(u32::MAX));
+    let before = Some(failures(saved.max_failures).unwrap_or(u32::MAX));
+    let now = limit.of("max-failures", before, said);
+    settings.max_failures = now.filter(|it| *it < u32::MAX).unwrap_or(0);
+    settings.max_cost_microusd = limit.of("max-cost", saved.max_cost_microusd, run.max_cost);
+    settings.max_tokens = limit.of("max-tokens", saved.max_tokens, run.max_tokens);
+    let wait = saved.wait_on_limit.or(Some(saved.rules().wait_on_limit));
+    let wait = limit.of("wait-on-limit", wait, run.wait_on_limit);
+    settings.wait_on_limit = run.wait_on_limit.and(wait).or(saved.wait_on_limit);
+    settings.sleep = run.sleep.unwrap_or(saved.sleep);
+    settings.autonomy = run.autonomy.or(saved.autonomy);
+    settings.leftovers = run.leftovers.map_or(saved.leftovers, Into::into);
+    settings.max_transcripts = run.max_transcripts.or(saved.max_transcripts);
+    settings.commit = run.commit.unwrap_or(saved.commit);
+    named.commit = run.commit.unwrap_or_default();
+    money::refuse_unreported(&settings)?;
+    let known = named.programs();
+    let unnamed = settings.programs().into_iter();
+    let unnamed = unnamed.filter(|it| !known.contains(it));
+    refused.extend(unnamed.map(|it| shown(&it)));
+    if !saved.directory.starts_with(line.tree) {
+        let place = visible(&saved.directory.to_string_lossy());
+        refused.push(format!("it works in `{place}`, outside of this project"));
+    }
+    match refused.is_empty() {
+        true => Ok((settings != *saved).then_some(settings)),
+        false => Err(Failure::usage(format!(
+            "run `{0}` has saved what neither this line nor {1} names: {2}; name it there, or see it and run it: {3} resume {0} --dry-run, then {3} resume {0}",
+            line.run,
+            config::FILE_NAME,
+            refused.join("; "),
+            rlm()
+        ))),
+    }
+}
+
+/// Shows what is refused, with the option that names it.
+fn shown(program: &Program) -> String {
+    let phase = program.phase.as_deref().unwrap_or_default();
+    let phase = match phase {
+        "" | "main" => String::new(),
+        phase => format!(" of phase {}", visible(phase)),
+    };
+    let command = visible(&program.command);
+    format!("{}{phase} `{command}`", program.what.name())
+}
+
+/// Puts the line and the files over a phase. Returns what they name of its programs.
+fn over(
+    line: &Line<'_>,
+    tree: &Tree,
+    at: usize,
+    phase: &mut PhaseSettings,
+    directory: &Path,
+    refused: &mut Vec<String>,
+) -> Result<PhaseSettings, Failure> {
+    let (config, words) = (tree.config(), &line.args.agent_command);
+    let mut named = sketch::phase(phase.name.clone(), tree, words, line.root, line.directory);
+    let typed_bin = line.args.what.agent_bin.is_some();
+    let is_named = config.agent.is_some() || config.command.is_some() || !words.is_empty();
+    let before = phase.agent.clone();
+    match is_named || typed_bin {
+        true => phase.agent = agent(line, tree, &config)?,
+        // Nobody names one. It stays if the files make the same one: a known name is found on PATH as before.
+        false => match known(&before, &config, line.root) {
+            Some(agent) => {
+                named.agent = agent.clone();
+                phase.agent = agent;
+            }
+            None => named.agent = AgentSettings::Command { argv: Vec::new() },
+        },
+    }
+    let is_same = phase.agent.is_same(&before);
+    if let Some(model) = before.model().filter(|_| is_same && config.model.is_none()) {
+        agents::tell(&mut phase.agent, Some(model.to_owned()), Vec::new());
+    }
+    phase.mcp_servers = match phase.agent.is_driven() {
+        true => mcp_servers(&config, line.root)?.over(phase.mcp_servers.clone()),
+        false => McpServers::default(),
+    };
+    if phase.agent.is_driven() {
+        phase.permissions = permissions(line, tree, &config, phase.permissions, refused);
+        phase.session = config.session.map_or(phase.session, Into::into);
+    }
+    if is_named || typed_bin {
+        // It is what the line names, from the same function.
+        named.agent = phase.agent.clone();
+    }
+    let place = tree.file_of(AgentKind::of(&phase.agent).name());
+    let place = place.map_or_else(|| line.root.join(config::FILE_NAME), Path::to_path_buf);
+    drivers::check_phase(phase, &place)?;
+    phase.until = config.until.or(phase.until.take());
+    phase.promise = config.completion_promise.or(phase.promise.take());
+    phase.gates = config.gates.unwrap_or(std::mem::take(&mut phase.gates));
+    phase.check_timeout = config.check_timeout.unwrap_or(phase.check_timeout);
+    phase.background_wait = config.background_wait.unwrap_or(phase.background_wait);
+    let bounds = Bounds { tree, line };
+    let limits = &mut phase.limits;
+    let most = config.max_iterations.map(Into::into);
+    limits.max_iterations = bounds.of("max-iterations", limits.max_iterations, most);
+    limits.iteration_timeout = config.iteration_timeout.or(limits.iteration_timeout);
+    limits.idle_timeout = config.idle_timeout.or(limits.idle_timeout);
+    phase.prompt = prompt_of(line, tree, at, &phase.prompt, refused)?;
+    // What is refused is no program that has to be there.
+    if refused.is_empty() {
+        agents::find_program(&phase.agent, directory)?;
+        refuse_missing_variables(&phase.mcp_servers, &phase.agent)?;
+    }
+    Ok(named)
+}
+
+/// Makes the agent that the line or a file names, as a new run does.
+fn agent(line: &Line<'_>, tree: &Tree, config: &Config) -> Result<AgentSettings, Failure> {
+    let words = &line.args.agent_command;
+    let command = config.command();
+    let kind = agents::choose(config.agent, words, command.as_deref(), line.directory)?;
+    let bin = agents::bin(line.args.what.agent_bin.clone(), line.directory);
+    let mut agent = agents::settings(kind, bin, &tree.config(), line.root)?;
+    let model = config.model.clone().filter(|_| config.speaks_of(kind));
+    agents::tell(&mut agent, model, words.clone());
+    Ok(agent)
+}
+
+/// Returns what the files make of an agent of the saved kind, if that starts the saved program: a name that `rlm` knows, or what a file says.
+fn known(saved: &AgentSettings, config: &Config, root: &Path) -> Option<AgentSettings> {
+    let agent = agents::settings(AgentKind::of(saved), None, config, root).ok()?;
+    (agent.program() == saved.program()).then_some(agent)
+}
+
+/// Returns what the agent may do. A file of the project can narrow that, and not widen it: the agent may have written it.
+fn permissions(
+    line: &Line<'_>,
+    tree: &Tree,
+    config: &Config,
+    saved: Permissions,
+    refused: &mut Vec<String>,
+) -> Permissions {
+    let width = |it: Permissions| match it {
+        Permissions::Deny => 0,
+        Permissions::Ask => 1,
+        Permissions::Edits => 2,
+        Permissions::All => 3,
+    };
+    let Some(said) = config.permissions.map(Permissions::from) else {
+        if width(saved) > width(Permissions::default()) {
+            refused.push("permissions `all` (--permissions all)".to_owned());
+        }
+        return saved;
+    };
+    match is_of_project(tree, "permissions", line.root) && width(said) > width(saved) {
+        true => saved,
+        false => said,
+    }
+}
+
+/// Returns the prompt. One that nobody names is the saved one, unless that is a file from elsewhere.
+fn prompt_of(
+    line: &Line<'_>,
+    tree: &Tree,
+    at: usize,
+    saved: &PromptSource,
+    refused: &mut Vec<String>,
+) -> Result<PromptSource, Failure> {
+    let (config, what) = (tree.config(), &line.args.what);
+    let typed = what.prompt_file.as_ref();
+    let file = typed.map(|file| line.directory.join(file));
+    let file = file.or_else(|| Some(line.root.join(config.prompt_file?)));
+    let kept = line.prompts.get(at);
+    let named = match (config.prompt, file) {
+        (None, None) => {
+            if let PromptSource::File(path) = saved
+                && !is_below(path, line)
+            {
+                let path = visible(&quoted(&path.to_string_lossy()));
+                refused.push(format!("prompt file (--prompt-file {path})"));
+            }
+            return Ok(saved.clone());
+        }
+        (text, file) => prompt(text, file.unwrap_or_default())?,
+    };
+    match &named {
+        PromptSource::Text(text) if Some(text) == kept => Ok(match saved {
+            PromptSource::File(_) => named,
+            _ => saved.clone(),
+        }),
+        _ => Ok(named),
+    }
+}
+
+fn is_below(path: &Path, line: &Line<'_>) -> bool {
+    let leads_out = path.components().any(|it| it.as_os_str() == "..");
+    let places: [&Path; 2] = [line.root, line.tree];
+    !leads_out && places.iter().any(|place| path.starts_with(place))
+}
+
+/// Bounds of a run: a file of the project can lower them, and not raise them.
+struct Bounds<'a> {
+    tree: &'a Tree,
+    line: &'a Line<'a>,
+}
+
+impl Bounds<'_> {
+    fn of<T: Ord + Copy>(&self, key: &str, saved: Option<T>, said: Option<T>) -> Option<T> {
+        match (saved, said) {
+            (saved, None) => saved,
+            (Some(saved), Some(said)) if is_of_project(self.tree, key, self.line.root) => {
+                Some(saved.min(said))
+            }
+            (_, said) => said,
+        }
+    }
+}
+
+/// Returns whether it is the project's file that says it.
+fn is_of_project(tree: &Tree, key: &str, root: &Path) -> bool {
+    let origin = tree.leaf(key).map(|leaf| &leaf.origin);
+    let place: PathBuf = root.join(config::FILE_NAME);
+    matches!(origin, Some(Origin::File { path, .. }) if **path == *place)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use clap::Parser as _;
+
+    use super::*;
+    use crate::args::{Args, Command};
+
+    const TYPED: &str = "rlm run -p text --until true --agent claude --agent-bin sh";
+
+    /// Continues a run of [`TYPED`] that a change was made to, by a line and a file.
+    fn again(
+        line: &str,
+        file: &str,
+        change: impl FnOnce(&mut Settings),
+    ) -> Result<Option<Settings>, String> {
+        let mut saved = crate::resolve::tests::resolve_line(TYPED, "").unwrap();
+        saved.phases[0].prompt = PromptSource::Kept("blob".into());
+        change(&mut saved);
+        let args = Args::try_parse_from(line.split(' ')).unwrap();
+        let Command::Run(args) = args.command else {
+            unreachable!("it says run")
+        };
+        let place = Path::new("/tmp");
+        let layers = Layers::of(place, file).with_flags(&args).unwrap();
+        let line = Line {
+            run: "job",
+            args: &args,
+            layers: &layers,
+            root: place,
+            directory: place,
+            tree: place,
+            prompts: &["text".into()],
+        };
+        restarted(&line, &saved).map_err(|failure| failure.message)
+    }
+
+    #[test]
+    fn h10_the_same_line_changes_nothing() {
+        assert_eq!(again(TYPED, "", |_| {}), Ok(None));
+    }
+
+    #[test]
+    fn h10_a_file_lowers_limits_and_narrows_rights_and_does_not_raise_them() {
+        let limits = |saved: &mut Settings| {
+            saved.phases[0].limits.max_iterations = Some(10);
+            saved.max_duration = Some(Duration::from_secs(100));
+            saved.max_cost_microusd = Some(5_000_000);
+            saved.max_failures = 3;
+        };
+        let higher = "max-iterations = 99\nmax-duration = 999\nmax-cost = 99.0\nmax-failures = 0\npermissions = 'all'\n";
+        assert_eq!(again(TYPED, higher, limits), Ok(None));
+        let lower = "max-iterations = 9\nmax-duration = 99\nmax-cost = 4.0\nmax-failures = 2\npermissions = 'deny'\n";
+        let now = again(TYPED, lower, limits).unwrap().unwrap();
+        let phase = &now.phases[0];
+        assert_eq!(phase.limits.max_iterations, Some(9));
+        assert_eq!(phase.permissions, Permissions::Deny);
+        assert_eq!(now.max_duration, Some(Duration::from_secs(99)));
+        let rest = (now.max_cost_microusd, now.max_failures);
+        assert_eq!(rest, (Some(4_000_000), 2));
+        let typed = format!("{TYPED} -n 99 --permissions all --max-failures 0");
+        let now = again(&typed, "", limits).unwrap().unwrap();
+        let phase = &now.phases[0];
+        assert_eq!(phase.limits.max_iterations, Some(99));
+        let rest = (phase.permissions, now.max_failures);
+        assert_eq!(rest, (Permissions::All, 0));
+    }
+
+    #[test]
+    fn h10_rights_places_and_hooks_that_nobody_names_are_refused() {
+        let refused = |change: fn(&mut Settings)| again(TYPED, "", change).unwrap_err();
+        let rights = refused(|it| it.phases[0].permissions = Permissions::All);
+        assert!(rights.contains("--permissions all"), "{rights}");
+        let place = refused(|it| it.directory = "/etc".into());
+        assert!(place.contains("it works in `/etc`"), "{place}");
+        let hooks = refused(|it| it.commit = true);
+        assert!(hooks.contains("git-hooks"), "{hooks}");
+        let server = refused(|it| {
+            let evil = agent_subprocess::mcp::McpServer::stdio("evil");
+            it.phases[0].mcp_servers.insert("a", evil).unwrap();
+        });
+        assert!(server.contains("mcp-server `a: evil`"), "{server}");
+        let line = TYPED.replace("-p text ", "");
+        let prompt = again(&line, "", |it| {
+            it.phases[0].prompt = PromptSource::File("/etc/passwd".into());
+        });
+        assert!(prompt.unwrap_err().contains("--prompt-file /etc/passwd"));
+        for change in [
+            |it: &mut Settings| it.phases[0].gates = vec!["evil\nmore".into()],
+            |it: &mut Settings| it.phases[0].gates = vec!["evil".into(), "more".into()],
+        ] {
+            assert!(refused(change).contains("gate `evil"));
+        }
+    }
+
+    #[test]
+    fn h10_an_agent_that_nobody_names_stays_only_if_it_is_a_known_name() {
+        let line = "rlm run -p text --until true";
+        let named = |program: &'static str| {
+            again(line, "", move |it| {
+                let AgentSettings::Claude { program: saved, .. } = &mut it.phases[0].agent else {
+                    unreachable!("it is typed")
+                };
+                *saved = vec![program.into()];
+            })
+        };
+        let refused = named("./claude").unwrap_err();
+        assert!(refused.contains("agent `./claude`"), "{refused}");
+        // It is accepted, and then looked for: there may be none here.
+        let file = "agent-bin = '/bin/sh'\n";
+        let of_file = again(line, file, |it| {
+            let AgentSettings::Claude { program, .. } = &mut it.phases[0].agent else {
+                unreachable!("it is typed")
+            };
+            *program = vec!["/bin/sh".into()];
+        });
+        assert_eq!(of_file, Ok(None));
+        let known = named("claude").map_err(|why| why.contains("PATH"));
+        assert!(matches!(known, Ok(None) | Err(true)), "{known:?}");
+    }
+}

@@ -1,0 +1,51 @@
+//! "The newest run" is the one that was active last, whatever it is called.
+
+use rustix::process::Signal;
+
+use crate::LONG;
+use crate::scene::{Scene, expect_in_order, says, stop, text};
+
+/// Starts and stops a run of this name.
+fn stopped(scene: &Scene, name: &str) {
+    let mut running = scene.run(&["--once", "--run-id", name]).spawn();
+    says(&mut running, "ready");
+    stop(running, Signal::TERM);
+}
+
+#[test]
+fn w17_the_newest_run_is_the_last_active_one_everywhere() {
+    let scene = Scene::new("print ready\nprint start-{start}\nhang");
+    // By name the first one is the last.
+    for name in ["z", "m", "a"] {
+        stopped(&scene, name);
+    }
+    let named = |arguments: &[&str]| scene.rlm(arguments).run(LONG).expect_code(0).stdout;
+    let logs = named(&["logs"]);
+    assert!(
+        logs.contains("start-3") && !logs.contains("start-1"),
+        "{logs}"
+    );
+    let report = named(&["report"]);
+    assert!(report.contains("rlm-a.html"), "{report}");
+    let names: Vec<String> = scene.statuses().iter().map(|it| text(&it["run"])).collect();
+    assert_eq!(names, ["z", "m", "a"], "the newest last");
+    expect_in_order(&named(&["status"]), &["z", "m", "a"]);
+    let mut fourth = scene.run(&["--once", "--run-id", "n"]).spawn();
+    says(&mut fourth, "ready");
+    let told = stop(fourth, Signal::TERM).stdout;
+    assert!(
+        told.contains("3 runs can be resumed instead, the last: rlm resume a"),
+        "{told}"
+    );
+    // One that is resumed is the newest again.
+    let mut running = scene.rlm(&["resume", "z"]).spawn();
+    says(&mut running, "ready");
+    stop(running, Signal::TERM);
+    let logs = named(&["logs"]);
+    assert!(
+        logs.contains("start-1") && logs.contains("start-5"),
+        "{logs}"
+    );
+    let refused = scene.rlm(&["resume"]).run(LONG).expect_code(2);
+    assert!(refused.stderr.contains("name one: m, a, n, z"), "{refused}");
+}
