@@ -88,6 +88,7 @@ mod runner;
 mod runs;
 mod settings;
 mod space;
+pub mod state_dir;
 mod survivors;
 pub mod timeline;
 mod transcript;

@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use crate::journal::options;
 use crate::space::TRANSCRIPTS;
-use crate::{Error, Loss, Project, RunId, Settings, runner};
+use crate::{Error, Loss, Project, RunId, Settings, runner, state_dir};
 
 /// What is saved of a run: the machine's head and what the runner must know to go on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -263,12 +263,12 @@ impl Project {
     /// When the directory of the runs can't be read. That there is none is an empty list.
     pub fn runs(&self) -> Result<Vec<RunEntry>, Error> {
         let dir = self.runs_dir();
-        let entries = match fs_err::read_dir(&dir) {
+        let entries = match state_dir::entries(&dir) {
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
             other => other.map_err(|e| Error::io("can't read", &dir, e))?,
         };
-        let mut ids: Vec<RunId> = entries
-            .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+        let mut ids: Vec<RunId> = { entries.iter() }
+            .filter_map(|path| path.file_name()?.to_str()?.parse().ok())
             .collect();
         ids.sort();
         Ok(ids.into_iter().map(|id| self.entry(id)).collect())
@@ -297,12 +297,12 @@ impl Project {
     pub(crate) fn existing(&self, id: &RunId) -> Result<PathBuf, Error> {
         let dir = self.run_dir(id);
         // Whatever it is: that it is no directory is for the store to say.
-        match fs_err::symlink_metadata(&dir) {
+        match state_dir::metadata(&dir) {
             Ok(_) => Ok(dir),
-            Err(e) if e.kind() == std::io::ErrorKind::PermissionDenied => {
-                Err(Error::io("can't read", &dir, e))
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
+                Err(Error::no_such_run(id.clone(), &self.runs_dir()))
             }
-            Err(_) => Err(Error::no_such_run(id.clone(), &self.runs_dir())),
+            Err(e) => Err(Error::io("can't read", &dir, e)),
         }
     }
 
@@ -365,7 +365,7 @@ impl Project {
 
 /// Whether an attempt was made. Something was saved before it, so what is missing there was lost.
 fn was_begun(run_dir: &Path) -> bool {
-    run_dir.join(TRANSCRIPTS).exists()
+    state_dir::exists(&run_dir.join(TRANSCRIPTS))
 }
 
 /// Says of a run without a saved state what became of that.

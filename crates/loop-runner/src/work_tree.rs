@@ -15,11 +15,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::clock::timestamp;
 use crate::survivors::{self, Swept};
-use crate::{Error, Project, RunId};
+use crate::{Error, Project, RunId, state_dir};
 
 /// How long a guard may take to end what a dead holder left; its own bound is well below.
 const GUARD_WAIT: Duration = Duration::from_secs(5);
 const POLL: Duration = Duration::from_millis(20);
+/// A longer file names no holder.
+const MOST: u64 = 64 << 10;
 
 /// The right to work in a working tree: one run at a time.
 ///
@@ -162,9 +164,7 @@ impl WorkTree {
         };
         let text = serde_json::to_string(&signed).expect("a holder is plain data");
         let path = holder_path(&self.project, self.project.tree());
-        // Whole or not at all: who finds it empty after a kill knows of nobody. The lock is held, so there is one who writes.
-        let new = path.with_extension("new");
-        let written = fs_err::write(&new, text).and_then(|()| fs_err::rename(&new, &path));
+        let written = state_dir::replace(&path, text.as_bytes());
         written.map_err(|e| Error::io("can't write", path, e))
     }
 
@@ -205,7 +205,7 @@ fn holder_path(project: &Project, tree: &Path) -> PathBuf {
 
 /// Reads who has signed for this very tree.
 fn read_holder(project: &Project, tree: &Path) -> Option<Holder> {
-    let text = fs_err::read(holder_path(project, tree)).ok()?;
+    let text = state_dir::read(&holder_path(project, tree), MOST).ok()?;
     let signed: Signed = serde_json::from_slice(&text).ok()?;
     let is_here = signed.tree.is_none() || signed.tree == Place::of(tree);
     is_here.then_some(signed.holder)

@@ -6,6 +6,7 @@ use std::io::Read;
 use std::path::Path;
 
 use crate::moving::is_archive;
+use crate::state_dir;
 
 /// As much of a file is looked at to see whether it is a report.
 const BEGINNING: u64 = 2048;
@@ -29,10 +30,8 @@ pub(super) fn is_line_of_written(top: &Path, line: &str) -> bool {
 
 fn is_report(path: &Path) -> bool {
     let mut beginning = Vec::new();
-    let is_file = fs_err::symlink_metadata(path).is_ok_and(|meta| meta.is_file());
-    let read = is_file
-        .then(|| fs_err::File::open(path).ok())
-        .flatten()
+    let read = state_dir::open(path)
+        .ok()
         .map(|file| file.take(BEGINNING).read_to_end(&mut beginning));
     let beginning = String::from_utf8_lossy(&beginning);
     read.is_some() && beginning.starts_with("<!doctype html>") && beginning.contains(REPORT)

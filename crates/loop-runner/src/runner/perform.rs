@@ -12,7 +12,7 @@ use crate::runner::attempt::Attempt;
 use crate::runner::{DriverFactory, IMPATIENT, Runner};
 use crate::survivors::{MARKER, REPORT, gone, scope_in, scratch};
 use crate::transcript::Transcript;
-use crate::{Error, PhaseSettings, prompt};
+use crate::{Error, PhaseSettings, prompt, state_dir};
 
 impl Runner {
     /// Does one effect and returns what happened at once because of it.
@@ -256,7 +256,7 @@ impl Runner {
             hold: Some(self.work_tree.lock()),
             scratch: scratch(self.work_tree.project(), &self.saved.run),
             // Somebody may have removed the state a moment ago. Until it is put back, only a sweep finds what outlived everything.
-            survivors_file: run_dir.is_dir().then(|| run_dir.join(REPORT)),
+            survivors_file: state_dir::is_dir(&run_dir).then(|| run_dir.join(REPORT)),
             stop: self.stop_policy(),
         }
     }
