@@ -24,8 +24,8 @@ impl Project {
     ///
     /// # Errors
     ///
-    /// When `directory` is not a directory that can be entered, its path is not UTF-8, or it is in a repository that git does not touch because that
-    /// belongs to another user.
+    /// When `directory` is not a directory that can be entered, its path is not UTF-8, it is in a repository that git does not touch because that
+    /// belongs to another user, or its `.rlm` belongs to another user.
     pub fn find(directory: &Path) -> Result<Self, Error> {
         let directory = fs_err::canonicalize(directory)
             .and_then(|path| fs_err::read_dir(&path).map(|_| path))
@@ -36,12 +36,32 @@ impl Project {
             return Err(Error::git(&directory, why));
         }
         let tree = git.top().unwrap_or(&directory).to_owned();
+        let root = tree::home(&tree).unwrap_or(&tree).to_owned();
+        state_dir::check_owner(&root, &root.join(".rlm")).map_err(Error::foreign)?;
         Ok(Self {
-            root: tree::home(&tree).unwrap_or(&tree).to_owned(),
+            root,
             directory,
             tree,
             git,
         })
+    }
+
+    /// Refuses a project whose state git tracks: the state came with a clone, and nobody here made it. Blocks.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::is_usage`] when it does; the text has the command that ends it.
+    pub fn refuse_tracked_state(&self) -> Result<(), Error> {
+        if self.git.top().is_none() {
+            return Ok(());
+        }
+        let git = self.git.at(&self.root);
+        // What git can't say is no reason to refuse: the commands that need git say so themselves.
+        let tracked = git.ask(&["ls-files", "-z", "--cached", "--", ":(top,literal).rlm"]);
+        match tracked.is_some_and(|tracked| !tracked.is_empty()) {
+            true => Err(Error::tracked(&self.root)),
+            false => Ok(()),
+        }
     }
 
     pub(crate) fn with_tree(self, tree: PathBuf, git: Git) -> Self {

@@ -9,7 +9,7 @@
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
-use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -464,7 +464,7 @@ pub fn file_identity(file: &File) -> io::Result<Identity> {
 /// # Errors
 ///
 /// When the system does not say.
-pub fn has_name(file: &File) -> io::Result<bool> {
+pub fn has_name(file: impl AsFd) -> io::Result<bool> {
     Ok(rustix::fs::fstat(file)?.st_nlink > 0)
 }
 

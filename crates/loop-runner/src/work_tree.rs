@@ -5,7 +5,7 @@ use std::fs::TryLockError;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use agent_subprocess::ProcessId;
@@ -14,8 +14,9 @@ use loop_state::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::clock::timestamp;
+use crate::state_dir::{self, Identity};
 use crate::survivors::{self, Swept};
-use crate::{Error, Project, RunId, state_dir};
+use crate::{Error, Project, RunId};
 
 /// How long a guard may take to end what a dead holder left; its own bound is well below.
 const GUARD_WAIT: Duration = Duration::from_secs(5);
@@ -32,8 +33,30 @@ pub struct WorkTree {
     project: Project,
     holder: Holder,
     lock: Arc<OwnedFd>,
+    /// The state directory that this process made or found, to notice another one in its place.
+    state: Arc<Mutex<Kept>>,
     /// What had to be ended of the last holder's before it could be taken, until that is told.
     swept: Swept,
+}
+
+/// The state directory, held open, and which directory the project is.
+#[derive(Debug)]
+struct Kept {
+    state: OwnedFd,
+    root: Identity,
+}
+
+impl Kept {
+    fn of(project: &Project) -> Result<Self, Error> {
+        let state = project.state_dir();
+        let open = || {
+            Ok(Self {
+                state: state_dir::open_directory(&state)?,
+                root: state_dir::metadata(project.root())?.identity(),
+            })
+        };
+        open().map_err(|e| Error::io("can't keep state in", &state, e))
+    }
 }
 
 /// Who works in a working tree: for people. What decides is the lock.
@@ -144,6 +167,7 @@ impl WorkTree {
             project: project.clone(),
             holder,
             lock: Arc::new(directory.into()),
+            state: Arc::new(Mutex::new(Kept::of(project)?)),
             swept: swept.unwrap_or_default(),
         };
         work_tree.sign()?;
@@ -153,7 +177,34 @@ impl WorkTree {
     /// Puts the state directory and what lies in it beside the runs where they were, when somebody has removed them.
     pub(crate) fn restore(&self) -> Result<(), Error> {
         self.project.prepare()?;
+        *self.state.lock().unwrap_or_else(PoisonError::into_inner) = Kept::of(&self.project)?;
         self.sign()
+    }
+
+    /// Looks before a save whether the state directory is still the one that this process knows. Where it was moved away, another one is made in its
+    /// place, with a directory for `run`, so that the save is written there. A removed one is for the store to notice, and so is a project that was
+    /// moved as a whole: it goes on where it is.
+    ///
+    /// # Errors
+    ///
+    /// When a link, or a directory of another user, is in its place: nothing is written there.
+    pub(crate) fn keep_state(&self, run: &RunId) -> Result<(), Error> {
+        let (root, state) = (self.project.root(), self.project.state_dir());
+        let fail = |e| Error::io("the run can't be saved any more in", &state, e);
+        let kept = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let there = match state_dir::open_directory(&state) {
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => None,
+            there => Some(there.map_err(fail)?),
+        };
+        let known = state_dir::identity(&kept.state).map_err(fail)?;
+        let there = there.map(|there| state_dir::identity(&there)).transpose();
+        let is_same = there.map_err(fail)? == Some(known);
+        let is_here = state_dir::metadata(root).is_ok_and(|it| it.identity() == kept.root);
+        if is_same || !is_here || !state_dir::has_name(&kept.state).map_err(fail)? {
+            return Ok(());
+        }
+        self.project.prepare()?;
+        state_dir::make_private_directory(&self.project.run_dir(run)).map_err(fail)
     }
 
     /// Writes down who holds it.

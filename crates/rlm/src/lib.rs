@@ -47,6 +47,7 @@ pub fn main_impl() -> ExitCode {
     let args = Args::parse();
     let directory = &args.directory;
     render::called_in(directory);
+    config::trust_safe_directories();
     let result = match args.command {
         Command::Run(run) => command::run::execute(directory, *run),
         Command::Resume(resume) => command::resume::execute(directory, *resume),

@@ -155,6 +155,18 @@ impl Directory for UnixDirectory {
         Ok(Box::new(Self::open(&self.path)?))
     }
 
+    fn is_replaced(&self) -> bool {
+        if !self.is_plain {
+            return false;
+        }
+        let id = |file: &File| file.metadata().map(|meta| (meta.dev(), meta.ino()));
+        match descend(&self.path, false) {
+            Ok(there) => id(&there).ok() != id(&self.file).ok(),
+            // A link, or no directory. What is gone may have been moved with all that is around it, and is still written to.
+            Err(err) => matches!(err.kind(), io::ErrorKind::NotADirectory) || is_link(&err),
+        }
+    }
+
     #[cfg(target_os = "linux")]
     fn ahead(&self) -> u64 {
         const BTRFS: u32 = 0x9123_683e;
@@ -176,6 +188,10 @@ impl Directory for UnixDirectory {
             AHEAD
         }
     }
+}
+
+fn is_link(err: &io::Error) -> bool {
+    err.raw_os_error() == Some(Errno::LOOP.raw_os_error())
 }
 
 /// Opens the directory at an absolute path, component by component and through no link. With `make` it makes those that are missing, private from

@@ -25,6 +25,7 @@ impl Runner {
         match effect {
             Effect::Save => {
                 self.refresh_saved(false, wishes).await;
+                self.work_tree.keep_state(&self.saved.run)?;
                 self.journal.save(&self.saved).await?;
                 self.heal().await?;
                 self.ensure_socket();
@@ -34,6 +35,7 @@ impl Runner {
                 self.refresh_saved(true, wishes).await;
                 let changed = self.changed(wishes).await;
                 let name = phase.clone();
+                self.work_tree.keep_state(&self.saved.run)?;
                 let is_sealed = self.journal.save_phase(phase, &self.saved, changed).await?;
                 self.heal().await?;
                 if !is_sealed {
