@@ -30,6 +30,7 @@ mod git_stops;
 mod handover;
 mod harness;
 mod holding;
+mod hostile_files;
 mod hurry;
 mod idle;
 mod init;
