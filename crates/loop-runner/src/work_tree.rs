@@ -190,7 +190,13 @@ impl WorkTree {
     /// When a link, or a directory of another user, is in its place: nothing is written there.
     pub(crate) fn keep_state(&self, run: &RunId) -> Result<(), Error> {
         let (root, state) = (self.project.root(), self.project.state_dir());
-        let fail = |e| Error::io("the run can't be saved any more in", &state, e);
+        let fail = |e| {
+            Error::io(
+                "the state was removed while it ran, and something else is in its place; move that away and start a new run:",
+                &state,
+                e,
+            )
+        };
         let kept = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let there = match state_dir::open_directory(&state) {
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => None,
