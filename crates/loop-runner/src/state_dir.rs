@@ -40,8 +40,8 @@ pub struct Identity {
 impl Identity {
     fn of(stat: &rustix::fs::Stat) -> Self {
         Self {
-            device: stat.st_dev as u64,
-            inode: stat.st_ino as u64,
+            device: stat.st_dev,
+            inode: stat.st_ino,
         }
     }
 }
@@ -110,7 +110,7 @@ impl Metadata {
     #[must_use]
     pub fn modified(self) -> SystemTime {
         let seconds = u64::try_from(self.stat.st_mtime).unwrap_or_default();
-        let nanos = u64::try_from(self.stat.st_mtime_nsec).unwrap_or_default();
+        let nanos = self.stat.st_mtime_nsec;
         UNIX_EPOCH + Duration::from_secs(seconds) + Duration::from_nanos(nanos)
     }
 }
