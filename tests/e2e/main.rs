@@ -36,6 +36,7 @@ mod handover;
 mod harness;
 mod hidden_text;
 mod holding;
+mod hostile_files;
 mod hurry;
 mod idle;
 mod init;

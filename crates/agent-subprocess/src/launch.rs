@@ -52,7 +52,13 @@ impl AgentCommand {
         if let Some(path) = self.survivors_file.take() {
             let absolute = std::path::absolute(&path).and_then(|path| {
                 sweep::check_report(&path)?;
-                Ok(path)
+                // The guard follows no link when it writes there, perhaps hours later.
+                let above = path.parent().map(std::fs::canonicalize).transpose()?;
+                let name = path.file_name();
+                Ok(match (above, name) {
+                    (Some(above), Some(name)) => above.join(name),
+                    _ => path,
+                })
             });
             self.survivors_file =
                 Some(absolute.map_err(|source| Kind::BadSurvivorsFile { path, source })?);

@@ -82,6 +82,7 @@ mod marker;
 #[cfg(feature = "mcp")]
 pub mod mcp;
 mod output;
+mod plain_file;
 #[cfg(target_os = "linux")]
 mod proc_fs;
 mod process;

@@ -9,10 +9,11 @@
 #[cfg(target_os = "linux")]
 mod linux;
 
+use crate::plain_file::{self, Links};
 use crate::{ProcessId, ProcessName};
+use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::time::Duration;
 
@@ -48,7 +49,7 @@ impl SweepReport {
     pub fn read(path: &Path) -> io::Result<SweepReport> {
         let mut report = SweepReport::default();
         let mut bytes = Vec::new();
-        match std::fs::File::open(path) {
+        match plain_file::open(path, OFlags::RDONLY, Links::Above) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(report),
             file => drop(file?.take(64 << 20).read_to_end(&mut bytes)?),
         }
@@ -68,14 +69,12 @@ impl SweepReport {
         expect(dead_code, reason = "only a guard appends")
     )]
     pub(crate) fn append(&self, path: &Path) -> io::Result<()> {
-        // Not blocking: the path might have become a FIFO that nobody reads.
-        let flags = libc::O_NONBLOCK | libc::O_NOCTTY | libc::O_CLOEXEC;
-        let mut file = std::fs::OpenOptions::new()
-            .append(true)
-            .create(true)
-            .mode(0o600)
-            .custom_flags(flags)
-            .open(path)?;
+        // The host has resolved the path: a link in it now was planted since.
+        let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE;
+        let mut file = plain_file::open(path, flags, Links::None)?;
+        if rustix::fs::fstat(&file)?.st_nlink > 1 {
+            return Err(io::Error::other("it has a second name (a hard link)"));
+        }
         // The line before may have been cut off.
         let mut line = vec![b'\n'];
         serde_json::to_writer(&mut line, self)?;

@@ -9,6 +9,7 @@ use rustix::io::Errno;
 use crate::disk::{Directory, Handle, Open, unix};
 use crate::error::{Error, Kind, Result};
 use crate::name::FileName;
+use crate::owner;
 use crate::sabotage::{self, Sabotage};
 
 /// Largest file that is read, and that the writer lets a file become.
@@ -59,7 +60,7 @@ impl Dir {
         let stat = disk
             .stat(".")
             .map_err(|err| Error::io(path, "inspect the directory", err))?;
-        let unsafe_because = if !stat.is_own {
+        let unsafe_because = if !stat.is_own && !owner::is_accepted(path) {
             Some("it belongs to another user")
         } else if stat.mode & 0o022 != 0 {
             Some("others may write to it; make it yours alone with `chmod go-w`")
@@ -206,17 +207,27 @@ impl Dir {
 
     /// Reads a whole file; none if there is no such file.
     pub(crate) fn read(&self, name: &str) -> Result<Option<Vec<u8>>> {
-        let bytes = self.read_up_to(name, MAX_FILE + 1)?;
-        match &bytes {
-            Some(bytes) if bytes.len() as u64 > MAX_FILE => Err(Error::new(
+        let Some(file) = self.open_file(name, Open::Read)? else {
+            return Ok(None);
+        };
+        let failed = |err| self.error(name, "read", err);
+        // The length is checked first: a sparse file of terabytes costs nothing to plant.
+        let bytes = file.stat().map_err(failed)?.len;
+        let read = match bytes > MAX_FILE {
+            true => Vec::new(),
+            false => read_up_to(&*file, MAX_FILE + 1).map_err(failed)?,
+        };
+        let bytes = bytes.max(read.len() as u64);
+        match bytes > MAX_FILE {
+            true => Err(Error::new(
                 self.path.join(name),
                 Kind::TooLarge {
                     what: "the file",
-                    bytes: bytes.len() as u64,
+                    bytes,
                     limit: MAX_FILE,
                 },
             )),
-            _ => Ok(bytes),
+            false => Ok(Some(read)),
         }
     }
 

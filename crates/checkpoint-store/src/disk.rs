@@ -83,6 +83,11 @@ pub trait Directory: Any + Debug + Send + Sync {
     /// 0700, if nothing does and `make` is set.
     fn reopen(&self, make: bool) -> io::Result<Box<dyn Directory>>;
 
+    /// Returns whether another directory, or a link, has taken this one's place at its path.
+    fn is_replaced(&self) -> bool {
+        false
+    }
+
     /// Returns by how many bytes a journal is to grow ahead of its saves at most. Zero where written
     /// zeros reserve no room because each write goes to a new place.
     fn ahead(&self) -> u64 {

@@ -56,6 +56,10 @@ pub(crate) enum Kind {
     #[error("was removed while it was open; see who removes it, then open it again")]
     Vanished,
     #[error(
+        "was replaced by another directory while it was open; see who replaces it, then open it again"
+    )]
+    Replaced,
+    #[error(
         "durability lost: {first}; then, with a new file: {then}; what was acknowledged before may still be on disk"
     )]
     Lost {
@@ -161,7 +165,7 @@ impl Error {
     pub(crate) fn is_about_files(&self) -> bool {
         matches!(
             self.kind,
-            Kind::Io { .. } | Kind::Full { .. } | Kind::Vanished
+            Kind::Io { .. } | Kind::Full { .. } | Kind::Vanished | Kind::Replaced
         )
     }
 
@@ -169,7 +173,7 @@ impl Error {
     pub(crate) fn is_about_removal(&self) -> bool {
         match &self.kind {
             Kind::Io { source, .. } => source.kind() == io::ErrorKind::NotFound,
-            kind => matches!(kind, Kind::Vanished | Kind::NotFound(_)),
+            kind => matches!(kind, Kind::Vanished | Kind::Replaced | Kind::NotFound(_)),
         }
     }
 
@@ -241,7 +245,7 @@ impl Error {
     pub fn is_vanished(&self) -> bool {
         matches!(
             self.kind,
-            Kind::Vanished | Kind::Lost { vanished: true, .. }
+            Kind::Vanished | Kind::Replaced | Kind::Lost { vanished: true, .. }
         )
     }
 

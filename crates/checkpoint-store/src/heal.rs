@@ -81,11 +81,8 @@ impl RawWriter {
             self.saves.pop();
             self.seq -= 1;
         }
-        if self
-            .epoch
-            .confirm(&self.dir)
-            .is_err_and(|err| err.is_vanished())
-        {
+        let confirmed = self.epoch.confirm(&self.dir);
+        if self.dir.disk().is_replaced() || confirmed.is_err_and(|err| err.is_vanished()) {
             self.follow()?;
         }
         if !self.lock.is_current(&self.dir)? {

@@ -422,6 +422,9 @@ impl RawWriter {
     /// Looks whether what was written may be acknowledged: the files still have a name
     /// and the store still belongs to this epoch.
     pub(crate) fn confirm(&self) -> Result<()> {
+        if self.dir.disk().is_replaced() {
+            return Err(Error::new(self.dir.path(), Kind::Replaced));
+        }
         self.epoch.confirm(&self.dir)?;
         if let Some(journal) = &self.journal {
             self.dir.confirm_named(&journal.name, &*journal.file)?;

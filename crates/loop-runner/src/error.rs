@@ -4,6 +4,7 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::state_dir::Foreign;
 use crate::{Holder, Mend, RunId};
 
 /// Why a run could not be made, found or continued. Its text names the place and what to do, which for some is a [`mend`](Self::mend) that a program
@@ -99,6 +100,13 @@ enum Kind {
     Directory { path: PathBuf, source: io::Error },
     #[error("`{}`: {problem}", path.display())]
     Git { path: PathBuf, problem: String },
+    #[error("{0}")]
+    Foreign(Foreign),
+    #[error(
+        "git tracks the state in `{}`, so that another clone's runs would be taken for yours: git -C {} rm -r -q --cached .rlm, and commit that",
+        .0.join(".rlm").display(), .0.display()
+    )]
+    Tracked(PathBuf),
     #[error("`{name}` can't be the name of a phase: {problem}")]
     PhaseName { name: String, problem: &'static str },
     #[error("the prompt file `{}` {problem}", path.display())]
@@ -272,6 +280,14 @@ impl Error {
         Self(Box::new(Kind::Git { path, problem }))
     }
 
+    pub(crate) fn foreign(foreign: Foreign) -> Self {
+        Self(Box::new(Kind::Foreign(foreign)))
+    }
+
+    pub(crate) fn tracked(root: &Path) -> Self {
+        Self(Box::new(Kind::Tracked(root.into())))
+    }
+
     pub(crate) fn rules(error: loop_state::RulesError) -> Self {
         Self(Box::new(Kind::Rules(error)))
     }
@@ -397,6 +413,7 @@ impl Error {
                 | Kind::RunExists(_)
                 | Kind::Directory { .. }
                 | Kind::Feedback(_)
+                | Kind::Foreign(_)
                 | Kind::Git { .. }
                 | Kind::Moved { .. }
                 | Kind::NotCommitted { .. }
@@ -405,6 +422,7 @@ impl Error {
                 | Kind::Prompt { .. }
                 | Kind::Refused(_)
                 | Kind::Rules(_)
+                | Kind::Tracked(_)
                 | Kind::Unsupported { .. }
         )
     }

@@ -4,6 +4,7 @@ use std::fmt;
 use std::io;
 use std::mem::{Discriminant, discriminant};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use loop_state::{Head, Step, Timestamp};
@@ -11,9 +12,12 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 
 use crate::RunId;
+use crate::state_dir::{self, Identity};
 
 /// How often the file is written when nothing changes.
 const EVERY: Duration = Duration::from_secs(10);
+/// A longer file is no heartbeat.
+const MOST: u64 = 64 << 10;
 /// How long the end of a run waits for a disk that hangs.
 const GOODBYE: Duration = Duration::from_secs(1);
 
@@ -45,7 +49,11 @@ pub(crate) struct Heartbeat {
     writing: Option<JoinHandle<io::Result<()>>>,
     /// Whether the last write failed, so that it is told once.
     is_broken: bool,
+    written: Arc<Written>,
 }
+
+/// The file that was written last.
+type Written = Mutex<Option<Identity>>;
 
 /// What is written at once when it changes.
 type Standing = (u32, u32, u32, Discriminant<Step>, bool);
@@ -58,6 +66,7 @@ impl Heartbeat {
             last: None,
             writing: None,
             is_broken: false,
+            written: Arc::default(),
         }
     }
 
@@ -104,7 +113,9 @@ impl Heartbeat {
 
     fn write(&mut self, beat: &Beat<'_>) {
         let (path, text) = (self.path.clone(), (self.text)(beat));
-        self.writing = Some(tokio::task::spawn_blocking(move || replace(&path, &text)));
+        let written = Arc::clone(&self.written);
+        let write = move || replace(&path, &text, &written);
+        self.writing = Some(tokio::task::spawn_blocking(write));
     }
 
     fn written(
@@ -131,20 +142,36 @@ impl fmt::Debug for Heartbeat {
 }
 
 /// Puts a new file in the place of the old one, so that a reader sees one of them whole.
-fn replace(path: &Path, text: &str) -> io::Result<()> {
-    // A device or a link would be gone.
-    if fs_err::symlink_metadata(path).is_ok_and(|there| !there.is_file()) {
-        let why = format!("`{}` is no file; name another place", path.display());
-        return Err(io::Error::other(why));
+fn replace(path: &Path, text: &str, written: &Written) -> io::Result<()> {
+    let named = |why: &str| io::Error::other(format!("`{}` {why}", path.display()));
+    let mut written = written.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Ok(there) = state_dir::metadata(path) {
+        // A device or a link would be gone.
+        if !there.is_file() {
+            return Err(named("is no file; name another place"));
+        }
+        let is_ours = there.is_empty() || *written == Some(there.identity());
+        if !is_ours && !is_heartbeat(path, text) {
+            return Err(named(
+                "is a file that no heartbeat wrote; name another place, or remove it",
+            ));
+        }
     }
-    let mut new = path.as_os_str().to_owned();
-    new.push(format!(".{}.new", std::process::id()));
-    let replaced = fs_err::write(&new, text).and_then(|()| fs_err::rename(&new, path));
-    if replaced.is_err() {
-        // What is not there needs no removing.
-        let _gone = fs_err::remove_file(&new);
-    }
-    replaced
+    state_dir::replace(path, text.as_bytes())
+        .map_err(|e| named(&format!("can't be written: {e}")))?;
+    *written = Some(state_dir::metadata(path)?.identity());
+    Ok(())
+}
+
+/// Returns whether a file has the form of this heartbeat: an object with the same keys, as an earlier process wrote it.
+fn is_heartbeat(path: &Path, text: &str) -> bool {
+    let keys = |text: &[u8]| -> Option<Vec<String>> {
+        let value: serde_json::Map<String, serde_json::Value> =
+            serde_json::from_slice(text).ok()?;
+        Some(value.into_iter().map(|(key, _)| key).collect())
+    };
+    let old = state_dir::read(path, MOST).ok().and_then(|old| keys(&old));
+    old.is_some() && old == keys(text.as_bytes())
 }
 
 #[cfg(test)]
@@ -240,10 +267,31 @@ mod tests {
         assert!(told[0].contains("none/beat"), "{told:?}");
         assert!(path.exists());
         assert!(
-            replace(Path::new("/dev/null"), "x")
+            replace(Path::new("/dev/null"), "x", &Written::default())
                 .unwrap_err()
                 .to_string()
                 .contains("no file")
         );
+    }
+
+    #[test]
+    fn w13_a_file_that_no_heartbeat_wrote_stays_as_it_is() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("notes.json");
+        let beat = r#"{"run": "r1", "pid": 1}"#;
+        for precious in ["my notes", r#"{"run": "r1"}"#, "[]"] {
+            fs_err::write(&path, precious).unwrap();
+            let refused = replace(&path, beat, &Written::default()).unwrap_err();
+            assert!(
+                refused.to_string().contains("no heartbeat wrote"),
+                "{refused}"
+            );
+            assert_eq!(fs_err::read_to_string(&path).unwrap(), precious);
+        }
+        for ours in ["", r#"{"pid": 2, "run": "r0"}"#] {
+            fs_err::write(&path, ours).unwrap();
+            replace(&path, beat, &Written::default()).unwrap();
+            assert_eq!(fs_err::read_to_string(&path).unwrap(), beat);
+        }
     }
 }

@@ -91,6 +91,7 @@ mod runs;
 mod settings;
 mod shutdown;
 mod space;
+pub mod state_dir;
 mod survivors;
 pub mod timeline;
 mod transcript;

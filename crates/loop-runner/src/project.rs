@@ -1,11 +1,10 @@
 //! Where runs live: a working tree, its state directory `.rlm`, and where in that each run has its files.
 
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use crate::git::{Git, tree};
-use crate::{Error, RunId};
+use crate::{Error, RunId, state_dir};
 
 /// A working tree and its state directory `.rlm`.
 ///
@@ -25,8 +24,8 @@ impl Project {
     ///
     /// # Errors
     ///
-    /// When `directory` is not a directory that can be entered, its path is not UTF-8, or it is in a repository that git does not touch because that
-    /// belongs to another user.
+    /// When `directory` is not a directory that can be entered, its path is not UTF-8, it is in a repository that git does not touch because that
+    /// belongs to another user, or its `.rlm` belongs to another user.
     pub fn find(directory: &Path) -> Result<Self, Error> {
         let directory = fs_err::canonicalize(directory)
             .and_then(|path| fs_err::read_dir(&path).map(|_| path))
@@ -37,12 +36,32 @@ impl Project {
             return Err(Error::git(&directory, why));
         }
         let tree = git.top().unwrap_or(&directory).to_owned();
+        let root = tree::home(&tree).unwrap_or(&tree).to_owned();
+        state_dir::check_owner(&root, &root.join(".rlm")).map_err(Error::foreign)?;
         Ok(Self {
-            root: tree::home(&tree).unwrap_or(&tree).to_owned(),
+            root,
             directory,
             tree,
             git,
         })
+    }
+
+    /// Refuses a project whose state git tracks: the state came with a clone, and nobody here made it. Blocks.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::is_usage`] when it does; the text has the command that ends it.
+    pub fn refuse_tracked_state(&self) -> Result<(), Error> {
+        if self.git.top().is_none() {
+            return Ok(());
+        }
+        let git = self.git.at(&self.root);
+        // What git can't say is no reason to refuse: the commands that need git say so themselves.
+        let tracked = git.ask(&["ls-files", "-z", "--cached", "--", ":(top,literal).rlm"]);
+        match tracked.is_some_and(|tracked| !tracked.is_empty()) {
+            true => Err(Error::tracked(&self.root)),
+            false => Ok(()),
+        }
     }
 
     pub(crate) fn with_tree(self, tree: PathBuf, git: Git) -> Self {
@@ -101,11 +120,11 @@ impl Project {
     pub(crate) fn prepare(&self) -> Result<(), Error> {
         let state = self.state_dir();
         let fail = |e| Error::io("can't keep state in", &state, e);
-        private_dir(&state).map_err(fail)?;
-        private_dir(&self.runs_dir()).map_err(fail)?;
+        state_dir::make_private_directory(&state).map_err(fail)?;
+        state_dir::make_private_directory(&self.runs_dir()).map_err(fail)?;
         let ignore = state.join(".gitignore");
-        if !ignore.exists() {
-            fs_err::write(&ignore, "*\n").map_err(fail)?;
+        if !state_dir::is_file(&ignore) {
+            state_dir::replace(&ignore, b"*\n").map_err(fail)?;
         }
         Ok(())
     }
@@ -116,26 +135,6 @@ fn in_words(path: PathBuf) -> io::Result<PathBuf> {
     match path.to_str() {
         Some(_) => Ok(path),
         None => Err(io::Error::other("its path is not UTF-8")),
-    }
-}
-
-/// Makes a directory that only its owner can enter, or narrows an existing one to that.
-pub(crate) fn private_dir(path: &Path) -> io::Result<()> {
-    match std::fs::DirBuilder::new().mode(0o700).create(path) {
-        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
-            let meta = fs_err::symlink_metadata(path)?;
-            if !meta.is_dir() {
-                return Err(io::Error::new(
-                    io::ErrorKind::NotADirectory,
-                    "it is not a directory",
-                ));
-            }
-            if meta.permissions().mode() & 0o077 != 0 {
-                fs_err::set_permissions(path, std::fs::Permissions::from_mode(0o700))?;
-            }
-            Ok(())
-        }
-        other => other,
     }
 }
 

@@ -1,9 +1,7 @@
 //! Removing what is saved of a run.
 
-use std::io;
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime};
 
 use checkpoint_store::reader::{self, KeptOut};
 use uuid::Uuid;
@@ -11,6 +9,7 @@ use uuid::Uuid;
 use crate::clock::timestamp;
 use crate::moving;
 use crate::space::TRANSCRIPTS;
+use crate::state_dir;
 use crate::transcript::{Removed, files};
 use crate::{Error, Project, RunId};
 
@@ -31,7 +30,7 @@ impl Project {
     pub fn remove(&self, run: &RunId) -> Result<(), Error> {
         let dir = self.existing(run)?;
         let fail = |e| Error::io("can't remove", &dir, e);
-        let is_dir = fs_err::symlink_metadata(&dir).map_err(fail)?.is_dir();
+        let is_dir = state_dir::metadata(&dir).map_err(fail)?.is_dir();
         // Kept over the renaming: who would take it just then does not get it, and who comes later does not find it.
         let _kept_out = match is_dir {
             true => self.keep_out(run, &dir)?,
@@ -43,8 +42,8 @@ impl Project {
         }
         let name = format!("{ASIDE}{}", Uuid::new_v4().simple());
         let aside = self.state_dir().join(name);
-        fs_err::rename(&dir, &aside).map_err(fail)?;
-        remove_all(&aside).map_err(fail)?;
+        state_dir::rename(&dir, &aside).map_err(fail)?;
+        state_dir::remove_tree(&aside).map_err(fail)?;
         self.remove_leftovers();
         Ok(())
     }
@@ -52,24 +51,17 @@ impl Project {
     /// Removes what removals, exports and imports left that were killed; others may be under way. Blocks.
     pub fn remove_leftovers(&self) {
         moving::sweep(self);
-        for entry in std::fs::read_dir(self.state_dir())
-            .into_iter()
-            .flatten()
-            .flatten()
-        {
-            let name = entry.file_name();
-            if !name.to_str().is_some_and(|name| name.starts_with(ASIDE)) {
+        for path in state_dir::entries(&self.state_dir()).unwrap_or_default() {
+            let name = path.file_name().and_then(|name| name.to_str());
+            if !name.is_some_and(|name| name.starts_with(ASIDE)) {
                 continue;
             }
             // The time at which it was moved.
-            let moved = std::fs::symlink_metadata(entry.path()).map(|meta| {
-                let secs = u64::try_from(meta.ctime()).unwrap_or_default();
-                UNIX_EPOCH + Duration::from_secs(secs)
-            });
+            let moved = state_dir::metadata(&path).map(|meta| meta.changed());
             let age = moved.ok().and_then(|at| at.elapsed().ok());
             if age.is_some_and(|age| age > OLD) {
                 // The next removal tries again.
-                let _stays = remove_all(&entry.path());
+                let _stays = state_dir::remove_tree(&path);
             }
         }
     }
@@ -87,7 +79,7 @@ impl Project {
         let all = files(&dir).map_err(fail)?;
         Removed::note(&dir, timestamp(SystemTime::now()), by).map_err(fail)?;
         all.into_iter()
-            .try_for_each(|path| fs_err::remove_file(path).map_err(fail))
+            .try_for_each(|path| state_dir::remove_file(&path).map_err(fail))
     }
 
     /// Returns whether a run has transcripts, or what was begun of some.
@@ -103,13 +95,6 @@ impl Project {
             // What can't be locked, on a disk that is full for example, can be removed.
             kept_out => Ok(kept_out.ok()),
         }
-    }
-}
-
-fn remove_all(path: &Path) -> io::Result<()> {
-    match fs_err::symlink_metadata(path)?.is_dir() {
-        true => fs_err::remove_dir_all(path),
-        false => fs_err::remove_file(path),
     }
 }
 

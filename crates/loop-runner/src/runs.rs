@@ -11,7 +11,7 @@ use uuid::Uuid;
 use crate::journal::options;
 use crate::prompt::MAX_PROMPT;
 use crate::space::TRANSCRIPTS;
-use crate::{Error, Loss, Project, RunId, Settings, runner};
+use crate::{Error, Loss, Project, RunId, Settings, runner, state_dir};
 
 /// What is saved of a run: the machine's head and what the runner must know to go on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -270,11 +270,12 @@ impl Project {
     /// When the directory of the runs can't be read. That there is none is an empty list.
     pub fn runs(&self) -> Result<Vec<RunEntry>, Error> {
         let dir = self.runs_dir();
-        let entries = match fs_err::read_dir(&dir) {
+        let entries = match state_dir::entries(&dir) {
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
             other => other.map_err(|e| Error::io("can't read", &dir, e))?,
         };
-        let ids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+        let ids = { entries.iter() }
+            .filter_map(|path| path.file_name()?.to_str()?.parse().ok());
         let mut runs: Vec<RunEntry> = ids.map(|id| self.entry(id)).collect();
         runs.sort_by(|a, b| (a.last_at, &a.id).cmp(&(b.last_at, &b.id)));
         Ok(runs)
@@ -303,12 +304,12 @@ impl Project {
     pub(crate) fn existing(&self, id: &RunId) -> Result<PathBuf, Error> {
         let dir = self.run_dir(id);
         // Whatever it is: that it is no directory is for the store to say.
-        match fs_err::symlink_metadata(&dir) {
+        match state_dir::metadata(&dir) {
             Ok(_) => Ok(dir),
-            Err(e) if e.kind() == std::io::ErrorKind::PermissionDenied => {
-                Err(Error::io("can't read", &dir, e))
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
+                Err(Error::no_such_run(id.clone(), &self.runs_dir()))
             }
-            Err(_) => Err(Error::no_such_run(id.clone(), &self.runs_dir())),
+            Err(e) => Err(Error::io("can't read", &dir, e)),
         }
     }
 
@@ -384,7 +385,7 @@ fn changed_at(dir: &Path) -> Timestamp {
 
 /// Whether an attempt was made. Something was saved before it, so what is missing there was lost.
 fn was_begun(run_dir: &Path) -> bool {
-    run_dir.join(TRANSCRIPTS).exists()
+    state_dir::exists(&run_dir.join(TRANSCRIPTS))
 }
 
 /// Says of a run without a saved state what became of that.

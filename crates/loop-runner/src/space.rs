@@ -1,12 +1,9 @@
 //! What runs take of the disk.
 
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
-
 use serde::Serialize;
 
 use crate::git::tree;
-use crate::{Project, RunId};
+use crate::{Project, RunId, state_dir};
 
 /// The directory of a run that holds its transcripts.
 pub(crate) const TRANSCRIPTS: &str = "transcripts";
@@ -51,15 +48,15 @@ impl Project {
     pub fn space(&self, run: &RunId) -> Space {
         let mut space = Space::default();
         let dir = self.run_dir(run);
-        space.state += blocks(&dir);
-        for path in children(&dir) {
+        space.state += state_dir::metadata(&dir).map_or(0, |meta| meta.disk());
+        for path in state_dir::entries(&dir).unwrap_or_default() {
             let name = path.file_name().and_then(|name| name.to_str());
             let of = match name {
                 Some(TRANSCRIPTS) => &mut space.transcripts,
                 Some(name) if name.starts_with(OUTPUT) => &mut space.output,
                 _ => &mut space.state,
             };
-            *of += walk(path, &mut MOST_FILES.clone());
+            *of += state_dir::disk_usage(&path, &mut MOST_FILES.clone());
         }
         space
     }
@@ -71,37 +68,12 @@ impl Project {
         let mut left = MOST_FILES;
         TreeSpace {
             trees: trees.len(),
-            bytes: trees.into_iter().map(|path| walk(path, &mut left)).sum(),
+            bytes: { trees.iter() }
+                .map(|path| state_dir::disk_usage(path, &mut left))
+                .sum(),
             is_more: left == 0,
         }
     }
-}
-
-/// Adds up what lies at a path, as long as there are files left to look at.
-fn walk(path: PathBuf, left: &mut usize) -> u64 {
-    let mut bytes = 0;
-    let mut due = vec![path];
-    while let Some(path) = due.pop() {
-        if *left == 0 {
-            break;
-        }
-        *left -= 1;
-        bytes += blocks(&path);
-        // A link to a directory is none.
-        if std::fs::symlink_metadata(&path).is_ok_and(|meta| meta.is_dir()) {
-            due.extend(children(&path));
-        }
-    }
-    bytes
-}
-
-fn blocks(path: &Path) -> u64 {
-    std::fs::symlink_metadata(path).map_or(0, |meta| meta.blocks() * 512)
-}
-
-fn children(path: &Path) -> Vec<PathBuf> {
-    let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
-    entries.map(|entry| entry.path()).collect()
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use std::time::Duration;
 use agent_duplex::ProcessName;
 use agent_subprocess::sweep::{self, SweepReport};
 
-use crate::{Project, RunId};
+use crate::{Project, RunId, state_dir};
 
 /// The environment variable that carries the marker: the run's random scope, the iteration and the attempt.
 pub(crate) const MARKER: &str = "RLM_MARKER";
@@ -45,9 +45,13 @@ pub(crate) async fn sweep(scope: String) -> Swept {
 /// Takes what a guard wrote down after the death of the run's process. Those that could not be ended then are looked for by the sweep.
 pub(crate) fn take_report(project: &Project, run: &RunId) -> io::Result<Swept> {
     let path = project.run_dir(run).join(REPORT);
+    match state_dir::open(&path) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Swept::default()),
+        opened => drop(opened?),
+    }
     let report = SweepReport::read(&path)?;
     // A report that stays is told once more, no worse.
-    let _told_again = fs_err::remove_file(path);
+    let _told_again = state_dir::remove_file(&path);
     Ok(Swept {
         ended: names(report.ended),
         survivors: Vec::new(),
@@ -57,7 +61,7 @@ pub(crate) fn take_report(project: &Project, run: &RunId) -> io::Result<Swept> {
 /// Removes the private files of agents whose process died with them, such as prompts and secrets.
 pub(crate) fn remove_scratch(project: &Project, run: &RunId) {
     // Most runs have none; what can't be removed is as private as before.
-    let _none_or_stays = fs_err::remove_dir_all(scratch(project, run));
+    let _none_or_stays = state_dir::remove_tree(&scratch(project, run));
 }
 
 /// Returns where the private files of a run's agents lie.

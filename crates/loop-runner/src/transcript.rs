@@ -1,16 +1,15 @@
 //! What an agent said in one attempt, as lines of JSON: what is written, what becomes one record, how much a kill can lose.
 
+use std::fs::File;
 use std::io::{self, BufWriter, Seek, Write};
-use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use agent_duplex::{Event, Line, Observation, Stream};
-use fs_err::os::unix::fs::OpenOptionsExt;
 use loop_state::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::project::private_dir;
+use crate::state_dir;
 pub use list::{by_age, transcripts};
 pub(crate) use list::{files, path, unknown};
 pub use records::Records;
@@ -27,6 +26,8 @@ mod room;
 pub(crate) const FLUSH_EVERY: Duration = Duration::from_secs(1);
 /// A transcript stops growing here, so that an agent that floods doesn't fill the disk.
 const MAX_BYTES: u64 = 64 << 20;
+/// A file of more bytes is no transcript of ours: the last record of one may begin just below the limit.
+const MOST: u64 = 2 * MAX_BYTES;
 /// Lines that come within so long are one record, up to so many bytes: each for itself, a short one takes twenty times its length.
 const AT_ONCE: Duration = Duration::from_millis(100);
 const JOINED: usize = 8 << 10;
@@ -58,7 +59,7 @@ struct Written<'a> {
 }
 
 struct Counted<'a> {
-    to: &'a mut BufWriter<fs_err::File>,
+    to: &'a mut BufWriter<File>,
     bytes: &'a mut u64,
 }
 
@@ -94,7 +95,8 @@ struct Pending {
 /// The plain NDJSON file of one attempt: made once, appended to, never overwritten.
 #[derive(Debug)]
 pub(crate) struct Transcript {
-    file: BufWriter<fs_err::File>,
+    path: PathBuf,
+    file: BufWriter<File>,
     written: u64,
     /// What came in pieces and makes one record.
     pending: Option<Pending>,
@@ -103,8 +105,10 @@ pub(crate) struct Transcript {
 
 impl Transcript {
     pub(crate) fn create(run_dir: &Path, iteration: u32, attempt: u32) -> io::Result<Self> {
-        let file = Self::file(&path(run_dir, iteration, attempt))?;
+        let path = path(run_dir, iteration, attempt);
+        let file = Self::file(&path)?;
         Ok(Self {
+            path,
             file: BufWriter::new(file),
             written: 0,
             pending: None,
@@ -113,28 +117,21 @@ impl Transcript {
     }
 
     /// Makes the file, and the directory that it lies in.
-    fn file(path: &Path) -> io::Result<fs_err::File> {
+    fn file(path: &Path) -> io::Result<File> {
         if let Some(folder) = path.parent() {
-            private_dir(folder)?;
+            state_dir::make_private_directory(folder)?;
         }
-        let file = fs_err::OpenOptions::new()
-            // Read again only if its name is taken away.
-            .read(true)
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(path)?;
-        Ok(file)
+        state_dir::create_new(path)
     }
 
     /// Goes on in a new file with all that was written, if somebody removed its own; returns whether that was so.
     pub(crate) fn restore(&mut self) -> io::Result<bool> {
-        if self.file.get_ref().metadata()?.nlink() > 0 {
+        if state_dir::has_name(self.file.get_ref())? {
             return Ok(false);
         }
         self.flush()?;
         let old = self.file.get_mut();
-        let mut new = Self::file(old.path())?;
+        let mut new = Self::file(&self.path)?;
         old.rewind()?;
         io::copy(old, &mut new)?;
         self.file = BufWriter::new(new);

@@ -5,7 +5,7 @@ use std::fs::TryLockError;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use agent_subprocess::ProcessId;
@@ -14,12 +14,15 @@ use loop_state::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::clock::timestamp;
+use crate::state_dir::{self, Identity};
 use crate::survivors::{self, Swept};
 use crate::{Error, Project, RunId};
 
 /// How long a guard may take to end what a dead holder left; its own bound is well below.
 const GUARD_WAIT: Duration = Duration::from_secs(5);
 const POLL: Duration = Duration::from_millis(20);
+/// A longer file names no holder.
+const MOST: u64 = 64 << 10;
 
 /// The right to work in a working tree: one run at a time.
 ///
@@ -30,8 +33,30 @@ pub struct WorkTree {
     project: Project,
     holder: Holder,
     lock: Arc<OwnedFd>,
+    /// The state directory that this process made or found, to notice another one in its place.
+    state: Arc<Mutex<Kept>>,
     /// What had to be ended of the last holder's before it could be taken, until that is told.
     swept: Swept,
+}
+
+/// The state directory, held open, and which directory the project is.
+#[derive(Debug)]
+struct Kept {
+    state: OwnedFd,
+    root: Identity,
+}
+
+impl Kept {
+    fn of(project: &Project) -> Result<Self, Error> {
+        let state = project.state_dir();
+        let open = || {
+            Ok(Self {
+                state: state_dir::open_directory(&state)?,
+                root: state_dir::metadata(project.root())?.identity(),
+            })
+        };
+        open().map_err(|e| Error::io("can't keep state in", &state, e))
+    }
 }
 
 /// Who works in a working tree: for people. What decides is the lock.
@@ -142,6 +167,7 @@ impl WorkTree {
             project: project.clone(),
             holder,
             lock: Arc::new(directory.into()),
+            state: Arc::new(Mutex::new(Kept::of(project)?)),
             swept: swept.unwrap_or_default(),
         };
         work_tree.sign()?;
@@ -151,7 +177,40 @@ impl WorkTree {
     /// Puts the state directory and what lies in it beside the runs where they were, when somebody has removed them.
     pub(crate) fn restore(&self) -> Result<(), Error> {
         self.project.prepare()?;
+        *self.state.lock().unwrap_or_else(PoisonError::into_inner) = Kept::of(&self.project)?;
         self.sign()
+    }
+
+    /// Looks before a save whether the state directory is still the one that this process knows. Where it was moved away, another one is made in its
+    /// place, with a directory for `run`, so that the save is written there. A removed one is for the store to notice, and so is a project that was
+    /// moved as a whole: it goes on where it is.
+    ///
+    /// # Errors
+    ///
+    /// When a link, or a directory of another user, is in its place: nothing is written there.
+    pub(crate) fn keep_state(&self, run: &RunId) -> Result<(), Error> {
+        let (root, state) = (self.project.root(), self.project.state_dir());
+        let fail = |e| {
+            Error::io(
+                "the state was removed while it ran, and something else is in its place; move that away and start a new run:",
+                &state,
+                e,
+            )
+        };
+        let kept = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let there = match state_dir::open_directory(&state) {
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => None,
+            there => Some(there.map_err(fail)?),
+        };
+        let known = state_dir::identity(&kept.state).map_err(fail)?;
+        let there = there.map(|there| state_dir::identity(&there)).transpose();
+        let is_same = there.map_err(fail)? == Some(known);
+        let is_here = state_dir::metadata(root).is_ok_and(|it| it.identity() == kept.root);
+        if is_same || !is_here || !state_dir::has_name(&kept.state).map_err(fail)? {
+            return Ok(());
+        }
+        self.project.prepare()?;
+        state_dir::make_private_directory(&self.project.run_dir(run)).map_err(fail)
     }
 
     /// Writes down who holds it.
@@ -162,9 +221,7 @@ impl WorkTree {
         };
         let text = serde_json::to_string(&signed).expect("a holder is plain data");
         let path = holder_path(&self.project, self.project.tree());
-        // Whole or not at all: who finds it empty after a kill knows of nobody. The lock is held, so there is one who writes.
-        let new = path.with_extension("new");
-        let written = fs_err::write(&new, text).and_then(|()| fs_err::rename(&new, &path));
+        let written = state_dir::replace(&path, text.as_bytes());
         written.map_err(|e| Error::io("can't write", path, e))
     }
 
@@ -205,7 +262,7 @@ fn holder_path(project: &Project, tree: &Path) -> PathBuf {
 
 /// Reads who has signed for this very tree.
 fn read_holder(project: &Project, tree: &Path) -> Option<Holder> {
-    let text = fs_err::read(holder_path(project, tree)).ok()?;
+    let text = state_dir::read(&holder_path(project, tree), MOST).ok()?;
     let signed: Signed = serde_json::from_slice(&text).ok()?;
     let is_here = signed.tree.is_none() || signed.tree == Place::of(tree);
     is_here.then_some(signed.holder)

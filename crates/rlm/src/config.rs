@@ -30,7 +30,7 @@ mod show;
 mod tree;
 mod watch;
 
-pub(crate) use file::nearest;
+pub(crate) use file::{nearest, trust_safe_directories};
 #[cfg(test)]
 pub(crate) use keys::{KEYS, Kind};
 pub(crate) use layers::{Layers, Phase, SHUTDOWN_TIMEOUT, defaults};
@@ -144,6 +144,9 @@ pub(crate) struct Config {
     pub(crate) notify_on: Option<Vec<Occasion>>,
     pub(crate) heartbeat: Option<PathBuf>,
     pub(crate) bell: Option<bool>,
+    /// Of the user's own file only.
+    #[serde(default)]
+    pub(crate) safe_directories: Vec<PathBuf>,
     pub(crate) claude: Option<ClaudeOptions>,
     pub(crate) codex: Option<CodexOptions>,
     pub(crate) gemini: Option<AcpOptions>,

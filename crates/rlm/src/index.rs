@@ -5,15 +5,12 @@
 //! written, a run is found from its project only.
 
 use std::fs::DirBuilder;
-use std::io::Write as _;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use fs_err::os::unix::fs::OpenOptionsExt as _;
-use loop_runner::{Project, RunEntry, RunId};
+use loop_runner::{Project, RunEntry, RunId, state_dir};
 use serde::{Deserialize, Serialize};
-use uuid::Uuid;
 
 use crate::command::live::is_live;
 
@@ -57,7 +54,7 @@ impl Place {
 
     /// Writes the file again, if somebody removed it.
     pub(crate) fn ensure(&self) {
-        if !self.file.exists() {
+        if !state_dir::is_file(&self.file) {
             // Without it the run is found from its project, and it is tried again.
             let _unwritten = write(&self.file, &self.text);
         }
@@ -65,7 +62,7 @@ impl Place {
 
     /// Removes the file of a run that this process had.
     pub(crate) fn leave(self) {
-        let _gone = fs_err::remove_file(&self.file);
+        let _gone = state_dir::remove_file(&self.file);
     }
 }
 
@@ -76,17 +73,7 @@ fn write(file: &Path, text: &[u8]) -> std::io::Result<()> {
         .recursive(true)
         .mode(0o700)
         .create(directory)?;
-    let new = directory.join(format!(".{}.new", Uuid::new_v4().simple()));
-    let mut options = fs_err::OpenOptions::new();
-    let options = options.write(true).create_new(true).mode(0o600);
-    let written = options
-        .open(&new)
-        .and_then(|mut file| file.write_all(text))
-        .and_then(|()| fs_err::rename(&new, file));
-    if written.is_err() {
-        let _gone = fs_err::remove_file(&new);
-    }
-    written
+    state_dir::replace(file, text)
 }
 
 /// Enters the live runs of a project that are missing, as after somebody emptied the index.
@@ -101,8 +88,9 @@ pub(crate) fn live() -> Vec<(Project, RunEntry)> {
     let Some(directory) = directory() else {
         return Vec::new();
     };
-    let files = fs_err::read_dir(directory).into_iter().flatten().flatten();
-    let files = files.map(|file| file.path());
+    let files = state_dir::entries(&directory)
+        .unwrap_or_default()
+        .into_iter();
     let files = files.filter(|file| file.extension().is_some_and(|it| it == "json"));
     let mut live: Vec<_> = files.filter_map(|file| read(&file)).collect();
     live.sort_by(|a, b| (a.0.root(), &a.1.id).cmp(&(b.0.root(), &b.1.id)));
@@ -118,11 +106,8 @@ pub(crate) fn find(run: &RunId) -> Vec<(Project, RunEntry)> {
 
 /// Returns the live run of a file; one that has none is removed.
 fn read(file: &Path) -> Option<(Project, RunEntry)> {
-    let meta = fs_err::metadata(file).ok()?;
-    let text = (meta.is_file() && meta.len() <= MOST).then(|| fs_err::read(file));
-    let entry: Option<Entry> = text?
-        .ok()
-        .and_then(|text| serde_json::from_slice(&text).ok());
+    let text = state_dir::read(file, MOST).ok()?;
+    let entry: Option<Entry> = serde_json::from_slice(&text).ok();
     // What a newer program has written is its own to remove.
     let entry = entry.filter(|entry| entry.v == VERSION)?;
     let found = Project::find(&entry.project).ok().map(Project::in_root);
@@ -130,7 +115,7 @@ fn read(file: &Path) -> Option<(Project, RunEntry)> {
     match found.filter(|(run, _)| is_live(run)) {
         Some((run, project)) => Some((project, run)),
         None => {
-            let _gone = fs_err::remove_file(file);
+            let _gone = state_dir::remove_file(file);
             None
         }
     }

@@ -62,6 +62,7 @@ pub fn main_impl() -> ExitCode {
     };
     let directory = &args.directory;
     render::called_in(directory);
+    config::trust_safe_directories();
     let result = ulimits::check().and_then(|()| execute(directory, args.command));
     let code = result.unwrap_or_else(|failure: Failure| {
         let _unseen = writeln!(anstream::stderr(), "{}", render::failure(&failure));

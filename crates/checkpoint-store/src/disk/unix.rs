@@ -3,9 +3,9 @@
 use std::any::Any;
 use std::fs::{File, TryLockError};
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{FileExt, MetadataExt};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, RenameFlags};
@@ -13,6 +13,15 @@ use rustix::io::Errno;
 
 use super::{AHEAD, Directory, Handle, Open, Stat};
 
+const ENTER: OFlags = OFlags::RDONLY
+    .union(OFlags::DIRECTORY)
+    .union(OFlags::NOFOLLOW)
+    .union(OFlags::CLOEXEC);
+/// To pass through a directory: needs no right to list it, where the system knows the difference.
+#[cfg(target_os = "linux")]
+const PASS: OFlags = ENTER.union(OFlags::PATH);
+#[cfg(not(target_os = "linux"))]
+const PASS: OFlags = ENTER;
 const PRIVATE_DIR: Mode = Mode::RWXU;
 const PRIVATE_FILE: Mode = Mode::RUSR.union(Mode::WUSR);
 
@@ -20,19 +29,26 @@ const PRIVATE_FILE: Mode = Mode::RUSR.union(Mode::WUSR);
 pub(crate) struct UnixDirectory {
     file: File,
     path: PathBuf,
+    /// Whether no component of `path` was a link when it was opened: then none may be when it is opened again.
+    is_plain: bool,
 }
 
 impl UnixDirectory {
     /// Opens the directory at `path`, which must not end in a slash: that follows a link.
     pub(crate) fn open(path: &Path) -> io::Result<Self> {
         // Found again when the program has another working directory by then.
-        Self::open_at(CWD, path, std::path::absolute(path)?)
+        let absolute = std::path::absolute(path)?;
+        let is_plain = descend(&absolute, false).is_ok();
+        Self::open_at(CWD, path, absolute, is_plain)
     }
 
-    fn open_at(at: impl AsFd, name: &Path, path: PathBuf) -> io::Result<Self> {
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let file = File::from(rustix::fs::openat(at, name, flags, Mode::empty())?);
-        Ok(Self { file, path })
+    fn open_at(at: impl AsFd, name: &Path, path: PathBuf, is_plain: bool) -> io::Result<Self> {
+        let file = File::from(rustix::fs::openat(at, name, ENTER, Mode::empty())?);
+        Ok(Self {
+            file,
+            path,
+            is_plain,
+        })
     }
 }
 
@@ -117,7 +133,8 @@ impl Directory for UnixDirectory {
 
     fn sub(&self, name: &str) -> io::Result<Box<dyn Directory>> {
         let path = self.path.join(name);
-        Ok(Box::new(Self::open_at(&self.file, Path::new(name), path)?))
+        let sub = Self::open_at(&self.file, Path::new(name), path, self.is_plain);
+        Ok(Box::new(sub?))
     }
 
     fn sync(&self) -> io::Result<()> {
@@ -125,10 +142,29 @@ impl Directory for UnixDirectory {
     }
 
     fn reopen(&self, make: bool) -> io::Result<Box<dyn Directory>> {
+        if self.is_plain {
+            return Ok(Box::new(Self {
+                file: descend(&self.path, make)?,
+                path: self.path.clone(),
+                is_plain: true,
+            }));
+        }
         if make {
             make_all(&self.path)?;
         }
         Ok(Box::new(Self::open(&self.path)?))
+    }
+
+    fn is_replaced(&self) -> bool {
+        if !self.is_plain {
+            return false;
+        }
+        let id = |file: &File| file.metadata().map(|meta| (meta.dev(), meta.ino()));
+        match descend(&self.path, false) {
+            Ok(there) => id(&there).ok() != id(&self.file).ok(),
+            // A link, or no directory. What is gone may have been moved with all that is around it, and is still written to.
+            Err(err) => matches!(err.kind(), io::ErrorKind::NotADirectory) || is_link(&err),
+        }
     }
 
     #[cfg(target_os = "linux")]
@@ -152,6 +188,43 @@ impl Directory for UnixDirectory {
             AHEAD
         }
     }
+}
+
+fn is_link(err: &io::Error) -> bool {
+    err.raw_os_error() == Some(Errno::LOOP.raw_os_error())
+}
+
+/// Opens the directory at an absolute path, component by component and through no link. With `make` it makes those that are missing, private from
+/// the start and their names durable.
+fn descend(path: &Path, make: bool) -> io::Result<File> {
+    let mut at = rustix::fs::openat(CWD, "/", PASS, Mode::empty())?;
+    let sync =
+        |at: &OwnedFd| File::from(rustix::fs::openat(at, ".", ENTER, Mode::empty())?).sync_all();
+    let mut names = path.components().skip(1).peekable();
+    while let Some(component) = names.next() {
+        let Component::Normal(name) = component else {
+            return Err(io::ErrorKind::InvalidInput.into());
+        };
+        let mut next = rustix::fs::openat(&at, name, PASS, Mode::empty());
+        if make && matches!(next, Err(Errno::NOENT)) {
+            match rustix::fs::mkdirat(&at, name, PRIVATE_DIR) {
+                // Made anew after a failed sync, as in `make_all`.
+                Ok(()) => sync(&at).inspect_err(|_| {
+                    rustix::fs::unlinkat(&at, name, AtFlags::REMOVEDIR).ok();
+                })?,
+                Err(Errno::EXIST) => {}
+                Err(err) => return Err(err.into()),
+            }
+            next = rustix::fs::openat(&at, name, PASS, Mode::empty());
+        } else if make && names.peek().is_none() {
+            match sync(&at) {
+                Err(err) if err.kind() == io::ErrorKind::PermissionDenied => {}
+                synced => synced?,
+            }
+        }
+        at = next?;
+    }
+    Ok(rustix::fs::openat(&at, ".", ENTER, Mode::empty())?.into())
 }
 
 /// Makes a directory and those above it, private from the start, their names durable.
@@ -245,5 +318,21 @@ mod tests {
         let again = relative.reopen(false).unwrap();
         let id = |dir: &dyn Directory| dir.stat(".").unwrap().id;
         assert_eq!(id(&relative), id(&*again));
+    }
+    #[test]
+    fn h2_a_directory_is_not_found_again_through_a_link_that_took_its_place() {
+        let dir = tempfile::tempdir().unwrap();
+        let top = fs_err::canonicalize(dir.path()).unwrap();
+        let (state, other) = (top.join("state"), top.join("other"));
+        make_all(&state.join("run")).unwrap();
+        make_all(&other).unwrap();
+        let run = UnixDirectory::open(&state.join("run")).unwrap();
+        fs_err::rename(&state, top.join("moved")).unwrap();
+        std::os::unix::fs::symlink(&other, &state).unwrap();
+        run.reopen(true).unwrap_err();
+        assert_eq!(fs_err::read_dir(&other).unwrap().count(), 0);
+        fs_err::remove_file(&state).unwrap();
+        run.reopen(true).unwrap();
+        assert!(state.join("run").is_dir());
     }
 }

@@ -28,7 +28,9 @@ const MOST: usize = 2 * MAX_LINE;
 /// [`Error::is_nobody`] when no process listens there.
 pub fn ask(run_dir: &Path, request: &Request) -> Result<Answers, Error> {
     let path = place::socket(run_dir);
-    let stream = place::with_short_path(run_dir, reach).map_err(|e| match e.kind() {
+    let checked = place::check(run_dir);
+    let stream = checked.and_then(|()| place::with_short_path(run_dir, reach));
+    let stream = stream.map_err(|e| match e.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => Error::nobody(path.clone()),
         io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => Error::silent(path.clone()),
         _ => Error::io("can't connect to", path.clone(), e),

@@ -1,24 +1,20 @@
 //! Where the socket of a run lies, and the way to it where its path is too long for a socket address.
 
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt, symlink};
+use std::os::unix::fs::{DirBuilderExt, symlink};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
 use uuid::Uuid;
+
+use crate::state_dir;
+pub(crate) use crate::state_dir::Identity;
 
 const NAME: &str = "control.sock";
 /// The name of the link in a short directory.
 const LINK: &str = "run";
 /// The longest path that goes into a socket address as it is: 103 bytes on macOS, 107 on Linux.
 const LONGEST: usize = 100;
-
-/// Which file a socket is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Identity {
-    device: u64,
-    inode: u64,
-}
 
 /// Returns where the socket of the run in this directory lies.
 pub(crate) fn socket(run_dir: &Path) -> PathBuf {
@@ -27,25 +23,29 @@ pub(crate) fn socket(run_dir: &Path) -> PathBuf {
 
 /// Returns which file lies where the run's socket belongs.
 pub(crate) fn identity(run_dir: &Path) -> io::Result<Identity> {
-    let meta = fs_err::symlink_metadata(socket(run_dir))?;
-    Ok(Identity {
-        device: meta.dev(),
-        inode: meta.ino(),
-    })
+    Ok(state_dir::metadata(&socket(run_dir))?.identity())
 }
 
 /// Makes the socket of a run that this process holds; what lies there is of a process that is dead.
 pub(crate) fn bind(run_dir: &Path) -> io::Result<(UnixListener, Identity)> {
     let path = socket(run_dir);
-    match fs_err::remove_file(&path) {
+    match state_dir::remove_file(&path) {
         Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
         _ => {}
     }
     let listener = with_short_path(run_dir, |path| UnixListener::bind(path))?;
     // Nobody else gets so far meanwhile: its directory is private.
-    fs_err::set_permissions(&path, std::fs::Permissions::from_mode(0o600))?;
+    state_dir::make_private_socket(&path)?;
     listener.set_nonblocking(true)?;
     Ok((listener, identity(run_dir)?))
+}
+
+/// Refuses what is not a socket where the run's socket belongs, such as a link to one of another program.
+pub(crate) fn check(run_dir: &Path) -> io::Result<()> {
+    match state_dir::metadata(&socket(run_dir))?.is_socket() {
+        true => Ok(()),
+        false => Err(io::Error::other("it is not a socket; move it away")),
+    }
 }
 
 /// Calls `f` with a path to the run's socket that fits into a socket address.
@@ -106,6 +106,7 @@ impl Drop for ShortWay {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::PermissionsExt as _;
     use std::os::unix::net::UnixStream;
 
     #[test]

@@ -20,7 +20,7 @@ use crate::control::protocol::{Answer, Ended};
 use crate::control::recent::Recent;
 use crate::control::wishes::Wish;
 use crate::runner::Pulse;
-use crate::{Options, RunId, View};
+use crate::{Options, RunId, View, state_dir};
 
 /// How many may be answered at once.
 const MOST: u32 = 32;
@@ -129,7 +129,7 @@ impl Socket {
             accepting.abort();
             if place::identity(&self.run_dir).is_ok_and(|there| there == identity) {
                 // One that stays is of a dead process, as after a crash.
-                let _stays = fs_err::remove_file(place::socket(&self.run_dir));
+                let _stays = state_dir::remove_file(&place::socket(&self.run_dir));
             }
         }
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::{Call, Git, Hooks, LIMIT, Looks};
-use crate::{Error, Project, RunId, runs};
+use crate::{Error, Project, RunId, runs, state_dir};
 
 /// How long git may take to fill a working tree.
 const CHECKOUT: Duration = Duration::from_secs(600);
@@ -39,14 +39,14 @@ pub(crate) fn home(tree: &Path) -> Option<&Path> {
     let state = tree.parent().filter(|it| it.ends_with(PLACE))?.parent()?;
     let is_state = state.file_name() == Some(".rlm".as_ref());
     let root = state.parent().filter(|_| is_state)?;
-    state.join("runs").is_dir().then_some(root)
+    state_dir::is_dir(&state.join("runs")).then_some(root)
 }
 
 /// Returns the working trees of runs that lie in this state directory.
 pub(crate) fn all(state: &Path) -> Vec<PathBuf> {
-    let entries = fs_err::read_dir(state.join(PLACE)).into_iter().flatten();
-    let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
-    paths.filter(|path| path.is_dir()).collect()
+    let mut paths = state_dir::entries(&state.join(PLACE)).unwrap_or_default();
+    paths.retain(|path| state_dir::is_dir(path));
+    paths
 }
 
 impl Worktree {
@@ -113,7 +113,7 @@ impl Project {
     ) -> Result<Worktree, Error> {
         let refuse = |why: String| Error::git(self.root(), why);
         let (path, branch) = (self.worktree_path(name), format!("rlm/{name}"));
-        if path.exists() {
+        if state_dir::exists(&path) {
             return Err(refuse(format!(
                 "`{}` is there already: choose another {other}, or remove it: git worktree remove {}",
                 path.display(),
@@ -155,7 +155,7 @@ impl Project {
     ) -> Result<(), Error> {
         self.prepare()?;
         let place = self.state_dir().join(PLACE);
-        crate::project::private_dir(&place)
+        state_dir::make_private_directory(&place)
             .map_err(|e| Error::io("can't keep working trees in", &place, e))?;
         let mut arguments: Vec<&OsStr> = configuration.iter().map(OsStr::new).collect();
         arguments.extend(["worktree", "add", "--quiet"].map(OsStr::new));

@@ -8,6 +8,7 @@ use std::path::Path;
 use uuid::Uuid;
 
 use crate::moving::is_archive;
+use crate::state_dir;
 
 /// As much of a file is looked at to see whether it is a report.
 const BEGINNING: u64 = 2048;
@@ -45,10 +46,8 @@ fn is_empty(path: &Path) -> bool {
 
 fn is_report(path: &Path) -> bool {
     let mut beginning = Vec::new();
-    let is_file = fs_err::symlink_metadata(path).is_ok_and(|meta| meta.is_file());
-    let read = is_file
-        .then(|| fs_err::File::open(path).ok())
-        .flatten()
+    let read = state_dir::open(path)
+        .ok()
         .map(|file| file.take(BEGINNING).read_to_end(&mut beginning));
     let beginning = String::from_utf8_lossy(&beginning);
     read.is_some() && beginning.starts_with("<!doctype html>") && beginning.contains(REPORT)

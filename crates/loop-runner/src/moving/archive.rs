@@ -5,13 +5,11 @@
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
-use fs_err::File;
-use fs_err::os::unix::fs::OpenOptionsExt;
 use tar::{EntryType, Header};
 
 use super::manifest::{self, Entry, MAX_BYTES, Manifest};
 use super::{Halt, Meter};
-use crate::Error;
+use crate::{Error, state_dir};
 
 /// How much is copied at a time.
 const PIECE: usize = 128 << 10;
@@ -55,7 +53,7 @@ pub(super) fn write<W: Write>(
     tar.get_mut().flush().map_err(fail)?;
     for entry in &manifest.files {
         let path = find(entry);
-        let file = File::open(&path).map_err(|e| Error::io("can't read", &path, e))?;
+        let file = state_dir::open(&path).map_err(|e| Error::io("can't read", &path, e))?;
         let header = header(&entry.name, entry.bytes).map_err(fail)?;
         let mut from = Checked::new(file.take(entry.bytes), halt, meter);
         tar.append(&header, &mut from)
@@ -77,7 +75,11 @@ pub(super) fn entry(name: String, path: &Path, halt: &Halt) -> Result<Entry, Err
             .unwrap_or_else(|| Error::io("can't read", path, e))
     };
     let meter = Meter::default();
-    let mut from = Checked::new(File::open(path).map_err(fail)?, halt, &meter);
+    let mut from = Checked::new(
+        state_dir::open_bounded(path, MAX_BYTES).map_err(fail)?,
+        halt,
+        &meter,
+    );
     io::copy(&mut from, &mut io::sink()).map_err(fail)?;
     Ok(Entry {
         name,
@@ -173,8 +175,7 @@ pub(super) fn read(
 
 /// Returns whether a file is an archive, by how it begins.
 pub(crate) fn is_archive(path: &Path) -> bool {
-    let is_file = fs_err::symlink_metadata(path).is_ok_and(|meta| meta.is_file());
-    let file = is_file.then(|| File::open(path).ok()).flatten();
+    let file = state_dir::open(path).ok();
     let unpacker = file.and_then(|file| zstd::Decoder::new(file).ok());
     let mut header = Header::new_old();
     let read = unpacker.map(|mut it| it.read_exact(header.as_mut_bytes()));
@@ -227,14 +228,9 @@ fn has_pack(beginning: &[u8]) -> bool {
 /// Writes a private file, durably: its beginning, which was read before, and the rest.
 fn copy(beginning: &[u8], from: &mut impl Read, path: &Path) -> Result<(), Failed> {
     if let Some(folder) = path.parent() {
-        crate::project::private_dir(folder).map_err(Failed::Write)?;
+        state_dir::make_private_directory(folder).map_err(Failed::Write)?;
     }
-    let mut file = fs_err::OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(path)
-        .map_err(Failed::Write)?;
+    let mut file = state_dir::create_new(path).map_err(Failed::Write)?;
     file.write_all(beginning).map_err(Failed::Write)?;
     let mut piece = vec![0; PIECE];
     loop {

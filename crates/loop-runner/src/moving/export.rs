@@ -8,23 +8,25 @@
 //! of the archive is held back until the seal is saved: without it nobody takes the archive.
 
 use std::fmt;
+use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use cancellable_sleep::SleepGate;
 use checkpoint_store::Writer;
-use fs_err::os::unix::fs::OpenOptionsExt;
 use loop_state::Event;
 use uuid::Uuid;
 
 use super::import::refuse_damaged;
-use super::incoming::{Incoming, lock_left, rename_new, sync};
+use super::incoming::{Incoming, lock_left};
 use super::manifest::{self, BUNDLE, Entry, FORMAT, Manifest, Tip};
 use super::{Halt, Meter, archive, halting};
 use crate::clock::timestamp;
 use crate::journal::options;
-use crate::{Error, Mend, Moved, Project, RunHead, RunId, RunState, WorkTree, runs, survivors};
+use crate::{
+    Error, Mend, Moved, Project, RunHead, RunId, RunState, WorkTree, runs, state_dir, survivors,
+};
 
 /// How much of an archive that is printed is held back until the run is sealed.
 const HELD_BACK: u64 = 64;
@@ -157,7 +159,7 @@ fn refuse_moved(head: &RunHead, how: &ExportOptions) -> Result<(), Error> {
 
 fn refuse_existing(path: &Path) -> Result<(), Error> {
     let why = "is there already: choose another name, or remove it";
-    match fs_err::symlink_metadata(path) {
+    match state_dir::metadata(path) {
         Ok(_) => Err(Error::archive(path, why.into())),
         Err(_) => Ok(()),
     }
@@ -254,10 +256,10 @@ fn export(
             halt.check()?;
             refuse_existing(&path)?;
             seal(true)?;
-            let named = rename_new(&partial.0, &path);
+            let named = state_dir::rename_new(&partial.0, &path);
             // Its name is there; should that not be durable, the seal says what was meant.
             named
-                .map(|()| drop(sync(beside)))
+                .map(|()| drop(state_dir::sync(beside)))
                 .map_err(|e| Error::io("can't make", &path, e))
         }
         To::Stream(mut stream) => {
@@ -347,24 +349,21 @@ fn files(dir: &Path, bundle: &Path, halt: &Halt) -> Result<Vec<Entry>, Error> {
     ] {
         let folder = dir.join(folder);
         let fail = |e| Error::io("can't read", &folder, e);
-        let entries = match fs_err::read_dir(&folder) {
+        let entries = match state_dir::entries(&folder) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
             entries => entries.map_err(fail)?,
         };
-        for entry in entries {
-            let entry = entry.map_err(fail)?;
-            let file = entry.file_name();
-            let name = file.to_str().map(|file| format!("{prefix}{file}"));
-            let is_file = fs_err::symlink_metadata(entry.path())
-                .map_err(fail)?
-                .is_file();
+        for path in entries {
+            let file = path.file_name().and_then(|file| file.to_str());
+            let name = file.map(|file| format!("{prefix}{file}"));
+            let is_file = state_dir::metadata(&path).map_err(fail)?.is_file();
             let name = name.filter(|name| is_file && manifest::place(name).is_some());
             if let Some(name) = name.filter(|name| name != BUNDLE) {
-                all.push((name, entry.path()));
+                all.push((name, path));
             }
         }
     }
-    if bundle.exists() {
+    if state_dir::is_file(bundle) {
         all.push((BUNDLE.into(), bundle.to_owned()));
     }
     all.sort();
@@ -389,35 +388,26 @@ fn shown(name: &Path) -> String {
 struct Partial(PathBuf);
 
 impl Partial {
-    fn new(beside: &Path) -> Result<(Self, fs_err::File), Error> {
+    fn new(beside: &Path) -> Result<(Self, File), Error> {
         Self::sweep(beside);
         let name = format!("{PARTIAL}{}{UNFINISHED}", Uuid::new_v4().simple());
         let path = beside.join(name);
-        let file = fs_err::OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(&path)
-            .map_err(|e| Error::io("can't make", &path, e))?;
+        let file = state_dir::create_new(&path).map_err(|e| Error::io("can't make", &path, e))?;
         // As long as it is locked, nobody takes it for one that is left. Where nothing can be locked, nobody does either.
-        let _locked = file.file().try_lock();
+        let _locked = file.try_lock();
         Ok((Self(path), file))
     }
 
     /// Removes what exports have left there that were killed.
     fn sweep(beside: &Path) {
-        let entries = fs_err::read_dir(beside).into_iter().flatten();
-        for entry in entries.flatten() {
-            let name = entry.file_name();
+        for path in state_dir::entries(beside).unwrap_or_default() {
+            let name = path.file_name().and_then(|name| name.to_str());
             let is_partial = name
-                .to_str()
                 .and_then(|name| name.strip_prefix(PARTIAL)?.strip_suffix(UNFINISHED))
                 .is_some_and(|id| Uuid::try_parse(id).is_ok());
-            let is_file = entry.file_type().is_ok_and(|kind| kind.is_file());
-            if is_partial && is_file && lock_left(&entry.path()).is_some() {
+            if is_partial && lock_left(&path).is_some() {
                 // The next one tries again.
-                let _stays = fs_err::remove_file(entry.path());
+                let _stays = state_dir::remove_file(&path);
             }
         }
     }
@@ -426,6 +416,6 @@ impl Partial {
 impl Drop for Partial {
     fn drop(&mut self) {
         // It has its name by now, as a rule.
-        let _named = fs_err::remove_file(&self.0);
+        let _named = state_dir::remove_file(&self.0);
     }
 }

@@ -20,7 +20,7 @@ use super::paths::{self, Places};
 use super::{Halt, Meter, archive, halting};
 use crate::journal::options;
 use crate::runs::Origin;
-use crate::{Error, Mend, Project, RunHead, RunId};
+use crate::{Error, Mend, Project, RunHead, RunId, state_dir};
 
 /// What a run is called that is imported.
 #[derive(Clone, Debug)]
@@ -143,7 +143,7 @@ fn import(
     } = arrive(project, &manifest, &run, &head, before.as_ref(), &incoming)
         .map_err(|why| Error::git(project.root(), why))?;
     if manifest.has_bundle() {
-        fs_err::remove_file(&bundle).map_err(|e| Error::io("can't remove", &bundle, e))?;
+        state_dir::remove_file(&bundle).map_err(|e| Error::io("can't remove", &bundle, e))?;
     }
     let old = |path: &str| Some(PathBuf::from(path)).filter(|it| it.is_absolute());
     let pairs = [
@@ -298,23 +298,23 @@ struct State(Option<PathBuf>);
 impl State {
     fn of(project: &Project) -> Self {
         let state = project.state_dir();
-        Self((!state.exists()).then_some(state))
+        Self((!state_dir::exists(&state)).then_some(state))
     }
 }
 
 impl Drop for State {
     fn drop(&mut self) {
         let Some(state) = &self.0 else { return };
-        let is_empty = |dir: &str| {
-            let mut entries = fs_err::read_dir(state.join(dir)).into_iter().flatten();
-            entries.next().is_none()
-        };
+        let entries = |dir: &Path| state_dir::entries(dir).unwrap_or_default();
+        let is_empty = |dir: &str| entries(&state.join(dir)).is_empty();
         let known = ["runs", "worktrees"];
         let is_known = |name: &OsStr| name == ".gitignore" || known.iter().any(|it| name == *it);
-        let mut all = fs_err::read_dir(state).into_iter().flatten().flatten();
-        if all.all(|entry| is_known(&entry.file_name())) && known.iter().all(|dir| is_empty(dir)) {
+        let all = entries(state);
+        if all.iter().filter_map(|path| path.file_name()).all(is_known)
+            && known.iter().all(|dir| is_empty(dir))
+        {
             // What stays is an empty directory that git does not see.
-            let _stays: io::Result<()> = fs_err::remove_dir_all(state);
+            let _stays: io::Result<()> = state_dir::remove_tree(state);
         }
     }
 }

@@ -6,12 +6,10 @@ use std::path::{Path, PathBuf};
 
 use checkpoint_store::Writer;
 use loop_state::Event;
-use rustix::fs::{CWD, RenameFlags, renameat_with};
-use rustix::io::Errno;
 use uuid::Uuid;
 
 use crate::journal::options;
-use crate::project::private_dir;
+use crate::state_dir;
 use crate::{Error, Project, RunHead, RunId};
 
 /// What the name of a directory begins with in which a run is being made.
@@ -39,13 +37,14 @@ impl Incoming {
             let id = Uuid::new_v4().simple().to_string();
             let path = project.state_dir().join(format!("{INCOMING}{id}"));
             let fail = |e| Error::io("can't make", &path, e);
-            private_dir(&path).map_err(fail)?;
+            state_dir::make_private_directory(&path).map_err(fail)?;
             tries += 1;
-            let lock = File::open(&path)
+            let lock = state_dir::open_directory(&path)
+                .map(File::from)
                 .and_then(|lock| lock.try_lock().map(|()| lock).map_err(Into::into));
             match lock {
                 // It may have been cleared away before it was locked.
-                Ok(lock) if path.exists() => {
+                Ok(lock) if state_dir::is_dir(&path) => {
                     return Ok(Self {
                         path,
                         id,
@@ -73,14 +72,14 @@ impl Incoming {
     pub(super) fn settle(mut self, project: &Project, run: &RunId) -> Result<(), Error> {
         let to = project.run_dir(run);
         let fail = |e| Error::io("can't make", &to, e);
-        match rename_new(&self.path, &to) {
+        match state_dir::rename_new(&self.path, &to) {
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
                 return Err(Error::run_exists(run.clone()));
             }
             made => made.map_err(fail)?,
         }
         self.is_settled = true;
-        sync(&project.runs_dir()).map_err(fail)
+        state_dir::sync(&project.runs_dir()).map_err(fail)
     }
 }
 
@@ -92,74 +91,52 @@ impl Incoming {
         // Nobody resumes what goes.
         let store = |e| Error::store(run, "replaced", e);
         let _held = Writer::<RunHead, Event>::open(&to, options(false)).map_err(store)?;
-        match renameat_with(CWD, &self.path, CWD, &to, RenameFlags::EXCHANGE) {
+        match state_dir::exchange(&self.path, &to) {
             // What was there is removed by the drop.
             Ok(()) => {}
-            Err(e) if is_unknown(e) => {
+            Err(e) if e.kind() == io::ErrorKind::Unsupported => {
                 let aside = project
                     .state_dir()
                     .join(format!("{INCOMING}{}", Uuid::new_v4().simple()));
-                fs_err::rename(&to, &aside).map_err(fail)?;
-                fs_err::rename(&self.path, &to).map_err(fail)?;
+                state_dir::rename(&to, &aside).map_err(fail)?;
+                state_dir::rename(&self.path, &to).map_err(fail)?;
                 self.path = aside;
             }
-            Err(e) => return Err(fail(e.into())),
+            Err(e) => return Err(fail(e)),
         }
-        sync(&project.runs_dir()).map_err(fail)
+        state_dir::sync(&project.runs_dir()).map_err(fail)
     }
 }
 
 /// Removes what exports and imports have left that were killed, with their refs. What somebody is at is locked.
 pub(crate) fn sweep(project: &Project) {
-    let entries = fs_err::read_dir(project.state_dir()).into_iter().flatten();
-    for entry in entries.flatten() {
-        let name = entry.file_name();
-        let id = name.to_str().and_then(|name| name.strip_prefix(INCOMING));
-        let is_dir = entry.file_type().is_ok_and(|kind| kind.is_dir());
-        let Some(id) = id.filter(|_| is_dir) else {
+    for path in state_dir::entries(&project.state_dir()).unwrap_or_default() {
+        let name = path.file_name().and_then(|name| name.to_str());
+        let id = name.and_then(|name| name.strip_prefix(INCOMING));
+        let Some(id) = id.filter(|_| state_dir::is_dir(&path)) else {
             continue;
         };
-        let Some(_lock) = lock_left(&entry.path()) else {
+        let left = state_dir::open_directory(&path).map(File::from).ok();
+        let Some(_lock) = left.filter(|left| left.try_lock().is_ok()) else {
             continue;
         };
         project.git().remove_moving_refs(id);
         // The next one tries again.
-        let _stays = fs_err::remove_dir_all(entry.path());
+        let _stays = state_dir::remove_tree(&path);
     }
 }
 
-/// Takes the lock of something that is being made, unless somebody is at it.
+/// Takes the lock of a file that is being made, unless somebody is at it.
 pub(super) fn lock_left(path: &Path) -> Option<File> {
-    let left = File::open(path).ok()?;
+    let left = state_dir::open(path).ok()?;
     left.try_lock().ok().map(|()| left)
-}
-
-fn is_unknown(e: Errno) -> bool {
-    matches!(e, Errno::INVAL | Errno::NOSYS | Errno::NOTSUP)
 }
 
 impl Drop for Incoming {
     fn drop(&mut self) {
         if !self.is_settled {
             // What can't be removed goes with the next one.
-            let _stays = fs_err::remove_dir_all(&self.path);
+            let _stays = state_dir::remove_tree(&self.path);
         }
     }
-}
-
-/// Renames without replacing anything.
-pub(super) fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
-    match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
-        // Not every file system can; nobody else makes this name in between but by the same wish.
-        Err(e) if is_unknown(e) => match fs_err::symlink_metadata(to) {
-            Ok(_) => Err(io::ErrorKind::AlreadyExists.into()),
-            Err(_) => fs_err::rename(from, to),
-        },
-        other => Ok(other?),
-    }
-}
-
-/// Makes the names in a directory durable.
-pub(super) fn sync(directory: &Path) -> io::Result<()> {
-    fs_err::File::open(directory)?.sync_all()
 }

@@ -16,6 +16,7 @@ impl Runner {
     pub(super) async fn notice_removal(&mut self) -> Result<(), Error> {
         if self.socket.as_ref().is_some_and(Socket::was_removed) {
             self.saved.advance(self.machine.head());
+            self.work_tree.keep_state(&self.saved.run)?;
             self.journal.save(&self.saved).await?;
             self.heal().await?;
             self.ensure_socket();

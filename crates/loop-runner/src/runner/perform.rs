@@ -13,7 +13,7 @@ use crate::runner::attempt::Attempt;
 use crate::runner::{DriverFactory, IMPATIENT, Runner};
 use crate::survivors::{MARKER, REPORT, gone, scope_in, scratch};
 use crate::transcript::Transcript;
-use crate::{Awaited, Error, PhaseSettings, prompt};
+use crate::{Awaited, Error, PhaseSettings, prompt, state_dir};
 
 /// How long a look at the working tree stays good while nothing of the run is at work in it.
 const SEEN: Duration = Duration::from_millis(500);
@@ -29,6 +29,7 @@ impl Runner {
         match effect {
             Effect::Save => {
                 self.refresh_saved(false, wishes).await;
+                self.work_tree.keep_state(&self.saved.run)?;
                 self.save_now(wishes).await?;
                 self.heal().await?;
                 self.ensure_socket();
@@ -38,6 +39,7 @@ impl Runner {
                 self.refresh_saved(true, wishes).await;
                 let changed = self.changed(wishes).await;
                 let name = phase.clone();
+                self.work_tree.keep_state(&self.saved.run)?;
                 let is_sealed = self.journal.save_phase(phase, &self.saved, changed).await?;
                 self.heal().await?;
                 if !is_sealed {
@@ -274,7 +276,7 @@ impl Runner {
             hold: Some(self.work_tree.lock()),
             scratch: scratch(self.work_tree.project(), &self.saved.run),
             // Somebody may have removed the state a moment ago. Until it is put back, only a sweep finds what outlived everything.
-            survivors_file: run_dir.is_dir().then(|| run_dir.join(REPORT)),
+            survivors_file: state_dir::is_dir(&run_dir).then(|| run_dir.join(REPORT)),
             stop: self.stop_policy(),
         }
     }

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use loop_state::Head;
 
 use super::{Records, pack, removed_transcripts};
+use crate::state_dir;
 
 /// What the name of a transcript ends with that was compressed.
 const PACKED: &str = "ndjson.zst";
@@ -40,12 +41,12 @@ pub(crate) fn is_packed(path: &Path) -> bool {
 ///
 /// When the directory can't be read. That there is none is an empty list.
 pub fn transcripts(run_dir: &Path) -> io::Result<Vec<(u32, u32, PathBuf)>> {
-    let entries = match fs_err::read_dir(run_dir.join("transcripts")) {
+    let entries = match state_dir::entries(&run_dir.join("transcripts")) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         other => other?,
     };
     let mut found = BTreeMap::new();
-    for path in entries.filter_map(|entry| Some(entry.ok()?.path())) {
+    for path in entries {
         let Some(numbers) = numbers(&path) else {
             continue;
         };
@@ -74,15 +75,14 @@ pub fn by_age(mut all: Vec<(u32, u32, PathBuf)>) -> Vec<(u32, u32, PathBuf)> {
 
 /// Lists every file of transcripts in a run's directory: both forms of one whose compressing was cut, and what was begun.
 pub(crate) fn files(run_dir: &Path) -> io::Result<Vec<PathBuf>> {
-    let entries = match fs_err::read_dir(run_dir.join("transcripts")) {
+    let entries = match state_dir::entries(&run_dir.join("transcripts")) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         other => other?,
     };
-    let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
     let is_ours = |path: &PathBuf| {
         numbers(path).is_some() || path.extension().is_some_and(|it| it == pack::PART)
     };
-    Ok(paths.filter(is_ours).collect())
+    Ok(entries.into_iter().filter(is_ours).collect())
 }
 
 fn numbers(path: &Path) -> Option<(u32, u32)> {

@@ -1,17 +1,17 @@
 //! Making a transcript small: the same records compressed, or fewer of them.
 
 use std::collections::VecDeque;
+use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use fs_err::os::unix::fs::OpenOptionsExt;
 use uuid::Uuid;
 use zstd::stream::write::Encoder;
 
-use super::Records;
 use super::list::{is_packed, packed, unpacked};
-use crate::Record;
+use super::{MOST, Records};
+use crate::{Record, state_dir};
 
 /// What the name of a file ends with that is being written.
 pub(super) const PART: &str = "part";
@@ -34,7 +34,7 @@ pub(super) enum Less {
 /// A compressed file that takes the place of a transcript when it is finished. Dropping it before removes it.
 struct Draft<'a> {
     part: PathBuf,
-    to: Encoder<'static, fs_err::File>,
+    to: Encoder<'static, File>,
     stop: &'a AtomicBool,
     unasked: usize,
 }
@@ -43,12 +43,7 @@ impl<'a> Draft<'a> {
     fn new(packed: &Path, stop: &'a AtomicBool) -> io::Result<Self> {
         // Of its own name: another process may have taken the run over.
         let part = packed.with_extension(format!("zst.{}.{PART}", Uuid::new_v4().simple()));
-        let mut options = fs_err::OpenOptions::new();
-        let file = options
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(&part)?;
+        let file = state_dir::create_new(&part)?;
         let mut to = Encoder::new(file, LEVEL)?;
         to.include_checksum(true)?;
         let unasked = 0;
@@ -88,16 +83,15 @@ impl<'a> Draft<'a> {
         self.ask()?;
         self.to.do_finish()?;
         let file = self.to.get_ref();
-        let written = fs_err::metadata(old)?.modified()?;
-        file.file().set_modified(written)?;
+        file.set_modified(state_dir::metadata(old)?.modified())?;
         file.sync_all()?;
-        fs_err::rename(&self.part, packed)?;
+        state_dir::rename(&self.part, packed)?;
         if let Some(folder) = packed.parent() {
-            fs_err::File::open(folder)?.sync_all()?;
+            state_dir::sync(folder)?;
         }
         match old == packed {
             true => Ok(()),
-            false => fs_err::remove_file(old),
+            false => state_dir::remove_file(old),
         }
     }
 }
@@ -105,14 +99,14 @@ impl<'a> Draft<'a> {
 impl Drop for Draft<'_> {
     fn drop(&mut self) {
         // Once it has its place there is nothing of that name.
-        let _placed = std::fs::remove_file(&self.part);
+        let _placed = state_dir::remove_file(&self.part);
     }
 }
 
 /// Compresses a transcript that nobody writes to any more. Fails with `TimedOut` when `stop` is set meanwhile; it is then as it was.
 pub(super) fn pack(plain: &Path, stop: &AtomicBool) -> io::Result<()> {
     let to = packed(plain);
-    let mut from = fs_err::File::open(plain)?;
+    let mut from = state_dir::open_bounded(plain, MOST)?;
     let mut draft = Draft::new(&to, stop)?;
     let mut chunk = vec![0; CHUNK];
     loop {

@@ -1,13 +1,14 @@
 //! The one way to read a transcript, be it compressed, cut, or still growing.
 
 use std::io::{self, BufRead, BufReader, Read};
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use zstd::stream::read::Decoder;
 
+use super::MOST;
 use super::list::{is_packed, packed, unpacked};
 use crate::Record;
+use crate::state_dir::{self, Identity};
 
 /// More than a record takes of the longest line that there is, with all of it escaped; what has more is no line of ours.
 const MAX_LINE: u64 = 100 << 20;
@@ -25,7 +26,7 @@ pub struct Records {
     path: PathBuf,
     from: Box<dyn BufRead + Send>,
     /// Which file that is, if it may grow.
-    grows: Option<(u64, u64)>,
+    grows: Option<Identity>,
     /// How many records were read of it.
     taken: u64,
     /// The beginning of a line that has no end yet.
@@ -59,18 +60,20 @@ impl Records {
     }
 
     fn open_as_named(path: &Path) -> io::Result<Self> {
-        let file = fs_err::File::open(path)?;
+        let named = |e: io::Error| io::Error::new(e.kind(), format!("`{}`: {e}", path.display()));
+        let file = state_dir::open_bounded(path, MOST).map_err(named)?;
         let grows = match is_packed(path) {
             true => None,
-            false => Some(identity(&file.metadata()?)),
+            false => Some(state_dir::file_identity(&file)?),
         };
+        // A file that grows for ever and one that expands to terabytes end here.
         let from: Box<dyn BufRead + Send> = match grows {
             None => {
                 let mut unpacker = Decoder::new(file)?;
                 unpacker.window_log_max(WINDOW)?;
-                Box::new(BufReader::new(unpacker))
+                Box::new(BufReader::new(unpacker.take(MOST)))
             }
-            Some(_) => Box::new(BufReader::new(file)),
+            Some(_) => Box::new(BufReader::new(file.take(MOST))),
         };
         Ok(Self {
             path: path.to_owned(),
@@ -83,8 +86,10 @@ impl Records {
 
     /// Goes on in the file that took the place of one that was removed while it was written: it has all of it.
     fn is_replaced(&mut self) -> bool {
-        let there = self.grows.and_then(|_| fs_err::metadata(&self.path).ok());
-        if there.is_none_or(|meta| Some(identity(&meta)) == self.grows) {
+        let there = self
+            .grows
+            .and_then(|_| state_dir::metadata(&self.path).ok());
+        if there.is_none_or(|meta| Some(meta.identity()) == self.grows) {
             return false;
         }
         let Ok(mut anew) = Self::open_as_named(&self.path) else {
@@ -130,10 +135,6 @@ fn may_be_ours(line: &[u8]) -> bool {
     // An escape has at most six bytes for one.
     let escapes = line.iter().filter(|byte| **byte == b'\\').count();
     line.len() - escapes.saturating_mul(5).min(line.len()) <= MAX_TEXT
-}
-
-fn identity(meta: &std::fs::Metadata) -> (u64, u64) {
-    (meta.dev(), meta.ino())
 }
 
 impl Records {

@@ -3,14 +3,13 @@
 //! Without it a run whose state is damaged would not know any more how far it had come, and its log would be empty without a word.
 
 use std::collections::BTreeSet;
-use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use loop_state::Timestamp;
 use serde::{Deserialize, Serialize};
-use uuid::Uuid;
 
 use super::list::transcripts;
+use crate::state_dir;
 
 /// The file that says so, beside those that are left.
 const NAME: &str = "removed.json";
@@ -41,9 +40,7 @@ impl Removed {
             attempts: before.into_iter().flatten().chain(there).collect(),
         };
         let text = serde_json::to_vec(&this).map_err(std::io::Error::other)?;
-        let path = path(run_dir);
-        let new = path.with_extension(format!("{}.part", Uuid::new_v4().simple()));
-        fs_err::write(&new, text).and_then(|()| fs_err::rename(&new, &path))
+        state_dir::replace(&path(run_dir), &text)
     }
 }
 
@@ -63,11 +60,7 @@ fn path(run_dir: &Path) -> PathBuf {
 
 /// Reads it; what can't be read says nothing.
 fn read(run_dir: &Path) -> Option<Removed> {
-    let path = path(run_dir);
-    let is_file = std::fs::symlink_metadata(&path).is_ok_and(|meta| meta.is_file());
-    let file = is_file.then(|| fs_err::File::open(path).ok())??;
-    let mut text = Vec::new();
-    file.take(MOST).read_to_end(&mut text).ok()?;
+    let text = state_dir::read(&path(run_dir), MOST).ok()?;
     serde_json::from_slice(&text).ok()
 }
 

@@ -2,13 +2,13 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
 use super::list::{self, is_packed, packed, transcripts};
 use super::pack::{self, Less};
 use super::{Records, by_age};
+use crate::state_dir;
 
 /// How many of a run's newest transcripts are left as they are.
 const NEWEST: usize = 8;
@@ -118,10 +118,9 @@ impl Room {
 
     /// Looks at what earlier processes left, and removes what one of them had begun to write.
     fn look(&mut self) -> io::Result<()> {
-        for entry in fs_err::read_dir(self.run_dir.join("transcripts"))? {
-            let path = entry?.path();
+        for path in state_dir::entries(&self.run_dir.join("transcripts"))? {
             if path.extension().is_some_and(|it| it == pack::PART) {
-                fs_err::remove_file(path)?;
+                state_dir::remove_file(&path)?;
             }
         }
         let all = by_age(transcripts(&self.run_dir)?);
@@ -178,8 +177,8 @@ impl Room {
 
 /// Returns how many bytes a file has, and how many of disk; none where there is no file.
 fn size(path: &Path) -> (u64, u64) {
-    let meta = std::fs::symlink_metadata(path);
-    meta.map_or((0, 0), |meta| (meta.len(), meta.blocks() * 512))
+    let meta = state_dir::metadata(path);
+    meta.map_or((0, 0), |meta| (meta.len(), meta.disk()))
 }
 
 fn has_raw(path: &Path) -> bool {

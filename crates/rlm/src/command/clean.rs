@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 
-use loop_runner::{Project, RunEntry, RunState};
+use loop_runner::{Project, RunEntry, RunState, state_dir};
 
 use crate::args::CleanArgs;
 use crate::command::live::is_live;
@@ -86,10 +86,8 @@ fn look(project: &Project, run: &RunEntry, args: &CleanArgs, now: SystemTime) ->
     let last =
         head.map(|head| SystemTime::UNIX_EPOCH + Duration::from_millis(head.machine.last_at.0));
     let changed = || {
-        fs_err::symlink_metadata(project.run_dir(&run.id))
-            .ok()?
-            .modified()
-            .ok()
+        let metadata = state_dir::metadata(&project.run_dir(&run.id));
+        Some(metadata.ok()?.modified())
     };
     let last = last.or_else(changed);
     // A clock that was set back makes nothing old.
@@ -134,7 +132,7 @@ fn look(project: &Project, run: &RunEntry, args: &CleanArgs, now: SystemTime) ->
         },
         transcripts: args.transcripts,
         last,
-        tree: tree.filter(|tree| tree.path.exists()),
+        tree: tree.filter(|tree| state_dir::is_dir(&tree.path)),
         fate,
         is_planned: false,
     }

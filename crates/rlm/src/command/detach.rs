@@ -4,9 +4,9 @@
 //! byte the child dies like any program, and the parent ends as it does.
 
 use std::ffi::OsString;
+use std::fs::File;
 use std::io::{self, Read as _, Write as _};
 use std::os::fd::AsFd as _;
-use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode, ExitStatus, Stdio};
@@ -14,9 +14,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use fs_err::os::unix::fs::OpenOptionsExt as _;
 use interrupt_stack::{Cause, Interrupts};
-use loop_runner::{Project, RunId};
+use loop_runner::{Project, RunId, state_dir};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::retry_on_intr;
 use serde_json::json;
@@ -135,7 +134,7 @@ pub(crate) fn settle(
     };
     let file = output
         .open()
-        .map_err(|e| Failure::failed(format!("nothing can be written with the run: {e}")))?;
+        .map_err(|e| Failure::failed(format!("can't write `{}`: {e}", output.path.display())))?;
     let rlm = render::rlm();
     let pid = std::process::id();
     let text = match json {
@@ -169,7 +168,7 @@ pub(crate) fn settle(
 }
 
 /// Has everything that is printed go to the file, and nothing be read.
-fn take_over(file: fs_err::File) -> io::Result<()> {
+fn take_over(file: File) -> io::Result<()> {
     rustix::stdio::dup2_stdout(&file)?;
     rustix::stdio::dup2_stderr(&file)?;
     rustix::stdio::dup2_stdin(&fs_err::File::open("/dev/null")?)?;
@@ -189,13 +188,8 @@ pub(crate) struct Output {
 }
 
 impl Output {
-    fn open(&self) -> io::Result<fs_err::File> {
-        let mut options = fs_err::OpenOptions::new();
-        options
-            .append(true)
-            .create(true)
-            .mode(0o600)
-            .open(&self.path)
+    fn open(&self) -> io::Result<File> {
+        state_dir::append(&self.path)
     }
 }
 
@@ -249,12 +243,12 @@ impl io::Write for Output {
         self.looked = Instant::now();
         if is_full {
             self.written = 0;
-            let _grows = fs_err::rename(&self.path, self.path.with_extension("log.1"));
+            let _grows = state_dir::rename(&self.path, &self.path.with_extension("log.1"));
         }
         // Where it can't be begun anew what is printed goes where it went.
-        let there = fs_err::metadata(&self.path).ok();
+        let there = state_dir::metadata(&self.path).ok();
         let here = rustix::fs::fstat(io::stdout())?;
-        if there.is_none_or(|there| there.ino() != here.st_ino) {
+        if there.is_none_or(|there| there.identity().inode != here.st_ino) {
             return self.open().and_then(take_over).or(Ok(()));
         }
         Ok(())

@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind, Read as _, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use jiff::tz::TimeZone;
-use loop_runner::{Project, Records, RunId, RunState, Timeline, removed_transcripts, transcripts};
+use loop_runner::{
+    Project, Records, RunId, RunState, Timeline, removed_transcripts, state_dir, transcripts,
+};
 use uuid::Uuid;
 
 use crate::args::ReportArgs;
@@ -38,6 +39,9 @@ pub(crate) fn execute(directory: &Path, args: &ReportArgs) -> Result<ExitCode, F
         None => Some(directory.join(format!("rlm-{run}.html"))),
     };
     refuse_inside("report", args.nested || target.is_none())?;
+    if let Some(target) = target.as_ref().filter(|_| args.output.is_none()) {
+        refuse_planted(target)?;
+    }
     if let Some(target) = target.as_ref().filter(|_| !args.force) {
         refuse_other(target, &run)?;
     }
@@ -129,6 +133,17 @@ fn read(file: &Path, room: usize) -> io::Result<Transcript> {
     Ok(transcript)
 }
 
+/// Refuses what is not a regular file at a place that nobody named: an agent may have put it there.
+fn refuse_planted(target: &Path) -> Result<(), Failure> {
+    match state_dir::metadata(target) {
+        Ok(there) if !there.is_file() => Err(Failure::usage(format!(
+            "`{}` is not a regular file: move it away, or name another file by -o",
+            target.display()
+        ))),
+        _ => Ok(()),
+    }
+}
+
 /// Refuses to take the place of a file that is no report of this run.
 fn refuse_other(target: &Path, run: &RunId) -> Result<(), Failure> {
     let is_file = |meta: &std::fs::Metadata| meta.is_file();
@@ -160,15 +175,13 @@ fn write(target: &Path, page: &[u8]) -> io::Result<()> {
             .write_all(page);
     }
     let folder = target.parent().unwrap_or(target);
+    // A name that a commit leaves out.
     let new = folder.join(format!(".rlm-report-{}.new", Uuid::new_v4().simple()));
-    let mut options = std::fs::OpenOptions::new();
-    let options = options.write(true).create_new(true).mode(0o600);
-    let written = options
-        .open(&new)
+    let written = state_dir::create_new(&new)
         .and_then(|mut file| file.write_all(page))
-        .and_then(|()| std::fs::rename(&new, target));
+        .and_then(|()| state_dir::rename(&new, target));
     if written.is_err() {
-        let _gone = std::fs::remove_file(&new);
+        let _gone = state_dir::remove_file(&new);
     }
     written
 }

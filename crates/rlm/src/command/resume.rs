@@ -122,6 +122,7 @@ fn dry(session: &Session, directory: &Path, args: ResumeArgs) -> Result<ExitCode
         ..
     } = session.prepare(move || {
         let project = Project::find(&directory)?;
+        project.refuse_tracked_state()?;
         let run = meant::resumable(&project, name.as_deref())?;
         if is_live(&run) {
             let (id, rlm) = (&run.id, render::rlm());
@@ -258,6 +259,7 @@ fn prepare(
     let (from, feedback) = (args.from, args.feedback);
     let feedback = feedback.map(control::said).transpose()?;
     let project = Project::find(directory)?;
+    project.refuse_tracked_state()?;
     let chosen = meant::resumable(&project, args.run.as_deref())?;
     let redo = Redo::of(&chosen).filter(|_| from.is_none());
     let RunEntry {

@@ -54,6 +54,7 @@ pub(crate) fn start(
     let name = run.clone();
     let (project, resolved, beginning) = session.prepare(move || {
         let project = Project::find(&directory)?;
+        project.refuse_tracked_state()?;
         let layers = Layers::read(project.root())?.with_environment(config::variable)?;
         let own = match &args.worktree {
             Some(named) => Some(named.clone().unwrap_or_else(|| name.clone())),
@@ -103,6 +104,7 @@ fn dry(session: &Session, directory: &Path, args: RunArgs) -> Result<ExitCode, F
     let run = args.run_id.clone().unwrap_or_else(new_id);
     let (project, resolved, said, starts) = session.prepare(move || {
         let project = Project::find(&directory)?;
+        project.refuse_tracked_state()?;
         let layers = Layers::read(project.root())?.with_environment(config::variable)?;
         let words = args.agent_command.clone();
         let resolved = resolve::new_run(args, &layers, project.root(), project.directory())?;

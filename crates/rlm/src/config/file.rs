@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use agent_subprocess::mcp::without_value;
+use loop_runner::state_dir;
 use loop_state::MAX_PHASES;
 use serde::Deserialize;
 use toml::Value;
@@ -39,6 +40,10 @@ pub(super) enum Whose {
 impl File {
     /// Reads a file; that there is none is an empty one.
     pub(super) fn read(path: &Path, whose: Whose) -> Result<Self, Failure> {
+        if let (Whose::Project, Some(root)) = (whose, path.parent()) {
+            let foreign = state_dir::check_owner(root, path);
+            foreign.map_err(|e| Failure::usage(e.to_string()))?;
+        }
         match content(path, MAX_BYTES)? {
             None => Ok(Self {
                 path: path.into(),
@@ -244,6 +249,19 @@ pub(crate) fn nearest<'a>(unknown: &str, known: &[&'a str]) -> Option<&'a str> {
 /// Returns where the settings of a project lie.
 pub(super) fn of_project(root: &Path) -> PathBuf {
     root.join(FILE_NAME)
+}
+
+/// Accepts files of other users in the projects that the user's own file lists as `safe-directories`. A file of another user lists none, and one
+/// with a mistake neither: whoever reads it for more says so.
+pub(crate) fn trust_safe_directories() {
+    let Some(path) = of_user() else { return };
+    let Some(place) = path.parent() else { return };
+    if state_dir::check_owner(place, &path).is_err() {
+        return;
+    }
+    if let Ok(file) = File::read(&path, Whose::User) {
+        state_dir::trust(file.tree.config().safe_directories);
+    }
 }
 
 /// Returns where the user's own settings lie; `None` where there is no such place.

@@ -11,6 +11,8 @@ pub(crate) enum Of {
     Phase,
     /// In a phase only.
     PhaseOnly,
+    /// In the user's own file only: a project has no say in it.
+    User,
 }
 
 /// What a value can be.
@@ -247,6 +249,14 @@ pub(crate) const KEYS: &[Key] = &[
         Switch,
         "Whether the terminal's bell rings when a person is needed and at the end.",
     ),
+    Key {
+        of: Of::User,
+        ..run(
+            "safe-directories",
+            Texts,
+            "Projects whose files may belong to another user: a path, `PATH/*` for all below it, or `*`.",
+        )
+    },
     phase("claude", Table(CLAUDE), "What else Claude Code is told."),
     phase("codex", Table(CODEX), "What else Codex is told."),
     phase("gemini", Table(ACP), "What else the Gemini CLI is told."),
@@ -398,6 +408,9 @@ pub(super) fn refuses(name: &str, place: Of, whose: Whose) -> Option<String> {
         )),
         (Of::PhaseOnly, Of::Run) => Some(format!(
             "`{name}` is of a phase: write it below a [[phase]]"
+        )),
+        (Of::User, _) if whose == Whose::Project => Some(format!(
+            "`{name}` is for your own file only: write it into ~/.config/rlm/config.toml"
         )),
         _ if key.project && whose == Whose::User => Some(of_projects(name)),
         _ => None,

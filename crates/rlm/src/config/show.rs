@@ -41,7 +41,7 @@ pub(crate) fn groups(layers: &Layers, words: &[OsString], directory: &Path) -> V
     let mut groups = Vec::new();
     if layers.has_phases() {
         let tree = with_autonomy(layers.run().over(defaults(false)), layers);
-        groups.push(group(None, tree, &[Of::Run], None));
+        groups.push(group(None, tree, &[Of::Run, Of::User], None));
     }
     for phase in layers.phases() {
         let config = phase.tree.config();
@@ -67,7 +67,7 @@ pub(crate) fn groups(layers: &Layers, words: &[OsString], directory: &Path) -> V
             true => group(Some(phase.name), tree, &[Of::Phase], why),
             false => {
                 let tree = with_autonomy(tree, layers);
-                group(None, tree, &[Of::Run, Of::Phase], why)
+                group(None, tree, &[Of::Run, Of::User, Of::Phase], why)
             }
         });
     }

@@ -5,7 +5,7 @@ use std::io::IsTerminal as _;
 use std::time::Duration;
 
 use agent_subprocess::Containment;
-use loop_runner::{Project, RunState, Space};
+use loop_runner::{Project, RunState, Space, state_dir};
 use rustix::fs::{Access, access, statvfs};
 use tokio::time::{Instant, timeout, timeout_at};
 
@@ -134,7 +134,7 @@ pub(super) async fn git(project: &Project, until: Instant) -> Seen {
 /// Tells whether state can be kept: whether it can be written, and what the file system makes of locks.
 pub(super) fn state(project: &Project) -> Seen {
     let state = project.root().join(".rlm");
-    let kind = fs_err::symlink_metadata(&state).map(|meta| meta.is_dir());
+    let kind = state_dir::metadata(&state).map(|meta| meta.is_dir());
     let (there, place) = match kind {
         Ok(true) => (true, &*state),
         Ok(false) => {
@@ -152,7 +152,8 @@ pub(super) fn state(project: &Project) -> Seen {
         );
     }
     // This lock has no other use, while that on the top of the tree is a run's.
-    let locked = there.then(|| File::open(place).map(|place| place.try_lock()));
+    let locked =
+        there.then(|| state_dir::open_directory(place).map(|place| File::from(place).try_lock()));
     match locked {
         Some(Err(e)) | Some(Ok(Err(TryLockError::Error(e)))) => {
             return (

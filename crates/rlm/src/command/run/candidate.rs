@@ -28,6 +28,7 @@ pub(super) fn find(
     let directory = directory.to_owned();
     move || {
         let project = Project::find(&directory)?;
+        project.refuse_tracked_state()?;
         let mut runs = project.runs()?;
         match &named {
             Some(name) => {

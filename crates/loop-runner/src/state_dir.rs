@@ -1,0 +1,478 @@
+//! The only place that opens files below `.rlm`: an agent, a repository or another user may have planted them.
+//!
+//! Every function takes a path. The part of it up to the first `.rlm` is trusted and resolved as usual. Everything from `.rlm` on is opened
+//! component by component, relative to a directory descriptor, and each component must be a real directory that belongs to the caller (see
+//! [`trust`]). A path without `.rlm` has its parent resolved as usual; only its last component is checked.
+//!
+//! No function follows a symbolic link, waits for a FIFO, opens a device, or reads more than its bound.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::{self, Read as _, Write as _};
+use std::os::fd::{AsFd, AsRawFd as _, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use rustix::fs::{AtFlags, FileType, Mode, OFlags};
+use rustix::io::Errno;
+
+pub use owner::{Foreign, check_owner, trust};
+pub use temporary::remove_orphans;
+pub use usage::disk_usage;
+use walk::Place;
+
+mod owner;
+mod temporary;
+mod usage;
+mod walk;
+
+const PRIVATE_FILE: Mode = Mode::RUSR.union(Mode::WUSR);
+/// How many levels of directories [`remove_tree`] enters.
+const DEEPEST: usize = 256;
+
+/// Tells two files apart, whatever their names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// The device that has the file.
+    pub device: u64,
+    /// The number of the file on that device.
+    pub inode: u64,
+}
+
+impl Identity {
+    fn of(stat: &rustix::fs::Stat) -> Self {
+        Self {
+            device: stat.st_dev,
+            inode: stat.st_ino,
+        }
+    }
+}
+
+/// What is known of a file without opening it. A link is described itself, not its target.
+#[derive(Clone, Copy, Debug)]
+pub struct Metadata {
+    stat: rustix::fs::Stat,
+}
+
+impl Metadata {
+    fn kind(self) -> FileType {
+        FileType::from_raw_mode(self.stat.st_mode)
+    }
+
+    /// Returns whether it is a directory.
+    #[must_use]
+    pub fn is_dir(self) -> bool {
+        self.kind().is_dir()
+    }
+
+    /// Returns whether it is a regular file.
+    #[must_use]
+    pub fn is_file(self) -> bool {
+        self.kind().is_file()
+    }
+
+    /// Returns whether it is a socket.
+    #[must_use]
+    pub fn is_socket(self) -> bool {
+        self.kind().is_socket()
+    }
+
+    /// Returns its length in bytes.
+    #[must_use]
+    pub fn len(self) -> u64 {
+        self.stat.st_size as u64
+    }
+
+    /// Returns whether it has no bytes.
+    #[must_use]
+    pub fn is_empty(self) -> bool {
+        self.len() == 0
+    }
+
+    /// Returns how many bytes of disk it takes.
+    #[must_use]
+    pub fn disk(self) -> u64 {
+        self.stat.st_blocks as u64 * 512
+    }
+
+    /// Returns which file it is.
+    #[must_use]
+    pub fn identity(self) -> Identity {
+        Identity::of(&self.stat)
+    }
+
+    /// Returns when it was last renamed, linked or changed in mode or content.
+    #[must_use]
+    pub fn changed(self) -> SystemTime {
+        let seconds = u64::try_from(self.stat.st_ctime).unwrap_or_default();
+        UNIX_EPOCH + Duration::from_secs(seconds)
+    }
+
+    /// Returns when its bytes were last written.
+    #[must_use]
+    pub fn modified(self) -> SystemTime {
+        let seconds = u64::try_from(self.stat.st_mtime).unwrap_or_default();
+        let nanos = self.stat.st_mtime_nsec;
+        UNIX_EPOCH + Duration::from_secs(seconds) + Duration::from_nanos(nanos)
+    }
+}
+
+/// Opens a regular file to read.
+///
+/// # Errors
+///
+/// When there is none, or what is there is not a regular file of the caller's.
+pub fn open(path: &Path) -> io::Result<File> {
+    open_file(path, OFlags::RDONLY)
+}
+
+/// Opens a regular file, at most `most` bytes long, to read.
+///
+/// # Errors
+///
+/// As [`open`], and when it is longer.
+pub fn open_bounded(path: &Path, most: u64) -> io::Result<File> {
+    let file = open(path)?;
+    let bytes = rustix::fs::fstat(&file)?.st_size as u64;
+    match bytes > most {
+        true => Err(too_long(bytes, most)),
+        false => Ok(file),
+    }
+}
+
+/// Reads a regular file of at most `most` bytes.
+///
+/// # Errors
+///
+/// As [`open_bounded`], and when the file grows beyond `most` while it is read.
+pub fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let file = open_bounded(path, most)?;
+    file.take(most + 1).read_to_end(&mut bytes)?;
+    match bytes.len() as u64 > most {
+        true => Err(too_long(bytes.len() as u64, most)),
+        false => Ok(bytes),
+    }
+}
+
+/// Opens a regular file to append to, and makes it with mode 0600 if there is none.
+///
+/// # Errors
+///
+/// When what is there is not a regular file of the caller's, or has a second name (a hard link), through which this would write elsewhere.
+pub fn append(path: &Path) -> io::Result<File> {
+    let file = open_file(path, OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE)?;
+    match rustix::fs::fstat(&file)?.st_nlink > 1 {
+        true => Err(io::Error::other(
+            "it has a second name (a hard link); move it away",
+        )),
+        false => Ok(file),
+    }
+}
+
+/// Makes a file with mode 0600 to read and write.
+///
+/// # Errors
+///
+/// When the name is taken, by whatever it is.
+pub fn create_new(path: &Path) -> io::Result<File> {
+    open_file(path, OFlags::RDWR | OFlags::CREATE | OFlags::EXCL)
+}
+
+fn open_file(path: &Path, flags: OFlags) -> io::Result<File> {
+    let place = Place::of(path)?;
+    let flags = flags | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
+    let opened = rustix::fs::openat(&place.directory, place.name, flags, PRIVATE_FILE);
+    let file = opened.map_err(|e| match e {
+        Errno::LOOP => not_regular("a symbolic link"),
+        // A socket, a device without a driver, a FIFO that nobody reads.
+        Errno::NXIO | Errno::NODEV => not_regular("a socket, a pipe or a device"),
+        e => e.into(),
+    })?;
+    let stat = rustix::fs::fstat(&file)?;
+    match FileType::from_raw_mode(stat.st_mode) {
+        FileType::RegularFile => {}
+        FileType::Directory => return Err(not_regular("a directory")),
+        _ => return Err(not_regular("a pipe or a device")),
+    }
+    place.check(path, &stat)?;
+    Ok(file.into())
+}
+
+fn not_regular(what: &str) -> io::Error {
+    io::Error::other(format!("it is {what}, not a regular file; move it away"))
+}
+
+fn too_long(bytes: u64, most: u64) -> io::Error {
+    io::Error::other(format!(
+        "it has {bytes} bytes, more than the {most} that are read; move it away"
+    ))
+}
+
+/// Writes a file whole, by way of a temporary file of a random name that takes its place. What was there is replaced, a link itself and not its
+/// target.
+///
+/// # Errors
+///
+/// When it can't be written. The old file is then as it was.
+pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let place = Place::of(path)?;
+    let name = temporary::name(place.name);
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let written = rustix::fs::openat(&place.directory, &name, flags, PRIVATE_FILE)
+        .map_err(io::Error::from)
+        .and_then(|file| File::from(file).write_all(bytes))
+        .and_then(|()| {
+            let to = (&place.directory, place.name);
+            Ok(rustix::fs::renameat(&place.directory, &name, to.0, to.1)?)
+        });
+    if written.is_err() {
+        let _gone = rustix::fs::unlinkat(&place.directory, &name, AtFlags::empty());
+    }
+    written
+}
+
+/// Renames a file or a directory, a link itself.
+///
+/// # Errors
+///
+/// When either place can't be reached without a link, or the rename fails.
+pub fn rename(from: &Path, to: &Path) -> io::Result<()> {
+    let (from, to) = (Place::of(from)?, Place::of(to)?);
+    rustix::fs::renameat(&from.directory, from.name, &to.directory, to.name)?;
+    Ok(())
+}
+
+/// Renames to a name that must be free.
+///
+/// # Errors
+///
+/// As [`rename`]; `AlreadyExists` when the name is taken.
+pub fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
+    let flags = rustix::fs::RenameFlags::NOREPLACE;
+    let (from, to) = (Place::of(from)?, Place::of(to)?);
+    let directories = (&from.directory, &to.directory);
+    match rustix::fs::renameat_with(directories.0, from.name, directories.1, to.name, flags) {
+        // Some file systems don't have it.
+        Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {
+            match rustix::fs::statat(directories.1, to.name, AtFlags::SYMLINK_NOFOLLOW) {
+                Ok(_) => Err(io::ErrorKind::AlreadyExists.into()),
+                Err(_) => {
+                    rustix::fs::renameat(directories.0, from.name, directories.1, to.name)?;
+                    Ok(())
+                }
+            }
+        }
+        renamed => Ok(renamed?),
+    }
+}
+
+/// Has two files or directories change their places, in one step.
+///
+/// # Errors
+///
+/// When it can't be done; `Unsupported` where the file system does not have it.
+pub fn exchange(one: &Path, other: &Path) -> io::Result<()> {
+    let (one, other) = (Place::of(one)?, Place::of(other)?);
+    let flags = rustix::fs::RenameFlags::EXCHANGE;
+    let directories = (&one.directory, &other.directory);
+    match rustix::fs::renameat_with(directories.0, one.name, directories.1, other.name, flags) {
+        Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {
+            Err(io::ErrorKind::Unsupported.into())
+        }
+        exchanged => Ok(exchanged?),
+    }
+}
+
+/// Removes a file, a link itself.
+///
+/// # Errors
+///
+/// When there is none, or it can't be removed.
+pub fn remove_file(path: &Path) -> io::Result<()> {
+    let place = Place::of(path)?;
+    rustix::fs::unlinkat(&place.directory, place.name, AtFlags::empty())?;
+    Ok(())
+}
+
+/// Removes a file, or a directory with all that is in it, without following a link.
+///
+/// # Errors
+///
+/// When there is none, or something in it can't be removed.
+pub fn remove_tree(path: &Path) -> io::Result<()> {
+    let place = Place::of(path)?;
+    remove_below(&place.directory, place.name, DEEPEST)
+}
+
+fn remove_below(parent: &OwnedFd, name: &OsStr, depth: usize) -> io::Result<()> {
+    let stat = rustix::fs::statat(parent, name, AtFlags::SYMLINK_NOFOLLOW)?;
+    if !FileType::from_raw_mode(stat.st_mode).is_dir() {
+        rustix::fs::unlinkat(parent, name, AtFlags::empty())?;
+        return Ok(());
+    }
+    if depth == 0 {
+        return Err(io::Error::other("its directories are nested too deep"));
+    }
+    let directory = walk::open_directory(parent, name)?;
+    for entry in names(&directory)? {
+        match remove_below(&directory, &entry, depth - 1) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+            removed => removed?,
+        }
+    }
+    rustix::fs::unlinkat(parent, name, AtFlags::REMOVEDIR)?;
+    Ok(())
+}
+
+fn names(directory: &OwnedFd) -> io::Result<Vec<OsString>> {
+    use std::os::unix::ffi::OsStringExt as _;
+    let mut names = Vec::new();
+    for entry in rustix::fs::Dir::read_from(directory)? {
+        let name = entry?.file_name().to_bytes().to_owned();
+        if name != b"." && name != b".." {
+            names.push(OsString::from_vec(name));
+        }
+    }
+    Ok(names)
+}
+
+/// Makes a socket its owner's alone; a link that took its place, and what that leads to, stays as it is.
+///
+/// # Errors
+///
+/// When there is no socket, or its mode can't be set.
+pub fn make_private_socket(path: &Path) -> io::Result<()> {
+    let place = Place::of(path)?;
+    #[cfg(target_os = "linux")]
+    {
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let socket = rustix::fs::openat(&place.directory, place.name, flags, Mode::empty())?;
+        if !FileType::from_raw_mode(rustix::fs::fstat(&socket)?.st_mode).is_socket() {
+            return Err(io::Error::other("it is not the socket that was made"));
+        }
+        let by_number = format!("/proc/self/fd/{}", socket.as_raw_fd());
+        if rustix::fs::chmod(by_number, PRIVATE_FILE).is_ok() {
+            return Ok(());
+        }
+    }
+    // Without `/proc`.
+    Ok(rustix::fs::chmodat(
+        &place.directory,
+        place.name,
+        PRIVATE_FILE,
+        AtFlags::empty(),
+    )?)
+}
+
+/// Returns the paths of what is in a directory, in any order.
+///
+/// # Errors
+///
+/// When there is none, or it can't be reached without a link.
+pub fn entries(directory: &Path) -> io::Result<Vec<PathBuf>> {
+    let names = names(&open_directory(directory)?)?;
+    Ok(names.into_iter().map(|name| directory.join(name)).collect())
+}
+
+/// Describes what is at a path.
+///
+/// # Errors
+///
+/// When nothing is, or it can't be reached without a link.
+pub fn metadata(path: &Path) -> io::Result<Metadata> {
+    let place = Place::of(path)?;
+    let stat = rustix::fs::statat(&place.directory, place.name, AtFlags::SYMLINK_NOFOLLOW)?;
+    Ok(Metadata { stat })
+}
+
+/// Returns whether a directory is at a path; a link to one is none.
+#[must_use]
+pub fn is_dir(path: &Path) -> bool {
+    metadata(path).is_ok_and(Metadata::is_dir)
+}
+
+/// Returns whether a regular file is at a path; a link to one is none.
+#[must_use]
+pub fn is_file(path: &Path) -> bool {
+    metadata(path).is_ok_and(Metadata::is_file)
+}
+
+/// Returns whether anything is at a path, be it a link that leads nowhere.
+#[must_use]
+pub fn exists(path: &Path) -> bool {
+    metadata(path).is_ok()
+}
+
+/// Opens a directory.
+///
+/// # Errors
+///
+/// When there is none, it is a link, or it belongs to another user.
+pub fn open_directory(path: &Path) -> io::Result<OwnedFd> {
+    walk::directory(path)
+}
+
+/// Returns which directory an open one is.
+///
+/// # Errors
+///
+/// When the system does not say.
+pub fn identity(directory: &OwnedFd) -> io::Result<Identity> {
+    Ok(Identity::of(&rustix::fs::fstat(directory)?))
+}
+
+/// Returns which file an open one is.
+///
+/// # Errors
+///
+/// When the system does not say.
+pub fn file_identity(file: &File) -> io::Result<Identity> {
+    Ok(Identity::of(&rustix::fs::fstat(file)?))
+}
+
+/// Returns whether an open file still has a name, whatever that is.
+///
+/// # Errors
+///
+/// When the system does not say.
+pub fn has_name(file: impl AsFd) -> io::Result<bool> {
+    Ok(rustix::fs::fstat(file)?.st_nlink > 0)
+}
+
+/// Makes the names in a directory durable.
+///
+/// # Errors
+///
+/// When it can't be opened or synced.
+pub fn sync(directory: &Path) -> io::Result<()> {
+    rustix::fs::fsync(open_directory(directory)?)?;
+    Ok(())
+}
+
+/// Makes a directory that only its owner can enter, or narrows an existing one to that.
+///
+/// # Errors
+///
+/// When something else is there, or it belongs to another user.
+pub fn make_private_directory(path: &Path) -> io::Result<()> {
+    let place = Place::of(path)?;
+    match rustix::fs::mkdirat(&place.directory, place.name, Mode::RWXU) {
+        Ok(()) => return Ok(()),
+        Err(Errno::EXIST) => {}
+        Err(e) => return Err(e.into()),
+    }
+    let directory = walk::open_directory(&place.directory, place.name)?;
+    let stat = rustix::fs::fstat(&directory)?;
+    place.check(path, &stat)?;
+    let narrow = || rustix::fs::fchmod(&directory, Mode::RWXU);
+    match stat.st_mode & 0o077 != 0 {
+        true if owner::is_own(&stat) => Ok(narrow()?),
+        // Of a trusted other owner, so that only that one can.
+        true => Ok(narrow().or_else(|e| if e == Errno::PERM { Ok(()) } else { Err(e) })?),
+        false => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

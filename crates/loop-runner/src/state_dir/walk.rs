@@ -1,0 +1,108 @@
+//! The way to a file below `.rlm`: one directory descriptor after the other, none of them through a link.
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Component, Path, PathBuf};
+
+use rustix::fs::{CWD, Mode, OFlags};
+use rustix::io::Errno;
+
+use super::owner;
+
+/// The name of the state directory.
+const STATE: &str = ".rlm";
+
+/// The directory that a file is in, and the file's name there.
+#[derive(Debug)]
+pub(super) struct Place<'a> {
+    pub(super) directory: OwnedFd,
+    pub(super) name: &'a OsStr,
+    /// The project, where the file is in its state directory.
+    project: Option<PathBuf>,
+}
+
+impl<'a> Place<'a> {
+    pub(super) fn of(path: &'a Path) -> io::Result<Self> {
+        let Some(name) = path.file_name() else {
+            return Err(io::Error::other("it must end in a name of its own"));
+        };
+        let parent = path.parent().unwrap_or(Path::new(""));
+        let directory = directory(parent)?;
+        let project = split(path)?.map(|(project, _)| project);
+        let in_state = { project }.filter(|_| split(parent).is_ok_and(|it| it.is_some()));
+        Ok(Self {
+            directory,
+            name,
+            project: in_state.or_else(|| (name == STATE).then(|| or_here(parent).to_owned())),
+        })
+    }
+
+    /// Refuses a file of another user in a state directory.
+    pub(super) fn check(&self, path: &Path, stat: &rustix::fs::Stat) -> io::Result<()> {
+        match &self.project {
+            Some(project) => owner::check(project, path, stat),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Opens a directory at a path.
+pub(super) fn directory(path: &Path) -> io::Result<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let Some((project, below)) = split(path)? else {
+        return Ok(rustix::fs::openat(
+            CWD,
+            or_here(path),
+            flags,
+            Mode::empty(),
+        )?);
+    };
+    let mut at = project.clone();
+    let mut directory = rustix::fs::openat(CWD, or_here(&project), flags, Mode::empty())?;
+    for name in below {
+        at.push(name);
+        directory = open_directory(&directory, name)?;
+        owner::check(&project, &at, &rustix::fs::fstat(&directory)?)?;
+    }
+    Ok(directory)
+}
+
+/// Opens a directory in another one; not through a link.
+pub(super) fn open_directory(parent: impl AsFd, name: &OsStr) -> io::Result<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let opened = rustix::fs::openat(parent, name, flags | OFlags::NONBLOCK, Mode::empty());
+    opened.map_err(|e| match e {
+        Errno::LOOP | Errno::NOTDIR => io::Error::new(
+            io::ErrorKind::NotADirectory,
+            "it is not a directory, or a link to one",
+        ),
+        e => e.into(),
+    })
+}
+
+/// Splits a path into the project and the components from `.rlm` on; `None` if it has no `.rlm`.
+fn split(path: &Path) -> io::Result<Option<(PathBuf, Vec<&OsStr>)>> {
+    let mut project = PathBuf::new();
+    let mut below = Vec::new();
+    for component in path.components() {
+        match component {
+            Component::Normal(name) if name == STATE || !below.is_empty() => below.push(name),
+            _ if below.is_empty() => project.push(component),
+            Component::CurDir => {}
+            _ => {
+                return Err(io::Error::other(
+                    "its path leads out of the state directory",
+                ));
+            }
+        }
+    }
+    Ok((!below.is_empty()).then_some((project, below)))
+}
+
+fn or_here(path: &Path) -> &Path {
+    match path.as_os_str().is_empty() {
+        true => Path::new("."),
+        false => path,
+    }
+}
