@@ -151,6 +151,8 @@ fn s15_what_is_given_to_resume_wins_and_stays() {
         "test -e never",
         "--max-failures",
         "7",
+        "--sleep",
+        "1s",
     ];
     let ended = scene.rlm(&limits).run(LONG).expect_code(3);
     let settings = |stdout: &str| events(stdout)[0]["settings"].clone();
@@ -159,7 +161,7 @@ fn s15_what_is_given_to_resume_wins_and_stays() {
     assert_eq!(shown["until"], "test -e never");
     assert_eq!(
         (&shown["max_failures"], &shown["sleep_ms"]),
-        (&7.into(), &0.into())
+        (&7.into(), &1000.into())
     );
     assert_eq!(
         scene.start_count(),
